@@ -1,0 +1,28 @@
+"""Shape-bearing names for the arrays and tensors that pass between modules.
+
+Letters of the shapes: n samples, P points of a sample, d space dimensions, c channels,
+q scalars, B samples of a batch.
+"""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+FloatArray = npt.NDArray[np.floating[Any]]
+IntArray = npt.NDArray[np.integer[Any]]
+
+PathOrStr = str | PathLike[str]
+GridShape = tuple[int, ...]
+
+#: Fields of a batch, channels last: (B, P, c).
+FieldTensor = Tensor
+#: 1 where a point is real and 0 where it is padding: (B, P).
+MaskTensor = Tensor
+
+#: What `fit` accepts for X and y before validation: see `skop.data`.
+FieldLike = Any
+ArrayOrList = npt.NDArray[Any] | Sequence[Any]

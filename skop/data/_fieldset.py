@@ -1,0 +1,470 @@
+"""FieldSet: fields sampled on points, sample axis first.
+
+Letters of the shapes: n samples, P points of a sample, d space dimensions, c channels,
+p global parameters, T points of all samples together.
+
+Two layouts share one class. When every sample has the same number of points, coordinates are
+``(P, d)`` (stored once) or ``(n, P, d)`` and values are ``(n, P, c)``. Otherwise everything is flat,
+``(T, d)`` and ``(T, c)``, with offsets ``(n + 1,)``: nothing is ever padded in storage. A selection
+of samples keeps the arrays it came from and remembers which rows it means, so that a split of a
+memory-mapped set copies nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from skop._typing import FloatArray, GridShape, IntArray
+from skop.data._storage import as_storage, read_rows, take_rows
+from skop.exceptions import FieldDataError
+
+__all__ = ["FieldSet"]
+
+
+class FieldSet:
+    """Fields sampled on points: coordinates, values and global parameters of n samples.
+
+    A FieldSet is immutable and behaves like an array along its sample axis, so that the splitters,
+    searches and parallel tools of scikit-learn accept it and hand back FieldSets.
+
+    Parameters
+    ----------
+    coords : array-like of shape (P, d), (*grid, d), (n, P, d), (n, *grid, d), or list of (P_i, d)
+        Point coordinates, shared by all samples or each sample's own. A list gives samples with
+        different numbers of points.
+    values : array-like of shape (n, P, c) or (n, *grid, c), list of (P_i, c), or None, default=None
+        Field values, channels last. Memory-mapped and HDF5-backed arrays stay where they are until
+        rows are read. None means geometry or global parameters only.
+    params : array-like of shape (n, p) or None, default=None
+        Global numbers of each sample, such as a load or a Reynolds number.
+    grid_shape : tuple of int or None, default=None
+        Points along each axis when the points form a grid in C order. Inferred when coordinates or
+        values have one axis for each space dimension.
+    cells : list of (str, ndarray) or None, default=None
+        Connectivity as meshio stores it, for drawing and for writing meshes; shared by all samples.
+    channel_names : sequence of str or None, default=None
+        Names of the c channels.
+
+    Raises
+    ------
+    FieldDataError
+        If shapes do not fit together; the message says which and what was expected.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop import FieldSet
+    >>> x = np.linspace(0, 1, 5)[:, None]
+    >>> fields = FieldSet(x, np.zeros((3, 5, 2)))
+    >>> fields.shape, len(fields[1:]), fields[[0, 2]].n_channels
+    ((3, 5, 2), 2, 2)
+    """
+
+    __slots__ = ("_cells", "_channel_names", "_coords", "_grid_shape", "_offsets", "_params", "_rows", "_shared",
+                 "_values")
+
+    def __init__(
+        self,
+        coords: Any,
+        values: Any = None,
+        *,
+        params: Any = None,
+        grid_shape: Sequence[int] | None = None,
+        cells: Sequence[tuple[str, IntArray]] | None = None,
+        channel_names: Sequence[str] | None = None,
+    ) -> None:
+        parameters = None if params is None else _as_params(params)
+        if isinstance(coords, (list, tuple)) and not _is_rectangular(coords):
+            state = _ragged_state(coords, values)
+        else:
+            count = None if parameters is None else len(parameters)
+            state = _uniform_state(as_storage(coords, "coords"), values, grid_shape, count)
+        state |= {
+            "_params": parameters,
+            "_rows": None,
+            "_cells": None if cells is None else list(cells),
+            "_channel_names": None if channel_names is None else tuple(map(str, channel_names)),
+        }
+        self.__setstate__(state)
+        self._check_consistency()
+
+    # ------------------------------------------------------------------ construction and pickling
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"FieldSet is immutable: build a new one instead of setting {name!r}.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+
+    def _replace(self, **changes: Any) -> FieldSet:
+        """Return a FieldSet with some slots replaced, without checking again."""
+        new = object.__new__(type(self))
+        new.__setstate__(self.__getstate__() | changes)
+        return new
+
+    def _check_consistency(self) -> None:
+        """Raise if parameters or names do not fit the samples and channels."""
+        if self._params is not None and len(self._params) != self._base_length():
+            raise FieldDataError(
+                f"params has {len(self._params)} rows but there are {self._base_length()} samples; pass one row a sample."
+            )
+        if self._channel_names is not None and len(self._channel_names) != self.n_channels:
+            raise FieldDataError(f"channel_names has {len(self._channel_names)} names for {self.n_channels} channels.")
+
+    # ------------------------------------------------------------------ sizes
+    def _base_length(self) -> int:
+        """Samples of the underlying arrays, before any selection."""
+        if self._offsets is not None:
+            return len(self._offsets) - 1
+        if self._values is not None:
+            return int(self._values.shape[0])
+        return len(self._coords) if not self._shared else len(self._params)
+
+    def __len__(self) -> int:
+        return self._base_length() if self._rows is None else len(self._rows)
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether samples may differ in their number of points."""
+        return self._offsets is not None
+
+    @property
+    def shared_coords(self) -> bool:
+        """Whether one set of coordinates serves all samples."""
+        return bool(self._shared)
+
+    @property
+    def grid_shape(self) -> GridShape | None:
+        """Points along each axis when the points form a grid in C order, else None."""
+        return self._grid_shape
+
+    @property
+    def cells(self) -> list[tuple[str, IntArray]] | None:
+        """Connectivity as meshio stores it, or None."""
+        return self._cells
+
+    @property
+    def channel_names(self) -> tuple[str, ...] | None:
+        """Names of the channels, or None."""
+        return self._channel_names
+
+    @property
+    def n_dims(self) -> int:
+        """Space dimensions d."""
+        return int(self._coords.shape[-1])
+
+    @property
+    def n_channels(self) -> int:
+        """Channels c of the values; 0 without values."""
+        return 0 if self._values is None else int(self._values.shape[-1])
+
+    @property
+    def n_params(self) -> int:
+        """Global parameters p of a sample."""
+        return 0 if self._params is None else int(self._params.shape[1])
+
+    @property
+    def n_points(self) -> IntArray:
+        """Number of points of each sample, shape (n,)."""
+        if self._offsets is None:
+            return np.full(len(self), self._coords.shape[-2])
+        counts = np.diff(self._offsets)
+        return counts if self._rows is None else counts[self._rows]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(n, P, c)``, or ``(n,)`` for ragged samples: what scikit-learn reads as the shape."""
+        if self.is_ragged:
+            return (len(self),)
+        return (len(self), int(self._coords.shape[-2]), self.n_channels)
+
+    @property
+    def ndim(self) -> int:
+        """Length of `shape`."""
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values as they are stored; float64 without values."""
+        return np.dtype(float) if self._values is None else np.dtype(self._values.dtype)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the values are a plain array in memory, not memory-mapped or behind a file."""
+        return self._values is None or (
+            isinstance(self._values, np.ndarray) and not isinstance(self._values, np.memmap)
+        )
+
+    # ------------------------------------------------------------------ contents
+    @property
+    def coords(self) -> FloatArray:
+        """Coordinates: ``(P, d)`` shared, ``(n, P, d)`` each sample's own, ``(T, d)`` ragged."""
+        if self._shared:
+            return self._coords
+        return self._read_ragged(self._coords) if self.is_ragged else take_rows(self._coords, self._rows)
+
+    @property
+    def values(self) -> FloatArray | None:
+        """Values ``(n, P, c)``, or ``(T, c)`` when ragged, read into memory; None without values."""
+        if self._values is None:
+            return None
+        if self.is_ragged:
+            return self._read_ragged(self._values)
+        return take_rows(self._values, self._rows).reshape(self.shape)
+
+    @property
+    def params(self) -> FloatArray | None:
+        """Global parameters ``(n, p)`` or None."""
+        return None if self._params is None else take_rows(self._params, self._rows)
+
+    @property
+    def offsets(self) -> IntArray | None:
+        """Where each sample begins in flat arrays, shape (n + 1,); None when not ragged."""
+        return np.concatenate([[0], np.cumsum(self.n_points)]) if self.is_ragged else None
+
+    def _read_ragged(self, flat: Any) -> FloatArray:
+        """Flat rows of the selected samples, in order."""
+        if self._rows is None:
+            return read_rows(flat, slice(None))
+        offsets = self._offsets
+        parts = [read_rows(flat, slice(offsets[row], offsets[row + 1])) for row in self._rows]
+        return np.concatenate(parts) if parts else read_rows(flat, slice(0, 0))
+
+    def read(self, indices: Any) -> FieldSet:
+        """Return the samples at `indices` with their values in memory.
+
+        Parameters
+        ----------
+        indices : int, slice, mask or index array
+            Which samples.
+
+        Returns
+        -------
+        FieldSet
+            The selection, detached from files.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skop import FieldSet
+        >>> FieldSet(np.zeros((4, 1)), np.ones((3, 4, 1))).read([0, 2]).values.shape
+        (2, 4, 1)
+        """
+        part = self[indices]
+        if part.is_ragged:
+            return part._replace(_coords=part.coords, _values=part.values, _offsets=part.offsets, _params=part.params,
+                                 _rows=None)
+        coords = part._coords if part._shared else part.coords
+        return part._replace(_coords=coords, _values=part.values, _params=part.params, _rows=None)
+
+    def to_list(self) -> list[FloatArray]:
+        """Return the values of each sample as a list of ``(P_i, c)`` arrays.
+
+        Returns
+        -------
+        list of ndarray
+            One array a sample.
+        """
+        values = self.values
+        if values is None:
+            raise FieldDataError("this FieldSet has coordinates but no values.")
+        return np.split(values, self.offsets[1:-1]) if self.is_ragged else list(values)
+
+    def to_grid(self) -> FloatArray:
+        """Return the values with one axis for each space dimension.
+
+        Returns
+        -------
+        ndarray of shape (n, *grid, c)
+            The values on the grid.
+        """
+        if self._grid_shape is None:
+            raise FieldDataError("the points of this FieldSet form no grid: pass grid_shape when building it.")
+        values = self.values
+        if values is None:
+            raise FieldDataError("this FieldSet has coordinates but no values.")
+        return values.reshape(len(self), *self._grid_shape, -1)
+
+    def with_values(self, values: Any, channel_names: Sequence[str] | None = None) -> FieldSet:
+        """Return the same samples and points with other values and no global parameters.
+
+        Parameters
+        ----------
+        values : array-like of shape (n, P, c), or (T, c) when ragged
+            New values.
+        channel_names : sequence of str or None, default=None
+            Names of the new channels.
+
+        Returns
+        -------
+        FieldSet
+            Fields on the same points.
+        """
+        names = None if channel_names is None else tuple(channel_names)
+        coords = self._coords if self._shared else self.coords
+        new = self._replace(_coords=coords, _values=as_storage(values, "values"), _offsets=self.offsets, _params=None,
+                            _rows=None, _channel_names=names)
+        new._check_consistency()
+        return new
+
+    # ------------------------------------------------------------------ sequence protocol
+    def __getitem__(self, key: Any) -> FieldSet:
+        if isinstance(key, tuple):
+            # scikit-learn indexes arrays as X[rows, ...]; nothing but the sample axis may be selected.
+            if len(key) == 0 or any(part is not Ellipsis and part != slice(None) for part in key[1:]):
+                raise IndexError("a FieldSet is indexed along its sample axis only: use fs[rows] or fs[rows, ...].")
+            key = key[0]
+        if isinstance(key, (int, np.integer)):
+            if not -len(self) <= key < len(self):
+                raise IndexError(f"sample {key} asked of a FieldSet with {len(self)} samples.")
+            key = [int(key)]
+        positions = np.arange(len(self)) if self._rows is None else self._rows
+        return self._replace(_rows=positions[np.asarray(key, dtype=int) if _is_empty(key) else key])
+
+    def __iter__(self) -> Iterator[FieldSet]:
+        return (self[index] for index in range(len(self)))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Support ``np.concatenate``, which scikit-learn uses to join predictions of folds."""
+        if func is np.concatenate:
+            return concatenate(args[0])
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        size = "ragged" if self.is_ragged else f"{self._coords.shape[-2]} points"
+        grid = "" if self._grid_shape is None else f", grid {'x'.join(map(str, self._grid_shape))}"
+        extra = f", {self.n_params} params" if self.n_params else ""
+        return f"FieldSet({len(self)} samples, {size} in {self.n_dims}-D{grid}, {self.n_channels} channels{extra})"
+
+
+def concatenate(parts: Sequence[FieldSet]) -> FieldSet:
+    """Join FieldSets along the sample axis.
+
+    Parameters
+    ----------
+    parts : sequence of FieldSet
+        All ragged or all on the same number of points, with the same channels and parameters.
+
+    Returns
+    -------
+    FieldSet
+        The joined samples, in memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop import FieldSet
+    >>> a = FieldSet(np.zeros((4, 1)), np.ones((3, 4, 1)))
+    >>> len(np.concatenate([a, a[:1]]))
+    4
+    """
+    parts = list(parts)
+    first = parts[0]
+    if any(part.shape[1:] != first.shape[1:] or part.n_params != first.n_params for part in parts):
+        raise FieldDataError(f"cannot join FieldSets of shapes {[part.shape for part in parts]}.")
+    params = None if first.params is None else np.concatenate([part.params for part in parts])
+    values = None if first.values is None else np.concatenate([part.values for part in parts])
+    shared = all(part.shared_coords and np.array_equal(part.coords, first.coords) for part in parts)
+    coords = first.coords if shared else np.concatenate([_own_coords(part) for part in parts])
+    offsets = None
+    if first.is_ragged:
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.n_points for part in parts]))])
+    return first._replace(_coords=coords, _values=values, _params=params, _offsets=offsets, _shared=shared, _rows=None)
+
+
+def _own_coords(part: FieldSet) -> FloatArray:
+    """Coordinates with a sample axis, also when they are shared."""
+    return np.broadcast_to(part.coords, (len(part), *part.coords.shape)) if part.shared_coords else part.coords
+
+
+def _is_empty(key: Any) -> bool:
+    """Whether a list selects nothing: NumPy would give it a float type."""
+    return isinstance(key, (list, np.ndarray)) and len(key) == 0
+
+
+def _is_rectangular(coords: Sequence[Any]) -> bool:
+    """Whether a list is one array written as nested lists, not a list of samples."""
+    return all(np.ndim(item) < 2 for item in coords) or len({np.shape(item) for item in coords}) == 1
+
+
+def _as_params(params: Any) -> FloatArray:
+    """Global parameters as an ``(n, p)`` array."""
+    array = np.asarray(params)
+    if array.ndim != 2:
+        raise FieldDataError(f"params must have shape (n_samples, n_params), got {array.shape}; add an axis.")
+    return array
+
+
+def _ragged_state(coords: Sequence[Any], values: Any) -> dict[str, Any]:
+    """Slots of a FieldSet from one coordinate array for each sample."""
+    arrays = [np.asarray(item) for item in coords]
+    wrong = [i for i, item in enumerate(arrays) if item.ndim != 2 or item.shape[1] != arrays[0].shape[-1]]
+    if wrong:
+        raise FieldDataError(
+            f"coords of sample {wrong[0]} has shape {arrays[wrong[0]].shape}; expected (n_points, {arrays[0].shape[-1]})."
+        )
+    flat = None
+    if values is not None:
+        fields = [np.asarray(item) for item in values]
+        if len(fields) != len(arrays):
+            raise FieldDataError(f"coords has {len(arrays)} samples, values has {len(fields)}.")
+        for i, (field, points) in enumerate(zip(fields, arrays, strict=True)):
+            if field.ndim != 2 or len(field) != len(points) or field.shape[1] != fields[0].shape[-1]:
+                raise FieldDataError(
+                    f"values of sample {i} has shape {field.shape}; expected ({len(points)}, {fields[0].shape[-1]})."
+                )
+        flat = np.concatenate(fields)
+    offsets = np.concatenate([[0], np.cumsum([len(item) for item in arrays])])
+    return {"_coords": np.concatenate(arrays), "_values": flat, "_offsets": offsets, "_shared": False, "_grid_shape": None}
+
+
+def _uniform_state(coords: Any, values: Any, grid_shape: Sequence[int] | None, n_params: int | None) -> dict[str, Any]:
+    """Slots of a FieldSet whose samples all have the same points per sample."""
+    if coords.ndim < 2:
+        raise FieldDataError(f"coords must have shape (points, dimensions) at least, got {coords.shape}; add an axis.")
+    storage = None if values is None else as_storage(values, "values")
+    points, shared = _point_axes(coords, storage, grid_shape, n_params)
+    n_points = prod(points)
+    grid = tuple(int(size) for size in grid_shape) if grid_shape is not None else None
+    if grid is None and len(points) == coords.shape[-1] and (len(points) > 1 or storage is not None):
+        grid = tuple(points) if len(points) > 1 else None
+    if grid is not None and prod(grid) != n_points:
+        raise FieldDataError(f"grid_shape {grid} has {prod(grid)} points, the fields have {n_points}.")
+    coords = coords.reshape((-1, coords.shape[-1]) if shared else (coords.shape[0], n_points, coords.shape[-1]))
+    return {"_coords": coords, "_values": storage, "_offsets": None, "_shared": shared, "_grid_shape": grid}
+
+
+def _point_axes(
+    coords: Any, values: Any, grid_shape: Sequence[int] | None, n_params: int | None
+) -> tuple[tuple[int, ...], bool]:
+    """Axes that count points, and whether the coordinates are shared by all samples."""
+    if values is None:
+        count = prod(grid_shape) if grid_shape is not None else None
+        own = coords.ndim > 2 and (n_params in (None, coords.shape[0])) and prod(coords.shape[:-1]) != count
+        if not own and n_params is None:
+            raise FieldDataError(
+                f"coords of shape {coords.shape} is shared by all samples, but neither values nor params say how many "
+                "samples there are."
+            )
+        return (coords.shape[1:-1], False) if own else (coords.shape[:-1], True)
+    if values.ndim < 3:
+        raise FieldDataError(
+            f"values must have shape (n_samples, *points, channels), got {values.shape}; add the missing axes, for "
+            "example values[..., None] for one channel."
+        )
+    points = tuple(values.shape[1:-1])
+    for axes, shared in ((coords.shape[:-1], True), (coords.shape[1:-1], False)):
+        if tuple(axes) == points or tuple(axes) == (prod(points),) or (prod(axes) == prod(points) and len(points) == 1):
+            if shared or len(coords) == len(values):
+                return max(points, tuple(axes), key=len), shared
+    raise FieldDataError(
+        f"coords of shape {tuple(coords.shape)} do not fit values of shape {tuple(values.shape)}: expected "
+        f"{(*points, 'd')} (shared) or {(len(values), *points, 'd')} (each sample's own)."
+    )

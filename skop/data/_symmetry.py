@@ -1,0 +1,182 @@
+"""Symmetries of a problem as random transformations of training samples on a grid.
+
+A symmetry moves points by a signed permutation of the axes about the centre of the grid, or by a
+periodic shift. Scalar channels move with their points; components of a vector are also turned, so
+that a flipped velocity field flows the other way.
+
+Letters: M is the signed permutation matrix (d, d) of one element; s is the grid.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+
+import numpy as np
+import torch
+
+from skop._typing import GridShape
+from skop.exceptions import FieldDataError
+
+__all__ = ["GridSymmetries"]
+
+_AXES = "xyz"
+
+
+class GridSymmetries:
+    """Random symmetries of fields on one regular grid.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Which hold: ``"flip_x"``, ``"flip_y"``, ``"flip_z"`` (reverse an axis), ``"transpose"``
+        (exchange the first two axes), ``"quarter_turn"`` (rotate the first two axes by 90 degrees),
+        ``"shift_x"``, ``"shift_y"``, ``"shift_z"`` (any periodic shift along an axis). Everything
+        that these generate is drawn with equal probability.
+    grid_shape : tuple of int
+        Points along each axis.
+    input_vectors, target_vectors : sequence of sequence of int, default=()
+        Channels that are the d components of a vector, one tuple for each vector.
+
+    Raises
+    ------
+    FieldDataError
+        If a name is unknown, names an axis that the grid lacks, or exchanges axes of different
+        length; or if a vector does not have one component for each axis.
+
+    Examples
+    --------
+    >>> from skop.data import GridSymmetries
+    >>> GridSymmetries(["flip_x", "transpose"], (8, 8)).order
+    8
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        grid_shape: GridShape,
+        input_vectors: Iterable[Sequence[int]] = (),
+        target_vectors: Iterable[Sequence[int]] = (),
+    ) -> None:
+        self.grid_shape = tuple(grid_shape)
+        known = self._generators()
+        unknown = [name for name in names if name not in known and name not in self._shifts()]
+        if unknown:
+            raise FieldDataError(
+                f"symmetry {unknown[0]!r} does not exist on a grid {self.grid_shape}; choose from "
+                f"{[*known, *self._shifts()]} (axes that are exchanged need the same number of points)."
+            )
+        self.shift_axes = [self._shifts().index(name) for name in names if name in self._shifts()]
+        self.matrices = _closure([known[name] for name in names if name in known], len(self.grid_shape))
+        self.input_vectors = self._check_vectors(input_vectors)
+        self.target_vectors = self._check_vectors(target_vectors)
+        index = np.arange(np.prod(self.grid_shape)).reshape(self.grid_shape)
+        self._sources = torch.from_numpy(np.stack([_move_grid(index, matrix).ravel() for matrix in self.matrices]))
+
+    @property
+    def order(self) -> int:
+        """Number of elements, shifts left out."""
+        return len(self.matrices)
+
+    def _shifts(self) -> list[str]:
+        """Names of the shifts that the grid has."""
+        return [f"shift_{_AXES[axis]}" for axis in range(len(self.grid_shape))]
+
+    def _generators(self) -> dict[str, np.ndarray]:
+        """Matrices of the named symmetries that the grid has."""
+        n_dims = len(self.grid_shape)
+        identity = np.eye(n_dims, dtype=int)
+        generators = {}
+        for axis in range(n_dims):
+            flip = identity.copy()
+            flip[axis, axis] = -1
+            generators[f"flip_{_AXES[axis]}"] = flip
+        if n_dims > 1 and self.grid_shape[0] == self.grid_shape[1]:
+            transpose = identity[[1, 0, *range(2, n_dims)]]
+            generators["transpose"] = transpose
+            generators["quarter_turn"] = generators["flip_x"] @ transpose
+        return generators
+
+    def _check_vectors(self, vectors: Iterable[Sequence[int]]) -> list[list[int]]:
+        """Vectors as lists, each with one component for each axis."""
+        checked = [list(vector) for vector in vectors]
+        for vector in checked:
+            if len(vector) != len(self.grid_shape):
+                raise FieldDataError(
+                    f"vector {vector} has {len(vector)} components; a grid with {len(self.grid_shape)} axes needs one each."
+                )
+        return checked
+
+    def draw(self, n_samples: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        """Draw one symmetry for each sample.
+
+        Parameters
+        ----------
+        n_samples : int
+            How many.
+        generator : torch.Generator
+            Source of randomness, on the CPU.
+
+        Returns
+        -------
+        tuple of Tensor
+            Number of the element (n,), and where each point's new value comes from (n, P).
+        """
+        element = torch.randint(self.order, (n_samples,), generator=generator)
+        sources = self._sources[element]
+        if self.shift_axes:
+            shifts = [torch.randint(self.grid_shape[axis], (n_samples,), generator=generator) for axis in self.shift_axes]
+            sources = torch.stack([self._roll(row, amounts) for row, amounts in
+                                   zip(sources, torch.stack(shifts, 1).tolist(), strict=True)])
+        return element, sources
+
+    def _roll(self, sources: torch.Tensor, amounts: Sequence[int]) -> torch.Tensor:
+        """Shift one sample's sources periodically."""
+        return torch.roll(sources.view(self.grid_shape), tuple(amounts), dims=tuple(self.shift_axes)).reshape(-1)
+
+    def apply(
+        self, values: torch.Tensor, element: torch.Tensor, sources: torch.Tensor, vectors: Sequence[Sequence[int]]
+    ) -> torch.Tensor:
+        """Move fields ``(B, P, c)`` by the drawn symmetries, turning the vectors among their channels.
+
+        Parameters
+        ----------
+        values : Tensor of shape (B, P, c)
+            Fields in physical units.
+        element, sources : Tensor
+            As `draw` returned them.
+        vectors : sequence of sequence of int
+            Channels that are components of a vector.
+
+        Returns
+        -------
+        Tensor of shape (B, P, c)
+            The moved fields.
+        """
+        device = values.device
+        moved = torch.gather(values, 1, sources.to(device)[..., None].expand_as(values))
+        if not vectors:
+            return moved
+        turn = torch.as_tensor(self.matrices, dtype=values.dtype)[element].to(device)
+        moved = moved.clone()
+        for vector in vectors:
+            moved[..., list(vector)] = torch.einsum("bij,bpj->bpi", turn, moved[..., list(vector)])
+        return moved
+
+
+def _closure(generators: Sequence[np.ndarray], n_dims: int) -> np.ndarray:
+    """All products of the generators: a finite group of signed permutations."""
+    elements = {np.eye(n_dims, dtype=int).tobytes(): np.eye(n_dims, dtype=int)}
+    while True:
+        products = [left @ right for left, right in product(list(elements.values()), generators)]
+        new = {item.tobytes(): item for item in products if item.tobytes() not in elements}
+        if not new:
+            return np.stack(list(elements.values()))
+        elements |= new
+
+
+def _move_grid(index: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Array whose entry at a point is the entry that `matrix` moves there."""
+    # Row i of M says which old axis becomes axis i, and whether it runs backwards.
+    axes = np.abs(matrix).argmax(axis=1)
+    moved = index.transpose(axes)
+    backwards = [axis for axis in range(len(axes)) if matrix[axis, axes[axis]] < 0]
+    return np.flip(moved, axis=backwards)

@@ -1,0 +1,282 @@
+"""Loaders of published data sets, from files that the user has downloaded.
+
+Nothing is downloaded here. Each loader says in its errors which files it looked for and where they
+are published.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from scipy.io import loadmat, whosmat
+from sklearn.utils import Bunch
+
+from skop._optional import import_optional
+from skop._typing import FloatArray, PathOrStr
+from skop.exceptions import FieldDataError
+
+Subset = Literal["train", "test", "all"]
+
+_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+#: MATLAB 7.3 files are HDF5 behind a text header of this many bytes.
+_MATLAB_HEADER_BYTES = 512
+
+_DARCY_FILES = {
+    "train": "piececonst_r421_N1024_smooth1.mat",
+    "test": "piececonst_r421_N1024_smooth2.mat",
+}
+_DARCY_SOURCE = (
+    "The authors of arXiv:2010.08895 publish the files as Darcy_421 in "
+    "https://drive.google.com/drive/folders/1UnbQh2WWc6knEHbLn-ZaXrKUZhp7pjt- ; "
+    "skop.datasets.make_darcy generates samples of the same kind."
+)
+_DARCY_DESCR = """Darcy flow through a porous square (Li et al., Fourier Neural Operator, arXiv:2010.08895)
+
+X: permeability a, 3 or 12, from a thresholded Gaussian random field.
+y: pressure u of -div(a grad u) = 1 with u = 0 on the border of the unit square.
+Solved on 421 x 421 points; every 5th in each direction gives the 85 x 85 of the papers.
+Split: the first 1,000 samples of smooth1 for training, the first 200 of smooth2 for testing.
+coords: positions as the papers place them, point i of m at i / (m - 1) on each axis.
+"""
+
+
+def load_darcy(
+    path: PathOrStr | Sequence[PathOrStr],
+    *,
+    subset: Subset = "all",
+    subsample: int = 5,
+    n_train: int = 1000,
+    n_test: int = 200,
+    return_X_y: bool = False,
+) -> Bunch | tuple[FloatArray, FloatArray]:
+    """Load the published Darcy flow files of Li et al. with the split that the papers use [1]_.
+
+    Parameters
+    ----------
+    path : path, or pair of paths
+        Folder that holds ``piececonst_r421_N1024_smooth1.mat`` (training) and
+        ``piececonst_r421_N1024_smooth2.mat`` (test), itself or in a folder right below; or the two files,
+        training first; or, with one `subset`, its one file. MATLAB files of any version; 7.3 needs the
+        extra ``data``.
+    subset : {"all", "train", "test"}, default="all"
+        What to load. The file of the other subset need not exist.
+    subsample : int, default=5
+        Keep every `subsample`-th point in each direction; it must divide the number of intervals (420).
+        The papers' 5 gives 85 x 85; 1 gives all 421 x 421 points.
+    n_train : int, default=1000
+        Number of training samples: the first ones of the training file.
+    n_test : int, default=200
+        Number of test samples: the first ones of the test file.
+    return_X_y : bool, default=False
+        Return ``(X, y)`` of one subset in place of a Bunch; not with ``subset="all"``, whose split would
+        be lost.
+
+    Returns
+    -------
+    data : :class:`~sklearn.utils.Bunch`
+        With the keys, where m is the number of points a side that are kept:
+
+        X_train, X_test : ndarray of shape (n_train or n_test, m, m, 1), float32
+            Permeability. Only of the subsets asked for.
+        y_train, y_test : ndarray of shape (n_train or n_test, m, m, 1), float32
+            Pressure.
+        coords : ndarray of shape (m, m, 2), float32
+            ``coords[i, j] = (i, j) / (m - 1)``, positions in the unit square as the papers set them. (The
+            published generator places the values half a cell off, at ``(i + 1/2) / 421``.)
+        filenames : list of str
+            The files read.
+        DESCR : str
+            What the data are.
+    (X, y) : tuple of two ndarrays if ``return_X_y=True``
+        The arrays of the one subset.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    FileNotFoundError
+        If a file is missing; the message lists what was looked for and where it is published.
+    FieldDataError
+        If a file is damaged or lacks a variable, or its arrays do not have the published layout.
+
+    See Also
+    --------
+    make_darcy : Generate samples of the same distribution.
+
+    References
+    ----------
+    .. [1] Li, Kovachki, Azizzadenesheli, Liu, Bhattacharya, Stuart, Anandkumar, "Fourier Neural Operator
+       for Parametric Partial Differential Equations", ICLR 2021, arXiv:2010.08895.
+
+    Examples
+    --------
+    Files of the same layout, here 3 samples of 11 x 11 points in place of 1,024 of 421 x 421:
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from scipy.io import savemat
+    >>> from skop.datasets import load_darcy, make_darcy
+    >>> a, u = make_darcy(n_samples=3, resolution=11, random_state=0)
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "piececonst_r421_N1024_smooth1.mat"
+    ...     savemat(file, {"coeff": a[..., 0], "sol": u[..., 0]})
+    ...     data = load_darcy(folder, subset="train", n_train=2)
+    >>> data.X_train.shape, data.y_train.shape, data.coords.shape
+    ((2, 3, 3, 1), (2, 3, 3, 1), (3, 3, 2))
+    """
+    if subset not in ("all", "train", "test"):
+        raise ValueError(f"subset must be 'all', 'train' or 'test', got {subset!r}.")
+    if return_X_y and subset == "all":
+        raise ValueError(
+            "return_X_y=True needs subset='train' or 'test': (X, y) of both would lose the split."
+        )
+    for name, number in (("subsample", subsample), ("n_train", n_train), ("n_test", n_test)):
+        _check_positive_integer(name, number)
+    sizes = {"train": n_train, "test": n_test}
+    wanted = {name: _DARCY_FILES[name] for name in sizes if subset in ("all", name)}
+    files = _find_files(path, wanted, _DARCY_SOURCE)
+    data = Bunch(DESCR=_DARCY_DESCR, filenames=[str(file) for file in files.values()])
+    for name, file in files.items():
+        data[f"X_{name}"], data[f"y_{name}"] = _read_darcy(file, sizes[name], subsample, f"n_{name}")
+    if return_X_y:
+        return data[f"X_{subset}"], data[f"y_{subset}"]
+    first, *others = (data[f"X_{name}"].shape[1:] for name in files)
+    if any(shape != first for shape in others):
+        raise FieldDataError(
+            f"The training and test files differ in grid: {first[:2]} and {others[0][:2]} points."
+        )
+    data["coords"] = _unit_square(first[0])
+    return data
+
+
+def _read_darcy(file: Path, n_samples: int, subsample: int, count_name: str) -> tuple[FloatArray, FloatArray]:
+    """Read permeability and pressure of the first samples of one file, (n, m, m, 1)."""
+    # One variable at a time: at full size each takes 0.7 GB before it is cut down.
+    fields = [_read_mat_fields(file, key, n_samples, subsample, count_name) for key in ("coeff", "sol")]
+    permeability, pressure = fields
+    if permeability.shape != pressure.shape:
+        raise FieldDataError(
+            f"{file}: 'coeff' and 'sol' must have the same shape, got grids of {permeability.shape[1:3]} and "
+            f"{pressure.shape[1:3]} points. The file is not the published one: download it again."
+        )
+    return permeability, pressure
+
+
+def _read_mat_fields(file: Path, key: str, n_samples: int, subsample: int, count_name: str) -> FloatArray:
+    """Read the first samples of a square field, every `subsample`-th point, as (n, m, m, 1) float32."""
+    array = _read_mat_variable(file, key)
+    if array.ndim != 3 or array.shape[1] != array.shape[2]:
+        raise FieldDataError(
+            f"{file}: {key!r} must have the shape (samples, points, points), got {array.shape}."
+        )
+    available, n_points = array.shape[:2]
+    if available < n_samples:
+        raise FieldDataError(
+            f"{file}: {key!r} holds {available} samples, {n_samples} were asked for. Lower {count_name}."
+        )
+    if n_points < 2 or (n_points - 1) % subsample:
+        raise FieldDataError(
+            f"{file}: subsample={subsample} must divide the number of intervals a side, {n_points - 1} "
+            f"between the {n_points} points of {key!r}."
+        )
+    if array.dtype.kind not in "fiu":
+        raise FieldDataError(f"{file}: {key!r} must hold real numbers, got {array.dtype}.")
+    fields = np.ascontiguousarray(array[:n_samples, ::subsample, ::subsample, np.newaxis], dtype=np.float32)
+    if not np.isfinite(fields).all():
+        raise FieldDataError(f"{file}: {key!r} holds values that are not finite. Download the file again.")
+    return fields
+
+
+def _unit_square(n_points: int) -> FloatArray:
+    """Positions (i, j) / (m - 1) of a grid that includes the border of the unit square, (m, m, 2)."""
+    axis = np.linspace(0, 1, n_points, dtype=np.float32)
+    return np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
+
+
+def _check_positive_integer(name: str, value: Any) -> None:
+    """Raise unless `value` is an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+
+
+def _find_files(
+    path: PathOrStr | Sequence[PathOrStr], wanted: dict[str, str], source: str
+) -> dict[str, Path]:
+    """Locate the file of each role, in a folder or among the files given.
+
+    Parameters
+    ----------
+    path : path or sequence of paths
+        A folder, or as many files as `wanted` has roles, in the same order.
+    wanted : dict of str to str
+        Published file name of each role.
+    source : str
+        Where the files can be had, for the error message.
+
+    Returns
+    -------
+    dict of str to Path
+        The file of each role.
+    """
+    given = (
+        [Path(path)] if isinstance(path, str) or not isinstance(path, Sequence) else [Path(p) for p in path]
+    )
+    if len(given) == 1 and given[0].is_dir():
+        folders = [given[0], *sorted(entry for entry in given[0].iterdir() if entry.is_dir())]
+        candidates = {role: [folder / name for folder in folders] for role, name in wanted.items()}
+    elif len(given) == 1 and not given[0].exists():
+        raise FileNotFoundError(
+            f"{given[0]} does not exist; looked for {', '.join(wanted.values())}. {source}"
+        )
+    elif len(given) == len(wanted):
+        candidates = {role: [file] for role, file in zip(wanted, given, strict=True)}
+    else:
+        raise ValueError(
+            f"path must be a folder or {len(wanted)} file(s) ({', '.join(wanted)}), got {len(given)} path(s)."
+        )
+    found = {role: next((f for f in files if f.is_file()), None) for role, files in candidates.items()}
+    missing = [str(candidates[role][0]) for role, file in found.items() if file is None]
+    if missing:
+        raise FileNotFoundError(f"Looked for {' and '.join(missing)}, not found. {source}")
+    return {role: file for role, file in found.items() if file is not None}
+
+
+def _is_hdf5(file: Path) -> bool:
+    """Say whether a file is HDF5, as MATLAB 7.3 writes, by its signature."""
+    with file.open("rb") as stream:
+        start = stream.read(_MATLAB_HEADER_BYTES + len(_HDF5_SIGNATURE))
+    return start.startswith(_HDF5_SIGNATURE) or start.endswith(_HDF5_SIGNATURE)
+
+
+def _read_mat_variable(file: Path, key: str) -> np.ndarray[Any, Any]:
+    """Read one array of a MATLAB file of any version, with the axes in MATLAB's order.
+
+    Raises FieldDataError if the file is damaged, is not a MATLAB file, or lacks the variable.
+    """
+    h5py = None
+    if _is_hdf5(file):
+        h5py = import_optional("h5py", extra="data", purpose=f"read {file.name}, a MATLAB 7.3 file")
+    try:
+        names = _hdf5_names(h5py, file) if h5py else [name for name, _, _ in whosmat(file)]
+        if key in names:
+            if h5py:
+                with h5py.File(file, "r") as opened:
+                    # MATLAB writes column-major data, which HDF5 sees with its axes reversed.
+                    return np.asarray(opened[key]).T
+            return np.asarray(loadmat(file, variable_names=[key])[key])
+    except (MemoryError, PermissionError):
+        raise
+    # scipy and zlib answer a damaged file with many unrelated exceptions, so all others count.
+    except Exception as error:
+        raise FieldDataError(
+            f"{file} ({file.stat().st_size:,} bytes) cannot be read as a MATLAB file: {error}. "
+            "It is damaged or its download was cut off: download it again."
+        ) from error
+    raise FieldDataError(f"{file} has no variable {key!r}; it holds {', '.join(names) or 'nothing'}.")
+
+
+def _hdf5_names(h5py: Any, file: Path) -> list[str]:
+    """List the arrays at the root of an HDF5 file."""
+    with h5py.File(file, "r") as opened:
+        return [name for name, item in opened.items() if isinstance(item, h5py.Dataset)]

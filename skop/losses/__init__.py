@@ -1,0 +1,19 @@
+"""Training losses on batches of fields.
+
+Every loss is a small immutable object that is called as
+``loss(prediction, target, mask=..., sample_weight=..., grid_shape=..., spacing=...)`` and returns a
+scalar tensor. All of them first give one number per sample and then take the mean or the sum over
+the batch, so a sample's share does not depend on how many points its batch mates have.
+"""
+
+from skop.losses._base import TrainingLoss
+from skop.losses._losses import GradientRelativeL2Loss, H1Loss, MSELoss, RelativeL2Loss, get_loss
+
+__all__ = [
+    "GradientRelativeL2Loss",
+    "H1Loss",
+    "MSELoss",
+    "RelativeL2Loss",
+    "TrainingLoss",
+    "get_loss",
+]

@@ -1,0 +1,317 @@
+"""The losses themselves, and their names.
+
+Letters of the shapes: B samples of a batch, P points of a sample, c channels. Fields are flat
+points with channels last, (B, P, c); on a regular grid the points are in C order (last axis
+fastest). u is the target, û the prediction.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from skop._typing import GridShape
+from skop.losses._base import NORM_FLOOR, Reduction, TrainingLoss, check_gradient_weight, check_reduction
+from skop.losses._differences import (
+    check_grid,
+    check_spacing,
+    count_entries,
+    interior,
+    one_sided_difference,
+    sample_norm,
+    zero_padded_difference,
+)
+
+__all__ = ["GradientRelativeL2Loss", "H1Loss", "MSELoss", "RelativeL2Loss", "get_loss"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelativeL2Loss(TrainingLoss):
+    """Relative L2 norm of the error: ||û - u|| / ||u|| per sample, over all points and channels.
+
+    Parameters
+    ----------
+    reduction : {"mean", "sum"}, default="mean"
+        Over the batch. The scripts published with LaMO and Transolver take the sum.
+
+    Notes
+    -----
+    A target norm below 1e-8 is replaced by 1e-8, so a target of zeros gives a finite (large) loss. The
+    gradient at û = u, where the norm has a kink, is 0.
+
+    References
+    ----------
+    LaMO (Tiwari et al., ICML 2025), appendix on the training configuration.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.losses import RelativeL2Loss
+    >>> target = torch.tensor([[[3.0], [4.0]]])
+    >>> round(RelativeL2Loss()(1.1 * target, target).item(), 6)
+    0.1
+    """
+
+    reduction: Reduction = "mean"
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        check_reduction(self.reduction)
+
+    def _per_sample(
+        self,
+        prediction: Tensor,
+        target: Tensor,
+        mask: Tensor | None,
+        grid_shape: GridShape | None,
+        spacing: Sequence[float] | None,
+    ) -> Tensor:
+        """||û - u|| / max(||u||, floor)."""
+        return _relative_norm(prediction - target, target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientRelativeL2Loss(TrainingLoss):
+    """Relative L2 loss plus the relative L2 loss of each partial derivative, on a regular grid.
+
+    l = ||û - u|| / ||u|| + gradient_weight · Σ_a ||∂_a û - ∂_a u|| / ||∂_a u||, the sum running over the axes
+    of the grid (one to three).
+
+    Parameters
+    ----------
+    gradient_weight : float, default=0.1
+        Weight of the derivative terms, >= 0; 0.1 is the value of LaMO, GeoMaNO and ONO for Darcy flow.
+    boundary : {"zero", "one_sided"}, default="zero"
+        How derivatives are taken at the border. "zero" is the published loss for fields that vanish on the
+        boundary: central differences with zeros one step outside the domain, after the outermost ring of
+        the prediction (never of the target) has been set to 0, for the derivative terms only.
+        "one_sided" stays inside the domain with second-order one-sided differences and touches nothing: for
+        fields with other boundary values.
+    reduction : {"mean", "sum"}, default="mean"
+        Over the batch; the published scripts take the sum.
+
+    Notes
+    -----
+    The spacing of the grid cancels in each quotient and is ignored. A difference whose stencil touches a
+    masked point is left out. A target that is constant along an axis has a zero derivative there, and its
+    norm is replaced by 1e-8 as in `RelativeL2Loss`; prefer `H1Loss` for such fields.
+
+    References
+    ----------
+    LaMO (Tiwari et al., ICML 2025), appendix on the training configuration; ONO (Xiao et al., "Improved
+    operator learning by orthogonal attention", arXiv:2310.12487), where the term comes from.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.losses import GradientRelativeL2Loss
+    >>> x = torch.linspace(0, 1, 9)
+    >>> bump = (x * (1 - x))[None, :, None]
+    >>> round(GradientRelativeL2Loss()(1.1 * bump, bump, grid_shape=(9,)).item(), 6)
+    0.11
+    """
+
+    gradient_weight: float = 0.1
+    boundary: Literal["zero", "one_sided"] = "zero"
+    reduction: Reduction = "mean"
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        check_reduction(self.reduction)
+        check_gradient_weight(self.gradient_weight)
+        if self.boundary not in ("zero", "one_sided"):
+            raise ValueError(f"boundary is {self.boundary!r}, expected 'zero' or 'one_sided'.")
+
+    def _per_sample(
+        self,
+        prediction: Tensor,
+        target: Tensor,
+        mask: Tensor | None,
+        grid_shape: GridShape | None,
+        spacing: Sequence[float] | None,
+    ) -> Tensor:
+        """Relative norm of the error and, weighted, of the error of each partial derivative."""
+        grid = check_grid(grid_shape, prediction.shape[1], type(self).__name__)
+        loss = _relative_norm(prediction - target, target)
+        if self.boundary == "zero":
+            prediction = torch.where(interior(grid, prediction.device), prediction, 0.0)
+        for axis in range(len(grid)):
+            error_slope = self._difference(prediction - target, mask, grid, axis)
+            target_slope = self._difference(target, mask, grid, axis)
+            loss = loss + self.gradient_weight * _relative_norm(error_slope, target_slope)
+        return loss
+
+    def _difference(self, field: Tensor, mask: Tensor | None, grid: GridShape, axis: int) -> Tensor:
+        """Differentiate along one axis in units of the spacing, with the border as `boundary` says."""
+        if self.boundary == "zero":
+            return zero_padded_difference(field, mask, grid, axis)
+        return one_sided_difference(field, mask, grid, axis, spacing=1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class H1Loss(TrainingLoss):
+    """Sobolev H1 norm of the error on a regular grid: errors of the values and of the slopes together.
+
+    ||v||²_H1 = ||v||² + gradient_weight · Σ_a ||∂_a v||², with second-order differences that stay inside the
+    domain (one-sided at the border).
+
+    Parameters
+    ----------
+    gradient_weight : float, default=1.0
+        Weight of the squared norms of the derivatives, >= 0; 0 gives the L2 norm.
+    relative : bool, default=True
+        Divide by the same norm of the target (at least 1e-8). Otherwise the norm is that of the mean over the
+        real points, so it does not grow with the resolution.
+    reduction : {"mean", "sum"}, default="mean"
+        Over the batch.
+
+    Notes
+    -----
+    The spacing sets how much slopes weigh against values; without it the grid is taken to fill the unit
+    box, 1/(n - 1) along an axis of n points. A difference whose stencil touches a masked point is left out.
+
+    References
+    ----------
+    W. M. Czarnecki et al., "Sobolev training for neural networks", NeurIPS 2017.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.losses import H1Loss
+    >>> x = torch.linspace(0, 1, 5)[None, :, None]
+    >>> round(H1Loss()(1.1 * x, x, grid_shape=(5,)).item(), 6)
+    0.1
+    """
+
+    gradient_weight: float = 1.0
+    relative: bool = True
+    reduction: Reduction = "mean"
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        check_reduction(self.reduction)
+        check_gradient_weight(self.gradient_weight)
+
+    @property
+    def physical_units(self) -> bool:
+        """True for the relative norm."""
+        return self.relative
+
+    def _per_sample(
+        self,
+        prediction: Tensor,
+        target: Tensor,
+        mask: Tensor | None,
+        grid_shape: GridShape | None,
+        spacing: Sequence[float] | None,
+    ) -> Tensor:
+        """H1 norm of the error, divided by that of the target or by the root of the number of points."""
+        grid = check_grid(grid_shape, prediction.shape[1], type(self).__name__)
+        steps = check_spacing(spacing, grid)
+        error_norm = self._norm(prediction - target, mask, grid, steps)
+        if self.relative:
+            return error_norm / self._norm(target, mask, grid, steps).clamp_min(NORM_FLOOR)
+        return error_norm / count_entries(prediction, mask).sqrt()
+
+    def _norm(self, field: Tensor, mask: Tensor | None, grid: GridShape, steps: Sequence[float]) -> Tensor:
+        """Discrete H1 norm per sample, as a plain sum over the points."""
+        norms = [sample_norm(field)]
+        for axis, step in enumerate(steps):
+            slope = one_sided_difference(field, mask, grid, axis, spacing=step)
+            norms.append(self.gradient_weight**0.5 * sample_norm(slope))
+        return torch.linalg.vector_norm(torch.stack(norms), dim=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MSELoss(TrainingLoss):
+    """Mean squared error over the real points and the channels of each sample.
+
+    Parameters
+    ----------
+    reduction : {"mean", "sum"}, default="mean"
+        Over the batch; the mean over points and channels is taken either way.
+
+    References
+    ----------
+    The loss of MNO (Cheng et al., "Mamba Neural Operator: Who Wins? Transformers vs. State-Space Models for
+    PDEs").
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.losses import MSELoss
+    >>> MSELoss()(torch.ones(2, 3, 1), torch.zeros(2, 3, 1)).item()
+    1.0
+    """
+
+    reduction: Reduction = "mean"
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        check_reduction(self.reduction)
+
+    @property
+    def physical_units(self) -> bool:
+        """False: squared errors of channels can be added only after scaling."""
+        return False
+
+    def _per_sample(
+        self,
+        prediction: Tensor,
+        target: Tensor,
+        mask: Tensor | None,
+        grid_shape: GridShape | None,
+        spacing: Sequence[float] | None,
+    ) -> Tensor:
+        """Sum of squares divided by the number of real entries."""
+        return (prediction - target).square().flatten(1).sum(1) / count_entries(prediction, mask)
+
+
+_LOSSES: dict[str, type[Any]] = {
+    "relative_l2": RelativeL2Loss,
+    "relative_l2_gradient": GradientRelativeL2Loss,
+    "h1": H1Loss,
+    "mse": MSELoss,
+}
+
+
+def get_loss(loss: str | Callable[..., Tensor], **options: Any) -> Callable[..., Tensor]:
+    """Loss from its name; a callable is returned as it is.
+
+    Parameters
+    ----------
+    loss : {"relative_l2", "relative_l2_gradient", "h1", "mse"} or callable
+        Name of a loss, or an object with the call signature of `TrainingLoss`.
+    **options : dict
+        Parameters of the named loss, for example ``reduction="sum"``.
+
+    Returns
+    -------
+    callable
+        The loss.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or options come with a callable.
+
+    Examples
+    --------
+    >>> from skop.losses import get_loss
+    >>> get_loss("relative_l2_gradient", reduction="sum")
+    GradientRelativeL2Loss(gradient_weight=0.1, boundary='zero', reduction='sum')
+    """
+    if isinstance(loss, str) and loss in _LOSSES:
+        return _LOSSES[loss](**options)
+    if isinstance(loss, str | type) or not callable(loss):
+        raise ValueError(f"loss is {loss!r}, expected one of {sorted(_LOSSES)} or a callable object.")
+    if options:
+        raise ValueError(f"options {sorted(options)} belong to a named loss; set them on the object itself.")
+    return loss
+
+
+def _relative_norm(error: Tensor, target: Tensor) -> Tensor:
+    """||error|| / max(||target||, floor) per sample."""
+    return sample_norm(error) / sample_norm(target).clamp_min(NORM_FLOOR)

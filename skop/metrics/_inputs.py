@@ -1,0 +1,215 @@
+"""One view on everything that a metric accepts: pairs of fields, sample by sample.
+
+Letters of the shapes: n samples, P points of a sample, c channels, q scalars of a sample.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from skop.exceptions import FieldDataError
+
+__all__ = [
+    "FieldPairs",
+    "FloatArray",
+    "GridShape",
+    "Kind",
+    "average_samples",
+    "check_average",
+    "check_weights",
+    "divide_norms",
+    "pair_fields",
+]
+
+# Not taken from skop._typing, which imports torch: scoring arrays should not need it.
+FloatArray = npt.NDArray[np.float64]
+GridShape = tuple[int, ...]
+Kind = Literal["field", "scalar"]
+
+
+@dataclass(frozen=True)
+class FieldPairs:
+    """True and predicted fields; iterating gives pairs of float64 arrays (P, c).
+
+    Samples are converted and checked one at a time, so a large memory-mapped array is never copied
+    as a whole.
+
+    Parameters
+    ----------
+    true, predicted : sequence of array-like
+        One array per sample, or an array with the sample axis first.
+    scalar : bool
+        Whether a sample is a row of scalars, (1, q), instead of a field.
+    grid_shape : tuple of int or None
+        Grid that the container of the true fields states for all samples.
+    """
+
+    true: Sequence[Any] | npt.NDArray[Any]
+    predicted: Sequence[Any] | npt.NDArray[Any]
+    scalar: bool
+    grid_shape: GridShape | None = None
+
+    def __len__(self) -> int:
+        return len(self.true)
+
+    def __iter__(self) -> Iterator[tuple[FloatArray, FloatArray]]:
+        for index, (true, predicted) in enumerate(zip(self.true, self.predicted, strict=True)):
+            pair = self._points(true, index, "y_true"), self._points(predicted, index, "y_pred")
+            if pair[0].shape != pair[1].shape:
+                raise FieldDataError(
+                    f"sample {index}: y_true has (points, channels) {pair[0].shape} and y_pred "
+                    f"{pair[1].shape}, expected the same. A one-channel grid needs its channel axis: "
+                    "(n, *grid, 1)."
+                )
+            yield pair
+
+    def _points(self, sample: Any, index: int, name: str) -> FloatArray:
+        """One sample as finite float64 (P, c), or (1, q) for scalars."""
+        array = np.asarray(sample)
+        if array.dtype.kind not in "biuf":
+            raise FieldDataError(
+                f"sample {index} of {name} has dtype {array.dtype}, expected real numbers. "
+                "Samples with different numbers of points go into a list of arrays (points, channels)."
+            )
+        array = np.atleast_1d(array.astype(np.float64, copy=False))
+        if self.scalar:
+            array = array.reshape(1, -1)
+        array = array[:, None] if array.ndim == 1 else array.reshape(-1, array.shape[-1])
+        if array.size == 0:
+            raise FieldDataError(f"sample {index} of {name} is empty, expected at least one value.")
+        if not np.isfinite(array).all():
+            raise FieldDataError(
+                f"sample {index} of {name} holds NaN or infinite values, expected finite ones."
+            )
+        return array
+
+    def grid(self, index: int, grid_shape: GridShape | None) -> GridShape:
+        """Grid of a sample: the one asked for, the container's, or the sample's own axes."""
+        shape = np.shape(self.true[index])
+        found = grid_shape or self.grid_shape or (tuple(shape[:-1]) if len(shape) > 2 else None)
+        n_points = prod(shape[:-1]) if len(shape) > 1 else prod(shape)
+        if self.scalar or found is None:
+            raise FieldDataError(
+                f"sample {index} of y_true has shape {shape}, which does not tell its grid. Pass arrays "
+                "(n, *grid, channels) with two or three grid axes, or grid_shape (for one axis: (points,))."
+            )
+        if prod(found) != n_points:
+            raise FieldDataError(
+                f"grid_shape is {found}, but sample {index} of y_true has {n_points} points."
+            )
+        return tuple(found)
+
+
+def pair_fields(y_true: Any, y_pred: Any, kind: Kind | None = None) -> FieldPairs:
+    """Pair two sets of samples and check their lengths; values are checked while iterating.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like, list of array-like, or object with `to_list`
+        1-D: one scalar per sample. 2-D: see `kind`. More axes: (n, *points_or_grid, c).
+    kind : {"field", "scalar"}, optional
+        Whether the rows of a 2-D y are one-channel fields (the default) or scalars of the sample.
+
+    Returns
+    -------
+    FieldPairs
+        The pairs.
+
+    Raises
+    ------
+    FieldDataError
+        If there are no samples, the numbers of samples differ, or `kind` does not fit.
+    """
+    if kind not in (None, "field", "scalar"):
+        raise ValueError(f"kind is {kind!r}, expected 'field', 'scalar' or None.")
+    true, predicted = _samples(y_true), _samples(y_pred)
+    if len(true) == 0 or len(true) != len(predicted):
+        raise FieldDataError(
+            f"y_true has {len(true)} samples and y_pred {len(predicted)}, expected the same number, "
+            "at least one."
+        )
+    n_axes = np.ndim(true[0]) + 1
+    if (n_axes == 1 and kind == "field") or (n_axes > 2 and kind == "scalar"):
+        raise FieldDataError(f"kind is {kind!r}, which does not fit a y_true with {n_axes} axes.")
+    scalar = n_axes == 1 or kind == "scalar"
+    grid_shape = getattr(y_true, "grid_shape", None)
+    return FieldPairs(true, predicted, scalar, None if grid_shape is None else tuple(grid_shape))
+
+
+def _samples(y: Any) -> Sequence[Any] | npt.NDArray[Any]:
+    """Take y apart into samples without copying arrays."""
+    if hasattr(y, "to_list"):
+        y = y.to_list()
+    if isinstance(y, list | tuple):
+        return y
+    array = np.asarray(y)
+    if array.ndim == 0:
+        raise FieldDataError(
+            f"y is {y!r}, expected an array with the sample axis first, or a list of arrays."
+        )
+    return array
+
+
+def check_weights(sample_weight: Any, n_samples: int) -> FloatArray:
+    """Weights (n,) as float64; ones by default."""
+    if sample_weight is None:
+        return np.ones(n_samples)
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n_samples,):
+        raise FieldDataError(f"sample_weight has shape {weight.shape}, expected ({n_samples},).")
+    if not np.isfinite(weight).all() or (weight < 0).any() or weight.sum() == 0:
+        raise FieldDataError(
+            "sample_weight holds negative, infinite or only zero weights, expected some > 0."
+        )
+    return weight
+
+
+def check_average(average: str, allowed: Sequence[str]) -> None:
+    """Refuse an unknown way to average."""
+    if average not in allowed:
+        raise ValueError(f"average is {average!r}, expected one of {list(allowed)}.")
+
+
+def average_samples(values: FloatArray, weight: FloatArray, average: str) -> float | FloatArray:
+    """Weighted mean over the samples, or the values themselves for average='none'."""
+    if average == "none":
+        return values
+    mean = np.average(values, axis=0, weights=weight)
+    return mean if average == "channel" else float(mean)
+
+
+def divide_norms(error: FloatArray, true: FloatArray, weight: FloatArray, what: str) -> FloatArray:
+    """Quotient of norms with 0/0 = 0; an error names what has a zero truth and a wrong prediction.
+
+    Parameters
+    ----------
+    error, true : ndarray of shape (n,) or (n, c)
+        Norms of the errors and of the true fields.
+    weight : ndarray of shape (n,)
+        Weights of the samples; those without weight are not looked at.
+    what : str
+        Name of what the first axis counts, for the message.
+
+    Returns
+    -------
+    ndarray of the shape of `error`
+        Relative errors.
+
+    Raises
+    ------
+    FieldDataError
+        If a true norm is 0 and its error is not.
+    """
+    undefined = (true == 0) & (error > 0) & (weight > 0).reshape(-1, *[1] * (error.ndim - 1))
+    if undefined.any():
+        position = np.argwhere(undefined)[0]
+        channel = f", channel {position[1]}" if len(position) > 1 else ""
+        raise FieldDataError(
+            f"{what} {position[0]}{channel} of y_true is zero everywhere and its prediction is not, so the "
+            "relative error is undefined. Leave it out (sample_weight 0), or use root_mean_squared_error."
+        )
+    return np.divide(error, true, out=np.zeros_like(error), where=true > 0)

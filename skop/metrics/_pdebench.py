@@ -1,0 +1,173 @@
+"""The error measures of PDEBench, with the layout of the axes said explicitly.
+
+Letters: n samples, P points, t frames, c channels; u the truth, û the prediction, e = û - u.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from skop.exceptions import FieldDataError
+from skop.metrics._errors import relative_l2_error
+from skop.metrics._inputs import FloatArray, average_samples, check_weights
+
+__all__ = ["pdebench_nrmse", "pdebench_rl2", "pdebench_rmse"]
+
+#: What PDEBench adds to the root mean square of the truth before dividing by it.
+NRMSE_EPSILON = 1e-9
+
+
+def pdebench_rmse(
+    y_true: Any, y_pred: Any, *, sample_weight: Any = None, time_axis: int | None = None
+) -> float:
+    """RMSE of PDEBench: the root over space of each sample, frame and channel, then the mean of the roots.
+
+    It is never larger than `root_mean_squared_error`, which takes one root of the mean over everything.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n, *space, c)
+        Fields; one of the axes between the first and the last may be time.
+    sample_weight : array-like of shape (n,), optional
+        Non-negative weights of the samples.
+    time_axis : int, optional
+        Which axis is time: -2 for PDEBench's (n, *space, t, c). Default: no time axis.
+
+    Returns
+    -------
+    float
+        Mean over samples, frames and channels of sqrt(mean over space of e²).
+
+    Notes
+    -----
+    PDEBench's rollouts, and MNO (Cheng et al.) after them, score all frames with the given first
+    ones copied from the truth: 10 of 101 frames without error lower the mean by 91/101.
+
+    References
+    ----------
+    PDEBench (Takamoto et al., NeurIPS 2022 Datasets and Benchmarks).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.metrics import pdebench_rmse
+    >>> u = np.zeros((1, 4, 2, 1))  # 4 points, 2 frames
+    >>> pdebench_rmse(u, u + [[1.0], [3.0]], time_axis=-2)
+    2.0
+    """
+    true, predicted = _frames(y_true, "y_true", time_axis), _frames(y_pred, "y_pred", time_axis)
+    _check_same(true, predicted)
+    roots = _root_mean_square(predicted - true)
+    return float(average_samples(roots.mean(axis=(1, 2)), check_weights(sample_weight, len(true)), "mean"))
+
+
+def pdebench_nrmse(
+    y_true: Any, y_pred: Any, *, sample_weight: Any = None, time_axis: int | None = None
+) -> float:
+    """Normalised RMSE of PDEBench: each sample, frame and channel divided by its own size.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n, *space, c)
+        Fields; one of the axes between the first and the last may be time.
+    sample_weight : array-like of shape (n,), optional
+        Non-negative weights of the samples.
+    time_axis : int, optional
+        Which axis is time: -2 for PDEBench's (n, *space, t, c). Default: no time axis.
+
+    Returns
+    -------
+    float
+        Mean over samples, frames and channels of sqrt(mean e²) / (sqrt(mean u²) + 1e-9), the inner means
+        running over space. For one frame and one channel it is the relative L2 error.
+
+    References
+    ----------
+    PDEBench (Takamoto et al., NeurIPS 2022 Datasets and Benchmarks).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.metrics import pdebench_nrmse
+    >>> u = np.ones((1, 4, 2, 1))
+    >>> round(pdebench_nrmse(u, u + [[1.0], [3.0]], time_axis=-2), 6)
+    2.0
+    """
+    true, predicted = _frames(y_true, "y_true", time_axis), _frames(y_pred, "y_pred", time_axis)
+    _check_same(true, predicted)
+    quotient = _root_mean_square(predicted - true) / (_root_mean_square(true) + NRMSE_EPSILON)
+    return float(average_samples(quotient.mean(axis=(1, 2)), check_weights(sample_weight, len(true)), "mean"))
+
+
+def pdebench_rl2(
+    y_true: Any, y_pred: Any, *, sample_weight: Any = None, time_axis: int | None = None
+) -> float:
+    """Relative L2 error over space, frames and channels jointly, as MNO reports it.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n, *space, c)
+        Fields; one of the axes between the first and the last may be time.
+    sample_weight : array-like of shape (n,), optional
+        Non-negative weights of the samples.
+    time_axis : int, optional
+        Which axis is time. It is checked only: the norm runs over all axes but the first.
+
+    Returns
+    -------
+    float
+        Mean over samples of ||e|| / ||u||.
+
+    References
+    ----------
+    MNO (Cheng et al., "Mamba Neural Operator: Who Wins? Transformers vs. State-Space Models for PDEs").
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.metrics import pdebench_rl2
+    >>> u = np.ones((1, 4, 2, 1))
+    >>> pdebench_rl2(u, 0.5 * u, time_axis=-2)
+    0.5
+    """
+    true, predicted = _frames(y_true, "y_true", time_axis), _frames(y_pred, "y_pred", time_axis)
+    _check_same(true, predicted)
+    flat = true.reshape(len(true), -1, 1), predicted.reshape(len(true), -1, 1)
+    return float(relative_l2_error(*flat, sample_weight=sample_weight))
+
+
+def _frames(y: Any, name: str, time_axis: int | None) -> FloatArray:
+    """Fields as (n, P, t, c) in float64, with one frame where there is no time axis."""
+    array = np.asarray(y, dtype=np.float64)
+    n_needed = 3 if time_axis is None else 4
+    if array.ndim < n_needed:
+        raise FieldDataError(
+            f"{name} has shape {array.shape}, expected (n, *space, c)"
+            f"{'' if time_axis is None else ' with a time axis'}: at least {n_needed} axes."
+        )
+    if not np.isfinite(array).all():
+        raise FieldDataError(f"{name} holds NaN or infinite values, expected finite ones.")
+    if time_axis is None:
+        array = array[..., None, :]
+    elif 0 < time_axis % array.ndim < array.ndim - 1 and -array.ndim <= time_axis < array.ndim:
+        array = np.moveaxis(array, time_axis, -2)
+    else:
+        raise FieldDataError(
+            f"time_axis is {time_axis}, but in {name} axis 0 is the samples and axis {array.ndim - 1} the "
+            "channels: expected an axis between them."
+        )
+    return array.reshape(len(array), -1, *array.shape[-2:])
+
+
+def _check_same(true: FloatArray, predicted: FloatArray) -> None:
+    """Refuse shapes that would broadcast, and empty sets."""
+    if true.shape != predicted.shape or true.size == 0:
+        raise FieldDataError(
+            f"y_true is (n, points, frames, channels) {true.shape} and y_pred {predicted.shape}, expected "
+            "the same and not empty."
+        )
+
+
+def _root_mean_square(field: FloatArray) -> FloatArray:
+    """Root of the mean square over the points: (n, t, c)."""
+    return np.sqrt(np.square(field).mean(axis=1))

@@ -1,0 +1,22 @@
+"""Building blocks of the networks."""
+
+from skop.modules._blocks import FeedForward, PooledHead, PreNormBlock
+from skop.modules._patch import PatchEmbedding, PatchExpansion, token_grid
+from skop.modules._position import CoordinatePosition, LearnedPosition
+from skop.modules._scan_paths import SCANS, scan_paths
+from skop.modules._ssd import ACTIVATIONS, GridSSDMixer
+
+__all__ = [
+    "ACTIVATIONS",
+    "SCANS",
+    "CoordinatePosition",
+    "FeedForward",
+    "GridSSDMixer",
+    "LearnedPosition",
+    "PatchEmbedding",
+    "PatchExpansion",
+    "PooledHead",
+    "PreNormBlock",
+    "scan_paths",
+    "token_grid",
+]

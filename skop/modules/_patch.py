@@ -1,0 +1,134 @@
+"""Cut a grid into patches and embed each as a token; turn tokens back into a grid."""
+
+from collections.abc import Sequence
+from math import lcm, prod
+
+import torch
+from torch import nn
+
+from skop._typing import GridShape
+
+__all__ = ["PatchEmbedding", "PatchExpansion", "token_grid"]
+
+
+def token_grid(grid_shape: Sequence[int], patch_shape: Sequence[int], multiple: int = 1) -> GridShape:
+    """Number of patches along each axis, after padding the grid where it is no multiple of the patch.
+
+    Parameters
+    ----------
+    grid_shape, patch_shape : sequence of int
+        Points along each axis of the grid and of a patch.
+    multiple : int, default=1
+        Points of the padded grid are a multiple of this too, where an axis has at least as many.
+
+    Returns
+    -------
+    tuple of int
+        Tokens along each axis.
+
+    Examples
+    --------
+    >>> from skop.modules import token_grid
+    >>> token_grid((85, 85), (2, 2))
+    (43, 43)
+    """
+    counts = []
+    for size, patch in zip(grid_shape, patch_shape, strict=True):
+        unit = lcm(patch, multiple) if size >= multiple else patch
+        counts.append(-(-size // unit) * (unit // patch))
+    return tuple(counts)
+
+
+class PatchEmbedding(nn.Module):
+    """Linear embedding of non-overlapping patches, then layer normalisation.
+
+    Zeros are appended at the high end of each axis up to the number of tokens asked for.
+
+    Parameters
+    ----------
+    in_channels : int
+        Channels of the fields.
+    width : int
+        Size of a token.
+    patch_shape : tuple of int
+        Points of a patch along each axis; LaMO uses (2, 2).
+    unit_normal : bool, default=False
+        Draw weight and bias from N(0, 1), as LaMO's public code does, and not by PyTorch's default.
+
+    References
+    ----------
+    Tiwari et al., "Latent Mamba Operator for Partial Differential Equations", ICML 2025, Remark 3.1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.modules import PatchEmbedding
+    >>> PatchEmbedding(3, 8, (2, 2))(torch.zeros(1, 5, 4, 3), (3, 2)).shape
+    torch.Size([1, 6, 8])
+    """
+
+    def __init__(self, in_channels: int, width: int, patch_shape: GridShape, *, unit_normal: bool = False) -> None:
+        super().__init__()
+        self.patch_shape = tuple(patch_shape)
+        self.linear = nn.Linear(in_channels * prod(patch_shape), width)
+        self.norm = nn.LayerNorm(width)
+        if unit_normal:
+            nn.init.normal_(self.linear.weight)
+            nn.init.normal_(self.linear.bias)
+
+    def forward(self, grid: torch.Tensor, tokens: GridShape) -> torch.Tensor:
+        """Embed fields ``(B, *grid, c)`` as a grid of tokens ``(B, prod(tokens), width)`` in C order."""
+        sizes = grid.shape[1:-1]
+        padding = [count * patch - size for count, patch, size in zip(tokens, self.patch_shape, sizes, strict=True)]
+        if any(padding):
+            # F.pad counts from the last axis; channels come first and stay as they are.
+            grid = nn.functional.pad(grid, [0, 0, *(side for amount in reversed(padding) for side in (0, amount))])
+        split = [size for count, patch in zip(tokens, self.patch_shape, strict=True) for size in (count, patch)]
+        n_dims = len(sizes)
+        blocks = grid.reshape(len(grid), *split, grid.shape[-1])
+        order = [0, *range(1, 2 * n_dims, 2), *range(2, 2 * n_dims + 1, 2), 2 * n_dims + 1]
+        return self.norm(self.linear(blocks.permute(order).reshape(len(grid), prod(tokens), -1)))
+
+
+class PatchExpansion(nn.Module):
+    """Map each token to the points of its patch and fold the patches back into a grid.
+
+    Parameters
+    ----------
+    width : int
+        Size of a token.
+    out_channels : int
+        Channels of the output.
+    patch_shape : tuple of int
+        Points of a patch along each axis.
+    unit_normal : bool, default=False
+        Draw shift and weights from N(0, 1), as LaMO's public code does; otherwise the shift starts
+        at zero and the weights by PyTorch's default.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.modules import PatchExpansion
+    >>> PatchExpansion(8, 1, (2, 2))(torch.zeros(1, 6, 8), (3, 2), (5, 4)).shape
+    torch.Size([1, 5, 4, 1])
+    """
+
+    def __init__(self, width: int, out_channels: int, patch_shape: GridShape, *, unit_normal: bool = False) -> None:
+        super().__init__()
+        self.patch_shape, self.out_channels = tuple(patch_shape), out_channels
+        self.norm = nn.LayerNorm(width)
+        self.shift = nn.Parameter(torch.zeros(width))
+        self.linear = nn.Linear(width, out_channels * prod(patch_shape), bias=False)
+        if unit_normal:
+            nn.init.normal_(self.shift)
+            nn.init.normal_(self.linear.weight)
+
+    def forward(self, tokens: torch.Tensor, counts: GridShape, grid_shape: GridShape) -> torch.Tensor:
+        """Expand a grid of tokens ``(B, prod(counts), width)`` to ``(B, *grid_shape, out_channels)``, padding cut off."""
+        n_dims = len(counts)
+        blocks = self.linear(self.norm(tokens) + self.shift)
+        blocks = blocks.reshape(len(tokens), *counts, *self.patch_shape, self.out_channels)
+        order = [0, *(axis for pair in range(1, n_dims + 1) for axis in (pair, pair + n_dims)), 2 * n_dims + 1]
+        full = [count * patch for count, patch in zip(counts, self.patch_shape, strict=True)]
+        grid = blocks.permute(order).reshape(len(tokens), *full, self.out_channels)
+        return grid[(slice(None), *(slice(size) for size in grid_shape))]

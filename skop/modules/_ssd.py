@@ -1,0 +1,134 @@
+"""LaMO's token mixer for grids: a gated SSD scan along several paths over the tokens.
+
+Letters of the shapes: B batch, T tokens, K paths.
+"""
+
+import math
+
+import torch
+from torch import nn
+
+from skop._typing import GridShape
+from skop.modules._scan_paths import scan_paths
+from skop.ops import ssd_path_scan
+
+__all__ = ["ACTIVATIONS", "GridSSDMixer"]
+
+ACTIVATIONS = {"gelu": nn.functional.gelu, "silu": nn.functional.silu}
+_CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+
+
+class GridSSDMixer(nn.Module):
+    """Mix the tokens of a grid by scans along several paths (LaMO, Algorithm 1).
+
+    A linear layer gives a signal and a gate; the signal passes a depthwise convolution over the
+    token grid and its activation; each path projects it to its own step, input and output maps and
+    scans it; the sum of the paths is normalised, gated and projected back.
+
+    Parameters
+    ----------
+    width : int
+        Size of a token.
+    n_dims : int
+        Axes of the token grid, 1 to 3.
+    d_state : int, default=64
+        States of a head; the paper uses 64.
+    expand : int, default=2
+        Inner width as a multiple of `width`; the paper uses 2.
+    n_heads : int or None, default=None
+        Heads of each path; None gives ceil(width / 16), as the public code.
+    scan : str, default="multidirectional"
+        Paths, see `scan_paths`.
+    share_paths : bool, default=False
+        One set of projections, steps and decays for all paths, and not one each.
+    kernel_size : int, default=3
+        Points of the depthwise convolution along each axis; 1 leaves it out.
+    activation : {"gelu", "silu"}, default="gelu"
+        Of signal and gate. The public code uses GELU, the paper names SiLU.
+
+    Raises
+    ------
+    ValueError
+        If `n_heads` does not divide the inner width.
+
+    References
+    ----------
+    Tiwari et al., "Latent Mamba Operator for Partial Differential Equations", ICML 2025, Eq. 13,
+    Eq. 16, Algorithm 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.modules import GridSSDMixer
+    >>> GridSSDMixer(16, 2, d_state=4)(torch.zeros(1, 12, 16), (4, 3)).shape
+    torch.Size([1, 12, 16])
+    """
+
+    def __init__(
+        self,
+        width: int,
+        n_dims: int,
+        *,
+        d_state: int = 64,
+        expand: int = 2,
+        n_heads: int | None = None,
+        scan: str = "multidirectional",
+        share_paths: bool = False,
+        kernel_size: int = 3,
+        activation: str = "gelu",
+    ) -> None:
+        super().__init__()
+        inner = expand * width
+        heads = math.ceil(width / 16) if n_heads is None else n_heads
+        if inner % heads:
+            raise ValueError(f"n_heads={heads} does not divide the inner width {inner} (expand x width).")
+        n_paths = len(scan_paths((1,) * n_dims, scan))
+        own = 1 if share_paths else n_paths
+        self.scan, self.n_paths, self.n_heads, self.d_state = scan, n_paths, heads, d_state
+        self.activation = ACTIVATIONS[activation]
+        self.in_projection = nn.Linear(width, 2 * inner, bias=False)
+        convolution = _CONVOLUTIONS[n_dims]
+        self.convolution = (
+            convolution(inner, inner, kernel_size, padding=kernel_size // 2, groups=inner) if kernel_size > 1 else None
+        )
+        self.path_projection = nn.Linear(inner, own * (heads + 2 * d_state), bias=False)
+        # As in the public code: softplus of a bias in [0, 0.1) gives steps near 0.7, and A starts at -1.
+        self.step_bias = nn.Parameter(0.1 * torch.rand(own, heads))
+        self.log_decay = nn.Parameter(torch.zeros(own, heads))
+        self.direct = nn.Parameter(torch.ones(own, heads, inner // heads))
+        self.norm = nn.LayerNorm(inner)
+        self.out_projection = nn.Linear(inner, width, bias=False)
+
+    def forward(self, tokens: torch.Tensor, token_grid: GridShape) -> torch.Tensor:
+        """Mix tokens ``(B, T, width)`` in C order on a grid with prod(token_grid) = T."""
+        signal, gate = self.in_projection(tokens).chunk(2, dim=-1)
+        signal = self.activation(self._convolve(signal, token_grid))
+        batch, length, inner = signal.shape
+        heads, states = self.n_heads, self.d_state
+        maps = self.path_projection(signal).view(batch, length, -1, heads + 2 * states)
+        raw_step, maps_in, maps_out = maps.split([heads, states, states], dim=-1)
+        # Adding the float32 bias lifts half-precision logits, so that steps are float32 under autocast.
+        step = nn.functional.softplus(raw_step + self.step_bias)
+        mixed = ssd_path_scan(
+            signal.view(batch, length, heads, inner // heads),
+            self._per_path(step, 2),
+            -torch.exp(self._per_path(self.log_decay, 0)),
+            self._per_path(maps_in, 2),
+            self._per_path(maps_out, 2),
+            self._per_path(self.direct, 0),
+            paths=scan_paths(token_grid, self.scan, tokens.device),
+        )
+        return self.out_projection(self.norm(mixed.reshape(batch, length, inner)) * self.activation(gate))
+
+    def _per_path(self, tensor: torch.Tensor, axis: int) -> torch.Tensor:
+        """Repeat what all paths share."""
+        shape = list(tensor.shape)
+        shape[axis] = self.n_paths
+        return tensor.expand(shape)
+
+    def _convolve(self, signal: torch.Tensor, token_grid: GridShape) -> torch.Tensor:
+        """Depthwise convolution over the token grid, zeros outside."""
+        if self.convolution is None:
+            return signal
+        grid = signal.transpose(1, 2).reshape(len(signal), -1, *token_grid)
+        return self.convolution(grid).flatten(2).transpose(1, 2)

@@ -1,0 +1,5 @@
+"""The networks, one paper a file."""
+
+from skop.networks.lamo import LaMOPatchNetwork
+
+__all__ = ["LaMOPatchNetwork"]

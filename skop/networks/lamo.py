@@ -1,0 +1,196 @@
+"""LaMO, the latent Mamba operator, on regular grids.
+
+Tiwari, Dutta, Krishnan and Prathosh, "Latent Mamba Operator for Partial Differential Equations", ICML
+2025, section 3. A grid is cut into patches, each patch becomes a token (Remark 3.1), residual blocks
+mix the tokens by state-space scans along several paths and their channels by a feed-forward part
+(Eq. 11 to 13), and every token is expanded back to the points of its patch.
+
+Letters of the shapes: B batch, P points, d space dimensions, c channels, p parameters, q outputs.
+"""
+
+from math import prod
+
+import torch
+from torch import nn
+
+from skop._typing import GridShape
+from skop.modules import (
+    CoordinatePosition,
+    GridSSDMixer,
+    LearnedPosition,
+    PatchEmbedding,
+    PatchExpansion,
+    PooledHead,
+    PreNormBlock,
+    token_grid,
+)
+
+__all__ = ["LaMOPatchNetwork"]
+
+
+class LaMOPatchNetwork(nn.Module):
+    """LaMO's patch model for regular grids in 1, 2 or 3 dimensions.
+
+    Parameters
+    ----------
+    n_dims : int
+        Space dimensions; coordinates are always input channels.
+    n_fields, n_params : int
+        Input channels and global parameters; parameters are repeated on every point.
+    n_outputs : int
+        Output channels, or scalars with `pooled`.
+    grid_shape : tuple of int
+        Training grid; only a learned position table is tied to it.
+    pooled : bool, default=False
+        Give scalars of a sample, from the mean of its tokens, and not a field.
+    patch_size : int, default=2
+        Points of a patch along each axis; the paper uses 2. Axes shorter than this get smaller patches.
+    width, depth : int, default=64, 8
+        Size of a token and number of blocks (paper, Darcy).
+    d_state, expand, n_heads, scan, share_paths, kernel_size, activation
+        See `skop.modules.GridSSDMixer`.
+    mlp_ratio : float, default=4
+        Hidden size of the feed-forward part as a multiple of `width`.
+    position : {"learned", "coordinates", None}, default="learned"
+        Position code of the tokens: the paper's table, a network of the token centres that any
+        resolution can use, or none beyond the coordinate channels.
+    dropout : float, default=0.0
+        In the blocks.
+    grid_multiple : int, default=1
+        Pad the grid to a multiple of this many points, beyond what the patch needs; the public code
+        pads Darcy's 85 points to 88, a multiple of 8.
+    unit_normal_patches : bool, default=True
+        Initialise patch embedding and expansion from N(0, 1), as the public code.
+
+    Raises
+    ------
+    ValueError
+        If a size does not fit, or a grid does not fit a learned position table.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.networks import LaMOPatchNetwork
+    >>> network = LaMOPatchNetwork(2, 1, 0, 1, (8, 8), width=16, depth=1, d_state=4)
+    >>> network(torch.zeros(64, 2), torch.zeros(3, 64, 1), None, (8, 8)).shape
+    torch.Size([3, 64, 1])
+    """
+
+    def __init__(
+        self,
+        n_dims: int,
+        n_fields: int,
+        n_params: int,
+        n_outputs: int,
+        grid_shape: GridShape,
+        *,
+        pooled: bool = False,
+        patch_size: int = 2,
+        width: int = 64,
+        depth: int = 8,
+        d_state: int = 64,
+        expand: int = 2,
+        n_heads: int | None = None,
+        scan: str = "multidirectional",
+        share_paths: bool = False,
+        kernel_size: int = 3,
+        activation: str = "gelu",
+        mlp_ratio: float = 4.0,
+        position: str | None = "learned",
+        dropout: float = 0.0,
+        grid_multiple: int = 1,
+        unit_normal_patches: bool = True,
+    ) -> None:
+        super().__init__()
+        self.patch_shape = tuple(min(patch_size, size) for size in grid_shape)
+        self.grid_multiple = grid_multiple
+        # Stands in for the field where there is none. The public code creates it in every case.
+        self.placeholder = nn.Parameter(torch.rand(n_dims) / 2)
+        channels = n_dims + n_fields + n_params
+        self.embedding = PatchEmbedding(channels, width, self.patch_shape, unit_normal=unit_normal_patches)
+        self.position = _position_code(position, n_dims, prod(self._token_grid(grid_shape)), width)
+        self.blocks = nn.ModuleList(
+            PreNormBlock(
+                GridSSDMixer(
+                    width, n_dims, d_state=d_state, expand=expand, n_heads=n_heads, scan=scan, share_paths=share_paths,
+                    kernel_size=kernel_size, activation=activation,
+                ),
+                width,
+                int(mlp_ratio * width),
+                dropout,
+            )
+            for _ in range(depth)
+        )
+        self.head: PatchExpansion | PooledHead
+        if pooled:
+            self.head = PooledHead(width, n_outputs)
+        else:
+            self.head = PatchExpansion(width, n_outputs, self.patch_shape, unit_normal=unit_normal_patches)
+
+    def forward(
+        self,
+        coords: torch.Tensor,
+        fields: torch.Tensor | None,
+        params: torch.Tensor | None,
+        grid_shape: GridShape,
+    ) -> torch.Tensor:
+        """Map samples on a grid to fields or scalars.
+
+        Parameters
+        ----------
+        coords : Tensor of shape (P, d) or (B, P, d)
+            Coordinates in C order, scaled to the unit box.
+        fields : Tensor of shape (B, P, c) or None
+            Input fields.
+        params : Tensor of shape (B, p) or None
+            Global parameters.
+        grid_shape : tuple of int
+            Points along each axis; their product is P.
+
+        Returns
+        -------
+        Tensor of shape (B, P, q), or (B, 1, q) when pooled
+            Outputs.
+        """
+        grid = self._channels(coords, fields, params).unflatten(1, grid_shape)
+        counts = self._token_grid(grid_shape)
+        tokens = self.embedding(grid, counts)
+        if self.position is not None:
+            tokens = tokens + self.position(self._corners(coords, grid_shape, counts))
+        for block in self.blocks:
+            tokens = block(tokens, counts)
+        if isinstance(self.head, PooledHead):
+            return self.head(tokens)
+        return self.head(tokens, counts, grid_shape).flatten(1, -2)
+
+    def _token_grid(self, grid_shape: GridShape) -> GridShape:
+        """Tokens along each axis of a grid."""
+        return token_grid(grid_shape, self.patch_shape, self.grid_multiple)
+
+    def _channels(
+        self, coords: torch.Tensor, fields: torch.Tensor | None, params: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Coordinates, fields and repeated parameters as the channels of every point."""
+        batch = next((len(part) for part in (fields, params) if part is not None), len(coords))
+        coords = coords.expand(batch, *coords.shape[-2:])
+        if fields is None:
+            coords = coords + self.placeholder
+        parts = [coords] if fields is None else [coords, fields]
+        if params is not None:
+            parts.append(params[:, None].expand(-1, coords.shape[1], -1))
+        return torch.cat(parts, dim=-1)
+
+    def _corners(self, coords: torch.Tensor, grid_shape: GridShape, counts: GridShape) -> torch.Tensor:
+        """Coordinates of the first point of each patch; tokens of padding take the last point of their axis."""
+        grid = coords.unflatten(-2, grid_shape)
+        for axis, (patch, count, size) in enumerate(zip(self.patch_shape, counts, grid_shape, strict=True)):
+            first = (torch.arange(count, device=coords.device) * patch).clamp_max(size - 1)
+            grid = grid.index_select(axis - 1 - len(grid_shape), first)
+        return grid.flatten(-1 - len(grid_shape), -2)
+
+
+def _position_code(position: str | None, n_dims: int, n_tokens: int, width: int) -> nn.Module | None:
+    """The module of a named position code."""
+    if position == "learned":
+        return LearnedPosition(n_tokens, width)
+    return CoordinatePosition(n_dims, width) if position == "coordinates" else None

@@ -1,0 +1,323 @@
+"""Losses against formulas written in NumPy, exact differences, and laws of masks and weights."""
+
+import ast
+import copy
+import dataclasses
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import skop.losses
+from skop.exceptions import FieldDataError
+from skop.losses import GradientRelativeL2Loss, H1Loss, MSELoss, RelativeL2Loss, get_loss
+from skop.metrics import h1_error, relative_l2_error
+
+GRID = (5, 4)
+ALL_LOSSES = [
+    RelativeL2Loss(),
+    GradientRelativeL2Loss(),
+    GradientRelativeL2Loss(boundary="one_sided"),
+    H1Loss(),
+    H1Loss(relative=False),
+    MSELoss(),
+]
+
+
+def random_fields(n_samples=3, grid=GRID, n_channels=2, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    shape = (2, n_samples, int(np.prod(grid)), n_channels)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def darcy_loss_reference(prediction, target):
+    """The published Darcy loss per sample, on arrays (B, H, W, c), written with explicit padding."""
+
+    def relative(error, truth):
+        return np.linalg.norm(error.reshape(len(error), -1), axis=1) / np.linalg.norm(
+            truth.reshape(len(truth), -1), axis=1
+        )
+
+    def slopes(field):
+        padded = np.pad(field, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        return (
+            (padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]) / (2 / 85),
+            (padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]) / (2 / 85),
+        )
+
+    loss = relative(prediction - target, target)
+    ringless = np.zeros_like(prediction)
+    ringless[:, 1:-1, 1:-1] = prediction[:, 1:-1, 1:-1]
+    for predicted, true in zip(slopes(ringless), slopes(target), strict=True):
+        loss = loss + 0.1 * relative(predicted - true, true)
+    return loss
+
+
+def test_gradient_loss_is_the_published_darcy_loss():
+    prediction, target = random_fields(n_channels=1)
+    on_grid = [field.reshape(-1, *GRID, 1).numpy() for field in (prediction, target)]
+    expected = darcy_loss_reference(*on_grid)
+    loss = GradientRelativeL2Loss(reduction="sum")(prediction, target, grid_shape=GRID)
+    assert loss.item() == pytest.approx(expected.sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("grid", [(7,), (4, 5), (3, 4, 5)])
+def test_one_sided_gradient_loss_matches_numpy_gradient(grid):
+    prediction, target = random_fields(grid=grid)
+    expected = relative_l2_error(target, prediction, average="none")
+    u, error = (field.numpy().reshape(-1, *grid, 2) for field in (target, prediction - target))
+    for axis in range(1, len(grid) + 1):
+        slopes = [np.gradient(field, axis=axis, edge_order=2).reshape(len(u), -1) for field in (error, u)]
+        expected = expected + 0.3 * np.divide(*[np.linalg.norm(slope, axis=1) for slope in slopes])
+    loss = GradientRelativeL2Loss(gradient_weight=0.3, boundary="one_sided")
+    np.testing.assert_allclose(loss.per_sample(prediction, target, grid_shape=grid), expected, rtol=1e-12)
+
+
+def test_gradient_loss_spares_the_prediction_ring_only_in_the_gradient_term():
+    prediction, target = random_fields(n_channels=1)
+    changed = prediction.clone()
+    changed[:, 0] += 1.0  # a corner
+    gradient_part = [
+        GradientRelativeL2Loss()(field, target, grid_shape=GRID) - RelativeL2Loss()(field, target)
+        for field in (prediction, changed)
+    ]
+    assert gradient_part[0].item() == pytest.approx(gradient_part[1].item(), rel=1e-12)
+    assert RelativeL2Loss()(changed, target) != RelativeL2Loss()(prediction, target)
+
+
+def test_losses_and_metrics_agree_on_the_same_data():
+    prediction, target = random_fields()
+    assert RelativeL2Loss()(prediction, target).item() == pytest.approx(relative_l2_error(target, prediction))
+    settings = {"grid_shape": GRID, "spacing": (0.2, 0.7)}
+    expected = h1_error(target, prediction, gradient_weight=0.4, **settings)
+    assert H1Loss(gradient_weight=0.4)(prediction, target, **settings).item() == pytest.approx(expected)
+    expected = h1_error(target, prediction, grid_shape=GRID)
+    assert H1Loss()(prediction, target, grid_shape=GRID).item() == pytest.approx(expected)
+    expected = torch.nn.functional.mse_loss(prediction, target)
+    assert MSELoss()(prediction, target).item() == pytest.approx(expected.item())
+
+
+def test_absolute_h1_is_exact_for_quadratic_fields():
+    x, y = np.meshgrid(np.linspace(0, 1, 5), np.linspace(0, 2, 4), indexing="ij")
+    field = 1 + 2 * x + 3 * x**2 - y + y**2
+    exact = np.sqrt(np.mean(field**2 + (2 + 6 * x) ** 2 + (2 * y - 1) ** 2))
+    prediction = torch.from_numpy(field).reshape(1, -1, 1)
+    loss = H1Loss(relative=False)
+    value = loss(prediction, 0 * prediction, grid_shape=(5, 4), spacing=(1 / 4, 2 / 3))
+    assert value.item() == pytest.approx(exact, rel=1e-12)
+
+
+def test_h1_seminorm_converges_with_second_order():
+    def slope_error(n_points):
+        x = np.linspace(0, 1, n_points)
+        field = torch.from_numpy(np.sin(3 * x)).reshape(1, -1, 1)
+        loss = H1Loss(relative=False)(field, 0 * field, grid_shape=(n_points,)).item()
+        return abs(loss - np.sqrt(np.mean(np.sin(3 * x) ** 2 + 9 * np.cos(3 * x) ** 2)))
+
+    order = np.log2(slope_error(321) / slope_error(641))
+    assert order == pytest.approx(2.0, abs=0.1)
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
+def test_reductions_weights_and_repeated_samples(loss):
+    prediction, target = random_fields()
+    losses = loss.per_sample(prediction, target, grid_shape=GRID)
+    summed = dataclasses.replace(loss, reduction="sum")
+    weight = torch.tensor([1.0, 2.0, 0.0])
+    assert loss(prediction, target, grid_shape=GRID).item() == pytest.approx(losses.mean().item())
+    assert summed(prediction, target, grid_shape=GRID).item() == pytest.approx(losses.sum().item())
+    weighted = summed(prediction, target, grid_shape=GRID, sample_weight=weight)
+    assert weighted.item() == pytest.approx((losses[0] + 2 * losses[1]).item())
+    repeated = torch.tensor([0, 1, 1])
+    assert loss(prediction, target, grid_shape=GRID, sample_weight=weight).item() == pytest.approx(
+        loss(prediction[repeated], target[repeated], grid_shape=GRID).item()
+    )
+    assert loss(prediction, target, grid_shape=GRID, sample_weight=0 * weight) == 0.0
+
+
+@pytest.mark.parametrize("loss", [RelativeL2Loss(), MSELoss()], ids=repr)
+def test_mask_equals_removing_points_even_if_padding_is_nan(loss):
+    prediction, target = random_fields()
+    mask = torch.ones(prediction.shape[:2], dtype=torch.bool)
+    mask[:, -6:] = False
+    expected = loss.per_sample(prediction[:, :-6], target[:, :-6])
+    prediction[:, -6:], target[:, -6:] = float("nan"), float("inf")
+    prediction.requires_grad_()
+    losses = loss.per_sample(prediction, target, mask=mask)
+    torch.testing.assert_close(losses, expected)
+    losses.sum().backward()
+    assert (prediction.grad[:, -6:] == 0).all()
+    assert torch.isfinite(prediction.grad).all()
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
+def test_masked_grid_points_have_no_influence(loss):
+    prediction, target = random_fields()
+    mask = torch.ones(prediction.shape[:2], dtype=torch.bool)
+    mask[:, [2, 9, 19]] = False
+    expected = loss.per_sample(prediction, target, mask=mask, grid_shape=GRID)
+    prediction[:, [2, 9, 19]], target[:, [2, 9, 19]] = float("nan"), -1e30
+    prediction.requires_grad_()
+    losses = loss.per_sample(prediction, target, mask=mask, grid_shape=GRID)
+    torch.testing.assert_close(losses, expected, rtol=0, atol=0)
+    losses.sum().backward()
+    assert (prediction.grad[~mask] == 0).all()
+    assert torch.isfinite(prediction.grad).all()
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
+def test_full_mask_changes_nothing_and_empty_mask_gives_zero(loss):
+    prediction, target = random_fields()
+    mask = torch.ones(prediction.shape[:2], dtype=torch.bool)
+    unmasked = loss.per_sample(prediction, target, grid_shape=GRID)
+    torch.testing.assert_close(loss.per_sample(prediction, target, mask=mask, grid_shape=GRID), unmasked)
+    assert (loss.per_sample(prediction, target, mask=~mask, grid_shape=GRID) == 0).all()
+
+
+def test_slopes_next_to_masked_points_are_left_out():
+    target = (1 + torch.arange(8, dtype=torch.float64)).reshape(1, 8, 1)
+    mask = torch.ones(1, 8, dtype=torch.bool)
+    mask[0, 3] = False
+    # The error is 0.5 · target with slope 0.5; stencils of the points 2, 3 and 4 touch point 3.
+    values, slopes = np.delete(0.5 * target.flatten().numpy(), 3), np.full(5, 0.5)
+    absolute_h1 = np.sqrt((np.sum(values**2) + np.sum(slopes**2)) / 7)
+    cases = {
+        H1Loss(relative=False): absolute_h1,
+        H1Loss(): 0.5,
+        GradientRelativeL2Loss(boundary="one_sided"): 0.5 * 1.1,
+    }
+    for loss, expected in cases.items():
+        value = loss(1.5 * target, target, mask=mask, grid_shape=(8,), spacing=(1.0,))
+        assert value.item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_zero_boundary_leaves_out_slopes_next_to_masked_points():
+    rng = np.random.default_rng(0)
+    u, v = rng.normal(size=(2, 8))
+    mask = np.arange(8) != 3
+    padded, ringless = np.pad(u, 1), np.pad(v[1:-1], 2)
+    kept = [0, 1, 5, 6, 7]  # the border uses the known zero outside
+    true, predicted = ((field[2:] - field[:-2])[kept] for field in (padded, ringless))
+    slope_part = np.linalg.norm(predicted - true) / np.linalg.norm(true)
+    value_part = np.linalg.norm((v - u)[mask]) / np.linalg.norm(u[mask])
+    tensors = (torch.from_numpy(array).reshape(1, 8, 1) for array in (v, u))
+    loss = GradientRelativeL2Loss()(*tensors, mask=torch.from_numpy(mask)[None], grid_shape=(8,))
+    assert loss.item() == pytest.approx(value_part + 0.1 * slope_part)
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
+def test_gradcheck(loss):
+    prediction, target = random_fields(n_samples=2)
+    mask = torch.ones(prediction.shape[:2], dtype=torch.bool)
+    mask[0, 7] = False
+    weight = torch.tensor([0.3, 2.0], dtype=torch.float64)
+
+    def evaluate(field):
+        return loss(field, target, mask=mask, sample_weight=weight, grid_shape=GRID)
+
+    assert torch.autograd.gradcheck(evaluate, prediction.requires_grad_())
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_perfect_prediction_and_zero_target_stay_finite(loss, dtype):
+    target = random_fields()[1].to(dtype)
+    for truth, prediction in [(target, target.clone()), (0 * target, 0 * target), (0 * target, target)]:
+        prediction = prediction.detach().requires_grad_()
+        value = loss(prediction, truth, grid_shape=GRID)
+        value.backward()
+        assert torch.isfinite(value)
+        assert value.dtype == torch.float32
+        if dtype == torch.float32:
+            assert torch.isfinite(prediction.grad).all()
+        if prediction.equal(truth) and not isinstance(loss, GradientRelativeL2Loss):
+            assert value == 0.0
+            assert (prediction.grad == 0).all()
+
+
+@pytest.mark.parametrize("loss", [RelativeL2Loss(), GradientRelativeL2Loss(), H1Loss()], ids=repr)
+def test_relative_losses_do_not_depend_on_the_unit(loss):
+    prediction, target = random_fields()
+    torch.testing.assert_close(
+        loss(1e4 * prediction, 1e4 * target, grid_shape=GRID), loss(prediction, target, grid_shape=GRID)
+    )
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
+def test_losses_in_physical_units_are_those_without_a_unit(loss):
+    prediction, target = random_fields()
+    values = [loss(factor * prediction, factor * target, grid_shape=GRID).item() for factor in (1.0, 10.0)]
+    assert loss.physical_units == (values[0] == pytest.approx(values[1]))
+
+
+def test_scalars_per_sample_work():
+    prediction, target = random_fields(grid=(1,), n_channels=3)
+    expected = torch.linalg.norm(prediction - target, dim=2) / torch.linalg.norm(target, dim=2)
+    assert RelativeL2Loss()(prediction, target).item() == pytest.approx(expected.mean().item())
+
+
+def test_get_loss_by_name_object_and_error():
+    names = ["relative_l2", "relative_l2_gradient", "h1", "mse"]
+    classes = [RelativeL2Loss, GradientRelativeL2Loss, H1Loss, MSELoss]
+    assert [type(get_loss(name)) for name in names] == classes
+    assert get_loss("h1", gradient_weight=0.5) == H1Loss(gradient_weight=0.5)
+    own = torch.nn.functional.mse_loss
+    assert get_loss(own) is own
+    with pytest.raises(ValueError, match=r"h1.*mse.*relative_l2.*relative_l2_gradient"):
+        get_loss("l2")
+    for wrong in (RelativeL2Loss, None, 3):
+        with pytest.raises(ValueError, match="expected one of"):
+            get_loss(wrong)
+    with pytest.raises(ValueError, match="reduction"):
+        get_loss(own, reduction="sum")
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
+def test_losses_are_values(loss):
+    assert pickle.loads(pickle.dumps(loss)) == loss
+    assert copy.deepcopy(loss) == loss
+    assert eval(repr(loss), vars(skop.losses)) == loss
+    with pytest.raises(TypeError):
+        type(loss)("sum")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"target": torch.zeros(3, 20, 1)}, r"target \(3, 20, 1\)"),
+        ({"mask": torch.ones(3, 20)}, "torch.bool"),
+        ({"mask": torch.ones(3, 19, dtype=torch.bool)}, "mask has shape"),
+        ({"sample_weight": torch.ones(2)}, r"expected \(3,\)"),
+        ({"grid_shape": None}, "grid_shape is None"),
+        ({"grid_shape": (4, 4)}, "20 points"),
+        ({"grid_shape": (10, 2)}, "at least 3"),
+        ({"spacing": (1.0,)}, "2 positive numbers"),
+        ({"spacing": (1.0, 0.0)}, "2 positive numbers"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message):
+    prediction, target = random_fields()
+    arguments = {"target": target, "grid_shape": GRID, **arguments}
+    with pytest.raises(FieldDataError, match=message):
+        H1Loss()(prediction, **arguments)
+
+
+def test_wrong_parameters_are_named():
+    for make in (RelativeL2Loss, GradientRelativeL2Loss, H1Loss, MSELoss):
+        with pytest.raises(ValueError, match="reduction is 'none'"):
+            make(reduction="none")
+    with pytest.raises(ValueError, match="gradient_weight"):
+        H1Loss(gradient_weight=-1.0)
+    with pytest.raises(ValueError, match="boundary is 'periodic'"):
+        GradientRelativeL2Loss(boundary="periodic")
+
+
+def test_losses_do_not_import_scikit_learn():
+    for file in Path(skop.losses.__file__).parent.glob("*.py"):
+        nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+        assert not any(name.startswith("sklearn") for name in names), file

@@ -1,0 +1,466 @@
+"""Metrics against formulas written out in NumPy, their laws, and scikit-learn's searches."""
+
+import ast
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.linear_model import Ridge
+from sklearn.metrics import make_scorer
+from sklearn.metrics import root_mean_squared_error as sklearn_rmse
+from sklearn.model_selection import GridSearchCV, KFold, cross_validate
+
+import skop.metrics
+from skop import metrics
+from skop.exceptions import FieldDataError
+from skop.metrics import (
+    h1_error,
+    max_error,
+    mean_absolute_error,
+    mean_pointwise_relative_error,
+    neg_h1_scorer,
+    neg_max_error_scorer,
+    neg_mean_absolute_scorer,
+    neg_relative_l2_scorer,
+    neg_root_mean_squared_scorer,
+    pdebench_nrmse,
+    pdebench_rl2,
+    pdebench_rmse,
+    relative_l2_error,
+    relative_l2_score,
+    root_mean_squared_error,
+    spectral_error,
+)
+
+POINT_ERRORS = [
+    relative_l2_error,
+    root_mean_squared_error,
+    mean_absolute_error,
+    mean_pointwise_relative_error,
+    max_error,
+]
+RELATIVE_ERRORS = [relative_l2_error, h1_error, pdebench_nrmse, pdebench_rl2]
+GRID_ERRORS = [h1_error, spectral_error]
+ALL_ERRORS = [*POINT_ERRORS, *GRID_ERRORS, pdebench_rmse, pdebench_nrmse, pdebench_rl2]
+SCORERS = {
+    neg_relative_l2_scorer: relative_l2_error,
+    neg_root_mean_squared_scorer: root_mean_squared_error,
+    neg_mean_absolute_scorer: mean_absolute_error,
+    neg_max_error_scorer: max_error,
+    neg_h1_scorer: h1_error,
+}
+
+
+@pytest.fixture
+def fields():
+    """Two sets of fields on a grid: (n, 5, 4, 2)."""
+    rng = np.random.default_rng(0)
+    return rng.normal(1.0, 1.0, (6, 5, 4, 2)), rng.normal(1.0, 1.0, (6, 5, 4, 2))
+
+
+class FieldBox:
+    """A container with the part of FieldSet's interface that metrics use."""
+
+    def __init__(self, values, grid_shape=None):
+        self.values, self.grid_shape = values, grid_shape
+
+    def __len__(self):
+        return len(self.values)
+
+    def to_list(self):
+        return [np.reshape(value, (-1, value.shape[-1])) for value in self.values]
+
+
+def test_point_errors_match_their_formulas(fields):
+    u, v = fields
+    e, axes = v - u, (1, 2, 3)
+    norms = np.sqrt((e**2).sum(axes)) / np.sqrt((u**2).sum(axes))
+    np.testing.assert_allclose(relative_l2_error(u, v, average="none"), norms)
+    np.testing.assert_allclose(relative_l2_error(u, v), norms.mean())
+    assert relative_l2_score(u, v) == pytest.approx(1 - norms.mean())
+    assert root_mean_squared_error(u, v) == pytest.approx(np.sqrt((e**2).mean()))
+    np.testing.assert_allclose(root_mean_squared_error(u, v, average="none"), np.sqrt((e**2).mean(axes)))
+    assert mean_absolute_error(u, v) == pytest.approx(abs(e).mean())
+    np.testing.assert_allclose(mean_absolute_error(u, v, average="none"), abs(e).mean(axes))
+    assert mean_pointwise_relative_error(u, v) == pytest.approx((abs(e) / (abs(u) + 1e-9)).mean())
+    assert max_error(u, v) == abs(e).max()
+    np.testing.assert_allclose(max_error(u, v, average="none"), abs(e).max(axes))
+
+
+@pytest.mark.parametrize("error", POINT_ERRORS)
+def test_channel_average_equals_each_channel_alone(error, fields):
+    u, v = fields
+    per_channel = error(u, v, average="channel")
+    np.testing.assert_allclose(per_channel, [error(u[..., [c]], v[..., [c]]) for c in range(2)])
+
+
+@pytest.mark.parametrize("error", POINT_ERRORS)
+def test_kinds_of_input_agree(error, fields):
+    u, v = fields
+    expected = error(u, v, average="none")
+    boxed = [FieldBox(values) for values in fields]
+    as_objects = np.empty(len(v), dtype=object)
+    as_objects[:] = list(v)
+    for true, predicted in [
+        (list(u), list(v)),
+        (tuple(u), as_objects),
+        (u.reshape(6, 20, 2), v),
+        (boxed[0], v),
+        boxed,
+        (u.tolist(), v),
+    ]:
+        np.testing.assert_allclose(error(true, predicted, average="none"), expected)
+    single = u.astype(np.float32), v.astype(np.float32)
+    assert error(*single, average="none").dtype == np.float64
+
+
+def test_metrics_take_a_field_set():
+    from skop.data import FieldSet, unit_grid
+
+    rng = np.random.default_rng(1)
+    u, v = rng.normal(size=(2, 3, 4, 5, 1))
+    field_set = FieldSet(unit_grid((4, 5)), u.reshape(3, 20, 1), grid_shape=(4, 5))
+    assert relative_l2_error(field_set, v) == pytest.approx(relative_l2_error(u, v))
+    assert h1_error(field_set, v) == pytest.approx(h1_error(u, v))
+
+
+def test_two_axes_are_one_channel_fields_or_scalars(fields):
+    u, v = (field[:, 0, :, 0] for field in fields)
+    assert relative_l2_error(u, v) == pytest.approx(relative_l2_error(u[..., None], v[..., None]))
+    as_set = np.linalg.norm(v - u) / np.linalg.norm(u)
+    assert relative_l2_error(u, v, kind="scalar") == pytest.approx(as_set)
+    assert relative_l2_score(u, v, kind="scalar") == pytest.approx(1 - as_set)
+    per_scalar = np.linalg.norm(v - u, axis=0) / np.linalg.norm(u, axis=0)
+    np.testing.assert_allclose(relative_l2_error(u, v, kind="scalar", average="channel"), per_scalar)
+    assert mean_absolute_error(u, v, kind="scalar", average="channel").shape == (4,)
+
+
+def test_one_scalar_per_sample(fields):
+    u, v = (field[:, 0, 0, 0] for field in fields)
+    assert relative_l2_error(u, v) == pytest.approx(np.linalg.norm(v - u) / np.linalg.norm(u))
+    assert relative_l2_error(u, v[:, None]) == relative_l2_error(u.tolist(), list(v))
+    weight = np.arange(6.0)
+    assert root_mean_squared_error(u, v, sample_weight=weight) == pytest.approx(
+        sklearn_rmse(u, v, sample_weight=weight)
+    )
+    repeated = np.repeat(np.arange(6), np.arange(6))
+    assert relative_l2_error(u, v, sample_weight=weight) == pytest.approx(
+        relative_l2_error(u[repeated], v[repeated])
+    )
+    with pytest.raises(ValueError, match="no meaning for scalars"):
+        relative_l2_error(u, v, average="none")
+
+
+def test_ragged_samples_count_the_same():
+    rng = np.random.default_rng(2)
+    u, v = ([rng.normal(size=(points, 2)) for points in (3, 50, 7)] for _ in range(2))
+    errors = [np.linalg.norm(b - a) / np.linalg.norm(a) for a, b in zip(u, v, strict=True)]
+    assert relative_l2_error(u, v) == pytest.approx(np.mean(errors))
+    squares = [np.mean((b - a) ** 2) for a, b in zip(u, v, strict=True)]
+    assert root_mean_squared_error(u, v) == pytest.approx(np.sqrt(np.mean(squares)))
+
+
+@pytest.mark.parametrize("error", ALL_ERRORS)
+def test_weights_equal_repetition_and_order_does_not_matter(error, fields):
+    u, v = fields
+    v[0] += 5.0  # the worst sample has no weight
+    weight = np.array([0, 1, 2, 3, 0, 1])
+    repeated = np.repeat(np.arange(6), weight)
+    np.testing.assert_allclose(error(u, v, sample_weight=weight), error(u[repeated], v[repeated]))
+    order = np.random.default_rng(3).permutation(6)
+    np.testing.assert_allclose(error(u[order], v[order]), error(u, v))
+
+
+@pytest.mark.parametrize("error", ALL_ERRORS)
+def test_errors_vanish_only_for_the_truth_and_do_not_change_the_arrays(error, fields):
+    u, v = fields
+    copies = u.copy(), v.copy()
+    assert np.all(error(u, u) == 0)
+    assert np.sum(error(u, v)) > 0
+    np.testing.assert_array_equal(fields, copies)
+
+
+@pytest.mark.parametrize("error", [*POINT_ERRORS, pdebench_rmse, pdebench_nrmse, pdebench_rl2])
+def test_order_of_points_does_not_matter(error, fields):
+    u, v = (field.reshape(6, 20, 2) for field in fields)
+    order = np.random.default_rng(4).permutation(20)
+    assert error(u[:, order], v[:, order]) == pytest.approx(error(u, v), rel=1e-12)
+
+
+@pytest.mark.parametrize("error", ALL_ERRORS)
+def test_units(error, fields):
+    u, v = fields
+    expected = error(u, v) if error in [*RELATIVE_ERRORS, mean_pointwise_relative_error] else 7 * error(u, v)
+    np.testing.assert_allclose(error(-7 * u, -7 * v), expected, rtol=1e-6)
+    if error in RELATIVE_ERRORS:
+        assert error(u, 0 * u) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("error", ALL_ERRORS)
+def test_triangle_inequality(error, fields):
+    u, v = fields
+    w = np.random.default_rng(5).normal(size=u.shape)
+    assert np.all(error(u, u + v + w) <= error(u, u + v) + error(u, u + w) + 1e-12)
+
+
+def test_zero_truth(fields):
+    u, v = fields
+    u[2] = 0
+    for error in (relative_l2_error, h1_error, pdebench_rl2):
+        with pytest.raises(FieldDataError, match="sample 2"):
+            error(u, v)
+        assert np.isfinite(error(u, v, sample_weight=[1, 1, 0, 1, 1, 1]))
+    v[2] = 0
+    assert relative_l2_error(u, v, average="none")[2] == 0
+    u[3, ..., 1] = 0
+    with pytest.raises(FieldDataError, match="sample 3, channel 1"):
+        relative_l2_error(u, v, average="channel")
+    with pytest.raises(FieldDataError, match="scalar"):
+        relative_l2_error(np.zeros(3), np.ones(3))
+
+
+def test_pdebench_errors_match_their_formulas():
+    rng = np.random.default_rng(6)
+    u, v = rng.normal(size=(2, 3, 5, 4, 7, 2))  # (n, x, y, t, c)
+    space = (1, 2)
+    roots = np.sqrt(((v - u) ** 2).mean(space))
+    assert pdebench_rmse(u, v, time_axis=-2) == pytest.approx(roots.mean())
+    assert pdebench_nrmse(u, v, time_axis=3) == pytest.approx(
+        (roots / (np.sqrt((u**2).mean(space)) + 1e-9)).mean()
+    )
+    norms = [np.linalg.norm(b - a) / np.linalg.norm(a) for a, b in zip(u, v, strict=True)]
+    assert pdebench_rl2(u, v, time_axis=-2) == pytest.approx(np.mean(norms))
+    moved = np.moveaxis(u, 3, 1), np.moveaxis(v, 3, 1)
+    for error in (pdebench_rmse, pdebench_nrmse, pdebench_rl2):
+        assert error(*moved, time_axis=1) == pytest.approx(error(u, v, time_axis=-2))
+    for axis in (0, 4, -1, 5, -6):
+        with pytest.raises(FieldDataError, match="time_axis"):
+            pdebench_rmse(u, v, time_axis=axis)
+
+
+def test_nrmse_is_the_relative_error_for_one_frame_and_channel(fields):
+    u, v = (field[..., :1] for field in fields)
+    assert pdebench_nrmse(u, v) == pytest.approx(relative_l2_error(u, v), rel=1e-6)
+    assert pdebench_rl2(u, v) == relative_l2_error(u, v)
+
+
+def test_published_darcy_figures_are_the_pointwise_ones(fields):
+    # A metric for (n, space, t, c) that is handed (n, points, 1) as (n, c=points, space=1).
+    u, v = (field[..., 0].reshape(6, 1, 20) for field in fields)
+    assert pdebench_rmse(u, v) == pytest.approx(mean_absolute_error(u, v))
+    assert pdebench_nrmse(u, v) == pytest.approx(mean_pointwise_relative_error(u, v))
+
+
+def test_copied_frames_deflate_the_rmse():
+    rng = np.random.default_rng(7)
+    u, v = rng.normal(size=(2, 2, 8, 101, 1))
+    copied = np.concatenate([u[:, :, :10], v[:, :, 10:]], axis=2)
+    predicted_only = pdebench_rmse(u[:, :, 10:], v[:, :, 10:], time_axis=-2)
+    assert pdebench_rmse(u, copied, time_axis=-2) == pytest.approx(predicted_only * 91 / 101)
+
+
+def test_h1_error_is_exact_for_quadratic_fields():
+    x, y = np.meshgrid(np.linspace(0, 1, 6), np.linspace(0, 3, 4), indexing="ij")
+    u, e = 1 + x - 2 * x**2 + y**2, 0.1 * (x + 3 * y)
+    truth = np.sum(u**2 + 0.5 * ((1 - 4 * x) ** 2 + (2 * y) ** 2))
+    error = np.sum(e**2 + 0.5 * (0.1**2 + 0.3**2))
+    arrays = u[None, ..., None], (u + e)[None, ..., None]
+    value = h1_error(*arrays, spacing=(1 / 5, 1.0), gradient_weight=0.5)
+    assert value == pytest.approx(np.sqrt(error / truth))
+
+
+@pytest.mark.parametrize("n_axes", [1, 2, 3])
+def test_h1_error_converges_with_second_order_to_the_integral(n_axes):
+    def h1(n_points):
+        x = np.linspace(0, 1, n_points).reshape(-1, *[1] * (n_axes - 1))
+        shape = (n_points, *[3] * (n_axes - 1))
+        u, e = (np.broadcast_to(field, shape)[None, ..., None] for field in (np.exp(x), np.sin(2 * x)))
+        return h1_error(u, u + e, grid_shape=shape)
+
+    values = [h1(n_points) for n_points in (4001, 41, 81)]
+    # Means over points converge to integrals with first order, slopes with second.
+    exact = np.sqrt((2.5 + 1.5 * np.sin(4) / 4) / (np.exp(2) - 1))
+    assert values[0] == pytest.approx(exact, rel=2e-3)
+    assert abs(values[2] - exact) < 0.6 * abs(values[1] - exact)
+
+
+def test_h1_slopes_converge_with_second_order():
+    def slope_error(n_points):
+        x = np.linspace(0, 1, n_points)
+        u, e = np.exp(x), np.sin(3 * x)
+        expected = np.sqrt(np.sum(e**2 + 9 * np.cos(3 * x) ** 2) / np.sum(2 * u**2))
+        return abs(h1_error(u[None], (u + e)[None], grid_shape=(n_points,)) - expected)
+
+    assert np.log2(slope_error(321) / slope_error(641)) == pytest.approx(2.0, abs=0.1)
+
+
+def test_h1_without_slopes_is_the_relative_l2_error(fields):
+    assert h1_error(*fields, gradient_weight=0.0) == pytest.approx(relative_l2_error(*fields))
+
+
+@pytest.mark.parametrize("grid", [(31,), (32,), (8, 9), (6, 4, 5)])
+def test_spectral_bands_add_up_to_the_mean_squared_error(grid):
+    u, v = np.random.default_rng(8).normal(size=(2, 3, *grid, 2))
+    weight = [1.0, 0.0, 2.5]
+    total = root_mean_squared_error(u, v, sample_weight=weight)
+    bands = spectral_error(u, v, sample_weight=weight, grid_shape=grid, bands=(1, 2.5, 3))
+    assert bands.shape == (4,)
+    assert np.sum(bands**2) == pytest.approx(total**2)
+    per_sample = spectral_error(u, v, grid_shape=grid, average="none")
+    total = root_mean_squared_error(u, v, average="none")
+    np.testing.assert_allclose(np.sqrt((per_sample**2).sum(axis=1)), total)
+
+
+@pytest.mark.parametrize(
+    ("wave", "band"),
+    [((0, 0), 0), ((0, 3), 0), ((4, 0), 1), ((0, 11), 1), ((3, 3), 1), ((12, 0), 2), ((9, 8), 2)],
+)
+def test_a_plane_wave_falls_into_its_band(wave, band):
+    x, y = np.meshgrid(np.arange(49) / 49, np.arange(30) / 30, indexing="ij")
+    error = np.cos(2 * np.pi * (wave[0] * x + wave[1] * y))[None, ..., None]
+    expected = np.zeros(3)
+    expected[band] = np.sqrt(np.mean(error**2))
+    np.testing.assert_allclose(spectral_error(0 * error, error), expected, atol=1e-12)
+
+
+def test_grid_metrics_never_guess_a_grid(fields):
+    u, v = (field.reshape(6, 20, 2) for field in fields)
+    for error in GRID_ERRORS:
+        expected = error(*fields)
+        np.testing.assert_allclose(error(u, v, grid_shape=(5, 4)), expected)
+        np.testing.assert_allclose(error(list(fields[0]), v), expected)
+        np.testing.assert_allclose(error(FieldBox(u, grid_shape=(5, 4)), v), expected)
+        with pytest.raises(FieldDataError, match="does not tell its grid"):
+            error(u, v)
+        with pytest.raises(FieldDataError, match="20 points"):
+            error(u, v, grid_shape=(4, 4))
+        with pytest.raises(FieldDataError, match="does not tell its grid"):
+            error(np.ones(3), np.ones(3))
+    with pytest.raises(FieldDataError, match="at least 3"):
+        h1_error(u, v, grid_shape=(10, 2))
+    with pytest.raises(FieldDataError, match="2 positive"):
+        h1_error(*fields, spacing=(1.0,))
+
+
+@pytest.mark.parametrize(
+    ("true", "predicted", "message"),
+    [
+        (np.ones((3, 4, 1)), np.ones((2, 4, 1)), "3 samples and y_pred 2"),
+        ([], [], "0 samples"),
+        (np.ones((3, 4, 1)), np.ones((3, 5, 1)), r"sample 0: .*\(4, 1\).*\(5, 1\)"),
+        (np.ones((3, 4, 4)), np.ones((3, 4, 4, 1)), "needs its channel axis"),
+        (np.full((3, 4, 1), np.nan), np.ones((3, 4, 1)), "sample 0 of y_true holds NaN"),
+        (np.ones((3, 4, 1)), np.full((3, 4, 1), np.inf), "sample 0 of y_pred holds NaN"),
+        (np.ones((3, 4, 1)), np.full((3, 4, 1), 1j), "dtype complex128"),
+        (np.array(["a", "b"]), np.ones(2), "expected real numbers"),
+        (np.ones((3, 0, 1)), np.ones((3, 0, 1)), "empty"),
+        (np.float64(1.0), np.ones(2), "sample axis first"),
+    ],
+)
+def test_unusable_fields_are_named(true, predicted, message):
+    for error in POINT_ERRORS:
+        with pytest.raises(FieldDataError, match=message):
+            error(true, predicted)
+
+
+def test_wrong_arguments_are_named(fields):
+    for weight, message in [
+        (np.ones(5), r"expected \(6,\)"),
+        (np.zeros(6), "only zero"),
+        (-np.ones(6), "negative"),
+    ]:
+        for error in ALL_ERRORS:
+            with pytest.raises(FieldDataError, match=message):
+                error(*fields, sample_weight=weight)
+    for error in [*POINT_ERRORS, *GRID_ERRORS]:
+        with pytest.raises(ValueError, match="average is 'median'"):
+            error(*fields, average="median")
+    with pytest.raises(ValueError, match="kind is 'table'"):
+        relative_l2_error(*fields, kind="table")
+    with pytest.raises(FieldDataError, match="kind is 'scalar'"):
+        relative_l2_error(*fields, kind="scalar")
+    with pytest.raises(ValueError, match="bands"):
+        spectral_error(*fields, bands=(12, 4))
+    with pytest.raises(FieldDataError, match="number"):
+        relative_l2_error(
+            [np.ones((2, 1)), np.ones((2, 3))], [np.ones((2, 1)), np.ones((2, 3))], average="channel"
+        )
+    for error in (pdebench_rmse, pdebench_nrmse, pdebench_rl2):
+        with pytest.raises(FieldDataError, match="at least 3 axes"):
+            error(np.ones((2, 4)), np.ones((2, 4)))
+        with pytest.raises(FieldDataError, match="expected the same"):
+            error(*fields[:1], fields[1][:1])
+        with pytest.raises(FieldDataError, match="NaN"):
+            error(fields[0], np.full_like(fields[1], np.nan))
+
+
+class LinearFields(RegressorMixin, BaseEstimator):
+    """Ridge regression from a table to fields, returning the kind of y that it was fitted on."""
+
+    def __init__(self, alpha=1.0):
+        self.alpha = alpha
+
+    def fit(self, X, y):
+        self.as_list_ = isinstance(y, list)
+        stacked = np.stack(y)
+        self.shape_ = stacked.shape[1:]
+        self.ridge_ = Ridge(alpha=self.alpha).fit(X, stacked.reshape(len(stacked), -1))
+        return self
+
+    def predict(self, X):
+        fields = self.ridge_.predict(X).reshape(-1, *self.shape_)
+        return list(fields) if self.as_list_ else fields
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+@pytest.mark.parametrize("scorer", SCORERS, ids=str)
+def test_scorers_in_cross_validation_and_search(scorer, as_list):
+    rng = np.random.default_rng(9)
+    X = rng.normal(size=(24, 3))
+    y = np.einsum("np,phwc->nhwc", X, rng.normal(size=(3, 4, 5, 2))) + 1.0
+    y = list(y) if as_list else y
+    splits = KFold(3)
+    scores = cross_validate(LinearFields(), X, y, scoring=scorer, cv=splits, error_score="raise")[
+        "test_score"
+    ]
+    expected = []
+    for train, test in splits.split(X):
+        model = LinearFields().fit(X[train], np.stack(y)[train])
+        expected.append(-SCORERS[scorer](np.stack(y)[test], model.predict(X[test])))
+    np.testing.assert_allclose(scores, expected)
+    search = GridSearchCV(LinearFields(), {"alpha": [1e3, 1e-6]}, scoring=scorer, cv=splits).fit(X, y)
+    assert search.best_params_ == {"alpha": 1e-6}
+    assert search.best_score_ == pytest.approx(0.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("scorer", SCORERS, ids=str)
+def test_scorers_pickle_clone_and_take_weights(scorer):
+    rng = np.random.default_rng(10)
+    X, y = rng.normal(size=(8, 3)), rng.normal(size=(8, 4, 5, 1))
+    model = LinearFields().fit(X, y)
+    weight = np.array([1, 0, 0, 2, 1, 0, 3, 1])
+    expected = -SCORERS[scorer](y, model.predict(X), sample_weight=weight)
+    for copy in (scorer, pickle.loads(pickle.dumps(scorer)), clone(scorer, safe=False)):
+        assert copy(model, X, y, sample_weight=weight) == pytest.approx(expected)
+
+
+def test_make_scorer_passes_settings_on():
+    X, y = np.eye(3), np.random.default_rng(11).normal(size=(3, 16, 1))
+    model = LinearFields().fit(X, y)
+    scorer = make_scorer(h1_error, greater_is_better=False, grid_shape=(16,))
+    assert scorer(model, X, y) == pytest.approx(-h1_error(y, model.predict(X), grid_shape=(4 * 4,)))
+
+
+def test_public_names_exist_and_torch_is_not_imported():
+    assert all(hasattr(metrics, name) for name in metrics.__all__)
+    for file in Path(skop.metrics.__file__).parent.glob("*.py"):
+        names = []
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names.append(node.module or "")
+        # skop._typing imports torch for its tensor names.
+        assert not any(name.split(".")[0] == "torch" or name == "skop._typing" for name in names), file
