@@ -146,9 +146,7 @@ def test_one_scalar_per_sample(fields):
         sklearn_rmse(u, v, sample_weight=weight)
     )
     repeated = np.repeat(np.arange(6), np.arange(6))
-    assert relative_l2_error(u, v, sample_weight=weight) == pytest.approx(
-        relative_l2_error(u[repeated], v[repeated])
-    )
+    assert relative_l2_error(u, v, sample_weight=weight) == pytest.approx(relative_l2_error(u[repeated], v[repeated]))
     with pytest.raises(ValueError, match="no meaning for scalars"):
         relative_l2_error(u, v, average="none")
 
@@ -227,9 +225,7 @@ def test_pdebench_errors_match_their_formulas():
     space = (1, 2)
     roots = np.sqrt(((v - u) ** 2).mean(space))
     assert pdebench_rmse(u, v, time_axis=-2) == pytest.approx(roots.mean())
-    assert pdebench_nrmse(u, v, time_axis=3) == pytest.approx(
-        (roots / (np.sqrt((u**2).mean(space)) + 1e-9)).mean()
-    )
+    assert pdebench_nrmse(u, v, time_axis=3) == pytest.approx((roots / (np.sqrt((u**2).mean(space)) + 1e-9)).mean())
     norms = [np.linalg.norm(b - a) / np.linalg.norm(a) for a, b in zip(u, v, strict=True)]
     assert pdebench_rl2(u, v, time_axis=-2) == pytest.approx(np.mean(norms))
     moved = np.moveaxis(u, 3, 1), np.moveaxis(v, 3, 1)
@@ -384,9 +380,7 @@ def test_wrong_arguments_are_named(fields):
     with pytest.raises(ValueError, match="bands"):
         spectral_error(*fields, bands=(12, 4))
     with pytest.raises(FieldDataError, match="number"):
-        relative_l2_error(
-            [np.ones((2, 1)), np.ones((2, 3))], [np.ones((2, 1)), np.ones((2, 3))], average="channel"
-        )
+        relative_l2_error([np.ones((2, 1)), np.ones((2, 3))], [np.ones((2, 1)), np.ones((2, 3))], average="channel")
     for error in (pdebench_rmse, pdebench_nrmse, pdebench_rl2):
         with pytest.raises(FieldDataError, match="at least 3 axes"):
             error(np.ones((2, 4)), np.ones((2, 4)))
@@ -422,9 +416,7 @@ def test_scorers_in_cross_validation_and_search(scorer, as_list):
     y = np.einsum("np,phwc->nhwc", X, rng.normal(size=(3, 4, 5, 2))) + 1.0
     y = list(y) if as_list else y
     splits = KFold(3)
-    scores = cross_validate(LinearFields(), X, y, scoring=scorer, cv=splits, error_score="raise")[
-        "test_score"
-    ]
+    scores = cross_validate(LinearFields(), X, y, scoring=scorer, cv=splits, error_score="raise")["test_score"]
     expected = []
     for train, test in splits.split(X):
         model = LinearFields().fit(X[train], np.stack(y)[train])

@@ -1,1 +1,3 @@
-"""TO BE WRITTEN"""
+"""Measurements: ``python -m skop.bench``."""
+
+__all__: list[str] = []

@@ -1,8 +1,10 @@
 """Containers, validation, scaling and batching of fields."""
 
 from skop.data._batching import Batch, FieldLoader, Scalers
-from skop.data._fieldset import FieldSet, concatenate
-from skop.data._grid import find_grid, unit_grid
+from skop.data._checks import iterate_rows
+from skop.data._fieldset import FieldSet
+from skop.data._grid import find_grid, grid_spacing, unit_grid
+from skop.data._joining import concatenate
 from skop.data._scalers import BoxScaler, FieldScaler
 from skop.data._spec import DataSpec
 from skop.data._symmetry import GridSymmetries
@@ -10,7 +12,6 @@ from skop.data._validation import (
     TrainingData,
     carries_points,
     is_table,
-    iterate_rows,
     read_inputs,
     read_training_data,
     restore_form,
@@ -29,6 +30,7 @@ __all__ = [
     "carries_points",
     "concatenate",
     "find_grid",
+    "grid_spacing",
     "is_table",
     "iterate_rows",
     "read_inputs",

@@ -13,13 +13,13 @@ memory-mapped set copies nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from skop._typing import FloatArray, GridShape, IntArray
-from skop.data._storage import as_storage, read_rows, take_rows
+from skop.data._layout import as_params, is_rectangular, ragged_state, uniform_state
+from skop.data._storage import as_storage, read_rows, select_rows, take_rows
 from skop.exceptions import FieldDataError
 
 __all__ = ["FieldSet"]
@@ -64,8 +64,27 @@ class FieldSet:
     ((3, 5, 2), 2, 2)
     """
 
-    __slots__ = ("_cells", "_channel_names", "_coords", "_grid_shape", "_offsets", "_params", "_rows", "_shared",
-                 "_values")
+    __slots__ = (
+        "_cells",
+        "_channel_names",
+        "_coords",
+        "_grid_shape",
+        "_offsets",
+        "_params",
+        "_rows",
+        "_shared",
+        "_values",
+    )
+
+    _coords: Any
+    _values: Any
+    _params: Any
+    _offsets: Any
+    _rows: IntArray | None
+    _shared: bool
+    _grid_shape: GridShape | None
+    _cells: list[tuple[str, IntArray]] | None
+    _channel_names: tuple[str, ...] | None
 
     def __init__(
         self,
@@ -77,12 +96,12 @@ class FieldSet:
         cells: Sequence[tuple[str, IntArray]] | None = None,
         channel_names: Sequence[str] | None = None,
     ) -> None:
-        parameters = None if params is None else _as_params(params)
-        if isinstance(coords, (list, tuple)) and not _is_rectangular(coords):
-            state = _ragged_state(coords, values)
+        parameters = None if params is None else as_params(params)
+        if isinstance(coords, (list, tuple)) and not is_rectangular(coords):
+            state = ragged_state(coords, values, grid_shape)
         else:
             count = None if parameters is None else len(parameters)
-            state = _uniform_state(as_storage(coords, "coords"), values, grid_shape, count)
+            state = uniform_state(as_storage(coords, "coords"), values, grid_shape, count)
         state |= {
             "_params": parameters,
             "_rows": None,
@@ -96,7 +115,16 @@ class FieldSet:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"FieldSet is immutable: build a new one instead of setting {name!r}.")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"FieldSet is immutable: {name!r} cannot be deleted.")
+
     def __getstate__(self) -> dict[str, Any]:
+        # A pickled selection carries its own samples only; memory maps are left to joblib, which sends their file.
+        held = self.read(slice(None)) if self._rows is not None and self.in_memory else self
+        return held._slots()
+
+    def _slots(self) -> dict[str, Any]:
+        """Contents of all slots."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -106,21 +134,22 @@ class FieldSet:
     def _replace(self, **changes: Any) -> FieldSet:
         """Return a FieldSet with some slots replaced, without checking again."""
         new = object.__new__(type(self))
-        new.__setstate__(self.__getstate__() | changes)
+        new.__setstate__(self._slots() | changes)
         return new
 
     def _check_consistency(self) -> None:
         """Raise if parameters or names do not fit the samples and channels."""
         if self._params is not None and len(self._params) != self._base_length():
             raise FieldDataError(
-                f"params has {len(self._params)} rows but there are {self._base_length()} samples; pass one row a sample."
+                f"params has {len(self._params)} rows but there are {self._base_length()} samples; pass one row for "
+                "each sample."
             )
         if self._channel_names is not None and len(self._channel_names) != self.n_channels:
             raise FieldDataError(f"channel_names has {len(self._channel_names)} names for {self.n_channels} channels.")
 
     # ------------------------------------------------------------------ sizes
     def _base_length(self) -> int:
-        """Samples of the underlying arrays, before any selection."""
+        """Count the samples of the underlying arrays, before any selection."""
         if self._offsets is not None:
             return len(self._offsets) - 1
         if self._values is not None:
@@ -233,8 +262,10 @@ class FieldSet:
         """Flat rows of the selected samples, in order."""
         if self._rows is None:
             return read_rows(flat, slice(None))
-        offsets = self._offsets
-        parts = [read_rows(flat, slice(offsets[row], offsets[row + 1])) for row in self._rows]
+        offsets, rows = self._offsets, self._rows
+        if len(rows) and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
+            return read_rows(flat, slice(offsets[rows[0]], offsets[rows[-1] + 1]))
+        parts = [read_rows(flat, slice(offsets[row], offsets[row + 1])) for row in rows]
         return np.concatenate(parts) if parts else read_rows(flat, slice(0, 0))
 
     def read(self, indices: Any) -> FieldSet:
@@ -258,11 +289,14 @@ class FieldSet:
         (2, 4, 1)
         """
         part = self[indices]
-        if part.is_ragged:
-            return part._replace(_coords=part.coords, _values=part.values, _offsets=part.offsets, _params=part.params,
-                                 _rows=None)
-        coords = part._coords if part._shared else part.coords
-        return part._replace(_coords=coords, _values=part.values, _params=part.params, _rows=None)
+        coords = part._coords if part._shared else _in_memory(part.coords)
+        return part._replace(
+            _coords=coords,
+            _values=_in_memory(part.values),
+            _params=_in_memory(part.params),
+            _offsets=part.offsets,
+            _rows=None,
+        )
 
     def to_list(self) -> list[FloatArray]:
         """Return the values of each sample as a list of ``(P_i, c)`` arrays.
@@ -275,7 +309,8 @@ class FieldSet:
         values = self.values
         if values is None:
             raise FieldDataError("this FieldSet has coordinates but no values.")
-        return np.split(values, self.offsets[1:-1]) if self.is_ragged else list(values)
+        offsets = self.offsets
+        return list(values) if offsets is None else np.split(values, offsets[1:-1])
 
     def to_grid(self) -> FloatArray:
         """Return the values with one axis for each space dimension.
@@ -309,8 +344,16 @@ class FieldSet:
         """
         names = None if channel_names is None else tuple(channel_names)
         coords = self._coords if self._shared else self.coords
-        new = self._replace(_coords=coords, _values=as_storage(values, "values"), _offsets=self.offsets, _params=None,
-                            _rows=None, _channel_names=names)
+        stored = as_storage(values, "values")
+        expected = self.shape[:2] if not self.is_ragged else (int(self.n_points.sum()),)
+        if stored.ndim != len(expected) + 1 or tuple(stored.shape[:-1]) != expected:
+            raise FieldDataError(
+                f"values has shape {tuple(stored.shape)}; expected ({', '.join(map(str, expected))}, channels), one "
+                "row for each point."
+            )
+        new = self._replace(
+            _coords=coords, _values=stored, _offsets=self.offsets, _params=None, _rows=None, _channel_names=names
+        )
         new._check_consistency()
         return new
 
@@ -318,24 +361,25 @@ class FieldSet:
     def __getitem__(self, key: Any) -> FieldSet:
         if isinstance(key, tuple):
             # scikit-learn indexes arrays as X[rows, ...]; nothing but the sample axis may be selected.
-            if len(key) == 0 or any(part is not Ellipsis and part != slice(None) for part in key[1:]):
+            whole = (part is Ellipsis or (isinstance(part, slice) and part == slice(None)) for part in key[1:])
+            if len(key) == 0 or not all(whole):
                 raise IndexError("a FieldSet is indexed along its sample axis only: use fs[rows] or fs[rows, ...].")
             key = key[0]
-        if isinstance(key, (int, np.integer)):
-            if not -len(self) <= key < len(self):
-                raise IndexError(f"sample {key} asked of a FieldSet with {len(self)} samples.")
-            key = [int(key)]
-        positions = np.arange(len(self)) if self._rows is None else self._rows
-        return self._replace(_rows=positions[np.asarray(key, dtype=int) if _is_empty(key) else key])
+        selected = select_rows(key, len(self))
+        return self._replace(_rows=selected if self._rows is None else self._rows[selected])
 
     def __iter__(self) -> Iterator[FieldSet]:
         return (self[index] for index in range(len(self)))
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Support ``np.concatenate``, which scikit-learn uses to join predictions of folds."""
-        if func is np.concatenate:
-            return concatenate(args[0])
-        return NotImplemented
+        if func is not np.concatenate:
+            return NotImplemented
+        if len(args) > 1 or any(kwargs.get(name) for name in ("axis", "out", "dtype")):
+            raise FieldDataError("FieldSets are joined along their sample axis only: np.concatenate(parts).")
+        from skop.data._joining import concatenate
+
+        return concatenate(args[0])
 
     def __repr__(self) -> str:
         size = "ragged" if self.is_ragged else f"{self._coords.shape[-2]} points"
@@ -344,127 +388,6 @@ class FieldSet:
         return f"FieldSet({len(self)} samples, {size} in {self.n_dims}-D{grid}, {self.n_channels} channels{extra})"
 
 
-def concatenate(parts: Sequence[FieldSet]) -> FieldSet:
-    """Join FieldSets along the sample axis.
-
-    Parameters
-    ----------
-    parts : sequence of FieldSet
-        All ragged or all on the same number of points, with the same channels and parameters.
-
-    Returns
-    -------
-    FieldSet
-        The joined samples, in memory.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skop import FieldSet
-    >>> a = FieldSet(np.zeros((4, 1)), np.ones((3, 4, 1)))
-    >>> len(np.concatenate([a, a[:1]]))
-    4
-    """
-    parts = list(parts)
-    first = parts[0]
-    if any(part.shape[1:] != first.shape[1:] or part.n_params != first.n_params for part in parts):
-        raise FieldDataError(f"cannot join FieldSets of shapes {[part.shape for part in parts]}.")
-    params = None if first.params is None else np.concatenate([part.params for part in parts])
-    values = None if first.values is None else np.concatenate([part.values for part in parts])
-    shared = all(part.shared_coords and np.array_equal(part.coords, first.coords) for part in parts)
-    coords = first.coords if shared else np.concatenate([_own_coords(part) for part in parts])
-    offsets = None
-    if first.is_ragged:
-        offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.n_points for part in parts]))])
-    return first._replace(_coords=coords, _values=values, _params=params, _offsets=offsets, _shared=shared, _rows=None)
-
-
-def _own_coords(part: FieldSet) -> FloatArray:
-    """Coordinates with a sample axis, also when they are shared."""
-    return np.broadcast_to(part.coords, (len(part), *part.coords.shape)) if part.shared_coords else part.coords
-
-
-def _is_empty(key: Any) -> bool:
-    """Whether a list selects nothing: NumPy would give it a float type."""
-    return isinstance(key, (list, np.ndarray)) and len(key) == 0
-
-
-def _is_rectangular(coords: Sequence[Any]) -> bool:
-    """Whether a list is one array written as nested lists, not a list of samples."""
-    return all(np.ndim(item) < 2 for item in coords) or len({np.shape(item) for item in coords}) == 1
-
-
-def _as_params(params: Any) -> FloatArray:
-    """Global parameters as an ``(n, p)`` array."""
-    array = np.asarray(params)
-    if array.ndim != 2:
-        raise FieldDataError(f"params must have shape (n_samples, n_params), got {array.shape}; add an axis.")
-    return array
-
-
-def _ragged_state(coords: Sequence[Any], values: Any) -> dict[str, Any]:
-    """Slots of a FieldSet from one coordinate array for each sample."""
-    arrays = [np.asarray(item) for item in coords]
-    wrong = [i for i, item in enumerate(arrays) if item.ndim != 2 or item.shape[1] != arrays[0].shape[-1]]
-    if wrong:
-        raise FieldDataError(
-            f"coords of sample {wrong[0]} has shape {arrays[wrong[0]].shape}; expected (n_points, {arrays[0].shape[-1]})."
-        )
-    flat = None
-    if values is not None:
-        fields = [np.asarray(item) for item in values]
-        if len(fields) != len(arrays):
-            raise FieldDataError(f"coords has {len(arrays)} samples, values has {len(fields)}.")
-        for i, (field, points) in enumerate(zip(fields, arrays, strict=True)):
-            if field.ndim != 2 or len(field) != len(points) or field.shape[1] != fields[0].shape[-1]:
-                raise FieldDataError(
-                    f"values of sample {i} has shape {field.shape}; expected ({len(points)}, {fields[0].shape[-1]})."
-                )
-        flat = np.concatenate(fields)
-    offsets = np.concatenate([[0], np.cumsum([len(item) for item in arrays])])
-    return {"_coords": np.concatenate(arrays), "_values": flat, "_offsets": offsets, "_shared": False, "_grid_shape": None}
-
-
-def _uniform_state(coords: Any, values: Any, grid_shape: Sequence[int] | None, n_params: int | None) -> dict[str, Any]:
-    """Slots of a FieldSet whose samples all have the same points per sample."""
-    if coords.ndim < 2:
-        raise FieldDataError(f"coords must have shape (points, dimensions) at least, got {coords.shape}; add an axis.")
-    storage = None if values is None else as_storage(values, "values")
-    points, shared = _point_axes(coords, storage, grid_shape, n_params)
-    n_points = prod(points)
-    grid = tuple(int(size) for size in grid_shape) if grid_shape is not None else None
-    if grid is None and len(points) == coords.shape[-1] and (len(points) > 1 or storage is not None):
-        grid = tuple(points) if len(points) > 1 else None
-    if grid is not None and prod(grid) != n_points:
-        raise FieldDataError(f"grid_shape {grid} has {prod(grid)} points, the fields have {n_points}.")
-    coords = coords.reshape((-1, coords.shape[-1]) if shared else (coords.shape[0], n_points, coords.shape[-1]))
-    return {"_coords": coords, "_values": storage, "_offsets": None, "_shared": shared, "_grid_shape": grid}
-
-
-def _point_axes(
-    coords: Any, values: Any, grid_shape: Sequence[int] | None, n_params: int | None
-) -> tuple[tuple[int, ...], bool]:
-    """Axes that count points, and whether the coordinates are shared by all samples."""
-    if values is None:
-        count = prod(grid_shape) if grid_shape is not None else None
-        own = coords.ndim > 2 and (n_params in (None, coords.shape[0])) and prod(coords.shape[:-1]) != count
-        if not own and n_params is None:
-            raise FieldDataError(
-                f"coords of shape {coords.shape} is shared by all samples, but neither values nor params say how many "
-                "samples there are."
-            )
-        return (coords.shape[1:-1], False) if own else (coords.shape[:-1], True)
-    if values.ndim < 3:
-        raise FieldDataError(
-            f"values must have shape (n_samples, *points, channels), got {values.shape}; add the missing axes, for "
-            "example values[..., None] for one channel."
-        )
-    points = tuple(values.shape[1:-1])
-    for axes, shared in ((coords.shape[:-1], True), (coords.shape[1:-1], False)):
-        if tuple(axes) == points or tuple(axes) == (prod(points),) or (prod(axes) == prod(points) and len(points) == 1):
-            if shared or len(coords) == len(values):
-                return max(points, tuple(axes), key=len), shared
-    raise FieldDataError(
-        f"coords of shape {tuple(coords.shape)} do not fit values of shape {tuple(values.shape)}: expected "
-        f"{(*points, 'd')} (shared) or {(len(values), *points, 'd')} (each sample's own)."
-    )
+def _in_memory(array: FloatArray | None) -> FloatArray | None:
+    """Copy an array that lies in a memory map; return others as they are."""
+    return np.array(array) if isinstance(array, np.memmap) else array

@@ -6,7 +6,7 @@ import numpy as np
 
 from skop._typing import FloatArray, GridShape, IntArray
 
-__all__ = ["find_grid", "unit_grid"]
+__all__ = ["find_grid", "grid_spacing", "unit_grid"]
 
 
 def unit_grid(grid_shape: Sequence[int]) -> FloatArray:
@@ -55,6 +55,8 @@ def find_grid(coords: FloatArray, *, tolerance: float = 1e-6) -> tuple[GridShape
     >>> shape, order.tolist()
     ((3, 2), [5, 4, 3, 2, 1, 0])
     """
+    if len(coords) == 0:
+        return None
     lines = [_line_numbers(axis, tolerance) for axis in np.asarray(coords, dtype=float).T]
     shape = tuple(int(numbers.max()) + 1 for numbers in lines)
     if np.prod(shape, dtype=float) != len(coords):
@@ -66,9 +68,36 @@ def find_grid(coords: FloatArray, *, tolerance: float = 1e-6) -> tuple[GridShape
 
 
 def _line_numbers(axis: FloatArray, tolerance: float) -> IntArray:
-    """Number of the grid line on which each coordinate lies."""
+    """Count the grid lines, to tell on which each coordinate lies."""
     order = np.argsort(axis, kind="stable")
     steps = np.diff(axis[order]) > tolerance * max(np.ptp(axis), np.finfo(float).tiny)
     numbers = np.empty(len(axis), dtype=int)
     numbers[order] = np.concatenate([[0], np.cumsum(steps)])
     return numbers
+
+
+def grid_spacing(coords: FloatArray, grid_shape: GridShape) -> tuple[float, ...]:
+    """Mean distance of neighbouring points along each axis of a grid.
+
+    Parameters
+    ----------
+    coords : ndarray of shape (P, d)
+        Points in C order.
+    grid_shape : tuple of int
+        Points along each axis.
+
+    Returns
+    -------
+    tuple of float
+        Spacings; 1 along an axis with one point or without extent.
+
+    Examples
+    --------
+    >>> from skop.data import grid_spacing, unit_grid
+    >>> grid_spacing(unit_grid((3, 5)), (3, 5))
+    (0.5, 0.25)
+    """
+    points = np.asarray(coords, dtype=float).reshape(*grid_shape, -1)
+    # Distances, and not extents: axis i of the grid need not run along coordinate i.
+    steps = [np.linalg.norm(np.diff(points, axis=axis), axis=-1) for axis in range(len(grid_shape))]
+    return tuple(float(step.mean()) if step.any() else 1.0 for step in steps)

@@ -5,6 +5,7 @@ constant channel counts as 1 so that it maps to 0 and back to its constant.
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,7 +73,8 @@ class FieldScaler:
         function: Callable[[FloatArray], FloatArray],
     ) -> FloatArray:
         """Weighted mean of a function of the values over samples, and over points unless per point."""
-        total, weight_sum = 0.0, 0.0
+        total: Any = 0.0
+        weight_sum = 0.0
         for values, weight in chunks():
             per_sample = function(np.asarray(values, dtype=np.float64))
             if self.mode != "point":
@@ -91,7 +93,7 @@ class FieldScaler:
 
     @staticmethod
     def _tensor(array: FloatArray, like: torch.Tensor) -> torch.Tensor:
-        """A statistic with the precision and device of the values it meets."""
+        """Give a statistic the precision and device of the values it meets."""
         return torch.as_tensor(array, dtype=like.dtype, device=like.device)
 
 

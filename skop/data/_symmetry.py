@@ -13,12 +13,14 @@ from itertools import product
 import numpy as np
 import torch
 
-from skop._typing import GridShape
+from skop._typing import ArrayOrList, FloatArray, GridShape
 from skop.exceptions import FieldDataError
 
 __all__ = ["GridSymmetries"]
 
 _AXES = "xyz"
+#: How far a point may lie from where a symmetry takes it, as a part of the extent: float32 coordinates pass.
+_SAME_POINT = 1e-5
 
 
 class GridSymmetries:
@@ -35,6 +37,11 @@ class GridSymmetries:
         Points along each axis.
     input_vectors, target_vectors : sequence of sequence of int, default=()
         Channels that are the d components of a vector, one tuple for each vector.
+    domain : array-like of shape (d, 2) or None, default=None
+        Lower and upper end of the domain along each axis. Reflections and rotations are about its
+        centre and move the coordinates too, so the grid need not be symmetric itself: a grid that
+        holds one edge of the domain becomes one that holds the other. None means that the grid's own
+        box is the domain and its points are mapped onto each other.
 
     Raises
     ------
@@ -55,7 +62,9 @@ class GridSymmetries:
         grid_shape: GridShape,
         input_vectors: Iterable[Sequence[int]] = (),
         target_vectors: Iterable[Sequence[int]] = (),
+        domain: ArrayOrList | None = None,
     ) -> None:
+        self.domain = None if domain is None else _check_domain(domain, len(grid_shape))
         self.grid_shape = tuple(grid_shape)
         known = self._generators()
         unknown = [name for name in names if name not in known and name not in self._shifts()]
@@ -101,19 +110,117 @@ class GridSymmetries:
         for vector in checked:
             if len(vector) != len(self.grid_shape):
                 raise FieldDataError(
-                    f"vector {vector} has {len(vector)} components; a grid with {len(self.grid_shape)} axes needs one each."
+                    f"vector {vector} has {len(vector)} components; a grid with {len(self.grid_shape)} axes needs one "
+                    "for each."
                 )
+            if min(vector) < 0 or len(set(vector)) < len(vector):
+                raise FieldDataError(f"vector {vector} must name different channels, counted from 0.")
         return checked
 
-    def draw(self, n_samples: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def check_points(self, coords: FloatArray) -> None:
+        """Raise if the symmetries do not map the points onto each other.
+
+        Parameters
+        ----------
+        coords : ndarray of shape (P, d)
+            Points of the grid in C order.
+
+        Raises
+        ------
+        FieldDataError
+            If a reflection, exchange or rotation moves a point to where none is, or the spacing along
+            a shifted axis varies.
+        """
+        coords = np.asarray(coords, dtype=float)
+        extent = np.ptp(coords, axis=0)
+        centred = coords - coords.min(axis=0) - extent / 2
+        tolerance = _SAME_POINT * extent.max(initial=0.0)
+        moved = np.einsum("kij,kpj->kpi", self.matrices, centred[self._sources.numpy()])
+        if coords.shape[1] != len(self.grid_shape) or np.any(np.abs(moved - centred) > tolerance):
+            raise FieldDataError(
+                "the declared symmetries do not map the points of X onto each other: axis i of the grid must run along "
+                "coordinate i, spaced symmetrically, and exchanged axes must have the same extent. Set symmetries=None."
+            )
+        for axis in self.shift_axes:
+            steps = np.diff(coords.reshape(*self.grid_shape, -1), axis=axis)
+            if steps.size and np.ptp(steps.reshape(-1, coords.shape[1]), axis=0).max() > tolerance:
+                raise FieldDataError(f"shift_{_AXES[axis]} needs evenly spaced points along its axis.")
+
+    def move_points(self, coords: torch.Tensor, element: torch.Tensor, sources: torch.Tensor) -> torch.Tensor:
+        """Coordinates of each sample after its symmetry about the centre of the domain.
+
+        Parameters
+        ----------
+        coords : Tensor of shape (P, d)
+            Points of the grid in physical units.
+        element, sources : Tensor
+            As `draw` returned them.
+
+        Returns
+        -------
+        Tensor of shape (B, P, d)
+            Moved points, which run along the axes of the grid as the old ones did.
+
+        Raises
+        ------
+        FieldDataError
+            If no domain was declared.
+        """
+        if self.domain is None:
+            raise FieldDataError("points move only about a declared domain; pass domain when declaring the symmetries.")
+        lower, upper = torch.as_tensor(self.domain.T.copy(), dtype=coords.dtype, device=coords.device)
+        turn = torch.as_tensor(self.matrices, dtype=coords.dtype, device=coords.device)[element.to(coords.device)]
+        place = (coords - lower) / (upper - lower) - 0.5
+        return (torch.einsum("bij,bpj->bpi", turn, place[sources.to(coords.device)]) + 0.5) * (upper - lower) + lower
+
+    def element(self, number: int, n_samples: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """One symmetry of the group for all samples, in the form that `draw` gives.
+
+        Parameters
+        ----------
+        number : int
+            Element, from 0 (nothing moves) to `order` - 1.
+        n_samples : int
+            How many samples.
+
+        Returns
+        -------
+        tuple of Tensor
+            Number of the element (n,), and where each point's new value comes from (n, P).
+        """
+        return torch.full((n_samples,), number), self._sources[number].expand(n_samples, -1)
+
+    def undo(self, values: torch.Tensor, element: torch.Tensor, sources: torch.Tensor) -> torch.Tensor:
+        """Move target fields ``(B, P, c)`` back to where `apply` took them from.
+
+        Parameters
+        ----------
+        values : Tensor of shape (B, P, c)
+            Moved fields.
+        element, sources : Tensor
+            As `draw` or `element` returned them.
+
+        Returns
+        -------
+        Tensor of shape (B, P, c)
+            Fields at the original points.
+        """
+        back = torch.argsort(sources, dim=1).to(values.device)
+        fields = torch.gather(values, 1, back[..., None].expand_as(values)).clone()
+        turn = torch.as_tensor(self.matrices, dtype=values.dtype)[element].to(values.device)
+        for vector in self.target_vectors:
+            fields[..., list(vector)] = torch.einsum("bji,bpj->bpi", turn, fields[..., list(vector)])
+        return fields
+
+    def draw(self, n_samples: int, generator: torch.Generator | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Draw one symmetry for each sample.
 
         Parameters
         ----------
         n_samples : int
             How many.
-        generator : torch.Generator
-            Source of randomness, on the CPU.
+        generator : torch.Generator or None
+            Source of randomness, on the CPU; None takes torch's global one.
 
         Returns
         -------
@@ -123,9 +230,14 @@ class GridSymmetries:
         element = torch.randint(self.order, (n_samples,), generator=generator)
         sources = self._sources[element]
         if self.shift_axes:
-            shifts = [torch.randint(self.grid_shape[axis], (n_samples,), generator=generator) for axis in self.shift_axes]
-            sources = torch.stack([self._roll(row, amounts) for row, amounts in
-                                   zip(sources, torch.stack(shifts, 1).tolist(), strict=True)])
+            sizes = [self.grid_shape[axis] for axis in self.shift_axes]
+            shifts = [torch.randint(size, (n_samples,), generator=generator) for size in sizes]
+            sources = torch.stack(
+                [
+                    self._roll(row, amounts)
+                    for row, amounts in zip(sources, torch.stack(shifts, 1).tolist(), strict=True)
+                ]
+            )
         return element, sources
 
     def _roll(self, sources: torch.Tensor, amounts: Sequence[int]) -> torch.Tensor:
@@ -162,6 +274,16 @@ class GridSymmetries:
         return moved
 
 
+def _check_domain(domain: ArrayOrList, n_dims: int) -> FloatArray:
+    """The domain as an array with ends in order."""
+    ends = np.asarray(domain, dtype=float)
+    if ends.shape != (n_dims, 2) or not np.all(ends[:, 0] < ends[:, 1]):
+        raise FieldDataError(
+            f"domain is {domain!r}; expected {n_dims} pairs (lower, upper) with lower < upper, one for each axis."
+        )
+    return ends
+
+
 def _closure(generators: Sequence[np.ndarray], n_dims: int) -> np.ndarray:
     """All products of the generators: a finite group of signed permutations."""
     elements = {np.eye(n_dims, dtype=int).tobytes(): np.eye(n_dims, dtype=int)}
@@ -178,5 +300,5 @@ def _move_grid(index: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     # Row i of M says which old axis becomes axis i, and whether it runs backwards.
     axes = np.abs(matrix).argmax(axis=1)
     moved = index.transpose(axes)
-    backwards = [axis for axis in range(len(axes)) if matrix[axis, axes[axis]] < 0]
+    backwards = tuple(axis for axis in range(len(axes)) if matrix[axis, axes[axis]] < 0)
     return np.flip(moved, axis=backwards)

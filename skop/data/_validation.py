@@ -4,23 +4,20 @@ Letters of the shapes: n samples, P points, d space dimensions, c channels, p pa
 """
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skop._typing import FloatArray, GridShape, IntArray
+from skop._typing import FloatArray, GridShape
+from skop.data._checks import check_finite, check_not_empty, check_same_points
 from skop.data._fieldset import FieldSet
 from skop.data._grid import find_grid, unit_grid
 from skop.data._spec import DataSpec
-from skop.data._storage import as_storage, is_lazy
+from skop.data._storage import as_storage, is_lazy, read_rows, reshape_rows
 from skop.exceptions import FieldDataError, SkopWarning
 
-__all__ = ["TrainingData", "carries_points", "is_table", "iterate_rows", "read_inputs", "read_training_data", "restore_form"]
-
-#: Values read at a time when a set is checked or its statistics are taken.
-_CHUNK_VALUES = 2**22
+__all__ = ["TrainingData", "carries_points", "is_table", "read_inputs", "read_training_data", "restore_form"]
 
 
 @dataclass(frozen=True)
@@ -65,8 +62,19 @@ def is_table(X: Any) -> bool:
     if isinstance(X, FieldSet | tuple) or is_lazy(X):
         return False
     if isinstance(X, list):
-        return not (X and getattr(X[0], "ndim", np.ndim(X[0]) if np.isscalar(X[0]) else 1) >= 2)
+        return not X or _axes_of(X[0]) < 2
     return getattr(X, "ndim", 2) <= 2
+
+
+def _axes_of(sample: Any) -> int:
+    """Count the axes of one item of a list; a tuple of (coords, fields) counts as a field."""
+    if isinstance(sample, tuple) and any(_axes_of(part) > 1 for part in sample):
+        return 2
+    try:
+        return int(sample.ndim) if hasattr(sample, "ndim") else np.ndim(sample)
+    except ValueError:
+        # Rows of different lengths: scikit-learn says what is wrong with them.
+        return 1
 
 
 def carries_points(y: Any) -> bool:
@@ -95,27 +103,6 @@ def carries_points(y: Any) -> bool:
     return (y.ndim if hasattr(y, "ndim") else np.asarray(y).ndim) > 2
 
 
-def iterate_rows(fields: FieldSet) -> Iterator[tuple[int, FloatArray]]:
-    """Read the values of a set in pieces of bounded size.
-
-    Parameters
-    ----------
-    fields : FieldSet
-        Set with values.
-
-    Yields
-    ------
-    tuple of (int, ndarray)
-        Number of the first sample of the piece, and its values ``(m, P, c)``, or flat when ragged.
-    """
-    per_sample = max(1, int(np.max(fields.n_points, initial=1)) * max(fields.n_channels, 1))
-    step = max(1, _CHUNK_VALUES // per_sample)
-    for start in range(0, len(fields), step):
-        values = fields[start : start + step].values
-        if values is not None:
-            yield start, values
-
-
 def read_training_data(X: Any, y: Any) -> TrainingData:
     """Read X and y of a fit.
 
@@ -142,16 +129,23 @@ def read_training_data(X: Any, y: Any) -> TrainingData:
     fields, points, form = targets
     if len(inputs) != len(fields):
         raise FieldDataError(
-            f"X has {len(inputs)} samples and y has {len(fields)}: inconsistent numbers of samples; pass one y a sample."
+            f"X has {len(inputs)} samples and y has {len(fields)}: inconsistent numbers of samples; one y a sample."
         )
-    _check_not_empty(inputs, "X")
-    _check_finite(inputs, "X")
-    _check_finite(fields, "y")
+    check_not_empty(inputs, "X")
+    check_finite(inputs, "X")
+    check_finite(fields, "y")
     dtype = fields.dtype if fields.dtype.kind == "f" else np.dtype(float)
     spec = DataSpec(
-        input_form=names[0], role=names[1], target_form=form, n_dims=inputs.n_dims, n_fields=inputs.n_channels,
-        n_params=inputs.n_params, n_outputs=fields.n_channels, grid_shape=inputs.grid_shape,
-        target_dtype="float64" if points is None else dtype.name, channel_names=fields.channel_names,
+        input_form=names[0],
+        role=names[1],
+        target_form=form,
+        n_dims=inputs.n_dims,
+        n_fields=inputs.n_channels,
+        n_params=inputs.n_params,
+        n_outputs=fields.n_channels,
+        grid_shape=inputs.grid_shape,
+        target_dtype="float64" if points is None else dtype.name,
+        channel_names=fields.channel_names,
     )
     return TrainingData(inputs, fields, spec)
 
@@ -183,17 +177,16 @@ def read_inputs(X: Any, spec: DataSpec, coords: FloatArray | None) -> FieldSet:
         came = "a 2-D table" if table else f"fields ({_describe(X)})"
         expected = "a 2-D table" if spec.input_form == "table" else "fields"
         raise FieldDataError(f"X is {came}, but the estimator was fitted on {expected}; pass the same kind.")
-    if table:
-        inputs = _table_inputs(np.asarray(X), spec.role, coords, spec.grid_shape)
-    else:
-        inputs = _fields_as_set(X, "X")
-    found = {"channels": inputs.n_channels, "parameters": inputs.n_params, "space dimensions": inputs.n_dims}
-    expected = {"channels": spec.n_fields, "parameters": spec.n_params, "space dimensions": spec.n_dims}
-    for what, count in found.items():
-        if count != expected[what]:
-            raise FieldDataError(f"X has {count} {what}, but the estimator was fitted with {expected[what]}; {_describe(X)}.")
-    _check_not_empty(inputs, "X")
-    _check_finite(inputs, "X")
+    inputs = _table_inputs(np.asarray(X), spec.role, coords, spec.grid_shape) if table else _fields_as_set(X, "X")
+    for what, count, fitted in (
+        ("channels", inputs.n_channels, spec.n_fields),
+        ("parameters", inputs.n_params, spec.n_params),
+        ("space dimensions", inputs.n_dims, spec.n_dims),
+    ):
+        if count != fitted:
+            raise FieldDataError(f"X has {count} {what}, but the estimator was fitted with {fitted}; {_describe(X)}.")
+    check_not_empty(inputs, "X")
+    check_finite(inputs, "X")
     return inputs
 
 
@@ -254,7 +247,7 @@ def _read_table(X: Any, y: Any) -> tuple[FieldSet, tuple[FieldSet, GridShape | N
 
 
 def _table_inputs(X: FloatArray, role: str, coords: FloatArray | None, grid_shape: GridShape | None) -> FieldSet:
-    """A table as a FieldSet: features on one point, a function on [0, 1], or parameters on given points."""
+    """Turn a table into a FieldSet: features on one point, a function on [0, 1], or parameters on given points."""
     if role == "function":
         return FieldSet(unit_grid((X.shape[1],)), X[..., None], grid_shape=(X.shape[1],))
     if role == "features":
@@ -266,6 +259,7 @@ def _table_inputs(X: FloatArray, role: str, coords: FloatArray | None, grid_shap
 def _read_fields(X: Any, y: Any) -> tuple[FieldSet, tuple[FieldSet, GridShape | None, str], tuple[str, str]]:
     """Read X given as fields, and a y that lives on its points or is scalar."""
     inputs = _fields_as_set(X, "X")
+    check_not_empty(inputs, "X")
     form = "fieldset" if isinstance(X, FieldSet) else "tuple" if isinstance(X, tuple) else "grid"
     return inputs, _match_target(y, inputs), (form, "fields")
 
@@ -284,7 +278,12 @@ def _fields_as_set(X: Any, name: str) -> FieldSet:
 
 
 def _grid_array(X: Any, name: str) -> FieldSet:
-    """An array (n, *grid, c) as fields on the unit box."""
+    """Place an array (n, *grid, c) as fields on the unit box."""
+    if isinstance(X, list) and any(isinstance(item, FieldSet | tuple) for item in X):
+        raise FieldDataError(
+            f"{name} is a list of {type(X[0]).__name__}; pass one FieldSet instead: FieldSet([coords, ...], [fields, "
+            "...]), or np.concatenate of FieldSets."
+        )
     if isinstance(X, list) and len({np.shape(item) for item in X}) > 1:
         raise FieldDataError(
             f"{name} is a list of {len(X)} arrays of different shapes, for example {np.shape(X[0])} and "
@@ -298,8 +297,10 @@ def _grid_array(X: Any, name: str) -> FieldSet:
     grid = tuple(int(size) for size in array.shape[1:-1])
     if len(grid) == 1 and grid[0] == array.shape[-1] > 3:
         warnings.warn(
-            f"{name} of shape {tuple(array.shape)} is read as a 1-D grid of {grid[0]} points with {grid[0]} channels. For one "
-            f"channel on a {grid[0]}x{grid[0]} grid, add a channel axis: {name}[..., None].", SkopWarning, stacklevel=4,
+            f"{name} of shape {tuple(array.shape)} is read as a 1-D grid of {grid[0]} points with {grid[0]} channels. "
+            f"For one channel on a {grid[0]}x{grid[0]} grid, add a channel axis: {name}[..., None].",
+            SkopWarning,
+            stacklevel=4,
         )
     if 0 in array.shape:
         raise FieldDataError(f"{name} has shape {tuple(array.shape)}: an axis has length 0; nothing to learn from.")
@@ -307,7 +308,7 @@ def _grid_array(X: Any, name: str) -> FieldSet:
 
 
 def _with_grid(fields: FieldSet) -> FieldSet:
-    """The same fields with grid_shape set where shared points, in C order already, form a grid."""
+    """Set grid_shape where shared points, in C order already, form a grid."""
     if fields.grid_shape is not None or not fields.shared_coords:
         return fields
     found = find_grid(fields.coords)
@@ -317,45 +318,47 @@ def _with_grid(fields: FieldSet) -> FieldSet:
 
 
 def _target_fields(y: Any) -> tuple[FieldSet, str]:
-    """A y that carries its own points, or a grid array."""
-    if isinstance(y, FieldSet):
-        if y.n_channels == 0:
-            raise FieldDataError("y is a FieldSet without values; pass the fields to learn.")
-        return _with_grid(y), "fieldset"
-    if isinstance(y, tuple):
-        return _fields_as_set(y, "y"), "tuple"
-    return _grid_array(y, "y"), "grid"
+    """Read a y that carries its own points, or a grid array."""
+    if not isinstance(y, FieldSet | tuple):
+        return _grid_array(y, "y"), "grid"
+    fields = _fields_as_set(y, "y")
+    if fields.n_channels == 0:
+        raise FieldDataError(f"y is a {type(y).__name__} without values; pass the fields to learn.")
+    return fields, "fieldset" if isinstance(y, FieldSet) else "tuple"
 
 
 def _match_target(y: Any, inputs: FieldSet) -> tuple[FieldSet, GridShape | None, str]:
-    """A y on the points of X, or scalars."""
+    """Read a y on the points of X, or scalars."""
     if isinstance(y, FieldSet | tuple):
         fields, form = _target_fields(y)
-        if not np.array_equal(fields.n_points[:1], inputs.n_points[:1]):
-            raise FieldDataError(
-                f"y has {fields.n_points[0]} points a sample, X has {inputs.n_points[0]}; they must be the same points."
-            )
+        check_same_points(fields, inputs)
         return fields, inputs.grid_shape or (), form
     array = as_storage(y, "y")
+    if len(array.shape) <= 2 and inputs.is_ragged:
+        return _scalars(array)
+    if inputs.is_ragged or 0 in array.shape:
+        expected = "a FieldSet, since the samples of X differ in their points" if inputs.is_ragged else "no empty axis"
+        raise FieldDataError(f"y has shape {tuple(array.shape)}; expected {expected}.")
     per_sample, points = tuple(array.shape[1:]), (int(inputs.n_points[0]),)
     grid = inputs.grid_shape or points
     for place, base in (("grid", grid), ("points", points)):
         if per_sample[:-1] == base:
             return _on_points(inputs, array, place)
         if per_sample == base and per_sample != (1,):
-            return _on_points(inputs, array[..., None], f"{place}_single")
-    if array.ndim <= 2:
+            return _on_points(inputs, array, f"{place}_single")
+    if len(array.shape) <= 2:
         return _scalars(array)
     raise FieldDataError(
-        f"y has shape {tuple(array.shape)}, which does not fit the points of X: expected (n, {', '.join(map(str, grid))}, "
-        "channels) for fields on the same grid, or (n,) or (n, q) for scalars."
+        f"y has shape {tuple(array.shape)}, which does not fit the points of X: expected (n, "
+        f"{', '.join(map(str, grid))}, channels) for fields on the same grid, or (n,) or (n, q) for scalars."
     )
 
 
 def _on_points(inputs: FieldSet, array: Any, form: str) -> tuple[FieldSet, GridShape | None, str]:
     """Target fields on the points of the inputs."""
     n_points = int(inputs.n_points[0])
-    values = array if is_lazy(array) else array.reshape(len(array), n_points, -1)
+    n_channels = 1 if form.endswith("_single") else int(array.shape[-1])
+    values = reshape_rows(array, (n_points, n_channels))
     coords = inputs.coords if inputs.shared_coords else np.zeros((n_points, inputs.n_dims))
     return FieldSet(coords, values, grid_shape=inputs.grid_shape), inputs.grid_shape or (), form
 
@@ -363,43 +366,10 @@ def _on_points(inputs: FieldSet, array: Any, form: str) -> tuple[FieldSet, GridS
 def _scalars(y: FloatArray) -> tuple[FieldSet, None, str]:
     """Scalars as q channels on one point."""
     y = as_storage(y, "y")
+    y = read_rows(y, slice(None)) if is_lazy(y) else y
     if y.ndim not in (1, 2) or 0 in y.shape[1:]:
         raise FieldDataError(f"y has shape {y.shape}; expected (n_samples,) or (n_samples, n_scalars).")
     return FieldSet(np.zeros((1, 1)), y.reshape(len(y), 1, -1)), None, "vector" if y.ndim == 1 else "table"
-
-
-# ---------------------------------------------------------------------- values
-def _check_not_empty(fields: FieldSet, name: str) -> None:
-    """Raise if there is no sample or no point."""
-    if len(fields) == 0:
-        raise FieldDataError(f"{name} has 0 samples; at least one is required.")
-    empty: IntArray = np.flatnonzero(fields.n_points == 0)
-    if len(empty):
-        raise FieldDataError(f"sample {empty[0]} of {name} has no points; remove it.")
-
-
-def _check_finite(fields: FieldSet, name: str) -> None:
-    """Raise if a value, coordinate or parameter is NaN or infinite, naming sample and channel."""
-    for start, values in iterate_rows(fields):
-        if not np.isfinite(values).all():
-            sample, channel = _place_of_first(values, start, fields)
-            raise FieldDataError(
-                f"Input {name} contains NaN or infinity, first in sample {sample}, channel {channel}; remove the sample "
-                "or repair the value."
-            )
-    for what, array in (("coords", fields.coords), ("params", fields.params)):
-        if array is not None and not np.isfinite(array).all():
-            place = np.argwhere(~np.isfinite(array))[0].tolist()
-            raise FieldDataError(f"Input {name} contains NaN or infinity in its {what}, first at index {place}.")
-
-
-def _place_of_first(values: FloatArray, start: int, fields: FieldSet) -> tuple[int, int]:
-    """Sample and channel of the first value that is not finite."""
-    place = np.argwhere(~np.isfinite(values))[0]
-    if fields.offsets is not None:
-        offsets = fields[start:].offsets
-        return start + int(np.searchsorted(offsets, place[0], side="right")) - 1, int(place[-1])
-    return start + int(place[0]), int(place[-1])
 
 
 def _describe(X: Any) -> str:

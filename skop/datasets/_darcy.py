@@ -155,9 +155,7 @@ def make_darcy(
     True
     """
     solver_resolution = resolution if solver_resolution is None else solver_resolution
-    recipe = _Recipe(
-        resolution, solver_resolution, coefficient, values, alpha, tau, forcing, placement, n_modes
-    )
+    recipe = _Recipe(resolution, solver_resolution, coefficient, values, alpha, tau, forcing, placement, n_modes)
     _check_recipe(recipe)
     _check_integer("n_samples", n_samples, 1)
     if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):

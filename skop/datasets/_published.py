@@ -128,9 +128,7 @@ def load_darcy(
     if subset not in ("all", "train", "test"):
         raise ValueError(f"subset must be 'all', 'train' or 'test', got {subset!r}.")
     if return_X_y and subset == "all":
-        raise ValueError(
-            "return_X_y=True needs subset='train' or 'test': (X, y) of both would lose the split."
-        )
+        raise ValueError("return_X_y=True needs subset='train' or 'test': (X, y) of both would lose the split.")
     for name, number in (("subsample", subsample), ("n_train", n_train), ("n_test", n_test)):
         _check_positive_integer(name, number)
     sizes = {"train": n_train, "test": n_test}
@@ -143,9 +141,7 @@ def load_darcy(
         return data[f"X_{subset}"], data[f"y_{subset}"]
     first, *others = (data[f"X_{name}"].shape[1:] for name in files)
     if any(shape != first for shape in others):
-        raise FieldDataError(
-            f"The training and test files differ in grid: {first[:2]} and {others[0][:2]} points."
-        )
+        raise FieldDataError(f"The training and test files differ in grid: {first[:2]} and {others[0][:2]} points.")
     data["coords"] = _unit_square(first[0])
     return data
 
@@ -167,9 +163,7 @@ def _read_mat_fields(file: Path, key: str, n_samples: int, subsample: int, count
     """Read the first samples of a square field, every `subsample`-th point, as (n, m, m, 1) float32."""
     array = _read_mat_variable(file, key)
     if array.ndim != 3 or array.shape[1] != array.shape[2]:
-        raise FieldDataError(
-            f"{file}: {key!r} must have the shape (samples, points, points), got {array.shape}."
-        )
+        raise FieldDataError(f"{file}: {key!r} must have the shape (samples, points, points), got {array.shape}.")
     available, n_points = array.shape[:2]
     if available < n_samples:
         raise FieldDataError(
@@ -200,9 +194,7 @@ def _check_positive_integer(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
 
 
-def _find_files(
-    path: PathOrStr | Sequence[PathOrStr], wanted: dict[str, str], source: str
-) -> dict[str, Path]:
+def _find_files(path: PathOrStr | Sequence[PathOrStr], wanted: dict[str, str], source: str) -> dict[str, Path]:
     """Locate the file of each role, in a folder or among the files given.
 
     Parameters
@@ -219,16 +211,12 @@ def _find_files(
     dict of str to Path
         The file of each role.
     """
-    given = (
-        [Path(path)] if isinstance(path, str) or not isinstance(path, Sequence) else [Path(p) for p in path]
-    )
+    given = [Path(path)] if isinstance(path, str) or not isinstance(path, Sequence) else [Path(p) for p in path]
     if len(given) == 1 and given[0].is_dir():
         folders = [given[0], *sorted(entry for entry in given[0].iterdir() if entry.is_dir())]
         candidates = {role: [folder / name for folder in folders] for role, name in wanted.items()}
     elif len(given) == 1 and not given[0].exists():
-        raise FileNotFoundError(
-            f"{given[0]} does not exist; looked for {', '.join(wanted.values())}. {source}"
-        )
+        raise FileNotFoundError(f"{given[0]} does not exist; looked for {', '.join(wanted.values())}. {source}")
     elif len(given) == len(wanted):
         candidates = {role: [file] for role, file in zip(wanted, given, strict=True)}
     else:

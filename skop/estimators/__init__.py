@@ -1,5 +1,7 @@
 """The estimators."""
 
+from skop.estimators._baselines import PODRegressor
 from skop.estimators._lamo import LaMORegressor
+from skop.estimators._load import load
 
-__all__ = ["LaMORegressor"]
+__all__ = ["LaMORegressor", "PODRegressor", "load"]

@@ -11,31 +11,28 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
+from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
-    Batch,
     DataSpec,
     FieldLoader,
     FieldSet,
     GridSymmetries,
     Scalers,
     TrainingData,
-    carries_points,
-    is_table,
-    read_inputs,
+    grid_spacing,
     read_training_data,
-    restore_form,
 )
 from skop.estimators._callbacks import CallbackSupport, EpochCallbacks
+from skop.estimators._field import BaseFieldRegressor
+from skop.estimators._objective import Objective
+from skop.estimators._refinement import predict_refined, refinement_factors
 from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype
 from skop.exceptions import FieldDataError
-from skop.losses import get_loss
-from skop.metrics import relative_l2_score
 from skop.training import SCHEDULES, History, Trainer, TrainingOptions
 
 __all__ = ["BaseOperatorRegressor"]
@@ -44,11 +41,16 @@ __all__ = ["BaseOperatorRegressor"]
 _PREDICT_POINTS = 2**17
 
 
-class BaseOperatorRegressor(CallbackSupport, RegressorMixin, BaseEstimator):
+class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
     """Base of the operator regressors: fit, predict, score and save over fields and tables.
 
     Subclasses define the constructor, which only stores, and `_build_network`.
     """
+
+    module_: torch.nn.Module
+    scalers_: Scalers
+    loss_curve_: list[float]
+    validation_scores_: list[float]
 
     _parameter_constraints: dict[str, list[Any]] = {
         "loss": [StrOptions({"auto", "relative_l2", "relative_l2_gradient", "h1", "mse"}), callable],
@@ -62,6 +64,8 @@ class BaseOperatorRegressor(CallbackSupport, RegressorMixin, BaseEstimator):
         "schedule": [StrOptions(set(SCHEDULES))],
         "warmup_fraction": [Interval(Real, 0, 1, closed="both")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "decay_vectors": ["boolean"],
+        "beta_2": [Interval(Real, 0, 1, closed="left")],
         "clip_norm": [Interval(Real, 0, None, closed="neither"), None],
         "weight_averaging": [Interval(Real, 0, 1, closed="left"), None],
         "early_stopping": ["boolean"],
@@ -69,8 +73,11 @@ class BaseOperatorRegressor(CallbackSupport, RegressorMixin, BaseEstimator):
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "symmetries": ["array-like", None],
+        "domain": ["array-like", None],
+        "average_symmetries": ["boolean"],
         "input_vectors": ["array-like", None],
         "target_vectors": ["array-like", None],
+        "refinement": [StrOptions({"average", "interpolate", "native"})],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "device": [str],
@@ -84,6 +91,9 @@ class BaseOperatorRegressor(CallbackSupport, RegressorMixin, BaseEstimator):
     def _build_network(self, spec: DataSpec) -> torch.nn.Module:
         """Build the untrained network for data of this kind."""
         raise NotImplementedError
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "module_")
 
     # ------------------------------------------------------------------ fit
     @_fit_context(prefer_skip_nested_validation=True)
@@ -121,23 +131,13 @@ class BaseOperatorRegressor(CallbackSupport, RegressorMixin, BaseEstimator):
         rng = check_random_state(self.random_state)
         train, valid = self._split(len(data.inputs), weight, rng)
         self._prepare(data, train, weight, rng)
-        loader = self._loader(data.inputs[train], data.targets[train], None if weight is None else weight[train], rng)
-        with EpochCallbacks(self) as callbacks:
+        loader = self._training_loader(data, train, weight, rng)
+        with EpochCallbacks(self, X, y, sample_weight) as callbacks:
             trainer = self._make_trainer(data, valid, rng, callbacks)
             with isolated_randomness(rng, self.device_, self.deterministic):
                 history = trainer.run(loader)
         self._record(history)
         return self
-
-    def _check_table(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Let scikit-learn check a 2-D X, and a y that is a table too."""
-        if not is_table(X):
-            for name in ("n_features_in_", "feature_names_in_"):
-                self.__dict__.pop(name, None)
-            return X, y
-        if not carries_points(y):
-            return validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
-        return validate_data(self, X, dtype=np.float64), y
 
     def _split(
         self, n_samples: int, weight: FloatArray | None, rng: np.random.RandomState
@@ -168,46 +168,48 @@ class BaseOperatorRegressor(CallbackSupport, RegressorMixin, BaseEstimator):
         if continues:
             self.module_.to(self.device_)
             return
-        self.spec_ = data.spec
-        self.n_features_in_ = getattr(self, "n_features_in_", None) or max(data.spec.n_fields, 1)
-        self.coords_ = data.inputs.coords if data.spec.role == "parameters" else None
-        self.dtype_ = pick_dtype(self.dtype, data.spec.role)
-        used = np.ones(len(data.inputs)) if weight is None else weight
-        self.scalers_ = Scalers.fit(
-            data.inputs[train], data.targets[train], used[train], self.input_scaler, self.target_scaler
-        )
         with isolated_randomness(rng, torch.device("cpu"), False):
             network = self._build_network(data.spec)
+        used = np.ones(len(data.inputs)) if weight is None else weight
+        scalers = Scalers.fit(
+            data.inputs[train], data.targets[train], used[train], self.input_scaler, self.target_scaler
+        )
+        # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
+        self._store_spec(data.inputs, data.spec)
+        self.dtype_, self.scalers_ = pick_dtype(self.dtype, data.spec.role), scalers
         self.module_ = network.to(self.device_, getattr(torch, self.dtype_))
         self.loss_curve_, self.validation_scores_ = [], []
 
-    def _loader(
-        self,
-        inputs: FieldSet,
-        targets: FieldSet | None = None,
-        weight: FloatArray | None = None,
-        rng: np.random.RandomState | None = None,
+    def _loader(self, inputs: FieldSet, **options: Any) -> FieldLoader:
+        """Batches of samples in this fit's scaling, on its device."""
+        return FieldLoader(inputs, self.scalers_, device=self.device_, dtype=getattr(torch, self.dtype_), **options)
+
+    def _training_loader(
+        self, data: TrainingData, train: IntArray, weight: FloatArray | None, rng: np.random.RandomState
     ) -> FieldLoader:
-        """Batches of samples; with the declared symmetries when randomness is given."""
-        symmetries = None
-        if rng is not None and self.symmetries is not None and len(self.symmetries):
-            if inputs.grid_shape is None or not inputs.shared_coords:
-                raise FieldDataError("symmetries need one regular grid shared by all samples; set symmetries=None.")
-            symmetries = GridSymmetries(
-                list(self.symmetries), inputs.grid_shape, self.input_vectors or (), self.target_vectors or ()
-            )
-        generator = None if symmetries is None else torch.Generator().manual_seed(int(rng.randint(2**31)))
-        return FieldLoader(
-            inputs, self.scalers_, targets=targets, weight=weight, device=self.device_,
-            dtype=getattr(torch, self.dtype_), symmetries=symmetries, generator=generator,
-        )
+        """Batches of the training samples, moved by the declared symmetries."""
+        options: dict[str, Any] = {"targets": data.targets[train], "weight": None if weight is None else weight[train]}
+        if self.symmetries is not None and len(self.symmetries):
+            options["symmetries"] = self._declared_symmetries(data.inputs)
+            options["generator"] = torch.Generator().manual_seed(int(rng.randint(2**31)))
+        return self._loader(data.inputs[train], **options)
+
+    def _declared_symmetries(self, inputs: FieldSet) -> GridSymmetries:
+        """The symmetries that the parameters declare, on the grid of these samples."""
+        if inputs.grid_shape is None:
+            raise FieldDataError("symmetries need samples on one regular grid; set symmetries=None.")
+        vectors = (self.input_vectors or (), self.target_vectors or ())
+        return GridSymmetries(list(self.symmetries), inputs.grid_shape, *vectors, domain=self.domain)
 
     def _make_trainer(
         self, data: TrainingData, valid: IntArray | None, rng: np.random.RandomState, callbacks: EpochCallbacks
     ) -> Trainer:
         """The trainer with this estimator's loss, validation and callbacks."""
         return Trainer(
-            self.module_, self._make_loss(), self._training_options(len(data.inputs)), rng,
+            self.module_,
+            self._make_loss(_spacing(data.inputs)),
+            self._training_options(len(data.inputs)),
+            rng,
             validate=None if valid is None else self._make_validation(data.inputs[valid], data.targets[valid]),
             on_epoch_end=callbacks,
         )
@@ -217,44 +219,44 @@ class BaseOperatorRegressor(CallbackSupport, RegressorMixin, BaseEstimator):
         batch_size = self.batch_size
         if batch_size == "auto":
             # Tables follow scikit-learn's multilayer perceptron; fields need enough steps an epoch.
-            batch_size = min(200, n_samples) if self.spec_.role == "features" else min(16, max(1, n_samples // 8))
+            table = self.spec_.role == "features"
+            batch_size = min(200, n_samples) if table else min(16, max(1, n_samples // 8))
         return TrainingOptions(
-            max_iter=self.max_iter, batch_size=batch_size, learning_rate=self.learning_rate_init, schedule=self.schedule,
-            warmup_fraction=self.warmup_fraction, weight_decay=self.weight_decay, clip_norm=self.clip_norm,
-            max_time=self.max_time, weight_averaging=self.weight_averaging,
-            n_iter_no_change=self.n_iter_no_change if self.early_stopping else None, tol=self.tol,
+            max_iter=self.max_iter,
+            batch_size=batch_size,
+            learning_rate=self.learning_rate_init,
+            schedule=self.schedule,
+            warmup_fraction=self.warmup_fraction,
+            weight_decay=self.weight_decay,
+            decay_vectors=self.decay_vectors,
+            beta_2=self.beta_2,
+            clip_norm=self.clip_norm,
+            max_time=self.max_time,
+            weight_averaging=self.weight_averaging,
+            n_iter_no_change=self.n_iter_no_change if self.early_stopping else None,
+            tol=self.tol,
             autocast=None if self.autocast is None else getattr(torch, self.autocast),
         )
 
-    def _make_loss(self) -> Callable[[torch.Tensor, Batch], torch.Tensor]:
-        """The loss on a batch: relative losses in physical units, absolute ones on scaled targets."""
-        name = self.loss
+    def _make_loss(self, spacing: tuple[float, ...] | None) -> Objective:
+        """The training objective that the parameters ask for."""
+        name, pooled = self.loss, self.spec_.scalar_output
         if name == "auto":
-            name = "mse" if self.spec_.scalar_output else "relative_l2"
-        options = {} if callable(name) else {"reduction": self.loss_reduction}
-        loss, scaler = get_loss(name, **options), self.scalers_.target
-        physical = getattr(loss, "physical_units", True)
-        pooled = self.spec_.scalar_output
-
-        def on_batch(prediction: torch.Tensor, batch: Batch) -> torch.Tensor:
-            target = batch.target
-            if physical:
-                prediction = scaler.inverse_transform(prediction)
-            else:
-                target = scaler.transform(target)
-            grid = None if pooled else batch.grid_shape
-            return loss(prediction, target, sample_weight=batch.weight, grid_shape=grid)
-
-        return on_batch
+            name = "mse" if pooled else "relative_l2"
+        return Objective(name, self.loss_reduction, self.scalers_.target, pooled=pooled, spacing=spacing)
 
     def _make_validation(self, inputs: FieldSet, targets: FieldSet) -> Callable[[], float]:
         """The validation error of the network as it stands: 1 - `score`."""
-        kind = "scalar" if self.spec_.scalar_output else "field"
-        truth = targets.values[:, 0] if kind == "scalar" else targets.values
+        truth = np.asarray(targets.values, dtype=np.float64)
+        # Relative to each sample's own norm, or for scalars to that of the set. Zeros have no relative
+        # error; their absolute one is taken instead of failing in the middle of a fit.
+        axes = None if self.spec_.scalar_output else (1, 2)
+        norm = np.sqrt(np.sum(truth**2, axis=axes))
+        norm = np.where(norm > 0, norm, 1.0)
 
         def error() -> float:
-            prediction = self._predict_values(inputs)
-            return 1.0 - float(relative_l2_score(truth, prediction[:, 0] if kind == "scalar" else prediction, kind=kind))
+            difference = self._predict_values(inputs) - truth
+            return float(np.mean(np.sqrt(np.sum(difference**2, axis=axes)) / norm))
 
         return error
 
@@ -266,66 +268,63 @@ class BaseOperatorRegressor(CallbackSupport, RegressorMixin, BaseEstimator):
         self.best_iter_, self.stopped_ = history.best_iter, history.stopped
         self.fit_seconds_ = history.seconds[-1] if history.seconds else 0.0
 
-    # ------------------------------------------------------------------ predict and score
-    def predict(self, X: Any) -> Any:
-        """Predict fields or scalars.
-
-        Parameters
-        ----------
-        X : as in `fit`
-            Inputs of the kind that the estimator was fitted on. Grids may have another number of
-            points unless something was tied to the training grid.
-
-        Returns
-        -------
-        ndarray, FieldSet or (coords, fields)
-            The kind of thing that y was in the fit.
-
-        Raises
-        ------
-        FieldDataError
-            If X is of another kind, or its channels or dimensions differ.
-        """
-        check_is_fitted(self)
-        if is_table(X) and self.spec_.input_form == "table":
-            X = validate_data(self, X, reset=False, dtype=np.float64)
-        inputs = read_inputs(X, self.spec_, self.coords_)
-        return restore_form(self._predict_values(inputs), inputs, self.spec_)
-
+    # ------------------------------------------------------------------ predict
     def _predict_values(self, inputs: FieldSet) -> FloatArray:
-        """Outputs ``(n, P, q)`` in physical units, a bounded number of points at a time."""
-        loader = self._loader(inputs)
+        """Outputs ``(n, P, q)`` in physical units, on grids of any spacing."""
+        if self.spec_.grid_shape is not None and inputs.grid_shape is None:
+            raise FieldDataError(
+                "the points of X form no regular grid in C order, but the estimator was fitted on one; sort the points "
+                "of a grid by skop.data.find_grid(coords)[1], or resample the fields onto a grid."
+            )
+        factors = self._refinement_factors(inputs)
+        if max(factors) == 1:
+            return self._predict_averaged(inputs)
         step = max(1, _PREDICT_POINTS // int(inputs.n_points.max()))
+        parts = [
+            predict_refined(
+                inputs.read(slice(start, start + step)),
+                factors,
+                self._predict_averaged,
+                pooled=self.spec_.scalar_output,
+                average=self.refinement == "average",
+            )
+            for start in range(0, len(inputs), step)
+        ]
+        return np.concatenate(parts)
+
+    def _refinement_factors(self, inputs: FieldSet) -> tuple[int, ...]:
+        """How many times finer than in training the grid is along each axis."""
+        trained, shared = self.spec_.grid_shape, inputs.shared_coords
+        if trained is None or not shared or inputs.grid_shape is None or len(inputs.grid_shape) != inputs.n_dims:
+            return (1,)
+        if inputs.grid_shape == trained and np.allclose(self.scalers_.coords.span_, np.ptp(inputs.coords, axis=0)):
+            return (1,)
+        spacing = tuple(
+            span / (size - 1) if size > 1 else 1.0
+            for span, size in zip(self.scalers_.coords.span_, trained, strict=True)
+        )
+        return refinement_factors(inputs, spacing, native=self.refinement == "native")
+
+    def _predict_averaged(self, inputs: FieldSet) -> FloatArray:
+        """Outputs on a grid with the training spacing, averaged over the declared symmetries if asked for."""
+        if not self.average_symmetries or self.symmetries is None or not len(self.symmetries):
+            return self._predict_batches(self._loader(inputs))
+        symmetries = self._declared_symmetries(inputs)
+        loaders = (self._loader(inputs, symmetries=symmetries, element=number) for number in range(symmetries.order))
+        return np.mean([self._predict_batches(loader) for loader in loaders], axis=0)
+
+    def _predict_batches(self, loader: FieldLoader) -> FloatArray:
+        """Outputs of the network in physical units, a bounded number of points at a time."""
+        step = max(1, _PREDICT_POINTS // int(loader.inputs.n_points.max()))
         parts = []
         with torch.inference_mode():
             for batch in loader.batches(step):
-                outputs = self.module_(**batch.inputs())
-                parts.append(self.scalers_.target.inverse_transform(outputs).cpu().numpy())
+                outputs = self.scalers_.target.inverse_transform(self.module_(**batch.inputs()))
+                if loader.symmetries is not None and loader.element is not None and not self.spec_.scalar_output:
+                    moved = loader.symmetries.element(loader.element, len(outputs))
+                    outputs = loader.symmetries.undo(outputs, *moved)
+                parts.append(outputs.cpu().numpy())
         return np.concatenate(parts)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return 1 minus the mean relative L2 error.
-
-        Parameters
-        ----------
-        X, y : as in `fit`
-            Test samples and their truth.
-        sample_weight : array-like of shape (n,) or None, default=None
-            Weights of the samples.
-
-        Returns
-        -------
-        float
-            1 is perfect, 0 is what a field of zeros gets. For scalars the norm runs over the set.
-        """
-        predicted = self.predict(X)
-        if self.spec_.target_form == "tuple":
-            predicted, y = predicted[1], y[1]
-        kind = "scalar" if self.spec_.scalar_output else "field"
-        single = self.spec_.target_form.endswith("_single")
-        if single:
-            predicted, y = predicted[..., None], np.asarray(y)[..., None]
-        return float(relative_l2_score(y, predicted, sample_weight=sample_weight, kind=kind))
 
     # ------------------------------------------------------------------ files
     def save(self, path: PathOrStr) -> None:
@@ -346,12 +345,12 @@ class BaseOperatorRegressor(CallbackSupport, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         save_estimator(self, path)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = True
-        tags.input_tags.three_d_array = True
-        tags.target_tags.multi_output = True
-        return tags
+
+def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:
+    """Grid spacing that all samples share, or None."""
+    if not inputs.shared_coords or inputs.grid_shape is None or len(inputs.grid_shape) != inputs.n_dims:
+        return None
+    return grid_spacing(inputs.coords, inputs.grid_shape)
 
 
 def _check_weight(sample_weight: Any, X: Any, n_samples: int) -> FloatArray | None:

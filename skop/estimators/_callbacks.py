@@ -23,12 +23,15 @@ class EpochCallbacks:
     ----------
     estimator : BaseOperatorRegressor
         The estimator being fitted.
+    X, y, sample_weight
+        What it is fitted on, for callbacks that score.
     """
 
-    def __init__(self, estimator: Any) -> None:
-        self.estimator = estimator
+    def __init__(self, estimator: Any, X: Any = None, y: Any = None, sample_weight: Any = None) -> None:
+        self.estimator, self.X, self.y = estimator, X, y
+        self.metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
         self.progress = ProgressLine(type(estimator).__name__, estimator.verbose)
-        self.context = None
+        self.context: Any = None
 
     def __enter__(self) -> Self:
         """Tell the callbacks that the fit begins."""
@@ -51,7 +54,9 @@ class EpochCallbacks:
         return bool(
             task.call_on_fit_task_end(
                 estimator=self.estimator,
-                metadata={"loss": history.loss_curve[-1]},
+                X=self.X,
+                y=self.y,
+                metadata=self.metadata,
                 reconstruction_attributes=lambda: {"module_": copy.deepcopy(self.estimator.module_).eval()},
             )
         )

@@ -89,7 +89,8 @@ def isolated_randomness(rng: np.random.RandomState, device: torch.device, determ
         The block runs.
     """
     devices = [device] if device.type == "cuda" else []
-    before, warn_only = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    before = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(int(rng.randint(2**31)))
         try:

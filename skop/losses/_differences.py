@@ -49,9 +49,7 @@ def check_spacing(spacing: Sequence[float] | None, grid: GridShape) -> Sequence[
     if spacing is None:
         return [1.0 / (size - 1) for size in grid]
     if len(spacing) != len(grid) or not all(step > 0 for step in spacing):
-        raise FieldDataError(
-            f"spacing is {tuple(spacing)}, expected {len(grid)} positive numbers, one per grid axis."
-        )
+        raise FieldDataError(f"spacing is {tuple(spacing)}, expected {len(grid)} positive numbers, one per grid axis.")
     return spacing
 
 
@@ -93,9 +91,7 @@ def _pad_axis(field: Tensor, axis: int, value: float | bool) -> Tensor:
     return torch.cat([border, field, border], dim=axis)
 
 
-def one_sided_difference(
-    field: Tensor, mask: Tensor | None, grid: GridShape, axis: int, spacing: float
-) -> Tensor:
+def one_sided_difference(field: Tensor, mask: Tensor | None, grid: GridShape, axis: int, spacing: float) -> Tensor:
     """Second-order differences (B, *grid, c): central inside, one-sided at the two ends of the axis."""
     on_grid = field.unflatten(1, grid)
     (slope,) = torch.gradient(on_grid, spacing=(float(spacing),), dim=axis + 1, edge_order=2)
@@ -104,9 +100,7 @@ def one_sided_difference(
     real = mask.unflatten(1, grid)
     n_inside = grid[axis] - 2
     inside = (
-        real.narrow(axis + 1, 0, n_inside)
-        & real.narrow(axis + 1, 1, n_inside)
-        & real.narrow(axis + 1, 2, n_inside)
+        real.narrow(axis + 1, 0, n_inside) & real.narrow(axis + 1, 1, n_inside) & real.narrow(axis + 1, 2, n_inside)
     )
     # The one-sided stencil at an end uses the same three points as its neighbour's central one.
     ends = inside.narrow(axis + 1, 0, 1), inside.narrow(axis + 1, n_inside - 1, 1)

@@ -95,9 +95,7 @@ def relative_l2_error(
     return average_samples(divide_norms(np.sqrt(errors), np.sqrt(truths), weight, "sample"), weight, average)
 
 
-def relative_l2_score(
-    y_true: Any, y_pred: Any, *, sample_weight: Any = None, kind: Kind | None = None
-) -> float:
+def relative_l2_score(y_true: Any, y_pred: Any, *, sample_weight: Any = None, kind: Kind | None = None) -> float:
     """One minus the mean relative L2 error: what `score` of skop's estimators returns.
 
     Parameters
@@ -360,7 +358,5 @@ def _sum_of_squares(field: FloatArray, per_channel: bool) -> FloatArray:
 def _collect(values: list[Any]) -> FloatArray:
     """Stack one value or row per sample."""
     if len({np.shape(value) for value in values}) > 1:
-        raise FieldDataError(
-            "samples have different numbers of channels, expected the same for values per channel."
-        )
+        raise FieldDataError("samples have different numbers of channels, expected the same for values per channel.")
     return np.stack(values)

@@ -161,15 +161,11 @@ def _as_shape(grid_shape: Sequence[int] | None) -> GridShape | None:
 def _check_steps(spacing: Sequence[float] | None, grid: GridShape) -> Sequence[float]:
     """Distance of neighbours along each axis; the unit box by default."""
     if min(grid) < MIN_POINTS_PER_AXIS:
-        raise FieldDataError(
-            f"the grid is {grid}, expected at least {MIN_POINTS_PER_AXIS} points along each axis."
-        )
+        raise FieldDataError(f"the grid is {grid}, expected at least {MIN_POINTS_PER_AXIS} points along each axis.")
     if spacing is None:
         return [1.0 / (size - 1) for size in grid]
     if len(spacing) != len(grid) or not all(step > 0 for step in spacing):
-        raise FieldDataError(
-            f"spacing is {spacing!r}, expected {len(grid)} positive numbers, one per grid axis."
-        )
+        raise FieldDataError(f"spacing is {spacing!r}, expected {len(grid)} positive numbers, one per grid axis.")
     return spacing
 
 

@@ -82,9 +82,7 @@ class FieldPairs:
         if array.size == 0:
             raise FieldDataError(f"sample {index} of {name} is empty, expected at least one value.")
         if not np.isfinite(array).all():
-            raise FieldDataError(
-                f"sample {index} of {name} holds NaN or infinite values, expected finite ones."
-            )
+            raise FieldDataError(f"sample {index} of {name} holds NaN or infinite values, expected finite ones.")
         return array
 
     def grid(self, index: int, grid_shape: GridShape | None) -> GridShape:
@@ -98,9 +96,7 @@ class FieldPairs:
                 "(n, *grid, channels) with two or three grid axes, or grid_shape (for one axis: (points,))."
             )
         if prod(found) != n_points:
-            raise FieldDataError(
-                f"grid_shape is {found}, but sample {index} of y_true has {n_points} points."
-            )
+            raise FieldDataError(f"grid_shape is {found}, but sample {index} of y_true has {n_points} points.")
         return tuple(found)
 
 
@@ -129,8 +125,7 @@ def pair_fields(y_true: Any, y_pred: Any, kind: Kind | None = None) -> FieldPair
     true, predicted = _samples(y_true), _samples(y_pred)
     if len(true) == 0 or len(true) != len(predicted):
         raise FieldDataError(
-            f"y_true has {len(true)} samples and y_pred {len(predicted)}, expected the same number, "
-            "at least one."
+            f"y_true has {len(true)} samples and y_pred {len(predicted)}, expected the same number, at least one."
         )
     n_axes = np.ndim(true[0]) + 1
     if (n_axes == 1 and kind == "field") or (n_axes > 2 and kind == "scalar"):
@@ -148,9 +143,7 @@ def _samples(y: Any) -> Sequence[Any] | npt.NDArray[Any]:
         return y
     array = np.asarray(y)
     if array.ndim == 0:
-        raise FieldDataError(
-            f"y is {y!r}, expected an array with the sample axis first, or a list of arrays."
-        )
+        raise FieldDataError(f"y is {y!r}, expected an array with the sample axis first, or a list of arrays.")
     return array
 
 
@@ -162,9 +155,7 @@ def check_weights(sample_weight: Any, n_samples: int) -> FloatArray:
     if weight.shape != (n_samples,):
         raise FieldDataError(f"sample_weight has shape {weight.shape}, expected ({n_samples},).")
     if not np.isfinite(weight).all() or (weight < 0).any() or weight.sum() == 0:
-        raise FieldDataError(
-            "sample_weight holds negative, infinite or only zero weights, expected some > 0."
-        )
+        raise FieldDataError("sample_weight holds negative, infinite or only zero weights, expected some > 0.")
     return weight
 
 

@@ -17,9 +17,7 @@ __all__ = ["pdebench_nrmse", "pdebench_rl2", "pdebench_rmse"]
 NRMSE_EPSILON = 1e-9
 
 
-def pdebench_rmse(
-    y_true: Any, y_pred: Any, *, sample_weight: Any = None, time_axis: int | None = None
-) -> float:
+def pdebench_rmse(y_true: Any, y_pred: Any, *, sample_weight: Any = None, time_axis: int | None = None) -> float:
     """RMSE of PDEBench: the root over space of each sample, frame and channel, then the mean of the roots.
 
     It is never larger than `root_mean_squared_error`, which takes one root of the mean over everything.
@@ -61,9 +59,7 @@ def pdebench_rmse(
     return float(average_samples(roots.mean(axis=(1, 2)), check_weights(sample_weight, len(true)), "mean"))
 
 
-def pdebench_nrmse(
-    y_true: Any, y_pred: Any, *, sample_weight: Any = None, time_axis: int | None = None
-) -> float:
+def pdebench_nrmse(y_true: Any, y_pred: Any, *, sample_weight: Any = None, time_axis: int | None = None) -> float:
     """Normalised RMSE of PDEBench: each sample, frame and channel divided by its own size.
 
     Parameters
@@ -99,9 +95,7 @@ def pdebench_nrmse(
     return float(average_samples(quotient.mean(axis=(1, 2)), check_weights(sample_weight, len(true)), "mean"))
 
 
-def pdebench_rl2(
-    y_true: Any, y_pred: Any, *, sample_weight: Any = None, time_axis: int | None = None
-) -> float:
+def pdebench_rl2(y_true: Any, y_pred: Any, *, sample_weight: Any = None, time_axis: int | None = None) -> float:
     """Relative L2 error over space, frames and channels jointly, as MNO reports it.
 
     Parameters

@@ -1,6 +1,7 @@
 """Building blocks of the networks."""
 
 from skop.modules._blocks import FeedForward, PooledHead, PreNormBlock
+from skop.modules._local import LocalHead, LocalStem
 from skop.modules._patch import PatchEmbedding, PatchExpansion, token_grid
 from skop.modules._position import CoordinatePosition, LearnedPosition
 from skop.modules._scan_paths import SCANS, scan_paths
@@ -13,6 +14,8 @@ __all__ = [
     "FeedForward",
     "GridSSDMixer",
     "LearnedPosition",
+    "LocalHead",
+    "LocalStem",
     "PatchEmbedding",
     "PatchExpansion",
     "PooledHead",

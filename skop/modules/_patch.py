@@ -124,7 +124,7 @@ class PatchExpansion(nn.Module):
             nn.init.normal_(self.linear.weight)
 
     def forward(self, tokens: torch.Tensor, counts: GridShape, grid_shape: GridShape) -> torch.Tensor:
-        """Expand a grid of tokens ``(B, prod(counts), width)`` to ``(B, *grid_shape, out_channels)``, padding cut off."""
+        """Expand tokens ``(B, prod(counts), width)`` to ``(B, *grid_shape, out_channels)``, padding cut off."""
         n_dims = len(counts)
         blocks = self.linear(self.norm(tokens) + self.shift)
         blocks = blocks.reshape(len(tokens), *counts, *self.patch_shape, self.out_channels)

@@ -63,6 +63,8 @@ class CoordinatePosition(nn.Module):
     torch.Size([6, 8])
     """
 
+    frequencies: torch.Tensor
+
     def __init__(self, n_dims: int, width: int, n_frequencies: int = 4) -> None:
         super().__init__()
         self.register_buffer("frequencies", math.pi * 2.0 ** torch.arange(n_frequencies), persistent=False)

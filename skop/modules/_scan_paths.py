@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 
 import torch
 
@@ -50,18 +51,23 @@ def scan_paths(grid_shape: Sequence[int], scan: str, device: torch.device | None
 @lru_cache(maxsize=256)
 def _paths(grid_shape: GridShape, scan: str) -> torch.Tensor:
     """Paths of a grid, kept because every batch asks for them."""
-    index = torch.arange(int(torch.tensor(grid_shape).prod())).reshape(grid_shape)
-    axes = range(len(grid_shape))
-    if scan == "unidirectional":
-        return index.reshape(1, -1)
-    if scan == "bidirectional":
-        orders = [index]
-    elif scan == "multidirectional":
+    # What is made in inference mode could not take part in a later training.
+    with torch.inference_mode(False):
+        index = torch.arange(prod(grid_shape)).reshape(grid_shape)
+        rows = [order.reshape(-1) for order in _orders(index, scan)]
+        if scan == "unidirectional":
+            return torch.stack(rows)
+        return torch.stack([path for row in rows for path in (row, row.flip(0))])
+
+
+def _orders(index: torch.Tensor, scan: str) -> list[torch.Tensor]:
+    """Token numbers of a grid, arranged so that C order is the order of a path."""
+    if scan in ("unidirectional", "bidirectional"):
+        return [index]
+    axes = range(index.ndim)
+    if scan == "multidirectional":
         # Rotating the axes makes each of them the fastest one once.
-        orders = [index.permute(*(((axis - turn) % len(grid_shape)) for axis in axes)) for turn in axes]
-    elif scan == "corner":
-        orders = [index] if len(grid_shape) == 1 else [index, index.flip(-1)]
-    else:
-        raise ValueError(f"scan is {scan!r}; expected one of {SCANS}.")
-    rows = [order.reshape(-1) for order in orders]
-    return torch.stack([path for row in rows for path in (row, row.flip(0))])
+        return [index.permute(*((axis - turn) % index.ndim for axis in axes)) for turn in axes]
+    if scan == "corner":
+        return [index] if index.ndim == 1 else [index, index.flip(-1)]
+    raise ValueError(f"scan is {scan!r}; expected one of {SCANS}.")

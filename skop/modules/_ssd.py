@@ -4,6 +4,7 @@ Letters of the shapes: B batch, T tokens, K paths.
 """
 
 import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
@@ -14,7 +15,10 @@ from skop.ops import ssd_path_scan
 
 __all__ = ["ACTIVATIONS", "GridSSDMixer"]
 
-ACTIVATIONS = {"gelu": nn.functional.gelu, "silu": nn.functional.silu}
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "gelu": nn.functional.gelu,
+    "silu": nn.functional.silu,
+}
 _CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 
 
@@ -39,17 +43,22 @@ class GridSSDMixer(nn.Module):
         Heads of each path; None gives ceil(width / 16), as the public code.
     scan : str, default="multidirectional"
         Paths, see `scan_paths`.
-    share_paths : bool, default=False
-        One set of projections, steps and decays for all paths, and not one each.
+    path_weights : {"own", "own_steps", "shared"}, default="own"
+        What each path has for itself: projections, steps and decays (the public code); steps and
+        decays, with input and output maps shared; or nothing.
     kernel_size : int, default=3
         Points of the depthwise convolution along each axis; 1 leaves it out.
     activation : {"gelu", "silu"}, default="gelu"
         Of signal and gate. The public code uses GELU, the paper names SiLU.
+    decay_range : sequence of two floats, default=(1.0, 1.0)
+        Decay rates that the heads start from, spread evenly on a logarithmic scale; the public code
+        starts all at 1. Small rates let a head see far along its path from the first step on.
 
     Raises
     ------
     ValueError
-        If `n_heads` does not divide the inner width.
+        If `n_heads` does not divide the inner width, `kernel_size` is even, or `decay_range` holds
+        other than two positive rates.
 
     References
     ----------
@@ -73,17 +82,21 @@ class GridSSDMixer(nn.Module):
         expand: int = 2,
         n_heads: int | None = None,
         scan: str = "multidirectional",
-        share_paths: bool = False,
+        path_weights: str = "own",
         kernel_size: int = 3,
         activation: str = "gelu",
+        decay_range: Sequence[float] = (1.0, 1.0),
     ) -> None:
         super().__init__()
         inner = expand * width
         heads = math.ceil(width / 16) if n_heads is None else n_heads
+        if kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size={kernel_size} is even and would shift the tokens; use an odd one.")
         if inner % heads:
             raise ValueError(f"n_heads={heads} does not divide the inner width {inner} (expand x width).")
         n_paths = len(scan_paths((1,) * n_dims, scan))
-        own = 1 if share_paths else n_paths
+        own = 1 if path_weights == "shared" else n_paths
+        self.n_maps = n_paths if path_weights == "own" else 1
         self.scan, self.n_paths, self.n_heads, self.d_state = scan, n_paths, heads, d_state
         self.activation = ACTIVATIONS[activation]
         self.in_projection = nn.Linear(width, 2 * inner, bias=False)
@@ -91,10 +104,11 @@ class GridSSDMixer(nn.Module):
         self.convolution = (
             convolution(inner, inner, kernel_size, padding=kernel_size // 2, groups=inner) if kernel_size > 1 else None
         )
-        self.path_projection = nn.Linear(inner, own * (heads + 2 * d_state), bias=False)
-        # As in the public code: softplus of a bias in [0, 0.1) gives steps near 0.7, and A starts at -1.
+        self.path_projection = nn.Linear(inner, own * heads + 2 * self.n_maps * d_state, bias=False)
+        # As in the public code: softplus of a bias in [0, 0.1) gives steps near 0.7.
         self.step_bias = nn.Parameter(0.1 * torch.rand(own, heads))
-        self.log_decay = nn.Parameter(torch.zeros(own, heads))
+        slow, fast = (math.log(rate) for rate in _checked_range(decay_range))
+        self.log_decay = nn.Parameter(torch.linspace(slow, fast, heads).repeat(own, 1))
         self.direct = nn.Parameter(torch.ones(own, heads, inner // heads))
         self.norm = nn.LayerNorm(inner)
         self.out_projection = nn.Linear(inner, width, bias=False)
@@ -105,26 +119,20 @@ class GridSSDMixer(nn.Module):
         signal = self.activation(self._convolve(signal, token_grid))
         batch, length, inner = signal.shape
         heads, states = self.n_heads, self.d_state
-        maps = self.path_projection(signal).view(batch, length, -1, heads + 2 * states)
-        raw_step, maps_in, maps_out = maps.split([heads, states, states], dim=-1)
+        n_steps, n_maps = self.step_bias.numel(), self.n_maps * states
+        raw_step, maps_in, maps_out = self.path_projection(signal).split([n_steps, n_maps, n_maps], dim=-1)
         # Adding the float32 bias lifts half-precision logits, so that steps are float32 under autocast.
-        step = nn.functional.softplus(raw_step + self.step_bias)
+        step = nn.functional.softplus(raw_step.unflatten(-1, self.step_bias.shape) + self.step_bias)
         mixed = ssd_path_scan(
             signal.view(batch, length, heads, inner // heads),
-            self._per_path(step, 2),
-            -torch.exp(self._per_path(self.log_decay, 0)),
-            self._per_path(maps_in, 2),
-            self._per_path(maps_out, 2),
-            self._per_path(self.direct, 0),
+            step.expand(-1, -1, self.n_paths, -1),
+            -torch.exp(self.log_decay).expand(self.n_paths, -1),
+            maps_in.unflatten(-1, (self.n_maps, states)),
+            maps_out.unflatten(-1, (self.n_maps, states)),
+            self.direct.expand(self.n_paths, -1, -1),
             paths=scan_paths(token_grid, self.scan, tokens.device),
         )
         return self.out_projection(self.norm(mixed.reshape(batch, length, inner)) * self.activation(gate))
-
-    def _per_path(self, tensor: torch.Tensor, axis: int) -> torch.Tensor:
-        """Repeat what all paths share."""
-        shape = list(tensor.shape)
-        shape[axis] = self.n_paths
-        return tensor.expand(shape)
 
     def _convolve(self, signal: torch.Tensor, token_grid: GridShape) -> torch.Tensor:
         """Depthwise convolution over the token grid, zeros outside."""
@@ -132,3 +140,10 @@ class GridSSDMixer(nn.Module):
             return signal
         grid = signal.transpose(1, 2).reshape(len(signal), -1, *token_grid)
         return self.convolution(grid).flatten(2).transpose(1, 2)
+
+
+def _checked_range(decay_range: Sequence[float]) -> Sequence[float]:
+    """Two positive rates, or a clear error."""
+    if len(decay_range) != 2 or min(decay_range) <= 0:
+        raise ValueError(f"decay_range is {decay_range!r}; expected two positive rates, slowest and fastest.")
+    return decay_range

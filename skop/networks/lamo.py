@@ -8,6 +8,7 @@ mix the tokens by state-space scans along several paths and their channels by a 
 Letters of the shapes: B batch, P points, d space dimensions, c channels, p parameters, q outputs.
 """
 
+from collections.abc import Sequence
 from math import prod
 
 import torch
@@ -18,6 +19,8 @@ from skop.modules import (
     CoordinatePosition,
     GridSSDMixer,
     LearnedPosition,
+    LocalHead,
+    LocalStem,
     PatchEmbedding,
     PatchExpansion,
     PooledHead,
@@ -47,13 +50,18 @@ class LaMOPatchNetwork(nn.Module):
         Points of a patch along each axis; the paper uses 2. Axes shorter than this get smaller patches.
     width, depth : int, default=64, 8
         Size of a token and number of blocks (paper, Darcy).
-    d_state, expand, n_heads, scan, share_paths, kernel_size, activation
+    d_state, expand, n_heads, scan, path_weights, kernel_size, activation, decay_range
         See `skop.modules.GridSSDMixer`.
     mlp_ratio : float, default=4
         Hidden size of the feed-forward part as a multiple of `width`.
     position : {"learned", "coordinates", None}, default="learned"
         Position code of the tokens: the paper's table, a network of the token centres that any
         resolution can use, or none beyond the coordinate channels.
+    n_frequencies : int, default=1
+        Sines and cosines of each coordinate in the position code ``"coordinates"``: pi, 2 pi, 4 pi, ...
+    local_features : int, default=0
+        Features of a convolution over neighbouring points before the patches, and of one after them,
+        which let points see across the edges of their patch. 0, as in the paper, leaves both out.
     dropout : float, default=0.0
         In the blocks.
     grid_multiple : int, default=1
@@ -92,11 +100,14 @@ class LaMOPatchNetwork(nn.Module):
         expand: int = 2,
         n_heads: int | None = None,
         scan: str = "multidirectional",
-        share_paths: bool = False,
+        path_weights: str = "own",
         kernel_size: int = 3,
         activation: str = "gelu",
         mlp_ratio: float = 4.0,
+        decay_range: Sequence[float] = (1.0, 1.0),
         position: str | None = "learned",
+        n_frequencies: int = 1,
+        local_features: int = 0,
         dropout: float = 0.0,
         grid_multiple: int = 1,
         unit_normal_patches: bool = True,
@@ -107,13 +118,23 @@ class LaMOPatchNetwork(nn.Module):
         # Stands in for the field where there is none. The public code creates it in every case.
         self.placeholder = nn.Parameter(torch.rand(n_dims) / 2)
         channels = n_dims + n_fields + n_params
+        self.stem = LocalStem(n_dims, channels, local_features) if local_features else None
+        channels += local_features
         self.embedding = PatchEmbedding(channels, width, self.patch_shape, unit_normal=unit_normal_patches)
-        self.position = _position_code(position, n_dims, prod(self._token_grid(grid_shape)), width)
+        self.position = _position_code(position, n_dims, prod(self._token_grid(grid_shape)), width, n_frequencies)
         self.blocks = nn.ModuleList(
             PreNormBlock(
                 GridSSDMixer(
-                    width, n_dims, d_state=d_state, expand=expand, n_heads=n_heads, scan=scan, share_paths=share_paths,
-                    kernel_size=kernel_size, activation=activation,
+                    width,
+                    n_dims,
+                    d_state=d_state,
+                    expand=expand,
+                    n_heads=n_heads,
+                    scan=scan,
+                    path_weights=path_weights,
+                    kernel_size=kernel_size,
+                    activation=activation,
+                    decay_range=decay_range,
                 ),
                 width,
                 int(mlp_ratio * width),
@@ -122,10 +143,14 @@ class LaMOPatchNetwork(nn.Module):
             for _ in range(depth)
         )
         self.head: PatchExpansion | PooledHead
+        self.local_head = None
         if pooled:
             self.head = PooledHead(width, n_outputs)
         else:
-            self.head = PatchExpansion(width, n_outputs, self.patch_shape, unit_normal=unit_normal_patches)
+            expanded = local_features or n_outputs
+            self.head = PatchExpansion(width, expanded, self.patch_shape, unit_normal=unit_normal_patches)
+            if local_features:
+                self.local_head = LocalHead(n_dims, channels, local_features, n_outputs)
 
     def forward(
         self,
@@ -153,6 +178,8 @@ class LaMOPatchNetwork(nn.Module):
             Outputs.
         """
         grid = self._channels(coords, fields, params).unflatten(1, grid_shape)
+        if self.stem is not None:
+            grid = self.stem(grid)
         counts = self._token_grid(grid_shape)
         tokens = self.embedding(grid, counts)
         if self.position is not None:
@@ -161,15 +188,16 @@ class LaMOPatchNetwork(nn.Module):
             tokens = block(tokens, counts)
         if isinstance(self.head, PooledHead):
             return self.head(tokens)
-        return self.head(tokens, counts, grid_shape).flatten(1, -2)
+        outputs = self.head(tokens, counts, grid_shape)
+        if self.local_head is not None:
+            outputs = self.local_head(outputs, grid)
+        return outputs.flatten(1, -2)
 
     def _token_grid(self, grid_shape: GridShape) -> GridShape:
         """Tokens along each axis of a grid."""
         return token_grid(grid_shape, self.patch_shape, self.grid_multiple)
 
-    def _channels(
-        self, coords: torch.Tensor, fields: torch.Tensor | None, params: torch.Tensor | None
-    ) -> torch.Tensor:
+    def _channels(self, coords: torch.Tensor, fields: torch.Tensor | None, params: torch.Tensor | None) -> torch.Tensor:
         """Coordinates, fields and repeated parameters as the channels of every point."""
         batch = next((len(part) for part in (fields, params) if part is not None), len(coords))
         coords = coords.expand(batch, *coords.shape[-2:])
@@ -189,8 +217,10 @@ class LaMOPatchNetwork(nn.Module):
         return grid.flatten(-1 - len(grid_shape), -2)
 
 
-def _position_code(position: str | None, n_dims: int, n_tokens: int, width: int) -> nn.Module | None:
+def _position_code(
+    position: str | None, n_dims: int, n_tokens: int, width: int, n_frequencies: int
+) -> nn.Module | None:
     """The module of a named position code."""
     if position == "learned":
         return LearnedPosition(n_tokens, width)
-    return CoordinatePosition(n_dims, width) if position == "coordinates" else None
+    return CoordinatePosition(n_dims, width, n_frequencies) if position == "coordinates" else None

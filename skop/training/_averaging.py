@@ -34,7 +34,7 @@ class WeightAverage:
 
     def __init__(self, network: nn.Module, decay: float) -> None:
         self.decay, self.steps = decay, 0
-        self.live = list(network.parameters())
+        self.live: list[torch.Tensor] = list(network.parameters())
         self.mean = [parameter.detach().clone() for parameter in self.live]
 
     @torch.no_grad()

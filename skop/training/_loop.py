@@ -26,7 +26,37 @@ _MAX_ROLLBACKS = 2
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Numbers that steer a training; the estimator's parameters of the same names explain them."""
+    """Numbers that steer a training.
+
+    Attributes
+    ----------
+    max_iter, batch_size : int
+        Epochs at most, and samples of a step.
+    learning_rate : float
+        Peak rate of AdamW.
+    schedule : str
+        Name of the schedule, see `schedule_at`.
+    warmup_fraction : float
+        Part of the steps that warm up.
+    weight_decay : float
+        Of AdamW.
+    decay_vectors : bool
+        Whether biases, norms and other vectors decay too, and not only matrices.
+    beta_2 : float
+        Decay of AdamW's mean of squared gradients.
+    clip_norm : float or None
+        Largest norm of the gradient.
+    max_time : float or None
+        Seconds at most; the schedule then follows the time.
+    weight_averaging : float or None
+        Decay of the running average of the weights.
+    n_iter_no_change : int or None
+        Epochs without progress before stopping early; None never does.
+    tol : float
+        Fall of the error that counts as progress.
+    autocast : torch.dtype or None
+        Type of mixed precision.
+    """
 
     max_iter: int
     batch_size: int
@@ -34,6 +64,8 @@ class TrainingOptions:
     schedule: str = "cosine"
     warmup_fraction: float = 0.05
     weight_decay: float = 0.0
+    decay_vectors: bool = True
+    beta_2: float = 0.999
     clip_norm: float | None = None
     max_time: float | None = None
     weight_averaging: float | None = None
@@ -99,13 +131,14 @@ class Trainer:
         self.network, self.loss, self.options, self.rng = network, loss, options, rng
         self.validate, self.on_epoch_end = validate, on_epoch_end
         self.optimizer = torch.optim.AdamW(
-            network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
+            _decay_groups(network, options), lr=options.learning_rate, betas=(0.9, options.beta_2), fused=True
         )
         decay = options.weight_averaging
         self.average = None if decay is None else WeightAverage(network, decay)
         self.history = History()
         self.step, self.rate_factor, self.rollbacks = 0, 1.0, 0
-        self.best_error, self.best_weights = np.inf, None
+        self.best_error = np.inf
+        self.best_weights: dict[str, Any] | None = None
 
     # ------------------------------------------------------------------ the whole
     def run(self, loader: FieldLoader) -> History:
@@ -132,7 +165,7 @@ class Trainer:
         try:
             while len(self.history.loss_curve) < self.options.max_iter:
                 mean_loss = self._epoch(loader)
-                if not np.isfinite(mean_loss):
+                if not (np.isfinite(mean_loss) and self._weights_finite()):
                     self._roll_back(good, mean_loss)
                     continue
                 good = self._snapshot()
@@ -151,14 +184,26 @@ class Trainer:
         history.loss_curve.append(mean_loss)
         history.seconds.append(time.perf_counter() - self.start)
         if self.validate is not None:
-            history.validation_errors.append(self._validation_error())
+            history.validation_errors.append(self._validation_error(self.validate))
         if self._out_of_time():
             history.stopped = "max_time"
         elif self._no_progress():
             history.stopped = "early_stopping"
-        if self.on_epoch_end is not None and self.on_epoch_end(history, self._progress()):
+        if self._callback_stops():
             history.stopped = "callback"
         return history.stopped != "max_iter"
+
+    def _callback_stops(self) -> bool:
+        """Run the callback on the weights that stopping now would keep, and tell whether it asks to stop."""
+        if self.on_epoch_end is None:
+            return False
+        if self.average is None:
+            return self.on_epoch_end(self.history, self._progress())
+        self.average.swap()
+        try:
+            return self.on_epoch_end(self.history, self._progress())
+        finally:
+            self.average.swap()
 
     # ------------------------------------------------------------------ an epoch
     def _epoch(self, loader: FieldLoader) -> float:
@@ -181,7 +226,7 @@ class Trainer:
         autocast = self.options.autocast
         with torch.autocast(batch.coords.device.type, dtype=autocast, enabled=autocast is not None):
             prediction = self.network(**batch.inputs())
-        loss = self.loss(prediction.to(batch.target.dtype), batch)
+        loss = self.loss(prediction.to(batch.coords.dtype), batch)
         loss.backward()
         if self.options.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.network.parameters(), self.options.clip_norm)
@@ -211,12 +256,12 @@ class Trainer:
         return self.options.max_time is not None and time.perf_counter() - self.start >= self.options.max_time
 
     # ------------------------------------------------------------------ best weights
-    def _validation_error(self) -> float:
+    def _validation_error(self, validate: Callable[[], float]) -> float:
         """Validate, on averaged weights if there are any, and keep the weights if they are the best."""
         self.network.eval()
         if self.average is not None:
             self.average.swap()
-        error = self.validate()
+        error = validate()
         if error < self.best_error or self.best_weights is None:
             self.best_error, self.history.best_iter = error, len(self.history.loss_curve)
             self.best_weights = copy.deepcopy(self.network.state_dict())
@@ -242,6 +287,10 @@ class Trainer:
         self.network.eval()
 
     # ------------------------------------------------------------------ recovery
+    def _weights_finite(self) -> bool:
+        """Whether all weights are finite: a gradient can overflow where the loss does not."""
+        return all(bool(torch.isfinite(parameter).all()) for parameter in self.network.parameters())
+
     def _changing_tensors(self) -> list[torch.Tensor]:
         """Everything that an epoch changes in place: weights, buffers, averages, moments of the optimiser."""
         moments = [held for state in self.optimizer.state.values() for held in state.values() if torch.is_tensor(held)]
@@ -272,12 +321,22 @@ class Trainer:
         if self.rollbacks == _MAX_ROLLBACKS:
             raise TrainingDivergedError(
                 f"the training loss became {loss} in epoch {epoch}, also after the learning rate was halved "
-                f"{_MAX_ROLLBACKS} times. Lower learning_rate_init (now {self.options.learning_rate}), set clip_norm, or look "
-                "for extreme values in X and y."
+                f"{_MAX_ROLLBACKS} times. Lower learning_rate_init (now {self.options.learning_rate}), set clip_norm, "
+                "or look for extreme values in X and y."
             )
         self.rollbacks += 1
         self.rate_factor /= 2
         warnings.warn(
             f"the training loss became {loss} in epoch {epoch}; back to the last good epoch at half the learning rate.",
-            SkopWarning, stacklevel=3,
+            SkopWarning,
+            stacklevel=3,
         )
+
+
+def _decay_groups(network: nn.Module, options: TrainingOptions) -> list[dict[str, Any]]:
+    """Parameters that decay, and those that do not."""
+    groups: list[list[nn.Parameter]] = [[], []]
+    for parameter in network.parameters():
+        groups[0 if options.decay_vectors or parameter.ndim > 1 else 1].append(parameter)
+    decays = (options.weight_decay, 0.0)
+    return [{"params": group, "weight_decay": decay} for group, decay in zip(groups, decays, strict=True) if group]

@@ -20,7 +20,15 @@ _ONE_CYCLE_MOMENTA = (0.95, 0.85)
 
 @dataclass(frozen=True)
 class RateAndMomentum:
-    """Factor on the peak learning rate, and the first beta of Adam (None leaves it alone)."""
+    """What a schedule asks for.
+
+    Attributes
+    ----------
+    rate : float
+        Factor on the peak learning rate.
+    momentum : float or None
+        First beta of Adam; None leaves it alone.
+    """
 
     rate: float
     momentum: float | None = None

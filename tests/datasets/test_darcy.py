@@ -51,13 +51,9 @@ def manufactured_error(n_points):
 def sample_noise(n_samples, **changes):
     """Cosine amplitudes of many generated fields, found again by projecting them on the modes."""
     settings = {"alpha": 2.0, "tau": 3.0} | changes
-    recipe = _darcy._Recipe(
-        33, 33, "binary", (3.0, 12.0), **settings, forcing=1.0, placement="cell_center", n_modes=6
-    )
+    recipe = _darcy._Recipe(33, 33, "binary", (3.0, 12.0), **settings, forcing=1.0, placement="cell_center", n_modes=6)
     centers = (np.arange(33) + 0.5) / 33
-    modes = (
-        np.cos(np.pi * np.arange(6)[:, None] * centers) * np.where(np.arange(6) > 0, np.sqrt(2), 1)[:, None]
-    )
+    modes = np.cos(np.pi * np.arange(6)[:, None] * centers) * np.where(np.arange(6) > 0, np.sqrt(2), 1)[:, None]
     fields = [_darcy._gaussian_field(np.random.default_rng([7, i]), recipe) for i in range(n_samples)]
     return np.einsum("ki,nij,lj->nkl", modes, np.array(fields), modes) / 33**2
 

@@ -128,9 +128,7 @@ def test_truncated_file(folder, kind, kept):
 
 def test_not_a_matlab_file(folder):
     (folder / TRAIN).write_text("<html>quota exceeded</html>" * 50)
-    with pytest.raises(
-        FieldDataError, match=r"1,350 bytes.*cannot be read as a MATLAB file.*download it again"
-    ):
+    with pytest.raises(FieldDataError, match=r"1,350 bytes.*cannot be read as a MATLAB file.*download it again"):
         load_darcy(folder, subset="train", **COUNTS)
 
 

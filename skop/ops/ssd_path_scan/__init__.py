@@ -40,8 +40,8 @@ def ssd_path_scan(
         Positive steps.
     A : Tensor of shape (n_paths, heads)
         Negative decay rates.
-    B, C : Tensor of shape (batch, length, n_paths, d_state)
-        Input and output maps of each path, shared by its heads.
+    B, C : Tensor of shape (batch, length, n_paths, d_state) or (batch, length, 1, d_state)
+        Input and output maps of each path, or of all, shared by the heads.
     D : Tensor of shape (n_paths, heads) or (n_paths, heads, head_dim), or None, default=None
         Direct term of each path.
     paths : Tensor of shape (n_paths, length), int64
@@ -78,23 +78,30 @@ def ssd_path_scan(
     _check_shapes(x, dt, A, B, C, D, paths)
     opposite = len(paths) % 2 == 0 and torch.equal(paths[::2].flip(1), paths[1::2])
     if backend == "pairs" and not opposite:
-        raise ValueError("backend 'pairs' needs paths in opposite pairs: every odd row the reverse of the row before it.")
+        raise ValueError("backend 'pairs' needs paths in opposite pairs: odd rows the reverse of the row before.")
     if backend == "pairs" or (backend is None and opposite and x.shape[1] <= _PAIRS_TOKENS):
         return _in_full_precision(x, dt, A, B, C, D, paths)
     return _scan_gathered(x, dt, A, B, C, D, paths, backend)
 
 
-def _check_shapes(x: torch.Tensor, dt: torch.Tensor, A: torch.Tensor, B: torch.Tensor, C: torch.Tensor,
-                  D: torch.Tensor | None, paths: torch.Tensor) -> None:
+def _check_shapes(
+    x: torch.Tensor,
+    dt: torch.Tensor,
+    A: torch.Tensor,
+    B: torch.Tensor,
+    C: torch.Tensor,
+    D: torch.Tensor | None,
+    paths: torch.Tensor,
+) -> None:
     """Raise ValueError naming the first argument whose shape does not follow from x and paths."""
     batch, length, heads, head_dim = x.shape
     n_paths = len(paths)
     states = B.shape[-1]
-    expected = {
+    expected: dict[str, tuple[torch.Tensor, list[tuple[int, ...]]]] = {
         "dt": (dt, [(batch, length, n_paths, heads)]),
         "A": (A, [(n_paths, heads)]),
-        "B": (B, [(batch, length, n_paths, states)]),
-        "C": (C, [(batch, length, n_paths, states)]),
+        "B": (B, [(batch, length, n_paths, states), (batch, length, 1, states)]),
+        "C": (C, [tuple(B.shape)]),
         "paths": (paths, [(n_paths, length)]),
     }
     if D is not None:
@@ -104,14 +111,23 @@ def _check_shapes(x: torch.Tensor, dt: torch.Tensor, A: torch.Tensor, B: torch.T
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected {' or '.join(map(str, shapes))}.")
 
 
-def _scan_gathered(x: torch.Tensor, dt: torch.Tensor, A: torch.Tensor, B: torch.Tensor, C: torch.Tensor,
-                   D: torch.Tensor | None, paths: torch.Tensor, backend: str | None) -> torch.Tensor:
+def _scan_gathered(
+    x: torch.Tensor,
+    dt: torch.Tensor,
+    A: torch.Tensor,
+    B: torch.Tensor,
+    C: torch.Tensor,
+    D: torch.Tensor | None,
+    paths: torch.Tensor,
+    backend: str | None,
+) -> torch.Tensor:
     """Bring each path's tokens into a row, scan all paths as groups of heads of one call, put them back."""
     batch, length, heads, head_dim = x.shape
     n_paths = len(paths)
     each = torch.arange(n_paths, device=x.device)
     order, back = paths.T, torch.argsort(paths, dim=1).T
     along = x[:, order].reshape(batch, length, n_paths * heads, head_dim)
+    B, C = (maps.expand(-1, -1, n_paths, -1) for maps in (B, C))
     y = ssd_scan(
         along,
         dt[:, order, each].reshape(batch, length, n_paths * heads),
@@ -124,8 +140,15 @@ def _scan_gathered(x: torch.Tensor, dt: torch.Tensor, A: torch.Tensor, B: torch.
     return y.view(batch, length, n_paths, heads, head_dim)[:, back, each].sum(dim=2)
 
 
-def _in_full_precision(x: torch.Tensor, dt: torch.Tensor, A: torch.Tensor, B: torch.Tensor, C: torch.Tensor,
-                       D: torch.Tensor | None, paths: torch.Tensor) -> torch.Tensor:
+def _in_full_precision(
+    x: torch.Tensor,
+    dt: torch.Tensor,
+    A: torch.Tensor,
+    B: torch.Tensor,
+    C: torch.Tensor,
+    D: torch.Tensor | None,
+    paths: torch.Tensor,
+) -> torch.Tensor:
     """All pairs in float32 at least, also under autocast, plus the direct term."""
     kind = torch.promote_types(x.dtype, torch.float32)
     signal = x.to(kind)

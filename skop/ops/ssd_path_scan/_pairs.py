@@ -28,7 +28,7 @@ def scan_pairs(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, paths: Te
     Parameters
     ----------
     x, dt, A, B, C
-        As in `skop.ops.ssd_path_scan`, in one precision.
+        As in `skop.ops.ssd_path_scan`, in one precision; B and C may have one path for all.
     paths : Tensor of shape (n_paths, length)
         Even rows are paths and each odd row is the reverse of the row before it.
 
@@ -42,8 +42,7 @@ def scan_pairs(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, paths: Te
     >>> import torch
     >>> from skop.ops.ssd_path_scan._pairs import scan_pairs
     >>> one = torch.ones(1, 2, 1, 1)
-    >>> scan_pairs(one, one.expand(1, 2, 2, 1), torch.zeros(2, 1), one.expand(1, 2, 2, 1), one.expand(1, 2, 2, 1),
-    ...            torch.tensor([[0, 1], [1, 0]])).flatten()
+    >>> scan_pairs(one, one.expand(1, 2, 2, 1), torch.zeros(2, 1), one, one, torch.tensor([[0, 1], [1, 0]])).flatten()
     tensor([3., 3.])
     """
     # Visiting order of each pair, and the place of each token in it.
@@ -61,9 +60,13 @@ def scan_pairs(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, paths: Te
     sources = sizes.unflatten(0, (-1, 2)).permute(3, 0, 1, 2, 4) - sums
     later = rank[:, :, None] < rank[:, None, :]  # m i j: token j comes after token i
     inner = C.permute(0, 2, 1, 3) @ B.permute(0, 2, 3, 1)  # b k i j
-    inner = inner.unflatten(1, (-1, 2))
-    maps = torch.where(later, inner[:, :, 1], inner[:, :, 0])  # b m i j
-    own = (C * B).sum(-1)[..., 1::2, None] * dt[..., 1::2, :]  # own token, seen again by each reverse path: b l m h
+    maps = inner
+    if inner.shape[1] > 1:
+        pairs = inner.unflatten(1, (-1, 2))
+        maps = torch.where(later, pairs[:, :, 1], pairs[:, :, 0])  # b m i j
+    # The own token enters each path, but the matrix holds it once for each pair.
+    reverse = slice(None) if inner.shape[1] == 1 else slice(1, None, 2)
+    own = (C * B).sum(-1)[..., reverse, None] * dt[..., 1::2, :]  # b l m h
     y = _WeightedSum.apply(x.transpose(1, 2), sums, sources, maps, later)
     return y.transpose(1, 2) + own.sum(2)[..., None] * x
 
@@ -83,11 +86,14 @@ class _WeightedSum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, sums: Tensor, sources: Tensor, maps: Tensor, later: Tensor) -> Tensor:
-        """Arguments: x (b, h, l, p), sums and sources (b, m, 2, h, l), maps (b, m, l, l), later (m, l, l)."""
+        """Arguments: x (b, h, l, p), sums and sources (b, m, 2, h, l), maps (b, m or 1, l, l), later (m, l, l)."""
         decays = _decays(sums, sources, later)
-        weights = decays[:, 0] * maps[:, 0, None]
-        for pair in range(1, maps.shape[1]):
-            weights.addcmul_(decays[:, pair], maps[:, pair, None])
+        if maps.shape[1] == 1:
+            weights = decays.sum(1).mul_(maps)
+        else:
+            weights = decays[:, 0] * maps[:, 0, None]
+            for pair in range(1, maps.shape[1]):
+                weights.addcmul_(decays[:, pair], maps[:, pair, None])
         ctx.save_for_backward(x, sums, sources, maps, later, decays, weights)
         return weights @ x
 
@@ -99,6 +105,8 @@ class _WeightedSum(torch.autograd.Function):
             return (*_differentiable_gradients(x, sums, sources, maps, later, grad), None)
         product = (grad @ x.mT)[:, None] * decays  # b m h i j
         grad_maps = product.sum(2)
+        if maps.shape[1] == 1:
+            grad_maps = grad_maps.sum(1, keepdim=True)
         product.mul_(maps[:, :, None])
         reverse = product * later[:, None]
         product.sub_(reverse)
@@ -119,7 +127,9 @@ def _differentiable_gradients(
     x: Tensor, sums: Tensor, sources: Tensor, maps: Tensor, later: Tensor, grad: Tensor
 ) -> tuple[Tensor, ...]:
     """The same gradients by plain autograd, which can be differentiated again."""
-    inputs = [tensor.detach().requires_grad_() if not tensor.requires_grad else tensor
-              for tensor in (x, sums, sources, maps)]
-    y = (_decays(*inputs[1:3], later) * inputs[3][:, :, None]).sum(1) @ inputs[0]
+    inputs = [
+        tensor.detach().requires_grad_() if not tensor.requires_grad else tensor for tensor in (x, sums, sources, maps)
+    ]
+    x, sums, sources, maps = inputs
+    y = (_decays(sums, sources, later) * maps[:, :, None]).sum(1) @ x
     return torch.autograd.grad(y, inputs, grad, create_graph=True)

@@ -1,0 +1,39 @@
+"""Command line of the measurements: ``python -m skop.bench NAME ...``."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from skop.bench import _small_darcy
+from skop.exceptions import SkopError
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one measurement.
+
+    Parameters
+    ----------
+    arguments : sequence of str or None, default=None
+        Words of the command line; None takes the process's own.
+
+    Returns
+    -------
+    int
+        Exit status: 0 when all went well, 2 for unusable arguments or data.
+    """
+    parser = argparse.ArgumentParser(prog="python -m skop.bench", description="Measure skop beside its peers.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    _small_darcy.add_command(commands)
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except (SkopError, OSError) as error:
+        print(f"python -m skop.bench: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Tables of measurements, and the words that make them repeatable."""
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+import torch
+
+from skop import __version__
+from skop._typing import PathOrStr
+
+__all__ = ["Report", "mean_and_spread"]
+
+
+def mean_and_spread(values: Sequence[float]) -> str:
+    """Write a mean with its standard deviation over repetitions.
+
+    Parameters
+    ----------
+    values : sequence of float
+        One number for each repetition.
+
+    Returns
+    -------
+    str
+        Such as ``"0.0712 ± 0.0009"``; without a spread for a single value.
+
+    Examples
+    --------
+    >>> from skop.bench._report import mean_and_spread
+    >>> mean_and_spread([0.07, 0.08])
+    '0.0750 ± 0.0071'
+    """
+    spread = f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.4f}{spread}"
+
+
+class Report:
+    """Rows of a measurement, printed as they come and written as Markdown and JSON.
+
+    Parameters
+    ----------
+    title : str
+        Heading.
+    path : path-like or None
+        Markdown file to write, with a JSON file of all numbers beside it; None only prints.
+    """
+
+    def __init__(self, title: str, path: PathOrStr | None) -> None:
+        self.title, self.path = title, None if path is None else Path(path)
+        self.parts: list[str] = []
+        self.numbers: dict[str, Any] = {}
+
+    def table(self, heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Add a table and save what there is so far."""
+        lines = [f"## {heading}", "", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+        lines += ["| " + " | ".join(row) + " |" for row in rows]
+        self.parts.append("\n".join(lines) + "\n")
+        print(self.parts[-1], flush=True)
+        self.save()
+
+    def record(self, name: str, numbers: Mapping[str, Any]) -> None:
+        """Keep the numbers behind a row."""
+        self.numbers[name] = dict(numbers)
+        print(f"{name}: {json.dumps(numbers)}", file=sys.stderr, flush=True)
+        self.save()
+
+    def save(self) -> None:
+        """Write both files."""
+        if self.path is None:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        words = f"# {self.title}\n\n{self.circumstances()}\n\n"
+        self.path.write_text(words + "\n".join(self.parts), encoding="utf-8")
+        self.path.with_suffix(".json").write_text(json.dumps(self.numbers, indent=1) + "\n", encoding="utf-8")
+
+    @staticmethod
+    def circumstances() -> str:
+        """Command, versions, machine and date."""
+        words = (Path(word).name if os.sep in word else word for word in sys.argv[1:])
+        versions = {"skop": __version__, "torch": torch.__version__, "scikit-learn": sklearn.__version__}
+        versions |= {"numpy": np.__version__, "Python": platform.python_version()}
+        stated = ", ".join(f"{name} {version}" for name, version in versions.items())
+        machine = f"{platform.machine()}, {os.cpu_count()} cores"
+        return f"`python -m skop.bench {' '.join(words)}`\n\n{stated}; {machine}; {datetime.now(UTC):%Y-%m-%d}."

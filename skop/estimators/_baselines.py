@@ -1,0 +1,158 @@
+"""PODRegressor: the classical surrogate that every comparison must show."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin, _fit_context, clone
+from sklearn.decomposition import PCA
+from sklearn.dummy import DummyRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from sklearn.linear_model import RidgeCV
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from skop._typing import FloatArray
+from skop.data import FieldSet, read_training_data
+from skop.estimators._field import BaseFieldRegressor
+from skop.exceptions import FieldDataError
+
+__all__ = ["PODRegressor"]
+
+
+class PODRegressor(BaseFieldRegressor):
+    """Proper orthogonal decomposition of inputs and outputs, and a regression between the coefficients.
+
+    Fields are projected on their leading principal components, a scikit-learn regressor maps the
+    coefficients of the input to those of the output, and the components are added up again. It accepts
+    what the operator regressors accept, on grids, meshes or point sets that all samples share.
+
+    Parameters
+    ----------
+    regressor : {"ridge", "gaussian_process", "mean"} or regressor, default="ridge"
+        Map between the coefficients: ridge regression with its penalty chosen by leave-one-out, a
+        Gaussian process with a Matérn kernel, the mean field, or any scikit-learn regressor with
+        several outputs.
+    n_components : int or float, default=0.99
+        Components kept on either side, or the part of the variance that they must hold.
+
+    Attributes
+    ----------
+    regressor_ : regressor
+        The fitted map.
+    input_basis_, output_basis_ : sklearn.decomposition.PCA
+        The two bases.
+    n_features_in_ : int
+        Columns of a table X, or channels of fields.
+    spec_ : skop.data.DataSpec
+        Kinds and sizes of X and y in the fit.
+
+    See Also
+    --------
+    LaMORegressor : A neural operator with the same interface.
+
+    References
+    ----------
+    J. S. Hesthaven, S. Ubbiali, "Non-intrusive reduced order modeling of nonlinear problems using neural
+    networks", J. Comput. Phys. 363 (2018), for regression between POD coefficients.
+
+    Examples
+    --------
+    >>> from skop import PODRegressor
+    >>> from skop.datasets import make_darcy
+    >>> X, y = make_darcy(24, resolution=16, random_state=0)
+    >>> PODRegressor().fit(X[:20], y[:20]).predict(X[20:]).shape
+    (4, 16, 16, 1)
+    """
+
+    _parameter_constraints = {
+        "regressor": [StrOptions({"ridge", "gaussian_process", "mean"}), HasMethods(["fit", "predict"])],
+        "n_components": [Interval(Integral, 1, None, closed="left"), Interval(Real, 0, 1, closed="neither")],
+    }
+
+    def __init__(self, *, regressor: Any = "ridge", n_components: int | float = 0.99) -> None:
+        self.regressor = regressor
+        self.n_components = n_components
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any) -> Self:
+        """Find the bases and fit the map.
+
+        Parameters
+        ----------
+        X, y : as in `LaMORegressor.fit`
+            Samples.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used; a ValueError.
+        """
+        X, y = self._check_table(X, y)
+        data = read_training_data(X, y)
+        self._store_spec(data.inputs, data.spec)
+        rows, targets = _rows(data.inputs), _matrix(data.targets)
+        # Parameters differ in units, so each is standardised; a field keeps its own proportions.
+        self.shift_ = rows.mean(axis=0)
+        spread = rows.std(axis=0)
+        self.scale_ = np.where(spread > 0, spread, 1.0) if data.inputs.n_params else np.ones_like(spread)
+        self.input_basis_ = PCA(self._components(rows)).fit(self._scaled(rows))
+        self.output_basis_ = PCA(self._components(targets)).fit(targets)
+        inputs = self.input_basis_.transform(self._scaled(rows))
+        outputs = self.output_basis_.transform(targets)
+        # Both sides in units of their leading coefficient, which is what kernels and penalties expect.
+        self.units_ = tuple(side.std(axis=0).max() or 1.0 for side in (inputs, outputs))
+        self.regressor_ = self._make_regressor().fit(inputs / self.units_[0], outputs / self.units_[1])
+        return self
+
+    def _components(self, rows: FloatArray) -> int | float:
+        """Components that the samples can give."""
+        if isinstance(self.n_components, Integral):
+            return min(int(self.n_components), *rows.shape)
+        return self.n_components if len(rows) > 1 and np.ptp(rows, axis=0).any() else 1
+
+    def _make_regressor(self) -> RegressorMixin:
+        """The map between the coefficients, unfitted."""
+        if self.regressor == "ridge":
+            return RidgeCV(np.logspace(-6, 4, 21))
+        if self.regressor == "gaussian_process":
+            kernel = ConstantKernel(1.0) * Matern(5.0, nu=2.5) + WhiteKernel(1e-2)
+            return GaussianProcessRegressor(kernel)
+        return DummyRegressor() if self.regressor == "mean" else clone(self.regressor)
+
+    def _scaled(self, rows: FloatArray) -> FloatArray:
+        """Rows of the input, shifted and scaled."""
+        return (rows - self.shift_) / self.scale_
+
+    def _predict_values(self, inputs: FieldSet) -> FloatArray:
+        """Outputs ``(n, P, q)`` in physical units."""
+        rows = _rows(inputs)
+        if rows.shape[1] != len(self.shift_):
+            raise FieldDataError(
+                f"X has {rows.shape[1]} numbers a sample, but the bases were fitted on {len(self.shift_)}: POD is tied "
+                "to its points. Interpolate X onto the training points."
+            )
+        coefficients = self.regressor_.predict(self.input_basis_.transform(self._scaled(rows)) / self.units_[0])
+        coefficients = np.asarray(coefficients).reshape(len(rows), -1) * self.units_[1]
+        return self.output_basis_.inverse_transform(coefficients).reshape(len(rows), -1, self.spec_.n_outputs)
+
+
+def _matrix(targets: FieldSet) -> FloatArray:
+    """Targets as one row a sample."""
+    return np.asarray(targets.values, dtype=np.float64).reshape(len(targets), -1)
+
+
+def _rows(inputs: FieldSet) -> FloatArray:
+    """Everything that differs between samples, one row each."""
+    if inputs.is_ragged:
+        raise FieldDataError("PODRegressor needs the same points in every sample; interpolate onto common points.")
+    parts = [] if inputs.shared_coords else [inputs.coords]
+    parts += [part for part in (inputs.values, inputs.params) if part is not None]
+    return np.concatenate([np.asarray(part, dtype=np.float64).reshape(len(inputs), -1) for part in parts], axis=1)

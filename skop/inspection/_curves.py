@@ -1,0 +1,146 @@
+"""How a training went: the loss and the validation error of each epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from skop._optional import import_optional
+
+__all__ = ["TrainingCurveDisplay"]
+
+
+class TrainingCurveDisplay:
+    """Loss and validation error over the epochs of a fit, on a logarithmic axis.
+
+    Parameters
+    ----------
+    loss_curve : sequence of float
+        Training loss of each epoch.
+    validation_errors : sequence of float or None, default=None
+        1 minus the validation score of each epoch: for skop's estimators the relative L2 error.
+    best_iter : int or None, default=None
+        Epoch, from 1, whose weights were kept; marked where there is a validation error.
+
+    Attributes
+    ----------
+    figure_ : matplotlib Figure
+        The figure.
+    ax_ : matplotlib Axes
+        The axes.
+    lines_ : list of matplotlib Line2D
+        The loss, and the validation error if there is one.
+
+    Examples
+    --------
+    >>> from skop.inspection import TrainingCurveDisplay
+    >>> display = TrainingCurveDisplay([1.0, 0.3, 0.1], [1.0, 0.4, 0.2]).plot()
+    >>> display.ax_.get_yscale(), len(display.lines_)
+    ('log', 2)
+    """
+
+    def __init__(
+        self,
+        loss_curve: Sequence[float],
+        validation_errors: Sequence[float] | None = None,
+        best_iter: int | None = None,
+    ) -> None:
+        self.loss_curve = loss_curve
+        self.validation_errors = validation_errors
+        self.best_iter = best_iter
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
+        """Draw the training of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, with `loss_curve_`, and `validation_scores_` if it was fitted with
+            ``early_stopping=True``.
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None opens a new figure.
+
+        Returns
+        -------
+        TrainingCurveDisplay
+            What was drawn.
+
+        Raises
+        ------
+        ValueError
+            If the estimator has no `loss_curve_`.
+        OptionalDependencyError
+            If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skop import LaMORegressor
+        >>> from skop.inspection import TrainingCurveDisplay
+        >>> X = np.random.default_rng(0).random((8, 6, 6, 1))
+        >>> estimator = LaMORegressor(width=8, depth=1, max_iter=3, random_state=0).fit(X, X)
+        >>> len(TrainingCurveDisplay.from_estimator(estimator).lines_[0].get_xdata())
+        3
+        """
+        loss_curve = getattr(estimator, "loss_curve_", None)
+        if not loss_curve:
+            raise ValueError(
+                f"{type(estimator).__name__} has no loss_curve_; fit it first, and of a Pipeline or a search pass the "
+                "fitted regressor inside, such as search.best_estimator_[-1]."
+            )
+        scores = getattr(estimator, "validation_scores_", None)
+        errors = [1.0 - score for score in scores] if scores else None
+        return cls(loss_curve, errors, getattr(estimator, "best_iter_", None)).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw the curves.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None opens a new figure.
+
+        Returns
+        -------
+        TrainingCurveDisplay
+            Itself.
+
+        Raises
+        ------
+        OptionalDependencyError
+            If matplotlib is not installed.
+        """
+        pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="draw training curves")
+        if ax is None:
+            _, ax = pyplot.subplots(figsize=(5.6, 3.6), layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        self.lines_ = ax.plot(np.arange(1, len(self.loss_curve) + 1), self.loss_curve, label="training loss")
+        if self.validation_errors is not None:
+            self._plot_validation(ax, np.asarray(self.validation_errors, dtype=float))
+        ax.set(yscale="log", xlabel="epoch", ylabel="loss and error")
+        ticker = import_optional("matplotlib.ticker", extra="plot", purpose="draw training curves")
+        # Most trainings span one or two decades, where powers of ten alone leave the axis almost bare.
+        ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter(ticker.NullFormatter())
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.grid(which="both", alpha=0.25, linewidth=0.6)
+        ax.legend(frameon=False)
+        return self
+
+    def _plot_validation(self, ax: Any, errors: np.ndarray[Any, Any]) -> None:
+        """Draw the validation error and mark the epoch that was kept."""
+        self.lines_ += ax.plot(np.arange(1, len(errors) + 1), errors, label="validation error (1 − score)")
+        if self.best_iter is None:
+            return
+        best = errors[self.best_iter - 1]
+        ax.plot(
+            self.best_iter,
+            best,
+            "o",
+            color=self.lines_[1].get_color(),
+            label=f"kept: epoch {self.best_iter}, {100 * best:.3g} %",
+        )

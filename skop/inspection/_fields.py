@@ -1,0 +1,339 @@
+"""A predicted field beside the truth: one sample, all panels in a row.
+
+Letters of the shapes: n samples, P points of a sample, d space dimensions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from skop._optional import import_optional
+from skop._typing import FloatArray, GridShape, IntArray
+from skop.data import FieldSet, TrainingData, read_training_data
+from skop.exceptions import FieldDataError
+from skop.inspection._panels import draw_lines, draw_maps, panel_titles
+
+__all__ = ["FieldErrorDisplay"]
+
+_RANKS = ("worst", "median", "best")
+
+
+class FieldErrorDisplay:
+    """Input, truth, prediction and error of one sample.
+
+    Fields in two dimensions are maps: truth and prediction share one colour scale and one colour bar, and
+    the error has a diverging scale centred at 0. Of a grid in three dimensions the middle slice of the
+    last axis is drawn. Fields on a line are curves, with truth and prediction in one panel.
+
+    Parameters
+    ----------
+    coords : ndarray of shape (P, d)
+        Points of the sample, d from 1 to 3.
+    true_values, predicted_values : ndarray of shape (P,)
+        One channel of truth and prediction.
+    input_values : ndarray of shape (P,) or None, default=None
+        One channel of the input; without it that panel is left out.
+    grid_shape : tuple of int or None, default=None
+        Points along each axis when the points form a grid in C order; needed in three dimensions.
+    sample : int or None, default=None
+        Number of the sample, for the title.
+    name : str or None, default=None
+        Name of the channel, for the labels.
+
+    Attributes
+    ----------
+    relative_error : float
+        Relative L2 error of the prediction of this channel.
+    figure_ : matplotlib Figure
+        The figure.
+    axes_ : ndarray of matplotlib Axes
+        The panels from left to right.
+    artists_ : list
+        What is drawn in the panels: maps, or lists of lines.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.data import unit_grid
+    >>> from skop.inspection import FieldErrorDisplay
+    >>> truth = np.arange(12.0)
+    >>> display = FieldErrorDisplay(unit_grid((4, 3)), truth, 1.1 * truth, grid_shape=(4, 3)).plot()
+    >>> len(display.axes_), round(display.relative_error, 3)
+    (3, 0.1)
+    """
+
+    def __init__(
+        self,
+        coords: FloatArray,
+        true_values: FloatArray,
+        predicted_values: FloatArray,
+        *,
+        input_values: FloatArray | None = None,
+        grid_shape: GridShape | None = None,
+        sample: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.coords = coords
+        self.true_values = true_values
+        self.predicted_values = predicted_values
+        self.input_values = input_values
+        self.grid_shape = grid_shape
+        self.sample = sample
+        self.name = name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        sample: int | str = 0,
+        channel: int = 0,
+        input_channel: int = 0,
+        ax: Any = None,
+        cmap: str = "viridis",
+        input_cmap: str = "cividis",
+        error_cmap: str = "RdBu_r",
+    ) -> Self:
+        """Predict, and draw one sample.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted on fields; also a Pipeline or a search.
+        X, y : as in `fit` of the estimator
+            Inputs and true fields.
+        sample : int or {"worst", "median", "best"}, default=0
+            Which sample: its number, or its place by the relative L2 error of the channel. For a number
+            only that sample is predicted.
+        channel, input_channel : int, default=0
+            Channels of y and of X to draw.
+        ax : sequence of matplotlib Axes or None, default=None
+            One for each panel; None opens a new figure.
+        cmap, input_cmap, error_cmap : str, default="viridis", "cividis", "RdBu_r"
+            Colour maps of truth and prediction, of the input, and of the error.
+
+        Returns
+        -------
+        FieldErrorDisplay
+            What was drawn.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be read, y is not a field, or there is no such sample or channel.
+        OptionalDependencyError
+            If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skop import LaMORegressor
+        >>> from skop.inspection import FieldErrorDisplay
+        >>> X = np.random.default_rng(0).random((8, 6, 6, 1))
+        >>> estimator = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, 2 * X)
+        >>> len(FieldErrorDisplay.from_estimator(estimator, X, 2 * X, sample="worst").axes_)
+        4
+        """
+        data = _read_pair(X, y)
+        if isinstance(sample, str):
+            predicted = _read_pair(X, estimator.predict(X)).targets
+            sample = _rank_samples(data.targets, predicted, channel, sample)
+            row = sample
+        else:
+            sample, row = _check_sample(sample, len(data.inputs)), 0
+            one = _take_sample(X, sample, data.inputs.shared_coords)
+            predicted = _read_pair(one, estimator.predict(one)).targets
+        display = cls._from_fields(data, sample, predicted, row, channel, input_channel)
+        return display.plot(ax=ax, cmap=cmap, input_cmap=input_cmap, error_cmap=error_cmap)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        X: Any,
+        y_true: Any,
+        y_pred: Any,
+        *,
+        sample: int | str = 0,
+        channel: int = 0,
+        input_channel: int = 0,
+        ax: Any = None,
+        cmap: str = "viridis",
+        input_cmap: str = "cividis",
+        error_cmap: str = "RdBu_r",
+    ) -> Self:
+        """Draw one sample of given predictions.
+
+        Parameters
+        ----------
+        X : as in `fit` of skop's estimators
+            Inputs; they also tell where the points are.
+        y_true, y_pred : as in `fit` of skop's estimators
+            True and predicted fields of all samples of X.
+        sample : int or {"worst", "median", "best"}, default=0
+            Which sample: its number, or its place by the relative L2 error of the channel.
+        channel, input_channel : int, default=0
+            Channels of y and of X to draw.
+        ax : sequence of matplotlib Axes or None, default=None
+            One for each panel; None opens a new figure.
+        cmap, input_cmap, error_cmap : str, default="viridis", "cividis", "RdBu_r"
+            Colour maps of truth and prediction, of the input, and of the error.
+
+        Returns
+        -------
+        FieldErrorDisplay
+            What was drawn.
+
+        Raises
+        ------
+        FieldDataError
+            If the fields cannot be read, or there is no such sample or channel.
+        OptionalDependencyError
+            If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skop.inspection import FieldErrorDisplay
+        >>> X = np.random.default_rng(0).random((3, 6, 6, 1))
+        >>> FieldErrorDisplay.from_predictions(X, X, X * [[[[1.0]]], [[[1.3]]], [[[1.2]]]], sample="worst").sample
+        1
+        """
+        data, predicted = _read_pair(X, y_true), _read_pair(X, y_pred).targets
+        if isinstance(sample, str):
+            sample = _rank_samples(data.targets, predicted, channel, sample)
+        sample = _check_sample(sample, len(data.inputs))
+        display = cls._from_fields(data, sample, predicted, sample, channel, input_channel)
+        return display.plot(ax=ax, cmap=cmap, input_cmap=input_cmap, error_cmap=error_cmap)
+
+    @classmethod
+    def _from_fields(
+        cls, data: TrainingData, sample: int, predicted: FieldSet, row: int, channel: int, input_channel: int
+    ) -> Self:
+        """Take one sample and one channel out of what was read."""
+        inputs, truth = data.inputs[[sample]], data.targets[[sample]]
+        names = data.targets.channel_names
+        return cls(
+            inputs.coords.reshape(-1, inputs.n_dims),
+            _channel_of(truth, channel, "y"),
+            _channel_of(predicted[[row]], channel, "the prediction"),
+            input_values=None if inputs.n_channels == 0 else _channel_of(inputs, input_channel, "X"),
+            grid_shape=inputs.grid_shape,
+            sample=sample,
+            name=None if names is None else names[channel],
+        )
+
+    @property
+    def relative_error(self) -> float:
+        """Relative L2 error of the prediction; infinite where the truth is zero and the prediction is not."""
+        return float(_relative_errors([self.true_values], [self.predicted_values])[0])
+
+    def plot(
+        self,
+        *,
+        ax: Any = None,
+        cmap: str = "viridis",
+        input_cmap: str = "cividis",
+        error_cmap: str = "RdBu_r",
+    ) -> Self:
+        """Draw the panels.
+
+        Parameters
+        ----------
+        ax : sequence of matplotlib Axes or None, default=None
+            One for each panel; None opens a new figure.
+        cmap, input_cmap, error_cmap : str, default="viridis", "cividis", "RdBu_r"
+            Colour maps of truth and prediction, of the input, and of the error.
+
+        Returns
+        -------
+        FieldErrorDisplay
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            If `ax` has another number of axes than there are panels.
+        FieldDataError
+            If points in three dimensions form no grid.
+        OptionalDependencyError
+            If matplotlib is not installed.
+        """
+        pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="draw fields")
+        on_line = self.coords.shape[1] == 1
+        titles = panel_titles(self.input_values is not None, on_line, self.relative_error, self.sample)
+        if ax is None:
+            # "compressed" keeps maps of equal aspect close together; lines fill their panels by themselves.
+            layout, height = ("constrained", 3.0) if on_line else ("compressed", 3.1)
+            _, ax = pyplot.subplots(1, len(titles), figsize=(3.3 * len(titles), height), layout=layout, squeeze=False)
+        self.axes_ = np.asarray(ax, dtype=object).reshape(-1)
+        if len(self.axes_) != len(titles):
+            raise ValueError(f"ax has {len(self.axes_)} axes, expected {len(titles)}: {', '.join(titles)}.")
+        self.figure_ = self.axes_[0].figure
+        if on_line:
+            self.artists_ = draw_lines(self, self.axes_)
+        else:
+            self.artists_ = draw_maps(self, self.axes_, (input_cmap, cmap, error_cmap))
+        for panel, title in zip(self.axes_, titles, strict=True):
+            panel.set_title(title, fontsize="medium")
+        return self
+
+
+def _read_pair(X: Any, y: Any) -> TrainingData:
+    """Read X and y, and refuse a y that is no field."""
+    data = read_training_data(X, y)
+    if data.spec.scalar_output:
+        raise FieldDataError(
+            f"y holds {data.spec.n_outputs} scalars a sample, expected fields on the points of X; draw scalars with "
+            "sklearn.metrics.PredictionErrorDisplay."
+        )
+    return data
+
+
+def _check_sample(sample: int, n_samples: int) -> int:
+    """Return the number of a sample, counted from the start."""
+    if not -n_samples <= sample < n_samples:
+        raise FieldDataError(
+            f"sample is {sample}, but there are {n_samples} samples; choose from 0 to {n_samples - 1}."
+        )
+    return int(sample) % n_samples
+
+
+def _take_sample(X: Any, sample: int, shared_coords: bool) -> Any:
+    """One sample of X in the form that X has."""
+    if isinstance(X, tuple):
+        coords, fields = X
+        return (coords if shared_coords else coords[[sample]]), fields[[sample]]
+    if hasattr(X, "iloc"):
+        return X.iloc[[sample]]
+    return [X[sample]] if isinstance(X, list) else X[[sample]]
+
+
+def _rank_samples(truth: FieldSet, predicted: FieldSet, channel: int, rank: str) -> int:
+    """Find the sample that has the given place by its error."""
+    if rank not in _RANKS:
+        raise ValueError(f"sample is {rank!r}, expected a number or one of {_RANKS}.")
+    true_fields = [_channel_of(field, channel, "y") for field in truth]
+    errors = _relative_errors(true_fields, [_channel_of(field, channel, "the prediction") for field in predicted])
+    order: IntArray = np.argsort(errors, kind="stable")
+    return int(order[{"best": 0, "median": (len(order) - 1) // 2, "worst": -1}[rank]])
+
+
+def _relative_errors(truth: list[FloatArray], predicted: list[FloatArray]) -> FloatArray:
+    """Relative L2 error of each field, infinite where only the truth is zero."""
+    pairs = list(zip(truth, predicted, strict=True))
+    errors = np.array([np.linalg.norm(np.subtract(found, true, dtype=float)) for true, found in pairs])
+    norms = np.array([np.linalg.norm(np.asarray(true, dtype=float)) for true, _ in pairs])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(errors == 0, 0.0, errors / norms)
+
+
+def _channel_of(field: FieldSet, channel: int, what: str) -> FloatArray:
+    """One channel of the one sample of a set, as (P,)."""
+    values = field.to_list()[0]
+    if not -values.shape[1] <= channel < values.shape[1]:
+        raise FieldDataError(f"channel {channel} of {what} does not exist; it has {values.shape[1]} channels.")
+    return values[:, channel]

@@ -1,0 +1,190 @@
+"""Which checks there are, and how to run them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from skop._optional import import_optional
+from skop.testing import _data_checks as data
+from skop.testing import _estimator_checks as estimators
+from skop.testing._samples import takes_weights
+
+__all__ = ["FieldCheck", "check_field_estimator", "parametrize_with_field_checks", "yield_field_checks"]
+
+#: Laws of the estimator, whose outcome does not hang on the number of dimensions: run in one of them.
+_ONCE = (
+    estimators.check_clone,
+    estimators.check_unfitted,
+    estimators.check_global_randomness,
+    estimators.check_failed_predict,
+    estimators.check_model_selection,
+    estimators.check_score,
+    data.check_kinds_of_numbers,
+    data.check_memory_mapped,
+    data.check_finite,
+)
+#: Run in each number of dimensions.
+_EACH = (
+    estimators.check_pickle,
+    estimators.check_fit_repeatable,
+    estimators.check_fit_forgets,
+    estimators.check_fit_keeps_inputs,
+    estimators.check_predict_keeps_state,
+    estimators.check_channel_count,
+    estimators.check_dimension_count,
+    data.check_batch_mates,
+    data.check_sample_order,
+    data.check_containers,
+    data.check_scalar_targets,
+    data.check_parameters_to_field,
+    data.check_constant_fields,
+    data.check_one_sample,
+    data.check_odd_grids,
+)
+_WEIGHTS = (estimators.check_weight_repetition, estimators.check_weight_zero)
+
+
+@dataclass(frozen=True)
+class FieldCheck:
+    """One law in one number of dimensions; call it with an unfitted estimator.
+
+    Attributes
+    ----------
+    name : str
+        Name of the check.
+    law : str
+        What it demands, in a sentence.
+    n_dims : int
+        Space dimensions of its data.
+    function : callable
+        ``function(estimator, n_dims)`` raises AssertionError with what it found.
+    """
+
+    name: str
+    law: str
+    n_dims: int
+    function: Callable[[Any, int], None]
+
+    def __call__(self, estimator: Any) -> None:
+        """Run the check; raises AssertionError that names the estimator, the check, the law and the finding."""
+        try:
+            self.function(estimator, self.n_dims)
+        except Exception as error:
+            found = str(error) if isinstance(error, AssertionError) else f"it raised {type(error).__name__}: {error}"
+            raise AssertionError(f"{type(estimator).__name__} fails {self}. Law: {self.law} Found: {found}.") from error
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.n_dims}-D]"
+
+
+def yield_field_checks(
+    estimator: Any, *, n_dims: Sequence[int] = (1, 2, 3), any_grid: bool = False
+) -> Iterator[FieldCheck]:
+    """Yield the checks that apply to an estimator.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Unfitted, configured so that a fit takes a fraction of a second; some of its parameters are set
+        to other values where it has them: ``random_state``, ``batch_size``, ``dtype``, ``warm_start``,
+        ``early_stopping`` and ``learning_rate_init``.
+    n_dims : sequence of int, default=(1, 2, 3)
+        Space dimensions to try; laws that do not hang on them are checked in the first.
+    any_grid : bool, default=False
+        Whether the estimator claims to predict on grids other than that of the fit. Without the claim
+        a ValueError is accepted there.
+
+    Yields
+    ------
+    FieldCheck
+        To be called with the estimator.
+
+    Examples
+    --------
+    >>> from skop import LaMORegressor
+    >>> from skop.testing import yield_field_checks
+    >>> print(next(yield_field_checks(LaMORegressor(), n_dims=[2])))
+    check_clone[2-D]
+    """
+    once = [*_ONCE, data.check_function_to_function] if 1 in n_dims else _ONCE
+    for function in once:
+        yield _check(function, 1 if function is data.check_function_to_function else n_dims[0])
+    if "warm_start" in estimator.get_params(deep=False):
+        yield _check(estimators.check_warm_start, n_dims[0])
+    for dimensions in n_dims:
+        for function in (*_EACH, *(_WEIGHTS if takes_weights(estimator) else ())):
+            yield _check(function, dimensions)
+        yield _check(data.check_other_grid, dimensions, must_work=any_grid)
+
+
+def _check(function: Callable[..., None], n_dims: int, **options: Any) -> FieldCheck:
+    """Make a check function an object that knows its law."""
+    law = str(function.__doc__).partition("\n")[0]
+    return FieldCheck(function.__name__, law, n_dims, partial(function, **options) if options else function)
+
+
+def check_field_estimator(estimator: Any, *, n_dims: Sequence[int] = (1, 2, 3), any_grid: bool = False) -> None:
+    """Check that an estimator keeps the laws of field data.
+
+    It takes what `skop.LaMORegressor.fit` takes, predicts in the kind of thing that y was, depends on
+    nothing but X, y, the weights and its parameters, and leaves alone what is not its own. Run
+    scikit-learn's ``check_estimator`` beside it: the two do not overlap.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Unfitted, configured so that a fit takes a fraction of a second.
+    n_dims : sequence of int, default=(1, 2, 3)
+        Space dimensions to try.
+    any_grid : bool, default=False
+        Whether it claims to predict on grids other than that of the fit.
+
+    Raises
+    ------
+    AssertionError
+        At the first broken law; the message names it.
+
+    Examples
+    --------
+    >>> from skop import LaMORegressor
+    >>> from skop.testing import check_field_estimator
+    >>> small = LaMORegressor(width=8, depth=1, d_state=4, max_iter=1)
+    >>> check_field_estimator(small, n_dims=[1], any_grid=True)
+    """
+    for check in yield_field_checks(estimator, n_dims=n_dims, any_grid=any_grid):
+        check(estimator)
+
+
+def parametrize_with_field_checks(
+    all_estimators: Sequence[Any], *, n_dims: Sequence[int] = (1, 2, 3), any_grid: bool = False
+) -> Any:
+    """Return a pytest decorator that runs a test once for each estimator and check.
+
+    Parameters
+    ----------
+    all_estimators : sequence of estimator
+        Unfitted instances.
+    n_dims, any_grid
+        As for `check_field_estimator`.
+
+    Returns
+    -------
+    pytest.MarkDecorator
+        Gives the test the arguments ``estimator`` and ``check``.
+
+    Examples
+    --------
+    >>> from skop import LaMORegressor
+    >>> from skop.testing import parametrize_with_field_checks
+    >>> @parametrize_with_field_checks([LaMORegressor(max_iter=1)])
+    ... def test_laws(estimator, check):
+    ...     check(estimator)
+    """
+    pytest = import_optional("pytest", extra="test", purpose="parametrised checks")
+    cases = [
+        pytest.param(estimator, check, id=f"{type(estimator).__name__}-{check}")
+        for estimator in all_estimators
+        for check in yield_field_checks(estimator, n_dims=n_dims, any_grid=any_grid)
+    ]
+    return pytest.mark.parametrize(("estimator", "check"), cases)

@@ -1,0 +1,117 @@
+"""Scalers against the plain formulas, and laws of weights."""
+
+import numpy as np
+import pytest
+import torch
+
+from skop.data import BoxScaler, FieldScaler
+
+N, P, C = 9, 5, 3
+VALUES = np.random.default_rng(0).normal([1.0, -300.0, 1e-6], [2.0, 0.1, 1e-7], (N, P, C))
+
+
+def chunked(values, weight=None, size=N):
+    """Pieces of `size` samples, as `FieldScaler.fit` takes them."""
+    weight = np.ones(len(values)) if weight is None else np.asarray(weight, dtype=float)
+    starts = range(0, len(values), size)
+    return lambda: iter([(values[start : start + size], weight[start : start + size]) for start in starts])
+
+
+def fitted(values, weight=None, mode="channel", size=N):
+    return FieldScaler(mode).fit(chunked(values, weight, size))
+
+
+@pytest.mark.parametrize(("mode", "axes"), [("channel", (0, 1)), ("point", 0)])
+@pytest.mark.parametrize("size", [1, 4, N])
+def test_statistics_are_the_plain_formulas(mode, axes, size):
+    scaler = fitted(VALUES, mode=mode, size=size)
+    assert scaler.mean_.shape == ((C,) if mode == "channel" else (P, C))
+    np.testing.assert_allclose(scaler.mean_, VALUES.mean(axis=axes), rtol=1e-12)
+    np.testing.assert_allclose(scaler.scale_, VALUES.std(axis=axes), rtol=1e-10)
+
+
+@pytest.mark.parametrize("mode", ["channel", "point"])
+def test_scaled_fields_have_no_mean_and_unit_spread(mode):
+    scaler = fitted(VALUES, mode=mode)
+    tensor = torch.from_numpy(VALUES)
+    scaled = scaler.transform(tensor)
+    axes = (0, 1) if mode == "channel" else 0
+    np.testing.assert_allclose(scaled.mean(axes), 0, atol=1e-10)
+    np.testing.assert_allclose(scaled.std(axes, correction=0), 1, rtol=1e-10)
+    np.testing.assert_allclose(scaler.inverse_transform(scaled), VALUES, rtol=1e-12)
+
+
+def test_no_scaling_changes_nothing():
+    scaler = fitted(VALUES, mode=None)
+    tensor = torch.from_numpy(VALUES)
+    assert torch.equal(scaler.transform(tensor), tensor)
+    assert torch.equal(scaler.inverse_transform(tensor), tensor)
+
+
+@pytest.mark.parametrize("mode", ["channel", "point"])
+@pytest.mark.parametrize("size", [2, N])
+def test_integer_weights_are_repetitions_and_zero_is_absence(mode, size):
+    counts = np.array([0, 1, 3, 0, 2, 1, 1, 0, 5])
+    weighted = fitted(VALUES, counts, mode, size)
+    repeated = fitted(np.repeat(VALUES, counts, axis=0), None, mode)
+    np.testing.assert_allclose(weighted.mean_, repeated.mean_, rtol=1e-12)
+    np.testing.assert_allclose(weighted.scale_, repeated.scale_, rtol=1e-10)
+    present = fitted(VALUES[counts > 0], counts[counts > 0] * 7.5, mode)
+    np.testing.assert_allclose(weighted.mean_, present.mean_, rtol=1e-12)
+    np.testing.assert_allclose(weighted.scale_, present.scale_, rtol=1e-10)
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1, -7.0, 1e9 + 0.1, 1e-30])
+@pytest.mark.parametrize("mode", ["channel", "point"])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_constant_channel_maps_to_zero_and_back(constant, mode, kind):
+    values = VALUES.astype(kind)
+    values[..., 1] = constant
+    scaler = fitted(values, mode=mode, size=4)
+    scaled = scaler.transform(torch.from_numpy(values))
+    assert np.all(scaler.scale_[..., 1] == 1)
+    np.testing.assert_allclose(scaled[..., 1], 0, atol=1e-6 * abs(constant))
+    np.testing.assert_allclose(scaler.inverse_transform(scaled)[..., 1], values[..., 1], rtol=1e-6)
+    assert scaler.inverse_transform(torch.zeros(1, P, C, dtype=torch.float64))[0, 0, 1] == pytest.approx(kind(constant))
+
+
+def test_small_spread_on_a_large_mean_is_no_constant():
+    values = 1e5 + 1e-3 * np.random.default_rng(0).normal(size=(20, P, 1))
+    np.testing.assert_allclose(fitted(values).scale_, values.std(), rtol=1e-6)
+
+
+def test_one_sample_is_enough():
+    scaler = fitted(VALUES[:1], mode="point")
+    np.testing.assert_array_equal(scaler.scale_, np.ones((P, C)))
+    np.testing.assert_array_equal(scaler.transform(torch.from_numpy(VALUES[:1])), np.zeros((1, P, C)))
+
+
+def test_integers_are_averaged_as_floats():
+    values = np.array([[[200], [250]], [[255], [251]]], np.uint8)
+    scaler = fitted(values)
+    assert scaler.mean_[0] == 239.0
+    assert scaler.scale_[0] == pytest.approx(np.std([200, 250, 255, 251]))
+
+
+def test_precision_follows_the_tensor():
+    scaler, box = fitted(VALUES), BoxScaler().fit(VALUES)
+    for kind in (torch.float32, torch.float64):
+        tensor = torch.zeros(2, P, C, dtype=kind)
+        for result in (scaler.transform(tensor), scaler.inverse_transform(tensor), box.transform(tensor)):
+            assert result.dtype == kind
+
+
+@pytest.mark.parametrize("shape", [(12, 2), (3, 4, 2)])
+def test_box_becomes_the_unit_box(shape):
+    coords = np.random.default_rng(0).normal([5.0, -1.0], [3.0, 0.1], shape)
+    scaler = BoxScaler().fit(coords)
+    scaled = scaler.transform(torch.from_numpy(coords)).reshape(-1, 2).numpy()
+    np.testing.assert_allclose(scaled.min(0), 0, atol=1e-12)
+    np.testing.assert_allclose(scaled.max(0), 1, atol=1e-12)
+    flat = coords.reshape(-1, 2)
+    np.testing.assert_allclose(scaled, (flat - flat.min(0)) / np.ptp(flat, axis=0), atol=1e-12)
+
+
+def test_axis_without_extent_is_only_shifted():
+    scaler = BoxScaler().fit(np.array([[0, 7], [4, 7]]))
+    assert scaler.transform(torch.tensor([[1.0, 9.0]])).tolist() == [[0.25, 2.0]]

@@ -1,0 +1,187 @@
+"""Arrays outside memory: selecting must not read, and reading must give what NumPy gives."""
+
+import pickle
+
+import h5py
+import numpy as np
+import pytest
+
+from skop import FieldSet
+from skop.data import iterate_rows, read_training_data, unit_grid
+from skop.data._storage import as_storage, is_lazy, read_rows, reshape_rows, select_rows, take_rows
+from skop.exceptions import FieldDataError
+
+N, GRID = 7, (3, 4)
+VALUES = np.random.default_rng(0).random((N, *GRID, 2))
+FLAT = VALUES.reshape(N, 12, 2)
+
+
+class Counting:
+    """A file-like array that remembers which rows were read, and refuses what HDF5 refuses."""
+
+    chunks = None
+
+    def __init__(self, array):
+        self._array = array
+        self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
+        self.reads = []
+
+    def __len__(self):
+        return len(self._array)
+
+    def __getitem__(self, rows):
+        if isinstance(rows, slice):
+            assert rows.step is None or rows.step > 0, "files read forwards only"
+        else:
+            assert np.all(np.diff(rows) > 0), "indices must increase"
+        self.reads.append(np.arange(len(self))[rows].tolist())
+        return self._array[rows]
+
+    def __array__(self, dtype=None, copy=None):
+        raise AssertionError("the whole array was asked for")
+
+
+@pytest.fixture
+def file(tmp_path):
+    with h5py.File(tmp_path / "fields.h5", "w") as opened:
+        opened["values"] = VALUES
+        opened["flat"] = FLAT
+        opened["single"] = FLAT[..., 0]
+        opened["scalars"] = VALUES[:, 0, 0, 0]
+        opened["coords"] = unit_grid(GRID)
+        opened["own"] = np.stack([unit_grid(GRID) + i for i in range(N)])
+        opened["chunked"] = opened.create_dataset("c", data=FLAT, chunks=(1, 12, 2), compression="gzip")
+        yield opened
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    np.save(tmp_path / "values.npy", VALUES)
+    return np.load(tmp_path / "values.npy", mmap_mode="r")
+
+
+KEYS = [slice(None), slice(2, 5), slice(None, None, 3), slice(None, None, -2), [5, 0, 3], [2, 2, 0, 2], [], [-1], 4]
+
+
+# ---------------------------------------------------------------------- reading on demand
+def test_selecting_reads_nothing():
+    source = Counting(FLAT)
+    fields = FieldSet(unit_grid(GRID), source)
+    for key in KEYS:
+        part = fields[key][:2]
+        assert (part.shape[1:], part.n_channels, part.dtype) == ((12, 2), 2, FLAT.dtype)
+        assert repr(part)
+    assert source.reads == []
+    assert not fields.in_memory
+
+
+def test_only_selected_rows_are_read():
+    source = Counting(FLAT)
+    fields = FieldSet(unit_grid(GRID), source)
+    np.testing.assert_array_equal(fields[[5, 1, 5]].values, FLAT[[5, 1, 5]])
+    np.testing.assert_array_equal(fields[1:][::2].values, FLAT[1::2])
+    np.testing.assert_array_equal(fields.read([4, 0]).values, FLAT[[4, 0]])
+    assert source.reads == [[1, 5], [1, 3, 5], [0, 4]]
+
+
+@pytest.mark.parametrize("name", ["values", "flat", "chunked"])
+@pytest.mark.parametrize("key", KEYS)
+def test_hdf5_gives_what_numpy_gives(file, name, key):
+    fields = FieldSet(unit_grid(GRID), file[name])[key]
+    values = fields.values
+    assert type(values) is np.ndarray
+    np.testing.assert_array_equal(values, FLAT[np.atleast_1d(key) if isinstance(key, int) else key])
+
+
+def test_hdf5_coordinates(file):
+    fields = FieldSet(file["coords"], file["flat"])
+    assert fields.shared_coords
+    np.testing.assert_array_equal(fields.coords, unit_grid(GRID))
+    own = FieldSet(file["own"], file["values"])
+    assert own.grid_shape == GRID
+    np.testing.assert_array_equal(own[[3, 0]].coords, np.stack([unit_grid(GRID) + i for i in (3, 0)]))
+    assert FieldSet(file["coords"], params=file["own"][:, 0]).n_params == 2
+
+
+def test_hdf5_as_training_data(file):
+    X = (unit_grid(GRID), file["flat"])
+    for name, form, channels in (("flat", "points", 2), ("single", "points_single", 1), ("values", "grid", 2)):
+        data = read_training_data(X, file[name])
+        assert data.spec.target_form == form
+        assert not data.targets.in_memory
+        np.testing.assert_array_equal(data.targets[[3, 1]].values, FLAT[[3, 1]][..., :channels])
+    data = read_training_data(file["values"], file["scalars"])
+    assert data.spec.target_form == "vector"
+    np.testing.assert_array_equal(data.targets.values[:, 0, 0], VALUES[:, 0, 0, 0])
+    np.testing.assert_array_equal(data.inputs[2:4].values, FLAT[2:4])
+
+
+def test_memory_maps_stay_memory_maps(mapped):
+    fields = FieldSet(unit_grid(GRID), mapped)
+    assert not fields.in_memory
+    assert isinstance(fields[2:4].values, np.memmap)
+    assert np.shares_memory(fields[1:].values, mapped)
+    assert np.shares_memory(fields[::-2].values, mapped)
+    np.testing.assert_array_equal(fields[[4, 4, 0]].values, FLAT[[4, 4, 0]])
+
+
+@pytest.mark.parametrize("key", [slice(None), slice(1, 3), [0, 4]])
+def test_read_detaches_from_the_file(mapped, key):
+    own = np.broadcast_to(unit_grid(GRID), (N, 12, 2))
+    for fields in (FieldSet(unit_grid(GRID), mapped), FieldSet(own, mapped)):
+        part = fields.read(key)
+        assert part.in_memory
+        assert not np.shares_memory(part.values, mapped)
+        np.testing.assert_array_equal(part.values, FLAT[key])
+        assert part.grid_shape == GRID
+
+
+def test_selection_of_a_memory_map_survives_a_pickle(mapped):
+    part = FieldSet(unit_grid(GRID), mapped)[[6, 2]]
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)).values, FLAT[[6, 2]])
+
+
+def test_streaming_reads_pieces_in_order(monkeypatch):
+    monkeypatch.setattr("skop.data._checks._CHUNK_VALUES", 3 * 24)
+    source = Counting(FLAT)
+    pieces = list(iterate_rows(FieldSet(unit_grid(GRID), source)))
+    assert [start for start, _ in pieces] == [0, 3, 6]
+    assert source.reads == [[0, 1, 2], [3, 4, 5], [6]]
+    np.testing.assert_array_equal(np.concatenate([values for _, values in pieces]), FLAT)
+
+
+# ---------------------------------------------------------------------- the functions underneath
+@pytest.mark.parametrize("key", KEYS)
+def test_read_and_take_agree_with_numpy(key):
+    rows = select_rows(key, N)
+    for array in (FLAT, Counting(FLAT)):
+        np.testing.assert_array_equal(read_rows(array, rows), FLAT[rows])
+        np.testing.assert_array_equal(take_rows(array, rows), FLAT[rows])
+    np.testing.assert_array_equal(take_rows(Counting(FLAT), None), FLAT)
+
+
+def test_reshaped_rows_read_on_demand():
+    source = Counting(FLAT)
+    grid = reshape_rows(source, (*GRID, 2))
+    assert is_lazy(grid)
+    assert grid.shape == VALUES.shape
+    assert source.reads == []
+    np.testing.assert_array_equal(grid[np.array([1, 4])], VALUES[[1, 4]])
+    np.testing.assert_array_equal(grid[2:2], VALUES[2:2])
+    assert reshape_rows(source, (12, 2)) is source
+    assert np.shares_memory(reshape_rows(FLAT, (24,)), FLAT)
+
+
+def test_arrays_in_memory_are_not_lazy(mapped, file):
+    assert not is_lazy(FLAT)
+    assert not is_lazy(mapped)
+    assert is_lazy(file["flat"])
+    assert as_storage(file["flat"], "values") == file["flat"]
+    assert as_storage(mapped, "values") is mapped
+
+
+def test_complex_file_is_refused_unread():
+    source = Counting(FLAT + 1j)
+    with pytest.raises(FieldDataError, match="complex"):
+        FieldSet(unit_grid(GRID), source)
+    assert source.reads == []

@@ -1,0 +1,368 @@
+"""Reading X and y: every form that is promised, the form that comes back, and every kind of mistake."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from skop import FieldSet
+from skop.data import carries_points, is_table, read_inputs, read_training_data, restore_form, unit_grid
+from skop.exceptions import FieldDataError, SkopWarning
+
+N = 5
+GRIDS = {1: (7,), 2: (4, 3), 3: (2, 3, 4)}
+RANDOM = np.random.default_rng(0)
+GRID = GRIDS[2]
+COORDS = unit_grid(GRID)
+X = RANDOM.random((N, *GRID, 2))
+Y = RANDOM.random((N, *GRID, 3))
+TABLE = RANDOM.random((N, 4))
+FLAT_X, FLAT_Y = X.reshape(N, 12, 2), Y.reshape(N, 12, 3)
+PHYSICAL = COORDS * [2.0, 5.0] + 1.0
+
+
+def round_trip(X, y):
+    """Read X and y, and hand the targets back as if they were predictions."""
+    data = read_training_data(X, y)
+    coords = data.inputs.coords if data.spec.role == "parameters" else None
+    inputs = read_inputs(X, data.spec, coords)
+    np.testing.assert_array_equal(inputs.coords, data.inputs.coords)
+    return data, restore_form(data.targets.values, inputs, data.spec)
+
+
+# ---------------------------------------------------------------------- X given as fields
+@pytest.mark.parametrize("n_dims", GRIDS)
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_grid_arrays(n_dims, channels, kind):
+    grid = GRIDS[n_dims]
+    fields = RANDOM.random((N, *grid, 2))
+    targets = RANDOM.random((N, *grid, channels)).astype(kind)
+    data, back = round_trip(fields, targets)
+    assert (data.spec.input_form, data.spec.role, data.spec.target_form) == ("grid", "fields", "grid")
+    assert (data.spec.n_dims, data.spec.n_fields, data.spec.n_outputs, data.spec.n_params) == (n_dims, 2, channels, 0)
+    assert data.spec.grid_shape == data.inputs.grid_shape == data.targets.grid_shape == grid
+    np.testing.assert_array_equal(data.inputs.coords, unit_grid(grid))
+    np.testing.assert_array_equal(data.inputs.to_grid(), fields)
+    assert back.dtype == kind
+    assert back.shape == targets.shape
+    np.testing.assert_array_equal(back, targets)
+
+
+@pytest.mark.parametrize("n_dims", GRIDS)
+@pytest.mark.parametrize("x_form", ["grid", "tuple", "fieldset"])
+@pytest.mark.parametrize(
+    "y_form", ["grid", "grid_single", "points", "points_single", "vector", "table", "fieldset", "tuple"]
+)
+def test_every_form_of_y_comes_back(n_dims, x_form, y_form):
+    grid = GRIDS[n_dims]
+    coords, size = unit_grid(grid), int(np.prod(grid))
+    fields = RANDOM.random((N, *grid, 1))
+    flat = fields.reshape(N, size, 1)
+    inputs = {"grid": fields, "tuple": (coords, flat), "fieldset": FieldSet(coords, fields)}[x_form]
+    values = RANDOM.random((N, size, 2))
+    targets = {
+        "grid": values.reshape(N, *grid, 2), "grid_single": values[..., 0].reshape(N, *grid), "points": values,
+        "points_single": values[..., 0], "vector": values[:, 0, 0], "table": values[:, 0],
+        "fieldset": FieldSet(coords, values, channel_names=["u", "v"]), "tuple": (coords, values),
+    }[y_form]  # fmt: skip
+    data, back = round_trip(inputs, targets)
+    same = {"points": "grid", "points_single": "grid_single"} if n_dims == 1 else {}
+    assert data.spec.target_form == same.get(y_form, y_form)
+    assert data.spec.scalar_output == (y_form in ("vector", "table"))
+    assert data.spec.n_outputs == (1 if y_form in ("grid_single", "points_single", "vector") else 2)
+    if y_form == "fieldset":
+        assert type(back) is FieldSet
+        assert back.channel_names == ("u", "v")
+        np.testing.assert_array_equal(back.coords, coords)
+        np.testing.assert_array_equal(back.values, values)
+    elif y_form == "tuple":
+        assert type(back) is tuple
+        np.testing.assert_array_equal(back[0], coords)
+        np.testing.assert_array_equal(back[1], values)
+    else:
+        np.testing.assert_array_equal(back, targets)
+
+
+def test_coordinates_with_grid_axes():
+    for fields in (X, FLAT_X):
+        data, back = round_trip((PHYSICAL.reshape(*GRID, 2), fields), Y)
+        assert data.spec.grid_shape == GRID
+        np.testing.assert_array_equal(data.inputs.coords, PHYSICAL)
+        np.testing.assert_array_equal(data.inputs.values, FLAT_X)
+        np.testing.assert_array_equal(back, Y)
+    data, back = round_trip((PHYSICAL.reshape(*GRID, 2), X), (PHYSICAL.reshape(*GRID, 2), Y))
+    np.testing.assert_array_equal(back[1], FLAT_Y)
+
+
+def test_flat_points_in_c_order_are_a_grid():
+    assert read_training_data((PHYSICAL, FLAT_X), FLAT_Y).spec.grid_shape == GRID
+    assert read_training_data((PHYSICAL[:, :1] * 0 + np.arange(12.0)[:, None], FLAT_X), FLAT_Y).spec.grid_shape == (12,)
+
+
+def test_points_in_another_order_stay_in_it():
+    order = RANDOM.permutation(12)
+    data, back = round_trip((COORDS[order], FLAT_X[:, order]), FLAT_Y[:, order])
+    assert data.spec.grid_shape is None
+    assert data.spec.target_form == "grid"
+    np.testing.assert_array_equal(data.inputs.coords, COORDS[order])
+    np.testing.assert_array_equal(back, FLAT_Y[:, order])
+    # A grid array has another order than these points: nothing can tell which value goes where.
+    with pytest.raises(FieldDataError, match="does not fit"):
+        read_training_data((COORDS[order], FLAT_X[:, order]), Y)
+
+
+@pytest.mark.parametrize("form", ["tuple", "fieldset"])
+@pytest.mark.parametrize("what", ["order", "place", "dimension", "count", "own"])
+def test_y_on_other_points_than_x_is_refused(form, what):
+    order = RANDOM.permutation(12)
+    coords = {"order": COORDS[order], "place": COORDS * 2, "dimension": np.pad(COORDS, ((0, 0), (0, 1))),
+              "count": COORDS[:6], "own": np.stack([COORDS, *[COORDS + 0.1] * (N - 1)])}[what]  # fmt: skip
+    values = FLAT_Y[:, : coords.shape[-2]]
+    y = (coords, values) if form == "tuple" else FieldSet(coords, values)
+    for inputs in (X, (COORDS, FLAT_X), FieldSet(COORDS, FLAT_X)):
+        with pytest.raises(FieldDataError, match=r"same points|other points"):
+            read_training_data(inputs, y)
+
+
+def test_own_coordinates_that_agree_are_accepted():
+    own = np.stack([COORDS + i for i in range(N)])
+    data, back = round_trip((own, FLAT_X), FieldSet(own, FLAT_Y))
+    assert not data.inputs.shared_coords
+    np.testing.assert_array_equal(back.coords, own)
+    assert read_training_data((np.stack([COORDS] * N), FLAT_X), (COORDS + 1e-12, FLAT_Y)).spec.n_outputs == 3
+
+
+def test_geometry_and_parameters_as_fieldsets():
+    own = np.stack([COORDS + i for i in range(N)])
+    data, back = round_trip((own, None), FLAT_Y)
+    assert (data.spec.n_fields, data.spec.n_params) == (0, 0)
+    np.testing.assert_array_equal(back, FLAT_Y)
+    data, back = round_trip(FieldSet(COORDS, params=TABLE), FieldSet(COORDS, FLAT_Y))
+    assert (data.spec.n_fields, data.spec.n_params, data.spec.grid_shape) == (0, 4, GRID)
+    assert back.params is None
+    assert back.shape == (N, 12, 3)
+
+
+def test_ragged_fieldsets():
+    sizes = [3, 5, 2]
+    coords = [RANDOM.random((size, 2)) for size in sizes]
+    fields = FieldSet(coords, [points[:, :1] for points in coords])
+    data = read_training_data(fields, FieldSet(coords, [points * 2 for points in coords]))
+    assert data.spec.grid_shape is None
+    assert read_training_data(fields, np.arange(3.0)).spec.target_form == "vector"
+    assert read_training_data((coords, [points[:, :1] for points in coords]), np.eye(3)).spec.target_form == "table"
+    with pytest.raises(FieldDataError, match="differ in their points"):
+        read_training_data(fields, np.zeros((3, 3, 1)))
+    other = [RANDOM.random((size, 2)) for size in (3, 4, 2)]
+    with pytest.raises(FieldDataError, match="same points"):
+        read_training_data(fields, FieldSet(other, other))
+    moved = [points + 1 for points in coords]
+    with pytest.raises(FieldDataError, match="other points"):
+        read_training_data(fields, FieldSet(moved, moved))
+    with pytest.raises(FieldDataError, match="same points"):
+        read_training_data(fields, FieldSet(COORDS, FLAT_Y[:3]))
+
+
+def test_selected_fieldsets_are_read_as_selected():
+    order = [3, 0, 4]
+    data = read_training_data(FieldSet(COORDS, FLAT_X)[order], FieldSet(COORDS, FLAT_Y)[order])
+    np.testing.assert_array_equal(data.inputs.values, FLAT_X[order])
+    np.testing.assert_array_equal(data.targets.values, FLAT_Y[order])
+
+
+# ---------------------------------------------------------------------- X given as a table
+def test_table_of_features():
+    for y, form, outputs in ((TABLE[:, 0], "vector", 1), (TABLE[:, :2], "table", 2), (TABLE[:, :1], "table", 1)):
+        data, back = round_trip(TABLE, y)
+        assert (data.spec.input_form, data.spec.role, data.spec.target_form) == ("table", "features", form)
+        assert (data.spec.n_params, data.spec.n_fields, data.spec.n_outputs) == (4, 0, outputs)
+        np.testing.assert_array_equal(data.inputs.params, TABLE)
+        np.testing.assert_array_equal(back, y)
+    assert round_trip(TABLE[:, :1], TABLE[:, :1])[0].spec.role == "features"
+
+
+def test_table_of_functions():
+    y = RANDOM.random((N, 4))
+    data, back = round_trip(TABLE, y)
+    assert (data.spec.role, data.spec.grid_shape, data.spec.n_fields) == ("function", (4,), 1)
+    np.testing.assert_array_equal(data.inputs.coords[:, 0], [0, 1 / 3, 2 / 3, 1])
+    np.testing.assert_array_equal(data.inputs.values[..., 0], TABLE)
+    np.testing.assert_array_equal(back, y)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [Y, (PHYSICAL, FLAT_Y), FieldSet(PHYSICAL, FLAT_Y), Y.astype(np.float32)],
+    ids=["grid", "tuple", "fieldset", "single"],
+)
+def test_table_of_parameters(y):
+    data, back = round_trip(TABLE, y)
+    assert (data.spec.role, data.spec.n_params, data.spec.n_fields, data.spec.grid_shape) == ("parameters", 4, 0, GRID)
+    np.testing.assert_array_equal(data.inputs.params, TABLE)
+    assert data.inputs.shape == (N, 12, 0)
+    if isinstance(y, np.ndarray):
+        assert back.dtype == y.dtype
+        np.testing.assert_array_equal(back, y)
+        return
+    np.testing.assert_array_equal(data.inputs.coords, PHYSICAL)
+    assert type(back) is type(y)
+    np.testing.assert_array_equal(back.coords if isinstance(back, FieldSet) else back[0], PHYSICAL)
+
+
+def test_parameters_need_shared_points():
+    own = np.stack([COORDS + i for i in range(N)])
+    with pytest.raises(FieldDataError, match="share their coordinates"):
+        read_training_data(TABLE, (own, FLAT_Y))
+    with pytest.raises(FieldDataError, match="share their coordinates"):
+        read_training_data(np.eye(2), FieldSet([COORDS, COORDS[:2]], [COORDS, COORDS[:2]]))
+
+
+def test_data_frames():
+    frame = pd.DataFrame(TABLE, columns=list("abcd"))
+    np.testing.assert_array_equal(read_training_data(frame, Y).inputs.params, TABLE)
+    assert read_training_data(frame, pd.Series(TABLE[:, 0])).spec.target_form == "vector"
+    assert read_training_data(X, pd.DataFrame(TABLE[:, :2])).spec.target_form == "table"
+    np.testing.assert_array_equal(read_training_data(X, pd.Series(TABLE[:, 0])).targets.values[:, 0, 0], TABLE[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("item", "table"),
+    [(TABLE, True), (TABLE[:, 0], True), (TABLE.tolist(), True), ([1.0, 2.0], True), ([], True),
+     (pd.DataFrame(TABLE), True), (X, False), (X.tolist(), False), (list(X), False), ((COORDS, FLAT_X), False),
+     (FieldSet(COORDS, FLAT_X), False),
+     ([(COORDS, COORDS)], False), ([[1.0], [1.0, 2.0]], True), (sparse.eye_array(3), True)],
+)  # fmt: skip
+def test_tables_are_told_from_fields(item, table):
+    assert is_table(item) is table
+
+
+@pytest.mark.parametrize(
+    ("y", "carries"),
+    [(None, False), (TABLE, False), (TABLE[:, 0].tolist(), False), (Y, True), (list(Y), True), ((COORDS, FLAT_Y), True),
+     (FieldSet(COORDS, FLAT_Y), True)],
+)  # fmt: skip
+def test_targets_that_bring_points(y, carries):
+    assert carries_points(y) is carries
+
+
+def test_lists_of_arrays_on_one_grid():
+    for fields in (list(X), X.tolist()):
+        data, back = round_trip(fields, list(Y))
+        np.testing.assert_array_equal(data.inputs.to_grid(), X)
+        np.testing.assert_array_equal(back, Y)
+
+
+# ---------------------------------------------------------------------- predictions
+def test_prediction_on_a_finer_grid_has_its_shape():
+    spec = read_training_data(X, Y).spec
+    finer = read_inputs(np.zeros((2, 8, 6, 2)), spec, None)
+    assert restore_form(np.zeros((2, 48, 3)), finer, spec).shape == (2, 8, 6, 3)
+    spec = read_training_data(X, Y[..., 0]).spec
+    assert restore_form(np.zeros((2, 48, 1)), finer, spec).shape == (2, 8, 6)
+
+
+def test_inputs_may_change_their_container():
+    spec = read_training_data(X, Y).spec
+    for inputs in (X, (COORDS, FLAT_X), FieldSet(COORDS, X), list(X)):
+        np.testing.assert_array_equal(read_inputs(inputs, spec, None).values, FLAT_X)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [(TABLE, "fitted on fields"), (X[..., :1], "1 channels.*fitted with 2"),
+     (np.zeros((N, 4, 2)), "1 space dimensions.*fitted with 2"), (X[:0], "length 0"),
+     (FieldSet(COORDS, FLAT_X, params=TABLE), "4 parameters.*fitted with 0"),
+     (np.where(X[3, 1, 1, 1] != X, X, np.nan), "sample 3, channel 1"), (FieldSet(COORDS, FLAT_X)[:0], "0 samples")],
+)  # fmt: skip
+def test_predict_refuses_what_fit_did_not_see(inputs, message):
+    with pytest.raises(FieldDataError, match=message):
+        read_inputs(inputs, read_training_data(X, Y).spec, None)
+
+
+def test_table_estimator_refuses_fields():
+    with pytest.raises(FieldDataError, match="fitted on a 2-D table"):
+        read_inputs(X, read_training_data(TABLE, TABLE[:, 0]).spec, None)
+    with pytest.raises(FieldDataError, match=r"3 parameters.*fitted with 4"):
+        read_inputs(TABLE[:, :3], read_training_data(TABLE, TABLE[:, 0]).spec, None)
+
+
+# ---------------------------------------------------------------------- small and plain data
+def test_single_samples_points_and_constants():
+    assert read_training_data(X[:1], Y[:1]).inputs.shape == (1, 12, 2)
+    data, back = round_trip(np.ones((3, 1, 2)), np.ones((3, 1, 1)))
+    assert (data.spec.grid_shape, data.spec.target_form, back.shape) == ((1,), "grid", (3, 1, 1))
+    assert read_training_data(np.ones((3, 1, 1, 2)), np.arange(3.0)).spec.target_form == "vector"
+    assert read_training_data(np.ones_like(X), np.zeros_like(Y)).spec.n_outputs == 3
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.uint8, bool])
+def test_integers_and_booleans_are_predicted_as_floats(kind):
+    data, back = round_trip((X > 0.5).astype(kind), (Y > 0.5).astype(kind))
+    assert data.spec.target_dtype == "float64"
+    np.testing.assert_array_equal(back, Y > 0.5)
+    assert back.dtype == np.float64
+
+
+def test_square_arrays_without_channels_warn():
+    with pytest.warns(SkopWarning, match=r"X\[..., None\]"):
+        read_training_data(np.zeros((3, 8, 8)), np.zeros(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_training_data(np.zeros((3, 8, 8, 1)), np.zeros((3, 8, 8)))
+
+
+# ---------------------------------------------------------------------- mistakes
+SCALARS = TABLE[:, 0]
+MISTAKES = {
+    "y_none": (X, None, "target y is None"),
+    "counts": (X, Y[:-1], "5 samples and y has 4"),
+    "counts_scalars": (X, SCALARS[:-1], "5 samples and y has 4"),
+    "counts_fieldset": (X, FieldSet(COORDS, FLAT_Y[:-1]), "5 samples and y has 4"),
+    "counts_table": (TABLE, Y[:-1], "5 samples and y has 4"),
+    "counts_function": (TABLE, TABLE[:-1], "5 samples and y has 4"),
+    "grid": (X, Y[:, :-1], "does not fit the points"),
+    "grid_exchanged": (X, Y.swapaxes(1, 2), "does not fit the points"),
+    "too_many_axes": (np.zeros((2,) * 6), np.zeros(2), "1 to 3 grid axes"),
+    "no_samples": (X[:0], Y[:0], "length 0"),
+    "no_samples_fieldset": (FieldSet(COORDS, FLAT_X)[:0], np.zeros(0), "0 samples"),
+    "no_points": ((np.zeros((0, 2)), np.zeros((3, 0, 1))), np.zeros(3), "no points"),
+    "no_points_ragged": (FieldSet([COORDS, COORDS[:0]]), np.zeros(2), "sample 1 of X has no points"),
+    "no_channels": (X, Y[..., :0], "no empty axis"),
+    "no_scalars": (X, TABLE[:, :0], "no empty axis"),
+    "no_scalars_table": (TABLE, TABLE[:, :0], "n_scalars"),
+    "number": (X, 5.0, r"shape \(\)"),
+    "y_without_values": (FieldSet(COORDS, params=TABLE), FieldSet(COORDS, params=TABLE), "without values"),
+    "y_tuple_without_values": ((np.stack([COORDS] * N), FLAT_X), (np.stack([COORDS] * N), None), "without values"),
+    "tuple_of_three": ((COORDS, FLAT_X, FLAT_X), Y, "3 items"),
+    "tuple_shared_without_fields": ((COORDS, None), Y, "how many"),
+    "tuple_misfit": ((COORDS[:-1], FLAT_X), Y, "do not fit"),
+    "list_of_fieldsets": ([FieldSet(COORDS, FLAT_X)], SCALARS[:1], "np.concatenate"),
+    "list_of_tuples": ([(COORDS, COORDS)] * 3, SCALARS[:3], "pass one FieldSet"),
+    "list_of_shapes": ([X[0], X[1, :2]], SCALARS[:2], "different shapes"),
+    "y_list_of_shapes": (X, [Y[0], Y[1, :2]], "rectangular"),
+    "complex": (X + 1j, Y, "X: complex"),
+    "complex_y": (X, Y + 1j, "y: complex"),
+    "complex_table": (TABLE + 1j, Y, "complex"),
+    "text": (X.astype(str), Y, "X has dtype <U"),
+    "text_y": (X, np.array(list("abcde")), "y has dtype <U"),
+    "object": (X.astype(object), Y, "X has dtype object"),
+    "object_y": (TABLE, SCALARS.astype(object), "y has dtype object"),
+    "dates": (X, Y.astype("M8[s]"), "y has dtype datetime"),
+    "sparse": ((COORDS, FLAT_X), sparse.eye_array(N), "y is a sparse"),
+    "sparse_table": (sparse.eye_array(N), Y, "dtype object|sparse"),
+    "masked": (np.ma.masked_array(X, X > 0.5), Y, "masked"),
+    "masked_y": (X, np.ma.masked_array(Y, Y > 0.5), "masked"),
+    "frame_of_text": (pd.DataFrame({"a": list("vwxyz")}), Y, "dtype"),
+    "nothing": (None, Y, "dtype object"),
+    "dictionary": ({"a": 1}, Y, "dtype object"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_are_named(case):
+    inputs, targets, message = MISTAKES[case]
+    with pytest.raises(FieldDataError, match=message):
+        read_training_data(inputs, targets)

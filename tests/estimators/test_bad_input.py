@@ -1,0 +1,257 @@
+"""What fit and predict refuse, with which words, and the odd things that must work."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from skop import FieldSet, LaMORegressor
+from skop.data import unit_grid
+from skop.exceptions import FieldDataError, SkopWarning
+from skop.testing._samples import state_of
+
+GRID = (6, 4)
+RANDOM = np.random.default_rng(0)
+X, Y = RANDOM.normal(size=(5, *GRID, 2)), RANDOM.normal(size=(5, *GRID, 1))
+TABLE, SCALARS = RANDOM.normal(size=(5, 3)), RANDOM.normal(size=5)
+COORDS = unit_grid(GRID)
+FLAT = X.reshape(5, 24, 2)
+
+
+def small(**params):
+    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | params))
+
+
+def with_value(array, place, value):
+    changed = np.array(array, dtype=float)
+    changed[place] = value
+    return changed
+
+
+def ragged(n_channels=1):
+    sizes = (4, 6)
+    return FieldSet([np.zeros((size, 2)) for size in sizes], [np.zeros((size, n_channels)) for size in sizes])
+
+
+# name: (X, y, parameters of the estimator, arguments of fit, words of the message)
+REFUSED_BY_FIT = {
+    "six axes": (np.zeros((2, 2, 2, 2, 2, 1)), np.zeros(2), {}, {}, ["(2, 2, 2, 2, 2, 1)", "1 to 3 grid axes"]),
+    "no sample": (X[:0], Y[:0], {}, {}, ["(0, 6, 4, 2)", "length 0"]),
+    "empty FieldSet": (FieldSet(COORDS, FLAT)[:0], SCALARS[:0], {}, {}, ["X", "0 samples"]),
+    "no channel": (X[..., :0], Y, {}, {}, ["(5, 6, 4, 0)", "length 0"]),
+    "no point": (X[:, :0], Y[:, :0], {}, {}, ["length 0"]),
+    "other number of samples": (X, Y[:4], {}, {}, ["X has 5 samples", "y has 4"]),
+    "other number of scalars": (X, SCALARS[:3], {}, {}, ["X has 5 samples", "y has 3"]),
+    "y on another grid": (X, Y[:, :5], {}, {}, ["y has shape (5, 5, 4, 1)", "(n, 6, 4, channels)"]),
+    "y as FieldSet on other points": (X, FieldSet(COORDS[:9], Y.reshape(5, 24, 1)[:, :9]), {}, {}, ["9 points", "24"]),
+    "y without values": (X, FieldSet(COORDS, params=TABLE), {}, {}, ["y", "without values"]),
+    "no y": (X, None, {}, {}, ["requires y"]),
+    "NaN in X": (with_value(X, (3, 1, 2, 1), np.nan), Y, {}, {}, ["X", "NaN", "sample 3", "channel 1"]),
+    "infinity in X": (with_value(X, (2, 0, 0, 0), -np.inf), Y, {}, {}, ["X", "infinity", "sample 2", "channel 0"]),
+    "NaN in y": (X, with_value(Y, (4, 0, 0, 0), np.nan), {}, {}, ["y", "NaN", "sample 4", "channel 0"]),
+    "NaN in scalars": (X, with_value(SCALARS, 1, np.nan), {}, {}, ["y", "NaN", "sample 1"]),
+    "NaN in coordinates": (
+        (with_value(COORDS, (7, 1), np.nan), FLAT),
+        Y.reshape(5, 24, 1),
+        {},
+        {},
+        ["NaN", "coords", "[7, 1]"],
+    ),
+    "NaN in parameters": (
+        FieldSet(COORDS, FLAT, params=with_value(TABLE, (2, 1), np.nan), grid_shape=GRID),
+        Y,
+        {},
+        {},
+        ["NaN", "params", "[2, 1]"],
+    ),
+    "NaN in a table": (with_value(TABLE, (0, 0), np.nan), SCALARS, {}, {}, ["X", "NaN"]),
+    "complex fields": (X + 1j, Y, {}, {}, ["X", "complex", "two channels"]),
+    "complex target": (X, Y + 1j, {}, {}, ["y", "complex"]),
+    "text": (X.astype(str), Y, {}, {}, ["X", "dtype", "numbers"]),
+    "objects": (X.astype(object), Y, {}, {}, ["X", "object"]),
+    "sparse table": (sparse.csr_array(TABLE), SCALARS, {}, {}, ["dense"]),
+    "sparse target": (X, sparse.csr_array(Y.reshape(5, -1)), {}, {}, ["y", "sparse", "toarray"]),
+    "ragged list": ([X[0], X[1][:5]], Y[:2], {}, {}, ["(6, 4, 2)", "(5, 4, 2)"]),
+    "ragged FieldSet": (ragged(), np.zeros(2), {}, {}, ["grid"]),
+    "points without a grid": ((RANDOM.random((24, 2)), FLAT), FLAT, {}, {}, ["regular grid"]),
+    "tuple of three": ((COORDS, FLAT, FLAT), Y, {}, {}, ["3 items", "(coords, fields)"]),
+    "parameters with meshes that differ": (
+        TABLE,
+        FieldSet(np.stack([COORDS + i for i in range(5)]), FLAT),
+        {},
+        {},
+        ["global parameters", "share"],
+    ),
+    "weights all zero": (X, Y, {}, {"sample_weight": np.zeros(5)}, ["weight", "zero"]),
+    "negative weight": (X, Y, {}, {"sample_weight": np.array([1, 1, -1, 1, 1])}, ["Negative", "sample_weight"]),
+    "NaN weight": (X, Y, {}, {"sample_weight": with_value(np.ones(5), 0, np.nan)}, ["sample_weight", "NaN"]),
+    "too few weights": (X, Y, {}, {"sample_weight": np.ones(4)}, ["sample_weight", "(4,)"]),
+    "validation of one sample": (X[:1], Y[:1], {"early_stopping": True}, {}, ["at least 2 samples", "got 1"]),
+    "validation of one weighted sample": (
+        X,
+        Y,
+        {"early_stopping": True},
+        {"sample_weight": np.array([0, 1, 0, 0, 0])},
+        ["at least 2 samples", "got 1"],
+    ),
+    "exchange of unlike axes": (X, Y, {"symmetries": ["transpose"]}, {}, ["'transpose'", "(6, 4)", "flip_x"]),
+    "symmetry of a missing axis": (X, Y, {"symmetries": ["flip_z"]}, {}, ["'flip_z'", "(6, 4)"]),
+    "vector of three in 2-D": (X, Y, {"symmetries": ["flip_x"], "input_vectors": [(0, 1, 1)]}, {}, ["3 components"]),
+    "negative width": (X, Y, {"width": -1}, {}, ["'width'", "-1"]),
+    "no epoch": (X, Y, {"max_iter": 0}, {}, ["'max_iter'"]),
+    "unknown loss": (X, Y, {"loss": "huber"}, {}, ["'loss'", "huber"]),
+    "unknown scan": (X, Y, {"scan": "spiral"}, {}, ["'scan'", "spiral"]),
+    "unknown schedule": (X, Y, {"schedule": "linear"}, {}, ["'schedule'", "linear"]),
+    "unknown scaler": (X, Y, {"input_scaler": "robust"}, {}, ["'input_scaler'", "robust"]),
+    "fraction of validation too large": (X, Y, {"validation_fraction": 1.5}, {}, ["'validation_fraction'"]),
+    "heads that do not divide": (X, Y, {"n_heads": 3}, {}, ["n_heads=3", "16"]),
+    "unknown device": (X, Y, {"device": "abacus"}, {}, ["'abacus'", "'cpu'"]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_FIT)
+def test_fit_refuses(name):
+    inputs, targets, params, arguments, words = REFUSED_BY_FIT[name]
+    estimator = small(**params)
+    with pytest.raises((ValueError, TypeError)) as caught:
+        estimator.fit(inputs, targets, **arguments)
+    # scikit-learn itself answers a sparse table with a TypeError, as its users expect.
+    assert isinstance(caught.value, ValueError) or name == "sparse table"
+    for word in words:
+        assert word in str(caught.value)
+
+
+FITTED = {
+    "fields": small().fit(X, Y),
+    "table": small().fit(TABLE, SCALARS),
+    "parameters": small().fit(TABLE, Y),
+    "function": small().fit(FLAT[..., 0], FLAT[..., 1]),
+    "learned position": small(position="learned").fit(X, Y),
+    "scaler of points": small(input_scaler="point").fit(X, Y),
+    "target scaler of points": small(target_scaler="point").fit(X, Y),
+}
+
+# name: (estimator, X, words of the message)
+REFUSED_BY_PREDICT = {
+    "fewer channels": ("fields", X[..., :1], ["X has 1 channels", "2"]),
+    "more channels": ("fields", np.concatenate([X, X], axis=-1), ["X has 4 channels", "2"]),
+    "a line for a plane": ("fields", X[:, 0], ["X has 1 space dimensions", "2"]),
+    "a box for a plane": ("fields", X[..., None, :], ["X has 3 space dimensions", "2"]),
+    "parameters that the fit lacked": ("fields", FieldSet(COORDS, FLAT, params=TABLE), ["X has 3 parameters", "0"]),
+    "a table for fields": ("fields", TABLE, ["2-D table", "fields"]),
+    "fields for a table": ("table", X, ["fields", "2-D table", "(5, 6, 4, 2)"]),
+    "fields for parameters": ("parameters", X, ["fields", "2-D table"]),
+    "more features": ("table", np.hstack([TABLE, TABLE]), ["6 features", "3 features"]),
+    "fewer parameters": ("parameters", TABLE[:, :2], ["2 features", "3 features"]),
+    "a function on fewer points": ("function", FLAT[:, :9, 0], ["9 features", "24 features"]),
+    "no sample": ("fields", X[:0], ["length 0"]),
+    "no row": ("table", TABLE[:0], ["0 sample"]),
+    "NaN": ("fields", with_value(X, (1, 0, 0, 1), np.nan), ["NaN", "sample 1", "channel 1"]),
+    "infinity": ("fields", with_value(X, (0, 5, 3, 0), np.inf), ["infinity", "sample 0", "channel 0"]),
+    "text": ("fields", X.astype(str), ["dtype", "numbers"]),
+    "objects": ("fields", X.astype(object), ["object"]),
+    "complex": ("fields", X + 1j, ["complex"]),
+    "ragged list": ("fields", [X[0], X[1][:5]], ["(6, 4, 2)", "(5, 4, 2)"]),
+    "ragged FieldSet": ("fields", ragged(2), ["grid"]),
+    "points without a grid": ("fields", (RANDOM.random((24, 2)), FLAT), ["grid"]),
+    "tuple of one": ("fields", (COORDS,), ["1 items", "(coords, fields)"]),
+    "another grid with a learned position": (
+        "learned position",
+        np.zeros((2, 4, 4, 2)),
+        ["position='learned'", "fitted for 6 tokens", "cannot serve 4"],
+    ),
+    "another grid with scales of points": (
+        "scaler of points",
+        np.zeros((2, 4, 4, 2)),
+        ["24 points", "X has 16", "'channel'"],
+    ),
+    "another grid with target scales of points": (
+        "target scaler of points",
+        np.zeros((2, 4, 4, 2)),
+        ["24 points", "X has 16", "'channel'"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_PREDICT)
+def test_predict_refuses_and_changes_nothing(name):
+    key, inputs, words = REFUSED_BY_PREDICT[name]
+    estimator = FITTED[key]
+    before = state_of(estimator)
+    with pytest.raises(ValueError, match=re.escape(words[0])) as caught:
+        estimator.predict(inputs)
+    for word in words:
+        assert word in str(caught.value)
+    assert state_of(estimator) == before
+
+
+def test_errors_about_data_are_of_one_class():
+    with pytest.raises(FieldDataError):
+        small().fit(X, Y[:4])
+    with pytest.raises(FieldDataError):
+        FITTED["fields"].predict(X[..., :1])
+
+
+def test_a_warm_start_with_data_of_another_kind_is_refused_and_keeps_the_model():
+    estimator = small(warm_start=True).fit(X, Y)
+    expected = estimator.predict(X)
+    for inputs, targets in ((X[..., :1], Y), (X, SCALARS), (X[:, :5], Y[:, :5]), (TABLE, SCALARS)):
+        with pytest.raises(FieldDataError, match="warm_start"):
+            estimator.fit(inputs, targets)
+    np.testing.assert_array_equal(estimator.predict(X), expected)
+
+
+def test_an_unknown_preset_names_those_that_exist():
+    with pytest.raises(ValueError, match=r"'weather'.*'darcy', 'navier_stokes'"):
+        LaMORegressor.from_preset("weather")
+
+
+# name: (X, y) that must work, with the shape of y coming back
+ACCEPTED = {
+    "integers": ((10 * X).astype(int), Y),
+    "booleans": (X > 0, Y > 0),
+    "small unsigned integers": ((X > 0).astype(np.uint8), Y),
+    "half precision": (X.astype(np.float16), Y),
+    "nested lists": (X.tolist(), Y.tolist()),
+    "list of arrays of one shape": (list(X), list(Y)),
+    "not contiguous": (X[:, ::-1], Y[:, ::-1]),
+    "Fortran order": (np.asfortranarray(X), np.asfortranarray(Y)),
+    "constant inputs": (np.ones_like(X), Y),
+    "constant targets": (X, np.full_like(Y, -4.0)),
+    "zero targets": (X, np.zeros_like(Y)),
+    "zero scalars": (X, np.zeros(5)),
+    "one sample": (X[:1], Y[:1]),
+    "one point": (X[:, :1, :1], Y[:, :1, :1]),
+    "one point, scalars": (X[:, :1, :1], SCALARS),
+    "one row and one column of a table": (TABLE[:1, :1], SCALARS[:1]),
+    "tiny numbers": (1e-30 * X, 1e-30 * Y),
+    "huge numbers": (1e30 * X, 1e30 * Y),
+    "big offset": (1e6 + X, 1e6 + Y),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_odd_data_works(name):
+    inputs, targets = ACCEPTED[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predicted = small().fit(inputs, targets).predict(inputs)
+    assert predicted.shape == np.shape(targets)
+    assert np.isfinite(predicted).all()
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e-10, 1e10, 1e25])
+@pytest.mark.parametrize("loss", ["mse", "relative_l2", "relative_l2_gradient", "h1"])
+def test_the_unit_of_the_fields_does_not_matter(loss, scale):
+    params = {"loss": loss, "dtype": "float32", "max_iter": 5}
+    expected = small(**params).fit(X, Y).predict(X)
+    other = small(**params).fit(scale * X, scale * Y).predict(scale * X)
+    np.testing.assert_allclose(other / scale, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_square_table_of_images_without_channel_axis_is_pointed_out():
+    images = RANDOM.normal(size=(4, 8, 8))
+    with pytest.warns(SkopWarning, match="add a channel axis"):
+        small().fit(images, images)

@@ -1,0 +1,343 @@
+"""What all operator regressors share: splits, weights, losses, precision, validation, records of a fit."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skop.estimators._base
+from skop import FieldSet, LaMORegressor
+from skop.data import Batch, unit_grid
+from skop.estimators._base import BaseOperatorRegressor
+from skop.exceptions import SkopWarning
+from skop.losses import RelativeL2Loss
+from skop.metrics import neg_relative_l2_scorer
+
+GRID = (6, 4)
+
+
+def make_data(n_samples=8, seed=0):
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n_samples, *GRID, 2))
+    return X, 2 + X[..., :1] * X[..., 1:]
+
+
+def small(**params):
+    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 3, "random_state": 0} | params))
+
+
+def zero_network(estimator, bias=0.0):
+    """Make the network of a fitted estimator predict a constant, before the scalers."""
+    with torch.no_grad():
+        for parameter in estimator.module_.parameters():
+            parameter.zero_()
+        if bias:
+            estimator.module_.head.linear.bias.fill_(bias)
+    return estimator
+
+
+# ---------------------------------------------------------------- learning
+def test_a_local_map_is_learned():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(64, *GRID, 1))
+    y = 1.5 * X + np.roll(X, 1, axis=2)
+    estimator = small(width=16, max_iter=60, learning_rate_init=5e-3).fit(X[:48], y[:48])
+    assert estimator.score(X[48:], y[48:]) > 0.6
+    assert estimator.loss_curve_[-1] < 0.5 * estimator.loss_curve_[0]
+
+
+def test_parameters_move_the_predicted_field():
+    grid = unit_grid(GRID).reshape(*GRID, 2)
+    params = np.linspace(-1, 1, 24)[:, None]
+    y = params[:, None, None] * grid[..., :1] + 0.5
+    estimator = small(width=16, max_iter=60, learning_rate_init=5e-3).fit(params[::2], y[::2])
+    assert estimator.score(params[1::2], y[1::2]) > 0.7
+
+
+def test_a_network_of_zeros_predicts_the_mean_of_the_targets():
+    X, y = make_data()
+    estimator = zero_network(small().fit(X, y))
+    np.testing.assert_allclose(estimator.predict(X), np.full_like(y, y.mean()), rtol=1e-6)
+
+
+def test_each_target_channel_keeps_its_own_scale():
+    X, y = make_data()
+    y = np.concatenate([y, 1e4 * y + 5e4, 1e-4 * y], axis=-1)
+    estimator = zero_network(small().fit(X, y))
+    expected = np.broadcast_to(y.mean(axis=(0, 1, 2)), y.shape)
+    np.testing.assert_allclose(estimator.predict(X), expected, rtol=1e-6)
+
+
+# ---------------------------------------------------------------- records
+def test_what_a_fit_records():
+    X, y = make_data()
+    estimator = small(max_iter=4).fit(X, y)
+    assert estimator.n_iter_ == len(estimator.loss_curve_) == estimator.best_iter_ == 4
+    assert estimator.validation_scores_ == []
+    assert estimator.stopped_ == "max_iter"
+    assert estimator.fit_seconds_ > 0
+    assert estimator.n_features_in_ == 2
+    assert estimator.device_ == torch.device("cpu") or torch.cuda.is_available()
+    assert estimator.dtype_ == "float32"
+    assert not estimator.module_.training
+    assert not [name for name in vars(estimator) if name.endswith("_") and name.startswith("_")]
+
+
+def test_a_table_after_fields_has_its_own_feature_counts_and_names():
+    pandas = pytest.importorskip("pandas")
+    X, y = make_data()
+    table = pandas.DataFrame(np.random.default_rng(0).normal(size=(8, 3)), columns=["a", "b", "c"])
+    estimator = small().fit(table, np.arange(8.0))
+    assert estimator.n_features_in_ == 3
+    assert list(estimator.feature_names_in_) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="feature names"):
+        estimator.predict(table[["c", "b", "a"]])
+    estimator.fit(X, y)
+    assert estimator.n_features_in_ == 2
+    assert not hasattr(estimator, "feature_names_in_")
+
+
+def test_the_first_loss_is_that_of_the_untrained_network():
+    X, y = make_data()
+    # One batch and one epoch: the recorded loss is the loss before the only step.
+    params = {"max_iter": 1, "batch_size": 8, "weight_averaging": None, "dtype": "float64"}
+    estimator = small(**params).fit(X, y)
+    untrained = small(**params, learning_rate_init=1e-300).fit(X, y).predict(X)
+    errors = np.linalg.norm((untrained - y).reshape(8, -1), axis=1) / np.linalg.norm(y.reshape(8, -1), axis=1)
+    np.testing.assert_allclose(estimator.loss_curve_, [errors.mean()], rtol=1e-10)
+    summed = small(**params, loss_reduction="sum").fit(X, y)
+    np.testing.assert_allclose(summed.loss_curve_, [errors.sum()], rtol=1e-10)
+
+
+@pytest.mark.parametrize("loss", ["mse", "relative_l2", "relative_l2_gradient", "h1", RelativeL2Loss(reduction="sum")])
+def test_every_loss_fits(loss):
+    X, y = make_data()
+    estimator = small(loss=loss).fit(X, y)
+    assert np.isfinite(estimator.loss_curve_).all()
+
+
+def test_a_loss_of_ones_own_sees_physical_units_and_the_grid():
+    X, y = make_data()
+    seen = {}
+
+    def loss(prediction, target, *, sample_weight, grid_shape, spacing):
+        seen.update(target=target, grid=grid_shape, spacing=spacing, weight=sample_weight)
+        return ((prediction - target) ** 2).mean()
+
+    small(loss=loss, batch_size=8, max_iter=1).fit(X, y, sample_weight=np.full(8, 2.0))
+    np.testing.assert_allclose(np.sort(seen["target"].numpy().ravel()), np.sort(y.ravel()), rtol=1e-6)
+    assert seen["grid"] == GRID
+    np.testing.assert_allclose(seen["spacing"], (1 / 5, 1 / 3))
+    assert seen["weight"].tolist() == [2.0] * 8
+
+
+# ---------------------------------------------------------------- weights and splits
+def test_early_stopping_keeps_the_best_weights():
+    X, y = make_data(24)
+    estimator = small(early_stopping=True, validation_fraction=0.25, max_iter=12, n_iter_no_change=3).fit(X, y)
+    scores = estimator.validation_scores_
+    assert estimator.best_iter_ == 1 + int(np.argmax(scores))
+    assert len(scores) == estimator.n_iter_
+    # The six validation samples are the first of a seeded permutation.
+    held_out = np.sort(np.random.RandomState(0).permutation(24)[:6])
+    np.testing.assert_allclose(estimator.score(X[held_out], y[held_out]), max(scores), rtol=1e-6)
+
+
+def test_early_stopping_ends_a_fit_that_does_not_improve():
+    X, y = make_data(12)
+    estimator = small(early_stopping=True, n_iter_no_change=2, max_iter=50, tol=10.0).fit(X, y)
+    assert estimator.stopped_ == "early_stopping"
+    assert estimator.n_iter_ == 3
+
+
+def test_validation_samples_do_not_reach_the_scalers_or_the_loss():
+    X, y = make_data(8)
+    held_out = np.sort(np.random.RandomState(0).permutation(8)[:2])
+    wild = y.copy()
+    wild[held_out] *= 1e3
+    params = {"early_stopping": True, "validation_fraction": 0.25, "max_iter": 1}
+    calm, changed = small(**params).fit(X, y), small(**params).fit(X, wild)
+    np.testing.assert_array_equal(calm.predict(X), changed.predict(X))
+    assert calm.validation_scores_ != changed.validation_scores_
+
+
+def test_samples_of_weight_zero_are_not_drawn_for_validation():
+    X, y = make_data(8)
+    weight = np.array([1, 1, 0, 0, 0, 0, 1, 1.0])
+    y[2:6] = 1e3
+    estimator = small(early_stopping=True, validation_fraction=0.5, max_iter=2)
+    assert estimator.fit(X, y, sample_weight=weight).validation_scores_ == (
+        estimator.fit(X[weight > 0], y[weight > 0]).validation_scores_
+    )
+
+
+def test_validation_on_zero_fields_takes_the_absolute_error():
+    X, y = make_data(8)
+    estimator = small(early_stopping=True, validation_fraction=0.5, loss="mse").fit(X, 0 * y)
+    assert np.isfinite(estimator.validation_scores_).all()
+
+
+def test_scalar_validation_is_the_score_of_the_set():
+    X, _ = make_data(12)
+    y = X[:, 0, 0, 0]
+    estimator = small(early_stopping=True, validation_fraction=0.25, max_iter=4).fit(X, y)
+    held_out = np.sort(np.random.RandomState(0).permutation(12)[:3])
+    np.testing.assert_allclose(estimator.score(X[held_out], y[held_out]), max(estimator.validation_scores_), rtol=1e-6)
+
+
+# ---------------------------------------------------------------- predict
+@pytest.mark.parametrize("points", [1, 24, 60, 10**6])
+def test_the_size_of_the_batches_of_predict_does_not_matter(points, monkeypatch):
+    X, y = make_data()
+    for dtype, tolerance in (("float32", 1e-6), ("float64", 1e-12)):
+        estimator = small(dtype=dtype).fit(X, y)
+        expected = estimator.predict(X)
+        with monkeypatch.context() as patch:
+            patch.setattr(skop.estimators._base, "_PREDICT_POINTS", points)
+            np.testing.assert_allclose(estimator.predict(X), expected, rtol=0, atol=tolerance * np.abs(expected).max())
+
+
+def test_predict_gives_independent_arrays():
+    X, y = make_data()
+    estimator = small().fit(X, y)
+    first = estimator.predict(X)
+    kept = first.copy()
+    second = estimator.predict(X)
+    first[...] = 0
+    np.testing.assert_array_equal(second, kept)
+
+
+def test_cells_and_own_coordinates_come_back_with_a_field_set():
+    X, y = make_data()
+    shifted = unit_grid(GRID)[None] + np.arange(8.0)[:, None, None]
+    fields = FieldSet(shifted, X.reshape(8, 24, 2), grid_shape=GRID)
+    targets = FieldSet(shifted, y.reshape(8, 24, 1), grid_shape=GRID)
+    predicted = small().fit(fields, targets).predict(fields)
+    np.testing.assert_array_equal(predicted.coords, shifted)
+    assert predicted.grid_shape == GRID
+
+
+def test_the_position_of_a_grid_of_its_own_matters():
+    X, y = make_data()
+    box = unit_grid(GRID)
+    fields = FieldSet(box[None] + np.arange(8.0)[:, None, None], X.reshape(8, 24, 2), grid_shape=GRID)
+    estimator = small().fit(fields, y)
+    elsewhere = FieldSet(box[None] + np.arange(8.0)[::-1, None, None], X.reshape(8, 24, 2), grid_shape=GRID)
+    assert np.abs(estimator.predict(elsewhere) - estimator.predict(fields)).max() > 1e-3
+
+
+# ---------------------------------------------------------------- precision, symmetries, interruption
+@pytest.mark.parametrize(("dtype", "expected"), [("auto", "float32"), ("float32", "float32"), ("float64", "float64")])
+def test_precision_of_the_weights(dtype, expected):
+    X, y = make_data()
+    estimator = small(dtype=dtype).fit(X, y)
+    assert {parameter.dtype for parameter in estimator.module_.parameters()} == {getattr(torch, expected)}
+
+
+def test_bfloat16_autocast_trains_and_predicts_near_full_precision():
+    X, y = make_data()
+    low, full = small(autocast="bfloat16").fit(X, y), small().fit(X, y)
+    assert next(low.module_.parameters()).dtype == torch.float32
+    assert low.loss_curve_ != full.loss_curve_
+    np.testing.assert_allclose(low.loss_curve_, full.loss_curve_, rtol=0.05)
+
+
+def test_symmetries_change_the_training_and_are_repeatable():
+    X, y = make_data()
+    plain, turned, again = (small(symmetries=names).fit(X, y) for names in (None, ["flip_x"], ["flip_x"]))
+    assert plain.loss_curve_ != turned.loss_curve_
+    assert turned.loss_curve_ == again.loss_curve_
+
+
+def test_symmetries_leave_a_symmetric_sample_alone():
+    X, y = np.ones((4, *GRID, 1)), np.full((4, *GRID, 1), 2.0)
+    X[1::2], y[1::2] = 3.0, 5.0
+    plain, turned = (
+        small(symmetries=names, batch_size=4, max_iter=1).fit(X, y) for names in (None, ["flip_x", "shift_y"])
+    )
+    np.testing.assert_allclose(turned.loss_curve_, plain.loss_curve_, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:training was interrupted")
+def test_an_interrupted_fit_can_predict():
+    X, y = make_data()
+    calls = []
+
+    def loss(prediction, target, **options):
+        calls.append(1)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return ((prediction - target) ** 2).mean()
+
+    estimator = small(loss=loss, batch_size=8, max_iter=50).fit(X, y)
+    assert estimator.stopped_ == "interrupted"
+    assert estimator.n_iter_ == 4
+    assert np.isfinite(estimator.predict(X)).all()
+
+
+def test_a_failed_first_fit_leaves_no_half_fitted_estimator():
+    X, y = make_data()
+    estimator = small(n_heads=3)
+    with pytest.raises(ValueError, match="n_heads"):
+        estimator.fit(X, y)
+    with pytest.raises(Exception, match="not fitted"):
+        estimator.predict(X)
+
+
+def test_a_run_that_diverges_warns_and_then_raises():
+    X, y = make_data()
+
+    def loss(prediction, target, **options):
+        return prediction.sum() * np.nan
+
+    from skop.exceptions import TrainingDivergedError
+
+    with (
+        pytest.warns(SkopWarning, match="half the learning rate"),
+        pytest.raises(TrainingDivergedError, match="epoch 1"),
+    ):
+        small(loss=loss).fit(X, y)
+
+
+# ---------------------------------------------------------------- scikit-learn around it
+def test_in_a_pipeline_with_a_table_and_in_a_search_with_a_scorer_of_fields():
+    X, y = make_data()
+    table = X.reshape(8, -1)[:, :3]
+    pipeline = make_pipeline(StandardScaler(), small()).fit(table, y)
+    assert pipeline.predict(table).shape == y.shape
+    search = GridSearchCV(small(), {"width": [8, 16]}, scoring=neg_relative_l2_scorer, cv=2).fit(X, y)
+    assert search.best_params_["width"] in (8, 16)
+    assert search.best_score_ <= 0
+
+
+def test_score_ranks_like_any_regressor_on_a_table():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(60, 3))
+    y = X @ [1.0, -2.0, 0.5] + 3
+    for estimator in (small(width=16, max_iter=60, learning_rate_init=1e-2), Ridge()):
+        assert estimator.fit(X[:40], y[:40]).score(X[40:], y[40:]) > 0.8
+
+
+def test_the_base_builds_no_network():
+    with pytest.raises(NotImplementedError):
+        BaseOperatorRegressor()._build_network(None)
+
+
+def test_the_fitted_estimator_shows_itself_without_its_weights():
+    X, y = make_data()
+    estimator = small().fit(X, y)
+    assert len(repr(estimator)) < 500
+    assert "LaMORegressor" in estimator._repr_html_()
+    assert isinstance(pickle.dumps(estimator), bytes)
+
+
+def test_a_batch_counts_its_samples():
+    coords = torch.zeros(24, 2)
+    assert len(Batch(coords, torch.zeros(3, 24, 1), None, GRID)) == 3
+    assert len(Batch(coords, None, torch.zeros(5, 2), GRID)) == 5
+    assert len(Batch(torch.zeros(4, 24, 2), None, None, GRID)) == 4

@@ -1,0 +1,145 @@
+"""Epochs as seen by scikit-learn's callbacks and by the progress line."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from skop import LaMORegressor
+from skop.estimators._callbacks import EpochCallbacks
+from skop.metrics import neg_relative_l2_scorer
+
+sklearn_callback = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9 has no callbacks")
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(8, 6, 4, 2))
+Y = 2 + X[..., :1]
+
+
+def small(**params):
+    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 3, "random_state": 0} | params))
+
+
+class Recorder:
+    """Notes every call; asks to stop after some epochs."""
+
+    def __init__(self, stop_after=None):
+        self.calls, self.fitted, self.losses, self.stop_after = [], [], [], stop_after
+
+    def setup(self, estimator, context):
+        self.calls.append("setup")
+
+    def teardown(self, estimator, context):
+        self.calls.append("teardown")
+
+    def on_fit_task_begin(self, estimator, context):
+        self.calls.append(f"begin {context.task_name}")
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        self.calls.append(f"end {context.task_name}")
+        if context.task_name == "epoch":
+            self.fitted.append(fitted_estimator)
+        return self.stop_after is not None and len(self.fitted) >= self.stop_after
+
+
+def test_calls_come_in_order_and_once_for_each_epoch():
+    recorder = Recorder()
+    small(max_iter=2).set_callbacks(recorder).fit(X, Y)
+    epoch = ["begin epoch", "end epoch"]
+    assert recorder.calls == ["setup", "begin fit", *epoch, *epoch, "end fit", "teardown"]
+
+
+def test_a_true_return_stops_the_fit():
+    recorder = Recorder(stop_after=2)
+    estimator = small(max_iter=50).set_callbacks(recorder).fit(X, Y)
+    assert estimator.stopped_ == "callback"
+    assert estimator.n_iter_ == 2
+    expected = small(max_iter=50).set_callbacks(Recorder(stop_after=2)).fit(X, Y).predict(X)
+    np.testing.assert_array_equal(estimator.predict(X), expected)
+
+
+def test_callbacks_see_an_estimator_that_predicts_as_if_the_fit_had_stopped():
+    recorder = Recorder()
+    estimator = small(max_iter=3, weight_averaging=None).set_callbacks(recorder).fit(X, Y)
+    np.testing.assert_array_equal(recorder.fitted[-1].predict(X), estimator.predict(X))
+    assert not np.array_equal(recorder.fitted[0].predict(X), estimator.predict(X))
+    assert not any(fitted.module_.training for fitted in recorder.fitted)
+
+
+def test_callbacks_do_not_disturb_the_training():
+    watched = small(max_iter=3).set_callbacks(Recorder()).fit(X, Y)
+    np.testing.assert_array_equal(watched.predict(X), small(max_iter=3).fit(X, Y).predict(X))
+
+
+def test_scoring_monitor_logs_the_score_of_every_epoch():
+    monitor = sklearn_callback.ScoringMonitor(scoring=neg_relative_l2_scorer)
+    estimator = small(max_iter=3, weight_averaging=None).set_callbacks(monitor).fit(X, Y)
+    scores = [row["score"] for row in monitor.get_logs().data if row["task_name"] == "epoch"]
+    assert len(scores) == 3
+    np.testing.assert_allclose(scores[-1], estimator.score(X, Y) - 1, rtol=1e-6)
+
+
+def test_scoring_monitor_weights_the_samples():
+    monitor = sklearn_callback.ScoringMonitor(scoring=neg_relative_l2_scorer)
+    weight = np.arange(8.0)
+    estimator = small(weight_averaging=None).set_callbacks(monitor).fit(X, Y, sample_weight=weight)
+    scores = [row["score"] for row in monitor.get_logs().data if row["task_name"] == "epoch"]
+    np.testing.assert_allclose(scores[-1], estimator.score(X, Y, sample_weight=weight) - 1, rtol=1e-6)
+
+
+def test_callbacks_see_averaged_weights_where_those_will_be_kept():
+    recorder = Recorder(stop_after=3)
+    estimator = small(max_iter=50, weight_averaging=0.9).set_callbacks(recorder).fit(X, Y)
+    np.testing.assert_array_equal(recorder.fitted[-1].predict(X), estimator.predict(X))
+
+
+def test_progress_bar_runs():
+    pytest.importorskip("rich")
+    estimator = small(max_iter=2).set_callbacks(sklearn_callback.ProgressBar()).fit(X, Y)
+    assert estimator.n_iter_ == 2
+
+
+def test_a_fit_that_fails_tears_the_callbacks_down():
+    recorder = Recorder()
+
+    def loss(prediction, target, **options):
+        raise RuntimeError("broken loss")
+
+    estimator = small(loss=loss).set_callbacks(recorder)
+    with pytest.raises(RuntimeError, match="broken loss"):
+        estimator.fit(X, Y)
+    assert recorder.calls == ["setup", "begin fit", "teardown"]
+    assert not hasattr(estimator, "_callback_fit_ctx")
+
+
+def test_a_fitted_estimator_keeps_no_context_and_pickles():
+    estimator = small().set_callbacks(Recorder()).fit(X, Y)
+    assert not [name for name in vars(estimator) if "context" in name or name.endswith("_ctx")]
+    restored = pickle.loads(pickle.dumps(clone(estimator).fit(X, Y)))
+    np.testing.assert_array_equal(restored.predict(X), estimator.predict(X))
+
+
+@pytest.mark.parametrize(("verbose", "lines"), [(0, 0), (False, 0), (1, 0), (2, 3)])
+def test_verbosity_where_nobody_watches(verbose, lines, capfd):
+    small(verbose=verbose, max_iter=3).fit(X, Y)
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == lines
+    if lines:
+        assert "LaMORegressor  33% epoch 1  loss " in printed.err
+
+
+def test_validation_is_part_of_the_line(capfd):
+    small(verbose=2, max_iter=2, early_stopping=True).fit(X, Y)
+    assert capfd.readouterr().err.count("validation") == 2
+
+
+def test_without_support_in_scikit_learn_only_the_progress_line_is_left():
+    class Bare:
+        verbose = 0
+
+    from skop.training import History
+
+    with EpochCallbacks(Bare()) as callbacks:
+        assert callbacks(History(loss_curve=[1.0]), 0.5) is False

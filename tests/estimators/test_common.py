@@ -1,0 +1,103 @@
+"""Every estimator against scikit-learn's checks and against the laws of field data, none left out."""
+
+import inspect
+from unittest import SkipTest
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.neural_network import MLPRegressor
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+import skop.estimators
+from skop import LaMORegressor, PODRegressor
+from skop.testing import parametrize_with_field_checks
+
+SKLEARN_ESTIMATORS = [LaMORegressor(width=16, depth=1, max_iter=60, learning_rate_init=5e-3), PODRegressor()]
+#: Those that predict on other grids, and those that are tied to the grid of the fit.
+FREE_ESTIMATORS = [LaMORegressor(width=8, depth=1, d_state=4, max_iter=2)]
+TIED_ESTIMATORS = [PODRegressor()]
+#: What the estimator lacks: checks that scikit-learn then leaves out.
+OPTIONAL_CHECKS = {
+    LaMORegressor: {"check_sample_weight_equivalence_on_sparse_data"},
+    PODRegressor: {
+        "check_all_zero_sample_weights_error",
+        "check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data",
+        "check_sample_weights_list", "check_sample_weights_not_an_array", "check_sample_weights_not_overwritten",
+        "check_sample_weights_pandas_series", "check_sample_weights_shape",
+    },
+}  # fmt: skip
+
+
+def check_names(estimator):
+    return [getattr(check, "func", check).__name__ for _, check in estimator_checks_generator(estimator)]
+
+
+@parametrize_with_checks(SKLEARN_ESTIMATORS, xfail_strict=True)
+def test_scikit_learn_checks(estimator, check):
+    try:
+        check(estimator)
+    except SkipTest as skip:
+        pytest.fail(f"skipped: {skip}")
+
+
+@parametrize_with_field_checks(FREE_ESTIMATORS, any_grid=True)
+def test_laws_of_field_data(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_field_checks(TIED_ESTIMATORS)
+def test_laws_of_field_data_on_one_grid(estimator, check):
+    check(estimator)
+
+
+def test_every_public_estimator_is_checked():
+    public = {
+        value for value in vars(skop.estimators).values() if inspect.isclass(value) and issubclass(value, BaseEstimator)
+    }
+    assert {type(estimator) for estimator in SKLEARN_ESTIMATORS} == public
+    assert {type(estimator) for estimator in FREE_ESTIMATORS + TIED_ESTIMATORS} == public
+
+
+@pytest.mark.parametrize("estimator", SKLEARN_ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
+def test_no_tag_switches_checks_off(estimator):
+    tags = get_tags(estimator)
+    assert tags.input_tags.two_d_array
+    assert not tags.non_deterministic
+    assert not tags.no_validation
+    assert not tags.regressor_tags.poor_score
+    assert not tags.array_api_support
+    assert not tags.input_tags.pairwise
+    assert tags._skip_test is False
+    assert tags.target_tags.required
+    assert tags.target_tags.multi_output
+    assert tags.target_tags.single_output
+    assert issubclass(type(estimator), RegressorMixin)
+
+
+@pytest.mark.parametrize("estimator", SKLEARN_ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
+def test_nothing_is_left_out_of_what_a_multilayer_perceptron_must_pass(estimator):
+    names = check_names(estimator)
+    assert len(names) >= (60 if "sample_weight" in inspect.signature(estimator.fit).parameters else 50)
+    assert set(check_names(MLPRegressor())) - set(names) == OPTIONAL_CHECKS[type(estimator)]
+
+
+def test_default_construction_and_defaults_in_the_constraints():
+    for estimator in SKLEARN_ESTIMATORS:
+        default = type(estimator)()
+        default._validate_params()
+        parameters = inspect.signature(type(estimator)).parameters.values()
+        assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters)
+        assert set(default.get_params()) == set(default._parameter_constraints)
+        assert not [name for name in vars(default) if name.endswith("_")]
+
+
+def test_defaults_fit_a_table_and_fields():
+    generator = np.random.default_rng(0)
+    table, fields = generator.normal(size=(8, 3)), generator.normal(size=(8, 5, 4, 1))
+    for estimator in SKLEARN_ESTIMATORS:
+        default = type(estimator)()
+        default.set_params(**{name: 1 for name in ("max_iter",) if name in default.get_params()})
+        assert default.fit(table, table[:, 0]).predict(table).shape == (8,)
+        assert default.fit(fields, fields).predict(fields).shape == fields.shape

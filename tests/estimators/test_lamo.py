@@ -1,0 +1,134 @@
+"""LaMORegressor: its parameters reach the network, and the data it is made for."""
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import skop.estimators._lamo
+from skop import FieldSet, LaMORegressor
+from skop.data import DataSpec, unit_grid
+from skop.exceptions import FieldDataError
+from skop.modules import CoordinatePosition, LearnedPosition, PooledHead
+from skop.networks import LaMOPatchNetwork
+
+RANDOM = np.random.default_rng(0)
+
+
+def small(**params):
+    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | params))
+
+
+def network(grid=(6, 4), n_params=0, target_form="grid", **params):
+    spec = DataSpec("grid", "fields", target_form, len(grid), 1, n_params, 1, grid, "float32")
+    return small(**params)._build_network(spec)
+
+
+def test_every_setting_of_the_network_is_a_parameter_of_the_estimator_and_is_passed_on(monkeypatch):
+    spec_of_data = {"n_dims", "n_fields", "n_params", "n_outputs", "grid_shape", "pooled"}
+    settings = set(inspect.signature(LaMOPatchNetwork).parameters) - spec_of_data
+    values = {name: object() for name in settings}
+    passed = {}
+    monkeypatch.setattr(skop.estimators._lamo, "LaMOPatchNetwork", lambda *sizes, **options: passed.update(options))
+    network(**values)
+    assert {name: passed.get(name) for name in settings} == values
+
+
+def test_parameters_shape_the_network():
+    values = {
+        "patch_size": 3, "width": 12, "depth": 2, "d_state": 5, "expand": 3, "n_heads": 2, "scan": "corner",
+        "path_weights": "shared", "kernel_size": 5, "activation": "silu", "mlp_ratio": 1.5, "position": "learned",
+        "dropout": 0.25, "grid_multiple": 6, "unit_normal_patches": True, "decay_range": (0.25, 2.0),
+    }  # fmt: skip
+    built = network((9, 7), **values)
+    mixer = built.blocks[0].mixer
+    assert built.patch_shape == (3, 3)
+    assert len(built.blocks) == 2
+    assert mixer.in_projection.weight.shape == (2 * 36, 12)
+    torch.testing.assert_close(mixer.log_decay.exp(), torch.tensor([[0.25, 2.0]]))
+    assert mixer.path_projection.weight.shape == (2 + 2 * 5, 36)
+    assert (mixer.scan, mixer.n_heads, mixer.d_state) == ("corner", 2, 5)
+    assert mixer.convolution.kernel_size == (5, 5)
+    assert mixer.activation is nn.functional.silu
+    assert built.blocks[0].feed.expand.out_features == 18
+    assert isinstance(built.position, LearnedPosition)
+    assert built.blocks[0].dropout.p == built.blocks[0].feed.dropout.p == 0.25
+    assert built._token_grid((9, 7)) == (4, 4)
+    # A learned table has no frequencies, so they are looked for beside it.
+    assert len(network(n_frequencies=3).position.frequencies) == 3
+    # 24 weights of a token from N(0, 1) have a spread that PyTorch's uniform start never has.
+    assert built.embedding.linear.weight.std() > 0.8
+
+
+@pytest.mark.parametrize(
+    ("position", "kind"), [("learned", LearnedPosition), ("coordinates", CoordinatePosition), (None, type(None))]
+)
+def test_position_codes(position, kind):
+    assert isinstance(network(position=position).position, kind)
+
+
+def test_scalar_targets_get_the_pooled_head():
+    assert isinstance(network(target_form="vector").head, PooledHead)
+    assert isinstance(network(target_form="table").head, PooledHead)
+
+
+@pytest.mark.parametrize("shape", [(7,), (5, 4), (4, 3, 5)])
+@pytest.mark.parametrize("scan", ["unidirectional", "bidirectional", "multidirectional", "corner"])
+def test_every_scan_fits_in_every_dimension(shape, scan):
+    X = RANDOM.normal(size=(4, *shape, 1))
+    predicted = small(scan=scan, kernel_size=1).fit(X, X).predict(X)
+    assert predicted.shape == X.shape
+    assert np.isfinite(predicted).all()
+
+
+def test_a_function_of_the_coordinates_is_predicted_on_a_finer_grid():
+    def fields(grid, phases):
+        x, y = unit_grid(grid).reshape(*grid, 2).transpose(2, 0, 1)
+        return np.stack([np.sin(2 * x + phase) + y for phase in phases])[..., None]
+
+    phases = np.linspace(0, 1.5, 16)
+    X, y = fields((8, 8), phases), 1 + fields((8, 8), phases) ** 2
+    estimator = small(width=16, max_iter=80, learning_rate_init=5e-3).fit(X, y)
+    fine = estimator.predict(fields((15, 15), phases))
+    truth = 1 + fields((15, 15), phases) ** 2
+    error = np.linalg.norm(fine - truth) / np.linalg.norm(truth)
+    mean_error = np.linalg.norm(truth.mean() - truth) / np.linalg.norm(truth)
+    assert error < 0.5 * mean_error
+
+
+def test_points_that_form_no_grid_are_refused_with_advice():
+    coords = RANDOM.random((24, 2))
+    with pytest.raises(FieldDataError, match=r"regular grid in C order.*2-D points.*resample"):
+        small().fit((coords, RANDOM.normal(size=(3, 24, 1))), RANDOM.normal(size=(3, 24)))
+
+
+def test_dropout_acts_in_training_only():
+    X = RANDOM.normal(size=(6, 6, 4, 1))
+    estimator = small(dropout=0.5, max_iter=1, batch_size=6)
+    assert estimator.fit(X, X).loss_curve_ != small(max_iter=1, batch_size=6).fit(X, X).loss_curve_
+    np.testing.assert_array_equal(estimator.predict(X), estimator.predict(X))
+
+
+def test_geometry_alone_and_parameters_beside_fields_are_inputs():
+    grid, box = (6, 4), unit_grid((6, 4))
+    own = FieldSet(np.stack([box * scale for scale in (1.0, 1.5, 2.0)]), grid_shape=grid)
+    targets = own.coords.sum(axis=-1, keepdims=True)
+    predicted = small().fit(own, targets).predict(own)
+    assert predicted.shape == targets.shape
+    params = RANDOM.normal(size=(3, 2))
+    both = FieldSet(box, RANDOM.normal(size=(3, 24, 1)), params=params, grid_shape=grid)
+    estimator = small().fit(both, targets)
+    other = FieldSet(box, both.values, params=params[::-1], grid_shape=grid)
+    assert np.abs(estimator.predict(other) - estimator.predict(both)).max() > 0
+
+
+def test_the_seed_decides_the_first_weights():
+    def weights(seed):
+        X = np.zeros((4, 6, 4, 1))
+        estimator = small(random_state=seed, learning_rate_init=1e-300).fit(X, X)
+        return torch.cat([parameter.flatten() for parameter in estimator.module_.parameters()])
+
+    assert torch.equal(weights(0), weights(0))
+    assert not torch.equal(weights(0), weights(1))

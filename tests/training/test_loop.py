@@ -1,0 +1,400 @@
+"""The training loop on a problem with a known answer, and everything that can go wrong in it."""
+
+import time
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skop.data import Batch
+from skop.exceptions import SkopWarning, TrainingDivergedError
+from skop.training import Trainer, TrainingOptions, schedule_at
+
+N_SAMPLES = 12
+
+
+class PointwiseLinear(nn.Module):
+    """y = x W + b at every point; remembers nothing."""
+
+    def __init__(self, dtype=torch.float64):
+        super().__init__()
+        self.linear = nn.Linear(2, 1, dtype=dtype)
+        with torch.no_grad():
+            self.linear.weight.zero_()
+            self.linear.bias.zero_()
+
+    def forward(self, coords, fields, params, grid_shape):
+        return self.linear(fields)
+
+
+class Loader:
+    """The part of FieldLoader that training uses, over tensors."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, dtype=torch.float64):
+        generator = torch.Generator().manual_seed(0)
+        self.fields = torch.randn(N_SAMPLES, 5, 2, generator=generator, dtype=dtype)
+        self.target = self.fields @ torch.tensor([[2.0], [-1.0]], dtype=dtype) + 0.5
+        self.orders = []
+
+    def __len__(self):
+        return N_SAMPLES
+
+    def batches(self, batch_size, order):
+        self.orders.append(list(order))
+        for start in range(0, len(order), batch_size):
+            rows = torch.as_tensor(order[start : start + batch_size])
+            yield Batch(torch.zeros(5, 1), self.fields[rows], None, (5,), self.target[rows])
+
+
+def squared(prediction, batch):
+    return ((prediction - batch.target) ** 2).mean()
+
+
+def make_trainer(loss=squared, seed=0, network=None, **options):
+    chosen = {"max_iter": 5, "batch_size": 4, "learning_rate": 0.05, "schedule": "constant", "warmup_fraction": 0.0}
+    hooks = {name: options.pop(name) for name in ("validate", "on_epoch_end") if name in options}
+    network = PointwiseLinear() if network is None else network
+    return Trainer(network, loss, TrainingOptions(**(chosen | options)), np.random.RandomState(seed), **hooks)
+
+
+def weights_of(trainer):
+    return torch.cat([parameter.detach().flatten().clone() for parameter in trainer.network.parameters()])
+
+
+# ---------------------------------------------------------------- the plain loop
+def test_a_linear_problem_is_solved():
+    trainer = make_trainer(max_iter=150, schedule="cosine")
+    history = trainer.run(Loader())
+    assert history.loss_curve[-1] < 1e-4 * history.loss_curve[0]
+    np.testing.assert_allclose(weights_of(trainer), [2.0, -1.0, 0.5], atol=1e-2)
+    assert len(history.loss_curve) == len(history.seconds) == history.best_iter == 150
+    assert history.stopped == "max_iter"
+    assert np.all(np.diff(history.seconds) >= 0)
+    assert not trainer.network.training
+
+
+def test_the_loop_is_adamw_with_clipping_in_a_seeded_order():
+    options = {"weight_decay": 0.1, "clip_norm": 0.5, "schedule": "one_cycle", "max_iter": 4, "batch_size": 5}
+    trainer, loader = make_trainer(**options), Loader()
+    history = trainer.run(loader)
+
+    network, rng = PointwiseLinear(), np.random.RandomState(0)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1.0, weight_decay=0.1)
+    total, step, curve = 4 * 3, 0, []
+    for _ in range(4):
+        losses = []
+        for batch in loader.batches(5, rng.permutation(N_SAMPLES)):
+            now = schedule_at("one_cycle", step, total)
+            optimizer.param_groups[0].update(lr=0.05 * now.rate, betas=(now.momentum, 0.999))
+            optimizer.zero_grad()
+            loss = squared(network(**batch.inputs()), batch)
+            loss.backward()
+            nn.utils.clip_grad_norm_(network.parameters(), 0.5)
+            optimizer.step()
+            losses += [loss.item()] * len(batch)
+            step += 1
+        curve.append(np.mean(losses))
+    expected = torch.cat([parameter.detach().flatten() for parameter in network.parameters()])
+    np.testing.assert_allclose(weights_of(trainer), expected, rtol=1e-10)
+    np.testing.assert_allclose(history.loss_curve, curve, rtol=1e-10)
+
+
+def test_every_sample_comes_once_an_epoch_in_an_order_that_changes():
+    loader = Loader()
+    make_trainer(max_iter=3).run(loader)
+    assert [sorted(order) for order in loader.orders] == [list(range(N_SAMPLES))] * 3
+    assert loader.orders[0] != loader.orders[1]
+
+
+def test_clipping_bounds_the_gradient():
+    norms = []
+
+    def spy(prediction, batch):
+        return 1e6 * squared(prediction, batch)
+
+    trainer = make_trainer(loss=spy, clip_norm=0.25, max_iter=2)
+    step = trainer.optimizer.step
+
+    def recorded_step():
+        norms.append(torch.cat([p.grad.flatten() for p in trainer.network.parameters()]).norm().item())
+        step()
+
+    trainer.optimizer.step = recorded_step
+    trainer.run(Loader())
+    np.testing.assert_allclose(norms, 0.25, rtol=1e-5)
+
+
+def test_a_summed_loss_with_a_clipped_gradient_moves_like_a_mean():
+    def summed(prediction, batch):
+        return len(batch) * squared(prediction, batch)
+
+    mean, total = make_trainer(clip_norm=1e-3), make_trainer(loss=summed, clip_norm=1e-3)
+    curves = [trainer.run(Loader()).loss_curve for trainer in (mean, total)]
+    np.testing.assert_allclose(weights_of(total), weights_of(mean), rtol=1e-6)
+    np.testing.assert_allclose(curves[1], 4 * np.array(curves[0]), rtol=1e-6)
+
+
+def test_decay_shrinks_matrices_and_vectors_as_asked():
+    def nothing(prediction, batch):
+        return 0.0 * squared(prediction, batch)
+
+    for decay_vectors, expected in ((True, [0.9, 0.9, 0.9]), (False, [0.9, 0.9, 1.0])):
+        network = PointwiseLinear()
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.fill_(1.0)
+        options = {"weight_decay": 0.5, "learning_rate": 0.2, "max_iter": 1, "batch_size": N_SAMPLES}
+        trainer = make_trainer(loss=nothing, network=network, decay_vectors=decay_vectors, **options)
+        trainer.run(Loader())
+        np.testing.assert_allclose(weights_of(trainer), expected, rtol=1e-6)
+
+
+def test_autocast_runs_the_network_in_bfloat16_and_the_loss_in_full_precision():
+    seen = []
+
+    class Spy(PointwiseLinear):
+        def forward(self, **inputs):
+            output = super().forward(**inputs)
+            seen.append(output.dtype)
+            return output
+
+    def loss(prediction, batch):
+        seen.append(prediction.dtype)
+        return squared(prediction, batch)
+
+    make_trainer(loss=loss, network=Spy(torch.float32), autocast=torch.bfloat16, max_iter=1).run(Loader(torch.float32))
+    assert set(seen[::2]) == {torch.bfloat16}
+    assert set(seen[1::2]) == {torch.float32}
+
+
+# ---------------------------------------------------------------- best weights
+def test_the_best_weights_are_kept():
+    errors = iter([5.0, 3.0, 1.0, 2.0, 4.0])
+    kept = []
+
+    def validate():
+        kept.append(weights_of(trainer))
+        assert not trainer.network.training
+        return next(errors)
+
+    trainer = make_trainer(validate=validate)
+    history = trainer.run(Loader())
+    assert history.best_iter == 3
+    assert history.validation_errors == [5.0, 3.0, 1.0, 2.0, 4.0]
+    assert torch.equal(weights_of(trainer), kept[2])
+    assert not torch.equal(kept[2], kept[4])
+
+
+def test_the_validation_error_of_the_kept_weights_is_the_smallest():
+    loader = Loader()
+
+    def error():
+        with torch.no_grad():
+            return float((trainer.network(None, loader.fields, None, None) - loader.target).abs().max())
+
+    # A rate this high goes up and down.
+    trainer = make_trainer(validate=error, max_iter=30, learning_rate=1.0, batch_size=2)
+    history = trainer.run(loader)
+    assert error() == min(history.validation_errors) < history.validation_errors[-1]
+    assert history.validation_errors[history.best_iter - 1] == min(history.validation_errors)
+
+
+@pytest.mark.parametrize(
+    ("errors", "tol", "epochs"),
+    [
+        ([5, 4, 3, 2, 1, 0.5, 0.2, 0.1], 0.0, 8),
+        ([5, 4, 6, 6, 6, 6, 6, 6], 0.0, 5),
+        ([5, 4.9, 4.8, 4.7, 4.6, 4.5, 4.4, 4.3], 1.0, 4),
+        ([5, 6, 6, 4, 6, 6, 6, 1], 0.0, 7),
+    ],
+)
+def test_patience(errors, tol, epochs):
+    values = iter(errors)
+    trainer = make_trainer(validate=lambda: next(values), max_iter=8, n_iter_no_change=3, tol=tol)
+    history = trainer.run(Loader())
+    assert len(history.loss_curve) == epochs
+    assert history.stopped == ("early_stopping" if epochs < 8 else "max_iter")
+
+
+def test_averaged_weights_validate_and_stay():
+    seen = []
+
+    def validate():
+        seen.append(weights_of(trainer))
+        return float(len(seen))
+
+    trainer = make_trainer(validate=validate, weight_averaging=0.9, max_iter=3)
+    history = trainer.run(Loader())
+    plain = make_trainer(max_iter=3)
+    assert plain.run(Loader()).loss_curve == history.loss_curve  # averaging does not touch the training
+    assert torch.equal(weights_of(trainer), seen[0])
+    averaged = make_trainer(weight_averaging=0.9, max_iter=3)
+    averaged.run(Loader())
+    assert torch.equal(weights_of(averaged), seen[2])
+    assert not torch.equal(seen[2], weights_of(plain))
+
+
+# ---------------------------------------------------------------- ending
+def test_a_time_budget_ends_the_training_and_the_schedule():
+    rates = []
+
+    def slow(prediction, batch):
+        rates.append(trainer.optimizer.param_groups[0]["lr"])
+        time.sleep(0.01)
+        return squared(prediction, batch)
+
+    trainer = make_trainer(loss=slow, max_iter=10**6, max_time=0.3, schedule="cosine")
+    history = trainer.run(Loader())
+    assert history.stopped == "max_time"
+    # The rate follows the time: it has fallen to almost nothing although a million epochs were allowed.
+    assert rates[-1] < 0.1 * max(rates)
+
+
+def test_a_callback_ends_the_training():
+    parts = []
+
+    def stop_in_third(history, part):
+        parts.append(part)
+        return len(history.loss_curve) == 3
+
+    history = make_trainer(on_epoch_end=stop_in_third, max_iter=10).run(Loader())
+    assert history.stopped == "callback"
+    assert len(history.loss_curve) == 3
+    np.testing.assert_allclose(parts, [0.1, 0.2, 0.3])
+
+
+@pytest.mark.parametrize("validated", [False, True])
+def test_an_interruption_keeps_the_weights_of_the_last_or_the_best_epoch(validated):
+    calls, after = [], []
+
+    def interrupted(prediction, batch):
+        calls.append(1)
+        if len(calls) == 3 * 3 + 2:  # in the middle of the fourth epoch
+            raise KeyboardInterrupt
+        return squared(prediction, batch)
+
+    def note(history, part):
+        after.append(weights_of(trainer))
+
+    errors = iter([3.0, 1.0, 2.0])
+    hooks = {"validate": lambda: next(errors)} if validated else {}
+    trainer = make_trainer(loss=interrupted, on_epoch_end=note, **hooks)
+    with pytest.warns(SkopWarning, match="best weights so far are kept"):
+        history = trainer.run(Loader())
+    assert history.stopped == "interrupted"
+    assert len(history.loss_curve) == 3
+    assert history.best_iter == (2 if validated else 3)
+    assert torch.equal(weights_of(trainer), after[1 if validated else 2])
+
+
+def test_an_interruption_of_the_first_epoch_leaves_the_first_weights():
+    def interrupted(prediction, batch):
+        raise KeyboardInterrupt
+
+    trainer = make_trainer(loss=interrupted)
+    before = weights_of(trainer)
+    with pytest.warns(SkopWarning):
+        history = trainer.run(Loader())
+    assert history.loss_curve == []
+    assert torch.equal(weights_of(trainer), before)
+
+
+# ---------------------------------------------------------------- divergence
+class BreaksAt:
+    """A squared error that is not finite at the given calls, and notes rates and weights."""
+
+    def __init__(self, bad_calls, value=np.nan):
+        self.bad_calls, self.value, self.rates, self.weights, self.trainer = set(bad_calls), value, [], [], None
+
+    def __call__(self, prediction, batch):
+        self.rates.append(self.trainer.optimizer.param_groups[0]["lr"])
+        self.weights.append(weights_of(self.trainer))
+        bad = len(self.rates) in self.bad_calls
+        return squared(prediction, batch) * (self.value if bad else 1.0)
+
+
+def broken_trainer(bad_calls, value=np.nan, **options):
+    loss = BreaksAt(bad_calls, value)
+    loss.trainer = make_trainer(loss=loss, **options)
+    return loss, loss.trainer
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("averaging", [None, 0.9])
+def test_a_loss_that_is_not_finite_takes_the_weights_back_and_halves_the_rate(value, averaging):
+    # Three steps an epoch; the sixth is in the second epoch.
+    loss, trainer = broken_trainer({6}, value, weight_averaging=averaging)
+    with pytest.warns(SkopWarning, match="in epoch 2; back to the last good epoch at half the learning rate"):
+        history = trainer.run(Loader())
+    assert torch.equal(loss.weights[6], loss.weights[3])
+    np.testing.assert_allclose(loss.rates, [0.05] * 6 + [0.025] * 12)
+    assert len(history.loss_curve) == 5
+    assert np.isfinite(history.loss_curve).all()
+    assert torch.isfinite(weights_of(trainer)).all()
+
+
+def test_a_rollback_in_the_first_epoch_goes_back_to_the_start_and_forgets_the_moments():
+    # Three steps an epoch; the fourth call is the first of the second try.
+    loss, trainer = broken_trainer({2})
+    with pytest.warns(SkopWarning):
+        trainer.run(Loader())
+    assert torch.equal(loss.weights[3], loss.weights[0])
+    # Adam's first step has the size of the rate in every weight if and only if its moments are fresh.
+    moved = (loss.weights[4] - loss.weights[3]).abs()
+    np.testing.assert_allclose(moved, 0.025, rtol=1e-4)
+
+
+def test_the_moments_of_the_optimiser_go_back_too():
+    # The second epoch breaks in its last step and is run again.
+    _, trainer = broken_trainer({6}, max_iter=2)
+    with pytest.warns(SkopWarning):
+        trainer.run(Loader())
+    # Six good steps were counted: the three of the second epoch's first try are undone.
+    assert trainer.optimizer.state[trainer.network.linear.weight]["step"].item() == 6
+
+
+def test_the_third_break_is_an_error_that_says_what_to_do():
+    loss, trainer = broken_trainer({4, 7, 10})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(TrainingDivergedError, match=r"nan in epoch 2.*halved 2 times.*\(now 0.05\)"):
+            trainer.run(Loader())
+    assert sum(issubclass(warning.category, SkopWarning) for warning in caught) == 2
+    assert loss.rates[-1] == pytest.approx(0.05 / 4)
+    assert torch.isfinite(weights_of(trainer)).all()
+
+
+def test_the_schedule_goes_back_with_the_weights():
+    plain, broken = (broken_trainer(calls, schedule="cosine", max_iter=3)[0] for calls in (set(), {6}))
+    plain.trainer.run(Loader())
+    with pytest.warns(SkopWarning):
+        broken.trainer.run(Loader())
+    np.testing.assert_allclose(broken.rates[6:], np.array(plain.rates[3:]) / 2)
+
+
+def test_weights_that_overflow_while_the_loss_is_finite_are_not_called_good():
+    # The gradient of the last step of the second epoch is not finite, its loss is.
+    class BadGradient(torch.autograd.Function):
+        @staticmethod
+        def forward(context, value):
+            return value.clone()
+
+        @staticmethod
+        def backward(context, gradient):
+            return gradient * np.nan
+
+    calls = []
+
+    def loss(prediction, batch):
+        calls.append(1)
+        return squared(BadGradient.apply(prediction) if len(calls) == 6 else prediction, batch)
+
+    trainer = make_trainer(loss=loss)
+    with pytest.warns(SkopWarning, match="last good epoch"):
+        history = trainer.run(Loader())
+    assert np.isfinite(history.loss_curve).all()
+    assert torch.isfinite(weights_of(trainer)).all()
