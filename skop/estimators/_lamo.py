@@ -17,7 +17,7 @@ from skop.networks import LaMOPatchNetwork
 __all__ = ["LaMORegressor"]
 
 #: Tokens up to which ``patch_size="auto"`` makes patches smaller.
-_AUTOMATIC_TOKENS = 128
+_AUTOMATIC_TOKENS = 64
 
 #: Parameters that the network takes by the same names.
 _NETWORK_PARAMETERS = (
@@ -58,7 +58,7 @@ class LaMORegressor(BaseOperatorRegressor):
         Number of blocks (paper: 8).
     patch_size : int or "auto", default="auto"
         Points of a patch along each axis (paper: 2). Cost falls with its power of the dimension.
-        ``"auto"`` is the smallest of at least 2 that leaves at most 128 tokens, which a CPU still
+        ``"auto"`` is the smallest of at least 2 that leaves at most 64 tokens, which a CPU still
         trains in minutes; on a GPU, or with patience, smaller patches resolve more.
     d_state : int, default=16
         States of a scan head (paper: 64).
@@ -114,7 +114,7 @@ class LaMORegressor(BaseOperatorRegressor):
         Learning rate over the steps, see `skop.training.schedule_at` (paper: one_cycle).
     warmup_fraction : float, default=0.15
         Part of the training in which ``"cosine"`` and ``"constant"`` rise to the peak rate.
-    weight_decay : float, default=0.3
+    weight_decay : float, default=0.1
         Of AdamW (paper: 1e-5; 0.05 for Navier-Stokes).
     decay_vectors : bool, default=False
         Whether biases, norms and decay rates are decayed too, and not only matrices (public code: all).
@@ -267,7 +267,7 @@ class LaMORegressor(BaseOperatorRegressor):
         learning_rate_init: float = 4e-3,
         schedule: str = "cosine",
         warmup_fraction: float = 0.15,
-        weight_decay: float = 0.3,
+        weight_decay: float = 0.1,
         decay_vectors: bool = False,
         beta_2: float = 0.99,
         clip_norm: float | None = 1.0,
@@ -374,8 +374,8 @@ class LaMORegressor(BaseOperatorRegressor):
         """Build the patch model for the grid of the data."""
         if spec.grid_shape is None or len(spec.grid_shape) != spec.n_dims:
             raise FieldDataError(
-                f"LaMORegressor needs the points of a regular grid in C order, but the {spec.n_dims}-D points of X form "
-                "none; sort the points of a grid by skop.data.find_grid(coords)[1], or resample the fields onto one."
+                f"LaMORegressor needs the points of a regular grid in C order, but the {spec.n_dims}-D points of X "
+                "form none; sort the points of a grid by skop.data.find_grid(coords)[1], or resample the fields onto one."
             )
         return LaMOPatchNetwork(
             spec.n_dims,
@@ -391,8 +391,8 @@ class LaMORegressor(BaseOperatorRegressor):
 
 def _patch_size(patch_size: int | str, grid_shape: GridShape) -> int:
     """The size asked for, or the smallest of at least two points that leaves few enough tokens."""
-    if patch_size != "auto":
-        return int(patch_size)
+    if not isinstance(patch_size, str):
+        return patch_size
     size = 2
     while prod(token_grid(grid_shape, (size,) * len(grid_shape))) > _AUTOMATIC_TOKENS:
         size += 1

@@ -226,7 +226,9 @@ class Trainer:
         autocast = self.options.autocast
         with torch.autocast(batch.coords.device.type, dtype=autocast, enabled=autocast is not None):
             prediction = self.network(**batch.inputs())
-        loss = self.loss(prediction.to(batch.coords.dtype), batch)
+        if autocast is not None:
+            prediction = prediction.to(torch.promote_types(prediction.dtype, torch.float32))
+        loss = self.loss(prediction, batch)
         loss.backward()
         if self.options.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.network.parameters(), self.options.clip_norm)

@@ -1,0 +1,54 @@
+"""Reports of measurements: means with spreads, Markdown with the circumstances, JSON with all numbers."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from skop.bench._report import Report, mean_and_spread
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [([0.5], "0.5000"), ([1.0, 3.0], "2.0000 ± 1.4142"), ([2.0, 2.0, 2.0], "2.0000 ± 0.0000")],
+)
+def test_mean_and_spread(values, words):
+    assert mean_and_spread(values) == words
+
+
+def test_a_report_is_written_as_markdown_and_json(tmp_path, capsys):
+    path = tmp_path / "new" / "result.md"
+    report = Report("A measurement", path)
+    report.record("first", {"error": 0.25})
+    report.table("Errors", ["model", "error"], [["first", "0.25"], ["second", "0.50"]])
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("# A measurement\n")
+    assert "## Errors\n\n| model | error |\n|---|---|\n| first | 0.25 |\n| second | 0.50 |\n" in text
+    assert np.__version__ in text
+    assert json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) == {"first": {"error": 0.25}}
+    printed = capsys.readouterr()
+    assert "| first | 0.25 |" in printed.out
+    assert "first" in printed.err
+
+
+def test_what_was_measured_is_saved_before_the_end(tmp_path):
+    report = Report("A measurement", tmp_path / "result.md")
+    report.record("first", {"error": 0.25})
+    assert json.loads((tmp_path / "result.json").read_text()) == {"first": {"error": 0.25}}
+    report.record("second", {"error": 0.5})
+    assert list(json.loads((tmp_path / "result.json").read_text())) == ["first", "second"]
+
+
+def test_without_a_path_it_only_prints(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Report("A measurement", None).table("Errors", ["model"], [["first"]])
+    assert "| first |" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_of_ones_own_stay_out_of_the_command(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["bench", "small-darcy", "/home/someone/data/darcy.npz", "--seeds", "3"])
+    words = Report.circumstances()
+    assert "`python -m skop.bench small-darcy darcy.npz --seeds 3`" in words
+    assert "someone" not in words

@@ -1,0 +1,164 @@
+"""PODRegressor against POD and ridge regression written out in NumPy."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from skop import FieldSet, PODRegressor
+from skop.data import unit_grid
+from skop.exceptions import FieldDataError
+
+GRID = (4, 3)
+RANDOM = np.random.default_rng(0)
+
+
+def make_data(n_samples=20, noise=0.1, seed=0):
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n_samples, *GRID, 2)) + 1.0
+    map_ = generator.normal(size=(24, 12))
+    y = (X.reshape(n_samples, -1) @ map_ + 3.0).reshape(n_samples, *GRID, 1)
+    return X, y + noise * generator.normal(size=y.shape)
+
+
+def ridge(inputs, outputs, penalty):
+    """Coefficients and intercept of ridge regression by the normal equations."""
+    mean_in, mean_out = inputs.mean(axis=0), outputs.mean(axis=0)
+    centred = inputs - mean_in
+    slope = np.linalg.solve(centred.T @ centred + penalty * np.eye(inputs.shape[1]), centred.T @ (outputs - mean_out))
+    return slope, mean_out - mean_in @ slope
+
+
+def left_out_error(inputs, outputs, penalty):
+    """Mean squared error of each sample by the fit to all others."""
+    errors = []
+    for sample in range(len(inputs)):
+        others = np.arange(len(inputs)) != sample
+        slope, shift = ridge(inputs[others], outputs[others], penalty)
+        errors.append((inputs[sample] @ slope + shift - outputs[sample]) ** 2)
+    return np.mean(errors)
+
+
+def leading(rows, count):
+    """Mean and leading right singular vectors of the deviations."""
+    mean = rows.mean(axis=0)
+    return mean, np.linalg.svd(rows - mean, full_matrices=False)[2][:count]
+
+
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_pod_and_ridge_written_out(count):
+    X, y = make_data()
+    rows, targets = X.reshape(20, -1), y.reshape(20, -1)
+    mean_in, basis_in = leading(rows[:15], count)
+    mean_out, basis_out = leading(targets[:15], count)
+    inputs, outputs = (rows[:15] - mean_in) @ basis_in.T, (targets[:15] - mean_out) @ basis_out.T
+    unit_in, unit_out = inputs.std(axis=0).max(), outputs.std(axis=0).max()
+    inputs, outputs = inputs / unit_in, outputs / unit_out
+    penalty = min(np.logspace(-6, 4, 21), key=lambda value: left_out_error(inputs, outputs, value))
+    slope, shift = ridge(inputs, outputs, penalty)
+    expected = ((rows[15:] - mean_in) @ basis_in.T / unit_in @ slope + shift) * unit_out @ basis_out + mean_out
+    found = PODRegressor(n_components=count).fit(X[:15], y[:15])
+    assert found.regressor_.alpha_ == pytest.approx(penalty)
+    np.testing.assert_allclose(found.predict(X[15:]).reshape(5, -1), expected, rtol=1e-8, atol=1e-9)
+
+
+def test_a_linear_map_is_found_with_enough_components():
+    X, y = make_data(60, noise=0.0)
+    errors = [1 - PODRegressor(n_components=count).fit(X[:50], y[:50]).score(X[50:], y[50:]) for count in (4, 12, 24)]
+    assert errors[0] > errors[1] > errors[2]
+    assert errors[2] < 1e-5
+
+
+def test_the_part_of_the_variance_decides_the_number_of_components():
+    X, y = make_data(40)
+    estimator = PODRegressor(n_components=0.8).fit(X, y)
+    for basis, rows in ((estimator.input_basis_, X.reshape(40, -1)), (estimator.output_basis_, y.reshape(40, -1))):
+        variances = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False) ** 2
+        assert basis.n_components_ == np.searchsorted(np.cumsum(variances) / variances.sum(), 0.8) + 1
+
+
+def test_the_mean_field():
+    X, y = make_data()
+    predicted = PODRegressor(regressor="mean").fit(X, y).predict(X[:2])
+    np.testing.assert_allclose(predicted, np.broadcast_to(y.mean(axis=0), (2, *GRID, 1)), rtol=1e-12)
+
+
+def test_a_gaussian_process_follows_a_curve_that_a_line_cannot():
+    params = np.linspace(-2, 2, 25)[:, None]
+    x = unit_grid((6,))[:, 0]
+    y = np.sin(2 * params + x)[..., None]
+    scores = {
+        kind: PODRegressor(regressor=kind).fit(params[::2], y[::2]).score(params[1::2], y[1::2])
+        for kind in ("ridge", "gaussian_process")
+    }
+    assert scores["gaussian_process"] > 0.95
+    assert scores["ridge"] < 0.8
+
+
+def test_any_regressor_is_cloned_and_used():
+    X, y = make_data(60, noise=0.0)
+    regressor = LinearRegression()
+    estimator = PODRegressor(regressor=regressor, n_components=24).fit(X[:50], y[:50])
+    assert isinstance(estimator.regressor_, LinearRegression)
+    assert not hasattr(regressor, "coef_")
+    np.testing.assert_allclose(estimator.predict(X[50:]), y[50:], rtol=1e-8)
+
+
+def test_units_of_parameters_and_fields_do_not_matter():
+    X = RANDOM.normal(size=(20, 3))
+    y = (X @ RANDOM.normal(size=(3, 5)))[..., None] + 0.1 * RANDOM.normal(size=(20, 5, 1))
+    predicted = PODRegressor(n_components=2).fit(X, y).predict(X)
+    scaled = PODRegressor(n_components=2).fit(X * [1e-3, 1.0, 1e4] + 5, 1e3 * y).predict(X * [1e-3, 1.0, 1e4] + 5)
+    np.testing.assert_allclose(scaled, 1e3 * predicted, rtol=1e-6, atol=1e-6)
+
+
+def test_a_constant_column_and_a_constant_target_are_no_trouble():
+    X = np.column_stack([np.ones(8), np.arange(8.0)])
+    y = np.broadcast_to(unit_grid((5,)), (8, 5, 1))
+    np.testing.assert_allclose(PODRegressor().fit(X, y).predict(X), y, atol=1e-12)
+
+
+def test_parameters_beside_fields_and_points_of_ones_own_are_inputs():
+    coords = np.stack([unit_grid(GRID) * scale for scale in np.linspace(1, 2, 16)])
+    y = coords.sum(axis=-1, keepdims=True) * 2
+    own = FieldSet(coords, np.ones((16, 12, 1)))
+    assert PODRegressor().fit(own[::2], y[::2]).score(own[1::2], y[1::2]) > 0.999
+    params = np.linspace(-1, 1, 40)[:, None]
+    both = FieldSet(unit_grid(GRID), RANDOM.normal(size=(40, 12, 1)), params=params)
+    targets = both.values + 3 * params[:, :, None]
+    estimator = PODRegressor(n_components=13).fit(both[::2], targets[::2])
+    assert estimator.score(both[1::2], targets[1::2]) > 0.999
+
+
+def test_another_number_of_points_is_refused_with_advice():
+    X, y = make_data()
+    estimator = PODRegressor().fit(X, y)
+    with pytest.raises(FieldDataError, match=r"16 numbers a sample.*fitted on 24.*Interpolate"):
+        estimator.predict(X[:, :, :2])
+
+
+def test_another_grid_with_as_many_points_is_refused():
+    X, y = make_data()
+    estimator = PODRegressor().fit(X, y)
+    with pytest.raises(FieldDataError, match="points"):
+        estimator.predict(X.reshape(20, 3, 4, 2))
+
+
+def test_points_elsewhere_are_refused():
+    X, y = make_data()
+    values = X.reshape(20, 12, 2)
+    estimator = PODRegressor().fit(FieldSet(unit_grid(GRID), values, grid_shape=GRID), y)
+    with pytest.raises(FieldDataError, match="points"):
+        estimator.predict(FieldSet(unit_grid(GRID) * 2, values, grid_shape=GRID))
+
+
+def test_samples_with_different_points_are_refused_with_advice():
+    ragged = FieldSet([np.zeros((3, 2)), np.ones((4, 2))], [np.zeros((3, 1)), np.ones((4, 1))])
+    with pytest.raises(FieldDataError, match="same points.*interpolate"):
+        PODRegressor().fit(ragged, np.arange(2.0))
+
+
+@pytest.mark.parametrize("params", [{"regressor": "lasso"}, {"n_components": 0}, {"n_components": 1.5}])
+def test_impossible_parameters_are_refused(params):
+    X, y = make_data()
+    with pytest.raises(ValueError, match=next(iter(params))):
+        PODRegressor(**params).fit(X, y)

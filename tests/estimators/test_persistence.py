@@ -1,0 +1,324 @@
+"""Model files: what comes back, what is in them, and that damage never passes for a model."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+import skop
+from skop import FieldSet, LaMORegressor
+from skop.data import unit_grid
+from skop.estimators._persistence import _digest, read_model_file
+from skop.exceptions import ModelFileError
+from skop.losses import GradientRelativeL2Loss, H1Loss, RelativeL2Loss, TrainingLoss
+
+GENERATOR = np.random.default_rng(0)
+GRID = (4, 6)
+GRIDS = GENERATOR.normal(size=(6, *GRID, 2)) + 2
+TABLE = GENERATOR.normal(size=(6, 3))
+POINTS = unit_grid(GRID)
+FIELDS = FieldSet(POINTS, GRIDS.reshape(6, 24, 2), params=TABLE, grid_shape=GRID, channel_names=["a", "b"])
+
+
+def small(**params):
+    settings = {"width": 8, "depth": 1, "d_state": 4, "n_heads": 1, "max_iter": 1, "random_state": 0, "device": "cpu"}
+    return LaMORegressor(**(settings | params))
+
+
+def reloaded(estimator, folder):
+    estimator.save(folder / "model.skop")
+    return skop.load(folder / "model.skop")
+
+
+def values(predicted):
+    """Predictions of any form as an array."""
+    if isinstance(predicted, tuple):
+        return predicted[1]
+    return np.asarray(getattr(predicted, "values", predicted))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return small().fit(GRIDS, GRIDS[..., :1])
+
+
+@pytest.fixture
+def path(model, tmp_path):
+    model.save(tmp_path / "model.skop")
+    return tmp_path / "model.skop"
+
+
+# ---------------------------------------------------------------- round trip
+CASES = {
+    "field": (GRIDS, GRIDS[..., :1], {}),
+    "double precision": (GRIDS, GRIDS[..., :1], {"dtype": "float64"}),
+    "scalar": (GRIDS, TABLE[:, 0], {}),
+    "scalars": (GRIDS, TABLE, {}),
+    "features": (TABLE, TABLE[:, 0], {}),
+    "parameters to field": (TABLE, GRIDS, {}),
+    "parameters to FieldSet": (TABLE, FieldSet(POINTS * 3, FIELDS.values, grid_shape=GRID), {}),
+    "function": (GRIDS[..., 0].reshape(6, 24), GRIDS[..., 1].reshape(6, 24), {}),
+    "FieldSet": (FIELDS, FIELDS, {}),
+    "tuple": ((POINTS, FIELDS.values), (POINTS, FIELDS.values), {}),
+    "scalers per point": (GRIDS, GRIDS, {"input_scaler": "point", "target_scaler": "point"}),
+    "no scalers": (GRIDS, GRIDS, {"input_scaler": None, "target_scaler": None}),
+    "loss object": (GRIDS, GRIDS, {"loss": GradientRelativeL2Loss(gradient_weight=0.25, reduction="sum")}),
+    "symmetries": (
+        GRIDS, GRIDS,
+        {"symmetries": ("flip_x",), "domain": np.array([[0.0, 1.0], [0.0, 1.0]]), "average_symmetries": True,
+         "input_vectors": ((0, 1),), "target_vectors": ((0, 1),)},
+    ),
+    "early stopping": (GRIDS, GRIDS, {"early_stopping": True, "max_iter": 3}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("X", "y", "params"), CASES.values(), ids=CASES)
+def test_predictions_and_records_come_back_bit_for_bit(X, y, params, tmp_path):
+    estimator = small(**params).fit(X, y)
+    loaded = reloaded(estimator, tmp_path)
+    expected, found = estimator.predict(X), loaded.predict(X)
+    assert type(found) is type(expected)
+    np.testing.assert_array_equal(values(found), values(expected))
+    assert values(found).dtype == values(expected).dtype
+    assert loaded.score(X, y) == estimator.score(X, y)
+    assert loaded.spec_ == estimator.spec_
+    for name in ("loss_curve_", "validation_scores_", "n_iter_", "best_iter_", "stopped_", "fit_seconds_",
+                 "n_features_in_", "dtype_"):  # fmt: skip
+        assert getattr(loaded, name) == getattr(estimator, name)
+    assert not loaded.module_.training
+    # Saving what was loaded changes nothing either.
+    np.testing.assert_array_equal(values(reloaded(loaded, tmp_path).predict(X)), values(expected))
+
+
+def plain(value):
+    """Tuples and arrays as the lists that JSON has."""
+    return json.loads(json.dumps(value, default=lambda array: array.tolist()))
+
+
+def test_parameters_come_back(tmp_path):
+    params = CASES["symmetries"][2] | {"decay_range": (0.1, 2.0), "width": np.int64(8), "learning_rate_init": np.float32(0.25)}
+    estimator = small(**params).fit(GRIDS, GRIDS)
+    found = reloaded(estimator, tmp_path).get_params()
+    assert {name: plain(value) for name, value in found.items()} == {
+        name: plain(value) for name, value in estimator.get_params().items()
+    }
+
+
+@pytest.mark.parametrize("loss", [H1Loss(), RelativeL2Loss(reduction="sum"), GradientRelativeL2Loss(gradient_weight=0.5)])
+def test_loss_objects_come_back_equal(loss, tmp_path):
+    assert reloaded(small(loss=loss).fit(GRIDS, GRIDS), tmp_path).loss == loss
+
+
+def test_a_moving_random_state_is_not_kept(tmp_path):
+    estimator = small(random_state=np.random.RandomState(3)).fit(GRIDS, GRIDS)
+    loaded = reloaded(estimator, tmp_path)
+    assert loaded.random_state is None
+    np.testing.assert_array_equal(loaded.predict(GRIDS), estimator.predict(GRIDS))
+
+
+def test_names_of_columns_come_back(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(TABLE, columns=["load", "length", "angle"])
+    estimator = small().fit(table, GRIDS)
+    loaded = reloaded(estimator, tmp_path)
+    assert list(loaded.feature_names_in_) == ["load", "length", "angle"]
+    np.testing.assert_array_equal(loaded.predict(table), estimator.predict(table))
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(table[["angle", "length", "load"]])
+
+
+def test_a_loaded_model_predicts_on_finer_grids_as_before(model, path):
+    fine = GENERATOR.normal(size=(2, 7, 11, 2))
+    np.testing.assert_array_equal(skop.load(path).predict(fine), model.predict(fine))
+
+
+def test_a_loaded_model_can_be_fitted_on(path):
+    loaded = skop.load(path).set_params(warm_start=True)
+    loaded.fit(GRIDS, GRIDS[..., :1])
+    assert loaded.n_iter_ == 2
+
+
+def test_a_model_of_a_gpu_loads_where_there_is_none(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    estimator = small().fit(GRIDS, GRIDS[..., :1])
+    estimator.device = "cuda"
+    loaded = reloaded(estimator, tmp_path)
+    assert loaded.device_ == torch.device("cpu")
+    assert loaded.device == "cuda"
+    np.testing.assert_array_equal(loaded.predict(GRIDS), model.predict(GRIDS))
+
+
+def test_loading_leaves_random_numbers_and_the_caller_alone(path):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    skop.load(path)
+    assert torch.equal(torch.rand(3), expected)
+
+
+# ---------------------------------------------------------------- what is in the file
+def test_the_file_holds_tensors_and_json_and_no_pickle(path):
+    content = path.read_bytes()
+    tensors = load_tensors(content)
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["skop"])
+    assert header["class"] == "LaMORegressor"
+    assert header["params"]["width"] == 8
+    assert header["versions"]["skop"] == skop.__version__
+    assert {name.split(".")[0] for name in tensors} == {"module", "scalers"}
+    assert b"numpy" not in content
+    assert b"__reduce__" not in content
+
+
+# ---------------------------------------------------------------- writing
+def test_a_file_is_replaced(path):
+    other = small(random_state=1).fit(GRIDS, GRIDS[..., :1])
+    other.save(path)
+    np.testing.assert_array_equal(skop.load(path).predict(GRIDS), other.predict(GRIDS))
+    assert [item.name for item in path.parent.iterdir()] == ["model.skop"]
+
+
+def custom_loss(prediction, target, **_):
+    return ((prediction - target) ** 2).mean()
+
+
+@pytest.mark.parametrize("place", ["os.replace", "os.fsync"])
+def test_a_crash_while_writing_leaves_the_old_file(model, path, monkeypatch, place):
+    before = path.read_bytes()
+
+    def crash(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(f"skop.estimators._persistence.{place}", crash)
+    with pytest.raises(OSError, match="disk is full"):
+        small(random_state=1).fit(GRIDS, GRIDS[..., :1]).save(path)
+    assert path.read_bytes() == before
+    assert [item.name for item in path.parent.iterdir()] == ["model.skop"]
+
+
+def test_a_loss_of_ones_own_is_refused_and_the_old_file_stays(path):
+    before = path.read_bytes()
+    estimator = small(loss=custom_loss).fit(GRIDS, GRIDS[..., :1])
+    with pytest.raises(ModelFileError, match=r"loss=.*named loss.*joblib"):
+        estimator.save(path)
+    assert path.read_bytes() == before
+
+
+def test_a_loss_class_of_ones_own_is_refused_when_saving(path):
+    class Halved(RelativeL2Loss):
+        """Not a loss that a file may name."""
+
+    assert issubclass(Halved, TrainingLoss)
+    estimator = small(loss=Halved()).fit(GRIDS, GRIDS[..., :1])
+    with pytest.raises(ModelFileError, match=r"loss=.*Halved"):
+        estimator.save(path)
+
+
+def test_a_folder_that_is_not_there(model, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        model.save(tmp_path / "nowhere" / "model.skop")
+
+
+# ---------------------------------------------------------------- damage
+def check_damaged(path, content, expected):
+    """A changed file either says that it is damaged or still is the same model; tell which."""
+    path.write_bytes(content)
+    try:
+        loaded = skop.load(path)
+    except ModelFileError:
+        return True
+    np.testing.assert_array_equal(loaded.predict(GRIDS), expected)
+    return False
+
+
+def test_a_file_cut_short_is_refused(model, path):
+    content, expected = path.read_bytes(), model.predict(GRIDS)
+    size = int.from_bytes(content[:8], "little")
+    lengths = {0, 1, 7, 8, 9, 8 + size - 1, 8 + size, 8 + size + 1, len(content) - 1}
+    for length in lengths | set(range(0, len(content), max(1, len(content) // 80))):
+        assert check_damaged(path, content[:length], expected), length
+    assert check_damaged(path, content + b"\0", expected)
+
+
+@pytest.mark.parametrize("change", [0x01, 0x0F, 0x13, 0x80, 0xFF])
+def test_one_changed_byte_never_gives_wrong_numbers(model, path, change):
+    content, expected = path.read_bytes(), model.predict(GRIDS)
+    size = int.from_bytes(content[:8], "little")
+    places = [*range(8), *range(8, 8 + size, 5), *range(8 + size, len(content), max(1, len(content) // 100))]
+    refused = []
+    for place in places:
+        changed = bytearray(content)
+        changed[place] ^= change
+        refused.append(check_damaged(path, bytes(changed), expected))
+    assert np.mean(refused) > 0.95
+
+
+@pytest.mark.parametrize(("old", "new"), [(b'"F32"', b'"I32"'), (b'"F32"', b'"U32"'), (b'"F64"', b'"I64"')])
+def test_a_changed_type_of_a_tensor_is_refused(model, path, old, new):
+    content, expected = path.read_bytes(), model.predict(GRIDS)
+    assert old in content
+    start = 0
+    while (start := content.find(old, start)) >= 0:
+        assert check_damaged(path, content[:start] + new + content[start + len(new) :], expected)
+        start += 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"hello", b"\x80\x04K\x01.", b"\xff" * 100, json.dumps({"a": 1}).encode(), save_tensors({"a": torch.zeros(2)}),
+     save_tensors({"a": torch.zeros(2)}, {"skop": "no json", "sha256": "0"})],
+    ids=["empty", "text", "pickle", "ones", "json", "other tensors", "bad header"],
+)  # fmt: skip
+def test_foreign_files_are_refused(content, tmp_path):
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(ModelFileError, match="file"):
+        skop.load(tmp_path / "file")
+
+
+def test_a_missing_file_is_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        skop.load(tmp_path / "model.skop")
+
+
+def rewrite(path, change):
+    """Change header and tensors of a file and write it with a checksum that fits."""
+    header, tensors = read_model_file(path)
+    change(header, tensors)
+    text = json.dumps(header, sort_keys=True)
+    Path(path).write_bytes(save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)}))
+
+
+def test_a_rewritten_file_without_change_loads(model, path):
+    rewrite(path, lambda header, tensors: None)
+    np.testing.assert_array_equal(skop.load(path).predict(GRIDS), model.predict(GRIDS))
+
+
+CHANGES = {
+    "later format": (lambda header, _: header.update(format=99), r"format 99.*Upgrade"),
+    "unknown class": (lambda header, _: header.update({"class": "os.system"}), r"'os.system'.*LaMORegressor"),
+    "unknown parameter": (lambda header, _: header["params"].update(colour="red"), "colour"),
+    "unknown loss": (lambda header, _: header["params"].update(loss={"loss": "Exec", "params": {}}), "Exec"),
+    "unknown option of a loss": (
+        lambda header, _: header["params"].update(loss={"loss": "H1Loss", "params": {"colour": 1}}), "colour",
+    ),
+    "another network": (lambda header, _: header["params"].update(width=12), "weights do not fit"),
+    "missing weight": (
+        lambda _, tensors: tensors.pop(next(name for name in tensors if name.startswith("module."))), "weights do not fit",
+    ),
+    "further weight": (lambda _, tensors: tensors.update({"module.more": torch.zeros(2)}), "weights do not fit"),
+    "missing scaler": (
+        lambda _, tensors: [tensors.pop(name) for name in list(tensors) if name.startswith("scalers.target")], "target",
+    ),
+    "missing entry": (lambda header, _: header.pop("spec"), "spec"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
+def test_whole_files_that_do_not_fit_are_refused(path, change, message):
+    rewrite(path, change)
+    with pytest.raises(ModelFileError, match=message):
+        skop.load(path)
