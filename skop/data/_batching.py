@@ -279,7 +279,7 @@ class FieldLoader:
         else:
             element, sources = symmetries.element(self.element, n_samples)
         if symmetries.domain is not None and self._points is not None:
-            moved = symmetries.move_points(self._points, element, sources)
+            moved = symmetries.move_points(self._points, element)
             parts["coords"] = self.scalers.coords.transform(moved).to(self.dtype)
         fields, target = parts["fields"], parts["target"]
         if fields is not None and self.scalers.fields is not None:

@@ -146,15 +146,15 @@ class GridSymmetries:
             if steps.size and np.ptp(steps.reshape(-1, coords.shape[1]), axis=0).max() > tolerance:
                 raise FieldDataError(f"shift_{_AXES[axis]} needs evenly spaced points along its axis.")
 
-    def move_points(self, coords: torch.Tensor, element: torch.Tensor, sources: torch.Tensor) -> torch.Tensor:
+    def move_points(self, coords: torch.Tensor, element: torch.Tensor) -> torch.Tensor:
         """Coordinates of each sample after its symmetry about the centre of the domain.
 
         Parameters
         ----------
         coords : Tensor of shape (P, d)
             Points of the grid in physical units.
-        element, sources : Tensor
-            As `draw` returned them.
+        element : Tensor of shape (B,)
+            As `draw` returned it.
 
         Returns
         -------
@@ -171,7 +171,9 @@ class GridSymmetries:
         lower, upper = torch.as_tensor(self.domain.T.copy(), dtype=coords.dtype, device=coords.device)
         turn = torch.as_tensor(self.matrices, dtype=coords.dtype, device=coords.device)[element.to(coords.device)]
         place = (coords - lower) / (upper - lower) - 0.5
-        return (torch.einsum("bij,bpj->bpi", turn, place[sources.to(coords.device)]) + 0.5) * (upper - lower) + lower
+        # A periodic shift moves what is on the points and leaves the points where they are.
+        moved = self._sources[element].to(coords.device)
+        return (torch.einsum("bij,bpj->bpi", turn, place[moved]) + 0.5) * (upper - lower) + lower
 
     def element(self, number: int, n_samples: int) -> tuple[torch.Tensor, torch.Tensor]:
         """One symmetry of the group for all samples, in the form that `draw` gives.

@@ -49,6 +49,7 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
 
     module_: torch.nn.Module
     scalers_: Scalers
+    spacing_: tuple[float, ...] | None
     loss_curve_: list[float]
     validation_scores_: list[float]
 
@@ -176,6 +177,7 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
         )
         # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
         self._store_spec(data.inputs, data.spec)
+        self.spacing_ = _spacing(data.inputs)
         self.dtype_, self.scalers_ = pick_dtype(self.dtype, data.spec.role), scalers
         self.module_ = network.to(self.device_, getattr(torch, self.dtype_))
         self.loss_curve_, self.validation_scores_ = [], []
@@ -294,16 +296,9 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
 
     def _refinement_factors(self, inputs: FieldSet) -> tuple[int, ...]:
         """How many times finer than in training the grid is along each axis."""
-        trained, shared = self.spec_.grid_shape, inputs.shared_coords
-        if trained is None or not shared or inputs.grid_shape is None or len(inputs.grid_shape) != inputs.n_dims:
+        if self.spacing_ is None or not inputs.shared_coords or inputs.grid_shape is None:
             return (1,)
-        if inputs.grid_shape == trained and np.allclose(self.scalers_.coords.span_, np.ptp(inputs.coords, axis=0)):
-            return (1,)
-        spacing = tuple(
-            span / (size - 1) if size > 1 else 1.0
-            for span, size in zip(self.scalers_.coords.span_, trained, strict=True)
-        )
-        return refinement_factors(inputs, spacing, native=self.refinement == "native")
+        return refinement_factors(inputs, self.spacing_, native=self.refinement == "native")
 
     def _predict_averaged(self, inputs: FieldSet) -> FloatArray:
         """Outputs on a grid with the training spacing, averaged over the declared symmetries if asked for."""

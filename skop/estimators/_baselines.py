@@ -42,6 +42,8 @@ class PODRegressor(BaseFieldRegressor):
     ----------
     regressor_ : regressor
         The fitted map.
+    points_ : ndarray of shape (P, d) or None
+        Points of the fit, where all samples share them.
     input_basis_, output_basis_ : sklearn.decomposition.PCA
         The two bases.
     n_features_in_ : int
@@ -99,17 +101,24 @@ class PODRegressor(BaseFieldRegressor):
         data = read_training_data(X, y)
         self._store_spec(data.inputs, data.spec)
         rows, targets = _rows(data.inputs), _matrix(data.targets)
+        self.points_ = data.inputs.coords if data.inputs.shared_coords else None
         # Parameters differ in units, so each is standardised; a field keeps its own proportions.
         self.shift_ = rows.mean(axis=0)
-        spread = rows.std(axis=0)
-        self.scale_ = np.where(spread > 0, spread, 1.0) if data.inputs.n_params else np.ones_like(spread)
-        self.input_basis_ = PCA(self._components(rows)).fit(self._scaled(rows))
-        self.output_basis_ = PCA(self._components(targets)).fit(targets)
+        spread = rows[:, rows.shape[1] - data.inputs.n_params :].std(axis=0)
+        self.scale_ = np.ones(rows.shape[1])
+        self.scale_[rows.shape[1] - data.inputs.n_params :] = np.where(spread > 0, spread, 1.0)
+        # A single sample has no variance, and PCA divides it by zero on the way to figures that nothing uses.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            self.input_basis_ = PCA(self._components(rows)).fit(self._scaled(rows))
+            self.output_basis_ = PCA(self._components(targets)).fit(targets)
         inputs = self.input_basis_.transform(self._scaled(rows))
         outputs = self.output_basis_.transform(targets)
         # Both sides in units of their leading coefficient, which is what kernels and penalties expect.
         self.units_ = tuple(side.std(axis=0).max() or 1.0 for side in (inputs, outputs))
-        self.regressor_ = self._make_regressor().fit(inputs / self.units_[0], outputs / self.units_[1])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            self.regressor_ = self._make_regressor(inputs / self.units_[0]).fit(
+                inputs / self.units_[0], outputs / self.units_[1]
+            )
         return self
 
     def _components(self, rows: FloatArray) -> int | float:
@@ -118,18 +127,31 @@ class PODRegressor(BaseFieldRegressor):
             return min(int(self.n_components), *rows.shape)
         return self.n_components if len(rows) > 1 and np.ptp(rows, axis=0).any() else 1
 
-    def _make_regressor(self) -> RegressorMixin:
+    def _make_regressor(self, inputs: FloatArray) -> RegressorMixin:
         """The map between the coefficients, unfitted."""
         if self.regressor == "ridge":
             return RidgeCV(np.logspace(-6, 4, 21))
         if self.regressor == "gaussian_process":
-            kernel = ConstantKernel(1.0) * Matern(5.0, nu=2.5) + WhiteKernel(1e-2)
+            # The search for the length starts at the mean distance of two samples.
+            distance = max(float(np.sqrt(2 * inputs.var(axis=0).sum())), 1e-3)
+            kernel = ConstantKernel(1.0) * Matern(distance, (0.1 * distance, 100 * distance), nu=2.5) + WhiteKernel(
+                1e-3, (1e-8, 1e1)
+            )
             return GaussianProcessRegressor(kernel)
         return DummyRegressor() if self.regressor == "mean" else clone(self.regressor)
 
     def _scaled(self, rows: FloatArray) -> FloatArray:
         """Rows of the input, shifted and scaled."""
         return (rows - self.shift_) / self.scale_
+
+    def _moved(self, inputs: FieldSet) -> bool:
+        """Whether the points are others than those of the fit."""
+        if self.points_ is None:
+            return False
+        if inputs.grid_shape != self.spec_.grid_shape or inputs.coords.shape != self.points_.shape:
+            return True
+        tolerance = 1e-6 * float(np.ptp(self.points_))
+        return not np.allclose(inputs.coords, self.points_, rtol=0, atol=tolerance)
 
     def _predict_values(self, inputs: FieldSet) -> FloatArray:
         """Outputs ``(n, P, q)`` in physical units."""
@@ -138,6 +160,11 @@ class PODRegressor(BaseFieldRegressor):
             raise FieldDataError(
                 f"X has {rows.shape[1]} numbers a sample, but the bases were fitted on {len(self.shift_)}: POD is tied "
                 "to its points. Interpolate X onto the training points."
+            )
+        if self._moved(inputs):
+            raise FieldDataError(
+                "X is given on other points than in the fit, and the bases are tied to their points; interpolate X "
+                "onto the training points."
             )
         coefficients = self.regressor_.predict(self.input_basis_.transform(self._scaled(rows)) / self.units_[0])
         coefficients = np.asarray(coefficients).reshape(len(rows), -1) * self.units_[1]

@@ -70,7 +70,7 @@ class LaMORegressor(BaseOperatorRegressor):
         Hidden size of the feed-forward part as a multiple of `width` (paper: 4).
     scan : {"unidirectional", "bidirectional", "multidirectional", "corner"}, default="multidirectional"
         Paths over the token grid, see `skop.modules.scan_paths` (paper, Table 7).
-    path_weights : {"own", "own_steps", "shared"}, default="own"
+    path_weights : {"own", "own_steps", "shared"}, default="own_steps"
         What each path has for itself: everything (public code), its steps and decays, or nothing.
     kernel_size : int, default=3
         Points of the depthwise convolution before the scans, along each axis; 1 leaves it out.
@@ -247,7 +247,7 @@ class LaMORegressor(BaseOperatorRegressor):
         n_heads: int | None = None,
         mlp_ratio: float = 2.0,
         scan: str = "multidirectional",
-        path_weights: str = "own",
+        path_weights: str = "own_steps",
         kernel_size: int = 3,
         activation: str = "gelu",
         decay_range: tuple[float, float] = (0.05, 1.0),
@@ -375,7 +375,8 @@ class LaMORegressor(BaseOperatorRegressor):
         if spec.grid_shape is None or len(spec.grid_shape) != spec.n_dims:
             raise FieldDataError(
                 f"LaMORegressor needs the points of a regular grid in C order, but the {spec.n_dims}-D points of X "
-                "form none; sort the points of a grid by skop.data.find_grid(coords)[1], or resample the fields onto one."
+                "form none; sort the points of a grid by skop.data.find_grid(coords)[1], or resample the fields onto "
+                "one."
             )
         return LaMOPatchNetwork(
             spec.n_dims,

@@ -11,9 +11,9 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import sklearn
@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
+from skop import losses
 from skop._typing import PathOrStr
 from skop.data import BoxScaler, DataSpec, FieldScaler, Scalers
 from skop.estimators._runtime import pick_device
@@ -48,8 +49,10 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
     Raises
     ------
     ModelFileError
-        If a parameter cannot be written as JSON.
+        If a parameter cannot be written as JSON, or was changed after the fit so that the weights no
+        longer fit.
     """
+    _check_still_fits(estimator)
     tensors = {f"module.{name}": tensor.cpu().contiguous() for name, tensor in estimator.module_.state_dict().items()}
     scalers = estimator.scalers_
     for name, scaler in vars(scalers).items():
@@ -63,6 +66,7 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
         "class": type(estimator).__name__,
         "params": {name: _encode(name, value) for name, value in estimator.get_params(deep=False).items()},
         "spec": estimator.spec_.to_dict(),
+        "spacing": estimator.spacing_,
         "dtype": estimator.dtype_,
         "n_features_in": estimator.n_features_in_,
         "feature_names_in": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
@@ -75,6 +79,18 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
     _write_in_one_step(Path(path), save_tensors(tensors, metadata))
 
 
+def _check_still_fits(estimator: Any) -> None:
+    """Raise if the parameters now describe another network than the one that was fitted."""
+    with torch.random.fork_rng(devices=[]):
+        described = estimator._build_network(estimator.spec_).state_dict()
+    fitted = estimator.module_.state_dict()
+    if {name: held.shape for name, held in described.items()} != {name: held.shape for name, held in fitted.items()}:
+        raise ModelFileError(
+            "parameters of the network were changed after the fit, so the file could not be loaded again; fit again, "
+            "or set them back, before saving."
+        )
+
+
 def _version() -> str:
     """The version of skop, asked for late because the package imports this module."""
     from skop import __version__
@@ -84,8 +100,9 @@ def _version() -> str:
 
 def _encode(name: str, value: Any) -> Any:
     """A parameter as JSON types."""
-    if isinstance(value, TrainingLoss) and is_dataclass(value):
-        return {"loss": type(value).__name__, "params": asdict(value)}
+    # A loss of someone's own would not be found again, even if it is called like one of ours.
+    if isinstance(value, TrainingLoss) and getattr(losses, type(value).__name__, None) is type(value):
+        return {"loss": type(value).__name__, "params": asdict(cast(Any, value))}
     if isinstance(value, np.random.RandomState | np.random.Generator):
         # Its state has moved on with the fit; there is nothing that could be repeated with it.
         return None
@@ -101,11 +118,12 @@ def _encode(name: str, value: Any) -> Any:
 
 
 def _digest(text: str, tensors: dict[str, torch.Tensor]) -> str:
-    """Checksum of the header and of every tensor with its name."""
+    """Checksum of the header and of every tensor with its name, type and shape."""
     total = hashlib.sha256(text.encode())
     for name in sorted(tensors):
-        total.update(name.encode())
-        total.update(tensors[name].numpy().tobytes())
+        tensor = tensors[name]
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        total.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
     return total.hexdigest()
 
 
@@ -173,7 +191,7 @@ def restore_estimator(
     header: dict[str, Any],
     tensors: dict[str, torch.Tensor],
     estimators: Mapping[str, type],
-    losses: Mapping[str, Callable[..., Any]],
+    known_losses: Mapping[str, Callable[..., Any]],
 ) -> Any:
     """Build the fitted estimator of a model file.
 
@@ -181,7 +199,7 @@ def restore_estimator(
     ----------
     header, tensors
         As `read_model_file` gives them.
-    estimators, losses : dict
+    estimators, known_losses : dict
         Classes that a file may name; nothing else is ever looked up.
 
     Returns
@@ -201,14 +219,25 @@ def restore_estimator(
         )
     try:
         estimator = estimators[header["class"]](
-            **{name: _decode(value, losses) for name, value in header["params"].items()}
+            **{name: _decode(value, known_losses) for name, value in header["params"].items()}
         )
     except (TypeError, KeyError) as error:
         raise ModelFileError(
             f"the file's parameters do not fit this version of {header['class']} ({error}); it was written by skop "
             f"{header['versions']['skop']}."
         ) from error
+    try:
+        _restore_data(estimator, header, tensors)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ModelFileError(f"the file lacks what a fitted {header['class']} needs ({error!r}).") from error
+    _restore_module(estimator, tensors)
+    return estimator
+
+
+def _restore_data(estimator: Any, header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    """Set what the estimator knows of the data and of its training."""
     estimator.spec_ = DataSpec.from_dict(header["spec"])
+    estimator.spacing_ = None if header["spacing"] is None else tuple(header["spacing"])
     estimator.dtype_, estimator.n_features_in_ = header["dtype"], header["n_features_in"]
     if header["feature_names_in"]:
         estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
@@ -216,14 +245,12 @@ def restore_estimator(
         setattr(estimator, name, value)
     estimator.coords_ = tensors["coords"].numpy() if "coords" in tensors else None
     estimator.scalers_ = _restore_scalers(header["scaler_modes"], tensors)
-    _restore_module(estimator, tensors)
-    return estimator
 
 
-def _decode(value: Any, losses: Mapping[str, Callable[..., Any]]) -> Any:
+def _decode(value: Any, known_losses: Mapping[str, Callable[..., Any]]) -> Any:
     """A parameter from its JSON form."""
     if isinstance(value, dict) and set(value) == {"loss", "params"}:
-        return losses[value["loss"]](**value["params"])
+        return known_losses[value["loss"]](**value["params"])
     return value
 
 
@@ -239,6 +266,8 @@ def _restore_scalers(modes: dict[str, str | None], tensors: dict[str, torch.Tens
         scaler = scalers[name] if name == "coords" else FieldScaler(modes[name])
         vars(scaler).update(statistics)
         scalers[name] = scaler
+    if scalers["target"] is None:
+        raise KeyError("scalers.target")
     return Scalers(**scalers)
 
 

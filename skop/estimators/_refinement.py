@@ -127,7 +127,10 @@ def predict_refined(
     fields = np.reshape(total, (len(inputs), *points.shape[:-1], -1))
     for axis, (kept, factor) in enumerate(zip(coarse, factors, strict=True)):
         if factor > 1:
-            line = np.moveaxis(coords[..., axis], axis, 0).reshape(grid[axis], -1)[:, 0]
+            # The length along a grid line serves grids whose axes run along any coordinate.
+            corner = np.moveaxis(coords, axis, 0).reshape(grid[axis], -1, coords.shape[-1])[:, 0]
+            steps = np.linalg.norm(np.diff(corner, axis=0), axis=-1)
+            line = np.concatenate([[0.0], np.cumsum(steps)])
             fields = _prolong(fields, line[kept], line, axis + 1)
     return fields.reshape(len(inputs), int(np.prod(grid)), -1)
 
@@ -141,8 +144,6 @@ def _prolong(values: FloatArray, known: FloatArray, wanted: FloatArray, axis: in
     """Cubic spline between known points along an axis, and straight lines beyond the last of them."""
     if len(known) == 1:
         return np.repeat(values, len(wanted), axis=axis)
-    if known[0] > known[-1]:
-        known, wanted = -known, -wanted
     inside = wanted <= known[-1]
     fine = make_interp_spline(known, values, k=min(3, len(known) - 1), axis=axis)(wanted[inside])
     last, before = np.take(values, [-1], axis=axis), np.take(values, [-2], axis=axis)

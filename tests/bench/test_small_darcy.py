@@ -80,7 +80,8 @@ def numbers_in(content):
 def test_a_whole_run_writes_its_tables(tmp_path, capsys):
     write_data(tmp_path / "data.npz")
     output = tmp_path / "result.md"
-    options = ["--budgets", "0.5", "--seeds", "1", "--sizes", "8", "--folds", "2", "--output", str(output)]
+    options = ["--budgets", "0.5", "--curve-budget", "0.5", "--seeds", "1", "--sizes", "8", "--folds", "2"]
+    options += ["--output", str(output)]
     assert main(["small-darcy", str(tmp_path / "data.npz"), *options]) == 0
     text = output.read_text(encoding="utf-8")
     numbers = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))

@@ -153,7 +153,7 @@ def test_points_elsewhere_are_refused():
 
 def test_samples_with_different_points_are_refused_with_advice():
     ragged = FieldSet([np.zeros((3, 2)), np.ones((4, 2))], [np.zeros((3, 1)), np.ones((4, 1))])
-    with pytest.raises(FieldDataError, match="same points.*interpolate"):
+    with pytest.raises(FieldDataError, match=r"same points.*interpolate"):
         PODRegressor().fit(ragged, np.arange(2.0))
 
 

@@ -82,7 +82,13 @@ def test_the_forms_of_x_and_y_do_not_change_the_prediction(estimator):
 # ---------------------------------------------------------------- score
 @pytest.mark.parametrize(
     ("X", "y"),
-    [(GRIDS, GRIDS[..., :1]), (GRIDS, GRIDS[..., 0]), (FIELDS, SETS), ((POINTS, VALUES), (POINTS, VALUES)), (TABLE, GRIDS)],
+    [
+        (GRIDS, GRIDS[..., :1]),
+        (GRIDS, GRIDS[..., 0]),
+        (FIELDS, SETS),
+        ((POINTS, VALUES), (POINTS, VALUES)),
+        (TABLE, GRIDS),
+    ],
     ids=["grid", "no channel axis", "FieldSet", "tuple", "parameters"],
 )
 def test_the_score_of_fields_is_one_minus_the_mean_relative_error(estimator, X, y):

@@ -81,7 +81,8 @@ def test_an_axis_with_one_point_has_no_spacing():
 @pytest.mark.parametrize("average", [False, True])
 def test_constants_stay_constant(grid, factors, average):
     values = np.full((2, int(np.prod(grid)), 3), 7.25)
-    found = predict_refined(FieldSet(unit_grid(grid), values, grid_shape=grid), factors, read, pooled=False, average=average)
+    fine = FieldSet(unit_grid(grid), values, grid_shape=grid)
+    found = predict_refined(fine, factors, read, pooled=False, average=average)
     np.testing.assert_allclose(found, values, rtol=1e-13)
 
 
@@ -128,7 +129,10 @@ def test_a_grid_whose_axes_run_along_other_coordinates():
 
 
 # ---------------------------------------------------------------- readings
-@pytest.mark.parametrize(("grid", "factors"), [((25,), (3,)), ((17, 16), (2, 3)), ((17, 9), (2, 1)), ((11, 11, 11), (2, 2, 2))])
+WIDE = [((25,), (3,)), ((17, 16), (2, 3)), ((17, 9), (2, 1)), ((11, 11, 11), (2, 2, 2))]
+
+
+@pytest.mark.parametrize(("grid", "factors"), WIDE)
 def test_shifted_readings_of_a_linear_field_average_to_itself_away_from_the_border(grid, factors):
     fine = on_grid(grid, linear)
     found = predict_refined(fine, factors, read, pooled=False, average=True).reshape(grid)
@@ -200,8 +204,8 @@ def test_scalars_are_the_weighted_mean_over_the_readings(average):
 
 # ---------------------------------------------------------------- the estimator
 def fitted(X, y, **params):
-    settings = {"width": 8, "depth": 1, "d_state": 4, "n_heads": 1, "max_iter": 1, "dtype": "float64", "random_state": 0}
-    return LaMORegressor(**(settings | params)).fit(X, y)
+    settings = {"width": 8, "depth": 1, "d_state": 4, "n_heads": 1, "max_iter": 1, "random_state": 0}
+    return LaMORegressor(dtype="float64", **(settings | params)).fit(X, y)
 
 
 def test_pieces_of_a_set_are_predicted_as_the_whole(monkeypatch):

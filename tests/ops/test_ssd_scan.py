@@ -11,8 +11,19 @@ TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}
 NAMES = ("x", "dt", "A", "B", "C", "D", "initial_state")
 
 
-def make(length, *, batch=2, heads=4, head_dim=3, groups=2, d_state=5, skip="channel", start=True, seed=0,
-         dtype=torch.float64):
+def make(
+    length,
+    *,
+    batch=2,
+    heads=4,
+    head_dim=3,
+    groups=2,
+    d_state=5,
+    skip="channel",
+    start=True,
+    seed=0,
+    dtype=torch.float64,
+):
     """Random arguments of a scan, by name; the floating ones are leaves that need gradients."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -267,8 +278,9 @@ def test_a_fully_masked_sample_keeps_its_state():
 @pytest.mark.parametrize("skip", ["none", "channel"])
 def test_strided_arguments(skip):
     values = make(70, skip=skip)
-    strided = {k: None if v is None else v.detach().transpose(0, -1).contiguous().transpose(0, -1)
-               for k, v in values.items()}
+    strided = {
+        k: None if v is None else v.detach().transpose(0, -1).contiguous().transpose(0, -1) for k, v in values.items()
+    }
     torch.testing.assert_close(ssd_scan(**strided), ssd_scan(**values).detach(), **TOLERANCE)
     assert ssd_scan(**strided).is_contiguous()
 

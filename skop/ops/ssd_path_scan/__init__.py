@@ -15,6 +15,8 @@ __all__ = ["ssd_path_scan"]
 #: the chunk loop that they replace.
 _PAIRS_TOKENS = 128
 
+_BACKENDS = (None, "pairs", "torch", "naive")
+
 
 def ssd_path_scan(
     x: torch.Tensor,
@@ -76,6 +78,8 @@ def ssd_path_scan(
     [5.0, 5.0, 5.0, 5.0]
     """
     _check_shapes(x, dt, A, B, C, D, paths)
+    if backend not in _BACKENDS:
+        raise ValueError(f"backend is {backend!r}; expected one of {_BACKENDS}.")
     opposite = len(paths) % 2 == 0 and torch.equal(paths[::2].flip(1), paths[1::2])
     if backend == "pairs" and not opposite:
         raise ValueError("backend 'pairs' needs paths in opposite pairs: odd rows the reverse of the row before.")
@@ -94,6 +98,8 @@ def _check_shapes(
     paths: torch.Tensor,
 ) -> None:
     """Raise ValueError naming the first argument whose shape does not follow from x and paths."""
+    if x.ndim != 4:
+        raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, length, heads, head_dim).")
     batch, length, heads, head_dim = x.shape
     n_paths = len(paths)
     states = B.shape[-1]
@@ -126,7 +132,10 @@ def _scan_gathered(
     n_paths = len(paths)
     each = torch.arange(n_paths, device=x.device)
     order, back = paths.T, torch.argsort(paths, dim=1).T
-    along = x[:, order].reshape(batch, length, n_paths * heads, head_dim)
+    # The outputs of the paths are added in full precision and rounded once.
+    along = x.to(torch.promote_types(x.dtype, torch.float32))[:, order].reshape(
+        batch, length, n_paths * heads, head_dim
+    )
     B, C = (maps.expand(-1, -1, n_paths, -1) for maps in (B, C))
     y = ssd_scan(
         along,
@@ -137,7 +146,7 @@ def _scan_gathered(
         None if D is None else D.reshape(n_paths * heads, *D.shape[2:]),
         backend=backend,
     )
-    return y.view(batch, length, n_paths, heads, head_dim)[:, back, each].sum(dim=2)
+    return y.view(batch, length, n_paths, heads, head_dim)[:, back, each].sum(dim=2).to(x.dtype)
 
 
 def _in_full_precision(

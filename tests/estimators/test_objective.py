@@ -1,0 +1,85 @@
+"""The training objective against the formulas of the losses, in physical and in scaled units."""
+
+import numpy as np
+import pytest
+import torch
+
+from skop.data import Batch, FieldScaler
+from skop.estimators._objective import Objective
+from skop.losses import MSELoss, RelativeL2Loss
+
+
+@pytest.fixture
+def fields():
+    rng = np.random.default_rng(0)
+    return 5.0 + np.array([1.0, 1e3]) * rng.standard_normal((4, 6, 2))
+
+
+def make(fields, loss, **changes):
+    scaler = FieldScaler(changes.pop("mode", "channel")).fit(lambda: iter([(fields, np.ones(len(fields)))]))
+    return Objective(loss, "mean", scaler, **({"pooled": False, "spacing": None} | changes)), scaler
+
+
+def batch_of(fields, weight=None):
+    target = torch.from_numpy(fields)
+    return Batch(torch.zeros(6, 1), None, None, (6,), target, None if weight is None else torch.tensor(weight))
+
+
+def test_relative_losses_see_physical_units(fields):
+    objective, scaler = make(fields, "relative_l2")
+    outputs = torch.from_numpy(np.random.default_rng(1).standard_normal(fields.shape))
+    physical = outputs.numpy() * scaler.scale_ + scaler.mean_
+    expected = np.mean([np.linalg.norm(p - t) / np.linalg.norm(t) for p, t in zip(physical, fields, strict=True)])
+    assert float(objective(outputs, batch_of(fields))) == pytest.approx(expected, rel=1e-12)
+
+
+def test_squared_errors_see_scaled_targets(fields):
+    objective, scaler = make(fields, "mse")
+    expected = np.mean(((fields - scaler.mean_) / scaler.scale_) ** 2)
+    assert float(objective(torch.zeros(fields.shape, dtype=torch.float64), batch_of(fields))) == pytest.approx(expected)
+
+
+def test_weights_reach_the_loss(fields):
+    objective, _ = make(fields, RelativeL2Loss())
+    outputs = torch.zeros(fields.shape, dtype=torch.float64)
+    single = [float(objective(outputs[i : i + 1], batch_of(fields[i : i + 1]))) for i in range(4)]
+    weighted = float(objective(outputs, batch_of(fields, [1.0, 0.0, 2.0, 1.0])))
+    assert weighted == pytest.approx((single[0] + 2 * single[2] + single[3]) / 4)
+
+
+@pytest.mark.parametrize("unit", [1e-25, 1e-10, 1e25])
+def test_the_unit_of_the_fields_does_not_matter_in_single_precision(fields, unit):
+    outputs = torch.from_numpy(np.random.default_rng(1).standard_normal(fields.shape)).float()
+    reference, _ = make(fields, "relative_l2")
+    objective, _ = make(unit * fields, "relative_l2")
+    scaled = batch_of(unit * fields)
+    scaled.target = scaled.target.float()
+    assert float(objective(outputs, scaled)) == pytest.approx(float(reference(outputs, batch_of(fields))), rel=1e-4)
+
+
+def test_a_callers_own_loss_gets_true_physical_units(fields):
+    seen = {}
+
+    def loss(prediction, target, **options):
+        seen.update(target=target, **options)
+        return (prediction - target).sum()
+
+    objective, _ = make(fields, loss, spacing=(0.2,))
+    objective(torch.zeros(fields.shape, dtype=torch.float64), batch_of(fields))
+    np.testing.assert_array_equal(seen["target"], fields)
+    assert seen["grid_shape"] == (6,)
+    assert seen["spacing"] == (0.2,)
+
+
+def test_scalars_form_no_grid(fields):
+    seen = {}
+    objective, _ = make(fields, lambda *pair, **options: seen.update(options) or pair[0].sum(), pooled=True)
+    objective(torch.zeros(fields.shape, dtype=torch.float64), batch_of(fields))
+    assert seen["grid_shape"] is None
+    assert seen["spacing"] is None
+
+
+def test_a_batch_without_targets_is_refused(fields):
+    objective, _ = make(fields, MSELoss())
+    with pytest.raises(ValueError, match="targets"):
+        objective(torch.zeros(4, 6, 2), Batch(torch.zeros(6, 1), None, None, (6,)))
