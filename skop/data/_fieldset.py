@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from skop._typing import FloatArray, GridShape, IntArray
+from skop.data._joining import concatenate
 from skop.data._layout import as_params, is_rectangular, ragged_state, uniform_state
 from skop.data._storage import as_storage, read_rows, select_rows, take_rows
 from skop.exceptions import FieldDataError
@@ -377,8 +378,6 @@ class FieldSet:
             return NotImplemented
         if len(args) > 1 or any(kwargs.get(name) for name in ("axis", "out", "dtype")):
             raise FieldDataError("FieldSets are joined along their sample axis only: np.concatenate(parts).")
-        from skop.data._joining import concatenate
-
         return concatenate(args[0])
 
     def __repr__(self) -> str:

@@ -1,13 +1,17 @@
 """Join FieldSets along their sample axis."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skop._typing import FloatArray
-from skop.data._fieldset import FieldSet
 from skop.exceptions import FieldDataError
+
+if TYPE_CHECKING:
+    from skop.data._fieldset import FieldSet
 
 __all__ = ["concatenate"]
 
@@ -53,7 +57,7 @@ def concatenate(parts: Sequence[FieldSet]) -> FieldSet:
 
 def _check_joinable(parts: Sequence[Any]) -> None:
     """Raise unless all parts hold the same kind of samples."""
-    strangers = [type(part).__name__ for part in parts if not isinstance(part, FieldSet)]
+    strangers = [type(part).__name__ for part in parts if not hasattr(part, "shared_coords")]
     if strangers or not parts:
         came = f"a {strangers[0]} among the parts" if strangers else "nothing"
         raise FieldDataError(f"only FieldSets can be joined to FieldSets, got {came}.")

@@ -249,7 +249,7 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
 
     def _make_validation(self, inputs: FieldSet, targets: FieldSet) -> Callable[[], float]:
         """The validation error of the network as it stands: 1 - `score`."""
-        truth = np.asarray(targets.values, dtype=np.float64)
+        loader, truth = self._loader(inputs), np.asarray(targets.values, dtype=np.float64)
         # Relative to each sample's own norm, or for scalars to that of the set. Zeros have no relative
         # error; their absolute one is taken instead of failing in the middle of a fit.
         axes = None if self.spec_.scalar_output else (1, 2)
@@ -257,7 +257,8 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
         norm = np.where(norm > 0, norm, 1.0)
 
         def error() -> float:
-            difference = self._predict_values(inputs) - truth
+            # Averaging over symmetries would multiply the time of every epoch by the order of the group.
+            difference = self._predict_batches(loader) - truth
             return float(np.mean(np.sqrt(np.sum(difference**2, axis=axes)) / norm))
 
         return error
