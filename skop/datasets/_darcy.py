@@ -86,8 +86,8 @@ def make_darcy(
     solver_resolution : int, default=None
         Points a side of the grid on which the equation is solved; ``solver_resolution - 1`` must be a
         multiple of ``resolution - 1``, and the result is every s-th point. None: `resolution`.
-        Published: 421. The error of u falls in proportion to the spacing: with the default permeability
-        about 1 % at 64 points and 0.1 % at 421.
+        Published: 421. With a permeability that jumps, the error of u falls about in proportion to
+        the spacing.
     coefficient : {"binary", "lognormal"}, default="binary"
         ``"binary"``: ``values[1]`` where g >= 0 and ``values[0]`` elsewhere. ``"lognormal"``: exp(g).
     values : tuple of two floats, default=(3.0, 12.0)
