@@ -15,7 +15,7 @@ from joblib import Parallel, delayed
 from scipy.interpolate import make_interp_spline
 from sklearn.model_selection import KFold
 
-from skop import FieldSet, LaMORegressor, PODRegressor
+from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor
 from skop._typing import FloatArray, PathOrStr
 from skop.bench._report import Report, mean_and_spread
 from skop.exceptions import FieldDataError
@@ -45,6 +45,8 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--budgets", type=float, nargs="+", default=[60.0, 300.0], help="seconds of training")
     parser.add_argument("--seeds", type=int, default=3, help="fits for each row of the table")
     parser.add_argument("--sizes", type=int, nargs="*", default=[25, 50, 100, 200, 500, 1000], help="small-data curve")
+    parser.add_argument("--models", nargs="+", default=["classical", "lamo"], choices=["classical", "lamo", "ensemble"])
+    parser.add_argument("--members", type=int, default=5, help="networks of an ensemble, which share the budget")
     parser.add_argument("--curve-budget", type=float, default=60.0, help="seconds of training for each size")
     parser.add_argument("--folds", type=int, default=5, help="of a cross-validation; 0 leaves it out")
     parser.add_argument("--jobs", type=int, default=1, help="fits at a time, each on its share of the cores")
@@ -134,8 +136,10 @@ def _measure(name: str, model: Any, train: Fields, test: Fields, fine: Fields | 
         # The coarse test grid is a part of the fine one, so these are the same fields.
         interpolated = fine[1].with_values(_double(predicted))
         numbers["32x32 interpolated"] = float(relative_l2_error(fine[1], interpolated))
-    if isinstance(model, LaMORegressor):
-        numbers |= {"epochs": model.n_iter_, "seconds": model.fit_seconds_}
+    if not isinstance(model, PODRegressor):
+        members = getattr(model, "estimators_", [model])
+        numbers |= {"epochs": sum(member.n_iter_ for member in members)}
+        numbers |= {"seconds": sum(member.fit_seconds_ for member in members)}
         if fine is not None:
             numbers["32x32"] = float(relative_l2_error(fine[1], model.predict(fine[0])))
     return numbers
@@ -155,13 +159,24 @@ def _measure_all(report: Report, tasks: list[tuple[Any, ...]], jobs: int) -> lis
 def _main_table(report: Report, data: dict[str, FieldSet], options: argparse.Namespace) -> None:
     """Errors on the published test fields."""
     train, test, fine = ((data[f"{part}_a"], data[f"{part}_u"]) for part in ("train16", "test16", "test32"))
-    tasks = [(name, model, train, test, fine) for name, model in _classical().items()]
-    tasks += [
-        (_name(budget, symmetric=symmetric), _lamo(budget, seed, symmetric=symmetric), train, test, fine)
-        for budget in options.budgets
-        for symmetric in (False, True)
-        for seed in range(options.seeds)
-    ]
+    models: list[tuple[str, Any]] = []
+    if "classical" in options.models:
+        models += _classical().items()
+    for budget in options.budgets:
+        for symmetric in (False, True):
+            name = _name(budget, symmetric=symmetric)
+            if "lamo" in options.models:
+                models += [(name, _lamo(budget, seed, symmetric=symmetric)) for seed in range(options.seeds)]
+            if "ensemble" in options.models:
+                member = _lamo(budget / options.members, 0, symmetric=symmetric)
+                models += [
+                    (
+                        f"{name}, {options.members} members",
+                        EnsembleRegressor(member, n_members=options.members, random_state=seed),
+                    )
+                    for seed in range(options.seeds)
+                ]
+    tasks = [(name, model, train, test, fine) for name, model in models]
     results = _measure_all(report, tasks, options.jobs)
     rows = []
     for name in dict.fromkeys(result["name"] for result in results):

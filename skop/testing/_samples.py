@@ -98,10 +98,11 @@ def make_samples(
 
 
 def configured(estimator: Any, **params: Any) -> Any:
-    """Clone an estimator with a fixed seed, and set those of the given parameters that it has."""
-    copy = clone(estimator)
-    known = copy.get_params(deep=False)
-    return copy.set_params(**{name: value for name, value in ({"random_state": 0} | params).items() if name in known})
+    """Clone an estimator with a fixed seed, and set those of the given parameters that it or its parts have."""
+    copy, wanted = clone(estimator), {"random_state": 0} | params
+    # A part's parameter is called part__name.
+    places = {place: place.rpartition("__")[2] for place in copy.get_params()}
+    return copy.set_params(**{place: wanted[name] for place, name in places.items() if name in wanted})
 
 
 def takes_weights(estimator: Any) -> bool:

@@ -87,7 +87,7 @@ def yield_field_checks(
     ----------
     estimator : estimator
         Unfitted, configured so that a fit takes a fraction of a second; some of its parameters are set
-        to other values where it has them: ``random_state``, ``batch_size``, ``dtype``, ``warm_start``,
+        to other values where it or a part of it has them: ``random_state``, ``batch_size``, ``dtype``, ``warm_start``,
         ``early_stopping`` and ``learning_rate_init``.
     n_dims : sequence of int, default=(1, 2, 3)
         Space dimensions to try; laws that do not hang on them are checked in the first.

@@ -11,16 +11,26 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import skop.estimators
-from skop import LaMORegressor, PODRegressor
+from skop import EnsembleRegressor, LaMORegressor, PODRegressor
 from skop.testing import parametrize_with_field_checks
 
-SKLEARN_ESTIMATORS = [LaMORegressor(width=16, depth=1, max_iter=60, learning_rate_init=5e-3), PODRegressor()]
+SKLEARN_ESTIMATORS = [
+    LaMORegressor(width=16, depth=1, max_iter=60, learning_rate_init=5e-3),
+    PODRegressor(),
+    EnsembleRegressor(LaMORegressor(width=8, depth=1, max_iter=40, learning_rate_init=1e-2), n_members=2),
+]
 #: Those that predict on other grids, and those that are tied to the grid of the fit.
-FREE_ESTIMATORS = [LaMORegressor(width=8, depth=1, d_state=4, max_iter=2)]
+FREE_ESTIMATORS = [
+    LaMORegressor(width=8, depth=1, d_state=4, max_iter=2),
+    EnsembleRegressor(LaMORegressor(width=8, depth=1, d_state=4, max_iter=2), n_members=2),
+]
 TIED_ESTIMATORS = [PODRegressor()]
+#: Those that can be built without a part to wrap.
+WHOLE_ESTIMATORS = [estimator for estimator in SKLEARN_ESTIMATORS if not hasattr(estimator, "estimator")]
 #: What the estimator lacks: checks that scikit-learn then leaves out.
 OPTIONAL_CHECKS = {
     LaMORegressor: {"check_sample_weight_equivalence_on_sparse_data"},
+    EnsembleRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     PODRegressor: {
         "check_all_zero_sample_weights_error",
         "check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data",
@@ -84,7 +94,7 @@ def test_nothing_is_left_out_of_what_a_multilayer_perceptron_must_pass(estimator
 
 
 def test_default_construction_and_defaults_in_the_constraints():
-    for estimator in SKLEARN_ESTIMATORS:
+    for estimator in WHOLE_ESTIMATORS:
         default = type(estimator)()
         default._validate_params()
         parameters = inspect.signature(type(estimator)).parameters.values()
@@ -96,7 +106,7 @@ def test_default_construction_and_defaults_in_the_constraints():
 def test_defaults_fit_a_table_and_fields():
     generator = np.random.default_rng(0)
     table, fields = generator.normal(size=(8, 3)), generator.normal(size=(8, 5, 4, 1))
-    for estimator in SKLEARN_ESTIMATORS:
+    for estimator in WHOLE_ESTIMATORS:
         default = type(estimator)()
         default.set_params(**{name: 1 for name in ("max_iter",) if name in default.get_params()})
         assert default.fit(table, table[:, 0]).predict(table).shape == (8,)

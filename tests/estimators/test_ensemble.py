@@ -1,0 +1,108 @@
+"""EnsembleRegressor: means and spreads of its members, in every form of y."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV
+
+from skop import EnsembleRegressor, FieldSet, LaMORegressor
+from skop.data import unit_grid
+from skop.exceptions import FieldDataError
+from skop.metrics import neg_relative_l2_scorer, relative_l2_error
+
+GRID = (6, 4)
+
+
+def member(**changes):
+    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 3} | changes))
+
+
+@pytest.fixture(scope="module")
+def fields():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12, *GRID, 1))
+    return X, 1.0 + np.cumsum(X, axis=1) / 6
+
+
+def test_prediction_is_the_mean_and_spread_the_deviation_of_the_members(fields):
+    X, y = fields
+    model = EnsembleRegressor(member(), n_members=3, random_state=0).fit(X, y)
+    each = np.stack([fitted.predict(X) for fitted in model.estimators_])
+    mean, spread = model.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, each.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(spread, each.std(axis=0), rtol=1e-12)
+    np.testing.assert_array_equal(model.predict(X), mean)
+    assert spread.min() > 0
+
+
+def test_the_mean_is_no_worse_than_the_members_on_average(fields):
+    X, y = fields
+    model = EnsembleRegressor(member(), n_members=4, random_state=1).fit(X[:8], y[:8])
+    # A norm is convex, so this holds for any members.
+    errors = [relative_l2_error(y[8:], fitted.predict(X[8:])) for fitted in model.estimators_]
+    assert relative_l2_error(y[8:], model.predict(X[8:])) < np.mean(errors)
+
+
+def test_seeds_differ_between_members_and_repeat_between_fits(fields):
+    X, y = fields
+    one, two = (EnsembleRegressor(member(), n_members=3, random_state=5).fit(X, y) for _ in range(2))
+    seeds = [fitted.random_state for fitted in one.estimators_]
+    assert len(set(seeds)) == 3
+    assert seeds == [fitted.random_state for fitted in two.estimators_]
+    np.testing.assert_array_equal(one.predict(X), two.predict(X))
+
+
+def test_processes_do_not_change_the_result(fields):
+    X, y = fields
+    alone = EnsembleRegressor(member(), n_members=2, random_state=5).fit(X, y)
+    together = EnsembleRegressor(member(), n_members=2, random_state=5, n_jobs=2).fit(X, y)
+    np.testing.assert_allclose(alone.predict(X), together.predict(X), rtol=1e-5)
+
+
+def test_the_estimator_passed_stays_unfitted(fields):
+    base = member()
+    EnsembleRegressor(base, n_members=2).fit(*fields)
+    assert not hasattr(base, "module_")
+    assert base.random_state is None
+
+
+def test_kinds_of_y_come_back(fields):
+    X, y = fields
+    points = FieldSet(unit_grid(GRID), X)
+    for inputs, targets, kind in (
+        (points, points.with_values(y.reshape(12, 24, 1), channel_names=["p"]), FieldSet),
+        (np.ones((12, 2)) * np.arange(12.0)[:, None], (unit_grid(GRID), y), tuple),
+        (X, y[..., 0], np.ndarray),
+        (X, y.sum(axis=(1, 2, 3)), np.ndarray),
+    ):
+        mean, spread = EnsembleRegressor(member(), n_members=2).fit(inputs, targets).predict(inputs, return_std=True)
+        assert isinstance(mean, kind)
+        assert isinstance(spread, kind)
+        if kind is FieldSet:
+            assert mean.channel_names == ("p",)
+            assert spread.shape == mean.shape == (12, 24, 1)
+        elif kind is np.ndarray:
+            assert mean.shape == spread.shape == targets.shape
+
+
+def test_weights_reach_the_members(fields):
+    X, y = fields
+    weight = np.r_[np.ones(6), np.zeros(6)]
+    weighted = EnsembleRegressor(member(batch_size=12), n_members=1, random_state=0).fit(X, y, sample_weight=weight)
+    fewer = EnsembleRegressor(member(batch_size=12), n_members=1, random_state=0).fit(X[:6], y[:6])
+    np.testing.assert_allclose(weighted.predict(X), fewer.predict(X), rtol=1e-4, atol=1e-5)
+
+
+def test_searches_reach_the_member(fields):
+    search = GridSearchCV(
+        EnsembleRegressor(member(), n_members=1, random_state=0),
+        {"estimator__width": [8, 16]},
+        scoring=neg_relative_l2_scorer,
+        cv=2,
+    ).fit(*fields)
+    assert search.best_params_["estimator__width"] in (8, 16)
+
+
+def test_bad_data_is_refused_in_the_members_words(fields):
+    X, y = fields
+    with pytest.raises(FieldDataError, match=r"12 samples.*y has 11"):
+        EnsembleRegressor(member(), n_members=2).fit(X, y[:11])
