@@ -30,6 +30,7 @@ from skop.data import (
 from skop.estimators._callbacks import CallbackSupport, EpochCallbacks
 from skop.estimators._field import BaseFieldRegressor
 from skop.estimators._objective import Objective
+from skop.estimators._persistence import save_estimator
 from skop.estimators._refinement import predict_refined, refinement_factors
 from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype
 from skop.exceptions import FieldDataError
@@ -128,7 +129,7 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
         """
         X, y = self._check_table(X, y)
         data = read_training_data(X, y)
-        weight = _check_weight(sample_weight, X, len(data.inputs))
+        weight = _check_weight(sample_weight, len(data.inputs))
         rng = check_random_state(self.random_state)
         train, valid = self._split(len(data.inputs), weight, rng)
         self._prepare(data, train, weight, rng)
@@ -334,10 +335,9 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
         Raises
         ------
         ModelFileError
-            If a parameter cannot be written as JSON, such as a custom loss function.
+            If a parameter cannot be written as JSON, such as a custom loss function, or parameters of the
+            network were changed after the fit.
         """
-        from skop.estimators._persistence import save_estimator
-
         check_is_fitted(self)
         save_estimator(self, path)
 
@@ -349,7 +349,7 @@ def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:
     return grid_spacing(inputs.coords, inputs.grid_shape)
 
 
-def _check_weight(sample_weight: Any, X: Any, n_samples: int) -> FloatArray | None:
+def _check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
     """Sample weights as an array, checked by scikit-learn's rules."""
     if sample_weight is None:
         return None

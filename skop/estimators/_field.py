@@ -32,8 +32,6 @@ class BaseFieldRegressor(RegressorMixin, BaseEstimator):
     def _check_table(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Let scikit-learn check a 2-D X, and a y that is a table too."""
         if not is_table(X):
-            for name in ("n_features_in_", "feature_names_in_"):
-                self.__dict__.pop(name, None)
             return X, y
         if not carries_points(y):
             return validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
@@ -42,7 +40,10 @@ class BaseFieldRegressor(RegressorMixin, BaseEstimator):
     def _store_spec(self, inputs: FieldSet, spec: DataSpec) -> None:
         """Remember what the data looked like."""
         self.spec_ = spec
-        self.n_features_in_ = getattr(self, "n_features_in_", None) or max(spec.n_fields, 1)
+        if spec.input_form != "table":
+            # For a table scikit-learn has set both; an earlier fit on one may have left its names.
+            self.n_features_in_ = max(spec.n_fields, 1)
+            self.__dict__.pop("feature_names_in_", None)
         self.coords_ = inputs.coords if spec.role == "parameters" else None
 
     def predict(self, X: Any) -> Any:

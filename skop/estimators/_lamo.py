@@ -138,8 +138,8 @@ class LaMORegressor(BaseOperatorRegressor):
     domain : array-like of shape (d, 2) or None, default=None
         Ends of the domain about whose centre the symmetries are; None takes the box of the grid.
     average_symmetries : bool, default=False
-        Average predictions over all declared symmetries, which multiplies their cost by the order of
-        the group.
+        Average predictions over all declared symmetries but periodic shifts, which multiplies their
+        cost by the order of the group.
     input_vectors, target_vectors : sequence of sequence of int or None, default=None
         Channels that are the components of a vector and must turn with a symmetry.
     refinement : {"average", "interpolate", "native"}, default="average"

@@ -1,6 +1,7 @@
 """What every regressor on fields shares, seen through both estimators: forms of y and the score."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
@@ -138,3 +139,24 @@ def test_a_second_fit_forgets_the_kind_of_the_first(estimator):
     estimator.fit(GRIDS, GRIDS)
     assert (estimator.n_features_in_, estimator.coords_) == (2, None)
     assert estimator.predict(GRIDS).shape == GRIDS.shape
+
+
+def test_the_count_of_features_outlives_warm_starts_and_failed_fits(tmp_path):
+    fields = np.random.default_rng(0).standard_normal((6, 5, 4, 3))
+    model = LaMORegressor(width=8, depth=1, d_state=4, max_iter=1, warm_start=True).fit(fields, fields)
+    model.fit(fields, fields)
+    assert model.n_features_in_ == 3
+    with pytest.raises(ValueError, match="6 samples"):
+        model.fit(fields, fields[:5])
+    assert model.n_features_in_ == 3
+    model.save(tmp_path / "model.skop")
+
+
+def test_names_of_a_table_are_forgotten_by_a_fit_on_fields():
+    table = pd.DataFrame(np.random.default_rng(0).random((6, 2)), columns=["load", "angle"])
+    fields = np.random.default_rng(1).standard_normal((6, 5, 4, 3))
+    model = LaMORegressor(width=8, depth=1, d_state=4, max_iter=1).fit(table, fields)
+    assert list(model.feature_names_in_) == ["load", "angle"]
+    model.fit(fields, fields)
+    assert not hasattr(model, "feature_names_in_")
+    assert model.n_features_in_ == 3
