@@ -1,8 +1,24 @@
 """scikit-learn estimators around state-space neural operators."""
 
 from skop.data import FieldSet
-from skop.estimators import EnsembleRegressor, LaMORegressor, PODRegressor, load
+from skop.estimators import (
+    EnsembleRegressor,
+    LaMORegressor,
+    PODRegressor,
+    RolloutRegressor,
+    TimeConditionedRegressor,
+    load,
+)
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["EnsembleRegressor", "FieldSet", "LaMORegressor", "PODRegressor", "__version__", "load"]
+__all__ = [
+    "EnsembleRegressor",
+    "FieldSet",
+    "LaMORegressor",
+    "PODRegressor",
+    "RolloutRegressor",
+    "TimeConditionedRegressor",
+    "__version__",
+    "load",
+]

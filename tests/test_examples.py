@@ -4,6 +4,7 @@ import ast
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,6 +23,8 @@ def run_example(capsys):
     """Execute an example; gives its variables and the lines that it printed."""
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    # Figures of other tests would be counted.
+    pyplot.close("all")
 
     def run(name):
         variables = runpy.run_path(str(FOLDER / f"plot_{name}.py"), run_name="__main__")
@@ -59,6 +62,45 @@ def test_resolution_change(run_example):
     assert variables["interpolated_error"] < variables["coarse_error"] + variables["floor"]
     assert 0.75 * variables["interpolated_error"] < variables["fine_error"] < variables["interpolated_error"]
     assert variables["native_error"] > 2 * variables["interpolated_error"]
+
+
+def test_navier_stokes_rollout(run_example):
+    variables, lines = run_example("navier_stokes_rollout")
+    assert lines[-1] == f"relative L2 error of the unrolled network over all steps: {variables['error']:.4f}"
+    assert variables["error"] < 0.26
+    # What the text concludes: true frames win the first step, unrolling the last; ridge and standing still win neither.
+    ranks = [{name: error[step] for name, error in variables["errors"].items()} for step in (0, -1)]
+    assert min(ranks[0], key=ranks[0].get) == "true frames"
+    assert min(ranks[1], key=ranks[1].get) == "unrolled"
+    assert variables["errors"]["last frame"][-1] > 2 * variables["errors"]["unrolled"][-1]
+
+
+def test_point_clouds(run_example):
+    pytest.importorskip("skfem")
+    variables, lines = run_example("point_clouds")
+    assert lines[-1] == f"relative L2 error at 1040 other points: {variables['fine_error']:.4f}"
+    assert variables["X_train"].is_ragged
+    assert variables["error"] < 0.8 * variables["nearest_error"] < 0.6 * variables["mean_error"]
+    assert variables["difference"] < 1e-5
+    # The finer mesh resolves stress that the coarse one smooths, which the network cannot know.
+    assert abs(variables["fine_error"] - variables["error"]) < 0.1 * variables["error"]
+
+
+def test_tetrahedra_from_parameters(run_example):
+    pytest.importorskip("skfem")
+    variables, lines = run_example("tetrahedra_from_parameters")
+    assert lines[-2] == "beam_0.vtu: 189 points, 60 tetra10"
+    assert lines[-1].split()[3] == f"{1e3 * variables['largest'][0]:.4f}"
+    assert max(variables["errors"].values()) < 0.12
+    # What the text concludes: POD wins the stress, LaMO the key figures and the small channel.
+    lamo, pod = variables["scores"].values()
+    assert pod["stress"] > lamo["stress"]
+    assert all(lamo[name] > pod[name] for name in ("displacement_1", "scalar 0", "scalar 1"))
+    beam, written = variables["beam"], variables["in_si_units"].values[0]
+    np.testing.assert_allclose(beam.points, variables["X_test"].coords[0])
+    np.testing.assert_allclose(beam.point_data["displacement"], written[:, :3])
+    np.testing.assert_allclose(beam.point_data["stress"], written[:, 3])
+    assert variables["largest"][0] == pytest.approx(variables["largest"][1], rel=0.3)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

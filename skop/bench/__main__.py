@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from skop.bench import _darcy_solver, _small_darcy
+from skop.bench import _darcy_solver, _elasticity, _function_maps, _navier_stokes, _point_scaling, _small_darcy
 from skop.exceptions import SkopError
 
 __all__ = ["main"]
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m skop.bench", description="Measure skop beside its peers.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for measurement in (_darcy_solver, _small_darcy):
+    for measurement in (_darcy_solver, _small_darcy, _elasticity, _function_maps, _navier_stokes, _point_scaling):
         measurement.add_command(commands)
     options = parser.parse_args(arguments)
     try:

@@ -13,7 +13,7 @@ __all__ = ["check_finite", "check_not_empty", "check_same_points", "iterate_rows
 #: Values read at a time when a set is checked or its statistics are taken.
 _CHUNK_VALUES = 2**22
 #: How far points may differ and still count as the same, as a part of the extent of their axis.
-_SAME_POINT = 1e-6
+SAME_POINT = 1e-6
 
 
 def iterate_rows(fields: FieldSet) -> Iterator[tuple[int, FloatArray]]:
@@ -54,6 +54,8 @@ def check_not_empty(fields: FieldSet, name: str) -> None:
     """
     if len(fields) == 0:
         raise FieldDataError(f"{name} has 0 samples; at least one is required.")
+    if fields.n_channels == 0 and fields.values is not None:
+        raise FieldDataError(f"{name} has fields without channels; pass None for points alone.")
     empty: IntArray = np.flatnonzero(fields.n_points == 0)
     if len(empty):
         raise FieldDataError(f"sample {empty[0]} of {name} has no points; remove it.")
@@ -84,7 +86,11 @@ def check_finite(fields: FieldSet, name: str) -> None:
     for what, array in (("coords", fields.coords), ("params", fields.params)):
         if array is not None and not np.isfinite(array).all():
             place = np.argwhere(~np.isfinite(array))[0].tolist()
-            raise FieldDataError(f"Input {name} contains NaN or infinity in its {what}, first at index {place}.")
+            words = f"at index {place}"
+            if what == "coords" and fields.is_ragged:
+                sample = int(np.searchsorted(np.cumsum(fields.n_points), place[0], side="right"))
+                words = f"in sample {sample}, coordinate {place[1]}"
+            raise FieldDataError(f"Input {name} contains NaN or infinity in its {what}, first {words}.")
 
 
 def _place_of_first(values: FloatArray, start: int, fields: FieldSet) -> tuple[int, int]:
@@ -111,14 +117,17 @@ def check_same_points(fields: FieldSet, inputs: FieldSet) -> None:
     """
     if len(fields) != len(inputs) or len(fields) == 0:
         return
-    if fields.is_ragged != inputs.is_ragged or not np.array_equal(fields.n_points, inputs.n_points):
+    if not np.array_equal(fields.n_points, inputs.n_points):
         raise FieldDataError(
             f"y has {_points_of(fields)} points a sample, X has {_points_of(inputs)}; they must be the same points."
         )
     theirs, ours = fields.coords, inputs.coords
+    if fields.is_ragged != inputs.is_ragged:
+        # Samples that were cut out of a ragged set stay ragged, even if all have as many points.
+        theirs, ours = (np.concatenate(part.coords_list()) for part in (fields, inputs))
     if fields.n_dims == inputs.n_dims:
         extent = np.ptp(np.asarray(ours, dtype=float).reshape(-1, inputs.n_dims), axis=0)
-        if np.all(np.abs(theirs - ours) <= _SAME_POINT * extent):
+        if np.all(np.abs(theirs - ours) <= SAME_POINT * extent):
             return
     raise FieldDataError(
         "y lies on other points than X, or on the same points in another order; bring both into one order. An array "
@@ -129,4 +138,4 @@ def check_same_points(fields: FieldSet, inputs: FieldSet) -> None:
 def _points_of(fields: FieldSet) -> str:
     """Numbers of points a sample, in words."""
     counts = fields.n_points
-    return f"{counts.min()} to {counts.max()}" if fields.is_ragged else str(counts[0])
+    return f"{counts.min()} to {counts.max()}" if counts.min() < counts.max() else str(counts[0])

@@ -19,8 +19,8 @@ import numpy as np
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._joining import concatenate
-from skop.data._layout import as_params, is_rectangular, ragged_state, uniform_state
-from skop.data._storage import as_storage, read_rows, select_rows, take_rows
+from skop.data._layout import as_params, checked_values, is_rectangular, ragged_state, uniform_state
+from skop.data._storage import as_storage, in_memory, read_rows, select_rows, take_rows
 from skop.exceptions import FieldDataError
 
 __all__ = ["FieldSet"]
@@ -112,7 +112,6 @@ class FieldSet:
         self.__setstate__(state)
         self._check_consistency()
 
-    # ------------------------------------------------------------------ construction and pickling
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"FieldSet is immutable: build a new one instead of setting {name!r}.")
 
@@ -148,7 +147,6 @@ class FieldSet:
         if self._channel_names is not None and len(self._channel_names) != self.n_channels:
             raise FieldDataError(f"channel_names has {len(self._channel_names)} names for {self.n_channels} channels.")
 
-    # ------------------------------------------------------------------ sizes
     def _base_length(self) -> int:
         """Count the samples of the underlying arrays, before any selection."""
         if self._offsets is not None:
@@ -211,9 +209,7 @@ class FieldSet:
     @property
     def shape(self) -> tuple[int, ...]:
         """``(n, P, c)``, or ``(n,)`` for ragged samples: what scikit-learn reads as the shape."""
-        if self.is_ragged:
-            return (len(self),)
-        return (len(self), int(self._coords.shape[-2]), self.n_channels)
+        return (len(self),) if self.is_ragged else (len(self), int(self._coords.shape[-2]), self.n_channels)
 
     @property
     def ndim(self) -> int:
@@ -228,11 +224,8 @@ class FieldSet:
     @property
     def in_memory(self) -> bool:
         """Whether the values are a plain array in memory, not memory-mapped or behind a file."""
-        return self._values is None or (
-            isinstance(self._values, np.ndarray) and not isinstance(self._values, np.memmap)
-        )
+        return self._values is None or type(self._values) is np.ndarray
 
-    # ------------------------------------------------------------------ contents
     @property
     def coords(self) -> FloatArray:
         """Coordinates: ``(P, d)`` shared, ``(n, P, d)`` each sample's own, ``(T, d)`` ragged."""
@@ -281,20 +274,13 @@ class FieldSet:
         -------
         FieldSet
             The selection, detached from files.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skop import FieldSet
-        >>> FieldSet(np.zeros((4, 1)), np.ones((3, 4, 1))).read([0, 2]).values.shape
-        (2, 4, 1)
         """
         part = self[indices]
-        coords = part._coords if part._shared else _in_memory(part.coords)
+        coords = part._coords if part._shared else in_memory(part.coords)
         return part._replace(
             _coords=coords,
-            _values=_in_memory(part.values),
-            _params=_in_memory(part.params),
+            _values=in_memory(part.values),
+            _params=in_memory(part.params),
             _offsets=part.offsets,
             _rows=None,
         )
@@ -307,11 +293,28 @@ class FieldSet:
         list of ndarray
             One array a sample.
         """
+        values = self._held_values()
+        return list(values) if self.offsets is None else np.split(values, self.offsets[1:-1])
+
+    def _held_values(self) -> FloatArray:
+        """The values, or an error where there are none."""
         values = self.values
         if values is None:
             raise FieldDataError("this FieldSet has coordinates but no values.")
-        offsets = self.offsets
-        return list(values) if offsets is None else np.split(values, offsets[1:-1])
+        return values
+
+    def coords_list(self) -> list[FloatArray]:
+        """Return the points of each sample as a list of ``(P_i, d)`` arrays.
+
+        Returns
+        -------
+        list of ndarray
+            One array a sample; one and the same array for all where they share it.
+        """
+        coords, offsets = self.coords, self.offsets
+        if self._shared:
+            return [coords] * len(self)
+        return list(coords) if offsets is None else np.split(coords, offsets[1:-1])
 
     def to_grid(self) -> FloatArray:
         """Return the values with one axis for each space dimension.
@@ -323,10 +326,7 @@ class FieldSet:
         """
         if self._grid_shape is None:
             raise FieldDataError("the points of this FieldSet form no grid: pass grid_shape when building it.")
-        values = self.values
-        if values is None:
-            raise FieldDataError("this FieldSet has coordinates but no values.")
-        return values.reshape(len(self), *self._grid_shape, -1)
+        return self._held_values().reshape(len(self), *self._grid_shape, -1)
 
     def with_values(self, values: Any, channel_names: Sequence[str] | None = None) -> FieldSet:
         """Return the same samples and points with other values and no global parameters.
@@ -343,22 +343,35 @@ class FieldSet:
         FieldSet
             Fields on the same points.
         """
-        names = None if channel_names is None else tuple(channel_names)
-        coords = self._coords if self._shared else self.coords
-        stored = as_storage(values, "values")
         expected = self.shape[:2] if not self.is_ragged else (int(self.n_points.sum()),)
-        if stored.ndim != len(expected) + 1 or tuple(stored.shape[:-1]) != expected:
-            raise FieldDataError(
-                f"values has shape {tuple(stored.shape)}; expected ({', '.join(map(str, expected))}, channels), one "
-                "row for each point."
-            )
         new = self._replace(
-            _coords=coords, _values=stored, _offsets=self.offsets, _params=None, _rows=None, _channel_names=names
+            _coords=self._coords if self._shared else self.coords,
+            _values=checked_values(values, expected),
+            _offsets=self.offsets,
+            _params=None,
+            _rows=None,
+            _channel_names=None if channel_names is None else tuple(channel_names),
         )
         new._check_consistency()
         return new
 
-    # ------------------------------------------------------------------ sequence protocol
+    def with_params(self, params: Any) -> FieldSet:
+        """Return the same samples with other global parameters.
+
+        Parameters
+        ----------
+        params : array-like of shape (n, p) or None
+            New parameters.
+
+        Returns
+        -------
+        FieldSet
+            The same fields.
+        """
+        held = self if self._rows is None else self.read(slice(None))
+        (new := held._replace(_params=None if params is None else as_params(params)))._check_consistency()
+        return new
+
     def __getitem__(self, key: Any) -> FieldSet:
         if isinstance(key, tuple):
             # scikit-learn indexes arrays as X[rows, ...]; nothing but the sample axis may be selected.
@@ -385,8 +398,3 @@ class FieldSet:
         grid = "" if self._grid_shape is None else f", grid {'x'.join(map(str, self._grid_shape))}"
         extra = f", {self.n_params} params" if self.n_params else ""
         return f"FieldSet({len(self)} samples, {size} in {self.n_dims}-D{grid}, {self.n_channels} channels{extra})"
-
-
-def _in_memory(array: FloatArray | None) -> FloatArray | None:
-    """Copy an array that lies in a memory map; return others as they are."""
-    return np.array(array) if isinstance(array, np.memmap) else array

@@ -14,7 +14,7 @@ from skop.data._grid import find_grid
 from skop.data._storage import as_storage, read_rows, reshape_rows
 from skop.exceptions import FieldDataError
 
-__all__ = ["as_params", "is_rectangular", "ragged_state", "uniform_state"]
+__all__ = ["as_params", "checked_values", "is_rectangular", "ragged_state", "uniform_state"]
 
 
 def is_rectangular(coords: Sequence[Any]) -> bool:
@@ -56,6 +56,35 @@ def as_params(params: Any) -> FloatArray:
     if len(array.shape) != 2:
         raise FieldDataError(f"params must have shape (n_samples, n_params), got {tuple(array.shape)}; add an axis.")
     return read_rows(array, slice(None))
+
+
+def checked_values(values: Any, points: tuple[int, ...]) -> Any:
+    """Read values that must have one row for each point of given samples.
+
+    Parameters
+    ----------
+    values : array-like of shape (*points, c)
+        Values.
+    points : tuple of int
+        ``(n, P)``, or ``(T,)`` for ragged samples.
+
+    Returns
+    -------
+    ndarray or lazy array
+        As it is kept.
+
+    Raises
+    ------
+    FieldDataError
+        If the shape does not fit.
+    """
+    stored = as_storage(values, "values")
+    if stored.ndim != len(points) + 1 or tuple(stored.shape[:-1]) != points:
+        raise FieldDataError(
+            f"values has shape {tuple(stored.shape)}; expected ({', '.join(map(str, points))}, channels), one row for "
+            "each point."
+        )
+    return stored
 
 
 def ragged_state(coords: Sequence[Any], values: Any, grid_shape: Sequence[int] | None) -> dict[str, Any]:

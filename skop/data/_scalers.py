@@ -98,14 +98,19 @@ class FieldScaler:
 
 
 class BoxScaler:
-    """Map coordinates so that the bounding box of the training points becomes the unit box.
+    """Map coordinates so that the training points fill the unit box, or have zero mean and unit spread.
 
     An axis without extent keeps its scale and is only shifted.
+
+    Parameters
+    ----------
+    mode : {"box", "standard", None}, default="box"
+        Bounding box to unit box; zero mean and unit spread along each axis; or coordinates as they are.
 
     Attributes
     ----------
     lower_, span_ : ndarray of shape (d,)
-        Corner and extent: scaled = (x - lower_) / span_.
+        Shift and factor: scaled = (x - lower_) / span_.
 
     Examples
     --------
@@ -116,12 +121,20 @@ class BoxScaler:
     [[0.5, 0.0]]
     """
 
+    def __init__(self, mode: str | None = "box") -> None:
+        self.mode = mode
+
     def fit(self, coords: FloatArray) -> "BoxScaler":
-        """Take the bounding box of points ``(..., d)``; returns itself."""
+        """Take the statistics of points ``(..., d)``; returns itself."""
         points = np.asarray(coords, dtype=np.float64).reshape(-1, np.shape(coords)[-1])
-        self.lower_ = points.min(axis=0)
-        span = points.max(axis=0) - self.lower_
-        self.span_ = np.where(span > 0, span, 1.0)
+        if self.mode == "standard":
+            self.lower_, span = points.mean(axis=0), points.std(axis=0)
+        else:
+            self.lower_ = points.min(axis=0)
+            span = points.max(axis=0) - self.lower_
+        self.span_ = np.where(span > _CONSTANT * np.abs(points).max(axis=0), span, 1.0)
+        if self.mode is None:
+            self.lower_, self.span_ = np.zeros_like(self.lower_), np.ones_like(self.span_)
         return self
 
     def transform(self, coords: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,16 @@ import numpy as np
 from skop._typing import FloatArray, IntArray
 from skop.exceptions import FieldDataError
 
-__all__ = ["ReshapedRows", "as_storage", "is_lazy", "read_rows", "reshape_rows", "select_rows", "take_rows"]
+__all__ = [
+    "ReshapedRows",
+    "as_storage",
+    "in_memory",
+    "is_lazy",
+    "read_rows",
+    "reshape_rows",
+    "select_rows",
+    "take_rows",
+]
 
 
 def is_lazy(array: Any) -> bool:
@@ -206,6 +215,22 @@ def take_rows(array: Any, rows: IntArray | None) -> FloatArray:
     if even is not None and (even.step > 0 or isinstance(array, np.ndarray)):
         return read_rows(array, even)
     return read_rows(array, rows)
+
+
+def in_memory(array: FloatArray | None) -> FloatArray | None:
+    """Copy an array that lies in a memory map.
+
+    Parameters
+    ----------
+    array : ndarray or None
+        Rows.
+
+    Returns
+    -------
+    ndarray or None
+        The same array if it is in memory.
+    """
+    return np.array(array) if isinstance(array, np.memmap) else array
 
 
 def _even_slice(rows: IntArray) -> slice | None:

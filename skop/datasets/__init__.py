@@ -1,6 +1,23 @@
 """Data sets: ``make_*`` generate seeded samples with a solver, ``load_*`` read published files."""
 
+from skop.datasets._cantilever import make_cantilever
 from skop.datasets._darcy import make_darcy
+from skop.datasets._elasticity import make_elasticity
+from skop.datasets._navier_stokes import make_navier_stokes
+from skop.datasets._navier_stokes_files import load_navier_stokes
 from skop.datasets._published import load_darcy
+from skop.datasets._solid_files import load_elasticity, load_plasticity
+from skop.datasets._structured import load_airfoil, load_pipe
 
-__all__ = ["load_darcy", "make_darcy"]
+__all__ = [
+    "load_airfoil",
+    "load_darcy",
+    "load_elasticity",
+    "load_navier_stokes",
+    "load_pipe",
+    "load_plasticity",
+    "make_cantilever",
+    "make_darcy",
+    "make_elasticity",
+    "make_navier_stokes",
+]

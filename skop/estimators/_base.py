@@ -22,27 +22,28 @@ from skop.data import (
     FieldLoader,
     FieldSet,
     GridSymmetries,
+    ScalerModes,
     Scalers,
     TrainingData,
     grid_spacing,
-    read_training_data,
 )
 from skop.estimators._callbacks import CallbackSupport, EpochCallbacks
 from skop.estimators._field import BaseFieldRegressor
 from skop.estimators._objective import Objective
 from skop.estimators._persistence import save_estimator
-from skop.estimators._refinement import predict_refined, refinement_factors
+from skop.estimators._prediction import NetworkPrediction, field_error, set_error
 from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype
 from skop.exceptions import FieldDataError
-from skop.training import SCHEDULES, History, Trainer, TrainingOptions
+from skop.training import DIRECT_TRAINING, SCHEDULES, History, Trainer, TrainingOptions, TrainingPlan
 
 __all__ = ["BaseOperatorRegressor"]
 
-#: Points that predict sends through the network at once; bounds its memory.
-_PREDICT_POINTS = 2**17
+#: Points of a batch of automatic size: on grids they bound the memory of a training step; elsewhere every point
+#: is a sample of its own for most of the network, so that few samples give as good a gradient, and more steps.
+_BATCH_POINTS = {"grid": 2**17, "structured": 2**12, "points": 2**12}
 
 
-class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
+class BaseOperatorRegressor(CallbackSupport, NetworkPrediction, BaseFieldRegressor):
     """Base of the operator regressors: fit, predict, score and save over fields and tables.
 
     Subclasses define the constructor, which only stores, and `_build_network`.
@@ -53,17 +54,22 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
     spacing_: tuple[float, ...] | None
     loss_curve_: list[float]
     validation_scores_: list[float]
+    geometry_: str
 
     _parameter_constraints: dict[str, list[Any]] = {
         "loss": [StrOptions({"auto", "relative_l2", "relative_l2_gradient", "h1", "mse"}), callable],
         "loss_reduction": [StrOptions({"mean", "sum"})],
         "input_scaler": [StrOptions({"channel", "point"}), None],
         "target_scaler": [StrOptions({"channel", "point"}), None],
+        "coord_scaler": [StrOptions({"box", "standard"}), None],
+        "param_scaler": [StrOptions({"channel"}), None],
+        "scalar_weight": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "max_time": [Interval(Real, 0, None, closed="neither"), None],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
         "schedule": [StrOptions(set(SCHEDULES))],
+        "schedule_interval": [StrOptions({"step", "epoch"})],
         "warmup_fraction": [Interval(Real, 0, 1, closed="both")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "decay_vectors": ["boolean"],
@@ -80,6 +86,10 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
         "input_vectors": ["array-like", None],
         "target_vectors": ["array-like", None],
         "refinement": [StrOptions({"average", "interpolate", "native"})],
+        "draw_points": [Interval(Integral, 1, None, closed="left"), None],
+        "input_fields": ["array-like", None],
+        "target_fields": ["array-like", None],
+        "cell_data": [StrOptions({"refuse", "to_points"})],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "device": [str],
@@ -90,28 +100,35 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
     }
 
     # ------------------------------------------------------------------ what a subclass gives
-    def _build_network(self, spec: DataSpec) -> torch.nn.Module:
-        """Build the untrained network for data of this kind."""
+    def _build_network(self, spec: DataSpec, geometry: str) -> torch.nn.Module:
+        """Build the untrained network for data of this kind, read as this geometry."""
         raise NotImplementedError
+
+    def _choose_geometry(self, spec: DataSpec) -> str:
+        """How the points are read: ``"grid"``, ``"structured"`` or ``"points"``."""
+        return spec.layout
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")
 
     # ------------------------------------------------------------------ fit
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train the network on samples.
 
         Parameters
         ----------
-        X : array-like, FieldSet or (coords, fields)
+        X : array-like, FieldSet, (coords, fields), list, or meshes
             Inputs: an array ``(n, *grid, c)`` of fields on a regular grid of the unit box; a
-            `skop.FieldSet`; a tuple of coordinates ``(P, d)`` and fields ``(n, P, c)``; or a table
+            `skop.FieldSet`; a tuple of coordinates ``(P, d)`` and fields ``(n, P, c)``; a list of
+            ``(coords, fields)`` or of points ``(P_i, d)``, one for each sample; meshes, as a list of
+            `meshio.Mesh`, a list of paths or a pattern such as ``"runs/*.vtu"``; or a table
             ``(n, p)``, whose meaning follows from `y`: global parameters when y is a field, a
             function on p points of [0, 1] when y has the same shape, plain features otherwise.
-        y : array-like, FieldSet or (coords, fields)
+        y : array-like, FieldSet, (coords, fields), list, meshes or None, default=None
             Targets: fields on the points of X, with or without a channel axis, or scalars ``(n,)``
-            or ``(n, q)``.
+            or ``(n, q)``. The `params` of a FieldSet are scalars beside its field. None is for meshes
+            that hold their targets themselves.
         sample_weight : array-like of shape (n,) or None, default=None
             Weight of each sample in the loss and in the scalers; samples of weight 0 are left out.
 
@@ -128,40 +145,53 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
             If the loss stays non-finite at lowered rates.
         """
         X, y = self._check_table(X, y)
-        data = read_training_data(X, y)
+        return self._fit_data(self._read_training_data(X, y), X, y, sample_weight)
+
+    def _fit_data(
+        self, data: TrainingData, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING
+    ) -> Self:
+        """Train on data that were read; X, y and the plan are what callbacks and time steppers need."""
         weight = _check_weight(sample_weight, len(data.inputs))
         rng = check_random_state(self.random_state)
-        train, valid = self._split(len(data.inputs), weight, rng)
+        usable = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
+        train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
         self._prepare(data, train, weight, rng)
         loader = self._training_loader(data, train, weight, rng)
         with EpochCallbacks(self, X, y, sample_weight) as callbacks:
-            trainer = self._make_trainer(data, valid, rng, callbacks)
+            trainer = self._make_trainer(data, usable, valid, rng, callbacks, plan)
             with isolated_randomness(rng, self.device_, self.deterministic):
                 history = trainer.run(loader)
         self._record(history)
         return self
 
     def _split(
-        self, n_samples: int, weight: FloatArray | None, rng: np.random.RandomState
+        self, n_samples: int, weight: FloatArray | None, rng: np.random.RandomState, group_size: int
     ) -> tuple[IntArray, IntArray | None]:
-        """Samples to train on, and to validate on when stopping early."""
+        """Samples to train on, and to validate on when stopping early; groups of successive samples stay whole."""
         usable = np.arange(n_samples) if weight is None else np.flatnonzero(weight)
         if not self.early_stopping:
             return usable, None
-        n_valid = int(np.ceil(self.validation_fraction * len(usable)))
-        if n_valid >= len(usable):
+        groups = usable.reshape(-1, group_size)
+        n_valid = int(np.ceil(self.validation_fraction * len(groups)))
+        if n_valid >= len(groups):
             raise FieldDataError(
-                f"early_stopping needs at least 2 samples to hold some out, got {len(usable)}; pass more or set "
+                f"early_stopping needs at least 2 samples to hold some out, got {len(groups)}; pass more or set "
                 "early_stopping=False."
             )
-        order = rng.permutation(usable)
-        return np.sort(order[n_valid:]), np.sort(order[:n_valid])
+        order = rng.permutation(len(groups))
+        return groups[np.sort(order[n_valid:])].ravel(), groups[np.sort(order[:n_valid])].ravel()
 
     def _prepare(
         self, data: TrainingData, train: IntArray, weight: FloatArray | None, rng: np.random.RandomState
     ) -> None:
         """Set spec, scalers, device and network, or keep those of an earlier fit when starting warm."""
         continues = self.warm_start and hasattr(self, "module_")
+        geometry = self._choose_geometry(data.spec)
+        if self.draw_points is not None and geometry != "points":
+            raise FieldDataError(
+                f"draw_points={self.draw_points} takes random points of each sample, which leaves no {geometry}; set "
+                "draw_points=None, or geometry='points' where the estimator has it."
+            )
         if continues and data.spec != self.spec_:
             raise FieldDataError(
                 f"warm_start needs data of the same kind: the earlier fit saw {self.spec_}, this one sees {data.spec}."
@@ -171,21 +201,21 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
             self.module_.to(self.device_)
             return
         with isolated_randomness(rng, torch.device("cpu"), False):
-            network = self._build_network(data.spec)
+            network = self._build_network(data.spec, geometry)
         used = np.ones(len(data.inputs)) if weight is None else weight
-        scalers = Scalers.fit(
-            data.inputs[train], data.targets[train], used[train], self.input_scaler, self.target_scaler
-        )
+        modes = ScalerModes(self.coord_scaler, self.input_scaler, self.param_scaler, self.target_scaler)
+        scalers = Scalers.fit(data.inputs[train], data.targets[train], used[train], modes)
         # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
         self._store_spec(data.inputs, data.spec)
-        self.spacing_ = _spacing(data.inputs)
+        self.spacing_, self.geometry_ = _spacing(data.inputs), geometry
         self.dtype_, self.scalers_ = pick_dtype(self.dtype, data.spec.role), scalers
         self.module_ = network.to(self.device_, getattr(torch, self.dtype_))
         self.loss_curve_, self.validation_scores_ = [], []
 
     def _loader(self, inputs: FieldSet, **options: Any) -> FieldLoader:
         """Batches of samples in this fit's scaling, on its device."""
-        return FieldLoader(inputs, self.scalers_, device=self.device_, dtype=getattr(torch, self.dtype_), **options)
+        options |= {"device": self.device_, "dtype": getattr(torch, self.dtype_)}
+        return FieldLoader(inputs, self.scalers_, sort_points=self.spec_.layout == "points", **options)
 
     def _training_loader(
         self, data: TrainingData, train: IntArray, weight: FloatArray | None, rng: np.random.RandomState
@@ -194,6 +224,9 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
         options: dict[str, Any] = {"targets": data.targets[train], "weight": None if weight is None else weight[train]}
         if self.symmetries is not None and len(self.symmetries):
             options["symmetries"] = self._declared_symmetries(data.inputs)
+            options["generator"] = torch.Generator().manual_seed(int(rng.randint(2**31)))
+        if self.draw_points is not None:
+            options["draw_points"] = self.draw_points
             options["generator"] = torch.Generator().manual_seed(int(rng.randint(2**31)))
         return self._loader(data.inputs[train], **options)
 
@@ -205,30 +238,42 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
         return GridSymmetries(list(self.symmetries), inputs.grid_shape, *vectors, domain=self.domain)
 
     def _make_trainer(
-        self, data: TrainingData, valid: IntArray | None, rng: np.random.RandomState, callbacks: EpochCallbacks
+        self,
+        data: TrainingData,
+        usable: FieldSet,
+        valid: IntArray | None,
+        rng: np.random.RandomState,
+        callbacks: EpochCallbacks,
+        plan: TrainingPlan,
     ) -> Trainer:
-        """The trainer with this estimator's loss, validation and callbacks."""
+        """The trainer with this estimator's loss, validation and callbacks; usable are the samples with a weight."""
+        objective = self._make_loss(_spacing(data.inputs))
         return Trainer(
             self.module_,
-            self._make_loss(_spacing(data.inputs)),
-            self._training_options(len(data.inputs)),
+            objective,
+            self._training_options(usable, plan),
             rng,
             validate=None if valid is None else self._make_validation(data.inputs[valid], data.targets[valid]),
             on_epoch_end=callbacks,
+            forward=plan.forward,
         )
 
-    def _training_options(self, n_samples: int) -> TrainingOptions:
+    def _training_options(self, inputs: FieldSet, plan: TrainingPlan) -> TrainingOptions:
         """Constructor parameters as the trainer takes them."""
-        batch_size = self.batch_size
+        batch_size, n_samples = self.batch_size, len(inputs) // plan.group_size
         if batch_size == "auto":
-            # Tables follow scikit-learn's multilayer perceptron; fields need enough steps an epoch.
+            # Tables follow scikit-learn's multilayer perceptron; fields need enough steps an epoch, and memory.
+            together = plan.group_size if plan.grouping == "together" else 1
+            n_points = min(int(np.ceil(inputs.n_points.mean())), self.draw_points or np.inf)
+            fields = min(16, int(_BATCH_POINTS[self.geometry_] // n_points)) // together
             table = self.spec_.role == "features"
-            batch_size = min(200, n_samples) if table else min(16, max(1, n_samples // 8))
+            batch_size = min(200, n_samples) if table else max(1, min(fields, n_samples // 8))
         return TrainingOptions(
             max_iter=self.max_iter,
             batch_size=batch_size,
             learning_rate=self.learning_rate_init,
             schedule=self.schedule,
+            schedule_interval=self.schedule_interval,
             warmup_fraction=self.warmup_fraction,
             weight_decay=self.weight_decay,
             decay_vectors=self.decay_vectors,
@@ -239,6 +284,8 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
             n_iter_no_change=self.n_iter_no_change if self.early_stopping else None,
             tol=self.tol,
             autocast=None if self.autocast is None else getattr(torch, self.autocast),
+            group_size=plan.group_size,
+            grouping=plan.grouping,
         )
 
     def _make_loss(self, spacing: tuple[float, ...] | None) -> Objective:
@@ -246,21 +293,29 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
         name, pooled = self.loss, self.spec_.scalar_output
         if name == "auto":
             name = "mse" if pooled else "relative_l2"
-        return Objective(name, self.loss_reduction, self.scalers_.target, pooled=pooled, spacing=spacing)
+        return Objective(
+            name,
+            self.loss_reduction,
+            self.scalers_,
+            pooled=pooled,
+            spacing=spacing,
+            scalar_weight=self.scalar_weight,
+            balanced=self.loss == "auto" and self.spec_.n_outputs > 1,
+        )
 
     def _make_validation(self, inputs: FieldSet, targets: FieldSet) -> Callable[[], float]:
         """The validation error of the network as it stands: 1 - `score`."""
-        loader, truth = self._loader(inputs), np.asarray(targets.values, dtype=np.float64)
-        # Relative to each sample's own norm, or for scalars to that of the set. Zeros have no relative
-        # error; their absolute one is taken instead of failing in the middle of a fit.
-        axes = None if self.spec_.scalar_output else (1, 2)
-        norm = np.sqrt(np.sum(truth**2, axis=axes))
-        norm = np.where(norm > 0, norm, 1.0)
+        loader, pooled = self._loader(inputs), self.spec_.scalar_output
 
         def error() -> float:
             # Averaging over symmetries would multiply the time of every epoch by the order of the group.
-            difference = self._predict_batches(loader) - truth
-            return float(np.mean(np.sqrt(np.sum(difference**2, axis=axes)) / norm))
+            predicted = self._predict_batches(loader)
+            if pooled:
+                return set_error(np.asarray(predicted.scalars), np.asarray(targets.values)[:, 0])
+            errors = [field_error(np.asarray(predicted.fields), targets)]
+            if predicted.scalars is not None:
+                errors.append(set_error(predicted.scalars, np.asarray(targets.params)))
+            return float(np.mean(errors))
 
         return error
 
@@ -271,57 +326,6 @@ class BaseOperatorRegressor(CallbackSupport, BaseFieldRegressor):
         self.n_iter_ = len(self.loss_curve_)
         self.best_iter_, self.stopped_ = history.best_iter, history.stopped
         self.fit_seconds_ = history.seconds[-1] if history.seconds else 0.0
-
-    # ------------------------------------------------------------------ predict
-    def _predict_values(self, inputs: FieldSet) -> FloatArray:
-        """Outputs ``(n, P, q)`` in physical units, on grids of any spacing."""
-        if self.spec_.grid_shape is not None and inputs.grid_shape is None:
-            raise FieldDataError(
-                "the points of X form no regular grid in C order, but the estimator was fitted on one; sort the points "
-                "of a grid by skop.data.find_grid(coords)[1], or resample the fields onto a grid."
-            )
-        factors = self._refinement_factors(inputs)
-        if max(factors) == 1:
-            return self._predict_averaged(inputs)
-        step = max(1, _PREDICT_POINTS // int(inputs.n_points.max()))
-        parts = [
-            predict_refined(
-                inputs.read(slice(start, start + step)),
-                factors,
-                self._predict_averaged,
-                pooled=self.spec_.scalar_output,
-                average=self.refinement == "average",
-            )
-            for start in range(0, len(inputs), step)
-        ]
-        return np.concatenate(parts)
-
-    def _refinement_factors(self, inputs: FieldSet) -> tuple[int, ...]:
-        """How many times finer than in training the grid is along each axis."""
-        if self.spacing_ is None or not inputs.shared_coords or inputs.grid_shape is None:
-            return (1,)
-        return refinement_factors(inputs, self.spacing_, native=self.refinement == "native")
-
-    def _predict_averaged(self, inputs: FieldSet) -> FloatArray:
-        """Outputs on a grid with the training spacing, averaged over the declared symmetries if asked for."""
-        if not self.average_symmetries or self.symmetries is None or not len(self.symmetries):
-            return self._predict_batches(self._loader(inputs))
-        symmetries = self._declared_symmetries(inputs)
-        loaders = (self._loader(inputs, symmetries=symmetries, element=number) for number in range(symmetries.order))
-        return np.mean([self._predict_batches(loader) for loader in loaders], axis=0)
-
-    def _predict_batches(self, loader: FieldLoader) -> FloatArray:
-        """Outputs of the network in physical units, a bounded number of points at a time."""
-        step = max(1, _PREDICT_POINTS // int(loader.inputs.n_points.max()))
-        parts = []
-        with torch.inference_mode():
-            for batch in loader.batches(step):
-                outputs = self.scalers_.target.inverse_transform(self.module_(**batch.inputs()))
-                if loader.symmetries is not None and loader.element is not None and not self.spec_.scalar_output:
-                    moved = loader.symmetries.element(loader.element, len(outputs))
-                    outputs = loader.symmetries.undo(outputs, *moved)
-                parts.append(outputs.cpu().numpy())
-        return np.concatenate(parts)
 
     # ------------------------------------------------------------------ files
     def save(self, path: PathOrStr) -> None:

@@ -15,7 +15,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from skop._typing import FloatArray
-from skop.data import FieldSet, read_training_data
+from skop.data import FieldSet, Predictions
 from skop.estimators._field import BaseFieldRegressor
 from skop.exceptions import FieldDataError
 
@@ -37,6 +37,10 @@ class PODRegressor(BaseFieldRegressor):
         several outputs.
     n_components : int or float, default=0.99
         Components kept on either side, or the part of the variance that they must hold.
+    input_fields, target_fields : list of str or None, default=None
+        Fields of meshes that are inputs and targets, by their names in the meshes.
+    cell_data : {"refuse", "to_points"}, default="refuse"
+        Whether fields that meshes hold on their cells are carried to the points.
 
     Attributes
     ----------
@@ -72,14 +76,28 @@ class PODRegressor(BaseFieldRegressor):
     _parameter_constraints = {
         "regressor": [StrOptions({"ridge", "gaussian_process", "mean"}), HasMethods(["fit", "predict"])],
         "n_components": [Interval(Integral, 1, None, closed="left"), Interval(Real, 0, 1, closed="neither")],
+        "input_fields": ["array-like", None],
+        "target_fields": ["array-like", None],
+        "cell_data": [StrOptions({"refuse", "to_points"})],
     }
 
-    def __init__(self, *, regressor: Any = "ridge", n_components: int | float = 0.99) -> None:
+    def __init__(
+        self,
+        *,
+        regressor: Any = "ridge",
+        n_components: int | float = 0.99,
+        input_fields: Any = None,
+        target_fields: Any = None,
+        cell_data: str = "refuse",
+    ) -> None:
         self.regressor = regressor
         self.n_components = n_components
+        self.input_fields = input_fields
+        self.target_fields = target_fields
+        self.cell_data = cell_data
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Find the bases and fit the map.
 
         Parameters
@@ -98,9 +116,10 @@ class PODRegressor(BaseFieldRegressor):
             If X or y cannot be used; a ValueError.
         """
         X, y = self._check_table(X, y)
-        data = read_training_data(X, y)
+        data = self._read_training_data(X, y)
         self._store_spec(data.inputs, data.spec)
-        rows, targets = _rows(data.inputs), _matrix(data.targets)
+        rows = _rows(data.inputs)
+        targets, self.channel_unit_, self.scalar_unit_ = _matrix(data.targets, data.spec.scalar_output)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
         # Parameters differ in units, so each is standardised; a field keeps its own proportions.
         self.shift_ = rows.mean(axis=0)
@@ -153,8 +172,8 @@ class PODRegressor(BaseFieldRegressor):
         tolerance = 1e-6 * float(np.ptp(self.points_))
         return not np.allclose(inputs.coords, self.points_, rtol=0, atol=tolerance)
 
-    def _predict_values(self, inputs: FieldSet) -> FloatArray:
-        """Outputs ``(n, P, q)`` in physical units."""
+    def _predict_values(self, inputs: FieldSet) -> Predictions:
+        """Outputs in physical units."""
         rows = _rows(inputs)
         if rows.shape[1] != len(self.shift_):
             raise FieldDataError(
@@ -168,12 +187,31 @@ class PODRegressor(BaseFieldRegressor):
             )
         coefficients = self.regressor_.predict(self.input_basis_.transform(self._scaled(rows)) / self.units_[0])
         coefficients = np.asarray(coefficients).reshape(len(rows), -1) * self.units_[1]
-        return self.output_basis_.inverse_transform(coefficients).reshape(len(rows), -1, self.spec_.n_outputs)
+        outputs = self.output_basis_.inverse_transform(coefficients)
+        n_scalars = self.spec_.n_scalars
+        scalars = outputs[:, outputs.shape[1] - n_scalars :] * self.scalar_unit_ if n_scalars else None
+        if self.spec_.scalar_output:
+            return Predictions(None, scalars)
+        fields = outputs[:, : outputs.shape[1] - n_scalars].reshape(len(rows), -1, self.spec_.n_outputs)
+        return Predictions(fields * self.channel_unit_, scalars)
 
 
-def _matrix(targets: FieldSet) -> FloatArray:
-    """Targets as one row a sample."""
-    return np.asarray(targets.values, dtype=np.float64).reshape(len(targets), -1)
+def _matrix(targets: FieldSet, scalar_output: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Targets as one row a sample, and the units of channels and of scalars, which end the row beside a field."""
+    values = np.asarray(targets.values, dtype=np.float64)
+    if scalar_output:
+        return values[:, 0], np.ones(0), np.ones(values.shape[-1])
+    # Channels of different units count alike; a single one keeps its own.
+    spread = values.std(axis=(0, 1))
+    units = np.where(spread > 0, spread, 1.0) if len(spread) > 1 else np.ones(1)
+    fields = (values / units).reshape(len(values), -1)
+    if targets.params is None:
+        return fields, units, np.ones(0)
+    # A scalar counts as much as the whole field, so that the basis represents both.
+    numbers = np.asarray(targets.params, dtype=np.float64)
+    total, varies = np.sqrt(fields.var(axis=0).sum()) or 1.0, numbers.std(axis=0)
+    scalar_units = np.where(varies > 0, varies, 1.0) / total
+    return np.concatenate([fields, numbers / scalar_units], axis=1), units, scalar_units
 
 
 def _rows(inputs: FieldSet) -> FloatArray:

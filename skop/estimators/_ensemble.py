@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, Self
 
@@ -10,10 +11,8 @@ from joblib import Parallel, delayed
 from sklearn.base import MetaEstimatorMixin, _fit_context, clone
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
-from sklearn.utils.validation import check_is_fitted
 
-from skop._typing import FloatArray
-from skop.data import FieldSet
+from skop.data import FieldSet, Predictions
 from skop.estimators._field import BaseFieldRegressor
 
 __all__ = ["EnsembleRegressor"]
@@ -89,7 +88,7 @@ class EnsembleRegressor(MetaEstimatorMixin, BaseFieldRegressor):
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit all members on the same samples.
 
         Parameters
@@ -120,28 +119,40 @@ class EnsembleRegressor(MetaEstimatorMixin, BaseFieldRegressor):
             self.feature_names_in_ = first.feature_names_in_
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Any, coords: Any = None, return_std: bool = False) -> Any:
         """Predict the mean of the members.
 
         Parameters
         ----------
         X : as in `fit`
             Inputs.
+        coords : as the member's predict takes them, or None, default=None
+            Points where fields are wanted; None is the points of X.
         return_std : bool, default=False
             Return the members' standard deviation too. It says where they disagree; it is no error bar.
 
         Returns
         -------
-        mean : ndarray, FieldSet or (coords, fields)
+        mean : ndarray, list, FieldSet, (coords, fields), or list of meshes
             The kind of thing that y was in the fit.
         spread : same kind
             Standard deviation over the members, only with `return_std`.
         """
-        check_is_fitted(self)
-        predictions = [member.predict(X) for member in self.estimators_]
-        values = np.stack([_values(prediction) for prediction in predictions])
-        mean = _with_values(predictions[0], values.mean(axis=0))
-        return (mean, _with_values(predictions[0], values.std(axis=0))) if return_std else mean
+        inputs, meshes = self._read_inputs(X)
+        points = inputs
+        found: Sequence[Predictions]
+        if coords is None:
+            found = [member._predict_values(inputs) for member in self.estimators_]
+        else:
+            meshes = None
+            found, places = zip(*(member._predict_at(inputs, coords) for member in self.estimators_), strict=True)
+            points = places[0]
+        mean = self._in_form(_over_members(found, np.mean), points, meshes)
+        return (mean, self._in_form(_over_members(found, np.std), points, meshes)) if return_std else mean
+
+    def _predict_values(self, inputs: FieldSet) -> Predictions:
+        """Mean of the members in physical units."""
+        return _over_members([member._predict_values(inputs) for member in self.estimators_], np.mean)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -149,15 +160,10 @@ class EnsembleRegressor(MetaEstimatorMixin, BaseFieldRegressor):
         return tags
 
 
-def _values(prediction: Any) -> FloatArray:
-    """The numbers of a prediction of any form."""
-    if isinstance(prediction, FieldSet):
-        return np.asarray(prediction.values)
-    return prediction[1] if isinstance(prediction, tuple) else prediction
-
-
-def _with_values(prediction: Any, values: FloatArray) -> Any:
-    """A prediction of the same form with other numbers."""
-    if isinstance(prediction, FieldSet):
-        return prediction.with_values(values, prediction.channel_names)
-    return (prediction[0], values) if isinstance(prediction, tuple) else values
+def _over_members(predictions: Sequence[Predictions], statistic: Callable[..., Any]) -> Predictions:
+    """A statistic of the members' predictions."""
+    parts: list[Any] = []
+    for name in ("fields", "scalars"):
+        held = [getattr(prediction, name) for prediction in predictions]
+        parts.append(None if held[0] is None else statistic(np.stack(held), axis=0, dtype=np.float64))
+    return Predictions(*parts)

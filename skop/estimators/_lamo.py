@@ -9,49 +9,66 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skop._typing import GridShape
 from skop.data import DataSpec
 from skop.estimators._base import BaseOperatorRegressor
+from skop.estimators._shared_docs import share_documentation
 from skop.estimators.presets import preset_parameters
 from skop.exceptions import FieldDataError
 from skop.modules import ACTIVATIONS, SCANS, token_grid
-from skop.networks import LaMOPatchNetwork
+from skop.networks import LaMOPatchNetwork, LaMOSliceNetwork
 
 __all__ = ["LaMORegressor"]
 
 #: Tokens up to which ``patch_size="auto"`` makes patches smaller.
 _AUTOMATIC_TOKENS = 64
 
-#: Parameters that the network takes by the same names.
-_NETWORK_PARAMETERS = (
-    "width",
-    "depth",
-    "d_state",
-    "expand",
-    "n_heads",
-    "mlp_ratio",
+#: Frequencies of coordinates by default.
+_AUTOMATIC_FREQUENCIES = {"grid": 1, "structured": 4, "points": 4}
+
+#: Parameters that both networks take by the same names, and those of one of them.
+_COMMON_PARAMETERS = ("width", "depth", "d_state", "expand", "n_heads", "mlp_ratio", "dropout")
+_PATCH_PARAMETERS = (
     "scan",
     "path_weights",
     "kernel_size",
     "activation",
     "decay_range",
     "position",
-    "n_frequencies",
     "local_features",
-    "dropout",
     "grid_multiple",
     "unit_normal_patches",
 )
+_SLICE_PARAMETERS = (
+    "n_latents",
+    "n_slice_heads",
+    "n_local_heads",
+    "small_weights",
+    "mixer",
+    "shared_projections",
+    "temperature",
+    "normalize_slices",
+    "decoder",
+    "parameter_embedding",
+)
 
 
+@share_documentation
 class LaMORegressor(BaseOperatorRegressor):
-    """LaMO, the latent Mamba operator, for fields on regular grids.
+    """LaMO, the latent Mamba operator, for fields on grids, meshes and point clouds.
 
-    Patches of the grid become tokens, residual blocks mix the tokens by state-space scans along
-    several paths over the grid, and every token is expanded back to the points of its patch. Inputs
-    may be fields, global parameters, or both; outputs are fields on the points of the input, or a few
-    scalars of each sample. The defaults are ours, for a few hundred samples on a laptop;
-    `from_preset` gives the published configurations.
+    On a regular grid, patches become tokens, residual blocks mix the tokens by state-space scans along
+    several paths over the grid, and every token is expanded back to the points of its patch. On other
+    points, soft slices of the points become tokens, a bidirectional scan mixes them, and every point
+    reads back the slices that it belongs to; samples may then differ in their points. Inputs may be
+    fields, global parameters, the geometry alone, or all of them; outputs are fields on the points of the
+    input, a few scalars of each sample, or both. The defaults are ours, for a few hundred samples on a
+    laptop; `from_preset` gives the published configurations.
 
     Parameters
     ----------
+    geometry : {"auto", "grid", "structured", "points"}, default="auto"
+        How points are read. ``"grid"``: patches of a grid. ``"structured"``: slices whose projections are
+        3x3 convolutions along the lines of a bent grid. ``"points"``: slices of points in any order.
+        ``"auto"`` takes the first that fits: a rectilinear grid that all samples share, a grid that is
+        bent or each sample's own, points.
     width : int, default=64
         Size of a token (paper: 64 for Darcy, 256 for Navier-Stokes).
     depth : int, default=4
@@ -81,8 +98,9 @@ class LaMORegressor(BaseOperatorRegressor):
     position : {"learned", "coordinates"} or None, default="coordinates"
         Position code of the tokens: a table that ties the model to its training grid (paper), a
         network of the coordinates, or none beyond the coordinates among the input channels.
-    n_frequencies : int, default=1
-        Sines and cosines of each coordinate in ``position="coordinates"``: pi, 2 pi, 4 pi, ...
+    n_frequencies : int or "auto", default="auto"
+        Sines and cosines of each coordinate, pi, 2 pi, 4 pi, ...: in the position code of a grid, and among
+        the inputs of points (public code: none). ``"auto"`` is 1 for grids and 4 for points.
     local_features : int, default=16
         Features of a convolution over neighbouring points before the patches and of one after them,
         so that points see across patch edges; 0 leaves both out (paper).
@@ -92,102 +110,36 @@ class LaMORegressor(BaseOperatorRegressor):
         Pad the grid to a multiple of this many points (public code: 85 points to 88).
     unit_normal_patches : bool, default=False
         Draw patch embedding and expansion from N(0, 1), as the public code does.
-    loss : {"auto", "relative_l2", "relative_l2_gradient", "h1", "mse"} or callable, default="auto"
-        Training loss, see `skop.losses`. ``"auto"`` is the relative L2 error for fields and the squared
-        error for scalars. Relative losses are taken in physical units, the squared error on scaled targets.
-    loss_reduction : {"mean", "sum"}, default="mean"
-        Over the samples of a batch; the published scripts sum.
-    input_scaler, target_scaler : {"channel", "point"} or None, default="channel"
-        Standardise each channel, each channel at each point (which ties the model to its training
-        grid), or not at all.
-    max_iter : int, default=100
-        Epochs (paper: 500).
-    max_time : float or None, default=None
-        Seconds of training at most; the schedule then follows the time, so that the rate has fallen
-        when the time is up. Results then depend on the speed of the machine.
-    batch_size : int or "auto", default="auto"
-        Samples of a step. ``"auto"``: up to 16, less for fewer than 128 samples; up to 200 for
-        tables of plain features (paper: 4 for Darcy, 2 for Navier-Stokes).
-    learning_rate_init : float, default=0.004
-        Peak learning rate of AdamW (paper: 5e-4).
-    schedule : {"cosine", "one_cycle", "constant"}, default="cosine"
-        Learning rate over the steps, see `skop.training.schedule_at` (paper: one_cycle).
-    warmup_fraction : float, default=0.15
-        Part of the training in which ``"cosine"`` and ``"constant"`` rise to the peak rate.
-    weight_decay : float, default=0.1
-        Of AdamW (paper: 1e-5; 0.05 for Navier-Stokes).
-    decay_vectors : bool, default=False
-        Whether biases, norms and decay rates are decayed too, and not only matrices (public code: all).
-    beta_2 : float, default=0.99
-        Decay of AdamW's mean of squared gradients, in [0, 1) (public code: 0.999).
-    clip_norm : float or None, default=1.0
-        Largest norm of the gradient (paper: 0.1 for Darcy, none for Navier-Stokes).
-    weight_averaging : float or None, default=0.99
-        Decay of a running average of the weights that validates and predicts; None uses the last weights.
-    early_stopping : bool, default=False
-        Hold out a part of the samples, stop when their error no longer falls, and keep the best weights.
-    validation_fraction : float, default=0.1
-        Part that is held out, in (0, 1).
-    n_iter_no_change : int, default=10
-        Epochs without progress of at least `tol` after which training stops early.
-    tol : float, default=0.0001
-        Fall of the validation error that counts as progress.
-    symmetries : sequence of str or None, default=None
-        Symmetries that hold for the problem, which training samples are moved by at random; see
-        `skop.data.GridSymmetries` for their names.
-    domain : array-like of shape (d, 2) or None, default=None
-        Ends of the domain about whose centre the symmetries are; None takes the box of the grid.
-    average_symmetries : bool, default=False
-        Average predictions over all declared symmetries but periodic shifts, which multiplies their
-        cost by the order of the group.
-    input_vectors, target_vectors : sequence of sequence of int or None, default=None
-        Channels that are the components of a vector and must turn with a symmetry.
-    refinement : {"average", "interpolate", "native"}, default="average"
-        How to predict on a grid that is a whole number of times finer than in training: average
-        over readings at the training spacing, interpolate one of them, or feed it as it is.
-    warm_start : bool, default=False
-        Go on from the weights of the last fit.
-    random_state : int, RandomState instance or None, default=None
-        Seed of weights, order and augmentation; with an int two fits on one CPU are bit-equal.
-    device : str, default="auto"
-        ``"auto"`` takes CUDA where there is one, else the CPU; or any torch device.
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision. ``"auto"``: float64 for tables of plain features, as scikit-learn; float32 for fields.
-    autocast : {"bfloat16"} or None, default=None
-        Mixed precision of the matrix products in training; the recurrences stay in float32.
-    deterministic : bool, default=False
-        Ask torch for deterministic algorithms, on a GPU too.
-    verbose : bool or int, default=False
-        1 shows a progress line on a terminal, 2 prints a line for each epoch.
+    n_latents : int, default=32
+        Slices, which are the tokens of a point set (paper: 64).
+    n_slice_heads : int, default=4
+        Heads of the slicing; must divide `width` (public code: 8).
+    n_local_heads : int, default=2
+        Heads of these whose slices also have centres in space, so that they differ from the start (public
+        code: none). Slices that look at features alone start as nearly the same mean of all points, and where
+        every output depends on every input, training stalls there.
+    small_weights : bool, default=False
+        Draw weights from N(0, 0.02), as the public code, and not by PyTorch's default.
+    mixer : {"hydra", "mamba2"}, default="hydra"
+        Bidirectional scan over the slices: quasi-separable (paper: elasticity, airfoil), or two Mamba-2
+        scans that are averaged (plasticity, pipe).
+    shared_projections : bool, default=True
+        Whether all blocks slice by the same projections (paper, Table 7: elasticity, airfoil).
+    temperature : float, default=0.5
+        Of the softmax over slices at the start of the training, learned for each head (public code: 0.5).
+    normalize_slices : bool, default=True
+        Divide each slice by the weights of its points, as the public code does and Eq. 10 does not.
+    decoder : {"encoder_weights", "own_softmax"}, default="encoder_weights"
+        Whether points read the slices by the weights that made them (public code), or by a softmax of
+        their own (Eq. 14 and 15).
+    parameter_embedding : {"channels", "sinusoidal"}, default="channels"
+        Global parameters as further input channels, or as sines and cosines through a small network,
+        added to the features of every point (public code, for the time of plasticity).
+    <training parameters>
 
     Attributes
     ----------
-    module_ : torch.nn.Module
-        The trained network.
-    loss_curve_ : list of float
-        Training loss of each epoch.
-    validation_scores_ : list of float
-        1 minus the validation error after each epoch, when stopping early.
-    n_iter_ : int
-        Epochs run.
-    best_iter_ : int
-        Epoch whose weights were kept.
-    stopped_ : str
-        Why training ended.
-    fit_seconds_ : float
-        Time of the training.
-    n_features_in_ : int
-        Columns of a table X, or channels of fields.
-    feature_names_in_ : ndarray of str
-        Names of the columns, where X was a DataFrame.
-    spec_ : skop.data.DataSpec
-        Kinds and sizes of X and y in the fit.
-    scalers_ : skop.data.Scalers
-        Fitted scalers.
-    backend_ : str
-        Implementation of the scans that was used.
-    device_, dtype_ : torch.device, str
-        Where and in which precision the network computes.
+    <fitted attributes>
 
     See Also
     --------
@@ -216,6 +168,7 @@ class LaMORegressor(BaseOperatorRegressor):
 
     _parameter_constraints = {
         **BaseOperatorRegressor._parameter_constraints,
+        "geometry": [StrOptions({"auto", "grid", "structured", "points"})],
         "width": [Interval(Integral, 1, None, closed="left")],
         "depth": [Interval(Integral, 1, None, closed="left")],
         "patch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
@@ -229,16 +182,27 @@ class LaMORegressor(BaseOperatorRegressor):
         "activation": [StrOptions(set(ACTIVATIONS))],
         "decay_range": ["array-like"],
         "position": [StrOptions({"learned", "coordinates"}), None],
-        "n_frequencies": [Interval(Integral, 1, None, closed="left")],
+        "n_frequencies": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "local_features": [Interval(Integral, 0, None, closed="left")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "grid_multiple": [Interval(Integral, 1, None, closed="left")],
         "unit_normal_patches": ["boolean"],
+        "n_latents": [Interval(Integral, 1, None, closed="left")],
+        "n_slice_heads": [Interval(Integral, 1, None, closed="left")],
+        "n_local_heads": [Interval(Integral, 0, None, closed="left")],
+        "small_weights": ["boolean"],
+        "mixer": [StrOptions({"hydra", "mamba2"})],
+        "shared_projections": ["boolean"],
+        "temperature": [Interval(Real, 0, None, closed="neither")],
+        "normalize_slices": ["boolean"],
+        "decoder": [StrOptions({"encoder_weights", "own_softmax"})],
+        "parameter_embedding": [StrOptions({"channels", "sinusoidal"})],
     }
 
     def __init__(
         self,
         *,
+        geometry: str = "auto",
         width: int = 64,
         depth: int = 4,
         patch_size: int | str = "auto",
@@ -252,20 +216,34 @@ class LaMORegressor(BaseOperatorRegressor):
         activation: str = "gelu",
         decay_range: tuple[float, float] = (0.05, 1.0),
         position: str | None = "coordinates",
-        n_frequencies: int = 1,
+        n_frequencies: int | str = "auto",
         local_features: int = 16,
         dropout: float = 0.0,
         grid_multiple: int = 1,
         unit_normal_patches: bool = False,
+        n_latents: int = 32,
+        n_slice_heads: int = 4,
+        n_local_heads: int = 2,
+        small_weights: bool = False,
+        mixer: str = "hydra",
+        shared_projections: bool = True,
+        temperature: float = 0.5,
+        normalize_slices: bool = True,
+        decoder: str = "encoder_weights",
+        parameter_embedding: str = "channels",
         loss: Any = "auto",
         loss_reduction: str = "mean",
+        scalar_weight: float = 1.0,
         input_scaler: str | None = "channel",
         target_scaler: str | None = "channel",
+        coord_scaler: str | None = "box",
+        param_scaler: str | None = "channel",
         max_iter: int = 100,
         max_time: float | None = None,
         batch_size: int | str = "auto",
         learning_rate_init: float = 4e-3,
         schedule: str = "cosine",
+        schedule_interval: str = "step",
         warmup_fraction: float = 0.15,
         weight_decay: float = 0.1,
         decay_vectors: bool = False,
@@ -282,6 +260,10 @@ class LaMORegressor(BaseOperatorRegressor):
         input_vectors: Any = None,
         target_vectors: Any = None,
         refinement: str = "average",
+        draw_points: int | None = None,
+        input_fields: Any = None,
+        target_fields: Any = None,
+        cell_data: str = "refuse",
         warm_start: bool = False,
         random_state: Any = None,
         device: str = "auto",
@@ -290,6 +272,7 @@ class LaMORegressor(BaseOperatorRegressor):
         deterministic: bool = False,
         verbose: bool | int = False,
     ) -> None:
+        self.geometry = geometry
         self.width = width
         self.depth = depth
         self.patch_size = patch_size
@@ -308,15 +291,29 @@ class LaMORegressor(BaseOperatorRegressor):
         self.dropout = dropout
         self.grid_multiple = grid_multiple
         self.unit_normal_patches = unit_normal_patches
+        self.n_latents = n_latents
+        self.n_slice_heads = n_slice_heads
+        self.n_local_heads = n_local_heads
+        self.small_weights = small_weights
+        self.mixer = mixer
+        self.shared_projections = shared_projections
+        self.temperature = temperature
+        self.normalize_slices = normalize_slices
+        self.decoder = decoder
+        self.parameter_embedding = parameter_embedding
         self.loss = loss
         self.loss_reduction = loss_reduction
+        self.scalar_weight = scalar_weight
         self.input_scaler = input_scaler
         self.target_scaler = target_scaler
+        self.coord_scaler = coord_scaler
+        self.param_scaler = param_scaler
         self.max_iter = max_iter
         self.max_time = max_time
         self.batch_size = batch_size
         self.learning_rate_init = learning_rate_init
         self.schedule = schedule
+        self.schedule_interval = schedule_interval
         self.warmup_fraction = warmup_fraction
         self.weight_decay = weight_decay
         self.decay_vectors = decay_vectors
@@ -333,6 +330,10 @@ class LaMORegressor(BaseOperatorRegressor):
         self.input_vectors = input_vectors
         self.target_vectors = target_vectors
         self.refinement = refinement
+        self.draw_points = draw_points
+        self.input_fields = input_fields
+        self.target_fields = target_fields
+        self.cell_data = cell_data
         self.warm_start = warm_start
         self.random_state = random_state
         self.device = device
@@ -347,7 +348,7 @@ class LaMORegressor(BaseOperatorRegressor):
 
         Parameters
         ----------
-        name : {"darcy", "navier_stokes"}
+        name : {"darcy", "navier_stokes", "elasticity", "plasticity", "airfoil", "pipe"}
             Benchmark of the paper; network and training protocol are those of the public scripts.
         **changes
             Parameters to set differently.
@@ -370,24 +371,29 @@ class LaMORegressor(BaseOperatorRegressor):
         """
         return cls(**(preset_parameters("lamo", name) | changes))
 
-    def _build_network(self, spec: DataSpec) -> LaMOPatchNetwork:
-        """Build the patch model for the grid of the data."""
-        if spec.grid_shape is None or len(spec.grid_shape) != spec.n_dims:
+    def _choose_geometry(self, spec: DataSpec) -> str:
+        """The geometry asked for, where the points have it, or the first that fits."""
+        if self.geometry == "auto":
+            return spec.layout
+        if self.geometry != "points" and (spec.grid_shape is None or len(spec.grid_shape) != spec.n_dims):
             raise FieldDataError(
-                f"LaMORegressor needs the points of a regular grid in C order, but the {spec.n_dims}-D points of X "
-                "form none; sort the points of a grid by skop.data.find_grid(coords)[1], or resample the fields onto "
-                "one."
+                f"geometry={self.geometry!r} needs the points of a regular grid in C order, but the {spec.n_dims}-D "
+                "points of X form none; use geometry='auto', sort the points of a grid by "
+                "skop.data.find_grid(coords)[1], or state grid_shape in a FieldSet."
             )
-        return LaMOPatchNetwork(
-            spec.n_dims,
-            spec.n_fields,
-            spec.n_params,
-            spec.n_outputs,
-            spec.grid_shape,
-            pooled=spec.scalar_output,
-            patch_size=_patch_size(self.patch_size, spec.grid_shape),
-            **{name: getattr(self, name) for name in _NETWORK_PARAMETERS},
-        )
+        return self.geometry
+
+    def _build_network(self, spec: DataSpec, geometry: str) -> LaMOPatchNetwork | LaMOSliceNetwork:
+        """Build the patch model or the slice model for the data."""
+        sizes = (spec.n_dims, spec.n_fields, spec.n_params, spec.n_outputs)
+        names = (*_COMMON_PARAMETERS, *(_PATCH_PARAMETERS if geometry == "grid" else _SLICE_PARAMETERS))
+        options: dict[str, Any] = {name: getattr(self, name) for name in names} | {"n_scalars": spec.n_scalars}
+        automatic = _AUTOMATIC_FREQUENCIES[geometry]
+        options["n_frequencies"] = automatic if self.n_frequencies == "auto" else self.n_frequencies
+        if geometry != "grid":
+            return LaMOSliceNetwork(*sizes, structured=geometry == "structured", **options)
+        grid_shape = spec.grid_shape or ()
+        return LaMOPatchNetwork(*sizes, grid_shape, patch_size=_patch_size(self.patch_size, grid_shape), **options)
 
 
 def _patch_size(patch_size: int | str, grid_shape: GridShape) -> int:

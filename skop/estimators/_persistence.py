@@ -33,7 +33,16 @@ __all__ = ["read_model_file", "restore_estimator", "save_estimator"]
 
 #: Raised when the layout changes; files of earlier formats stay readable.
 _FORMAT = 1
-_HISTORY = ("loss_curve_", "validation_scores_", "n_iter_", "best_iter_", "stopped_", "fit_seconds_", "backend_")
+_HISTORY = (
+    "loss_curve_",
+    "validation_scores_",
+    "n_iter_",
+    "best_iter_",
+    "stopped_",
+    "fit_seconds_",
+    "backend_",
+    "geometry_",
+)
 
 
 def save_estimator(estimator: Any, path: PathOrStr) -> None:
@@ -70,7 +79,7 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
         "dtype": estimator.dtype_,
         "n_features_in": estimator.n_features_in_,
         "feature_names_in": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
-        "scaler_modes": {"fields": estimator.input_scaler, "params": "channel", "target": estimator.target_scaler},
+        "scaler_modes": {name: scaler.mode for name, scaler in vars(scalers).items() if scaler is not None},
         "history": {name: getattr(estimator, name) for name in _HISTORY},
         "versions": {"skop": _version(), "torch": torch.__version__, "scikit-learn": sklearn.__version__},
     }
@@ -82,7 +91,7 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
 def _check_still_fits(estimator: Any) -> None:
     """Raise if the parameters now describe another network than the one that was fitted."""
     with torch.random.fork_rng(devices=[]):
-        described = estimator._build_network(estimator.spec_).state_dict()
+        described = estimator._build_network(estimator.spec_, estimator.geometry_).state_dict()
     fitted = estimator.module_.state_dict()
     if {name: held.shape for name, held in described.items()} != {name: held.shape for name, held in fitted.items()}:
         raise ModelFileError(
@@ -263,7 +272,7 @@ def _restore_scalers(modes: dict[str, str | None], tensors: dict[str, torch.Tens
             found.setdefault(name, {})[statistic] = tensor.numpy()
     scalers: dict[str, Any] = {"coords": BoxScaler(), "fields": None, "params": None, "target": None}
     for name, statistics in found.items():
-        scaler = scalers[name] if name == "coords" else FieldScaler(modes[name])
+        scaler: Any = BoxScaler(modes[name]) if name == "coords" else FieldScaler(modes[name])
         vars(scaler).update(statistics)
         scalers[name] = scaler
     if scalers["target"] is None:
@@ -274,7 +283,8 @@ def _restore_scalers(modes: dict[str, str | None], tensors: dict[str, torch.Tens
 def _restore_module(estimator: Any, tensors: dict[str, torch.Tensor]) -> None:
     """Build the network without disturbing anyone's random numbers, and put the weights in."""
     with torch.random.fork_rng(devices=[]):
-        module = estimator._build_network(estimator.spec_).to(getattr(torch, estimator.dtype_))
+        network = estimator._build_network(estimator.spec_, estimator.geometry_)
+        module = network.to(getattr(torch, estimator.dtype_))
     weights = {name.removeprefix("module."): tensor for name, tensor in tensors.items() if name.startswith("module.")}
     try:
         module.load_state_dict(weights)

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.interpolate import make_interp_spline
 
 from skop._typing import FloatArray, GridShape, IntArray
-from skop.data import FieldSet, grid_spacing
+from skop.data import FieldSet, Predictions, grid_spacing
 from skop.exceptions import ResolutionWarning
 
 __all__ = ["predict_refined", "refinement_factors"]
@@ -84,11 +84,10 @@ def _words(spacing: tuple[float, ...]) -> str:
 def predict_refined(
     inputs: FieldSet,
     factors: GridShape,
-    predict: Callable[[FieldSet], FloatArray],
+    predict: Callable[[FieldSet], Predictions],
     *,
-    pooled: bool,
     average: bool,
-) -> FloatArray:
+) -> Predictions:
     """Predict through grids with the training spacing.
 
     Parameters
@@ -98,16 +97,14 @@ def predict_refined(
     factors : tuple of int
         How many times finer than in training the grid is along each axis.
     predict : callable
-        Gives values ``(n, P, q)`` for a FieldSet on a grid with the training spacing.
-    pooled : bool
-        Whether outputs are scalars.
+        Gives predictions for a FieldSet on a grid with the training spacing.
     average : bool
         Average over shifted readings of the input, and not take every r-th point alone.
 
     Returns
     -------
-    ndarray of shape (n, P, q), or (n, 1, q) when pooled
-        Predictions at all points.
+    Predictions
+        Fields at all points; scalars are averaged alone.
     """
     grid = _grid(inputs)
     coarse: list[IntArray] = [np.arange(0, size, factor) for size, factor in zip(grid, factors, strict=True)]
@@ -117,13 +114,17 @@ def predict_refined(
     # Without fields there is nothing to read at shifted points.
     reach = [factor if average and values is not None else 1 for factor in factors]
     total: FloatArray | float = 0.0
+    scalars: FloatArray | float = 0.0
     for shift in product(*(range(1 - steps, steps) for steps in reach)):
         weight = np.prod([(steps - abs(step)) / steps**2 for step, steps in zip(shift, reach, strict=True)])
         read = None if values is None else values[np.ix_(np.arange(len(inputs)), *_shifted(coarse, shift, grid))]
         part = FieldSet(points.reshape(-1, points.shape[-1]), read, params=inputs.params, grid_shape=points.shape[:-1])
-        total = total + weight * predict(part)
-    if pooled:
-        return np.asarray(total)
+        found = predict(part)
+        total = total if found.fields is None else total + weight * found.fields
+        scalars = scalars if found.scalars is None else scalars + weight * found.scalars
+    numbers = None if np.ndim(scalars) == 0 else np.asarray(scalars)
+    if np.ndim(total) == 0:
+        return Predictions(None, numbers)
     fields = np.reshape(total, (len(inputs), *points.shape[:-1], -1))
     for axis, (kept, factor) in enumerate(zip(coarse, factors, strict=True)):
         if factor > 1:
@@ -132,7 +133,7 @@ def predict_refined(
             steps = np.linalg.norm(np.diff(corner, axis=0), axis=-1)
             line = np.concatenate([[0.0], np.cumsum(steps)])
             fields = _prolong(fields, line[kept], line, axis + 1)
-    return fields.reshape(len(inputs), int(np.prod(grid)), -1)
+    return Predictions(fields.reshape(len(inputs), int(np.prod(grid)), -1), numbers)
 
 
 def _shifted(coarse: list[IntArray], shift: tuple[int, ...], grid: GridShape) -> list[IntArray]:

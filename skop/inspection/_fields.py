@@ -287,7 +287,7 @@ def _read_pair(X: Any, y: Any) -> TrainingData:
     data = read_training_data(X, y)
     if data.spec.scalar_output:
         raise FieldDataError(
-            f"y holds {data.spec.n_outputs} scalars a sample, expected fields on the points of X; draw scalars with "
+            f"y holds {data.spec.n_scalars} scalars a sample, expected fields on the points of X; draw scalars with "
             "sklearn.metrics.PredictionErrorDisplay."
         )
     return data

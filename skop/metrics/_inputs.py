@@ -105,7 +105,7 @@ def pair_fields(y_true: Any, y_pred: Any, kind: Kind | None = None) -> FieldPair
 
     Parameters
     ----------
-    y_true, y_pred : array-like, list of array-like, or object with `to_list`
+    y_true, y_pred : array-like, list of array-like, (coords, fields), list of them, or object with `to_list`
         1-D: one scalar per sample. 2-D: see `kind`. More axes: (n, *points_or_grid, c).
     kind : {"field", "scalar"}, optional
         Whether the rows of a 2-D y are one-channel fields (the default) or scalars of the sample.
@@ -139,6 +139,11 @@ def _samples(y: Any) -> Sequence[Any] | npt.NDArray[Any]:
     """Take y apart into samples without copying arrays."""
     if hasattr(y, "to_list"):
         y = y.to_list()
+    if isinstance(y, tuple) and len(y) == 2 and (isinstance(y[1], list) or np.ndim(y[1]) > 2):
+        # Coordinates and fields, as estimators take and give them; the coordinates are no part of an error.
+        y = y[1]
+    if isinstance(y, list) and y and isinstance(y[0], tuple):
+        y = [pair[1] for pair in y]
     if isinstance(y, list | tuple):
         return y
     array = np.asarray(y)

@@ -5,14 +5,19 @@ from skop.modules._local import LocalHead, LocalStem
 from skop.modules._patch import PatchEmbedding, PatchExpansion, token_grid
 from skop.modules._position import CoordinatePosition, LearnedPosition
 from skop.modules._scan_paths import SCANS, scan_paths
+from skop.modules._sequence_ssd import BidirectionalSSDMixer, HydraMixer
+from skop.modules._slices import LatentSlices, SliceBlock
 from skop.modules._ssd import ACTIVATIONS, GridSSDMixer
 
 __all__ = [
     "ACTIVATIONS",
     "SCANS",
+    "BidirectionalSSDMixer",
     "CoordinatePosition",
     "FeedForward",
     "GridSSDMixer",
+    "HydraMixer",
+    "LatentSlices",
     "LearnedPosition",
     "LocalHead",
     "LocalStem",
@@ -20,6 +25,7 @@ __all__ = [
     "PatchExpansion",
     "PooledHead",
     "PreNormBlock",
+    "SliceBlock",
     "scan_paths",
     "token_grid",
 ]

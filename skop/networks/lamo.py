@@ -5,7 +5,8 @@ Tiwari, Dutta, Krishnan and Prathosh, "Latent Mamba Operator for Partial Differe
 mix the tokens by state-space scans along several paths and their channels by a feed-forward part
 (Eq. 11 to 13), and every token is expanded back to the points of its patch.
 
-Letters of the shapes: B batch, P points, d space dimensions, c channels, p parameters, q outputs.
+Letters of the shapes: B batch, P points, d space dimensions, c channels, p parameters, q outputs,
+s scalars.
 """
 
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from skop.modules import (
     PreNormBlock,
     token_grid,
 )
+from skop.networks._channels import NetworkOutput, join_channels, join_outputs
 
 __all__ = ["LaMOPatchNetwork"]
 
@@ -41,11 +43,11 @@ class LaMOPatchNetwork(nn.Module):
     n_fields, n_params : int
         Input channels and global parameters; parameters are repeated on every point.
     n_outputs : int
-        Output channels, or scalars with `pooled`.
+        Output channels; 0 for no field.
     grid_shape : tuple of int
         Training grid; only a learned position table is tied to it.
-    pooled : bool, default=False
-        Give scalars of a sample, from the mean of its tokens, and not a field.
+    n_scalars : int, default=0
+        Scalars of a sample, from the mean of its tokens; 0 for none.
     patch_size : int, default=2
         Points of a patch along each axis; the paper uses 2. Axes shorter than this get smaller patches.
     width, depth : int, default=64, 8
@@ -92,7 +94,7 @@ class LaMOPatchNetwork(nn.Module):
         n_outputs: int,
         grid_shape: GridShape,
         *,
-        pooled: bool = False,
+        n_scalars: int = 0,
         patch_size: int = 2,
         width: int = 64,
         depth: int = 8,
@@ -142,15 +144,13 @@ class LaMOPatchNetwork(nn.Module):
             )
             for _ in range(depth)
         )
-        self.head: PatchExpansion | PooledHead
-        self.local_head = None
-        if pooled:
-            self.head = PooledHead(width, n_outputs)
-        else:
+        self.head = self.local_head = None
+        if n_outputs:
             expanded = local_features or n_outputs
             self.head = PatchExpansion(width, expanded, self.patch_shape, unit_normal=unit_normal_patches)
             if local_features:
                 self.local_head = LocalHead(n_dims, channels, local_features, n_outputs)
+        self.scalar_head = PooledHead(width, n_scalars) if n_scalars else None
 
     def forward(
         self,
@@ -158,8 +158,8 @@ class LaMOPatchNetwork(nn.Module):
         fields: torch.Tensor | None,
         params: torch.Tensor | None,
         grid_shape: GridShape,
-    ) -> torch.Tensor:
-        """Map samples on a grid to fields or scalars.
+    ) -> NetworkOutput:
+        """Map samples on a grid to fields, scalars, or both.
 
         Parameters
         ----------
@@ -174,10 +174,11 @@ class LaMOPatchNetwork(nn.Module):
 
         Returns
         -------
-        Tensor of shape (B, P, q), or (B, 1, q) when pooled
-            Outputs.
+        Tensor of shape (B, P, q), or of shape (B, 1, s), or a tuple of both
+            Outputs: a field, the scalars of the samples, or both.
         """
-        grid = self._channels(coords, fields, params).unflatten(1, grid_shape)
+        moved = coords + self.placeholder if fields is None else coords
+        grid = join_channels(moved, fields, params).unflatten(1, grid_shape)
         if self.stem is not None:
             grid = self.stem(grid)
         counts = self._token_grid(grid_shape)
@@ -186,27 +187,15 @@ class LaMOPatchNetwork(nn.Module):
             tokens = tokens + self.position(self._corners(coords, grid_shape, counts))
         for block in self.blocks:
             tokens = block(tokens, counts)
-        if isinstance(self.head, PooledHead):
-            return self.head(tokens)
-        outputs = self.head(tokens, counts, grid_shape)
-        if self.local_head is not None:
-            outputs = self.local_head(outputs, grid)
-        return outputs.flatten(1, -2)
+        field = None if self.head is None else self.head(tokens, counts, grid_shape)
+        if field is not None and self.local_head is not None:
+            field = self.local_head(field, grid)
+        scalars = None if self.scalar_head is None else self.scalar_head(tokens)
+        return join_outputs(None if field is None else field.flatten(1, -2), scalars)
 
     def _token_grid(self, grid_shape: GridShape) -> GridShape:
         """Tokens along each axis of a grid."""
         return token_grid(grid_shape, self.patch_shape, self.grid_multiple)
-
-    def _channels(self, coords: torch.Tensor, fields: torch.Tensor | None, params: torch.Tensor | None) -> torch.Tensor:
-        """Coordinates, fields and repeated parameters as the channels of every point."""
-        batch = next((len(part) for part in (fields, params) if part is not None), len(coords))
-        coords = coords.expand(batch, *coords.shape[-2:])
-        if fields is None:
-            coords = coords + self.placeholder
-        parts = [coords] if fields is None else [coords, fields]
-        if params is not None:
-            parts.append(params[:, None].expand(-1, coords.shape[1], -1))
-        return torch.cat(parts, dim=-1)
 
     def _corners(self, coords: torch.Tensor, grid_shape: GridShape, counts: GridShape) -> torch.Tensor:
         """Coordinates of the first point of each patch; tokens of padding take the last point of their axis."""

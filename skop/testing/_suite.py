@@ -8,6 +8,7 @@ from typing import Any
 from skop._optional import import_optional
 from skop.testing import _data_checks as data
 from skop.testing import _estimator_checks as estimators
+from skop.testing import _point_checks as points
 from skop.testing._samples import takes_weights
 
 __all__ = ["FieldCheck", "check_field_estimator", "parametrize_with_field_checks", "yield_field_checks"]
@@ -41,6 +42,14 @@ _EACH = (
     data.check_constant_fields,
     data.check_one_sample,
     data.check_odd_grids,
+)
+#: For estimators that take samples on points of their own.
+_POINT_SETS = (
+    points.check_sizes_of_point_sets,
+    points.check_mates_of_point_sets,
+    points.check_order_of_points,
+    points.check_point_set_containers,
+    points.check_points_elsewhere,
 )
 _WEIGHTS = (estimators.check_weight_repetition, estimators.check_weight_zero)
 
@@ -79,7 +88,7 @@ class FieldCheck:
 
 
 def yield_field_checks(
-    estimator: Any, *, n_dims: Sequence[int] = (1, 2, 3), any_grid: bool = False
+    estimator: Any, *, n_dims: Sequence[int] = (1, 2, 3), any_grid: bool = False, point_sets: bool = False
 ) -> Iterator[FieldCheck]:
     """Yield the checks that apply to an estimator.
 
@@ -94,6 +103,8 @@ def yield_field_checks(
     any_grid : bool, default=False
         Whether the estimator claims to predict on grids other than that of the fit. Without the claim
         a ValueError is accepted there.
+    point_sets : bool, default=False
+        Whether it claims to take samples on points of their own.
 
     Yields
     ------
@@ -116,6 +127,8 @@ def yield_field_checks(
         for function in (*_EACH, *(_WEIGHTS if takes_weights(estimator) else ())):
             yield _check(function, dimensions)
         yield _check(data.check_other_grid, dimensions, must_work=any_grid)
+        for function in _POINT_SETS if point_sets else ():
+            yield _check(function, dimensions)
 
 
 def _check(function: Callable[..., None], n_dims: int, **options: Any) -> FieldCheck:
@@ -124,7 +137,9 @@ def _check(function: Callable[..., None], n_dims: int, **options: Any) -> FieldC
     return FieldCheck(function.__name__, law, n_dims, partial(function, **options) if options else function)
 
 
-def check_field_estimator(estimator: Any, *, n_dims: Sequence[int] = (1, 2, 3), any_grid: bool = False) -> None:
+def check_field_estimator(
+    estimator: Any, *, n_dims: Sequence[int] = (1, 2, 3), any_grid: bool = False, point_sets: bool = False
+) -> None:
     """Check that an estimator keeps the laws of field data.
 
     It takes what `skop.LaMORegressor.fit` takes, predicts in the kind of thing that y was, depends on
@@ -139,6 +154,8 @@ def check_field_estimator(estimator: Any, *, n_dims: Sequence[int] = (1, 2, 3), 
         Space dimensions to try.
     any_grid : bool, default=False
         Whether it claims to predict on grids other than that of the fit.
+    point_sets : bool, default=False
+        Whether it claims to take samples on points of their own.
 
     Raises
     ------
@@ -152,12 +169,16 @@ def check_field_estimator(estimator: Any, *, n_dims: Sequence[int] = (1, 2, 3), 
     >>> small = LaMORegressor(width=8, depth=1, d_state=4, max_iter=1)
     >>> check_field_estimator(small, n_dims=[1], any_grid=True)
     """
-    for check in yield_field_checks(estimator, n_dims=n_dims, any_grid=any_grid):
+    for check in yield_field_checks(estimator, n_dims=n_dims, any_grid=any_grid, point_sets=point_sets):
         check(estimator)
 
 
 def parametrize_with_field_checks(
-    all_estimators: Sequence[Any], *, n_dims: Sequence[int] = (1, 2, 3), any_grid: bool = False
+    all_estimators: Sequence[Any],
+    *,
+    n_dims: Sequence[int] = (1, 2, 3),
+    any_grid: bool = False,
+    point_sets: bool = False,
 ) -> Any:
     """Return a pytest decorator that runs a test once for each estimator and check.
 
@@ -165,7 +186,7 @@ def parametrize_with_field_checks(
     ----------
     all_estimators : sequence of estimator
         Unfitted instances.
-    n_dims, any_grid
+    n_dims, any_grid, point_sets
         As for `check_field_estimator`.
 
     Returns
@@ -185,6 +206,6 @@ def parametrize_with_field_checks(
     cases = [
         pytest.param(estimator, check, id=f"{type(estimator).__name__}-{check}")
         for estimator in all_estimators
-        for check in yield_field_checks(estimator, n_dims=n_dims, any_grid=any_grid)
+        for check in yield_field_checks(estimator, n_dims=n_dims, any_grid=any_grid, point_sets=point_sets)
     ]
     return pytest.mark.parametrize(("estimator", "check"), cases)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import nn
 from skop.data import Batch, FieldLoader
 from skop.exceptions import SkopWarning, TrainingDivergedError
 from skop.training._averaging import WeightAverage
+from skop.training._order import Grouping, epoch_rounds
 from skop.training._schedule import schedule_at
 
 __all__ = ["History", "Trainer", "TrainingOptions"]
@@ -31,7 +33,7 @@ class TrainingOptions:
     Attributes
     ----------
     max_iter, batch_size : int
-        Epochs at most, and samples of a step.
+        Epochs at most, and samples of a step, or groups of them.
     learning_rate : float
         Peak rate of AdamW.
     schedule : str
@@ -56,6 +58,11 @@ class TrainingOptions:
         Fall of the error that counts as progress.
     autocast : torch.dtype or None
         Type of mixed precision.
+    schedule_interval : {"step", "epoch"}
+        Whether the schedule moves with every step, or stays through an epoch.
+    group_size, grouping : int, {"together", "spread"}
+        Successive samples that belong together, and how batches take them, see `epoch_rounds`. The schedule moves
+        once a round.
     """
 
     max_iter: int
@@ -72,6 +79,9 @@ class TrainingOptions:
     n_iter_no_change: int | None = None
     tol: float = 0.0
     autocast: torch.dtype | None = None
+    schedule_interval: Literal["step", "epoch"] = "step"
+    group_size: int = 1
+    grouping: Grouping = "together"
 
 
 @dataclass
@@ -105,9 +115,9 @@ class Trainer:
     Parameters
     ----------
     network : Module
-        Called as ``network(**batch.inputs())``.
+        What is trained.
     loss : callable
-        ``loss(prediction, batch)`` gives a scalar tensor.
+        ``loss(outputs, batch)`` gives a scalar tensor.
     options : TrainingOptions
         Numbers.
     rng : numpy.random.RandomState
@@ -116,20 +126,24 @@ class Trainer:
         Gives the validation error of the network as it stands; then the best weights are kept.
     on_epoch_end : callable or None, default=None
         Called with the history and the part of the training that is done; a true return stops.
+    forward : callable or None, default=None
+        ``forward(network, batch)`` gives the outputs; None is ``network(**batch.inputs())``.
     """
 
     def __init__(
         self,
         network: nn.Module,
-        loss: Callable[[torch.Tensor, Batch], torch.Tensor],
+        loss: Callable[[Any, Batch], torch.Tensor],
         options: TrainingOptions,
         rng: np.random.RandomState,
         *,
         validate: Callable[[], float] | None = None,
         on_epoch_end: Callable[[History, float], bool] | None = None,
+        forward: Callable[[nn.Module, Batch], Any] | None = None,
     ) -> None:
         self.network, self.loss, self.options, self.rng = network, loss, options, rng
         self.validate, self.on_epoch_end = validate, on_epoch_end
+        self.forward = _call_network if forward is None else forward
         self.optimizer = torch.optim.AdamW(
             _decay_groups(network, options), lr=options.learning_rate, betas=(0.9, options.beta_2), fused=True
         )
@@ -160,7 +174,8 @@ class Trainer:
             If the loss is not finite again after two returns to the last good epoch.
         """
         self.start = time.perf_counter()
-        self.total_steps = self.options.max_iter * -(-len(loader) // self.options.batch_size)
+        n_groups = len(loader) // self.options.group_size
+        self.total_steps = self.options.max_iter * -(-n_groups // self.options.batch_size)
         good = self._snapshot()
         try:
             while len(self.history.loss_curve) < self.options.max_iter:
@@ -211,13 +226,20 @@ class Trainer:
         self.network.train()
         # Sums stay on the device so that a GPU is not made to wait in every step.
         total, count = torch.zeros((), device=loader.device, dtype=torch.float64), 0
-        for batch in loader.batches(self.options.batch_size, self.rng.permutation(len(loader))):
+        for batch in self._epoch_batches(loader):
             total += self._train_step(batch) * len(batch)
             count += len(batch)
-            self.step += 1
             if self._out_of_time():
                 break
         return float(total) / count
+
+    def _epoch_batches(self, loader: FieldLoader) -> Iterator[Batch]:
+        """The batches of an epoch; the schedule moves on after each round of them."""
+        options = self.options
+        groups: dict[str, Any] = {"group_size": options.group_size, "grouping": options.grouping}
+        for order, size in epoch_rounds(len(loader), options.batch_size, self.rng, **groups):
+            yield from loader.batches(size, order)
+            self.step += 1
 
     def _train_step(self, batch: Batch) -> torch.Tensor:
         """Forward, backward, clip, step; returns the loss."""
@@ -225,10 +247,8 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         autocast = self.options.autocast
         with torch.autocast(batch.coords.device.type, dtype=autocast, enabled=autocast is not None):
-            prediction = self.network(**batch.inputs())
-        if autocast is not None:
-            prediction = prediction.to(torch.promote_types(prediction.dtype, torch.float32))
-        loss = self.loss(prediction, batch)
+            outputs = self.forward(self.network, batch)
+        loss = self.loss(outputs if autocast is None else _widened(outputs), batch)
         loss.backward()
         if self.options.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.network.parameters(), self.options.clip_norm)
@@ -239,8 +259,13 @@ class Trainer:
 
     def _set_rate(self) -> None:
         """Put the schedule's rate and momentum into the optimiser."""
-        step = self._progress() * self.total_steps
-        now = schedule_at(self.options.schedule, step, self.total_steps, self.options.warmup_fraction)
+        total = self.total_steps
+        step = self._progress() * total
+        if self.options.schedule_interval == "epoch":
+            # Progress is a quotient of integers: what is a rounding below an epoch has reached it.
+            total = self.options.max_iter
+            step = math.floor(self._progress() * total + 1e-6)
+        now = schedule_at(self.options.schedule, step, total, self.options.warmup_fraction)
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.learning_rate * now.rate * self.rate_factor
             if now.momentum is not None:
@@ -333,6 +358,18 @@ class Trainer:
             SkopWarning,
             stacklevel=3,
         )
+
+
+def _call_network(network: nn.Module, batch: Batch) -> Any:
+    """One call on the whole batch."""
+    return network(**batch.inputs())
+
+
+def _widened(outputs: Any) -> Any:
+    """Outputs of mixed precision in single precision at least."""
+    if isinstance(outputs, tuple):
+        return tuple(_widened(part) for part in outputs)
+    return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
 
 
 def _decay_groups(network: nn.Module, options: TrainingOptions) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from skop import FieldSet
-from skop.data import FieldLoader, GridSymmetries, Scalers, unit_grid
+from skop.data import FieldLoader, GridSymmetries, ScalerModes, Scalers, unit_grid
 from skop.exceptions import FieldDataError
 
 N, GRID, CPU = 7, (4, 4), torch.device("cpu")
@@ -27,7 +27,7 @@ def sets():
 
 def loader_of(inputs, targets=None, *, scalers=None, dtype=torch.float64, **options):
     if scalers is None:
-        scalers = Scalers.fit(inputs, targets, np.ones(len(inputs)), "channel", "channel")
+        scalers = Scalers.fit(inputs, targets, np.ones(len(inputs)), ScalerModes())
     return FieldLoader(inputs, scalers, targets=targets, device=CPU, dtype=dtype, **options)
 
 
@@ -61,8 +61,8 @@ def test_scalers_weigh_samples():
     inputs, targets = sets()
     counts = np.array([0, 2, 1, 0, 3, 1, 1])
     rows = np.repeat(np.arange(N), counts)
-    weighted = Scalers.fit(inputs, targets, counts.astype(float), "channel", "point")
-    repeated = Scalers.fit(inputs[rows], targets[rows], np.ones(len(rows)), "channel", "point")
+    weighted = Scalers.fit(inputs, targets, counts.astype(float), ScalerModes(target="point"))
+    repeated = Scalers.fit(inputs[rows], targets[rows], np.ones(len(rows)), ScalerModes(target="point"))
     for name in ("fields", "params", "target"):
         np.testing.assert_allclose(getattr(weighted, name).mean_, getattr(repeated, name).mean_, rtol=1e-12)
         np.testing.assert_allclose(getattr(weighted, name).scale_, getattr(repeated, name).scale_, rtol=1e-10)
@@ -71,9 +71,9 @@ def test_scalers_weigh_samples():
 
 def test_statistics_of_pieces_are_those_of_the_whole(monkeypatch):
     inputs, targets = sets()
-    whole = Scalers.fit(inputs, targets, WEIGHT, "channel", "channel")
+    whole = Scalers.fit(inputs, targets, WEIGHT, ScalerModes())
     monkeypatch.setattr("skop.data._checks._CHUNK_VALUES", 70)
-    pieces = Scalers.fit(inputs, targets, WEIGHT, "channel", "channel")
+    pieces = Scalers.fit(inputs, targets, WEIGHT, ScalerModes())
     np.testing.assert_allclose(whole.fields.mean_, pieces.fields.mean_, rtol=1e-13)
     np.testing.assert_allclose(whole.target.scale_, pieces.target.scale_, rtol=1e-13)
 
@@ -81,11 +81,11 @@ def test_statistics_of_pieces_are_those_of_the_whole(monkeypatch):
 def test_samples_of_different_size_count_alike():
     coords = [RANDOM.random((size, 2)) for size in (3, 30)]
     fields = FieldSet(coords, [np.zeros((3, 1)), np.full((30, 1), 4.0)])
-    scalers = Scalers.fit(fields, fields, np.array([1.0, 3.0]), "channel", "channel")
+    scalers = Scalers.fit(fields, fields, np.array([1.0, 3.0]), ScalerModes())
     assert scalers.fields.mean_ == pytest.approx([3.0])
     assert scalers.fields.scale_ == pytest.approx([np.sqrt(3.0)])
-    with pytest.raises(FieldDataError, match="different numbers of points"):
-        loader_of(fields, scalers=scalers)
+    with pytest.raises(FieldDataError, match="same points in every sample"):
+        Scalers.fit(fields, fields, np.ones(2), ScalerModes(fields="point"))
 
 
 def test_what_is_missing_stays_missing():
@@ -177,7 +177,7 @@ def test_every_kind_of_number_becomes_a_tensor(kind):
 
 def test_scalers_survive_a_pickle():
     inputs, targets = sets()
-    scalers = Scalers.fit(inputs, targets, WEIGHT, "point", "channel")
+    scalers = Scalers.fit(inputs, targets, WEIGHT, ScalerModes(fields="point"))
     again = pickle.loads(pickle.dumps(scalers))
     np.testing.assert_array_equal(
         all_of(loader_of(inputs, scalers=again))["fields"], all_of(loader_of(inputs, scalers=scalers))["fields"]
@@ -190,7 +190,7 @@ def test_input_and_target_of_a_sample_move_together():
     inputs = FieldSet(COORDS, labels, grid_shape=GRID)
     targets = FieldSet(COORDS, np.concatenate([labels, -labels], axis=-1), grid_shape=GRID)
     symmetries = GridSymmetries(["flip_x", "transpose", "shift_y"], GRID)
-    scalers = Scalers.fit(inputs, targets, np.ones(N), None, None)
+    scalers = Scalers.fit(inputs, targets, np.ones(N), ScalerModes(fields=None, target=None))
     generator = torch.Generator().manual_seed(0)
     loader = loader_of(inputs, targets, scalers=scalers, symmetries=symmetries, generator=generator)
     found = all_of(loader, 4, np.arange(N)[::-1].copy())
@@ -240,10 +240,10 @@ def test_symmetries_that_do_not_fit_are_refused():
 def test_scales_for_each_point_tie_to_the_grid(what):
     inputs, targets = sets()
     modes = ("point", "channel") if what == "input" else ("channel", "point")
-    scalers = Scalers.fit(inputs, targets, WEIGHT, *modes)
+    scalers = Scalers.fit(inputs, targets, WEIGHT, ScalerModes(fields=modes[0], target=modes[1]))
     assert len(list(loader_of(inputs, scalers=scalers).batches(2))) == 4
     other = FieldSet(unit_grid((5, 5)), np.zeros((2, 25, 2)), params=PARAMS[:2])
     with pytest.raises(FieldDataError, match=f"one {what} scale for each of 16 points"):
         loader_of(other, scalers=scalers)
-    scalar = Scalers.fit(inputs, FieldSet(np.zeros((1, 1)), PARAMS[:, None]), WEIGHT, "channel", "point")
+    scalar = Scalers.fit(inputs, FieldSet(np.zeros((1, 1)), PARAMS[:, None]), WEIGHT, ScalerModes(target="point"))
     assert loader_of(other, scalers=scalar).gather(np.array([0])).fields.shape == (1, 25, 2)

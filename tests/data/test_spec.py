@@ -9,11 +9,14 @@ from skop.data import DataSpec
 
 CONTENT = {
     "input_form": "grid", "role": "fields", "target_form": "grid_single", "n_dims": 2, "n_fields": 3, "n_params": 1,
-    "n_outputs": 1, "grid_shape": (8, 4), "target_dtype": "float32", "channel_names": ("u", "v"),
+    "n_outputs": 1, "grid_shape": (8, 4), "target_dtype": "float32", "channel_names": ("u", "v"), "n_scalars": 0,
+    "layout": "grid", "kept_axes": (0, 2), "components": (("u", 1), ("v", 1)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", [{}, {"grid_shape": None}, {"channel_names": None}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"grid_shape": None}, {"channel_names": None, "kept_axes": None, "components": None}]
+)
 def test_json_gives_an_equal_spec(changes):
     spec = DataSpec(**(CONTENT | changes))
     again = DataSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
@@ -30,8 +33,7 @@ def test_every_attribute_counts():
         spec.n_dims = 3
 
 
-@pytest.mark.parametrize(
-    "form", ["vector", "table", "grid", "grid_single", "points", "points_single", "fieldset", "tuple"]
-)
-def test_only_vectors_and_tables_are_scalar(form):
-    assert DataSpec(**(CONTENT | {"target_form": form})).scalar_output == (form in {"vector", "table"})
+def test_only_outputs_without_a_field_are_scalar():
+    assert not DataSpec(**CONTENT).scalar_output
+    assert not DataSpec(**(CONTENT | {"n_scalars": 2})).scalar_output
+    assert DataSpec(**(CONTENT | {"target_form": "table", "n_outputs": 0, "n_scalars": 2})).scalar_output

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from skop import FieldSet, LaMORegressor
-from skop.data import FieldLoader, GridSymmetries, Scalers
+from skop.data import FieldLoader, GridSymmetries, ScalerModes, Scalers
 from skop.exceptions import FieldDataError
 
 CPU = {"device": torch.device("cpu"), "dtype": torch.float64}
@@ -90,7 +90,7 @@ def test_a_batch_is_the_transformed_field_at_the_transformed_points(names, grid,
     coords = half_open(grid, domain)
     values = fields_on(coords)[None].repeat(2, axis=0)
     inputs, targets = FieldSet(coords, values, grid_shape=grid), FieldSet(coords, 3 * values, grid_shape=grid)
-    scalers = Scalers.fit(inputs, targets, np.ones(2), None, None)
+    scalers = Scalers.fit(inputs, targets, np.ones(2), ScalerModes(fields=None, target=None))
     for number, matrix in enumerate(symmetries.matrices):
         loader = FieldLoader(inputs, scalers, targets=targets, symmetries=symmetries, element=number, **CPU)
         batch = loader.gather(np.arange(2))
@@ -106,7 +106,7 @@ def test_random_draws_of_a_loader_give_each_sample_its_own_points():
     symmetries = GridSymmetries(names, grid, domain=domain)
     coords = half_open(grid, domain)
     inputs = FieldSet(coords, np.zeros((60, 25, 1)), grid_shape=grid)
-    scalers = Scalers.fit(inputs, inputs, np.ones(60), None, None)
+    scalers = Scalers.fit(inputs, inputs, np.ones(60), ScalerModes(fields=None, target=None))
     generator = torch.Generator().manual_seed(0)
     loader = FieldLoader(inputs, scalers, targets=inputs, symmetries=symmetries, generator=generator, **CPU)
     points = loader.gather(np.arange(60)).coords
@@ -138,7 +138,7 @@ def test_points_do_not_move_without_a_domain():
 def test_a_domain_needs_points_that_all_samples_share():
     names, grid, domain = GROUPS[0]
     own = FieldSet(np.stack([half_open(grid, domain)] * 2), np.zeros((2, 5, 1)), grid_shape=grid)
-    scalers = Scalers.fit(own, own, np.ones(2), None, None)
+    scalers = Scalers.fit(own, own, np.ones(2), ScalerModes(fields=None, target=None))
     with pytest.raises(FieldDataError, match="all samples share"):
         FieldLoader(own, scalers, symmetries=GridSymmetries(names, grid, domain=domain), **CPU)
 

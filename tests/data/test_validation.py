@@ -8,7 +8,15 @@ import pytest
 from scipy import sparse
 
 from skop import FieldSet
-from skop.data import carries_points, is_table, read_inputs, read_training_data, restore_form, unit_grid
+from skop.data import (
+    Predictions,
+    carries_points,
+    is_table,
+    read_inputs,
+    read_training_data,
+    restore_form,
+    unit_grid,
+)
 from skop.exceptions import FieldDataError, SkopWarning
 
 N = 5
@@ -29,7 +37,14 @@ def round_trip(X, y):
     coords = data.inputs.coords if data.spec.role == "parameters" else None
     inputs = read_inputs(X, data.spec, coords)
     np.testing.assert_array_equal(inputs.coords, data.inputs.coords)
-    return data, restore_form(data.targets.values, inputs, data.spec)
+    return data, restore_form(as_predictions(data), inputs, data.spec)
+
+
+def as_predictions(data):
+    """Targets as if they had been predicted."""
+    if data.spec.scalar_output:
+        return Predictions(None, data.targets.values[:, 0])
+    return Predictions(data.targets.values, data.targets.params)
 
 
 # ---------------------------------------------------------------------- X given as fields
@@ -72,7 +87,8 @@ def test_every_form_of_y_comes_back(n_dims, x_form, y_form):
     same = {"points": "grid", "points_single": "grid_single"} if n_dims == 1 else {}
     assert data.spec.target_form == same.get(y_form, y_form)
     assert data.spec.scalar_output == (y_form in ("vector", "table"))
-    assert data.spec.n_outputs == (1 if y_form in ("grid_single", "points_single", "vector") else 2)
+    outputs = 1 if y_form in ("grid_single", "points_single", "vector") else 2
+    assert (data.spec.n_outputs, data.spec.n_scalars) == ((0, outputs) if data.spec.scalar_output else (outputs, 0))
     if y_form == "fieldset":
         assert type(back) is FieldSet
         assert back.channel_names == ("u", "v")
@@ -178,7 +194,8 @@ def test_table_of_features():
     for y, form, outputs in ((TABLE[:, 0], "vector", 1), (TABLE[:, :2], "table", 2), (TABLE[:, :1], "table", 1)):
         data, back = round_trip(TABLE, y)
         assert (data.spec.input_form, data.spec.role, data.spec.target_form) == ("table", "features", form)
-        assert (data.spec.n_params, data.spec.n_fields, data.spec.n_outputs) == (4, 0, outputs)
+        assert (data.spec.n_params, data.spec.n_fields) == (4, 0)
+        assert (data.spec.n_outputs, data.spec.n_scalars) == (0, outputs)
         np.testing.assert_array_equal(data.inputs.params, TABLE)
         np.testing.assert_array_equal(back, y)
     assert round_trip(TABLE[:, :1], TABLE[:, :1])[0].spec.role == "features"
@@ -259,9 +276,9 @@ def test_lists_of_arrays_on_one_grid():
 def test_prediction_on_a_finer_grid_has_its_shape():
     spec = read_training_data(X, Y).spec
     finer = read_inputs(np.zeros((2, 8, 6, 2)), spec, None)
-    assert restore_form(np.zeros((2, 48, 3)), finer, spec).shape == (2, 8, 6, 3)
+    assert restore_form(Predictions(np.zeros((2, 48, 3))), finer, spec).shape == (2, 8, 6, 3)
     spec = read_training_data(X, Y[..., 0]).spec
-    assert restore_form(np.zeros((2, 48, 1)), finer, spec).shape == (2, 8, 6)
+    assert restore_form(Predictions(np.zeros((2, 48, 1))), finer, spec).shape == (2, 8, 6)
 
 
 def test_inputs_may_change_their_container():
@@ -340,7 +357,7 @@ MISTAKES = {
     "tuple_shared_without_fields": ((COORDS, None), Y, "how many"),
     "tuple_misfit": ((COORDS[:-1], FLAT_X), Y, "do not fit"),
     "list_of_fieldsets": ([FieldSet(COORDS, FLAT_X)], SCALARS[:1], "np.concatenate"),
-    "list_of_tuples": ([(COORDS, COORDS)] * 3, SCALARS[:3], "pass one FieldSet"),
+    "mixed_list": ([(COORDS, COORDS), COORDS], SCALARS[:2], "sample 1 of X is no tuple"),
     "list_of_shapes": ([X[0], X[1, :2]], SCALARS[:2], "different shapes"),
     "y_list_of_shapes": (X, [Y[0], Y[1, :2]], "rectangular"),
     "complex": (X + 1j, Y, "X: complex"),
@@ -366,3 +383,18 @@ def test_mistakes_are_named(case):
     inputs, targets, message = MISTAKES[case]
     with pytest.raises(FieldDataError, match=message):
         read_training_data(inputs, targets)
+
+
+def test_layouts_of_points():
+    grid = unit_grid((5, 3)).reshape(5, 3, 2)
+    sheared = grid + 0.1 * grid[..., ::-1] * [1, 0]
+    cases = {
+        "grid": [grid, grid[::-1], grid[..., ::-1], np.swapaxes(grid, 0, 1).copy()],
+        "structured": [sheared, np.swapaxes(grid, 0, 1).reshape(5, 3, 2), np.stack([grid] * 2)],
+        "points": [RANDOM.random((15, 2))],
+    }
+    for layout, places in cases.items():
+        for coords in places:
+            points = coords.shape[1:-1] if coords.ndim == 4 else coords.shape[:-1]
+            fields = FieldSet(coords, np.ones((2, *points, 1)))
+            assert read_training_data(fields, fields).spec.layout == layout

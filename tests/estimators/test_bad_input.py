@@ -74,8 +74,8 @@ REFUSED_BY_FIT = {
     "sparse table": (sparse.csr_array(TABLE), SCALARS, {}, {}, ["dense"]),
     "sparse target": (X, sparse.csr_array(Y.reshape(5, -1)), {}, {}, ["y", "sparse", "toarray"]),
     "ragged list": ([X[0], X[1][:5]], Y[:2], {}, {}, ["(6, 4, 2)", "(5, 4, 2)"]),
-    "ragged FieldSet": (ragged(), np.zeros(2), {}, {}, ["grid"]),
-    "points without a grid": ((RANDOM.random((24, 2)), FLAT), FLAT, {}, {}, ["regular grid"]),
+    "ragged FieldSet as a grid": (ragged(), np.zeros(2), {"geometry": "grid"}, {}, ["geometry='grid'", "form none"]),
+    "points as a grid": ((RANDOM.random((24, 2)), FLAT), FLAT, {"geometry": "structured"}, {}, ["regular grid"]),
     "tuple of three": ((COORDS, FLAT, FLAT), Y, {}, {}, ["3 items", "(coords, fields)"]),
     "parameters with meshes that differ": (
         TABLE,
@@ -204,7 +204,7 @@ def test_a_warm_start_with_data_of_another_kind_is_refused_and_keeps_the_model()
 
 
 def test_an_unknown_preset_names_those_that_exist():
-    with pytest.raises(ValueError, match=r"'weather'.*'darcy', 'navier_stokes'"):
+    with pytest.raises(ValueError, match=r"'weather'.*'darcy', 'elasticity', 'navier_stokes'"):
         LaMORegressor.from_preset("weather")
 
 

@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import skop.estimators._base
+import skop.estimators._prediction
 from skop import FieldSet, LaMORegressor
 from skop.data import Batch, unit_grid
 from skop.estimators._base import BaseOperatorRegressor
@@ -198,7 +198,7 @@ def test_the_size_of_the_batches_of_predict_does_not_matter(points, monkeypatch)
         estimator = small(dtype=dtype).fit(X, y)
         expected = estimator.predict(X)
         with monkeypatch.context() as patch:
-            patch.setattr(skop.estimators._base, "_PREDICT_POINTS", points)
+            patch.setattr(skop.estimators._prediction, "_PREDICT_POINTS", points)
             np.testing.assert_allclose(estimator.predict(X), expected, rtol=0, atol=tolerance * np.abs(expected).max())
 
 
@@ -325,7 +325,7 @@ def test_score_ranks_like_any_regressor_on_a_table():
 
 def test_the_base_builds_no_network():
     with pytest.raises(NotImplementedError):
-        BaseOperatorRegressor()._build_network(None)
+        BaseOperatorRegressor()._build_network(None, "grid")
 
 
 def test_the_fitted_estimator_shows_itself_without_its_weights():

@@ -162,3 +162,15 @@ def test_impossible_parameters_are_refused(params):
     X, y = make_data()
     with pytest.raises(ValueError, match=next(iter(params))):
         PODRegressor(**params).fit(X, y)
+
+
+def test_the_units_of_channels_do_not_matter():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(30, 3))
+    fields = np.stack([np.sin(X @ generator.normal(size=(3, 12))), (X**2) @ generator.normal(size=(3, 12))], axis=-1)
+    points, units = generator.random((12, 2)), np.array([1e-6, 1e6])
+    plain, scaled = (
+        PODRegressor(n_components=4).fit(X, FieldSet(points, fields * unit)).predict(X).values / unit
+        for unit in (1.0, units)
+    )
+    np.testing.assert_allclose(plain, scaled, rtol=1e-8, atol=1e-10)

@@ -11,18 +11,29 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import skop.estimators
-from skop import EnsembleRegressor, LaMORegressor, PODRegressor
+from skop import EnsembleRegressor, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
 from skop.testing import parametrize_with_field_checks
+
+
+def lamo(**params):
+    return LaMORegressor(
+        **({"width": 8, "depth": 1, "d_state": 4, "n_latents": 6, "n_slice_heads": 2, "max_iter": 2} | params)
+    )
+
 
 SKLEARN_ESTIMATORS = [
     LaMORegressor(width=16, depth=1, max_iter=60, learning_rate_init=5e-3),
     PODRegressor(),
-    EnsembleRegressor(LaMORegressor(width=8, depth=1, max_iter=40, learning_rate_init=1e-2), n_members=2),
+    EnsembleRegressor(lamo(d_state=16, max_iter=40, learning_rate_init=1e-2), n_members=2),
+    RolloutRegressor(lamo(width=16, max_iter=60, learning_rate_init=5e-3), window=1, n_steps=1),
+    TimeConditionedRegressor(lamo(width=16, max_iter=60, learning_rate_init=5e-3)),
 ]
 #: Those that predict on other grids, and those that are tied to the grid of the fit.
 FREE_ESTIMATORS = [
-    LaMORegressor(width=8, depth=1, d_state=4, max_iter=2),
-    EnsembleRegressor(LaMORegressor(width=8, depth=1, d_state=4, max_iter=2), n_members=2),
+    lamo(),
+    EnsembleRegressor(lamo(), n_members=2),
+    RolloutRegressor(lamo(), window=1, n_steps=1),
+    TimeConditionedRegressor(lamo()),
 ]
 TIED_ESTIMATORS = [PODRegressor()]
 #: Those that can be built without a part to wrap.
@@ -31,6 +42,8 @@ WHOLE_ESTIMATORS = [estimator for estimator in SKLEARN_ESTIMATORS if not hasattr
 OPTIONAL_CHECKS = {
     LaMORegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     EnsembleRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
+    RolloutRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
+    TimeConditionedRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     PODRegressor: {
         "check_all_zero_sample_weights_error",
         "check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data",
@@ -52,7 +65,7 @@ def test_scikit_learn_checks(estimator, check):
         pytest.fail(f"skipped: {skip}")
 
 
-@parametrize_with_field_checks(FREE_ESTIMATORS, any_grid=True)
+@parametrize_with_field_checks(FREE_ESTIMATORS, any_grid=True, point_sets=True)
 def test_laws_of_field_data(estimator, check):
     check(estimator)
 

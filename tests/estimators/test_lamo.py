@@ -11,8 +11,8 @@ import skop.estimators._lamo
 from skop import FieldSet, LaMORegressor
 from skop.data import DataSpec, unit_grid
 from skop.exceptions import FieldDataError
-from skop.modules import CoordinatePosition, LearnedPosition, PooledHead
-from skop.networks import LaMOPatchNetwork
+from skop.modules import CoordinatePosition, LearnedPosition
+from skop.networks import LaMOPatchNetwork, LaMOSliceNetwork
 
 RANDOM = np.random.default_rng(0)
 
@@ -21,19 +21,24 @@ def small(**params):
     return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | params))
 
 
-def network(grid=(6, 4), n_params=0, target_form="grid", **params):
-    spec = DataSpec("grid", "fields", target_form, len(grid), 1, n_params, 1, grid, "float32")
-    return small(**params)._build_network(spec)
+def network(grid=(6, 4), n_params=0, n_outputs=1, n_scalars=0, geometry="grid", **params):
+    spec = DataSpec("grid", "fields", "grid", len(grid), 1, n_params, n_outputs, grid, "float32", n_scalars=n_scalars)
+    return small(**params)._build_network(spec, geometry)
 
 
-def test_every_setting_of_the_network_is_a_parameter_of_the_estimator_and_is_passed_on(monkeypatch):
-    spec_of_data = {"n_dims", "n_fields", "n_params", "n_outputs", "grid_shape", "pooled"}
-    settings = set(inspect.signature(LaMOPatchNetwork).parameters) - spec_of_data
+@pytest.mark.parametrize(
+    ("kind", "geometry"),
+    [(LaMOPatchNetwork, "grid"), (LaMOSliceNetwork, "structured"), (LaMOSliceNetwork, "points")],
+)
+def test_every_setting_of_the_network_is_a_parameter_of_the_estimator_and_is_passed_on(monkeypatch, kind, geometry):
+    of_the_data = {"n_dims", "n_fields", "n_params", "n_outputs", "grid_shape", "n_scalars", "structured"}
+    settings = set(inspect.signature(kind).parameters) - of_the_data
     values = {name: object() for name in settings}
     passed = {}
-    monkeypatch.setattr(skop.estimators._lamo, "LaMOPatchNetwork", lambda *sizes, **options: passed.update(options))
-    network(**values)
+    monkeypatch.setattr(skop.estimators._lamo, kind.__name__, lambda *sizes, **options: passed.update(options))
+    network(geometry=geometry, **values)
     assert {name: passed.get(name) for name in settings} == values
+    assert passed.get("structured", False) == (geometry == "structured")
 
 
 def test_parameters_shape_the_network():
@@ -70,8 +75,10 @@ def test_position_codes(position, kind):
 
 
 def test_scalar_targets_get_the_pooled_head():
-    assert isinstance(network(target_form="vector").head, PooledHead)
-    assert isinstance(network(target_form="table").head, PooledHead)
+    alone, beside = network(n_outputs=0, n_scalars=2), network(n_scalars=2)
+    X = (torch.zeros(24, 2), torch.zeros(3, 24, 1), None, (6, 4))
+    assert alone(*X).shape == (3, 1, 2)
+    assert [part.shape for part in beside(*X)] == [(3, 24, 1), (3, 1, 2)]
 
 
 @pytest.mark.parametrize("shape", [(7,), (5, 4), (4, 3, 5)])
@@ -98,10 +105,27 @@ def test_a_function_of_the_coordinates_is_predicted_on_a_finer_grid():
     assert error < 0.5 * mean_error
 
 
-def test_points_that_form_no_grid_are_refused_with_advice():
+def test_the_geometry_is_that_of_the_points():
+    line, cloud = unit_grid((6, 4)), RANDOM.random((24, 2))
+    bent = np.stack([line[:, 0], line[:, 1] + 0.2 * np.sin(3 * line[:, 0])], axis=1).reshape(6, 4, 2)
+    y = RANDOM.normal(size=(3, 24))
+    for coords, geometry in (
+        (line, "grid"),
+        (bent, "structured"),
+        (np.stack([bent] * 3), "structured"),
+        (cloud, "points"),
+    ):
+        fields = FieldSet(coords, y[..., None])
+        assert small().fit(fields, y).geometry_ == geometry
+        assert small(geometry="points").fit(fields, y).geometry_ == "points"
+    assert small(geometry="grid").fit(FieldSet(bent, y[..., None]), y).geometry_ == "grid"
+
+
+@pytest.mark.parametrize("geometry", ["grid", "structured"])
+def test_points_that_form_no_grid_are_refused_with_advice(geometry):
     coords = RANDOM.random((24, 2))
-    with pytest.raises(FieldDataError, match=r"regular grid in C order.*2-D points.*resample"):
-        small().fit((coords, RANDOM.normal(size=(3, 24, 1))), RANDOM.normal(size=(3, 24)))
+    with pytest.raises(FieldDataError, match=r"regular grid in C order.*2-D points.*geometry='auto'"):
+        small(geometry=geometry).fit((coords, RANDOM.normal(size=(3, 24, 1))), RANDOM.normal(size=(3, 24)))
 
 
 def test_dropout_acts_in_training_only():

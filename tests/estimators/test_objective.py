@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from skop.data import Batch, FieldScaler
+from skop.data import Batch, BoxScaler, FieldScaler, Scalers
 from skop.estimators._objective import Objective
 from skop.losses import MSELoss, RelativeL2Loss
 
@@ -17,7 +17,8 @@ def fields():
 
 def make(fields, loss, **changes):
     scaler = FieldScaler(changes.pop("mode", "channel")).fit(lambda: iter([(fields, np.ones(len(fields)))]))
-    return Objective(loss, "mean", scaler, **({"pooled": False, "spacing": None} | changes)), scaler
+    scalers = Scalers(BoxScaler(), None, None, scaler)
+    return Objective(loss, "mean", scalers, **({"pooled": False, "spacing": None} | changes)), scaler
 
 
 def batch_of(fields, weight=None):
@@ -83,3 +84,27 @@ def test_a_batch_without_targets_is_refused(fields):
     objective, _ = make(fields, MSELoss())
     with pytest.raises(ValueError, match="targets"):
         objective(torch.zeros(4, 6, 2), Batch(torch.zeros(6, 1), None, None, (6,)))
+
+
+def test_balanced_channels_do_not_depend_on_their_units(fields):
+    outputs = torch.from_numpy(np.random.default_rng(1).standard_normal(fields.shape))
+    units = np.array([1e-6, 1e6])
+    losses = [
+        float(make(unit * fields, "relative_l2", balanced=True)[0](outputs, batch_of(unit * fields)))
+        for unit in (1.0, units)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
+    in_physical_units = make(units * fields, "relative_l2")[0](outputs, batch_of(units * fields))
+    assert float(in_physical_units) != pytest.approx(losses[0], rel=1e-3)
+
+
+def test_packed_samples_count_as_samples_side_by_side(fields):
+    objective, _ = make(fields, "relative_l2")
+    outputs = torch.from_numpy(np.random.default_rng(1).standard_normal(fields.shape))
+    sizes = (6, 2, 5, 1)
+    flat = [torch.cat([part[i, :size] for i, size in enumerate(sizes)]) for part in (outputs, torch.from_numpy(fields))]
+    packed = Batch(torch.zeros(14, 1), None, None, None, flat[1], sizes=sizes)
+    alone = [
+        float(objective(outputs[i : i + 1, :size], batch_of(fields[i : i + 1, :size]))) for i, size in enumerate(sizes)
+    ]
+    assert float(objective(flat[0], packed)) == pytest.approx(np.mean(alone), rel=1e-12)

@@ -26,15 +26,15 @@ def count(module):
     [("darcy", (85, 85), 1, 1_145_986), ("navier_stokes", (64, 64), 10, 10_061_314)],
 )
 def test_parameter_counts_are_those_of_the_public_code(name, grid, n_fields, published):
-    network = LaMORegressor.from_preset(name)._build_network(spec_of(grid, n_fields))
+    network = LaMORegressor.from_preset(name)._build_network(spec_of(grid, n_fields), "grid")
     assert count(network) == published
 
 
 def test_token_grids_are_those_of_the_public_code():
-    darcy = LaMORegressor.from_preset("darcy")._build_network(spec_of((85, 85), 1))
+    darcy = LaMORegressor.from_preset("darcy")._build_network(spec_of((85, 85), 1), "grid")
     assert darcy._token_grid((85, 85)) == (44, 44)
     assert darcy.position.table.shape == (1936, 64)
-    navier_stokes = LaMORegressor.from_preset("navier_stokes")._build_network(spec_of((64, 64), 10))
+    navier_stokes = LaMORegressor.from_preset("navier_stokes")._build_network(spec_of((64, 64), 10), "grid")
     assert navier_stokes.position.table.shape == (1024, 256)
 
 
@@ -89,5 +89,5 @@ def test_changes_win_and_copies_are_independent():
     assert preset_parameters("lamo", "darcy")["width"] == 64
     with pytest.raises(TypeError, match="colour"):
         LaMORegressor.from_preset("darcy", colour=3)
-    with pytest.raises(ValueError, match=r"no preset 'weather' for lamo; choose from \['darcy', 'navier_stokes'\]"):
+    with pytest.raises(ValueError, match=r"no preset 'weather' for lamo; choose from \['airfoil', 'darcy', "):
         preset_parameters("lamo", "weather")

@@ -6,9 +6,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-import skop.estimators._base
+import skop.estimators._prediction
 from skop import FieldSet, LaMORegressor
-from skop.data import unit_grid
+from skop.data import Predictions, unit_grid
 from skop.estimators._refinement import predict_refined, refinement_factors
 from skop.exceptions import ResolutionWarning
 
@@ -19,7 +19,7 @@ CUBIC = [((17,), (2,)), ((16,), (3,)), ((13, 17), (3, 2)), ((10, 5), (2, 1)), ((
 
 def read(part):
     """A network that gives its input back."""
-    return part.values
+    return Predictions(part.values)
 
 
 def on_grid(grid, function, *, coords=None):
@@ -82,14 +82,14 @@ def test_an_axis_with_one_point_has_no_spacing():
 def test_constants_stay_constant(grid, factors, average):
     values = np.full((2, int(np.prod(grid)), 3), 7.25)
     fine = FieldSet(unit_grid(grid), values, grid_shape=grid)
-    found = predict_refined(fine, factors, read, pooled=False, average=average)
+    found = predict_refined(fine, factors, read, average=average).fields
     np.testing.assert_allclose(found, values, rtol=1e-13)
 
 
 @pytest.mark.parametrize(("grid", "factors"), CUBIC)
 def test_cubics_are_reproduced_between_the_coarse_points(grid, factors):
     fine = on_grid(grid, cubic)
-    found = predict_refined(fine, factors, read, pooled=False, average=False)
+    found = predict_refined(fine, factors, read, average=False).fields
     within = inside(grid, factors)
     np.testing.assert_allclose(found[:, within], fine.values[:, within], rtol=1e-11, atol=1e-12)
 
@@ -97,13 +97,13 @@ def test_cubics_are_reproduced_between_the_coarse_points(grid, factors):
 @pytest.mark.parametrize(("grid", "factors"), [*CASES, ((4,), (3,)), ((6, 4), (5, 2))])
 def test_linear_fields_are_reproduced_everywhere(grid, factors):
     fine = on_grid(grid, linear)
-    found = predict_refined(fine, factors, read, pooled=False, average=False)
+    found = predict_refined(fine, factors, read, average=False).fields
     np.testing.assert_allclose(found, fine.values, rtol=1e-11, atol=1e-12)
 
 
 def test_beyond_the_last_coarse_point_the_line_goes_on():
     fine = on_grid((6,), lambda points: points[:, 0] ** 2)
-    found = predict_refined(fine, (2,), read, pooled=False, average=False)[0, :, 0]
+    found = predict_refined(fine, (2,), read, average=False).fields[0, :, 0]
     # Coarse points 0, 0.4 and 0.8; the slope of the last two is 1.2.
     np.testing.assert_allclose(found[-1], 0.8**2 + 1.2 * 0.2)
 
@@ -115,7 +115,7 @@ def test_descending_coordinates_are_as_good_as_ascending_ones(axis):
     points[:, axis] *= -1
     for function in (linear, cubic):
         fine = on_grid(grid, function, coords=points)
-        found = predict_refined(fine, factors, read, pooled=False, average=False)
+        found = predict_refined(fine, factors, read, average=False).fields
         within = inside(grid, factors) if function is cubic else slice(None)
         np.testing.assert_allclose(found[:, within], fine.values[:, within], rtol=1e-11, atol=1e-12)
 
@@ -124,7 +124,7 @@ def test_a_grid_whose_axes_run_along_other_coordinates():
     grid, factors = (13, 9), (3, 2)
     points = unit_grid(grid)[:, ::-1].copy()
     fine = on_grid(grid, linear, coords=points)
-    found = predict_refined(fine, factors, read, pooled=False, average=False)
+    found = predict_refined(fine, factors, read, average=False).fields
     np.testing.assert_allclose(found, fine.values, rtol=1e-11, atol=1e-12)
 
 
@@ -135,7 +135,7 @@ WIDE = [((25,), (3,)), ((17, 16), (2, 3)), ((17, 9), (2, 1)), ((11, 11, 11), (2,
 @pytest.mark.parametrize(("grid", "factors"), WIDE)
 def test_shifted_readings_of_a_linear_field_average_to_itself_away_from_the_border(grid, factors):
     fine = on_grid(grid, linear)
-    found = predict_refined(fine, factors, read, pooled=False, average=True).reshape(grid)
+    found = predict_refined(fine, factors, read, average=True).fields.reshape(grid)
     # At coarse points, which the spline passes through, all of whose readings lie within the grid.
     kept = [
         np.arange(0, size, factor)[factor > 1 : (-1 if factor > 1 else None)]
@@ -148,7 +148,7 @@ def test_shifted_readings_of_a_linear_field_average_to_itself_away_from_the_bord
 def test_one_reading_by_hand():
     values = np.array([1.0, 4.0, 2.0, 8.0, 6.0])
     fine = FieldSet(unit_grid((5,)), values[None, :, None], grid_shape=(5,))
-    found = predict_refined(fine, (2,), read, pooled=False, average=True)[0, ::2, 0]
+    found = predict_refined(fine, (2,), read, average=True).fields[0, ::2, 0]
     expected = [(1 + 2 * 1 + 4) / 4, (4 + 2 * 2 + 8) / 4, (8 + 2 * 6 + 6) / 4]
     np.testing.assert_allclose(found, expected)
 
@@ -162,9 +162,9 @@ def test_how_often_and_on_what_the_network_is_asked(factors, average):
 
     def network(part):
         seen.append(part)
-        return part.values
+        return Predictions(part.values)
 
-    predict_refined(fine, factors, network, pooled=False, average=average)
+    predict_refined(fine, factors, network, average=average)
     assert len(seen) == (np.prod([2 * factor - 1 for factor in factors]) if average else 1)
     for part in seen:
         assert part.grid_shape == (5,) * len(factors)
@@ -178,9 +178,9 @@ def test_parameters_alone_are_asked_for_once():
 
     def network(part):
         calls.append(part)
-        return part.params[:, :, None] * linear(part.coords)[None, :, None]
+        return Predictions(part.params[:, :, None] * linear(part.coords)[None, :, None])
 
-    found = predict_refined(fine, (2, 2), network, pooled=False, average=True)
+    found = predict_refined(fine, (2, 2), network, average=True).fields
     assert len(calls) == 1
     np.testing.assert_allclose(found[..., 0], np.outer([1, 2], linear(unit_grid(grid))), rtol=1e-12, atol=1e-14)
 
@@ -189,17 +189,22 @@ def test_parameters_alone_are_asked_for_once():
 def test_scalars_are_the_weighted_mean_over_the_readings(average):
     values = np.random.default_rng(0).normal(size=(2, 5, 5))
     fine = FieldSet(unit_grid((5, 5)), values.reshape(2, 25, 1), grid_shape=(5, 5))
-    found = predict_refined(
-        fine, (2, 2), lambda part: part.values.mean(axis=1, keepdims=True) ** 2, pooled=True, average=average
-    )
+
+    def network(part):
+        return Predictions(part.values, part.values.mean(axis=1) ** 2)
+
+    found = predict_refined(fine, (2, 2), network, average=average).scalars
     expected, weights = 0.0, 0.0
     for shift in product((-1, 0, 1), repeat=2) if average else [(0, 0)]:
         rows = [np.clip(np.arange(0, 5, 2) + step, 0, 4) for step in shift]
         weight = np.prod([2 - abs(step) for step in shift])
         expected = expected + weight * values[:, rows[0]][:, :, rows[1]].mean(axis=(1, 2)) ** 2
         weights += weight
-    assert found.shape == (2, 1, 1)
-    np.testing.assert_allclose(found[:, 0, 0], expected / weights)
+    assert found.shape == (2, 1)
+    np.testing.assert_allclose(found[:, 0], expected / weights)
+    alone = predict_refined(fine, (2, 2), lambda part: Predictions(None, network(part).scalars), average=average)
+    assert alone.fields is None
+    np.testing.assert_array_equal(alone.scalars, found)
 
 
 # ---------------------------------------------------------------- the estimator
@@ -214,7 +219,7 @@ def test_pieces_of_a_set_are_predicted_as_the_whole(monkeypatch):
     estimator = fitted(X, X)
     fine = FieldSet(unit_grid((9, 9)), generator.normal(size=(7, 81, 1)), grid_shape=(9, 9))
     whole = estimator.predict(fine)
-    monkeypatch.setattr(skop.estimators._base, "_PREDICT_POINTS", 200)
+    monkeypatch.setattr(skop.estimators._prediction, "_PREDICT_POINTS", 200)
     assert whole.shape == (7, 9, 9, 1)
     np.testing.assert_allclose(estimator.predict(fine), whole, rtol=1e-12, atol=1e-13)
 

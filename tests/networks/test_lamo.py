@@ -66,12 +66,24 @@ def test_the_parts_follow_each_other_as_in_the_paper():
 
 @pytest.mark.parametrize("grid", [(1,), (7,), (6, 5), (1, 4), (3, 4, 5), (1, 1, 1)])
 @pytest.mark.parametrize("patch_size", [1, 2, 3])
-@pytest.mark.parametrize("pooled", [False, True])
-def test_any_grid_and_patch_in_one_to_three_dimensions(grid, patch_size, pooled):
-    network = make_network(grid, n_outputs=3, patch_size=patch_size, pooled=pooled)
-    output = network(coords_of(grid), fields_on(grid), None, grid)
-    assert output.shape == (2, 1 if pooled else math.prod(grid), 3)
-    assert torch.isfinite(output).all()
+@pytest.mark.parametrize("local_features", [0, 2])
+def test_any_grid_and_patch_in_one_to_three_dimensions(grid, patch_size, local_features):
+    network = make_network(grid, n_outputs=3, n_scalars=2, patch_size=patch_size, local_features=local_features)
+    field, scalars = network(coords_of(grid), fields_on(grid), None, grid)
+    assert field.shape == (2, math.prod(grid), 3)
+    assert scalars.shape == (2, 1, 2)
+    assert torch.isfinite(field).all()
+    assert torch.isfinite(scalars).all()
+
+
+def test_a_field_and_scalars_alone_are_those_of_both_together():
+    grid = (5, 4)
+    inputs = (coords_of(grid), fields_on(grid), None, grid)
+    both = make_network(grid, n_outputs=3, n_scalars=2)
+    for sizes, expected in zip(({"n_outputs": 3}, {"n_outputs": 0, "n_scalars": 2}), both(*inputs), strict=True):
+        alone = make_network(grid, **sizes)
+        alone.load_state_dict({name: both.state_dict()[name] for name in alone.state_dict()})
+        torch.testing.assert_close(alone(*inputs), expected)
 
 
 # ---------------------------------------------------------------- channels
@@ -193,7 +205,7 @@ def test_gradients_of_inputs_and_weights(grid):
 
 
 def test_every_weight_is_used():
-    for options in ({"pooled": True}, {"position": "learned"}, {"path_weights": "shared"}):
+    for options in ({"n_outputs": 0, "n_scalars": 1}, {"position": "learned"}, {"path_weights": "shared"}):
         network = make_network((4, 4), n_params=1, depth=2, **options)
         params = torch.ones(2, 1, dtype=torch.float64)
         network(coords_of((4, 4)), fields_on((4, 4)), params, (4, 4)).square().sum().backward()

@@ -56,9 +56,22 @@ def squared(prediction, batch):
 
 def make_trainer(loss=squared, seed=0, network=None, **options):
     chosen = {"max_iter": 5, "batch_size": 4, "learning_rate": 0.05, "schedule": "constant", "warmup_fraction": 0.0}
-    hooks = {name: options.pop(name) for name in ("validate", "on_epoch_end") if name in options}
+    hooks = {name: options.pop(name) for name in ("validate", "on_epoch_end", "forward") if name in options}
     network = PointwiseLinear() if network is None else network
     return Trainer(network, loss, TrainingOptions(**(chosen | options)), np.random.RandomState(seed), **hooks)
+
+
+def rates_of(trainer):
+    """Learning rates of all steps of a run."""
+    rates, step = [], trainer.optimizer.step
+
+    def recorded_step():
+        rates.append(trainer.optimizer.param_groups[0]["lr"])
+        step()
+
+    trainer.optimizer.step = recorded_step
+    trainer.run(Loader())
+    return rates
 
 
 def weights_of(trainer):
@@ -106,8 +119,66 @@ def test_the_loop_is_adamw_with_clipping_in_a_seeded_order():
 def test_every_sample_comes_once_an_epoch_in_an_order_that_changes():
     loader = Loader()
     make_trainer(max_iter=3).run(loader)
-    assert [sorted(order) for order in loader.orders] == [list(range(N_SAMPLES))] * 3
-    assert loader.orders[0] != loader.orders[1]
+    epochs = np.concatenate(loader.orders).reshape(3, N_SAMPLES)
+    assert [sorted(order) for order in epochs] == [list(range(N_SAMPLES))] * 3
+    assert epochs[0].tolist() != epochs[1].tolist()
+
+
+@pytest.mark.parametrize(("grouping", "sizes"), [("together", [8, 4]), ("spread", [2, 2, 2, 2, 1, 1, 1, 1])])
+def test_batches_follow_the_groups(grouping, sizes):
+    seen = []
+
+    def spy(prediction, batch):
+        seen.append(len(batch))
+        return squared(prediction, batch)
+
+    make_trainer(loss=spy, max_iter=1, batch_size=2, group_size=4, grouping=grouping).run(Loader())
+    assert seen == sizes
+
+
+@pytest.mark.parametrize(("grouping", "n_batches"), [("together", 1), ("spread", 4)])
+def test_the_schedule_moves_once_a_round(grouping, n_batches):
+    options = {"schedule": "one_cycle", "max_iter": 3, "batch_size": 2, "group_size": 4, "grouping": grouping}
+    rates = rates_of(make_trainer(**options))
+    expected = [0.05 * schedule_at("one_cycle", step, 3 * 2).rate for step in range(6)]
+    np.testing.assert_allclose(rates, np.repeat(expected, n_batches))
+
+
+def test_the_schedule_can_stay_through_an_epoch():
+    rates = rates_of(make_trainer(schedule="cosine", max_iter=7, batch_size=5, schedule_interval="epoch"))
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.05), 7)
+    expected = []
+    for _ in range(7):
+        expected += [scheduler.get_last_lr()[0]] * 3
+        scheduler.optimizer.step()
+        scheduler.step()
+    np.testing.assert_allclose(rates, expected, rtol=1e-12)
+
+
+def test_forward_stands_in_for_the_call():
+    def doubled(network, batch):
+        return 2 * network(**batch.inputs())
+
+    trainer = make_trainer(max_iter=150, schedule="cosine", forward=doubled)
+    trainer.run(Loader())
+    np.testing.assert_allclose(weights_of(trainer), [1.0, -0.5, 0.25], atol=1e-2)
+
+
+def test_outputs_of_mixed_precision_reach_the_loss_widened():
+    kinds = []
+
+    def both(network, batch):
+        outputs = network(**batch.inputs())
+        return outputs, outputs.mean(1, keepdim=True)
+
+    def spy(outputs, batch):
+        kinds.extend(part.dtype for part in outputs)
+        return squared(outputs[0], batch)
+
+    network = PointwiseLinear(torch.float32)
+    options = {"max_iter": 1, "batch_size": 12, "autocast": torch.bfloat16, "forward": both}
+    make_trainer(loss=spy, network=network, **options).run(Loader(torch.float32))
+    assert kinds == [torch.float32, torch.float32]
 
 
 def test_clipping_bounds_the_gradient():

@@ -1,0 +1,110 @@
+"""LaMO on meshes that differ from sample to sample, beside POD with interpolation: `skop.datasets.make_elasticity`.
+
+POD needs the same points in every sample. It gets each void as the distance to the nearest mesh point on a
+common grid, learns the stress interpolated to that grid, and its prediction is interpolated back to the
+points of each mesh, where all errors are taken.
+"""
+
+import argparse
+from typing import Any
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed
+from scipy.spatial import KDTree
+
+from skop import FieldSet, LaMORegressor, PODRegressor
+from skop._typing import FloatArray
+from skop.bench._report import Report, mean_and_spread
+from skop.data import interpolate_fields, unit_grid
+from skop.datasets import make_elasticity
+from skop.metrics import relative_l2_error
+
+__all__ = ["add_command"]
+
+#: More than any budget allows, so that only the time ends a fit.
+_MANY_EPOCHS = 10**6
+
+
+def add_command(commands: Any) -> None:
+    """Add this measurement to the command line.
+
+    Parameters
+    ----------
+    commands : argparse sub-parsers
+        Where to add it.
+    """
+    parser = commands.add_parser("elasticity", help=__doc__.splitlines()[0])
+    parser.add_argument("--train", type=int, default=600, help="training samples")
+    parser.add_argument("--test", type=int, default=200, help="test samples")
+    parser.add_argument("--budgets", type=float, nargs="+", default=[600.0], help="seconds of training")
+    parser.add_argument("--seeds", type=int, default=3, help="fits for each budget")
+    parser.add_argument("--grid", type=int, default=41, help="points a side of the grid of POD")
+    parser.add_argument("--draw-points", type=int, help="points of a sample in each training step; all by default")
+    parser.add_argument("--jobs", type=int, default=1, help="fits at a time, each on its share of the cores")
+    parser.add_argument("--output", help="Markdown file to write, with a JSON file beside it")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure and report.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        The command's options.
+    """
+    data: Any = make_elasticity(options.train + options.test, random_state=0, n_jobs=-1, return_X_y=False)
+    coords, stress = data["coords"], data["stress"]
+    report = Report("Stress around a void, every sample on its own mesh", options.output)
+    rows = _classical_rows(report, coords, stress, options)
+    tasks = [(budget, seed) for budget in options.budgets for seed in range(options.seeds)]
+    threads = max(1, torch.get_num_threads() // options.jobs)
+    results = Parallel(n_jobs=options.jobs)(
+        delayed(_fit_lamo)(coords, stress, options.train, budget, seed, options.draw_points, threads)
+        for budget, seed in tasks
+    )
+    for (budget, seed), numbers in zip(tasks, results, strict=True):
+        report.record(f"LaMO, {budget:g} s, seed {seed}", numbers)
+    for budget in options.budgets:
+        runs = [numbers for (given, _), numbers in zip(tasks, results, strict=True) if given == budget]
+        errors, epochs = [numbers["error"] for numbers in runs], [numbers["epochs"] for numbers in runs]
+        rows.append([f"LaMO, {budget:g} s", mean_and_spread(errors), f"{np.mean(epochs):.0f}"])
+    sizes = f"{options.train} training and {options.test} test samples of {coords.shape[1]} points"
+    report.table(f"Relative L2 error at the mesh points; {sizes}", ["model", "error", "epochs"], rows)
+
+
+def _fit_lamo(
+    coords: FloatArray, stress: FloatArray, n_train: int, budget: float, seed: int, draw: int | None, threads: int
+) -> dict[str, Any]:
+    """Fit LaMO's defaults under a time budget and take its error."""
+    torch.set_num_threads(threads)
+    model = LaMORegressor(max_time=budget, max_iter=_MANY_EPOCHS, draw_points=draw, random_state=seed)
+    model.fit(FieldSet(coords[:n_train]), stress[:n_train])
+    predicted = model.predict(FieldSet(coords[n_train:]))
+    error = float(relative_l2_error(stress[n_train:], predicted))
+    return {"error": error, "epochs": model.n_iter_, "seconds": model.fit_seconds_, "threads": threads}
+
+
+def _classical_rows(
+    report: Report, coords: FloatArray, stress: FloatArray, options: argparse.Namespace
+) -> list[list[str]]:
+    """Errors of the mean field and of POD on a common grid."""
+    grid, split = unit_grid((options.grid, options.grid)), options.train
+    on_grid = FieldSet(grid, np.empty((len(coords), len(grid), 0)))
+    distance = np.stack([KDTree(points).query(grid)[0] for points in coords])
+    inputs = on_grid.with_values(distance[..., None])
+    targets = on_grid.with_values(interpolate_fields(FieldSet(coords, stress), on_grid))
+    meshes = FieldSet(coords[split:], np.empty((*stress[split:].shape[:2], 0)))
+
+    def error(fields: FieldSet) -> float:
+        return float(relative_l2_error(stress[split:], interpolate_fields(fields, meshes)))
+
+    rows = [["the stress itself, to the grid and back", f"{error(targets[split:]):.4f}", ""]]
+    kinds = {"mean field": "mean", "POD + ridge": "ridge", "POD + GPR": "gaussian_process"}
+    for name, kind in kinds.items():
+        model = PODRegressor(regressor=kind).fit(inputs[:split], targets[:split])
+        found = error(model.predict(inputs[split:]))
+        report.record(name, {"error": found})
+        rows.append([name, f"{found:.4f}", ""])
+    return rows

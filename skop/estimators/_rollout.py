@@ -1,0 +1,297 @@
+"""RolloutRegressor: learn one step in time, and predict many by feeding the predictions back."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval
+
+from skop._typing import FloatArray
+from skop.data import FieldSet, Predictions
+from skop.estimators._base import BaseOperatorRegressor
+from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
+from skop.estimators._unrolling import StepForward
+from skop.exceptions import FieldDataError
+from skop.training import DIRECT_TRAINING, TrainingPlan
+
+__all__ = ["RolloutRegressor"]
+
+
+class RolloutRegressor(BaseFrameRegressor):
+    """Learn the next frame from the last ones, and predict trajectories from their first frames.
+
+    The estimator learns the map from a window of frames to the frame that follows, from every place in
+    the training trajectories (teacher forcing). A prediction then runs freely: each predicted frame enters
+    the window, and the oldest one leaves it.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Regressor on fields that learns one step, such as `LaMORegressor`. In the operator regressors of skop all
+        steps of a trajectory stand in one batch, and `batch_size` counts trajectories.
+    window : int, default=10
+        Frames that a step sees: X has `window` frames of c channels each. The papers take 10.
+    n_steps : int or None, default=None
+        Frames of y; None finds it from the channels of X and y. With 1 there is nothing to feed
+        back, and y may be anything that the estimator learns.
+    unroll : int, default=1
+        Steps of the free run within training. 1 is teacher forcing, as published. With more, every
+        `unroll`-th step starts from true frames, the steps between see the network's own frames, and
+        gradients flow through them: slower, and steadier over long runs. Only for operator regressors of
+        skop, without `symmetries` and `draw_points`.
+    noise : float, default=0.0
+        Standard deviation of Gaussian noise on the windows in training, in units of the standard deviation of
+        each channel: it teaches the step to correct small errors. Never there in predictions.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the estimator, where it has a `random_state`, and of the noise; None leaves the estimator's own.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted step: predicts c channels from ``window * c``.
+    n_steps_ : int
+        Frames of a prediction.
+    window_ : int
+        Frames of X.
+    n_features_in_ : int
+        Columns of a table X, or channels of fields.
+    feature_names_in_ : ndarray of str
+        Names of the columns, where X was a DataFrame.
+    spec_ : skop.data.DataSpec
+        Kinds and sizes of X and y in the fit.
+
+    See Also
+    --------
+    TimeConditionedRegressor : All times from the same inputs, with time as a parameter.
+    EnsembleRegressor : Wrap it around this estimator for the mean of several.
+    skop.datasets.make_navier_stokes : Data of this kind.
+
+    Notes
+    -----
+    Time lies in the channel axis of X and y: channel ``t * c + k`` is component k of frame t. Global
+    parameters of a FieldSet X stay the same through a trajectory. A table X is a time series: its columns are the
+    channels of one point. Parameters of the estimator are reached as ``estimator__width`` in searches.
+    With ``loss_reduction="sum"`` the training is the published one of the Navier-Stokes benchmark [1]_: the
+    errors of all steps are added, and the optimiser takes one step for each batch of trajectories.
+
+    References
+    ----------
+    .. [1] Li, Kovachki, Azizzadenesheli, Liu, Bhattacharya, Stuart, Anandkumar, "Fourier Neural Operator
+       for Parametric Partial Differential Equations", ICLR 2021, arXiv:2010.08895.
+    .. [2] A. Sanchez-Gonzalez et al., "Learning to Simulate Complex Physics with Graph Networks", ICML 2020,
+       for noise in training.
+
+    Examples
+    --------
+    >>> from skop import PODRegressor, RolloutRegressor
+    >>> from skop.datasets import make_navier_stokes
+    >>> X, y = make_navier_stokes(12, resolution=16, n_input=2, n_output=3, random_state=0)
+    >>> model = RolloutRegressor(PODRegressor(), window=2).fit(X[:10], y[:10])
+    >>> model.predict(X[10:]).shape, model.predict(X[10:], n_steps=5).shape
+    ((2, 16, 16, 3), (2, 16, 16, 5))
+    >>> model.error_by_step(X[10:], y[10:]).shape
+    (3,)
+    """
+
+    _parameter_constraints = {
+        "estimator": [HasMethods(["fit", "predict"])],
+        "window": [Interval(Integral, 1, None, closed="left")],
+        "n_steps": [Interval(Integral, 1, None, closed="left"), None],
+        "unroll": [Interval(Integral, 1, None, closed="left")],
+        "noise": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        window: int = 10,
+        n_steps: int | None = None,
+        unroll: int = 1,
+        noise: float = 0.0,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.window = window
+        self.n_steps = n_steps
+        self.unroll = unroll
+        self.noise = noise
+        self.random_state = random_state
+
+    @property
+    def n_steps_(self) -> int:
+        """Frames of a prediction."""
+        return self.n_frames_
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the estimator on all steps of the trajectories.
+
+        Parameters
+        ----------
+        X : fields as the estimator's fit takes them, with ``window * c`` channels, or a table of as many columns
+            The first frames of each trajectory.
+        y : the same with ``n_steps * c`` channels
+            The frames that follow.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the trajectories, passed on to the estimator.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used, or their channels are not whole frames; a ValueError.
+        """
+        data = self._read_trajectories(X, y, series=self.n_steps != 1)
+        n_steps, n_channels = self._count_steps(data.inputs.n_channels, data.targets.n_channels)
+        estimator = self._seeded_clone()
+        if self.unroll > 1:
+            _check_unrolling(estimator, data.spec.role)
+        inputs, targets = _one_steps(data.inputs, data.targets, self._target_points(data), n_steps, n_channels)
+        plan, inputs = self._plan(estimator, inputs, n_steps)
+        self._fit_estimator(estimator, inputs, targets, data, sample_weight, plan)
+        self.n_frames_, self.window_ = n_steps, self.window
+        scalars = data.spec.scalar_output and data.spec.role != "features"
+        self.feeds_back_ = self.window * n_channels == data.inputs.n_channels and not scalars
+        return self
+
+    def _count_steps(self, n_inputs: int, n_targets: int) -> tuple[int, int]:
+        """Frames of y, and channels of a frame."""
+        if self.n_steps == 1:
+            return 1, n_targets
+        frame = n_inputs // self.window
+        if frame == 0 or n_inputs % self.window:
+            raise FieldDataError(
+                f"X has {n_inputs} channels, which are not window={self.window} frames of as many channels each; set "
+                "window to the number of frames in X."
+            )
+        if n_targets % frame or self.n_steps not in (None, n_targets // frame):
+            wanted = f"n_steps={self.n_steps}" if self.n_steps else "a whole number of"
+            raise FieldDataError(
+                f"y has {n_targets} channels, which are not {wanted} frames of {frame} channels; a frame of X has "
+                f"{frame} (window={self.window})."
+            )
+        return n_targets // frame, frame
+
+    def _plan(self, estimator: Any, inputs: FieldSet, n_steps: int) -> tuple[TrainingPlan, FieldSet]:
+        """How the steps are trained, and the windows; noise comes anew in every step, or once for other estimators."""
+        values = np.zeros((1, 1)) if inputs.values is None else inputs.values
+        deviation = values.reshape(-1, values.shape[-1]).std(axis=0)
+        if isinstance(estimator, BaseOperatorRegressor):
+            forward = None
+            if self.noise or self.unroll > 1:
+                forward = StepForward(estimator, n_steps, self.unroll, self.noise, deviation)
+            return TrainingPlan(group_size=n_steps, grouping="together", forward=forward), inputs
+        if self.noise:
+            rng = check_random_state(self.random_state)
+            disturbed = values + self.noise * deviation * rng.standard_normal(values.shape)
+            inputs = inputs.with_values(disturbed.astype(values.dtype)).with_params(inputs.params)
+        return DIRECT_TRAINING, inputs
+
+    def predict(self, X: Any, coords: Any = None, *, n_steps: int | None = None) -> Any:
+        """Predict the frames that follow X, each from the predicted ones before it.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            First frames of trajectories.
+        coords : as the estimator's predict takes them, or None, default=None
+            Points where the frames are wanted; None is the points of X.
+        n_steps : int or None, default=None
+            Frames to predict; None is as many as y had in the fit.
+
+        Returns
+        -------
+        ndarray, list, FieldSet, (coords, fields), or list of meshes
+            The kind of thing that y was in the fit, with ``n_steps * c`` channels.
+
+        Raises
+        ------
+        FieldDataError
+            If X is of another kind than in the fit, or the predictions leave the finite numbers.
+        """
+        if n_steps is None or not hasattr(self, "n_frames_"):
+            return super().predict(X, coords)
+        if isinstance(n_steps, bool) or not isinstance(n_steps, Integral) or n_steps < 1:
+            raise ValueError(f"n_steps must be an integer of at least 1, got {n_steps!r}.")
+        if n_steps > 1 and not self.feeds_back_:
+            raise FieldDataError(
+                f"n_steps={n_steps} feeds predictions back, but the y of the fit is no frame of X with "
+                f"window={self.window_}; only one step can be predicted."
+            )
+        return super(RolloutRegressor, self._with_frames(int(n_steps))).predict(X, coords)
+
+    def _predict_values(self, inputs: FieldSet) -> Predictions:
+        """All frames of a free run."""
+        state, frames = self._state(inputs), list[FloatArray]()
+        for step in range(self.n_frames_):
+            if step:
+                held: Any = np.concatenate([np.asarray(state.values), frames[-1]], axis=-1)
+                state = state.with_values(held[..., frames[-1].shape[-1] :]).with_params(state.params)
+            frames.append(self._predict_frame(state))
+            if not np.isfinite(frames[-1]).all():
+                raise FieldDataError(
+                    f"the prediction is not finite in step {step + 1} of {self.n_frames_}: the free run diverges. "
+                    "Train with noise or unroll, or predict fewer steps."
+                )
+        return self._as_predictions(frames)
+
+    def error_by_step(self, X: Any, y: Any = None, sample_weight: Any = None) -> FloatArray:
+        """Return the error of each predicted frame on its own: how it grows along the free run.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+            Test trajectories.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the trajectories.
+
+        Returns
+        -------
+        ndarray of shape (n_steps,)
+            Mean over the samples of the relative L2 error of each frame.
+        """
+        return self._errors_by_frame(X, y, sample_weight)
+
+
+def _check_unrolling(estimator: Any, role: str) -> None:
+    """Raise unless gradients can flow through several steps of the estimator."""
+    name = type(estimator).__name__
+    if not isinstance(estimator, BaseOperatorRegressor):
+        raise FieldDataError(
+            f"unroll > 1 trains a network through several steps, which {name} does not offer; set unroll=1, or wrap an "
+            "operator regressor of skop itself, such as LaMORegressor, and that into others."
+        )
+    if role != "fields":
+        raise FieldDataError("unroll > 1 needs X given as fields, not as a table; set unroll=1.")
+    for parameter in ("symmetries", "draw_points"):
+        value = getattr(estimator, parameter, None)
+        if value is not None and np.size(value):
+            raise FieldDataError(
+                f"unroll > 1 joins the steps of a trajectory, which {parameter} would move or draw each by itself; set "
+                f"{parameter}=None in {name}, or unroll=1."
+            )
+
+
+def _one_steps(
+    inputs: FieldSet, targets: FieldSet, places: FieldSet, n_steps: int, n_channels: int
+) -> tuple[FieldSet, FieldSet]:
+    """Windows, and the frames that follow them at their places; all steps of a trajectory in a row."""
+    if n_steps == 1:
+        return inputs, join_frames(places, targets.to_list())
+    width = inputs.n_channels
+    histories = [np.concatenate(pair, axis=-1) for pair in zip(inputs.to_list(), targets.to_list(), strict=True)]
+    starts = range(0, n_steps * n_channels, n_channels)
+    windows = [history[:, start : start + width] for history in histories for start in starts]
+    nexts = [history[:, start + width : start + width + n_channels] for history in histories for start in starts]
+    points = repeat_samples(inputs, n_steps)
+    return join_frames(points, windows).with_params(points.params), join_frames(repeat_samples(places, n_steps), nexts)

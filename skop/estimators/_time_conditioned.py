@@ -1,0 +1,215 @@
+"""TimeConditionedRegressor: all times of a trajectory from the same inputs, with time as a parameter."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from skop._typing import FloatArray
+from skop.data import FieldSet, Predictions
+from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
+from skop.exceptions import FieldDataError
+from skop.training import DIRECT_TRAINING, TrainingPlan
+
+__all__ = ["TimeConditionedRegressor"]
+
+
+class TimeConditionedRegressor(BaseFrameRegressor):
+    """Learn the state at any time from the inputs and the time, without stepping.
+
+    Time enters the estimator as one more global parameter, after those of X; every pair of a sample and a
+    time is one sample of the estimator. Nothing is fed back, so errors do not grow along the trajectory, and a
+    prediction may ask for other times than those of the training.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Regressor on fields that takes global parameters, such as `LaMORegressor`.
+    times : int, array-like of shape (n_times,) or None, default=None
+        Times of the frames of y, in their order: a number of equal steps in [0, 1], or the times
+        themselves in any unit. None takes every channel of y for a frame.
+    grouping : {"spread", "together", "mixed"}, default="spread"
+        How the operator regressors of skop visit the frames. ``"spread"``: a batch of trajectories gives as many
+        steps of the optimiser as there are times; each step takes one time of every trajectory, in a random
+        order of its own, and the learning rate moves on once a batch, as published for plasticity.
+        ``"together"``: one step for all times of a batch of trajectories. ``"mixed"``: all pairs of a sample and a
+        time in random order; `batch_size` then counts pairs, and trajectories otherwise.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the estimator, where it has a `random_state`; None leaves the estimator's own.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted map to one frame.
+    times_ : ndarray of shape (n_times,)
+        Times of a prediction.
+    n_features_in_ : int
+        Columns of a table X, or channels of fields.
+    feature_names_in_ : ndarray of str
+        Names of the columns, where X was a DataFrame.
+    spec_ : skop.data.DataSpec
+        Kinds and sizes of X and y in the fit.
+
+    See Also
+    --------
+    RolloutRegressor : One step after the other, each from the last.
+
+    Notes
+    -----
+    Time lies in the channel axis of y: channel ``t * c + k`` is component k of frame t. For tables time is one
+    more column; two tables of one shape are functions on [0, 1] unless `times` is given. Parameters of the
+    estimator are reached as ``estimator__width`` in searches.
+
+    References
+    ----------
+    LaMO (Tiwari et al., ICML 2025) and Geo-FNO (Li et al., JMLR 24, 2023, arXiv:2207.05209) for plasticity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop import PODRegressor, TimeConditionedRegressor
+    >>> X = np.random.default_rng(0).standard_normal((12, 8, 1))
+    >>> y = X * np.exp(-np.linspace(0, 1, 5))
+    >>> model = TimeConditionedRegressor(PODRegressor(), times=5).fit(X, y)
+    >>> model.predict(X).shape, model.predict(X, times=[0.5, 0.55]).shape
+    ((12, 8, 5), (12, 8, 2))
+    """
+
+    _parameter_constraints = {
+        "estimator": [HasMethods(["fit", "predict"])],
+        "times": [Interval(Integral, 1, None, closed="left"), "array-like", None],
+        "grouping": [StrOptions({"spread", "together", "mixed"})],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self, estimator: Any, *, times: Any = None, grouping: str = "spread", random_state: Any = None
+    ) -> None:
+        self.estimator = estimator
+        self.times = times
+        self.grouping = grouping
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the estimator on all times of the trajectories.
+
+        Parameters
+        ----------
+        X : as the estimator's fit takes it
+            Inputs.
+        y : fields or table with ``n_times * c`` channels or columns
+            The frames.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the trajectories, passed on to the estimator.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used, or the channels of y are not whole frames; a ValueError.
+        """
+        data = self._read_trajectories(X, y, series=self.times is not None)
+        times = self._frame_times(data.targets.n_channels)
+        inputs = _with_times(data.inputs, times, table=data.spec.role == "features")
+        frames = [frame for fields in data.targets.to_list() for frame in np.split(fields, len(times), axis=-1)]
+        targets = join_frames(repeat_samples(self._target_points(data), len(times)), frames)
+        plan = DIRECT_TRAINING
+        if self.grouping != "mixed":
+            plan = TrainingPlan(group_size=len(times), grouping=self.grouping)  # type: ignore[arg-type]
+        self._fit_estimator(self._seeded_clone(), inputs, targets, data, sample_weight, plan)
+        self.times_, self.n_frames_ = times, len(times)
+        return self
+
+    def _frame_times(self, n_channels: int) -> FloatArray:
+        """Times of the frames of y."""
+        times: FloatArray
+        if self.times is None:
+            times = np.linspace(0.0, 1.0, n_channels)
+        elif isinstance(self.times, Integral):
+            times = np.linspace(0.0, 1.0, int(self.times))
+        else:
+            times = _check_times(self.times)
+        if n_channels % len(times):
+            raise FieldDataError(
+                f"y has {n_channels} channels, which are not {len(times)} frames of as many channels each; set times "
+                "to the number of frames in y, or to their times."
+            )
+        return times
+
+    def predict(self, X: Any, coords: Any = None, *, times: Any = None) -> Any:
+        """Predict the frames at all times.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            Inputs.
+        coords : as the estimator's predict takes them, or None, default=None
+            Points where the frames are wanted; None is the points of X.
+        times : array-like of shape (n_times,) or None, default=None
+            Times of the frames, in the unit of the fit; None is those of the fit.
+
+        Returns
+        -------
+        ndarray, list, FieldSet, (coords, fields), or list of meshes
+            The kind of thing that y was in the fit, with ``n_times * c`` channels.
+
+        Raises
+        ------
+        FieldDataError
+            If X is of another kind than in the fit.
+        """
+        if times is None or not hasattr(self, "times_"):
+            return super().predict(X, coords)
+        wanted = _check_times(times)
+        other = self._with_frames(len(wanted))
+        other.times_ = wanted
+        return super(TimeConditionedRegressor, other).predict(X, coords)
+
+    def _predict_values(self, inputs: FieldSet) -> Predictions:
+        """One frame after the other."""
+        table = self.spec_.role == "features"
+        states = (_with_times(self._state(inputs) if table else inputs, [time], table=table) for time in self.times_)
+        return self._as_predictions([self._predict_frame(state) for state in states])
+
+    def error_by_time(self, X: Any, y: Any = None, sample_weight: Any = None) -> FloatArray:
+        """Return the error of each frame on its own.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+            Test samples and their truth.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the trajectories.
+
+        Returns
+        -------
+        ndarray of shape (n_times,)
+            Mean over the samples of the relative L2 error of each frame.
+        """
+        return self._errors_by_frame(X, y, sample_weight)
+
+
+def _check_times(times: Any) -> FloatArray:
+    """Times as a vector of finite numbers."""
+    array = np.asarray(times, dtype=np.float64)
+    if array.ndim != 1 or not len(array) or not np.isfinite(array).all():
+        raise FieldDataError(f"times must be a list of finite numbers, got {times!r}.")
+    return array
+
+
+def _with_times(inputs: FieldSet, times: Any, *, table: bool) -> FieldSet:
+    """Each sample at each time, all times of a sample in a row; time is the last parameter, or column of a table."""
+    repeated, column = repeat_samples(inputs, len(times)), np.tile(times, len(inputs))[:, np.newaxis]
+    if table:
+        return repeated.with_values(np.concatenate([np.asarray(repeated.values), column[:, np.newaxis]], axis=-1))
+    params = repeated.params
+    return repeated.with_params(column if params is None else np.concatenate([params, column], axis=1))

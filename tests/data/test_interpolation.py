@@ -1,0 +1,136 @@
+"""Fields at other points: exact for what the method represents, and refused outside."""
+
+import numpy as np
+import pytest
+
+from skop import FieldSet
+from skop.data import unit_grid
+from skop.data._interpolation import interpolate_fields, query_points
+from skop.exceptions import FieldDataError
+
+
+def linear(points):
+    """A linear field of two channels."""
+    return np.stack([1 + points.sum(axis=-1), points[..., 0] - 2], axis=-1)
+
+
+def inside(n_dims, count=20, seed=2):
+    """Points well within the unit box."""
+    return 0.4 + 0.2 * np.random.default_rng(seed).random((count, n_dims))
+
+
+def scattered(n_dims, sizes=(200, 260)):
+    """Random points of each sample in the unit box with its corners."""
+    generator = np.random.default_rng(0)
+    corners = np.stack(np.meshgrid(*[[0.0, 1.0]] * n_dims, indexing="ij"), axis=-1).reshape(-1, n_dims)
+    return [np.concatenate([corners, generator.random((size, n_dims))]) for size in sizes]
+
+
+@pytest.mark.parametrize("n_dims", [1, 2, 3])
+def test_linear_fields_are_exact_between_scattered_points(n_dims):
+    points = scattered(n_dims)
+    held = FieldSet(points, [linear_of(item) for item in points])
+    places = query_points(inside(n_dims), held)
+    np.testing.assert_allclose(places.values, np.stack([linear_of(inside(n_dims))] * 2), rtol=1e-12)
+
+
+def linear_of(points):
+    """One channel, linear in all coordinates."""
+    return 1 + (points * np.arange(1, points.shape[-1] + 1)).sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("layout", ["shared", "own", "ragged"])
+def test_own_points_give_the_values_to_the_bit(layout):
+    points = scattered(2, (50, 60) if layout == "ragged" else (50, 50))
+    values = [np.random.default_rng(i).random((len(item), 2)) for i, item in enumerate(points)]
+    coords = points[0] if layout == "shared" else points if layout == "ragged" else np.stack(points)
+    held = FieldSet(coords, values if layout == "ragged" else np.stack(values))
+    np.testing.assert_array_equal(interpolate_fields(held, held), held.values)
+
+
+def test_cubic_polynomials_are_exact_on_grids():
+    points = unit_grid((6, 7))
+    cubic = lambda x: (x[:, 0] ** 3 - 2 * x[:, 0] * x[:, 1] ** 2 + x[:, 1] ** 3)[:, None]  # noqa: E731
+    held = FieldSet(points, cubic(points)[None], grid_shape=(6, 7))
+    places = np.random.default_rng(0).random((30, 2))
+    np.testing.assert_allclose(interpolate_fields(held, query_points(places, held))[0], cubic(places), atol=1e-12)
+
+
+def test_short_grids_are_linear():
+    points = unit_grid((2, 3))
+    held = FieldSet(points, linear(points)[None], grid_shape=(2, 3))
+    places = np.random.default_rng(0).random((9, 2))
+    np.testing.assert_allclose(interpolate_fields(held, query_points(places, held))[0], linear(places), atol=1e-12)
+
+
+def test_interpolation_is_linear_in_the_field():
+    points = scattered(2)
+    first, second = ([np.random.default_rng(s + len(p)).random((len(p), 1)) for p in points] for s in (0, 1))
+    both = [2 * one - 3 * other for one, other in zip(first, second, strict=True)]
+    places = FieldSet([inside(2), inside(2, 7)], [np.zeros((20, 1)), np.zeros((7, 1))])
+    one, other, found = (interpolate_fields(FieldSet(points, fields), places) for fields in (first, second, both))
+    np.testing.assert_allclose(found, 2 * one - 3 * other, atol=1e-12)
+
+
+def test_permuted_points_give_the_same_field():
+    points = scattered(2, (50,))[0]
+    values = np.random.default_rng(1).random((len(points), 1))
+    order = np.random.default_rng(2).permutation(len(points))
+    found = [
+        interpolate_fields(held, FieldSet(inside(2), np.zeros((1, 20, 1))))
+        for held in (FieldSet(points, values[None]), FieldSet(points[order], values[order][None]))
+    ]
+    np.testing.assert_allclose(*found, atol=1e-12)
+
+
+def test_points_of_a_plane_in_space_are_interpolated_within_it():
+    points = np.column_stack([scattered(2, (40,))[0], np.full(44, 3.0)])
+    held = FieldSet(points, linear_of(points)[None])
+    wanted = np.column_stack([inside(2), np.full(20, 3.0)])
+    np.testing.assert_allclose(query_points(wanted, held).values[0], linear_of(wanted), rtol=1e-12)
+
+
+def test_points_on_an_oblique_line_span_no_volume():
+    line = np.linspace(0, 1, 9)[:, None] * [[1.0, 2.0]]
+    with pytest.raises(FieldDataError, match="span no volume"):
+        query_points(np.array([[0.33, 0.66]]), FieldSet(line, linear(line)[None]))
+
+
+def test_two_points_span_no_volume():
+    with pytest.raises(FieldDataError, match="span no volume"):
+        query_points(np.array([[0.5, 0.5]]), FieldSet(np.eye(2), np.ones((1, 2, 1))))
+
+
+def test_duplicates_and_single_points_are_legal():
+    points = np.repeat(scattered(2, (20,))[0], 2, axis=0)
+    held = FieldSet(points, linear(points)[None])
+    np.testing.assert_allclose(query_points(inside(2), held).values[0], linear(inside(2)), rtol=1e-12)
+    alone = FieldSet(np.array([[0.5, 0.5]]), np.full((1, 1, 2), 7.0))
+    np.testing.assert_array_equal(query_points(np.array([[0.5, 0.5]]), alone).values, alone.values)
+
+
+def test_outside_the_hull_but_in_the_box_the_nearest_point_counts():
+    points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    held = FieldSet(points, np.array([[[1.0], [2.0], [3.0]]]))
+    assert query_points(np.array([[0.9, 0.4]]), held).values.item() == 2.0
+
+
+def test_parameters_come_along_and_points_alone_carry_no_fields():
+    points = scattered(2)
+    places = query_points(inside(2), FieldSet(points, [linear(p) for p in points], params=[[1.0], [2.0]]))
+    assert places.params.tolist() == [[1.0], [2.0]]
+    assert query_points(inside(2), FieldSet(points)).n_channels == 0
+
+
+@pytest.mark.parametrize("value", [1.01, -0.01, np.nan, np.inf])
+def test_points_outside_are_named(value):
+    points = scattered(2)
+    places = [inside(2), np.vstack([inside(2, 3), [[0.5, value]]])]
+    with pytest.raises(FieldDataError, match="point 3 of sample 1 has coordinate 1"):
+        query_points(places, FieldSet(points))
+
+
+def test_rounding_at_the_border_is_not_outside():
+    points = scattered(2)
+    places = query_points(np.array([[1 + 1e-9, 0.5]]), FieldSet(points, [linear(p) for p in points]))
+    assert np.isfinite(places.values).all()

@@ -1,0 +1,434 @@
+"""Meshes to FieldSets and back: formats, order, shared storage, cell averages, dropped coordinates, and errors."""
+
+import contextlib
+import warnings
+from pathlib import Path
+
+import meshio
+import numpy as np
+import pytest
+
+from skop import FieldSet
+from skop.data import attach_predictions, carry_cell_data, is_mesh_input, read_meshes
+from skop.exceptions import FieldDataError, OptionalDependencyError, SkopWarning
+
+SIDE = 4
+SU2 = "NDIME= 2\nNELEM= 2\n5 0 1 2 0\n5 0 2 3 1\nNPOIN= 4\n0 0 0\n1 0 1\n1 1 2\n0 1 3\nNMARK= 0\n"
+
+
+def plane_mesh(shift=0.0, height=0.0, **point_data):
+    """Triangles on a square grid in the plane z = height."""
+    x, y = np.meshgrid(np.linspace(0, 1, SIDE) + shift, np.linspace(0, 2, SIDE), indexing="ij")
+    points = np.stack([x.ravel(), y.ravel(), np.full(SIDE**2, height)], axis=1)
+    corner = np.arange(SIDE**2).reshape(SIDE, SIDE)[:-1, :-1].ravel()
+    a, b, c, d = corner, corner + SIDE, corner + SIDE + 1, corner + 1
+    cells = [("triangle", np.concatenate([np.stack([a, b, c], 1), np.stack([a, c, d], 1)]))]
+    return meshio.Mesh(points, cells, point_data=point_data)
+
+
+def stressed_mesh(shift=0.0, scale=1.0):
+    """A mesh whose every number is different."""
+    values = scale * np.arange(1.0, SIDE**2 + 1)
+    return plane_mesh(shift, stress=values, displacement=np.stack([values, -values, 100 + values], axis=1))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Files whose natural order is not their alphabetic one."""
+    for number in (10, 2, 1):
+        stressed_mesh(scale=number).write(tmp_path / f"run_{number}.vtu")
+    (tmp_path / "notes.txt").write_text("not a mesh")
+    return tmp_path
+
+
+# ---------------------------------------------------------------------- what counts as meshes
+@pytest.mark.parametrize(
+    "source", ["a/*.vtu", Path("a.vtk"), ["a.vtk"], [plane_mesh()], plane_mesh(), np.array(["a.vtu"]), iter(["a.vtu"])]
+)
+def test_mesh_inputs(source):
+    assert is_mesh_input(source)
+
+
+@pytest.mark.parametrize(
+    "source", [None, 3, [], [1, 2], [[1.0]], np.zeros((3, 2)), (np.eye(2), np.eye(2)), FieldSet(np.zeros((1, 2, 2)))]
+)
+def test_other_inputs(source):
+    assert not is_mesh_input(source)
+
+
+# ---------------------------------------------------------------------- formats
+@pytest.mark.parametrize("with_data", [False, True])
+@pytest.mark.parametrize(
+    ("ending", "options"),
+    [(".vtu", {}), (".vtk", {}), (".xdmf", {}), (".msh", {"file_format": "gmsh"}), (".inp", {}), (".stl", {})],
+)
+def test_formats_there_and_back(tmp_path, ending, options, with_data):
+    holds_data = with_data and ending not in (".inp", ".stl")
+    mesh = stressed_mesh() if holds_data else plane_mesh()
+    mesh.write(tmp_path / f"in{ending}", **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        samples = read_meshes(tmp_path / f"in{ending}", ["displacement", "stress"] if holds_data else None)
+    stored = samples.meshes[0].points
+    # STL stores corners of triangles, so that the reader has to find the points again.
+    rows = np.lexsort(stored.T[::-1]) if ending == ".stl" else slice(None)
+    np.testing.assert_array_equal(stored[rows], mesh.points)
+    np.testing.assert_array_equal(samples.fields.coords.reshape(-1, 2)[rows], mesh.points[:, :2])
+    assert samples.fields.coords.dtype.isnative
+    if holds_data:
+        assert samples.fields.values.dtype == np.dtype(float)
+        assert samples.fields.channel_names == ("displacement_0", "displacement_1", "displacement_2", "stress")
+        expected = np.column_stack([mesh.point_data["displacement"], mesh.point_data["stress"]])
+        np.testing.assert_array_equal(samples.fields.values[0], expected)
+
+    prediction = FieldSet(stored, np.arange(3.0 * SIDE**2).reshape(1, -1, 3), channel_names=["u_0", "u_1", "u_2"])
+    (out,) = attach_predictions(samples.meshes, prediction)
+    out.write(tmp_path / "out.vtu")
+    again = read_meshes(tmp_path / "out.vtu", "u")
+    np.testing.assert_array_equal(again.fields.values, prediction.values)
+    np.testing.assert_array_equal(again.meshes[0].points, stored)
+    np.testing.assert_array_equal(again.meshes[0].cells[0].data, samples.meshes[0].cells[0].data)
+
+
+def test_su2_has_two_coordinates(tmp_path):
+    (tmp_path / "wing.su2").write_text(SU2)
+    samples = read_meshes(tmp_path / "wing.su2")
+    np.testing.assert_array_equal(samples.fields.coords, [[[0, 0], [1, 0], [1, 1], [0, 1]]])
+    (out,) = attach_predictions(samples.meshes, samples.fields.with_values(np.ones((1, 4, 1)), ["p"]))
+    out.write(tmp_path / "out.vtu")
+    assert read_meshes(tmp_path / "out.vtu", ["p"], axes=samples.axes).fields.shape == (1, 4, 1)
+
+
+def test_polygons_and_polyhedra_are_point_sets(tmp_path):
+    square = meshio.Mesh(np.eye(4)[:, :3], [("polygon", [[0, 1, 2, 3]])], point_data={"s": np.arange(4.0)})
+    square.write(tmp_path / "polygon.vtu")
+    corners = np.array([[x, y, z] for z in (0.0, 1) for y in (0, 1) for x in (0, 1)])
+    faces = [[0, 1, 3, 2], [4, 5, 7, 6], [0, 1, 5, 4], [2, 3, 7, 6], [0, 2, 6, 4], [1, 3, 7, 5]]
+    cube = meshio.Mesh(corners, [("polyhedron8", [faces])], {"s": np.arange(8.0)}, {"c": [[3.0]]})
+    cube.write(tmp_path / "polyhedron.vtu")
+    samples = read_meshes([tmp_path / "polygon.vtu", tmp_path / "polyhedron.vtu"], "s")
+    assert samples.fields.n_points.tolist() == [4, 8]
+    assert [mesh.cells[0].type for mesh in samples.meshes] == ["polygon", "polyhedron8"]
+    assert read_meshes([cube, cube], "s").fields.cells is None
+    np.testing.assert_array_equal(carry_cell_data(cube, "c"), np.full((8, 1), 3.0))
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">f4", "<f2", "i4", bool])
+def test_odd_types_become_floats_of_this_machine(dtype):
+    mesh = plane_mesh(s=np.ones(SIDE**2, dtype=dtype))
+    mesh.points = mesh.points.astype(">f8")
+    fields = read_meshes(mesh, "s").fields
+    assert fields.values.dtype in (np.dtype(np.float32), np.dtype(np.float64))
+    assert fields.coords.dtype == np.dtype(float)
+    np.testing.assert_array_equal(fields.values, 1)
+
+
+# ---------------------------------------------------------------------- order and storage
+def test_globs_sort_naturally_and_lists_keep_their_order(folder):
+    samples = read_meshes(str(folder / "run_*.vtu"), "stress")
+    assert samples.fields.values[:, 0, 0].tolist() == [1, 2, 10]
+    assert [Path(name).name for name in samples.names] == ["run_1.vtu", "run_2.vtu", "run_10.vtu"]
+    listed = [folder / f"run_{number}.vtu" for number in (2, 10, 2)]
+    assert read_meshes(listed, "stress").fields.values[:, 0, 0].tolist() == [2, 10, 2]
+
+
+def test_names_with_brackets_are_meant_literally(tmp_path):
+    stressed_mesh().write(tmp_path / "run[1].vtu")
+    assert len(read_meshes(tmp_path / "run[1].vtu", "stress").fields) == 1
+
+
+def test_equal_points_are_stored_once_to_the_last_bit():
+    fields = read_meshes([stressed_mesh(), stressed_mesh(scale=2)], "stress").fields
+    assert fields.shared_coords
+    assert fields.coords.shape == (SIDE**2, 2)
+    assert fields.cells[0][0] == "triangle"
+    nudged = stressed_mesh()
+    nudged.points[3, 0] = np.nextafter(nudged.points[3, 0], 9)
+    fields = read_meshes([stressed_mesh(), nudged], "stress").fields
+    assert fields.coords.shape == (2, SIDE**2, 2)
+    assert fields.coords[1, 3, 0] == nudged.points[3, 0] != fields.coords[0, 3, 0]
+    assert fields.cells is not None
+
+
+def test_meshes_of_different_sizes_are_ragged(tmp_path):
+    small = meshio.Mesh(np.eye(3)[:, [0, 1, 1]] * [1, 1, 0], [], point_data={"stress": np.arange(3.0)})
+    samples = read_meshes([stressed_mesh(), small, stressed_mesh(1.0)], "stress")
+    assert samples.fields.is_ragged
+    assert samples.fields.n_points.tolist() == [SIDE**2, 3, SIDE**2]
+    assert samples.fields.cells is None
+    out = attach_predictions(samples.meshes, samples.fields)
+    np.testing.assert_array_equal(out[1].point_data["stress"], [0, 1, 2])
+
+
+def test_geometry_alone_has_one_sample_a_mesh():
+    assert read_meshes([plane_mesh(), plane_mesh()]).fields.shape == (2, SIDE**2, 0)
+    assert read_meshes([plane_mesh(), plane_mesh(1.0)]).fields.shape == (2, SIDE**2, 0)
+
+
+def test_fields_are_selected_in_the_order_asked_for():
+    samples = read_meshes([stressed_mesh(), stressed_mesh(scale=3)], ["displacement", "stress"])
+    assert samples.components == {"displacement": 3, "stress": 1}
+    stress = samples.select("stress")
+    np.testing.assert_array_equal(stress.values[..., 0], np.outer([1, 3], np.arange(1, SIDE**2 + 1)))
+    swapped = samples.select(["stress", "displacement"])
+    assert swapped.channel_names == ("stress", "displacement_0", "displacement_1", "displacement_2")
+    np.testing.assert_array_equal(swapped.values[..., 1:], samples.fields.values[..., :3])
+    assert samples.select(None).shape == (2, SIDE**2, 0)
+    with pytest.raises(FieldDataError, match="'heat' was not read"):
+        samples.select("heat")
+
+
+def test_orphaned_and_duplicate_points_are_points():
+    mesh = plane_mesh()
+    doubled = meshio.Mesh(np.concatenate([mesh.points, mesh.points[:1]]), mesh.cells)
+    assert read_meshes(doubled).fields.n_points.tolist() == [SIDE**2 + 1]
+
+
+# ---------------------------------------------------------------------- dropped coordinates
+def test_constant_coordinates_are_dropped_and_come_back():
+    mesh = plane_mesh(height=5.0, s=np.ones(SIDE**2))
+    mesh.points = mesh.points[:, [0, 2, 1]]
+    samples = read_meshes([mesh], "s")
+    assert samples.axes == (0, 2)
+    np.testing.assert_array_equal(samples.fields.coords, mesh.points[:, [0, 2]])
+    (out,) = attach_predictions(samples.meshes, samples.fields)
+    np.testing.assert_array_equal(out.points, mesh.points)
+
+
+def test_rounding_does_not_make_a_coordinate():
+    mesh = plane_mesh()
+    mesh.points[:, 2] = 1e-17 * np.arange(SIDE**2)
+    assert read_meshes(mesh).axes == (0, 1)
+    mesh.points[:, 2] = 1e-9 * np.arange(SIDE**2)
+    assert read_meshes(mesh).axes == (0, 1, 2)
+
+
+def test_a_coordinate_counts_if_it_differs_between_meshes():
+    assert read_meshes([plane_mesh(), plane_mesh(height=1.0)]).axes == (0, 1, 2)
+    assert read_meshes([meshio.Mesh(np.ones((1, 3)), [])]).axes == (0, 1, 2)
+
+
+def test_predictions_keep_the_axes_of_the_fit():
+    assert read_meshes(plane_mesh(height=7.0), axes=(0, 1)).fields.n_dims == 2
+    assert read_meshes(plane_mesh(), axes=(0, 1, 2)).fields.n_dims == 3
+    with pytest.raises(FieldDataError, match=r"coordinate 2 .* 0 to 1"):
+        read_meshes([plane_mesh(), plane_mesh(height=1.0)], axes=(0, 1))
+    with pytest.raises(FieldDataError, match="coordinates 0 to 2"):
+        read_meshes(plane_mesh(), axes=(0, 3))
+
+
+# ---------------------------------------------------------------------- cell data
+@pytest.mark.parametrize("kind", ["triangle", "hexahedron"])
+def test_cell_means_are_exact_for_linear_fields_inside_uniform_meshes(kind):
+    if kind == "triangle":
+        mesh = plane_mesh()
+    else:
+        number = np.arange(64).reshape(4, 4, 4)
+        corner = number[:-1, :-1, :-1].ravel()
+        offsets = [0, 16, 20, 4, 1, 17, 21, 5]
+        points = np.stack(np.meshgrid(*[np.linspace(0, 1, 4)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
+        mesh = meshio.Mesh(points, [(kind, corner[:, None] + offsets)])
+    slope = np.array([[2.0, -1.0], [0.5, 3.0], [4.0, 1.0]])
+    centres = mesh.points[mesh.cells[0].data].mean(axis=1)
+    mesh.cell_data["flux"] = [1 + centres @ slope]
+    low, high = mesh.points.min(axis=0), mesh.points.max(axis=0)
+    flat = low == high
+    inside = np.all((mesh.points > low) & (mesh.points < high) | flat, axis=1)
+    assert inside.sum() >= 4
+    found = carry_cell_data(mesh, "flux")
+    np.testing.assert_allclose(found[inside], (1 + mesh.points @ slope)[inside], atol=1e-12)
+
+
+CORNERS = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1], [1, 1, 1], [0, 1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "corners", "beside", "ratio"),
+    [
+        ("line", [0, 1], "line", 1),
+        ("quad", [0, 1, 2, 3], "triangle", 2),
+        ("polygon", [0, 1, 2, 3], "triangle", 2),
+        ("pyramid", [0, 1, 2, 3, 4], "tetra", 2),
+        ("wedge", [0, 1, 3, 4, 5, 7], "tetra", 3),
+        ("hexahedron", [*range(8)], "tetra", 6),
+    ],
+)
+def test_cells_weigh_by_their_size(kind, corners, beside, ratio):
+    # A part of the unit cube and a simplex behind the origin, stretched to twice its size, share one point.
+    simplex = -2 * CORNERS[[1, 3, 4][: {"line": 1, "triangle": 2, "tetra": 3}[beside]]]
+    simplex[1:] //= 2
+    count = len(corners)
+    cells = [(kind, [[*range(count)]]), (beside, [[0, *range(count, count + len(simplex))]])]
+    mesh = meshio.Mesh(np.concatenate([CORNERS[corners], simplex]).astype(float), cells, cell_data={"s": [[3.0], [0]]})
+    np.testing.assert_allclose(carry_cell_data(mesh, "s")[0, 0], 3 * ratio / (ratio + 2))
+
+
+def test_boundary_lines_do_not_count_beside_triangles():
+    mesh = plane_mesh()
+    cells = [*mesh.cells, meshio.CellBlock("line", np.array([[0, 1], [1, 2]]))]
+    mixed = meshio.Mesh(mesh.points, cells, cell_data={"s": [np.ones(len(mesh.cells[0])), np.full(2, 99.0)]})
+    np.testing.assert_allclose(carry_cell_data(mixed, "s"), 1)
+
+
+def test_collapsed_cells_make_all_cells_weigh_the_same():
+    points = np.array([[0.0, 0], [1, 0], [0, 3], [2, 0]])
+    mesh = meshio.Mesh(points, [("triangle", [[0, 1, 2], [0, 1, 3]])], cell_data={"s": [[2.0, 4.0]]})
+    np.testing.assert_allclose(carry_cell_data(mesh, "s").ravel(), [3, 3, 2, 4])
+
+
+def test_cell_data_is_used_only_when_asked_for():
+    mesh = plane_mesh()
+    mesh.cell_data["heat"] = [np.full(len(mesh.cells[0]), 4.0)]
+    with pytest.raises(FieldDataError, match="cell_data='to_points'"):
+        read_meshes(mesh, "heat")
+    np.testing.assert_allclose(read_meshes(mesh, "heat", cell_data="to_points").fields.values, 4)
+    with pytest.raises(FieldDataError, match="expected 'refuse' or 'to_points'"):
+        read_meshes(mesh, "heat", cell_data="points")
+    with pytest.raises(FieldDataError, match="no cell data 'cold'; it has 'heat'"):
+        carry_cell_data(mesh, "cold")
+    orphaned = meshio.Mesh(np.concatenate([mesh.points, [[9, 9, 9]]]), mesh.cells, cell_data=mesh.cell_data)
+    with pytest.raises(FieldDataError, match="1 points of mesh 0 belong to no cell"):
+        read_meshes(orphaned, "heat", cell_data="to_points")
+
+
+# ---------------------------------------------------------------------- predictions
+def test_vectors_are_joined_and_others_left():
+    mesh = plane_mesh()
+    names = ["u_0", "u_1", "p_0", "q_1", "v", "v_0", "v_1"]
+    values = np.arange(7.0 * SIDE**2).reshape(1, -1, 7)
+    data = attach_predictions([mesh], FieldSet(mesh.points, values, channel_names=names))[0].point_data
+    assert {name: item.shape[1:] for name, item in data.items()} == {
+        "u": (2,),
+        **dict.fromkeys(["p_0", "q_1", "v", "v_0", "v_1"], ()),
+    }
+    np.testing.assert_array_equal(data["u"], values[0, :, :2])
+    np.testing.assert_array_equal(data["v_1"], values[0, :, 6])
+
+
+def test_components_say_what_belongs_together():
+    mesh = plane_mesh()
+    predictions = FieldSet(mesh.points, np.ones((1, SIDE**2, 3)), channel_names=["u_0", "u_1", "w"])
+    data = attach_predictions([mesh], predictions, {"u_0": 1, "u_1": 1, "w": 1})[0].point_data
+    assert [*data] == ["u_0", "u_1", "w"]
+    nameless = FieldSet(mesh.points, np.ones((1, SIDE**2, 3)))
+    assert attach_predictions([mesh], nameless)[0].point_data["prediction"].shape == (SIDE**2, 3)
+    with pytest.raises(FieldDataError, match="3 channels"):
+        attach_predictions([mesh], predictions, {"u": 2})
+
+
+def test_warping_one_mesh_leaves_the_others():
+    samples = read_meshes([stressed_mesh(), stressed_mesh()], "displacement")
+    first, second = attach_predictions(samples.meshes, samples.fields)
+    first.points += first.point_data["displacement"]
+    np.testing.assert_array_equal(second.points, plane_mesh().points)
+    np.testing.assert_array_equal(samples.meshes[0].points, plane_mesh().points)
+
+
+def test_predictions_must_fit_the_meshes():
+    fields = read_meshes([stressed_mesh()] * 2, "stress").fields
+    with pytest.raises(FieldDataError, match="1 meshes and predictions for 2"):
+        attach_predictions([plane_mesh()], fields)
+    with pytest.raises(FieldDataError, match="mesh 0 has 3 points, its prediction has 16"):
+        attach_predictions([meshio.Mesh(np.eye(3), [])] * 2, fields)
+
+
+# ---------------------------------------------------------------------- errors
+def test_globs_and_files_that_are_not_there(folder):
+    with pytest.raises(
+        FieldDataError, match=r"no file matches .*run_\*\.vtx.* holds 4 files, such as run_\d+\.vtu, run_"
+    ):
+        read_meshes(str(folder / "run_*.vtx"))
+    with pytest.raises(FieldDataError, match=r"no file .*run_3\.vtu.* 4 files, such as run_"):
+        read_meshes([folder / "run_1.vtu", folder / "run_3.vtu"])
+    with pytest.raises(FieldDataError, match=r"is a folder; pass a glob instead, such as '.*/\*\.vtu'"):
+        read_meshes(folder)
+    with pytest.raises(FieldDataError, match=r"folder .*nowhere' does not exist"):
+        read_meshes(folder / "nowhere" / "*.vtu")
+
+
+def test_sources_of_the_wrong_kind():
+    for source, message in [
+        ([], "empty"),
+        ([plane_mesh(), "a.vtu"], "item 0 is a Mesh, item 1 is not"),
+        ([plane_mesh(), np.zeros(3)], "item 1 is a ndarray"),
+        (iter(["a.vtu"]), "order is not known"),
+        (3, "came as int"),
+    ]:
+        with pytest.raises(FieldDataError, match=message):
+            read_meshes(source)
+
+
+@pytest.mark.parametrize("ending", [".vtu", ".vtk", ".xdmf", ".msh", ".inp", ".stl"])
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.6])
+def test_cut_off_files_never_end_the_program(tmp_path, capfd, ending, part):
+    path = tmp_path / f"whole{ending}"
+    plane_mesh().write(path, **({"file_format": "gmsh"} if ending == ".msh" else {}))
+    content = path.read_bytes()
+    path.write_bytes(content[: int(part * len(content))])
+    if ending in (".inp", ".stl"):
+        # Text without counts or an end mark may read as a smaller mesh; nothing but our own error may come out.
+        with contextlib.suppress(FieldDataError):
+            read_meshes(path)
+    else:
+        with pytest.raises(FieldDataError, match=r"cannot read .*whole"):
+            read_meshes(path)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("ending", "size"), [(".ply", 43), (".off", 10), (".msh", 16), (".tec", 154), (".dat", 154)])
+def test_readers_that_wait_for_more_are_stopped(tmp_path, ending, size):
+    path = tmp_path / f"whole{ending}"
+    plane_mesh().write(path)
+    np.testing.assert_array_equal(read_meshes(path).meshes[0].points, plane_mesh().points)
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(FieldDataError, match="EOFError: the file ends too early"):
+        read_meshes(path)
+
+
+def test_unknown_kinds_of_files(folder):
+    with pytest.raises(FieldDataError, match=r"cannot read .*notes\.txt .*Could not deduce file format"):
+        read_meshes(folder / "notes.txt")
+
+
+def test_formats_that_need_other_packages_say_so(tmp_path, monkeypatch):
+    plane_mesh().write(tmp_path / "a.xdmf")
+    monkeypatch.setitem(__import__("sys").modules, "h5py", None)
+    with pytest.raises(OptionalDependencyError, match=r"h5py is needed to read .*xdmf"):
+        read_meshes(tmp_path / "a.xdmf")
+
+
+def test_remarks_of_the_reader_become_warnings(tmp_path):
+    (tmp_path / "a.su2").write_text(SU2.replace("NMARK= 0", "NMARK= 1\nMARKER_TAG= wall\nMARKER_ELEMS= 1\n3 0 1"))
+    with pytest.warns(SkopWarning, match="tags of string type"):
+        read_meshes(tmp_path / "a.su2")
+
+
+def test_fields_that_do_not_fit():
+    bare = plane_mesh(heat=np.ones(SIDE**2))
+    with pytest.raises(FieldDataError, match="mesh 1 has no field 'stress'; its point data are 'heat'"):
+        read_meshes([stressed_mesh(), bare], ["stress"])
+    scalar = plane_mesh(displacement=np.ones(SIDE**2))
+    with pytest.raises(FieldDataError, match="'displacement' has 1 components in mesh 1 and 3 in mesh 0"):
+        read_meshes([stressed_mesh(), scalar], "displacement")
+    with pytest.raises(FieldDataError, match="expected different names"):
+        read_meshes(bare, ["heat", "heat"])
+    with pytest.raises(FieldDataError, match=r"point data 'label' of mesh 0 has dtype <U1"):
+        read_meshes(plane_mesh(label=np.array(["a"] * SIDE**2)), "label")
+
+
+def test_points_that_do_not_fit():
+    with pytest.raises(FieldDataError, match="mesh 0 has no points"):
+        read_meshes(meshio.Mesh(np.zeros((0, 3)), []))
+    flat = meshio.Mesh(np.zeros((2, 2)), [])
+    with pytest.raises(FieldDataError, match="mesh 1 has 2 coordinates a point, the first mesh has 3"):
+        read_meshes([plane_mesh(), flat])
+    with pytest.raises(FieldDataError, match="dtype complex128"):
+        read_meshes(meshio.Mesh(np.zeros((2, 3), dtype=complex), []))
+
+
+def test_nan_is_left_to_the_validation():
+    mesh = plane_mesh(s=np.full(SIDE**2, np.nan))
+    mesh.points[0, 2] = np.nan
+    samples = read_meshes(mesh, "s")
+    assert samples.axes == (0, 1, 2)
+    assert np.isnan(samples.fields.values).all()

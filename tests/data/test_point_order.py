@@ -1,0 +1,88 @@
+"""The fixed order of points, rows of batches and random parts."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from skop import FieldSet
+from skop.data._point_order import batch_rows, draw_rows, is_uniform, point_order
+
+SIZES = np.array([5, 1, 9, 3])
+
+
+def ragged():
+    """Samples with points and an empty field."""
+    generator = np.random.default_rng(0)
+    points = [generator.random((size, 3)) for size in SIZES]
+    return FieldSet(points, [np.zeros((size, 1)) for size in SIZES])
+
+
+def test_points_are_sorted_within_each_sample():
+    fields = ragged()
+    order, offsets = point_order(fields), fields.offsets
+    assert sorted(order.tolist()) == list(range(SIZES.sum()))
+    for start, stop in itertools.pairwise(offsets):
+        rows = order[start:stop]
+        assert ((rows >= start) & (rows < stop)).all()
+        assert (np.diff(fields.coords[rows, 0]) > 0).all()
+
+
+def test_the_first_coordinate_leads_and_later_ones_break_ties():
+    points = np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 1.0], [1.0, -1.0]])
+    fields = FieldSet(points, np.zeros((2, 4, 1)))
+    assert point_order(fields).tolist() == [2, 1, 3, 0]
+
+
+def test_sorted_points_do_not_depend_on_their_listing():
+    fields = ragged()
+    generator = np.random.default_rng(1)
+    moved = FieldSet([generator.permutation(item) for item in fields.coords_list()], fields.to_list())
+    np.testing.assert_array_equal(moved.coords[point_order(moved)], fields.coords[point_order(fields)])
+
+
+def test_own_points_are_sorted_as_ragged_ones():
+    coords = np.random.default_rng(0).random((3, 6, 2))
+    order = point_order(FieldSet(coords, np.zeros((3, 6, 1))))
+    expected = [6 * i + np.lexsort(item.T[::-1]) for i, item in enumerate(coords)]
+    np.testing.assert_array_equal(order, np.concatenate(expected))
+
+
+def test_selections_count_from_their_own_rows():
+    part = ragged()[[2, 0]]
+    order = point_order(part)
+    assert sorted(order.tolist()) == list(range(14))
+    assert (order[:9] < 9).all()
+
+
+def test_rows_of_a_batch_are_those_of_its_samples():
+    offsets = np.concatenate([[0], np.cumsum(SIZES)])
+    assert batch_rows(offsets, np.array([3, 1, 3])).tolist() == [15, 16, 17, 5, 15, 16, 17]
+    assert batch_rows(offsets, np.array([], dtype=int)).tolist() == []
+
+
+def test_drawn_rows_belong_to_their_samples_and_small_ones_are_whole():
+    rows, drawn = draw_rows(SIZES, 4, torch.Generator().manual_seed(0))
+    assert drawn == (4, 1, 4, 3)
+    parts = np.split(rows, np.cumsum(drawn)[:-1])
+    starts = np.cumsum(SIZES) - SIZES
+    for part, start, size in zip(parts, starts, SIZES, strict=True):
+        assert ((part >= start) & (part < start + size)).all()
+        assert (np.diff(part) > 0).all()
+
+
+def test_draws_repeat_with_the_generator_and_reach_all_points_alike():
+    first, second = (draw_rows(SIZES, 4, torch.Generator().manual_seed(3))[0] for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    generator = torch.Generator().manual_seed(0)
+    counts = np.zeros(10)
+    for _ in range(2000):
+        counts[draw_rows(np.array([10]), 3, generator)[0]] += 1
+    # Three of ten, with a spread of about 20 in 2000 draws.
+    np.testing.assert_allclose(counts, 600, atol=100)
+
+
+@pytest.mark.parametrize(("sizes", "expected"), [((3, 3), True), ((3, 4), False), ((1,), True), ((), True)])
+def test_uniform_sizes(sizes, expected):
+    assert is_uniform(sizes) is expected

@@ -1,0 +1,179 @@
+"""Random parts of the points in training, and the scaling of coordinates, parameters and scalars."""
+
+import numpy as np
+import pytest
+
+import skop
+from skop import EnsembleRegressor, FieldSet, LaMORegressor
+from skop.data import unit_grid
+from skop.exceptions import FieldDataError
+
+SIZES = (40, 7, 1, 60, 9, 40)
+
+
+def small(**params):
+    tiny = {"width": 8, "depth": 1, "n_latents": 4, "n_slice_heads": 2, "d_state": 4, "max_iter": 2, "random_state": 0}
+    return LaMORegressor(**(tiny | params))
+
+
+def samples(sizes=SIZES):
+    generator = np.random.default_rng(0)
+    points = [generator.random((size, 2)) for size in sizes]
+    return [(place, np.sin(place[:, :1])) for place in points], [2.0 + np.sin(3 * place[:, 1:]) for place in points]
+
+
+def flat(prediction):
+    return np.concatenate([np.ravel(item) for item in prediction])
+
+
+class Recorder:
+    """A loss that notes the sizes of what it was given."""
+
+    def __init__(self):
+        self.sizes, self.targets = [], []
+
+    def __call__(self, prediction, target, *, sample_weight=None, grid_shape=None, spacing=None, mask=None):
+        shape = prediction.shape
+        counts = [shape[1]] * shape[0] if mask is None else mask.sum(dim=1).tolist()
+        self.sizes.append(sorted(counts))
+        self.targets.append(target.detach().clone())
+        return ((prediction - target) ** 2).mean()
+
+    def __sklearn_clone__(self):
+        return self
+
+
+def test_every_step_sees_another_part():
+    X, y = samples()
+    loss = Recorder()
+    small(draw_points=10, batch_size=6, max_iter=4, loss=loss).fit(X, y)
+    assert loss.sizes == [[1, 7, 9, 10, 10, 10]] * 4
+    assert len({target.sum().item() for target in loss.targets}) == 4
+
+
+def test_draws_are_reproducible():
+    X, y = samples()
+    first, second, other = (small(draw_points=10, random_state=seed).fit(X, y).predict(X) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(flat(first), flat(second))
+    assert not np.array_equal(flat(first), flat(other))
+
+
+def test_draws_do_not_depend_on_the_order_of_points():
+    X, y = samples()
+    generator = np.random.default_rng(1)
+    orders = [generator.permutation(size) for size in SIZES]
+    mixed = [(place[order], field[order]) for (place, field), order in zip(X, orders, strict=True)]
+    truth = [item[order] for item, order in zip(y, orders, strict=True)]
+    model = small(draw_points=10, dtype="float64")
+    expected = flat(model.fit(X, y).predict(X))
+    np.testing.assert_allclose(flat(model.fit(mixed, truth).predict(X)), expected, rtol=1e-9)
+
+
+def test_more_points_than_there_are_change_nothing():
+    X, y = samples()
+    # One batch: the order of the samples, for which both draw other random numbers, does not count.
+    losses = [small(draw_points=count, batch_size=6, max_iter=1).fit(X, y).loss_curve_[0] for count in (None, 60)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["relative_l2", "mse"])
+@pytest.mark.parametrize("form", ["own", "shared", "scalars", "both", "grid", "weights", "early"])
+def test_draws_of_all_kinds(form, loss):
+    generator = np.random.default_rng(0)
+    points, values = generator.random((5, 30, 2)), 1 + generator.random((5, 30, 1))
+    options, fitting = {"draw_points": 8, "loss": loss}, {}
+    X, y = FieldSet(points, values), FieldSet(points, values)
+    if form == "shared":
+        X = y = FieldSet(points[0], values)
+    elif form == "scalars":
+        y = np.arange(5.0)
+    elif form == "both":
+        y = y.with_params(np.arange(5.0)[:, None])
+    elif form == "grid":
+        X = y = 1 + generator.random((5, 6, 5, 1))
+        options["geometry"] = "points"
+    elif form == "weights":
+        fitting = {"sample_weight": [1, 0, 1, 2, 1]}
+    elif form == "early":
+        options |= {"early_stopping": True, "validation_fraction": 0.4}
+    model = small(**options).fit(X, y, **fitting)
+    assert np.isfinite(model.loss_curve_).all()
+    assert np.isfinite(model.score(X, y))
+
+
+def test_draws_of_a_grid_are_refused():
+    grid = np.ones((4, 5, 5, 1))
+    bent = FieldSet(unit_grid((5, 5)) @ np.array([[1.0, 0.3], [0.2, 1.0]]), np.ones((4, 25, 1)), grid_shape=(5, 5))
+    for X in (grid, bent):
+        with pytest.raises(FieldDataError, match="draw_points=5"):
+            small(draw_points=5).fit(X, X)
+    model = small(draw_points=5, geometry="points").fit(bent, bent)
+    assert model.predict(bent).shape == (4, 25, 1)
+
+
+def test_predictions_use_all_points():
+    X, y = samples()
+    model = small(draw_points=3).fit(X, y)
+    assert [item.shape for item in model.predict(X)] == [item.shape for item in y]
+    np.testing.assert_array_equal(flat(model.predict(X)), flat(model.predict(X)))
+
+
+def test_members_of_an_ensemble_draw_for_themselves():
+    X, y = samples()
+    _, spread = (
+        EnsembleRegressor(small(draw_points=5), n_members=2, random_state=0).fit(X, y).predict(X, return_std=True)
+    )
+    assert flat(spread).any()
+
+
+# ---------------------------------------------------------------------- scaling
+def test_units_of_inputs_and_parameters_do_not_matter():
+    X, y = samples()
+    points, fields = [place for place, _ in X], [field for _, field in X]
+    params = np.random.default_rng(0).normal(size=(6, 2))
+
+    def predicted(place, field, number, **modes):
+        inputs = FieldSet([place * item for item in points], [field * item for item in fields], params=number * params)
+        return flat(small(dtype="float64", **modes).fit(inputs, y).predict(inputs))
+
+    for mode in ("box", "standard"):
+        expected = predicted(1.0, 1.0, 1.0, coord_scaler=mode)
+        found = predicted(np.array([1e-3, 1e4]), 1e6, np.array([1e-5, 1e5]), coord_scaler=mode)
+        np.testing.assert_allclose(found, expected, rtol=1e-7)
+    assert not np.allclose(predicted(1.0, 1.0, 1.0, coord_scaler=None), predicted(9.0, 1.0, 1.0, coord_scaler=None))
+    assert not np.allclose(predicted(1.0, 1.0, 1.0, param_scaler=None), predicted(1.0, 1.0, 9.0, param_scaler=None))
+
+
+def test_modes_of_the_fitted_scalers():
+    X, y = samples()
+    points = np.concatenate([place for place, _ in X])
+    box, standard, bare = (small(coord_scaler=mode).fit(X, y).scalers_.coords for mode in ("box", "standard", None))
+    np.testing.assert_allclose([box.lower_, box.span_], [points.min(axis=0), np.ptp(points, axis=0)])
+    np.testing.assert_allclose([standard.lower_, standard.span_], [points.mean(axis=0), points.std(axis=0)])
+    np.testing.assert_array_equal([bare.lower_, bare.span_], [np.zeros(2), np.ones(2)])
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 3.0])
+def test_scalars_are_weighted_against_the_field(weight):
+    """The first loss is that of the untrained network, which does not depend on the weight."""
+    X, y = samples()
+    points = [place for place, _ in X]
+    truth = FieldSet(points, y, params=np.arange(6.0)[:, None])
+    options = {"batch_size": 6, "max_iter": 1}
+    losses = {w: small(scalar_weight=w, **options).fit(X, truth).loss_curve_[0] for w in (0.0, 1.0, weight)}
+    assert losses[weight] == pytest.approx(losses[0.0] + weight * (losses[1.0] - losses[0.0]), rel=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["box", "standard", None])
+def test_scaling_is_saved(mode, tmp_path):
+    X, y = samples()
+    model = small(coord_scaler=mode, param_scaler=None).fit(X, y)
+    model.save(tmp_path / "model.skop")
+    np.testing.assert_array_equal(flat(skop.load(tmp_path / "model.skop").predict(X)), flat(model.predict(X)))
+
+
+@pytest.mark.parametrize("name", ["coord_scaler", "param_scaler", "scalar_weight", "draw_points"])
+def test_unknown_values_are_refused(name):
+    X, y = samples()
+    with pytest.raises(ValueError, match=name):
+        small(**{name: -1}).fit(X, y)

@@ -1,0 +1,335 @@
+"""Meshes through the estimators: files and objects, targets of their own or beside, scores, files, and refusals."""
+
+import pickle
+import warnings
+
+import meshio
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+import skop
+from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor
+from skop.exceptions import FieldDataError
+
+NAMES = {"input_fields": ["load"], "target_fields": ["stress", "displacement"]}
+
+
+def small(**params):
+    tiny = {"width": 8, "depth": 1, "n_latents": 4, "n_slice_heads": 2, "d_state": 4, "max_iter": 2, "random_state": 0}
+    return LaMORegressor(**(tiny | NAMES | params))
+
+
+def make_mesh(side=4, seed=0, height=0.5, stretch=1.0):
+    """Triangles in the plane z = height, whose points form no grid, with fields that follow from the load."""
+    x, y = np.meshgrid(np.linspace(0, 1, side), np.linspace(0, 1, side), indexing="ij")
+    points = np.stack([stretch * (x + 0.1 * y).ravel(), (y + 0.1 * x**2).ravel(), np.full(side**2, height)], axis=1)
+    corner = np.arange(side**2).reshape(side, side)[:-1, :-1].ravel()
+    triangles = np.concatenate(
+        [np.stack([corner, corner + side, corner + side + 1], 1), np.stack([corner, corner + side + 1, corner + 1], 1)]
+    )
+    load = 1 + np.random.default_rng(seed).random(side**2)
+    data = {
+        "load": load,
+        "stress": 2 * load + points[:, 0],
+        "displacement": np.stack([load, -load, 0.1 * load], axis=1) + 1,
+    }
+    cells = {"pressure": [np.arange(1.0, len(triangles) + 1)]}
+    return meshio.Mesh(points, [("triangle", triangles)], point_data=data, cell_data=cells)
+
+
+def ragged(n_samples=6):
+    return [make_mesh(3 + i % 3, i, stretch=1 + 0.1 * i) for i in range(n_samples)]
+
+
+def shared(n_samples=6):
+    return [make_mesh(4, i) for i in range(n_samples)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for i, mesh in enumerate(ragged()):
+        mesh.write(tmp_path / f"run_{i}.vtu")
+    return tmp_path
+
+
+def numbers(meshes):
+    return np.concatenate([np.ravel(values) for mesh in meshes for values in mesh.point_data.values()])
+
+
+# ---------------------------------------------------------------------- fit and predict
+@pytest.mark.parametrize("make", [ragged, shared])
+def test_predictions_are_meshes_with_the_target_fields(make):
+    meshes = make()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        prediction = small().fit(meshes).predict(meshes)
+    assert len(prediction) == len(meshes)
+    for found, mesh in zip(prediction, meshes, strict=True):
+        np.testing.assert_array_equal(found.points, mesh.points)
+        np.testing.assert_array_equal(found.cells[0].data, mesh.cells[0].data)
+        assert list(found.point_data) == NAMES["target_fields"]
+        assert found.point_data["stress"].shape == (len(mesh.points),)
+        assert found.point_data["displacement"].shape == (len(mesh.points), 3)
+        assert np.isfinite(numbers([found])).all()
+    # The meshes of the caller stay as they were.
+    assert set(meshes[0].point_data) == {"load", "stress", "displacement"}
+
+
+def test_files_paths_and_objects_are_the_same(folder):
+    paths = [folder / f"run_{i}.vtu" for i in range(6)]
+    expected = numbers(small().fit(ragged()).predict(ragged()))
+    for source in (str(folder / "run_*.vtu"), paths, [str(path) for path in paths], np.array(list(map(str, paths)))):
+        model = small().fit(source)
+        np.testing.assert_array_equal(numbers(model.predict(source)), expected)
+    assert len(model.predict(paths[2])) == len(model.predict(str(paths[2]))) == 1
+    np.testing.assert_array_equal(numbers(model.predict(ragged()[2])), numbers(model.predict(paths[2])))
+
+
+def test_targets_beside_the_inputs(folder):
+    """X and y may be the same meshes, or other files of the same points."""
+    expected = numbers(small().fit(ragged()).predict(ragged()))
+    bare = [meshio.Mesh(mesh.points, mesh.cells, point_data={"load": mesh.point_data["load"]}) for mesh in ragged()]
+    for X, y in ((ragged(), ragged()), (bare, ragged()), (bare, str(folder / "*.vtu"))):
+        model = small().fit(X, y)
+        np.testing.assert_array_equal(numbers(model.predict(X)), expected)
+        assert model.score(X, y) == pytest.approx(small().fit(ragged()).score(ragged()))
+
+
+def test_inputs_need_no_targets_at_prediction():
+    model = small().fit(ragged())
+    bare = [meshio.Mesh(mesh.points, mesh.cells, point_data={"load": mesh.point_data["load"]}) for mesh in ragged()]
+    np.testing.assert_array_equal(numbers(model.predict(bare)), numbers(model.predict(ragged())))
+
+
+def test_geometry_alone():
+    model = small(input_fields=None, target_fields=["stress"]).fit(ragged())
+    assert model.spec_.n_fields == 0
+    assert list(model.predict(ragged())[0].point_data) == ["stress"]
+    same_geometry = small(input_fields=None, target_fields=["stress"]).fit(shared()).predict(shared())
+    np.testing.assert_array_equal(same_geometry[0].point_data["stress"], same_geometry[1].point_data["stress"])
+
+
+@pytest.mark.parametrize("make", [ragged, shared])
+@pytest.mark.parametrize("input_fields", [None, ["load"]])
+def test_scalars_of_meshes(make, input_fields):
+    y = np.arange(6.0)
+    model = small(input_fields=input_fields, target_fields=None).fit(make(), y)
+    assert model.predict(make()).shape == (6,)
+    truth, found = y, model.predict(make())
+    expected = 1 - np.linalg.norm(found - truth) / np.linalg.norm(truth)
+    assert model.score(make(), y) == pytest.approx(expected, rel=1e-6)
+    assert small(target_fields=None).fit(make(), np.stack([y, y], 1)).predict(make()).shape == (6, 2)
+
+
+def test_targets_as_lists_and_fieldsets():
+    meshes = ragged()
+    truth = [mesh.point_data["stress"] for mesh in meshes]
+    model = small(target_fields=None).fit(meshes, truth)
+    assert [item.shape for item in model.predict(meshes)] == [item.shape for item in truth]
+    assert np.isfinite(model.score(meshes, truth))
+    fields = FieldSet([mesh.points[:, :2] for mesh in meshes], [item[:, None] for item in truth])
+    model = small(target_fields=None).fit(meshes, fields)
+    assert isinstance(model.predict(meshes), FieldSet)
+    assert np.isfinite(model.score(meshes, fields))
+
+
+def test_cell_data_is_carried_to_points_where_asked_for():
+    names = {"input_fields": ["pressure"], "target_fields": ["stress"]}
+    with pytest.raises(FieldDataError, match="to_points"):
+        small(**names).fit(ragged())
+    model = small(**names, cell_data="to_points").fit(ragged())
+    assert np.isfinite(numbers(model.predict(ragged()))).all()
+
+
+# ---------------------------------------------------------------------- scores, points elsewhere, files
+def test_score_is_that_of_the_named_fields():
+    meshes = ragged()
+    model = small().fit(meshes)
+    errors = []
+    for found, mesh in zip(model.predict(meshes), meshes, strict=True):
+        pairs = [(found.point_data[name], mesh.point_data[name]) for name in NAMES["target_fields"]]
+        error = sum(np.sum((a - b) ** 2) for a, b in pairs)
+        errors.append(np.sqrt(error / sum(np.sum(b**2) for _, b in pairs)))
+    assert model.score(meshes) == pytest.approx(1 - np.mean(errors), rel=1e-6)
+    assert model.score(meshes, meshes) == model.score(meshes)
+    scores = model.score_channels(meshes)
+    assert list(scores) == ["stress", "displacement_0", "displacement_1", "displacement_2"]
+    assert np.isfinite(list(scores.values())).all()
+    weights = np.arange(1.0, 7)
+    assert model.score(meshes, sample_weight=weights) == pytest.approx(1 - np.average(errors, weights=weights))
+
+
+def test_points_elsewhere_come_as_a_fieldset():
+    model = small().fit(ragged())
+    found = model.predict(ragged(), coords=np.array([[0.3, 0.4], [0.5, 0.9]]))
+    assert isinstance(found, FieldSet)
+    assert found.shape == (6, 2, 4)
+    assert found.channel_names == ("stress", "displacement_0", "displacement_1", "displacement_2")
+    own = [mesh.points[:, :2] for mesh in ragged()]
+    stress = np.concatenate([mesh.point_data["stress"] for mesh in model.predict(ragged())])
+    np.testing.assert_allclose(model.predict(ragged(), coords=own).values[:, 0], stress, rtol=1e-5)
+    with pytest.raises(FieldDataError, match="space dimensions"):
+        model.predict(ragged(), coords=np.array([[0.3, 0.4, 0.5]]))
+
+
+@pytest.mark.parametrize("make", [ragged, shared])
+def test_saved_models_read_meshes(make, tmp_path):
+    model = small().fit(make())
+    model.save(tmp_path / "model.skop")
+    for other in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(model))):
+        assert other.spec_ == model.spec_
+        np.testing.assert_array_equal(numbers(other.predict(make())), numbers(model.predict(make())))
+        assert other.score(make()) == model.score(make())
+
+
+# ---------------------------------------------------------------------- scikit-learn's tools and other estimators
+@pytest.mark.parametrize("make", [ragged, shared])
+def test_cross_validation_over_meshes(make):
+    assert np.isfinite(cross_val_score(small(), make(), make(), cv=3, error_score="raise")).all()
+    assert np.isfinite(cross_val_score(small(), make(), cv=2, error_score="raise")).all()
+    search = GridSearchCV(small(), {"n_latents": [2, 4]}, cv=2, error_score="raise").fit(make(), make())
+    assert list(search.predict(make()[:2])[0].point_data) == NAMES["target_fields"]
+
+
+def test_cross_validation_over_files(folder):
+    paths = sorted(map(str, folder.glob("*.vtu")))
+    assert np.isfinite(cross_val_score(small(), paths, paths, cv=2, error_score="raise")).all()
+
+
+def test_pod_on_meshes_that_share_points():
+    model = PODRegressor(**NAMES).fit(shared(12))
+    prediction = model.predict(shared(12))
+    assert list(prediction[0].point_data) == NAMES["target_fields"]
+    # Targets are linear in the load.
+    assert model.score(shared(12)) > 0.99
+    assert set(model.score_channels(shared(12))) >= {"stress", "displacement_2"}
+    with pytest.raises(FieldDataError, match="same points in every sample"):
+        PODRegressor(**NAMES).fit(ragged())
+    with pytest.raises(FieldDataError, match="points"):
+        model.predict([make_mesh(4, stretch=2.0)])
+
+
+@pytest.mark.parametrize("make", [ragged, shared])
+def test_ensembles_of_mesh_models(make):
+    model = EnsembleRegressor(small(), n_members=2, random_state=0).fit(make())
+    mean, spread = model.predict(make(), return_std=True)
+    members = [member.predict(make()) for member in model.estimators_]
+    for i, mesh in enumerate(mean):
+        both = np.stack([member[i].point_data["stress"] for member in members])
+        np.testing.assert_allclose(mesh.point_data["stress"], both.mean(axis=0), rtol=1e-6)
+        np.testing.assert_allclose(spread[i].point_data["stress"], both.std(axis=0), rtol=1e-3, atol=1e-6)
+    assert np.isfinite(model.score(make()))
+    assert np.isfinite(model.score(make(), make()))
+    assert isinstance(model.predict(make(), coords=np.array([[0.5, 0.5]])), FieldSet)
+
+
+def test_weight_zero_leaves_a_mesh_out():
+    weight = np.array([1.0, 0, 1, 1, 0, 1])
+    weighted = small().fit(ragged(), sample_weight=weight)
+    without = small().fit([mesh for mesh, kept in zip(ragged(), weight, strict=True) if kept])
+    np.testing.assert_array_equal(numbers(weighted.predict(ragged())), numbers(without.predict(ragged())))
+
+
+# ---------------------------------------------------------------------- refusals
+def without(mesh, name):
+    data = {key: value for key, value in mesh.point_data.items() if key != name}
+    return meshio.Mesh(mesh.points, mesh.cells, point_data=data)
+
+
+def with_nan(mesh, name):
+    values = np.array(mesh.point_data[name])
+    values[5] = np.nan
+    return meshio.Mesh(mesh.points, mesh.cells, point_data=dict(mesh.point_data) | {name: values})
+
+
+REFUSED_BY_FIT = {
+    "no target fields": (ragged(), None, {"target_fields": None}, ["target_fields"]),
+    "an unknown input": ([*ragged()[:2], without(ragged()[2], "load")], None, {}, ["mesh 2", "'load'", "'stress'"]),
+    "an unknown target": (ragged(), None, {"target_fields": ["strain"]}, ["mesh 0", "'strain'", "'stress'"]),
+    "NaN in an input": ([ragged()[0], with_nan(ragged()[1], "load")], None, {}, ["X", "NaN", "sample 1"]),
+    "NaN in a target": ([ragged()[0], with_nan(ragged()[1], "stress")], None, {}, ["y", "NaN", "sample 1"]),
+    "another number of targets": (ragged(), ragged()[:5], {}, ["X has 6 samples", "y has 5"]),
+    "targets on other points": (shared(2), [make_mesh(4), make_mesh(4, stretch=2.0)], {}, ["other points"]),
+    "targets with other numbers of points": (ragged(2), ragged(3)[1:], {}, ["points"]),
+    "meshes and arrays": ([ragged()[0], np.zeros((3, 2))], None, {}, ["item 1", "ndarray"]),
+    "no file": ("/nowhere/run_*.vtu", None, {}, ["/nowhere"]),
+    "too few scalars": (ragged(), np.arange(5.0), {}, ["X has 6 samples", "y has 5"]),
+    "an array of fields": (ragged(), np.zeros((6, 9, 1)), {}, ["(6, 9, 1)", "list of arrays"]),
+    "a grid": (ragged(), None, {"geometry": "grid"}, ["geometry='grid'"]),
+    "a bent grid": (ragged(), None, {"geometry": "structured"}, ["geometry='structured'"]),
+    "a scale for each point": (ragged(), None, {"target_scaler": "point"}, ["'point'", "'channel'"]),
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSED_BY_FIT))
+def test_fit_refuses(name):
+    X, y, params, words = REFUSED_BY_FIT[name]
+    with pytest.raises(FieldDataError) as error:
+        small(**params).fit(X, y)
+    for word in words:
+        assert word in str(error.value)
+
+
+def cut_off(folder):
+    """A file whose end is missing, among whole ones."""
+    path = folder / "run_2.vtu"
+    path.write_bytes(path.read_bytes()[:-200])
+    return path
+
+
+def wide():
+    return meshio.Mesh(make_mesh().points, [], point_data={"load": np.ones((16, 2))})
+
+
+REFUSED_BY_PREDICT = {
+    "the field is missing": (lambda folder: [without(ragged()[0], "load")], ["mesh 0", "'load'"]),
+    "one file was cut off": (lambda folder: [cut_off(folder)], ["run_2.vtu"]),
+    "a file was cut off": (lambda folder: cut_off(folder) and str(folder / "*.vtu"), ["run_2.vtu"]),
+    "NaN": (lambda folder: [ragged()[1], with_nan(ragged()[0], "load")], ["X", "NaN", "sample 1"]),
+    "no points": (lambda folder: [meshio.Mesh(np.zeros((0, 3)), [], point_data={"load": np.zeros(0)})], ["no points"]),
+    "other components": (lambda folder: [wide()], ["2 channels", "1"]),
+    "nothing": (lambda folder: [], []),
+    "no file": (lambda folder: folder / "missing.vtu", ["missing.vtu"]),
+    "a folder": (lambda folder: folder, ["folder", "*.vtu"]),
+    "a table": (lambda folder: np.zeros((2, 3)), ["table"]),
+    "points alone": (lambda folder: [make_mesh().points[:, :2]], ["0 channels", "1"]),
+    "points of another dimension": (lambda folder: [(make_mesh().points, np.ones((16, 1)))], ["3 space dimensions"]),
+    "meshes and paths": (lambda folder: [make_mesh(), str(folder / "run_1.vtu")], ["meshio.Mesh objects only"]),
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSED_BY_PREDICT))
+def test_predict_refuses(name, folder):
+    make, words = REFUSED_BY_PREDICT[name]
+    with pytest.raises(ValueError, match=r"\w") as error:
+        small().fit(ragged()).predict(make(folder))
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_arrays_and_points_of_the_plane_are_legal():
+    model = small().fit(ragged())
+    plane = meshio.Mesh(make_mesh().points[:, :2], [], point_data={"load": make_mesh().point_data["load"]})
+    np.testing.assert_allclose(numbers(model.predict([plane])), numbers(model.predict([make_mesh()])), rtol=1e-6)
+    pairs = [(make_mesh().points[:, :2], make_mesh().point_data["load"][:, None])]
+    assert model.predict(pairs).values.shape == (1, 16, 4)
+
+
+def test_a_mesh_off_the_plane_is_refused():
+    tilted = make_mesh()
+    tilted.points[:, 2] += tilted.points[:, 0]
+    with pytest.raises(FieldDataError, match="plane"):
+        small().fit(ragged()).predict([tilted])
+
+
+def test_meshes_for_a_model_of_arrays():
+    X = np.random.default_rng(0).random((4, 5, 5, 1))
+    with pytest.raises(FieldDataError, match="meshes"):
+        small().fit(X, X).predict(ragged())
+
+
+def test_clones_are_unfitted_and_equal():
+    model = small().fit(ragged())
+    assert clone(model).get_params() == model.get_params()

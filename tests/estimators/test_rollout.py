@@ -1,0 +1,317 @@
+"""RolloutRegressor against matrix powers, gradients by hand and by differences, and its promises on forms of data."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+
+from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor
+from skop.data import unit_grid
+from skop.estimators._rollout import _one_steps
+from skop.exceptions import FieldDataError
+from skop.metrics import neg_relative_l2_scorer, relative_l2_error
+from skop.training import Trainer
+
+GRID = (4, 4)
+
+
+def network(**changes):
+    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | changes))
+
+
+def exact(**changes):
+    return PODRegressor(**({"n_components": 1.0 - 1e-12, "regressor": Ridge(1e-10)} | changes))
+
+
+def trajectories(n_samples=30, n_frames=5, size=6, seed=0):
+    """Frames of x -> A x, ``(n, size, n_frames)``, and A."""
+    rng = np.random.default_rng(seed)
+    matrix = np.linalg.qr(rng.standard_normal((size, size)))[0] * 0.9
+    frames = [rng.standard_normal((n_samples, size))]
+    for _ in range(n_frames - 1):
+        frames.append(frames[-1] @ matrix.T)
+    return np.stack(frames, axis=-1), matrix
+
+
+def on_grid(values, **options):
+    return FieldSet(unit_grid(GRID), values.reshape(len(values), 16, -1), grid_shape=GRID, **options)
+
+
+@pytest.fixture(scope="module")
+def fields():
+    """Smooth random fields with 3 frames in and 4 out."""
+    rng = np.random.default_rng(0)
+    frames = np.cumsum(rng.standard_normal((10, *GRID, 7)), axis=-1)
+    return frames[..., :3], frames[..., 3:]
+
+
+# ---------------------------------------------------------------------- dynamics
+def test_linear_dynamics_follow_the_powers_of_the_matrix():
+    frames, matrix = trajectories()
+    model = RolloutRegressor(exact(), window=1).fit(frames[:20, :, :1], frames[:20, :, 1:])
+    start = frames[20:, :, 0]
+    expected = [start @ np.linalg.matrix_power(matrix, power).T for power in range(1, 13)]
+    predicted = model.predict(frames[20:, :, :1], n_steps=12)
+    np.testing.assert_allclose(predicted, np.stack(expected, axis=-1), atol=1e-6)
+    np.testing.assert_array_equal(model.predict(frames[20:, :, :1]), predicted[..., :4])
+    assert model.n_steps_ == 4
+
+
+def test_a_window_of_two_learns_a_recurrence_of_second_order():
+    # cos((t + 1) w) = 2 cos(w) cos(t w) - cos((t - 1) w), for any phase.
+    phase = np.linspace(0, 2 * np.pi, 24)[:, None, None] + np.array([0.0, 1.0, 2.5])[:, None]
+    waves = np.cos(phase + 0.7 * np.arange(9))
+    model = RolloutRegressor(exact(), window=2).fit(waves[:16, :, :2], waves[:16, :, 2:])
+    np.testing.assert_allclose(model.predict(waves[16:, :, :2]), waves[16:, :, 2:], atol=1e-5)
+    one = RolloutRegressor(exact(n_components=1), window=1).fit(waves[:16, :, :1], waves[:16, :, 1:])
+    assert one.score(waves[16:, :, :1], waves[16:, :, 1:]) < 0.5
+
+
+def test_tables_are_time_series_of_one_point():
+    frames, _ = trajectories(size=3)
+    table = np.moveaxis(frames, 1, 2).reshape(30, -1)
+    model = RolloutRegressor(exact(), window=2).fit(table[:20, :6], table[:20, 6:])
+    assert model.n_steps_ == 3
+    np.testing.assert_allclose(model.predict(table[20:, :6]), table[20:, 6:], atol=1e-6)
+    np.testing.assert_allclose(model.predict(table[20:, :6], n_steps=1), table[20:, 6:9], atol=1e-6)
+    assert model.score(table[20:, :6], table[20:, 6:]) > 0.999999
+
+
+def test_one_step_is_the_estimator_itself(fields):
+    X, y = fields
+    for targets in (y, y.sum(axis=(1, 2, 3)), y.mean(axis=(1, 2))):
+        model = RolloutRegressor(network(), window=3, n_steps=1).fit(X, targets)
+        alone = network().fit(X, targets)
+        np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-5)
+        with pytest.raises(FieldDataError, match="the y of the fit is no frame of X with window=3"):
+            model.predict(X, n_steps=2)
+
+
+# ---------------------------------------------------------------------- frames and order
+def test_windows_and_frames_stand_in_order(fields):
+    X, y = fields
+    inputs, targets = (on_grid(part) for part in (X, y))
+    history = np.concatenate([X, y], axis=-1).reshape(10, 16, 7)
+    windows, frames = _one_steps(inputs, targets, inputs, 4, 1)
+    for sample in range(10):
+        for step in range(4):
+            np.testing.assert_array_equal(windows.values[4 * sample + step], history[sample, :, step : step + 3])
+            np.testing.assert_array_equal(frames.values[4 * sample + step, :, 0], history[sample, :, step + 3])
+
+
+def test_the_steps_of_a_trajectory_share_a_batch(fields, monkeypatch):
+    X, y = fields
+    batches, train_step = [], Trainer._train_step
+
+    def spy(self, batch):
+        batches.append(batch.target.numpy().copy())
+        return train_step(self, batch)
+
+    monkeypatch.setattr(Trainer, "_train_step", spy)
+    RolloutRegressor(network(batch_size=3, max_iter=1), window=3).fit(X, y)
+    assert [len(batch) for batch in batches] == [12, 12, 12, 4]
+    seen = np.concatenate(batches).reshape(10, 4, 16)
+    trajectories = np.moveaxis(y.reshape(10, 16, 4), 1, 2)
+    order = [int(np.abs(trajectories - own).sum(axis=(1, 2)).argmin()) for own in seen]
+    assert sorted(order) == list(range(10))
+    np.testing.assert_allclose(seen, trajectories[order], rtol=1e-6)
+
+
+def test_batch_gradient_is_the_sum_over_the_steps(fields):
+    X, y = fields
+    settings = {"loss_reduction": "sum", "dtype": "float64", "max_iter": 1, "batch_size": 10}
+    model = RolloutRegressor(network(**settings), window=3).fit(X, y).estimator_
+    history = np.concatenate([X, y], axis=-1)
+    objective = model._make_loss(None)
+
+    def gradient(windows, frames):
+        data = model._read_training_data(on_grid(windows), on_grid(frames))
+        batch = model._loader(data.inputs, targets=data.targets).gather(np.arange(len(windows)))
+        model.module_.zero_grad()
+        objective(model.module_(**batch.inputs()), batch).backward()
+        return torch.cat([p.grad.flatten() for p in model.module_.parameters() if p.grad is not None])
+
+    parts = [gradient(history[..., step : step + 3], history[..., step + 3 : step + 4]) for step in range(4)]
+    windows = np.concatenate([history[..., step : step + 3] for step in range(4)])
+    frames = np.concatenate([history[..., step + 3 : step + 4] for step in range(4)])
+    torch.testing.assert_close(gradient(windows, frames), sum(parts), rtol=1e-9, atol=1e-12)
+
+
+# ---------------------------------------------------------------------- unrolling and noise
+def test_unrolled_training_beats_teacher_forcing_on_its_own_loss(fields):
+    X, y = fields
+    errors = [
+        1 - RolloutRegressor(network(max_iter=40, batch_size=10), window=3, unroll=unroll).fit(X, y).score(X, y)
+        for unroll in (1, 4)
+    ]
+    assert errors[1] < errors[0]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (PODRegressor(), "trains a network through several steps, which PODRegressor does not offer; set unroll=1"),
+        (EnsembleRegressor(network()), "EnsembleRegressor does not offer"),
+        (network(symmetries=["transpose"]), "set symmetries=None in LaMORegressor"),
+    ],
+)
+def test_unrolling_is_refused_where_it_has_no_meaning(fields, estimator, message):
+    with pytest.raises(FieldDataError, match=message):
+        RolloutRegressor(estimator, window=3, unroll=2).fit(*fields)
+
+
+def test_unrolling_needs_fields():
+    table = np.random.default_rng(0).random((10, 4))
+    with pytest.raises(FieldDataError, match="needs X given as fields, not as a table"):
+        RolloutRegressor(network(), window=2, unroll=2).fit(table, table)
+
+
+def test_noise_is_only_in_the_training(fields):
+    X, y = fields
+    for base in (network(), PODRegressor()):
+        clean = RolloutRegressor(base, window=3, random_state=0).fit(X, y)
+        noisy, again = (RolloutRegressor(base, window=3, random_state=0, noise=0.3).fit(X, y) for _ in range(2))
+        assert np.abs(noisy.predict(X) - clean.predict(X)).max() > 1e-4
+        np.testing.assert_array_equal(noisy.predict(X), noisy.predict(X))
+        np.testing.assert_array_equal(noisy.predict(X), again.predict(X))
+
+
+@pytest.mark.parametrize("window", [1, 2])
+def test_noise_on_tables(window):
+    table = np.random.default_rng(0).random((12, 4))
+    targets = table @ np.random.default_rng(1).random((4, 8))
+    models = [RolloutRegressor(network(), window=window, noise=noise).fit(table, targets) for noise in (0.0, 0.5)]
+    assert np.abs(models[0].predict(table) - models[1].predict(table)).max() > 1e-4
+
+
+# ---------------------------------------------------------------------- forms of data
+def test_kinds_of_y_come_back(fields):
+    X, y = fields
+    points = on_grid(X)
+    named = points.with_values(y.reshape(10, 16, 4), channel_names=["a", "b", "c", "d"])
+    results = {}
+    for name, (inputs, targets) in {
+        "grid": (X, y),
+        "fieldset": (points, named),
+        "tuple": ((unit_grid(GRID), X.reshape(10, 16, 3)), (unit_grid(GRID), y.reshape(10, 16, 4))),
+    }.items():
+        model = RolloutRegressor(PODRegressor(), window=3).fit(inputs, targets)
+        results[name] = model.predict(inputs), model.predict(inputs, n_steps=6)
+        assert model.score(inputs, targets) == pytest.approx(1 - relative_l2_error(y, results["grid"][0]))
+    grid, longer = results["grid"]
+    assert grid.shape == y.shape
+    assert longer.shape == (10, *GRID, 6)
+    assert results["fieldset"][0].channel_names == ("a", "b", "c", "d")
+    assert results["fieldset"][1].channel_names is None
+    np.testing.assert_allclose(results["fieldset"][0].to_grid(), grid, atol=1e-10)
+    np.testing.assert_allclose(results["tuple"][1][1], longer.reshape(10, 16, 6), atol=1e-10)
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_clouds_keep_their_points_and_parameters(ragged):
+    rng = np.random.default_rng(2)
+    sizes = [9, 6, 8, 9, 7, 6] if ragged else [8] * 6
+    coords = [rng.random((size, 2)) for size in sizes]
+    frames = [np.sin(3 * place[:, :1] + np.arange(5)) for place in coords]
+    values = [[frame[:, :2] for frame in frames], [frame[:, 2:] for frame in frames]]
+    if not ragged:
+        coords, values = np.stack(coords), [np.stack(part) for part in values]
+    X = FieldSet(coords, values[0], params=rng.random((6, 2)))
+    y = FieldSet(coords, values[1])
+    model = RolloutRegressor(network(), window=2).fit(X, y)
+    predicted = model.predict(X)
+    assert predicted.n_channels == 3
+    for i, place in enumerate(X.coords_list()):
+        np.testing.assert_array_equal(predicted.coords_list()[i], place)
+        np.testing.assert_allclose(predicted.to_list()[i], model.predict(X[[i]]).to_list()[0], rtol=1e-4, atol=1e-5)
+    state, frames = X, []
+    for _ in range(3):
+        frames.append(model.estimator_.predict(state))
+        joined = [
+            np.concatenate(pair, axis=1)[:, 1:] for pair in zip(state.to_list(), frames[-1].to_list(), strict=True)
+        ]
+        state = X.with_values(np.concatenate(joined) if ragged else np.stack(joined)).with_params(X.params)
+    np.testing.assert_allclose(predicted.values, np.concatenate([frame.values for frame in frames], axis=-1), rtol=1e-4)
+    assert RolloutRegressor(network(), window=2, unroll=2).fit(X, y).predict(X).n_channels == 3
+
+
+def test_errors_by_step_are_those_of_each_frame(fields):
+    X, y = fields
+    model = RolloutRegressor(PODRegressor(), window=3).fit(X, y)
+    predicted = model.predict(X)
+    norms = [
+        np.linalg.norm((y - predicted)[i, ..., t]) / np.linalg.norm(y[i, ..., t]) for i in range(10) for t in range(4)
+    ]
+    expected = np.array(norms).reshape(10, 4)
+    np.testing.assert_allclose(model.error_by_step(X, y), expected.mean(axis=0), rtol=1e-10)
+    weight = np.arange(10.0)
+    weighted = (weight[:, None] * expected).sum(axis=0) / weight.sum()
+    np.testing.assert_allclose(model.error_by_step(X, y, sample_weight=weight), weighted, rtol=1e-10)
+
+
+def test_weights_reach_the_steps(fields):
+    X, y = fields
+    weight = np.r_[np.ones(6), np.zeros(4)]
+    weighted = RolloutRegressor(network(batch_size=12), window=3).fit(X, y, sample_weight=weight)
+    fewer = RolloutRegressor(network(batch_size=12), window=3).fit(X[:6], y[:6])
+    np.testing.assert_allclose(weighted.predict(X), fewer.predict(X), rtol=1e-3, atol=1e-4)
+
+
+# ---------------------------------------------------------------------- scikit-learn's ways
+def test_clone_search_pickle_and_seeds(fields):
+    X, y = fields
+    base = RolloutRegressor(network(random_state=None), window=3, noise=0.1, random_state=4)
+    one, two = (clone(base).fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(one.predict(X), two.predict(X))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(one)).predict(X, n_steps=5), one.predict(X, n_steps=5))
+    assert not hasattr(base.estimator, "module_")
+    search = GridSearchCV(base, {"estimator__width": [8, 16], "unroll": [1, 2]}, scoring=neg_relative_l2_scorer, cv=2)
+    assert search.fit(X, y).best_params_["estimator__width"] in (8, 16)
+    ensemble = EnsembleRegressor(RolloutRegressor(network(), window=3), n_members=2, random_state=0).fit(X, y)
+    assert ensemble.predict(X).shape == y.shape
+
+
+def test_a_failed_fit_leaves_the_earlier_one(fields):
+    X, y = fields
+    model = RolloutRegressor(PODRegressor(), window=3).fit(X, y)
+    before = model.predict(X)
+    with pytest.raises(FieldDataError):
+        model.fit(X, y[:5])
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "message"),
+    [
+        ({"window": 2}, 4, "X has 3 channels, which are not window=2 frames"),
+        ({"window": 5}, 4, "X has 3 channels, which are not window=5 frames"),
+        ({"window": 1}, 4, "y has 4 channels, which are not a whole number of frames of 3 channels"),
+        ({"window": 3, "n_steps": 3}, 4, "y has 4 channels, which are not n_steps=3 frames of 1 channels"),
+    ],
+)
+def test_channels_that_are_no_frames(fields, options, columns, message):
+    X, y = fields
+    with pytest.raises(FieldDataError, match=message):
+        RolloutRegressor(PODRegressor(), **options).fit(X, y[..., :columns])
+
+
+def test_other_refusals(fields):
+    X, y = fields
+    points = on_grid(X)
+    with pytest.raises(FieldDataError, match="y has scalars"):
+        RolloutRegressor(network(), window=3).fit(
+            points, points.with_values(y.reshape(10, 16, 4)).with_params(X[:, 0, 0])
+        )
+    model = RolloutRegressor(PODRegressor(), window=3).fit(X, y)
+    with pytest.raises(ValueError, match="n_steps must be an integer of at least 1, got 0"):
+        model.predict(X, n_steps=0)
+    broken = RolloutRegressor(network(), window=3).fit(X, y)
+    with torch.no_grad():
+        for weight in broken.estimator_.module_.parameters():
+            weight.fill_(np.nan)
+    with pytest.raises(FieldDataError, match="not finite in step 1 of 9: the free run diverges"):
+        broken.predict(X, n_steps=9)

@@ -1,0 +1,138 @@
+"""Laws of estimators whose targets are a field and scalars beside it."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import skop
+from skop import FieldSet, LaMORegressor
+from skop.estimators import EnsembleRegressor, PODRegressor
+from skop.exceptions import FieldDataError
+
+
+def tiny(**changes):
+    """An estimator that fits in a moment."""
+    options = {"width": 8, "depth": 1, "n_latents": 4, "n_slice_heads": 2, "d_state": 4, "max_iter": 3}
+    return LaMORegressor(**(options | {"batch_size": 4, "random_state": 0} | changes))
+
+
+def samples(ragged=True, n_samples=8, factor=1.0):
+    """Inputs, and targets with two scalars beside a field of two named channels."""
+    generator = np.random.default_rng(0)
+    sizes = generator.integers(1, 12, n_samples) if ragged else np.full(n_samples, 9)
+    points = [generator.random((size, 2)) for size in sizes]
+    params = generator.random((n_samples, 1))
+    fields = [1 + np.concatenate([item, item * p], axis=1)[:, [0, 2]] for item, p in zip(points, params, strict=True)]
+    scalars = np.concatenate([3 + params, factor * (1 + params**2)], axis=1)
+    coords, values = (points, fields) if ragged else (points[0], np.stack(fields))
+    X = FieldSet(coords, values, params=params)
+    return X, FieldSet(coords, values, params=scalars, channel_names=["u", "v"])
+
+
+@pytest.mark.parametrize("ragged", [True, False])
+def test_both_are_predicted_in_the_form_of_y(ragged):
+    X, y = samples(ragged)
+    prediction = tiny().fit(X, y).predict(X)
+    assert isinstance(prediction, FieldSet)
+    assert prediction.params.shape == (8, 2)
+    assert prediction.values.shape == y.values.shape
+    assert prediction.channel_names == ("u", "v")
+
+
+def test_both_are_learnt():
+    X, y = samples()
+    start = tiny(max_iter=1).fit(X, y)
+    fitted = tiny(max_iter=80, learning_rate_init=1e-2, weight_averaging=None).fit(X, y)
+    before, after = start.score_channels(X, y), fitted.score_channels(X, y)
+    assert set(after) == {"u", "v", "scalar 0", "scalar 1"}
+    spread = np.std(y.params, axis=0)
+    error = np.sqrt(np.mean((fitted.predict(X).params - y.params) ** 2, axis=0))
+    assert (error < 0.5 * spread).all()
+    assert after["u"] > before["u"]
+
+
+@pytest.mark.parametrize("estimator", [tiny(), PODRegressor(n_components=2), EnsembleRegressor(tiny(), n_members=2)])
+def test_the_score_is_the_mean_of_both(estimator):
+    X, y = samples(ragged=False)
+    X = X if not isinstance(estimator, PODRegressor) else np.asarray(X.params)
+    fitted = estimator.fit(X, y)
+    prediction = fitted.predict(X)
+    difference = np.linalg.norm((prediction.values - y.values).reshape(8, -1), axis=1)
+    field = 1 - np.mean(difference / np.linalg.norm(y.values.reshape(8, -1), axis=1))
+    norms = np.linalg.norm(prediction.params - y.params), np.linalg.norm(y.params)
+    columns = np.linalg.norm(prediction.params - y.params, axis=0) / np.linalg.norm(y.params, axis=0)
+    scores = [(field + 1 - norms[0] / norms[1]) / 2, (field + 1 - columns.mean()) / 2]
+    assert any(fitted.score(X, y) == pytest.approx(score, rel=1e-5) for score in scores)
+    assert set(fitted.score_channels(X, y)) == {"u", "v", "scalar 0", "scalar 1"}
+
+
+def test_a_rescaled_scalar_rescales_its_prediction_alone():
+    X, y = samples()
+    _, large = samples(factor=1e6)
+    base, scaled = (tiny(dtype="float64").fit(X, target).predict(X) for target in (y, large))
+    np.testing.assert_allclose(scaled.params, base.params * [1.0, 1e6], rtol=1e-6)
+    np.testing.assert_allclose(scaled.values, base.values, rtol=1e-6)
+
+
+def test_weight_zero_leaves_the_scalars_out_of_the_loss():
+    X, y = samples()
+    other = y.with_params(y.params[::-1])
+    first, second = (tiny(scalar_weight=0.0, weight_decay=0.0).fit(X, target).predict(X) for target in (y, other))
+    np.testing.assert_allclose(first.values, second.values, rtol=1e-5)
+    weighted = tiny(scalar_weight=10.0).fit(X, y).predict(X)
+    assert not np.allclose(weighted.values, first.values, rtol=1e-5)
+
+
+def test_scalars_do_not_depend_on_point_order_or_mates():
+    X, y = samples()
+    fitted = tiny(dtype="float64").fit(X, y)
+    expected = fitted.predict(X)
+    alone = np.concatenate([fitted.predict(X[i : i + 1]).params for i in range(len(X))])
+    np.testing.assert_allclose(alone, expected.params, rtol=1e-12)
+    moved = FieldSet([c[::-1] for c in X.coords_list()], [v[::-1] for v in X.to_list()], params=X.params)
+    np.testing.assert_array_equal(fitted.predict(moved).params, expected.params)
+
+
+def test_files_and_pickles_keep_both(tmp_path):
+    X, y = samples()
+    fitted = tiny().fit(X, y)
+    expected = fitted.predict(X)
+    fitted.save(tmp_path / "model")
+    for other in (pickle.loads(pickle.dumps(fitted)), skop.load(tmp_path / "model")):
+        np.testing.assert_array_equal(other.predict(X).params, expected.params)
+        np.testing.assert_array_equal(other.predict(X).values, expected.values)
+
+
+def test_early_stopping_and_query_points_carry_both():
+    X, y = samples(ragged=False)
+    fitted = tiny(early_stopping=True, validation_fraction=0.3).fit(X, y)
+    assert np.isfinite(fitted.validation_scores_).all()
+    elsewhere = fitted.predict(X, coords=X.coords[:4])
+    np.testing.assert_allclose(elsewhere.params, fitted.predict(X).params, rtol=1e-5)
+    np.testing.assert_allclose(elsewhere.values, fitted.predict(X).values[:, :4], rtol=1e-4)
+
+
+def test_grids_carry_scalars_too():
+    generator = np.random.default_rng(0)
+    X = generator.random((4, 8, 8, 1))
+    grid = FieldSet(skop.data.unit_grid((8, 8)), X, params=generator.random((4, 2)), grid_shape=(8, 8))
+    prediction = LaMORegressor(width=8, depth=1, d_state=4, max_iter=1, random_state=0).fit(X, grid).predict(X)
+    assert prediction.params.shape == (4, 2)
+    assert prediction.to_grid().shape == (4, 8, 8, 1)
+
+
+def test_numbers_that_are_not_finite_are_named():
+    X, y = samples()
+    params = y.params.copy()
+    params[2, 1] = np.nan
+    with pytest.raises(FieldDataError, match="y"):
+        tiny().fit(X, y.with_params(params))
+
+
+def test_scoring_without_the_scalars_is_refused():
+    X, y = samples()
+    fitted = tiny().fit(X, y)
+    for truth in (FieldSet(y.coords_list(), y.to_list()), y.to_list()):
+        with pytest.raises(FieldDataError, match=r"scalar|params"):
+            fitted.score(X, truth)

@@ -1,0 +1,245 @@
+"""TimeConditionedRegressor: the order of its training, times between frames, and every form of data."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from skop import FieldSet, LaMORegressor, PODRegressor, TimeConditionedRegressor
+from skop.data import unit_grid
+from skop.exceptions import FieldDataError
+from skop.metrics import neg_relative_l2_scorer, relative_l2_error
+from skop.training import Trainer, schedule_at
+
+GRID = (4, 4)
+
+
+def network(**changes):
+    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | changes))
+
+
+@pytest.fixture(scope="module")
+def fields():
+    """Fields that decay, two channels at five times."""
+    rng = np.random.default_rng(0)
+    X = np.cumsum(rng.standard_normal((12, *GRID, 2)), axis=1)
+    decay = np.exp(-np.linspace(0, 1, 5))
+    return X, (decay[:, None] * X[..., None, :]).reshape(12, *GRID, 10)
+
+
+def spied_batches(monkeypatch, model, X, y):
+    """Times, targets and learning rates of all batches of a fit."""
+    batches, train_step = [], Trainer._train_step
+
+    def spy(self, batch):
+        loss = train_step(self, batch)
+        rate = self.optimizer.param_groups[0]["lr"]
+        batches.append((batch.params[:, -1].numpy().copy(), batch.target.numpy().copy(), rate))
+        return loss
+
+    monkeypatch.setattr(Trainer, "_train_step", spy)
+    model.fit(X, y)
+    return batches
+
+
+# ---------------------------------------------------------------------- training
+def test_the_published_order_of_times(fields, monkeypatch):
+    X, y = fields
+    options = {"batch_size": 4, "max_iter": 2, "schedule": "one_cycle", "param_scaler": None}
+    batches = spied_batches(monkeypatch, TimeConditionedRegressor(network(**options), times=5), X, y)
+    # 3 batches of 4 trajectories, 5 steps each, twice.
+    assert [len(times) for times, _, _ in batches] == [4] * 30
+    frames = np.moveaxis(y.reshape(12, 16, 5, 2), 2, 1)
+    visits = []
+    for start in range(0, 30, 5):
+        times = np.stack([batch[0] for batch in batches[start : start + 5]], axis=1)
+        targets = np.stack([batch[1] for batch in batches[start : start + 5]], axis=1)
+        np.testing.assert_allclose(np.sort(times, axis=1), [np.linspace(0, 1, 5)] * 4, atol=1e-6)
+        for own_times, own_targets in zip(times, targets, strict=True):
+            order = np.rint(4 * own_times).astype(int)
+            sample = np.abs(frames[:, order] - own_targets).sum(axis=(1, 2, 3)).argmin()
+            np.testing.assert_allclose(own_targets, frames[sample, order], rtol=1e-5)
+            visits.append((sample, tuple(order)))
+    assert sorted(sample for sample, _ in visits[:12]) == list(range(12))
+    assert len({order for _, order in visits}) > 12
+    rates = np.array([rate for _, _, rate in batches]).reshape(6, 5)
+    expected = [1e-3 * schedule_at("one_cycle", step, 6).rate for step in range(6)]
+    np.testing.assert_allclose(rates / rates.max() * max(expected), np.repeat(expected, 5).reshape(6, 5), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("grouping", "sizes"), [("together", [20] * 3), ("mixed", [4] * 15)])
+def test_other_orders_of_times(fields, monkeypatch, grouping, sizes):
+    model = TimeConditionedRegressor(network(batch_size=4, max_iter=1), times=5, grouping=grouping)
+    batches = spied_batches(monkeypatch, model, *fields)
+    assert [len(times) for times, _, _ in batches] == sizes
+    counts = [len(np.unique(times)) for times, _, _ in batches]
+    assert counts == [5] * 3 if grouping == "together" else max(counts) < 5
+
+
+# ---------------------------------------------------------------------- what is learned
+def test_a_field_that_is_linear_in_time_is_learned_between_the_frames():
+    rng = np.random.default_rng(1)
+    params = rng.random((20, 3))
+    shapes = rng.standard_normal((2, 16, 3))
+    times = np.array([2.0, 3.0, 5.0])
+
+    def truth(at):
+        # Linear in the parameters and in time, which a linear map finds.
+        return np.stack([params @ shapes[0].T + t * shapes[1].sum(axis=1) for t in at], axis=-1)
+
+    model = TimeConditionedRegressor(PODRegressor(n_components=0.999999999), times=times)
+    fitted = model.fit(params, (unit_grid((16,)), truth(times)))
+    np.testing.assert_array_equal(fitted.times_, times)
+    coords, between = fitted.predict(params, times=[2.5, 4.0, 6.0, 5.0])
+    np.testing.assert_allclose(between, truth([2.5, 4.0, 6.0, 5.0]), atol=1e-2)
+    np.testing.assert_allclose(fitted.predict(params)[1][..., 2], between[..., 3])
+    np.testing.assert_array_equal(coords, unit_grid((16,)))
+
+
+def test_the_same_by_hand(fields):
+    X, y = fields
+    model = TimeConditionedRegressor(PODRegressor(), times=5).fit(X, y)
+    times = np.linspace(0, 1, 5)
+    inputs = FieldSet(unit_grid(GRID), np.repeat(X, 5, axis=0).reshape(60, 16, 2), params=np.tile(times, 12)[:, None])
+    frames = np.moveaxis(y.reshape(12, 16, 5, 2), 2, 1).reshape(60, 16, 2)
+    alone = PODRegressor().fit(inputs, FieldSet(unit_grid(GRID), frames))
+    expected = np.moveaxis(alone.predict(inputs).values.reshape(12, 5, 16, 2), 1, 2).reshape(12, *GRID, 10)
+    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-10)
+
+
+def test_time_comes_after_the_parameters_of_x(fields, monkeypatch):
+    X, y = fields
+    points = FieldSet(unit_grid(GRID), X.reshape(12, 16, 2), params=np.arange(24.0).reshape(12, 2))
+    model = TimeConditionedRegressor(network(max_iter=1, param_scaler=None), times=[7.0, 8.0, 9.0, 10.0, 11.0])
+    batches = spied_batches(monkeypatch, model, points, points.with_values(y.reshape(12, 16, 10)))
+    assert {time for times, _, _ in batches for time in times} == {7.0, 8.0, 9.0, 10.0, 11.0}
+    assert model.estimator_.spec_.n_params == 3
+
+
+# ---------------------------------------------------------------------- forms of data
+def test_kinds_of_y_come_back(fields):
+    X, y = fields
+    points = FieldSet(unit_grid(GRID), X.reshape(12, 16, 2), grid_shape=GRID)
+    expected = None
+    for inputs, targets, read in (
+        (X, y, np.asarray),
+        (points, points.with_values(y.reshape(12, 16, 10)), FieldSet.to_grid),
+        ((unit_grid(GRID), X.reshape(12, 16, 2)), (unit_grid(GRID), y.reshape(12, 16, 10)), lambda pair: pair[1]),
+    ):
+        model = TimeConditionedRegressor(PODRegressor(), times=5).fit(inputs, targets)
+        predicted, one = read(model.predict(inputs)), read(model.predict(inputs, times=[0.25]))
+        expected = predicted if expected is None else expected
+        np.testing.assert_allclose(predicted.reshape(y.shape), expected, atol=1e-10)
+        np.testing.assert_allclose(one.reshape(12, *GRID, 2), expected[..., 2:4], atol=1e-10)
+        assert model.score(inputs, targets) == pytest.approx(1 - relative_l2_error(y, expected))
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("form", ["fieldset", "pairs"])
+def test_clouds(ragged, form):
+    rng = np.random.default_rng(2)
+    sizes = [9, 6, 8, 9, 7, 6] if ragged else [8] * 6
+    coords = [rng.random((size, 2)) for size in sizes]
+    values, frames = [np.cos(3 * place) for place in coords], [np.sin(3 * place @ np.ones((2, 4))) for place in coords]
+    X: list | FieldSet = list(zip(coords, values, strict=True))
+    y: list | FieldSet = list(zip(coords, frames, strict=True))
+    if form == "fieldset":
+        X = FieldSet(coords, values) if ragged else FieldSet(np.stack(coords), np.stack(values))
+        y = FieldSet(coords, frames) if ragged else FieldSet(np.stack(coords), np.stack(frames))
+    model = TimeConditionedRegressor(network(), times=2).fit(X, y)
+    predicted = model.predict(X)
+    assert isinstance(predicted, FieldSet if form == "fieldset" else list)
+    fields = predicted.to_list() if form == "fieldset" else [field for _, field in predicted]
+    assert [field.shape for field in fields] == [(size, 4) for size in sizes]
+    assert model.error_by_time(X, y).shape == (2,)
+
+
+def test_scalars_and_tables(fields):
+    X, _ = fields
+    sums = X.sum(axis=(1, 2))[:, :1] * np.linspace(1, 2, 4)
+    assert TimeConditionedRegressor(network()).fit(X, sums).predict(X).shape == (12, 4)
+    table = np.random.default_rng(0).random((30, 3))
+    series = np.concatenate([table @ np.ones((3, 2)) + time for time in np.linspace(0, 1, 4)], axis=1)
+    model = TimeConditionedRegressor(PODRegressor(), times=4).fit(table, series)
+    np.testing.assert_allclose(model.predict(table), series, atol=1e-4)
+    np.testing.assert_allclose(model.predict(table, times=[0.5]), table @ np.ones((3, 2)) + 0.5, atol=1e-4)
+    vector = TimeConditionedRegressor(PODRegressor()).fit(table, series[:, 0])
+    assert vector.predict(table).shape == (30,)
+    assert vector.predict(table, times=[0.0, 0.0]).shape == (30, 2)
+
+
+def test_tables_of_one_shape_are_functions_unless_times_are_given():
+    table = np.random.default_rng(0).standard_normal((12, 4))
+    function = TimeConditionedRegressor(PODRegressor()).fit(table, table)
+    assert function.times_.tolist() == [0.0]
+    assert function.spec_.role == "function"
+    np.testing.assert_array_equal(
+        function.predict(table),
+        TimeConditionedRegressor(PODRegressor()).fit(table[..., None], table).predict(table[..., None]),
+    )
+    series = TimeConditionedRegressor(PODRegressor(), times=4).fit(table, table)
+    assert series.spec_.role == "features"
+    assert series.predict(table, times=[0.5]).shape == (12, 1)
+
+
+def test_errors_by_time_are_those_of_each_frame(fields):
+    X, y = fields
+    model = TimeConditionedRegressor(PODRegressor(n_components=1), times=5).fit(X, y)
+    difference = (y - model.predict(X)).reshape(12, 16, 5, 2)
+    expected = np.sqrt((difference**2).sum(axis=(1, 3)) / (y.reshape(12, 16, 5, 2) ** 2).sum(axis=(1, 3))).mean(axis=0)
+    np.testing.assert_allclose(model.error_by_time(X, y), expected, rtol=1e-10)
+    assert expected.min() > 0.01
+
+
+# ---------------------------------------------------------------------- scikit-learn's ways
+def test_clone_search_pickle_and_seeds(fields):
+    X, y = fields
+    base = TimeConditionedRegressor(network(random_state=None), times=5, random_state=3)
+    one, two = (clone(base).fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(one.predict(X), two.predict(X))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(one)).predict(X, times=[0.3]), one.predict(X, times=[0.3]))
+    assert not hasattr(base.estimator, "module_")
+    grid = {"estimator__width": [8, 16], "grouping": ["spread", "mixed"]}
+    search = GridSearchCV(base, grid, scoring=neg_relative_l2_scorer, cv=2).fit(X, y)
+    assert search.best_params_["grouping"] in ("spread", "mixed")
+
+
+def test_weights_reach_the_frames(fields):
+    X, y = fields
+    weight = np.r_[np.ones(6), np.zeros(6)]
+    weighted, fewer = (TimeConditionedRegressor(network(batch_size=12), times=5) for _ in range(2))
+    weighted.fit(X, y, sample_weight=weight)
+    fewer.fit(X[:6], y[:6])
+    np.testing.assert_allclose(weighted.predict(X), fewer.predict(X), rtol=1e-3, atol=1e-3)
+
+
+def test_early_stopping_holds_out_whole_trajectories(fields):
+    X, y = fields
+    model = TimeConditionedRegressor(network(early_stopping=True, validation_fraction=0.25), times=5).fit(X, y)
+    assert len(model.estimator_.validation_scores_) == 2
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        (3, "y has 10 channels, which are not 3 frames"),
+        ([0.0, 1.0, np.nan, 2.0, 3.0], "times must be a list of finite numbers"),
+        ([[0.0, 1.0]], "times must be a list of finite numbers"),
+    ],
+)
+def test_times_that_do_not_fit(fields, times, message):
+    with pytest.raises(FieldDataError, match=message):
+        TimeConditionedRegressor(PODRegressor(), times=times).fit(*fields)
+
+
+def test_other_refusals(fields):
+    X, y = fields
+    model = TimeConditionedRegressor(PODRegressor(), times=5).fit(X, y)
+    with pytest.raises(FieldDataError, match=r"times must be a list of finite numbers, got 0\.5"):
+        model.predict(X, times=0.5)
+    points = FieldSet(unit_grid(GRID), X.reshape(12, 16, 2))
+    targets = points.with_values(y.reshape(12, 16, 10)).with_params(np.ones((12, 1)))
+    with pytest.raises(FieldDataError, match="predicts frames; y has scalars"):
+        TimeConditionedRegressor(network(), times=5).fit(points, targets)
