@@ -1,5 +1,6 @@
 """LaMORegressor: the latent Mamba operator as a scikit-learn estimator."""
 
+from inspect import signature
 from math import prod
 from numbers import Integral, Real
 from typing import Any, Self
@@ -23,31 +24,9 @@ _AUTOMATIC_TOKENS = 64
 #: Frequencies of coordinates by default.
 _AUTOMATIC_FREQUENCIES = {"grid": 1, "structured": 4, "points": 4}
 
-#: Parameters that both networks take by the same names, and those of one of them.
-_COMMON_PARAMETERS = ("width", "depth", "d_state", "expand", "n_heads", "mlp_ratio", "dropout")
-_PATCH_PARAMETERS = (
-    "scan",
-    "path_weights",
-    "kernel_size",
-    "activation",
-    "decay_range",
-    "position",
-    "local_features",
-    "grid_multiple",
-    "unit_normal_patches",
-)
-_SLICE_PARAMETERS = (
-    "n_latents",
-    "n_slice_heads",
-    "n_local_heads",
-    "small_weights",
-    "mixer",
-    "shared_projections",
-    "temperature",
-    "normalize_slices",
-    "decoder",
-    "parameter_embedding",
-)
+#: Parameters that the networks take by the same names.
+_PATCH_PARAMETERS = frozenset(signature(LaMOPatchNetwork).parameters)
+_SLICE_PARAMETERS = frozenset(signature(LaMOSliceNetwork).parameters)
 
 
 @share_documentation
@@ -115,9 +94,9 @@ class LaMORegressor(BaseOperatorRegressor):
     n_slice_heads : int, default=4
         Heads of the slicing; must divide `width` (public code: 8).
     n_local_heads : int, default=2
-        Heads of these whose slices also have centres in space, so that they differ from the start (public
-        code: none). Slices that look at features alone start as nearly the same mean of all points, and where
-        every output depends on every input, training stalls there.
+        Heads of these, at most all, whose slices also have centres in space, so that they differ from the
+        start (public code: none); needs ``coord_scaler="box"``. Slices that look at features alone start as
+        nearly the same mean of all points, and where every output depends on every input, training stalls.
     small_weights : bool, default=False
         Draw weights from N(0, 0.02), as the public code, and not by PyTorch's default.
     mixer : {"hydra", "mamba2"}, default="hydra"
@@ -385,15 +364,24 @@ class LaMORegressor(BaseOperatorRegressor):
 
     def _build_network(self, spec: DataSpec, geometry: str) -> LaMOPatchNetwork | LaMOSliceNetwork:
         """Build the patch model or the slice model for the data."""
-        sizes = (spec.n_dims, spec.n_fields, spec.n_params, spec.n_outputs)
-        names = (*_COMMON_PARAMETERS, *(_PATCH_PARAMETERS if geometry == "grid" else _SLICE_PARAMETERS))
-        options: dict[str, Any] = {name: getattr(self, name) for name in names} | {"n_scalars": spec.n_scalars}
-        automatic = _AUTOMATIC_FREQUENCIES[geometry]
-        options["n_frequencies"] = automatic if self.n_frequencies == "auto" else self.n_frequencies
+        self._check_centres(geometry)
+        known = _PATCH_PARAMETERS if geometry == "grid" else _SLICE_PARAMETERS
+        options = {name: value for name, value in self.get_params(deep=False).items() if name in known}
+        if self.n_frequencies == "auto":
+            options["n_frequencies"] = _AUTOMATIC_FREQUENCIES[geometry]
+        options |= {name: getattr(spec, name) for name in ("n_dims", "n_fields", "n_params", "n_outputs", "n_scalars")}
         if geometry != "grid":
-            return LaMOSliceNetwork(*sizes, structured=geometry == "structured", **options)
-        grid_shape = spec.grid_shape or ()
-        return LaMOPatchNetwork(*sizes, grid_shape, patch_size=_patch_size(self.patch_size, grid_shape), **options)
+            return LaMOSliceNetwork(structured=geometry == "structured", **options)
+        options["patch_size"] = _patch_size(self.patch_size, spec.grid_shape or ())
+        return LaMOPatchNetwork(grid_shape=spec.grid_shape or (), **options)
+
+    def _check_centres(self, geometry: str) -> None:
+        """Raise if slices have centres in a box that coordinates are not brought to."""
+        if geometry != "grid" and self.n_local_heads and self.coord_scaler != "box":
+            raise ValueError(
+                f"n_local_heads={self.n_local_heads} has centres in the box of the training points, which "
+                f"coord_scaler={self.coord_scaler!r} does not bring to them; set coord_scaler='box' or n_local_heads=0."
+            )
 
 
 def _patch_size(patch_size: int | str, grid_shape: GridShape) -> int:

@@ -137,17 +137,22 @@ def test_units_of_inputs_and_parameters_do_not_matter():
         return flat(small(dtype="float64", **modes).fit(inputs, y).predict(inputs))
 
     for mode in ("box", "standard"):
-        expected = predicted(1.0, 1.0, 1.0, coord_scaler=mode)
-        found = predicted(np.array([1e-3, 1e4]), 1e6, np.array([1e-5, 1e5]), coord_scaler=mode)
+        expected = predicted(1.0, 1.0, 1.0, coord_scaler=mode, n_local_heads=0)
+        found = predicted(np.array([1e-3, 1e4]), 1e6, np.array([1e-5, 1e5]), coord_scaler=mode, n_local_heads=0)
         np.testing.assert_allclose(found, expected, rtol=1e-7)
-    assert not np.allclose(predicted(1.0, 1.0, 1.0, coord_scaler=None), predicted(9.0, 1.0, 1.0, coord_scaler=None))
+    assert not np.allclose(
+        predicted(1.0, 1.0, 1.0, coord_scaler=None, n_local_heads=0),
+        predicted(9.0, 1.0, 1.0, coord_scaler=None, n_local_heads=0),
+    )
     assert not np.allclose(predicted(1.0, 1.0, 1.0, param_scaler=None), predicted(1.0, 1.0, 9.0, param_scaler=None))
 
 
 def test_modes_of_the_fitted_scalers():
     X, y = samples()
     points = np.concatenate([place for place, _ in X])
-    box, standard, bare = (small(coord_scaler=mode).fit(X, y).scalers_.coords for mode in ("box", "standard", None))
+    box, standard, bare = (
+        small(coord_scaler=mode, n_local_heads=0).fit(X, y).scalers_.coords for mode in ("box", "standard", None)
+    )
     np.testing.assert_allclose([box.lower_, box.span_], [points.min(axis=0), np.ptp(points, axis=0)])
     np.testing.assert_allclose([standard.lower_, standard.span_], [points.mean(axis=0), points.std(axis=0)])
     np.testing.assert_array_equal([bare.lower_, bare.span_], [np.zeros(2), np.ones(2)])
@@ -167,7 +172,7 @@ def test_scalars_are_weighted_against_the_field(weight):
 @pytest.mark.parametrize("mode", ["box", "standard", None])
 def test_scaling_is_saved(mode, tmp_path):
     X, y = samples()
-    model = small(coord_scaler=mode, param_scaler=None).fit(X, y)
+    model = small(coord_scaler=mode, n_local_heads=0, param_scaler=None).fit(X, y)
     model.save(tmp_path / "model.skop")
     np.testing.assert_array_equal(flat(skop.load(tmp_path / "model.skop").predict(X)), flat(model.predict(X)))
 
@@ -177,3 +182,11 @@ def test_unknown_values_are_refused(name):
     X, y = samples()
     with pytest.raises(ValueError, match=name):
         small(**{name: -1}).fit(X, y)
+
+
+@pytest.mark.parametrize("mode", ["standard", None])
+def test_centres_in_space_need_the_box(mode):
+    generator = np.random.default_rng(0)
+    X = FieldSet(generator.random((4, 9, 2)))
+    with pytest.raises(ValueError, match=r"n_local_heads=2 has centres.*coord_scaler='box' or n_local_heads=0"):
+        small(coord_scaler=mode, n_local_heads=2).fit(X, generator.random((4, 9, 1)))

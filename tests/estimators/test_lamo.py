@@ -35,7 +35,7 @@ def test_every_setting_of_the_network_is_a_parameter_of_the_estimator_and_is_pas
     settings = set(inspect.signature(kind).parameters) - of_the_data
     values = {name: object() for name in settings}
     passed = {}
-    monkeypatch.setattr(skop.estimators._lamo, kind.__name__, lambda *sizes, **options: passed.update(options))
+    monkeypatch.setattr(skop.estimators._lamo, kind.__name__, lambda **options: passed.update(options))
     network(geometry=geometry, **values)
     assert {name: passed.get(name) for name in settings} == values
     assert passed.get("structured", False) == (geometry == "structured")
