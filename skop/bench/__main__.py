@@ -4,10 +4,28 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from skop.bench import _darcy_solver, _elasticity, _function_maps, _navier_stokes, _point_scaling, _small_darcy
+from skop.bench import (
+    _darcy_solver,
+    _elasticity,
+    _flow_solver,
+    _function_maps,
+    _navier_stokes,
+    _point_scaling,
+    _small_darcy,
+)
 from skop.exceptions import SkopError
 
 __all__ = ["main"]
+
+_MEASUREMENTS = (
+    _small_darcy,
+    _elasticity,
+    _navier_stokes,
+    _function_maps,
+    _point_scaling,
+    _darcy_solver,
+    _flow_solver,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m skop.bench", description="Measure skop beside its peers.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for measurement in (_darcy_solver, _small_darcy, _elasticity, _function_maps, _navier_stokes, _point_scaling):
+    for measurement in _MEASUREMENTS:
         measurement.add_command(commands)
     options = parser.parse_args(arguments)
     try:

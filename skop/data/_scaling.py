@@ -56,6 +56,11 @@ class Scalers:
     target: FieldScaler
     scalars: FieldScaler | None = None
 
+    @property
+    def per_point(self) -> bool:
+        """Whether fields are scaled by statistics of single points, which ties them to their order."""
+        return any(scaler is not None and scaler.mean_.ndim == 2 for scaler in (self.fields, self.target))
+
     @classmethod
     def fit(cls, inputs: FieldSet, targets: FieldSet, weight: FloatArray, modes: ScalerModes) -> Scalers:
         """Take all statistics on training samples.

@@ -187,10 +187,12 @@ class BaseOperatorRegressor(CallbackSupport, NetworkPrediction, BaseFieldRegress
         """Set spec, scalers, device and network, or keep those of an earlier fit when starting warm."""
         continues = self.warm_start and hasattr(self, "module_")
         geometry = self._choose_geometry(data.spec)
-        if self.draw_points is not None and geometry != "points":
+        if self.draw_points is not None and (
+            geometry != "points" or "point" in (self.input_scaler, self.target_scaler)
+        ):
             raise FieldDataError(
-                f"draw_points={self.draw_points} takes random points of each sample, which leaves no {geometry}; set "
-                "draw_points=None, or geometry='points' where the estimator has it."
+                f"draw_points={self.draw_points} takes random points of each sample, which leaves no grid and needs "
+                "the scalers 'channel'; set draw_points=None, or geometry='points' where the estimator has it."
             )
         if continues and data.spec != self.spec_:
             raise FieldDataError(
@@ -215,7 +217,9 @@ class BaseOperatorRegressor(CallbackSupport, NetworkPrediction, BaseFieldRegress
     def _loader(self, inputs: FieldSet, **options: Any) -> FieldLoader:
         """Batches of samples in this fit's scaling, on its device."""
         options |= {"device": self.device_, "dtype": getattr(torch, self.dtype_)}
-        return FieldLoader(inputs, self.scalers_, sort_points=self.spec_.layout == "points", **options)
+        # Statistics of single points are in the order of the fit.
+        sorts = self.spec_.layout == "points" and not self.scalers_.per_point
+        return FieldLoader(inputs, self.scalers_, sort_points=sorts, **options)
 
     def _training_loader(
         self, data: TrainingData, train: IntArray, weight: FloatArray | None, rng: np.random.RandomState

@@ -62,7 +62,7 @@ class NetworkPrediction:
 
     def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
         """Outputs at other points than those of the samples, and these points."""
-        if self.geometry_ != "points" or self.spec_.scalar_output:
+        if self.geometry_ != "points" or self.spec_.scalar_output or self.scalers_.per_point:
             return super()._predict_at(inputs, coords)  # type: ignore[misc]
         places = query_points(coords, inputs)
         return self._predict_batches(self._loader(inputs, queries=places)), places

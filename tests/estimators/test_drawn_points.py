@@ -190,3 +190,25 @@ def test_centres_in_space_need_the_box(mode):
     X = FieldSet(generator.random((4, 9, 2)))
     with pytest.raises(ValueError, match=r"n_local_heads=2 has centres.*coord_scaler='box' or n_local_heads=0"):
         small(coord_scaler=mode, n_local_heads=2).fit(X, generator.random((4, 9, 1)))
+
+
+@pytest.mark.parametrize("role", ["input_scaler", "target_scaler"])
+def test_statistics_of_single_points_follow_the_order_of_the_points(role):
+    generator = np.random.default_rng(0)
+    points = generator.random((12, 2))
+    level = 100.0 * np.arange(12.0)[:, None]
+    fields, targets = level + generator.normal(size=(8, 12, 1)), level + generator.normal(size=(8, 12, 1))
+    model = small(learning_rate_init=1e-9, input_scaler=None, target_scaler=None).set_params(**{role: "point"})
+    fitted = model.fit(FieldSet(points, fields), targets)
+    if role == "target_scaler":
+        # Nothing is learned at this rate: what comes out is the statistics of the targets and a small remainder.
+        assert np.abs(fitted.predict(FieldSet(points, fields)) - level).max() < 10
+    order = generator.permutation(12)
+    again = model.fit(FieldSet(points[order], fields[:, order]), targets[:, order])
+    found = again.predict(FieldSet(points[order], fields[:, order]))
+    model.fit(FieldSet(points, fields), targets)
+    np.testing.assert_allclose(found, model.predict(FieldSet(points, fields))[:, order], rtol=1e-4, atol=1e-3)
+    probe = model.predict(FieldSet(points, fields), coords=points[[3]])
+    np.testing.assert_allclose(probe, model.predict(FieldSet(points, fields))[:, [3]], rtol=1e-5)
+    with pytest.raises(FieldDataError, match="scalers 'channel'"):
+        model.set_params(draw_points=3).fit(FieldSet(points, fields), targets)
