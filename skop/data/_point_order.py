@@ -37,11 +37,16 @@ def point_order(fields: FieldSet) -> IntArray:
     [1, 2, 0]
     """
     points = fields.coords.reshape(-1, fields.n_dims)
-    keys = tuple(points.T[::-1])
     if fields.shared_coords:
-        return np.lexsort(keys)
+        return np.lexsort(points.T[::-1])
     # One sort for all samples: the number of the sample is the leading key.
-    return np.lexsort((*keys, np.repeat(np.arange(len(fields)), fields.n_points)))
+    keys = (*points.T[::-1], np.repeat(np.arange(len(fields)), fields.n_points))
+    order = np.lexsort(keys)
+    repeated = np.all([key[order[1:]] == key[order[:-1]] for key in keys], axis=0)
+    if not repeated.any() or not fields.in_memory or (values := fields.values) is None:
+        return order
+    # Points at one place are told apart by their fields.
+    return np.lexsort((*values.reshape(len(points), -1).T, *keys))
 
 
 def batch_rows(offsets: IntArray, indices: IntArray) -> IntArray:

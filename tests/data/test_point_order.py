@@ -86,3 +86,17 @@ def test_draws_repeat_with_the_generator_and_reach_all_points_alike():
 @pytest.mark.parametrize(("sizes", "expected"), [((3, 3), True), ((3, 4), False), ((1,), True), ((), True)])
 def test_uniform_sizes(sizes, expected):
     assert is_uniform(sizes) is expected
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_points_at_one_place_are_ordered_by_their_fields(ragged):
+    generator = np.random.default_rng(0)
+    points = [np.repeat(generator.random((4, 2)), 2, axis=0) for _ in range(2)]
+    points += [generator.random((3, 2))] if ragged else []
+    fields = [generator.normal(size=(len(item), 2)) for item in points]
+    sorted_fields = []
+    for order in (np.arange(8), generator.permutation(8)):
+        given = [[part[0][order], *part[1:]] for part in (points, fields)]
+        held = FieldSet(*given) if ragged else FieldSet(np.stack(given[0]), np.stack(given[1]))
+        sorted_fields.append(held.values.reshape(-1, 2)[point_order(held)])
+    np.testing.assert_array_equal(*sorted_fields)
