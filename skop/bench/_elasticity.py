@@ -101,6 +101,7 @@ def _classical_rows(
     meshes = FieldSet(coords[split:], np.empty((*stress[split:].shape[:2], 0)))
 
     def error(fields: FieldSet) -> float:
+        """Error of fields on the grid at the points of the test meshes."""
         return float(relative_l2_error(stress[split:], interpolate_fields(fields, meshes)))
 
     rows = [["the stress itself, to the grid and back", f"{error(targets[split:]):.4f}", ""]]

@@ -15,7 +15,7 @@ import torch
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._fieldset import FieldSet
-from skop.data._point_order import batch_rows, draw_rows, is_uniform, point_order
+from skop.data._point_rows import batch_rows, draw_rows, is_uniform, point_order
 from skop.data._scalers import FieldScaler
 from skop.data._scaling import Scalers
 from skop.data._symmetry import GridSymmetries

@@ -101,6 +101,7 @@ def _fit_fields(fields: FieldSet, weight: FloatArray, mode: str | None) -> Field
         )
 
     def chunks() -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Values and weights of the samples, a part at a time."""
         if fields.is_ragged:
             yield from ((values[None], weight[i : i + 1]) for i, values in enumerate(_each(fields)))
             return

@@ -151,8 +151,7 @@ def make_elasticity(
     -----
     The published description does not say whether the sheet is thin or held between plates; plane stress is meant
     here. Stress is computed at the 2 x 2 Gauss points of nine-node quadrilaterals, carried to their nodes and averaged
-    there. On the default mesh its relative error is about 3 % (root mean square), and falls with the square of the
-    spacing or faster, but near the ends of the clamped side: there the stress has no limit, and grows slowly as the
+    there. Its error falls about with the square of the spacing, but near the ends of the clamped side: there the stress has no limit, and grows slowly as the
     mesh is refined.
 
     References

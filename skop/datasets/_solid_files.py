@@ -212,10 +212,12 @@ def load_plasticity(
     coords = _unit_grid(n_along, n_across, published_coords)
 
     def inputs(samples: slice) -> FieldSet:
+        """Profiles of some samples on the points."""
         fields = as_fields(profile[samples], file)[:, :, np.newaxis, np.newaxis]
         return FieldSet(coords, np.repeat(fields, n_across, axis=2))
 
     def targets(samples: slice) -> FloatArray:
+        """Responses of some samples, time in the channels."""
         return as_fields(response[samples], file).reshape(-1, n_along, n_across, n_times * n_quantities)
 
     data = selection.read(selection.slices(len(profile), file), inputs, targets)

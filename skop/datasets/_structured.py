@@ -215,9 +215,11 @@ def _read_flow(
     channels = [published.index(name) for name in variables]
 
     def inputs(samples: slice) -> FieldSet:
+        """Positions of some samples."""
         return FieldSet(np.stack([as_fields(x[samples], files["X"]), as_fields(y[samples], files["Y"])], axis=-1))
 
     def targets(samples: slice) -> FloatArray:
+        """Variables of some samples."""
         return np.stack([as_fields(q[samples, channel], files["Q"]) for channel in channels], axis=-1)
 
     return selection.read(selection.slices(len(x), files["X"]), inputs, targets)

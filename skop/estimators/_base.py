@@ -312,6 +312,7 @@ class BaseOperatorRegressor(CallbackSupport, NetworkPrediction, BaseFieldRegress
         loader, pooled = self._loader(inputs), self.spec_.scalar_output
 
         def error() -> float:
+            """Error of the weights as they are now."""
             # Averaging over symmetries would multiply the time of every epoch by the order of the group.
             predicted = self._predict_batches(loader)
             if pooled:

@@ -14,8 +14,8 @@ _TRAINING_PARAMETERS = """\
     loss : {"auto", "relative_l2", "relative_l2_gradient", "h1", "mse"} or callable, default="auto"
         Training loss, see `skop.losses`. ``"auto"`` is the relative L2 error for fields and the squared
         error for scalars. Relative losses are taken in physical units, where the channel with the largest numbers
-        counts most; ``"auto"`` takes several channels each in units of its size. The squared error is taken
-        on scaled targets.
+        counts most; ``"auto"`` takes several channels each in units of its size, if targets are scaled. The
+        squared error is taken on scaled targets.
     loss_reduction : {"mean", "sum"}, default="mean"
         Over the samples of a batch; the published scripts sum.
     scalar_weight : float, default=1.0

@@ -9,7 +9,7 @@ import torch
 from skop._typing import FloatArray, IntArray
 from skop.data._fieldset import FieldSet
 
-__all__ = ["batch_rows", "draw_rows", "point_order"]
+__all__ = ["batch_rows", "draw_rows", "is_uniform", "point_order"]
 
 
 def point_order(fields: FieldSet) -> IntArray:
@@ -32,7 +32,7 @@ def point_order(fields: FieldSet) -> IntArray:
     --------
     >>> import numpy as np
     >>> from skop import FieldSet
-    >>> from skop.data._point_order import point_order
+    >>> from skop.data._point_rows import point_order
     >>> point_order(FieldSet(np.array([[2.0], [0.0], [1.0]]), np.zeros((1, 3, 1)))).tolist()
     [1, 2, 0]
     """
@@ -67,7 +67,7 @@ def batch_rows(offsets: IntArray, indices: IntArray) -> IntArray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skop.data._point_order import batch_rows
+    >>> from skop.data._point_rows import batch_rows
     >>> batch_rows(np.array([0, 2, 5]), np.array([1, 0])).tolist()
     [2, 3, 4, 0, 1]
     """
