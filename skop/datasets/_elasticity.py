@@ -151,8 +151,8 @@ def make_elasticity(
     -----
     The published description does not say whether the sheet is thin or held between plates; plane stress is meant
     here. Stress is computed at the 2 x 2 Gauss points of nine-node quadrilaterals, carried to their nodes and averaged
-    there. Its error falls about with the square of the spacing, but near the ends of the clamped side: there the stress has no limit, and grows slowly as the
-    mesh is refined.
+    there. Its error falls about with the square of the spacing, but near the ends of the clamped side: there the
+    stress has no limit, and grows slowly as the mesh is refined.
 
     References
     ----------
