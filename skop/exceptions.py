@@ -6,6 +6,7 @@ scikit-learn calls guards these too; the subclasses let a caller tell the kinds 
 
 __all__ = [
     "FieldDataError",
+    "KernelWarning",
     "ModelFileError",
     "OptionalDependencyError",
     "ResolutionWarning",
@@ -37,6 +38,10 @@ class TrainingDivergedError(SkopError, ArithmeticError):
 
 class SkopWarning(UserWarning):
     """Base class of the warnings that skop issues."""
+
+
+class KernelWarning(SkopWarning):
+    """A fused kernel cannot be used, and a slower implementation runs in its place."""
 
 
 class ResolutionWarning(SkopWarning):

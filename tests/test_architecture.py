@@ -28,6 +28,8 @@ ALLOWED = {
     "_optional": {"exceptions"},
 }
 HEAVY = {"matplotlib", "h5py", "triton", "numba", "mamba_ssm", "pandas", "skfem"}
+#: Compilers of kernels, and the files that they may be imported in, which nothing imports but one another.
+COMPILERS = {"numba": ("_simd", "_cpu"), "triton": ("_triton",)}
 SKLEARN_ROOMS = {"estimators", "metrics", "data", "datasets", "testing", "bench", "cli", "demo", "_demo"}
 MODULES = sorted(ROOT.rglob("*.py"))
 
@@ -60,9 +62,18 @@ def test_imports_run_one_way(path):
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_optional_packages_are_imported_on_use_only(path):
     tops = {name.partition(".")[0] for name, _ in imported_modules(ast.parse(path.read_text()))}
+    tops -= {name for name, starts in COMPILERS.items() if path.stem.startswith(starts)}
     assert not tops & HEAVY, f"{path} imports {tops & HEAVY} directly; use skop._optional.import_optional"
     if "sklearn" in tops:
         assert room_of(path) in SKLEARN_ROOMS
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_kernels_are_imported_by_kernels_only(path):
+    starts = tuple(start for group in COMPILERS.values() for start in group)
+    imported = {name.rpartition(".")[2] for name, _ in imported_modules(ast.parse(path.read_text()))}
+    kernels = {name for name in imported if name.startswith(starts)}
+    assert not kernels or path.stem.startswith(starts), f"{path} imports {kernels}, which need a compiler"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -45,19 +45,19 @@ def scan_paths(grid_shape: Sequence[int], scan: str, device: torch.device | None
     >>> scan_paths((2, 2), "multidirectional").tolist()
     [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 1, 3], [3, 1, 2, 0]]
     """
-    return _paths(tuple(grid_shape), scan).to(device)
+    return _paths(tuple(grid_shape), scan, torch.device(device or "cpu"))
 
 
 @lru_cache(maxsize=256)
-def _paths(grid_shape: GridShape, scan: str) -> torch.Tensor:
-    """Paths of a grid, kept because every batch asks for them."""
+def _paths(grid_shape: GridShape, scan: str, device: torch.device) -> torch.Tensor:
+    """Paths of a grid, kept on their device because every batch asks for them."""
     # What is made in inference mode could not take part in a later training.
     with torch.inference_mode(False):
         index = torch.arange(prod(grid_shape)).reshape(grid_shape)
         rows = [order.reshape(-1) for order in _orders(index, scan)]
         if scan == "unidirectional":
-            return torch.stack(rows)
-        return torch.stack([path for row in rows for path in (row, row.flip(0))])
+            return torch.stack(rows).to(device)
+        return torch.stack([path for row in rows for path in (row, row.flip(0))]).to(device)
 
 
 def _orders(index: torch.Tensor, scan: str) -> list[torch.Tensor]:

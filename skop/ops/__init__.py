@@ -1,6 +1,17 @@
 """Differentiable scans: the computational cores of the state-space networks."""
 
+from skop.ops._dispatch import record_backends
+from skop.ops.selective_path_scan import selective_path_scan
+from skop.ops.selective_scan import selective_scan
+from skop.ops.selective_scan_2d import selective_scan_2d
 from skop.ops.ssd_path_scan import ssd_path_scan
 from skop.ops.ssd_scan import ssd_scan
 
-__all__ = ["ssd_path_scan", "ssd_scan"]
+__all__ = [
+    "record_backends",
+    "selective_path_scan",
+    "selective_scan",
+    "selective_scan_2d",
+    "ssd_path_scan",
+    "ssd_scan",
+]

@@ -15,6 +15,13 @@ SCANS = ["unidirectional", "bidirectional", "multidirectional", "corner"]
 NAMES = ("x", "dt", "A", "B", "C", "D")
 
 
+@pytest.fixture(autouse=True, params=["torch", "numba"])
+def default_backend(request, monkeypatch):
+    """What runs where a test names no backend."""
+    monkeypatch.setenv("SKOP_BACKEND", request.param)
+    return request.param
+
+
 def walk(x, dt, A, B, C, D, paths):
     """Token by token along each path, state by state: h = exp(dt A) h + dt x B, y = h C + D x."""
     batch, length, heads, head_dim = x.shape
@@ -87,11 +94,11 @@ def test_a_single_token_meets_every_path_once(backend):
     torch.testing.assert_close(ssd_path_scan(x, dt, A, B, C, D, paths=paths, backend=backend), own[..., None] * x)
 
 
-def test_long_sequences_are_gathered_and_agree_with_all_pairs():
+def test_long_sequences_are_gathered_and_agree_with_all_pairs(default_backend):
     paths = scan_paths((_PAIRS_TOKENS + 2,), "bidirectional")
     arguments = make_arguments(paths, batch=1, heads=1, head_dim=1)
     chosen = ssd_path_scan(*arguments, paths=paths)
-    assert torch.equal(chosen, ssd_path_scan(*arguments, paths=paths, backend="torch"))
+    assert torch.equal(chosen, ssd_path_scan(*arguments, paths=paths, backend=default_backend))
     torch.testing.assert_close(chosen, ssd_path_scan(*arguments, paths=paths, backend="pairs"), rtol=1e-9, atol=1e-9)
 
 

@@ -6,16 +6,17 @@ output maps, D direct term. Shapes: b batch, l tokens, k paths, h heads, p chann
 
 import torch
 
+from skop.ops._checks import expect_axes, expect_floating, expect_one_device, narrow_dtype, working_dtype
+from skop.ops._paths import check_paths
 from skop.ops.ssd_path_scan._pairs import scan_pairs
-from skop.ops.ssd_scan import ssd_scan
+from skop.ops.ssd_scan._operation import SSD_SCAN
+from skop.ops.ssd_scan._torch import autocast_off
 
 __all__ = ["ssd_path_scan"]
 
-#: Up to this many tokens all pairs are formed at once: the pairs then cost less than the gathers and
+#: Up to this many tokens plain torch forms all pairs at once: the pairs then cost less than the gathers and
 #: the chunk loop that they replace.
 _PAIRS_TOKENS = 128
-
-_BACKENDS = (None, "pairs", "torch", "naive")
 
 
 def ssd_path_scan(
@@ -48,10 +49,9 @@ def ssd_path_scan(
         Direct term of each path.
     paths : Tensor of shape (n_paths, length), int64
         Each row a permutation of the tokens.
-    backend : {"pairs", "torch", "naive"} or None, default=None
-        ``"pairs"`` forms all pairs of tokens, quadratic in length and fastest for short sequences;
-        the others gather the tokens along each path and call `ssd_scan`, linear in length. None
-        takes ``"pairs"`` for up to 128 tokens.
+    backend : {None, "naive", "torch", "numba", "triton", "pairs"}, default None
+        As in `ssd_scan`; ``"pairs"`` forms all pairs of tokens, quadratic in length, in plain torch. It needs
+        paths in opposite pairs, and takes the place of ``"torch"`` by itself for up to 128 tokens.
 
     Returns
     -------
@@ -77,15 +77,22 @@ def ssd_path_scan(
     >>> ssd_path_scan(x, dt, torch.zeros(2, 1), maps, maps, paths=paths).flatten().tolist()
     [5.0, 5.0, 5.0, 5.0]
     """
-    _check_shapes(x, dt, A, B, C, D, paths)
-    if backend not in _BACKENDS:
-        raise ValueError(f"backend is {backend!r}; expected one of {_BACKENDS}.")
-    opposite = len(paths) % 2 == 0 and torch.equal(paths[::2].flip(1), paths[1::2])
-    if backend == "pairs" and not opposite:
+    _check_shapes(x, dt, A, B, C, D)
+    checked = check_paths(paths, dt.shape[2], x.shape[1], x.device)
+    if backend == "pairs" and not checked.in_opposite_pairs:
         raise ValueError("backend 'pairs' needs paths in opposite pairs: odd rows the reverse of the row before.")
-    if backend == "pairs" or (backend is None and opposite and x.shape[1] <= _PAIRS_TOKENS):
-        return _in_full_precision(x, dt, A, B, C, D, paths)
-    return _scan_gathered(x, dt, A, B, C, D, paths, backend)
+    dtype = working_dtype(x, dt, A, B, C, D)
+    narrow = narrow_dtype(dtype, x, B, C)
+    name = "pairs" if backend == "pairs" else SSD_SCAN.choose(backend, x.device, narrow)
+    if name == "torch" and backend is None and checked.in_opposite_pairs and x.shape[1] <= _PAIRS_TOKENS:
+        name = "pairs"
+    with autocast_off(x.device):
+        if name == "pairs":
+            return _scan_pairs(x, dt.to(dtype), A.to(dtype), B.to(dtype), C.to(dtype), D, paths)
+        u, b, c = (value.to(narrow) for value in (x.unsqueeze(2), B, C))
+        skip = None if D is None else D.to(dtype).reshape(*A.shape, -1)
+        y, _ = SSD_SCAN.run(name, u, dt.to(dtype), A.to(dtype), b, c, skip, None, checked.order)
+    return y.squeeze(2).to(x.dtype)
 
 
 def _check_shapes(
@@ -95,20 +102,22 @@ def _check_shapes(
     B: torch.Tensor,
     C: torch.Tensor,
     D: torch.Tensor | None,
-    paths: torch.Tensor,
 ) -> None:
-    """Raise ValueError naming the first argument whose shape does not follow from x and paths."""
-    if x.ndim != 4:
-        raise ValueError(f"x has shape {tuple(x.shape)}; expected (batch, length, heads, head_dim).")
+    """Raise ValueError naming the first argument whose shape does not follow from x and dt."""
+    expect_axes("x", x, "batch, length, heads, head_dim")
+    expect_axes("B", B, "batch, length, n_paths or 1, d_state")
+    given = {"x": x, "dt": dt, "A": A, "B": B, "C": C, "D": D}
+    expect_axes("dt", dt, "batch, length, n_paths, heads")
+    expect_floating(given)
+    expect_one_device(given)
+    n_paths = dt.shape[2]
     batch, length, heads, head_dim = x.shape
-    n_paths = len(paths)
     states = B.shape[-1]
     expected: dict[str, tuple[torch.Tensor, list[tuple[int, ...]]]] = {
         "dt": (dt, [(batch, length, n_paths, heads)]),
         "A": (A, [(n_paths, heads)]),
         "B": (B, [(batch, length, n_paths, states), (batch, length, 1, states)]),
         "C": (C, [tuple(B.shape)]),
-        "paths": (paths, [(n_paths, length)]),
     }
     if D is not None:
         expected["D"] = (D, [(n_paths, heads), (n_paths, heads, head_dim)])
@@ -117,39 +126,7 @@ def _check_shapes(
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}; expected {' or '.join(map(str, shapes))}.")
 
 
-def _scan_gathered(
-    x: torch.Tensor,
-    dt: torch.Tensor,
-    A: torch.Tensor,
-    B: torch.Tensor,
-    C: torch.Tensor,
-    D: torch.Tensor | None,
-    paths: torch.Tensor,
-    backend: str | None,
-) -> torch.Tensor:
-    """Bring each path's tokens into a row, scan all paths as groups of heads of one call, put them back."""
-    batch, length, heads, head_dim = x.shape
-    n_paths = len(paths)
-    each = torch.arange(n_paths, device=x.device)
-    order, back = paths.T, torch.argsort(paths, dim=1).T
-    # The outputs of the paths are added in full precision and rounded once.
-    along = x.to(torch.promote_types(x.dtype, torch.float32))[:, order].reshape(
-        batch, length, n_paths * heads, head_dim
-    )
-    B, C = (maps.expand(-1, -1, n_paths, -1) for maps in (B, C))
-    y = ssd_scan(
-        along,
-        dt[:, order, each].reshape(batch, length, n_paths * heads),
-        A.reshape(-1),
-        B[:, order, each],
-        C[:, order, each],
-        None if D is None else D.reshape(n_paths * heads, *D.shape[2:]),
-        backend=backend,
-    )
-    return y.view(batch, length, n_paths, heads, head_dim)[:, back, each].sum(dim=2).to(x.dtype)
-
-
-def _in_full_precision(
+def _scan_pairs(
     x: torch.Tensor,
     dt: torch.Tensor,
     A: torch.Tensor,
@@ -158,12 +135,10 @@ def _in_full_precision(
     D: torch.Tensor | None,
     paths: torch.Tensor,
 ) -> torch.Tensor:
-    """All pairs in float32 at least, also under autocast, plus the direct term."""
-    kind = torch.promote_types(x.dtype, torch.float32)
-    signal = x.to(kind)
-    with torch.autocast(x.device.type, enabled=False):
-        y = scan_pairs(signal, dt.to(kind), A.to(kind), B.to(kind), C.to(kind), paths)
+    """All pairs, plus the direct term, rounded once."""
+    signal = x.to(dt.dtype)
+    y = scan_pairs(signal, dt, A, B, C, paths.to(x.device))
     if D is not None:
-        direct = D.to(kind).sum(dim=0)
+        direct = D.to(dt.dtype).sum(dim=0)
         y = y + signal * (direct if direct.ndim == 2 else direct[:, None])
     return y.to(x.dtype)

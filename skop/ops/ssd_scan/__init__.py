@@ -1,13 +1,23 @@
 """The state-space-dual scan of Mamba-2: one scalar decay for each head and token."""
 
 from collections.abc import Sequence
-from functools import reduce as fold
 from typing import Literal, overload
 
-import torch
 from torch import Tensor
 
+from skop.ops._checks import (
+    expect_axes,
+    expect_floating,
+    expect_mask,
+    expect_one_device,
+    expect_shape,
+    fill_masked,
+    narrow_dtype,
+    working_dtype,
+)
+from skop.ops._paths import directions_of_groups, path_table
 from skop.ops.ssd_scan._naive import ssd_scan_naive
+from skop.ops.ssd_scan._operation import SSD_SCAN
 from skop.ops.ssd_scan._torch import autocast_off, ssd_scan_torch
 
 __all__ = ["ssd_scan"]
@@ -97,13 +107,14 @@ def ssd_scan(
         True scans from the last token to the first; y stays in the order of x. A sequence gives the
         direction of each group of heads.
     chunk_size : int, default 64
-        Most tokens that are treated as one dense matrix, at least 1; LaMO and Mamba-2 use 64 to 256.
-        It affects speed, memory and rounding.
+        Most tokens that the form ``"torch"`` treats as one dense matrix, at least 1; LaMO and Mamba-2 use
+        64 to 256. It affects speed, memory and rounding.
     return_final_state : bool, default False
         Whether to return the final state too.
-    backend : {None, "torch", "naive"}, default None
-        ``"torch"`` is the chunked matrix form, ``"naive"`` the recurrence token by token, slow, for
-        reference. None chooses ``"torch"``.
+    backend : {None, "naive", "torch", "numba", "triton"}, default None
+        ``"numba"`` and ``"triton"`` are fused kernels for CPU and CUDA, ``"torch"`` is the chunked matrix
+        form in plain torch anywhere, ``"naive"`` the recurrence token by token, slow, for reference. None
+        takes the environment variable SKOP_BACKEND, or else the kernel of the device.
 
     Returns
     -------
@@ -136,28 +147,49 @@ def ssd_scan(
     tensor([1.7500, 1.5000, 1.0000])
     """
     _check_shapes(x, dt, A, B, C, D, initial_state, mask)
-    directions = _check_options(reverse, chunk_size, backend, groups=B.shape[2])
-    given = (x, dt, A, B, C, D, initial_state)
-    dtype = fold(torch.promote_types, (value.dtype for value in given if value is not None), torch.float32)
+    _check_chunk_size(chunk_size)
+    directions = directions_of_groups(reverse, B.shape[2])
+    dtype = working_dtype(x, dt, A, B, C, D, initial_state)
+    narrow = narrow_dtype(dtype, x, B, C)
+    name = SSD_SCAN.choose(backend, x.device, narrow)
+    # The plain forms need one precision, and turn groups around by themselves.
+    kind = dtype if name in SSD_SCAN.plain else narrow
     with autocast_off(x.device):
-        u, step, b, c = (_zero_unless(mask, value.to(dtype)) for value in (x, dt, B, C))
+        u, step, b, c = (fill_masked(v.to(k), mask) for v, k in ((x, kind), (dt, dtype), (B, kind), (C, kind)))
         a = A.to(dtype)
         skip = None if D is None else D.to(dtype).reshape(x.shape[2], -1)
         start = None if initial_state is None else initial_state.to(dtype)
         end: Tensor | None
-        if backend == "naive":
+        if name == "naive":
             y, end = ssd_scan_naive(u, step, a, b, c, skip, start, directions)
-        else:
+        elif name == "torch":
             y, end = ssd_scan_torch(u, step, a, b, c, skip, start, directions, chunk_size, return_final_state)
+        else:
+            y, end = _scan_groups(name, u, step, a, b, c, skip, start, directions)
     y = y.to(x.dtype)
     return (y, end) if return_final_state else y
 
 
-def _zero_unless(mask: Tensor | None, values: Tensor) -> Tensor:
-    """Set (batch, length, ...) to zero where the mask (batch, length) is False: a neutral token."""
-    if mask is None:
-        return values
-    return values.masked_fill(~mask.view(*mask.shape, *(1,) * (values.ndim - 2)), 0.0)
+def _scan_groups(
+    name: str,
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None,
+    initial_state: Tensor | None,
+    directions: tuple[bool, ...],
+) -> tuple[Tensor, Tensor]:
+    """Scan with a kernel, for which each group of heads is a path."""
+    groups = (len(directions), -1)
+    skip = None if D is None else D.unflatten(0, groups)
+    start = None if initial_state is None else initial_state.unflatten(1, groups)
+    paths = path_table(x.shape[1], directions, x.device)
+    y, end = SSD_SCAN.run(
+        name, x.unflatten(2, groups), dt.unflatten(2, groups), A.unflatten(0, groups), B, C, skip, start, paths
+    )
+    return y.flatten(2, 3), end.flatten(1, 2)
 
 
 def _check_shapes(
@@ -171,48 +203,28 @@ def _check_shapes(
     mask: Tensor | None,
 ) -> None:
     """Raise ValueError where shapes or dtypes do not fit together."""
-    for name, value, axes in (("x", x, "heads, head_dim"), ("B", B, "groups, d_state")):
-        if value.ndim != 4 or 0 in value.shape:
-            came = tuple(value.shape)
-            raise ValueError(f"{name} has shape {came}; expected (batch, length, {axes}), none of them 0.")
+    expect_axes("x", x, "batch, length, heads, head_dim")
+    expect_axes("B", B, "batch, length, groups, d_state")
     batch, length, heads, head_dim = x.shape
     groups, d_state = B.shape[2:]
     if heads % groups:
         raise ValueError(f"x has {heads} heads and B has {groups} groups; expected a multiple of the groups.")
-    _expect_shape("dt", dt, "(batch, length, heads)", (batch, length, heads))
-    _expect_shape("A", A, "(heads,)", (heads,))
-    _expect_shape("B", B, "(batch, length, groups, d_state)", (batch, length, groups, d_state))
-    _expect_shape("C", C, "the shape of B", (batch, length, groups, d_state))
+    expect_shape("dt", dt, "(batch, length, heads)", (batch, length, heads))
+    expect_shape("A", A, "(heads,)", (heads,))
+    expect_shape("B", B, "(batch, length, groups, d_state)", (batch, length, groups, d_state))
+    expect_shape("C", C, "the shape of B", (batch, length, groups, d_state))
     if D is not None and D.shape != (heads,):
-        _expect_shape("D", D, "(heads,) or (heads, head_dim)", (heads, head_dim))
+        expect_shape("D", D, "(heads,) or (heads, head_dim)", (heads, head_dim))
     if initial_state is not None:
         expected = (batch, heads, head_dim, d_state)
-        _expect_shape("initial_state", initial_state, "(batch, heads, head_dim, d_state)", expected)
+        expect_shape("initial_state", initial_state, "(batch, heads, head_dim, d_state)", expected)
     given = {"x": x, "dt": dt, "A": A, "B": B, "C": C, "D": D, "initial_state": initial_state}
-    for name, tensor in given.items():
-        if tensor is not None and not tensor.is_floating_point():
-            raise ValueError(f"{name} has dtype {tensor.dtype}; expected a real floating-point dtype.")
-    if mask is not None:
-        _expect_shape("mask", mask, "(batch, length)", (batch, length))
-        if mask.dtype != torch.bool:
-            raise ValueError(f"mask has dtype {mask.dtype}; expected torch.bool, True at real tokens.")
+    expect_floating(given)
+    expect_mask(mask, "(batch, length)", (batch, length))
+    expect_one_device(given | {"mask": mask})
 
 
-def _expect_shape(name: str, value: Tensor, axes: str, expected: tuple[int, ...]) -> None:
-    """Raise ValueError unless the tensor has the expected shape."""
-    if value.shape != expected:
-        raise ValueError(f"{name} has shape {tuple(value.shape)}; expected {axes} = {expected}.")
-
-
-def _check_options(
-    reverse: bool | Sequence[bool], chunk_size: int, backend: str | None, *, groups: int
-) -> tuple[bool, ...]:
-    """Direction of each group, or ValueError where an option does not fit."""
+def _check_chunk_size(chunk_size: int) -> None:
+    """Raise ValueError unless it is a positive integer."""
     if not isinstance(chunk_size, int) or chunk_size < 1:
         raise ValueError(f"chunk_size is {chunk_size!r}; expected an integer of at least 1.")
-    if backend not in (None, "torch", "naive"):
-        raise ValueError(f"backend is {backend!r}; expected None, 'torch' or 'naive'.")
-    directions = (reverse,) * groups if isinstance(reverse, bool) else tuple(reverse)
-    if len(directions) != groups or not all(isinstance(direction, bool) for direction in directions):
-        raise ValueError(f"reverse is {reverse!r}; expected a bool, or one for each of the {groups} groups.")
-    return directions

@@ -9,6 +9,7 @@ K = C Bᵀ, S = exp(l_i - l_j) where j comes before i or is i, and 0 elsewhere.
 """
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import groupby
 from math import e, log2
 from typing import Any
@@ -18,6 +19,7 @@ from torch import Tensor
 from torch.amp.autocast_mode import is_autocast_available
 from torch.nn.functional import pad
 
+from skop.ops._autograd import differentiable_gradients
 from skop.ops.ssd_scan._naive import ssd_scan_naive
 
 # Decays are powers of two: torch's exp is several times slower where its result underflows, as
@@ -180,10 +182,12 @@ class _ChunkedScan(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_y: Tensor | None, grad_final: Tensor | None) -> tuple[Tensor | None, ...]:
         """Gradients of everything that `forward` was given as a tensor."""
-        inputs, kept = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
+        saved = ctx.saved_tensors  # once: unpacking may recompute them
+        inputs, kept = saved[:7], saved[7:]
         with autocast_off(inputs[0].device):
             if torch.is_grad_enabled():  # only where a second derivative will be asked for
-                grads = _differentiable_gradients(inputs, ctx.reverse, grad_y, grad_final)
+                plain = partial(ssd_scan_naive, reverse=ctx.reverse)
+                grads = differentiable_gradients(plain, inputs, (grad_y, grad_final))
             else:
                 grad_y = torch.zeros_like(inputs[0]) if grad_y is None else grad_y
                 grads = _gradients(inputs, kept, _runs(ctx.reverse, inputs[0].shape[2]), grad_y, grad_final)
@@ -255,20 +259,6 @@ def _add_state_gradients(
     _matmul(g, states.mT, out=scaled)
     grad_out += _sum_groups(scaled.mul_(from_start), maps_in.shape[2])
     return grad_states, grad_start
-
-
-def _differentiable_gradients(
-    inputs: tuple[Tensor, ...], reverse: tuple[bool, ...], grad_y: Tensor | None, grad_final: Tensor | None
-) -> tuple[Tensor | None, ...]:
-    """Gradients as functions that autograd can differentiate again."""
-    # Aliases cut the inputs off from each other: dt is often computed from x.
-    aliases = [None if value is None else value.view_as(value) for value in inputs]
-    outputs = ssd_scan_naive(*aliases, reverse)  # type: ignore[arg-type, call-arg]
-    pairs = [pair for pair in zip(outputs, (grad_y, grad_final), strict=True) if pair[1] is not None]
-    results, cotangents = zip(*pairs, strict=True)
-    sources = [value for value in aliases if value is not None and value.requires_grad]
-    grads = iter(torch.autograd.grad(results, sources, cotangents, create_graph=True, allow_unused=True))
-    return tuple(next(grads) if value is not None and value.requires_grad else None for value in aliases)
 
 
 def _runs(reverse: tuple[bool, ...], heads: int) -> list[Run]:

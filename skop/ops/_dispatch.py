@@ -1,0 +1,264 @@
+"""Which implementation of a scan runs: the plain ones, or a kernel for the device at hand.
+
+Every operation has a plain form in torch, which runs anywhere, and kernels: Numba's on CPUs, Triton's on
+CUDA. The kernel of the device is taken. On its first use for a device and precision it has to agree with
+the float64 reference on a small problem, outputs and gradients; one that is missing or fails is named in
+a warning, once, and the plain form runs instead.
+"""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from skop.exceptions import KernelWarning
+from skop.ops._autograd import differentiable_gradients
+
+__all__ = ["BACKENDS", "NARROW", "Operation", "record_backends"]
+
+#: Names that `backend` arguments and the environment variable take.
+BACKENDS = ("naive", "torch", "numba", "triton")
+#: Places of x and of the input and output maps, which kernels also read and write in bfloat16.
+NARROW = (0, 3, 4)
+_VARIABLE = "SKOP_BACKEND"
+_KERNEL_FILES = {"numba": "_cpu", "triton": "_triton"}
+_DEVICE_KERNELS = {"cpu": "numba", "cuda": "triton"}
+
+#: Most that a kernel may differ from the reference in the self-check, relative to the norm.
+_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 3e-2}
+
+_recorders: ContextVar[tuple[set[str], ...]] = ContextVar("recorders", default=())
+
+
+@contextmanager
+def record_backends() -> Iterator[set[str]]:
+    """Note which implementations the scans within the block run.
+
+    Yields
+    ------
+    set of str
+        Names from `BACKENDS`, filled as scans run.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.ops import record_backends, ssd_scan
+    >>> one = torch.ones(1, 3, 1, 1)
+    >>> with record_backends() as used:
+    ...     _ = ssd_scan(one, one[..., 0], -one[0, 0, 0], one, one, backend="naive")
+    >>> used
+    {'naive'}
+    """
+    used: set[str] = set()
+    token = _recorders.set((*_recorders.get(), used))
+    try:
+        yield used
+    finally:
+        _recorders.reset(token)
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """A scan and its implementations.
+
+    All implementations take the same arguments: first the tensors that have gradients, some of them None,
+    then what else there is. The first tensor is x, the second holds the steps, in the precision of the
+    computation.
+
+    Parameters
+    ----------
+    name : str
+        Name, and the folder with its kernels.
+    plain : mapping of str to callable
+        The forms ``"naive"`` and ``"torch"``, which need all tensors in one precision.
+    n_tensors : int
+        Arguments that have gradients.
+    example : callable
+        Makes the arguments of a small problem in float64 on the CPU.
+    """
+
+    name: str
+    plain: Mapping[str, Callable[..., Any]]
+    n_tensors: int
+    example: Callable[[], tuple[Any, ...]]
+
+    def choose(self, backend: str | None, device: torch.device, dtype: torch.dtype) -> str:
+        """Choose the implementation for a device and the dtype of x, and note it.
+
+        Parameters
+        ----------
+        backend : str or None
+            What was asked for; None leaves it to the environment variable ``SKOP_BACKEND`` and the device.
+        device : torch.device
+            Where the tensors are.
+        dtype : torch.dtype
+            Precision of x.
+
+        Returns
+        -------
+        str
+            Name from `BACKENDS`.
+
+        Raises
+        ------
+        ValueError
+            If there is no such name, or what was asked for cannot run here.
+        """
+        source = "backend"
+        if backend is None and os.environ.get(_VARIABLE):
+            backend, source = os.environ[_VARIABLE], _VARIABLE
+        if backend not in (None, *BACKENDS):
+            raise ValueError(f"{source} is {backend!r}; expected None or one of {BACKENDS}.")
+        name = backend or _DEVICE_KERNELS.get(device.type, "torch")
+        problem = None if name in self.plain else _problem(self, name, device, dtype)
+        if problem is not None and backend is not None:
+            raise ValueError(f"{source} is {name!r}, but {self.name} cannot run so: {problem}.")
+        if problem is not None:
+            _warn_once(f"{self.name} runs in plain torch, which is much slower: {problem}.")
+            name = "torch"
+        for used in _recorders.get():
+            used.add(name)
+        return name
+
+    def run(self, backend: str | None, *arguments: Any) -> Any:
+        """Scan with the chosen implementation.
+
+        Parameters
+        ----------
+        backend : str or None
+            See `choose`.
+        *arguments
+            Arguments of the operation; where x and the maps are bfloat16, the others are float32.
+
+        Returns
+        -------
+        Tensor or tuple of Tensor
+            What the operation returns; the plain forms return the precision of the steps.
+        """
+        name = self.choose(backend, arguments[0].device, arguments[0].dtype)
+        if name in self.plain:
+            return _in_one_precision(self.plain[name], *arguments)
+        return _run_kernel(self, _kernels(self.name, name), *arguments)
+
+
+def _in_one_precision(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a plain form; x and the maps may be narrower than the steps."""
+    dtype = arguments[1].dtype
+    same = (
+        value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value for value in arguments
+    )
+    return function(*same)
+
+
+def _run_kernel(operation: Operation, kernels: Any, *arguments: Any) -> Any:
+    """Call a kernel, by way of autograd where gradients are wanted."""
+    tensors = arguments[: operation.n_tensors]
+    if torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in tensors):
+        return _Kernel.apply(operation, kernels, *arguments)
+    *outputs, _ = kernels.forward(*arguments, False)
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+class _Kernel(torch.autograd.Function):
+    """A kernel with its own backward pass; second derivatives go through the reference."""
+
+    @staticmethod
+    def forward(ctx: Any, operation: Operation, kernels: Any, *arguments: Any) -> Any:
+        """Scan, and keep the arguments and the checkpoints."""
+        *outputs, checkpoints = kernels.forward(*arguments, True)
+        tensors = [value for value in arguments if isinstance(value, Tensor)]
+        ctx.save_for_backward(checkpoints, *tensors)
+        ctx.places = [None if isinstance(value, Tensor) else (value,) for value in arguments]
+        ctx.operation, ctx.kernels = operation, kernels
+        ctx.set_materialize_grads(False)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Gradients of all tensors."""
+        checkpoints, *tensors = ctx.saved_tensors
+        saved = iter(tensors)
+        arguments = [next(saved) if value is None else value[0] for value in ctx.places]
+        count = ctx.operation.n_tensors
+        if torch.is_grad_enabled():  # only where a second derivative will be asked for
+            rest = arguments[count:]
+            plain = partial(_in_one_precision, ctx.operation.plain["naive"])
+            results = differentiable_gradients(lambda *values: plain(*values, *rest), arguments[:count], grads)
+        else:
+            grad_y = torch.zeros_like(arguments[0]) if grads[0] is None else grads[0]
+            results = ctx.kernels.backward(*arguments, checkpoints, grad_y, *grads[1:])
+        return (None, None, *results, *(None for _ in arguments[count:]))
+
+
+@cache
+def _kernels(operation: str, name: str) -> Any:
+    """Module of the kernels of an operation."""
+    return import_module(f"skop.ops.{operation}.{_KERNEL_FILES[name]}")
+
+
+@cache
+def _problem(operation: Operation, name: str, device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why a kernel cannot be used, or None."""
+    where = next(kind for kind, kernel in _DEVICE_KERNELS.items() if kernel == name)
+    if device.type != where and not (name == "triton" and os.environ.get("TRITON_INTERPRET") == "1"):
+        return f"the {name} kernels are for {where} tensors, and these are on {device.type}"
+    try:
+        kernels = _kernels(operation.name, name)
+    except ImportError as error:
+        return f"the {name} kernels cannot be loaded ({error}); reinstall skop with its dependencies"
+    try:
+        with ThreadPoolExecutor(1) as thread:  # torch's modes and transforms belong to a thread: none is to take part
+            difference = thread.submit(_largest_difference, operation, kernels, device, dtype).result()
+    except Exception as error:  # whatever a compiler or a driver may raise
+        return f"the {name} kernel failed its self-check on {device} in {dtype} ({type(error).__name__}: {error})"
+    if not difference <= _TOLERANCE[dtype]:
+        return f"the {name} kernel is off by {difference:.1e} in its self-check on {device} in {dtype}"
+    return None
+
+
+def _largest_difference(operation: Operation, kernels: Any, device: torch.device, dtype: torch.dtype) -> float:
+    """Largest relative difference between a kernel and the reference, over outputs and gradients."""
+    example = operation.example()
+    rounded = [_placed(place, value, "cpu", dtype) for place, value in enumerate(example)]
+    exact = [_placed(0, value, "cpu", torch.float64) for value in rounded]
+    expected = _outputs_and_gradients(operation.plain["naive"], operation.n_tensors, exact)
+    there = [value.to(device) if isinstance(value, Tensor) else value for value in rounded]
+    actual = _outputs_and_gradients(partial(_run_kernel, operation, kernels), operation.n_tensors, there)
+    pairs = zip(actual, expected, strict=True)
+    differences = [(value.to("cpu", torch.float64) - true).norm() / true.norm() for value, true in pairs]
+    return float(torch.stack(differences).max())  # NaN, where there is one, which Python's max would pass over
+
+
+def _placed(place: int, value: Any, device: str, dtype: torch.dtype) -> Any:
+    """An argument in the precision that kernels take it in: only x and the maps are ever narrower than float32."""
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return value
+    kind = dtype if place in NARROW else torch.promote_types(dtype, torch.float32)
+    return value.detach().to(device, kind)
+
+
+def _outputs_and_gradients(function: Callable[..., Any], n_tensors: int, arguments: Sequence[Any]) -> list[Tensor]:
+    """Outputs, and gradients of all tensors for cotangents that depend on the outputs' places."""
+    leaves = [value.clone().requires_grad_() for value in arguments[:n_tensors] if value is not None]
+    given = iter(leaves)
+    outputs = function(*(None if v is None else next(given) for v in arguments[:n_tensors]), *arguments[n_tensors:])
+    outputs = (outputs,) if isinstance(outputs, Tensor) else outputs
+    weights = [torch.arange(1, value.numel() + 1, device=value.device).cos().view_as(value) for value in outputs]
+    # A scalar, because torch imports a lot to check cotangents of other shapes.
+    total = sum(((w * value).sum() for w, value in zip(weights, outputs, strict=True)), start=torch.zeros(()))
+    return [*(value.detach() for value in outputs), *torch.autograd.grad(total, leaves)]
+
+
+@cache
+def _warn_once(message: str) -> None:
+    """Warn; what has been said is not said again."""
+    warnings.warn(message, KernelWarning, stacklevel=4)

@@ -1,0 +1,430 @@
+"""Vectors of sixteen numbers for kernels that Numba compiles.
+
+A kernel that says ``load(x, 0) * load(y, 0)`` becomes vector instructions because its values are
+vectors, not because a compiler found a loop that it could prove free of aliases. The type is LLVM's
+``<16 x float>`` or ``<16 x double>``: one or two AVX-512 registers, more of AVX2 or NEON, whatever the
+processor has. No instruction of a particular processor is named, so that none can be missing.
+
+Pointers count in elements. A pointer to ``bfloat16`` (stored as uint16) loads as float32 and stores
+rounded to the nearest. Products and sums may be contracted to fused multiply-adds; NaN and infinity pass
+through everything.
+
+Only CPU kernels import this file, and they are imported when they are first used.
+"""
+
+import operator
+from collections.abc import Callable
+from math import log
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.datamodel import models
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, register_model
+from numpy.polynomial import Chebyshev, Polynomial
+
+__all__ = [
+    "LANES",
+    "address",
+    "bfloat16",
+    "claim",
+    "computed",
+    "constant",
+    "exp2",
+    "load",
+    "load_first",
+    "maximum",
+    "nan_beyond",
+    "offset",
+    "pointer",
+    "prefetch",
+    "sigmoid",
+    "softplus",
+    "splat",
+    "store",
+    "store_first",
+    "sum_lanes",
+    "widen",
+]
+
+#: Numbers in a vector.
+LANES = 16
+#: Storage of bfloat16, which Numba has no type for.
+bfloat16 = types.uint16
+
+_INT32, _INT64 = ir.IntType(32), ir.IntType(64)
+_CONTRACT = ("contract",)
+
+
+class Vector(types.Type):
+    """Numba type of a vector of float32 or float64."""
+
+    def __init__(self, element: types.Float) -> None:
+        self.element = element
+        super().__init__(name=f"Vector({element})")
+
+
+class _Kind:
+    """What code of a vector's element type needs: its LLVM types, constants and polynomials."""
+
+    def __init__(self, element: types.Float) -> None:
+        single = element == types.float32
+        self.number = ir.FloatType() if single else ir.DoubleType()
+        self.vector = ir.VectorType(self.number, LANES)
+        self.bits = ir.VectorType(_INT32 if single else _INT64, LANES)
+        self.mantissa, self.least = (23, -126.0) if single else (52, -1022.0)
+        # 2^f = 1 + f p(f) on [-1/2, 1/2]: exactly 1 at 0, so that a step of size zero changes nothing.
+        self.power = _polynomial(_growth, 4 if single else 11, (-0.5, 0.5))
+        # log(1 + v) = 2 s p(s²) with s = v / (2 + v), for v in [0, 1].
+        self.logarithm = _polynomial(lambda w: 2 * np.arctanh(w**0.5) / w**0.5, 4 if single else 11, (0, 1 / 9))
+
+    def constant(self, value: float) -> ir.Constant:
+        """One number in every lane."""
+        return ir.Constant(self.vector, [float(value)] * LANES)
+
+    def integers(self, value: int) -> ir.Constant:
+        """One integer in every lane."""
+        return ir.Constant(self.bits, [value] * LANES)
+
+
+def _polynomial(function: Callable[[np.ndarray], np.ndarray], degree: int, domain: tuple[float, float]) -> list[float]:
+    """Coefficients, highest first, of a nearly best approximation."""
+    fit = Chebyshev.interpolate(function, degree, domain).convert(kind=Polynomial)
+    return [float(coefficient) for coefficient in fit.coef[::-1]]
+
+
+def _growth(exponent: np.ndarray) -> np.ndarray:
+    """(2^f - 1) / f, also at 0."""
+    safe = np.where(exponent == 0, 1, exponent)
+    return np.where(exponent == 0, log(2), np.expm1(safe * log(2)) / safe)
+
+
+_KINDS = {Vector(element): _Kind(element) for element in (types.float32, types.float64)}
+#: Integers that pick lanes: even ones of two vectors, then odd ones.
+_PICKS = [ir.Constant(ir.VectorType(_INT32, LANES), list(range(start, 2 * LANES, 2))) for start in (0, 1)]
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    """A vector is one LLVM value."""
+
+    def __init__(self, manager: Any, numba_type: Vector) -> None:
+        super().__init__(manager, numba_type, _KINDS[numba_type].vector)
+
+
+def _register_arithmetic(symbol: Callable[..., Any], instruction: str) -> None:
+    """Let an operator work on two vectors."""
+
+    @infer_global(symbol)
+    class _Template(AbstractTemplate):
+        def generic(self, args: tuple[types.Type, ...], kws: Any) -> Any:
+            if len(args) == 2 and isinstance(args[0], Vector) and args[0] == args[1]:
+                return signature(args[0], *args)
+            return None
+
+    for vector in _KINDS:
+
+        @lower_builtin(symbol, vector, vector)
+        def _lower(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+            return getattr(builder, instruction)(*args, flags=_CONTRACT)
+
+
+for _symbol, _instruction in (
+    (operator.add, "fadd"),
+    (operator.sub, "fsub"),
+    (operator.mul, "fmul"),
+    (operator.truediv, "fdiv"),
+):
+    _register_arithmetic(_symbol, _instruction)
+
+
+@intrinsic
+def pointer(typing_context: Any, address: types.Type, kind: types.Type) -> Any:
+    """Turn an address, an integer, into a pointer to numbers of a type, or of another pointer's type."""
+    result = types.CPointer(kind.dtype if isinstance(kind, types.CPointer) else kind.instance_type)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.inttoptr(args[0], context.get_value_type(result))
+
+    return result(types.int64, kind), codegen
+
+
+@intrinsic
+def address(typing_context: Any, start: types.Type) -> Any:
+    """Turn a pointer into an integer."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.ptrtoint(args[0], _INT64)
+
+    return types.int64(start), codegen
+
+
+@intrinsic
+def computed(typing_context: Any, start: types.Type) -> Any:
+    """Return a pointer, good for its type only, to what numbers in memory are computed in."""
+    result = types.CPointer(_vector_of(start).element)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.bitcast(args[0], context.get_value_type(result))
+
+    return result(start), codegen
+
+
+@intrinsic
+def constant(typing_context: Any, start: types.Type, number: types.Type) -> Any:
+    """Put one number into every lane of a vector such as a pointer loads."""
+    vector = _vector_of(start)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return _splat(builder, context.cast(builder, args[1], sig.args[1], vector.element))
+
+    return vector(start, number), codegen
+
+
+@intrinsic
+def offset(typing_context: Any, start: types.Type, index: types.Type) -> Any:
+    """Move a pointer on by a number of elements."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.gep(args[0], [args[1]])
+
+    return start(start, types.int64), codegen
+
+
+@intrinsic
+def claim(typing_context: Any, counter: types.Type) -> Any:
+    """Add 1 to an integer that threads share, and return what it was."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.atomic_rmw("add", args[0], ir.Constant(_INT64, 1), "monotonic")
+
+    return types.int64(types.CPointer(types.int64)), codegen
+
+
+@intrinsic
+def splat(typing_context: Any, number: types.Type) -> Any:
+    """Put one number into every lane."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return _splat(builder, args[0])
+
+    return Vector(number)(number), codegen
+
+
+@intrinsic
+def load(typing_context: Any, start: types.Type, index: types.Type) -> Any:
+    """Read sixteen neighbouring numbers, in no particular alignment."""
+    result = _vector_of(start)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return _from_storage(builder, start, _load(builder, start, builder.gep(args[0], [args[1]])))
+
+    return result(start, types.int64), codegen
+
+
+@intrinsic
+def store(typing_context: Any, start: types.Type, index: types.Type, value: types.Type) -> Any:
+    """Write sixteen neighbouring numbers."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        stored = _to_storage(builder, start, args[2])
+        place = builder.bitcast(builder.gep(args[0], [args[1]]), stored.type.as_pointer())
+        builder.store(stored, place, align=start.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(start, types.int64, value), codegen
+
+
+@njit(forceinline=True)
+def load_first(start, index, count, spare):
+    """Read the first numbers of sixteen by way of spare memory; the other lanes are 0."""
+    for lane in range(LANES):
+        spare[lane] = start[index + lane] if lane < count else 0
+    return load(spare, 0)
+
+
+@njit(forceinline=True)
+def store_first(start, index, value, count, spare):
+    """Write the first of sixteen numbers by way of spare memory."""
+    store(spare, 0, value)
+    for lane in range(count):
+        start[index + lane] = spare[lane]
+
+
+@intrinsic
+def maximum(typing_context: Any, left: types.Type, right: types.Type) -> Any:
+    """Greater of two numbers in each lane; the right one where either is NaN."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.select(builder.fcmp_ordered(">", *args), *args)
+
+    return left(left, left), codegen
+
+
+@intrinsic
+def nan_beyond(typing_context: Any, value: types.Type, exponent: types.Type) -> Any:
+    """The value where `exp2` of the exponent is finite, else NaN."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        kind = _KINDS[value]
+        finite = builder.fcmp_ordered("<", args[1], kind.constant(1 - kind.least))
+        return builder.select(finite, args[0], kind.constant(float("nan")))
+
+    return value(value, value), codegen
+
+
+@intrinsic
+def prefetch(typing_context: Any, start: types.Type, index: types.Type) -> Any:
+    """Ask for memory that will be needed soon."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        place = builder.bitcast(builder.gep(args[0], [args[1]]), ir.IntType(8).as_pointer())
+        signature_type = ir.FunctionType(ir.VoidType(), [place.type, _INT32, _INT32, _INT32])
+        function = cgutils.get_or_insert_function(builder.module, signature_type, "llvm.prefetch.p0")
+        # For reading, to be kept in all caches, as data.
+        builder.call(function, [place, *(ir.Constant(_INT32, value) for value in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(start, types.int64), codegen
+
+
+@intrinsic
+def widen(typing_context: Any, value: types.Type) -> Any:
+    """Turn a vector into float64."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        single = value.element == types.float32
+        return builder.fpext(args[0], ir.VectorType(ir.DoubleType(), LANES)) if single else args[0]
+
+    return Vector(types.float64)(value), codegen
+
+
+@intrinsic
+def sum_lanes(typing_context: Any, start: types.Type) -> Any:
+    """Return a vector whose lane i is the sum over the i-th of sixteen vectors in a row of memory."""
+    result = _vector_of(start)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        places = (builder.gep(args[0], [ir.Constant(_INT64, LANES * i)]) for i in range(LANES))
+        values = [_load(builder, start, place) for place in places]
+        while len(values) > 1:  # the two halves of each result are sums of neighbours of two vectors
+            pairs = zip(values[::2], values[1::2], strict=True)
+            values = [builder.fadd(*(builder.shuffle_vector(*pair, pick) for pick in _PICKS)) for pair in pairs]
+        return values[0]
+
+    return result(start), codegen
+
+
+@intrinsic
+def exp2(typing_context: Any, value: types.Type) -> Any:
+    """2 to the power of numbers below 127 (float64: 1023, see `nan_beyond`); 0 below the normal numbers, 1 at 0."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return _exp2(builder, _KINDS[value], args[0])
+
+    return value(value), codegen
+
+
+@intrinsic
+def softplus(typing_context: Any, value: types.Type) -> Any:
+    """log(1 + exp(v)), with a small relative error for all v; 0 at minus infinity."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        kind, (v,) = _KINDS[value], args
+        small = _exp_minus_abs(builder, kind, v)
+        s = builder.fdiv(small, builder.fadd(small, kind.constant(2)))
+        log1p = builder.fmul(s, _horner(builder, kind, kind.logarithm, builder.fmul(s, s)), flags=_CONTRACT)
+        positive = builder.fcmp_ordered(">", v, kind.constant(0))
+        return builder.fadd(builder.select(positive, v, kind.constant(0)), log1p, flags=_CONTRACT)
+
+    return value(value), codegen
+
+
+@intrinsic
+def sigmoid(typing_context: Any, value: types.Type) -> Any:
+    """1 / (1 + exp(-v)), the derivative of softplus."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        kind, (v,) = _KINDS[value], args
+        small = _exp_minus_abs(builder, kind, v)
+        positive = builder.fcmp_ordered(">", v, kind.constant(0))
+        above = builder.select(positive, kind.constant(1), small)
+        return builder.fdiv(above, builder.fadd(small, kind.constant(1)))
+
+    return value(value), codegen
+
+
+def _vector_of(start: types.CPointer) -> Vector:
+    """Type of what a pointer loads."""
+    return Vector(types.float32 if start.dtype == bfloat16 else start.dtype)
+
+
+def _storage(start: types.CPointer) -> ir.VectorType:
+    """LLVM type of sixteen numbers in memory."""
+    return ir.VectorType(ir.IntType(16), LANES) if start.dtype == bfloat16 else _KINDS[_vector_of(start)].vector
+
+
+def _from_storage(builder: ir.IRBuilder, start: types.CPointer, stored: ir.Value) -> ir.Value:
+    """Make the vector of what was in memory: bfloat16 is the upper half of a float32."""
+    if start.dtype != bfloat16:
+        return stored
+    kind = _KINDS[Vector(types.float32)]
+    return builder.bitcast(builder.shl(builder.zext(stored, kind.bits), kind.integers(16)), kind.vector)
+
+
+def _to_storage(builder: ir.IRBuilder, start: types.CPointer, value: ir.Value) -> ir.Value:
+    """What goes into memory for a vector: bfloat16 is rounded to the nearest, ties to even, and NaN stays."""
+    if start.dtype != bfloat16:
+        return value
+    kind = _KINDS[Vector(types.float32)]
+    bits = builder.bitcast(value, kind.bits)
+    odd = builder.and_(builder.lshr(bits, kind.integers(16)), kind.integers(1))
+    rounded = builder.add(builder.add(bits, odd), kind.integers(0x7FFF))
+    missing = builder.fcmp_unordered("uno", value, value)
+    kept = builder.select(missing, builder.or_(bits, kind.integers(0x400000)), rounded)
+    return builder.trunc(builder.lshr(kept, kind.integers(16)), _storage(start))
+
+
+def _load(builder: ir.IRBuilder, start: types.CPointer, place: ir.Value) -> ir.Value:
+    """Read sixteen stored numbers."""
+    return builder.load(builder.bitcast(place, _storage(start).as_pointer()), align=start.dtype.bitwidth // 8)
+
+
+def _splat(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
+    """Put one value into every lane."""
+    nothing = ir.Constant(ir.VectorType(number.type, LANES), ir.Undefined)
+    single = builder.insert_element(nothing, number, ir.Constant(_INT32, 0))
+    return builder.shuffle_vector(single, nothing, ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES))
+
+
+def _horner(builder: ir.IRBuilder, kind: _Kind, coefficients: list[float], x: ir.Value) -> ir.Value:
+    """Evaluate a polynomial, highest coefficient first."""
+    result = kind.constant(coefficients[0])
+    for coefficient in coefficients[1:]:
+        product = builder.fmul(result, x, flags=_CONTRACT)
+        result = builder.fadd(product, kind.constant(coefficient), flags=_CONTRACT)
+    return result
+
+
+def _exp2(builder: ir.IRBuilder, kind: _Kind, v: ir.Value) -> ir.Value:
+    """2^v: a polynomial of the part beyond the nearest integer, whose exponent the integer is added to."""
+    # Adding 1.5 x 2^mantissa rounds to an integer, which then stands in the lowest bits, here with the exponent's bias.
+    rounder = kind.constant(1.5 * 2.0**kind.mantissa + 1 - kind.least)
+    shifted = builder.fadd(v, rounder)
+    rest = builder.fsub(v, builder.fsub(shifted, rounder), flags=_CONTRACT)
+    power = _horner(builder, kind, [*kind.power, 1.0], rest)
+    scale = builder.shl(builder.bitcast(shifted, kind.bits), kind.integers(kind.mantissa))
+    # A product, and not a sum of exponents, because NaN has to pass, whatever bits it holds.
+    scaled = builder.fmul(power, builder.bitcast(scale, kind.vector), flags=_CONTRACT)
+    normal = builder.fcmp_unordered(">", v, kind.constant(kind.least))
+    return builder.select(normal, scaled, kind.constant(0))
+
+
+def _exp_minus_abs(builder: ir.IRBuilder, kind: _Kind, v: ir.Value) -> ir.Value:
+    """exp(-|v|)."""
+    positive = builder.fcmp_ordered(">", v, kind.constant(0))
+    negated = builder.select(positive, builder.fsub(kind.constant(-0.0), v), v)
+    return _exp2(builder, kind, builder.fmul(negated, kind.constant(1 / log(2)), flags=_CONTRACT))

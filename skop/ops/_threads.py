@@ -1,0 +1,90 @@
+"""Share the work of a compiled kernel among threads.
+
+A kernel is a C function of one pointer that takes work items, one after the other, from a counter which
+all its threads share. It runs on the threads that torch's own operators run on, so that no two pools
+fight for the same cores: torch's OpenMP threads spin for a while after each operator, and a thread of
+another pool would start behind one of them.
+"""
+
+import ctypes
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import torch
+
+__all__ = ["run_on_threads"]
+
+_Kernel = Callable[[int], None]
+_SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+#: OpenMP's threads do not survive a fork, and calling for them in the child waits for ever.
+_is_forked = False
+
+
+def run_on_threads(kernel: int, arguments: int, n_threads: int) -> None:
+    """Call a kernel in several threads at once and wait for all.
+
+    Parameters
+    ----------
+    kernel : int
+        Address of a C function ``void kernel(void *arguments)``.
+    arguments : int
+        Address that every call is given.
+    n_threads : int
+        Most calls at once, at least 1.
+
+    Examples
+    --------
+    >>> import ctypes
+    >>> from skop.ops._threads import run_on_threads
+    >>> numbers = (ctypes.c_int64 * 1)(0)
+    >>> @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    ... def kernel(address):
+    ...     ctypes.cast(address, ctypes.POINTER(ctypes.c_int64))[0] += 1
+    >>> run_on_threads(ctypes.cast(kernel, ctypes.c_void_p).value, ctypes.addressof(numbers), 1)
+    >>> numbers[0]
+    1
+    """
+    if n_threads == 1 or _is_forked:
+        _SIGNATURE(kernel)(arguments)
+        return
+    parallel = _openmp_parallel()
+    if parallel is not None:
+        parallel(kernel, arguments, n_threads, 0)
+    else:
+        list(_pool(n_threads).map(_SIGNATURE(kernel), [arguments] * n_threads))
+
+
+@cache
+def _openmp_parallel() -> Callable[[int, int, int, int], None] | None:
+    """The entry of GNU's OpenMP in the very library that torch has loaded, or None where torch has another."""
+    folder = Path(torch.__file__).parent / "lib"
+    for name in ("libtorch_cpu.so", "libtorch.so"):
+        try:
+            # A symbol is looked up in the library and in all that it depends on.
+            function = ctypes.CDLL(str(folder / name)).GOMP_parallel
+        except (OSError, AttributeError):
+            continue
+        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+        function.restype = None
+        return function
+    return None
+
+
+@cache
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    """Threads of Python's, for where torch's cannot be reached."""
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="skop")
+
+
+def _note_fork() -> None:
+    """Run serially from now on: the parent's threads are not in this process."""
+    global _is_forked
+    _is_forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)

@@ -1,0 +1,260 @@
+"""Blocked form of `skop.ops.selective_scan` in plain torch, for any device.
+
+The derivation is in the README of this folder.
+
+Letters of the shapes: b batch, L length, K paths, D channels, N states of a channel, S segments of a
+path that are walked side by side, T tokens of a segment, M = S b K rows, q tokens of a block, m rows
+of a block. Packed means (T, M, N or 1, D or 1): the state (N, D) of a row is one contiguous matrix.
+Letters of the maths: x input, dt step, A decay rate, B input map, C output map, D skip, R share of
+the own token's input that y does not see, y output.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from skop.ops._autograd import differentiable_gradients
+from skop.ops._blocked import LOG2_E, Packed, accumulate, accumulate_back, block_numbers, own_share, slices, views
+from skop.ops.selective_scan._naive import selective_scan_naive, step_sizes
+from skop.ops.ssd_scan._torch import autocast_off
+
+#: Steps of a block; the state before each block is kept for the backward pass.
+_STEPS = 16
+
+#: A segment is walked twice, so it has to be long to be worth while.
+_SHORTEST_SEGMENT = 64
+
+
+def selective_scan_torch(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None,
+    dt_bias: Tensor | None,
+    R: Tensor | None,
+    initial_state: Tensor | None,
+    paths: Tensor,
+    softplus: bool,
+) -> tuple[Tensor, Tensor]:
+    """Scan in blocks that fit into a cache, in the precision of the arguments.
+
+    Parameters
+    ----------
+    x, dt, A, B, C, D, dt_bias, R, initial_state, paths, softplus
+        As in `skop.ops.selective_scan._naive.selective_scan_naive`.
+
+    Returns
+    -------
+    y : Tensor of shape (b, L, 1 or K, D)
+        Outputs in the order of the tokens; where the x is shared, their sum over the paths.
+    final_state : Tensor of shape (b, K, D, N)
+        States after the last tokens of the paths.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.ops.selective_scan._torch import selective_scan_torch
+    >>> one, path = torch.ones(1, 3, 1, 1), torch.tensor([[2, 1, 0]])
+    >>> halving = torch.full((1, 1, 1), 0.5).log()
+    >>> y, state = selective_scan_torch(one, one, halving, one, one, None, None, None, None, path, False)
+    >>> y.flatten(), state.flatten()
+    (tensor([1.7500, 1.5000, 1.0000]), tensor([1.7500]))
+    """
+    n_paths = len(paths)
+    order, back = paths.long(), paths.long().argsort(1)
+    inputs, steps, maps_in, maps_out = (
+        _Permutation.apply(values.expand(-1, -1, n_paths, -1), order, back)
+        for values in (x, step_sizes(dt, dt_bias, softplus), B, C)
+    )
+    y, final_state = _BlockedScan.apply(inputs, steps, A, maps_in, maps_out, initial_state)
+    if R is not None:
+        y = y - steps * inputs * own_share(maps_in, maps_out, R)
+    if D is not None:
+        y = y + D * inputs
+    y = _Permutation.apply(y, back, order)
+    return (y.sum(2, keepdim=True) if x.shape[2] < n_paths else y), final_state
+
+
+class _Permutation(torch.autograd.Function):
+    """Order the tokens of each path; the gradient is the inverse order, without any scattering."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, order: Tensor, back: Tensor) -> Tensor:
+        """Take (b, L, K, ...) in the order (K, L)."""
+        ctx.save_for_backward(order, back)
+        n_paths = len(order)
+        rows = order.T * n_paths + torch.arange(n_paths, device=order.device)
+        return values.flatten(1, 2).index_select(1, rows.flatten()).view(values.shape)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        """Take the gradient in the inverse order."""
+        order, back = ctx.saved_tensors
+        return _Permutation.apply(grad, back, order), None, None
+
+
+class _BlockedScan(torch.autograd.Function):
+    """The scan of (b, L, K, D) from the first token to the last, with a backward pass written out by hand.
+
+    Only the state before each block is kept. Second derivatives go through the sequential reference.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, initial_state: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Scan as `selective_scan_torch` does, without R and D; dt are the steps."""
+        segments = _count_segments(x, A)
+        packed = _pack_all(x, dt, A, B, C, segments)
+        states = packed.rates.new_empty(_blocks(packed)[-1][1] + 2, *packed.rates.shape)
+        start = 0.0 if initial_state is None else initial_state.mT.flatten(0, 1)
+        if segments > 1:
+            states[0] = 0.0
+            _walk(packed, states)
+            start = _chain(states[-1], _total_decays(packed), start, segments)
+        states[0] = start
+        y = torch.empty_like(packed.steps)
+        _walk(packed, states, y)
+        ctx.save_for_backward(x, dt, A, B, C, initial_state, states)
+        final_state = states[-1].unflatten(0, (segments, len(x), -1))[-1].mT.contiguous()
+        return _unpack(y.squeeze(-2), x.shape, segments), final_state
+
+    @staticmethod
+    def backward(ctx: Any, grad_y: Tensor, grad_final: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of x, dt, A, B, C and the initial state."""
+        with autocast_off(grad_y.device):
+            if torch.is_grad_enabled():  # only where a second derivative will be asked for
+                return differentiable_gradients(_sequential_scan, ctx.saved_tensors[:-1], (grad_y, grad_final))
+            return _gradients(ctx.saved_tensors, grad_y, grad_final)
+
+
+def _sequential_scan(
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, initial_state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Scan (b, L, K, D) in its own order by the reference."""
+    order = torch.arange(x.shape[1], device=x.device).expand(x.shape[2], -1)
+    return selective_scan_naive(x, dt, A, B, C, None, None, None, initial_state, order, softplus=False)
+
+
+def _gradients(saved: tuple[Any, ...], grad_y: Tensor, grad_final: Tensor) -> tuple[Tensor | None, ...]:
+    """Gradients of x, dt, A, B, C and the initial state from these and the states before the blocks."""
+    x, dt, A, B, C, initial_state, states = saved
+    batch, _, n_paths, _ = x.shape
+    segments = _count_segments(x, A)
+    packed = _pack_all(x, dt, A, B, C, segments)
+    grad_rows = _pack(grad_y, segments).unsqueeze(-2)
+    carry = grad_final.mT.flatten(0, 1)
+    if segments > 1:
+        ends = torch.zeros_like(packed.rates)
+        _walk_back(packed, states, grad_rows, ends)
+        carry = _chain(ends, _total_decays(packed), carry, segments, reverse=True)
+    carry = carry.clone()
+    grads = Packed(*(torch.empty_like(values) for values in packed))
+    grads.rates.zero_()
+    _walk_back(packed, states, grad_rows, carry, grads)
+    grad_v = _unpack(grads.inputs.squeeze(-2), x.shape, segments)
+    grad_steps = _unpack(grads.steps.squeeze(-2), x.shape, segments)
+    grad_a = grads.rates.unflatten(0, (-1, n_paths)).sum(0).mT
+    grad_in, grad_out = (_unpack(maps.squeeze(-1), x.shape, segments) for maps in (grads.maps_in, grads.maps_out))
+    grad_start = None if initial_state is None else carry[: batch * n_paths].unflatten(0, (batch, -1)).mT
+    return grad_v * dt, grad_steps + grad_v * x, grad_a, grad_in, grad_out, grad_start
+
+
+def _walk(packed: Packed, states: Tensor, y: Tensor | None = None) -> None:
+    """Fill in the states behind the first block boundary, and y (T, M, 1, D)."""
+    buffers = _buffers(packed, 2)
+    for rows, block, tokens in _blocks(packed):
+        here = packed.at(tokens, rows)
+        decays, path = views(buffers, (len(here.steps), *here.rates.shape))
+        here.decays(out=decays)
+        torch.mul(here.maps_in, here.inputs, out=path)
+        accumulate(decays, path, states[block, rows])
+        states[block + 1, rows] = path[-1]
+        if y is not None:
+            y[tokens, rows] = here.maps_out.mT @ path
+
+
+def _walk_back(packed: Packed, states: Tensor, grad_y: Tensor, carry: Tensor, grads: Packed | None = None) -> None:
+    """Take the gradient of the last states, `carry`, back before the first, in place; fill in the others."""
+    buffers = _buffers(packed, 4)
+    for rows, block, tokens in reversed(_blocks(packed)):
+        here, cotangents = packed.at(tokens, rows), grad_y[tokens, rows]
+        decays, grad_path, path, spare = views(buffers, (len(here.steps), *here.rates.shape))
+        here.decays(out=decays)
+        torch.mul(here.maps_out, cotangents, out=grad_path)
+        accumulate_back(decays, grad_path, carry[rows])
+        if grads is not None:
+            torch.mul(here.maps_in, here.inputs, out=path)
+            accumulate(decays, path, states[block, rows])
+            grad_logs = decays.mul_(grad_path)
+            grad_logs[0] *= states[block, rows]
+            grad_logs[1:] *= path[:-1]
+            here.add_gradients(path, grad_path, grad_logs, cotangents, grads.at(tokens, rows), spare)
+
+
+def _total_decays(packed: Packed) -> Tensor:
+    """Decay of every state over its segment: (M, N, D)."""
+    return (packed.steps.sum(0) * packed.rates).exp2_()
+
+
+def _chain(ends: Tensor, decays: Tensor, state: Tensor | float, segments: int, reverse: bool = False) -> Tensor:
+    """States (M, N, D) that enter the segments, from those that leave them after entering as zero."""
+    entering = []
+    for segment in range(segments)[:: -1 if reverse else 1]:
+        rows = slice(segment * len(ends) // segments, (segment + 1) * len(ends) // segments)
+        entering.append(torch.as_tensor(state).expand_as(ends[rows]))
+        state = decays[rows] * state + ends[rows]
+    return torch.cat(entering[:: -1 if reverse else 1])
+
+
+def _count_segments(x: Tensor, A: Tensor) -> int:
+    """Choose how many segments of a path are walked side by side: more than one where a step is small."""
+    needed = block_numbers(x.device) // _STEPS // (len(x) * A.numel())
+    return max(1, min(needed, x.shape[1] // _SHORTEST_SEGMENT))
+
+
+def _blocks(packed: Packed) -> list[tuple[slice, int, slice]]:
+    """Cut rows and tokens into blocks: the rows, the number of the block along the tokens, the tokens."""
+    rows, tokens = _block_size(packed)
+    along = list(enumerate(slices(len(packed.steps), tokens)))
+    return [(these, block, tokens) for these in slices(len(packed.rates), rows) for block, tokens in along]
+
+
+def _block_size(packed: Packed) -> tuple[int, int]:
+    """Most rows and most tokens of a block."""
+    most, state = block_numbers(packed.rates.device), packed.rates[0].numel()
+    rows = min(len(packed.rates), max(1, most // (_STEPS * state)))
+    tokens = max(_STEPS, most // (rows * state))
+    return rows, min(len(packed.steps), tokens)
+
+
+def _buffers(packed: Packed, count: int) -> Tensor:
+    """Memory for some blocks at a time: fresh memory would cost more than the arithmetic."""
+    rows, tokens = _block_size(packed)
+    return packed.rates.new_empty(count, rows * tokens * packed.rates[0].numel())
+
+
+def _pack_all(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, segments: int) -> Packed:
+    """Order all that a scan reads by tokens and rows."""
+    steps, inputs, maps_in, maps_out = (_pack(values, segments) for values in (dt, dt * x, B, C))
+    rates = (A.mT * LOG2_E).expand(segments * len(x), *A.mT.shape).flatten(0, 1)
+    return Packed(
+        steps.unsqueeze(-2), inputs.unsqueeze(-2), rates.contiguous(), maps_in.unsqueeze(-1), maps_out.unsqueeze(-1)
+    )
+
+
+def _pack(values: Tensor, segments: int) -> Tensor:
+    """Order (b, L, K, ...) as (T, M, ...); steps of size zero fill the last segment up."""
+    missing = -values.shape[1] % segments
+    values = pad(values, (0, 0, 0, 0, 0, missing)) if missing else values
+    return values.unflatten(1, (segments, -1)).permute(2, 1, 0, 3, 4).flatten(1, 3).contiguous()
+
+
+def _unpack(values: Tensor, shape: torch.Size, segments: int) -> Tensor:
+    """Order (T, M, ...) as (b, L, K, ...)."""
+    batch, length = shape[:2]
+    return values.unflatten(1, (segments, batch, -1)).permute(2, 1, 0, 3, 4).flatten(1, 2)[:, :length]

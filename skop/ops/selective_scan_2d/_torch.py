@@ -1,0 +1,175 @@
+"""Blocked form of `skop.ops.selective_scan_2d` in plain torch, for any device.
+
+The derivation is in the README of this folder.
+
+Letters of the shapes: b batch, H rows, W columns, K directions, D channels, N states of a channel, r rows
+and m samples of a block. Packed means (H, W, b, N or 1, D or 1): a state (N, D) is one contiguous matrix.
+Letters of the maths: x input, dt step, A decay rate, B input map, C output map, D skip, R share of
+the own cell's input that y does not see, y output.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from skop.ops._autograd import differentiable_gradients
+from skop.ops._blocked import LOG2_E, Packed, accumulate, accumulate_back, block_numbers, own_share, slices, views
+from skop.ops.selective_scan._naive import step_sizes
+from skop.ops.selective_scan_2d._naive import Direction, oriented, selective_scan_2d_naive
+from skop.ops.ssd_scan._torch import autocast_off
+
+#: Rows of a block; the states of the row before each block are kept for the backward pass.
+_ROWS = 8
+
+
+def selective_scan_2d_torch(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None,
+    dt_bias: Tensor | None,
+    R: Tensor | None,
+    directions: tuple[Direction, ...],
+    softplus: bool,
+) -> Tensor:
+    """Scan in blocks of rows that fit into a cache, in the precision of the arguments.
+
+    Parameters
+    ----------
+    x, dt, A, B, C, D, dt_bias, R, directions, softplus
+        As in `skop.ops.selective_scan_2d._naive.selective_scan_2d_naive`.
+
+    Returns
+    -------
+    Tensor of shape (b, H, W, D)
+        Outputs, summed over the directions.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.ops.selective_scan_2d._torch import selective_scan_2d_torch
+    >>> one, halving = torch.ones(1, 2, 2, 1, 1), torch.full((1, 1, 1), 0.5).log()
+    >>> options = None, None, None, ((2, 1),), False
+    >>> selective_scan_2d_torch(one[..., 0, :], one, halving, one, one, *options)[0, ..., 0]
+    tensor([[1.0000, 1.5000],
+            [1.5000, 2.2500]])
+    """
+    steps = step_sizes(dt, dt_bias, softplus)
+    total = torch.zeros_like(x) if D is None else D.sum(0) * x
+    for k, direction in enumerate(directions):
+        signal = (x, steps[..., k, :], B[..., k, :], C[..., k, :])
+        u, step, b, c = (oriented(values, direction) for values in signal)
+        total = total + oriented(_BlockedScan.apply(u, step, A[k], b, c), direction, back=True)
+    if R is not None:
+        total = total - x * (steps * own_share(B, C, R)).sum(-2)
+    return total
+
+
+class _BlockedScan(torch.autograd.Function):
+    """The scan of one direction, along rows and then down, with a backward pass written out by hand.
+
+    Only the states of the row before each block are kept. Second derivatives go through the reference.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
+        """Scan x (b, H, W, D) with steps dt of its shape, A (D, N), B and C (b, H, W, N)."""
+        packed = _pack_all(x, dt, A, B, C)
+        blocks, buffers = _blocks(packed, 2)
+        states = packed.rates.new_empty(blocks[-1][1] + 2, x.shape[2], *packed.rates.shape)
+        states[0] = 0.0
+        y = torch.empty_like(packed.inputs)
+        for samples, block, rows in blocks:
+            here = packed.at(rows, samples)
+            decays, path = views(buffers, (*here.steps.shape[:2], *here.rates.shape))
+            here.decays(out=decays)
+            torch.mul(here.maps_in, here.inputs, out=path)
+            accumulate(decays.transpose(0, 1), path.transpose(0, 1))
+            accumulate(decays, path, states[block, :, samples])
+            states[block + 1, :, samples] = path[-1]
+            y[rows, :, samples] = here.maps_out.mT @ path
+        ctx.save_for_backward(x, dt, A, B, C, states)
+        return _unpack(y.squeeze(-2))
+
+    @staticmethod
+    def backward(ctx: Any, grad_y: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of x, dt, A, B and C."""
+        with autocast_off(grad_y.device):
+            if torch.is_grad_enabled():  # only where a second derivative will be asked for
+                return differentiable_gradients(_plain_scan, ctx.saved_tensors[:-1], (grad_y,))
+            return _gradients(ctx.saved_tensors, grad_y)
+
+
+def _plain_scan(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
+    """Scan one direction by the reference."""
+    step, b, c = (values.unsqueeze(-2) for values in (dt, B, C))
+    return selective_scan_2d_naive(x, step, A.unsqueeze(0), b, c, None, None, None, ((2, 1),), softplus=False)
+
+
+def _gradients(saved: tuple[Tensor, ...], grad_y: Tensor) -> tuple[Tensor, ...]:
+    """Gradients of x, dt, A, B and C from these and the states of the rows before the blocks."""
+    x, dt, A, B, C, states = saved
+    packed, cotangents = _pack_all(x, dt, A, B, C), _pack(grad_y).unsqueeze(-2)
+    grads = Packed(*(torch.empty_like(values) for values in packed))
+    grads.rates.zero_()
+    carry = torch.zeros_like(states[0])
+    blocks, buffers = _blocks(packed, 6)
+    for samples, block, rows in reversed(blocks):
+        place = (rows, slice(None), samples)
+        start, rest = states[block, :, samples], carry[:, samples]
+        _block_gradients(packed.at(rows, samples), start, cotangents[place], rest, grads.at(rows, samples), buffers)
+    grad_v, grad_steps = (_unpack(values.squeeze(-2)) for values in (grads.inputs, grads.steps))
+    grad_in, grad_out = (_unpack(values.squeeze(-1)) for values in (grads.maps_in, grads.maps_out))
+    return grad_v * dt, grad_steps + grad_v * x, grads.rates.sum(0).mT, grad_in, grad_out
+
+
+def _block_gradients(
+    here: Packed, start: Tensor, grad_y: Tensor, carry: Tensor, grads: Packed, buffers: Tensor
+) -> None:
+    """Fill in the gradients of a block of rows; the carry (W, m, N, D) moves from below it to above it."""
+    shape = (*here.steps.shape[:2], *here.rates.shape)
+    decays, across, down, grad_down, grad_across, grad_logs = views(buffers, shape)
+    here.decays(out=decays)
+    torch.mul(here.maps_in, here.inputs, out=across)
+    accumulate(decays.transpose(0, 1), across.transpose(0, 1))
+    accumulate(decays, down.copy_(across), start)
+    torch.mul(here.maps_out, grad_y, out=grad_down)
+    accumulate_back(decays, grad_down, carry)
+    grad_across.copy_(grad_down)
+    accumulate_back(decays.transpose(0, 1), grad_across.transpose(0, 1))
+    torch.mul(grad_down[0], start, out=grad_logs[0])
+    torch.mul(grad_down[1:], down[:-1], out=grad_logs[1:])
+    grad_logs[:, 1:].addcmul_(grad_across[:, 1:], across[:, :-1])
+    grad_logs *= decays
+    here.add_gradients(down, grad_across, grad_logs, grad_y, grads, spare=decays)
+
+
+def _blocks(packed: Packed, count: int) -> tuple[list[tuple[slice, int, slice]], Tensor]:
+    """Cut samples and rows into blocks: samples, number of the block from above, rows; and memory for some."""
+    height, width, batch = packed.steps.shape[:3]
+    most, row = block_numbers(packed.rates.device), width * packed.rates[0].numel()
+    samples = min(batch, max(1, most // (_ROWS * row)))
+    rows = min(height, max(_ROWS, most // (samples * row)))
+    down = list(enumerate(slices(height, rows)))
+    blocks = [(these, block, lines) for these in slices(batch, samples) for block, lines in down]
+    return blocks, packed.rates.new_empty(count, samples * rows * row)
+
+
+def _pack_all(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Packed:
+    """Order all that a scan reads by rows, columns and samples."""
+    steps, inputs = (_pack(values).unsqueeze(-2) for values in (dt, dt * x))
+    maps_in, maps_out = (_pack(values).unsqueeze(-1) for values in (B, C))
+    return Packed(steps, inputs, (A.mT * LOG2_E).repeat(len(x), 1, 1), maps_in, maps_out)
+
+
+def _pack(values: Tensor) -> Tensor:
+    """Order (b, H, W, ...) as (H, W, b, ...)."""
+    return values.permute(1, 2, 0, 3).contiguous()
+
+
+def _unpack(values: Tensor) -> Tensor:
+    """Order (H, W, b, ...) as (b, H, W, ...)."""
+    return values.permute(2, 0, 1, 3)

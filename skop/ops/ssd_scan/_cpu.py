@@ -1,0 +1,226 @@
+"""Fused CPU kernels of `skop.ops.ssd_scan`: what they are given, and what becomes of their results.
+
+Letters of the shapes: b batch, L length, K paths, H heads, P channels of a head, N states of a channel.
+"""
+
+from collections.abc import Callable
+from math import e, log2, prod
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from skop.ops._cpu_tools import run_kernel
+from skop.ops._simd import LANES
+from skop.ops.ssd_scan import _cpu_frame
+from skop.ops.ssd_scan._cpu_backward import backward as backward_kernel
+from skop.ops.ssd_scan._cpu_frame import CHUNK, KEPT, scratch_bytes
+from skop.ops.ssd_scan._cpu_kernels import forward as forward_kernel
+
+__all__ = ["backward", "forward"]
+
+#: Work items to make at least, by splitting the heads: enough for the threads of a workstation to share.
+_LEAST_ITEMS = 8
+#: Heads of a work item at least, if there are so many: each split computes the products of the maps anew and has its
+#: own sums for their gradients.
+_LEAST_HEADS = 2
+#: States of a work item at most: their memory, thrice in the backward pass, fits into a second-level cache.
+_MOST_STATES = 1 << 16
+_ALIGNMENT = 64
+
+
+def forward(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None,
+    initial_state: Tensor | None,
+    paths: Tensor,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Scan along paths.
+
+    Parameters
+    ----------
+    x : Tensor of shape (b, L, 1 or K, H, P)
+        Inputs, shared by the paths or one for each: float32, float64 or bfloat16.
+    dt : Tensor of shape (b, L, K, H)
+        Step sizes, after the softplus: float32, or float64 if x is; so are A, D and the states.
+    A : Tensor of shape (K, H)
+        Decay rates, negative.
+    B, C : Tensor of shape (b, L, 1 or K, N)
+        Input and output maps, in the dtype of x.
+    D : Tensor of shape (K, H, 1 or P) or None
+        Skip from input to output.
+    initial_state : Tensor of shape (b, K, H, P, N) or None
+        State before the first token; None means zero.
+    paths : int32 Tensor of shape (K, L)
+        Each row a permutation of the tokens: the order in which the path visits them.
+    keep : bool
+        Whether to return the checkpoints.
+
+    Returns
+    -------
+    y : Tensor of the shape and dtype of x
+        Outputs, in the order of the tokens; summed over the paths where they share x.
+    final_state : Tensor of shape (b, K, H, P, N)
+        States after the last tokens.
+    checkpoints : Tensor or None
+        States that enter every second chunk, for `backward`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.ops.ssd_scan._cpu import forward
+    >>> one, path = torch.ones(1, 3, 1, 1), torch.tensor([[2, 1, 0]], dtype=torch.int32)
+    >>> halving = torch.tensor([[0.5]]).log()
+    >>> y, state, _ = forward(one[..., None], one, halving, one, one, None, None, path, False)
+    >>> y.flatten(), state.flatten()
+    (tensor([1.7500, 1.5000, 1.0000]), tensor([1.7500]))
+    """
+    problem = _Problem(x, dt, A, B, C, D, initial_state, paths)
+    y = _empty(problem.x.shape, problem.x.dtype)
+    final = torch.empty(problem.state_shape, dtype=dt.dtype)
+    kept = None
+    if keep:
+        samples, n_paths, *rest = problem.state_shape
+        kept = _empty((samples, n_paths, -(-x.shape[1] // (KEPT * CHUNK)), *rest), dt.dtype)
+    problem.run(forward_kernel, Y=y, FINAL=final, CHECKPOINTS=kept)
+    return y.to(x.dtype), final, kept
+
+
+def backward(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None,
+    initial_state: Tensor | None,
+    paths: Tensor,
+    checkpoints: Tensor,
+    grad_y: Tensor,
+    grad_final: Tensor | None,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of what `forward` was given.
+
+    Parameters
+    ----------
+    x, dt, A, B, C, D, initial_state, paths
+        As given to `forward`.
+    checkpoints : Tensor
+        From `forward`.
+    grad_y : Tensor of the shape of x
+        Gradient of the outputs.
+    grad_final : Tensor of shape (b, K, H, P, N) or None
+        Gradient of the final states; None where they have no influence.
+
+    Returns
+    -------
+    tuple of Tensor or None
+        Gradients of x, dt, A, B, C, D and initial_state; None for what was None.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.ops.ssd_scan._cpu import backward, forward
+    >>> one, path = torch.ones(1, 3, 1, 1), torch.tensor([[0, 1, 2]], dtype=torch.int32)
+    >>> x, halving = one[..., None], torch.tensor([[0.5]]).log()
+    >>> arguments = (x, one, halving, one, one, None, None, path)
+    >>> _, _, kept = forward(*arguments, True)
+    >>> backward(*arguments, kept, x, None)[0].flatten()
+    tensor([1.7500, 1.5000, 1.0000])
+    """
+    problem = _Problem(x, dt, A, B, C, D, initial_state, paths)
+    samples, length, n_paths, heads = dt.shape
+    channels, n_maps = x.shape[-1], B.shape[2]
+    grad_x, grad_dt = _empty(problem.x.shape, problem.x.dtype), torch.empty_like(problem.dt)
+    # Items of one path each cannot add to the same rows; items of all paths do.
+    rows = n_maps if x.shape[2] < n_paths else n_paths
+    grad_maps = [_empty((problem.splits, samples, length, rows, B.shape[3]), dt.dtype) for _ in range(2)]
+    grad_a = torch.empty(samples, n_paths, heads, dtype=torch.float64)
+    by_channel = (samples, n_paths, heads, -(-channels // LANES) * LANES)
+    grad_d = None if D is None else torch.empty(by_channel, dtype=torch.float64)
+    grad_start = None if initial_state is None else torch.empty(problem.state_shape, dtype=dt.dtype)
+    problem.run(
+        backward_kernel,
+        CHECKPOINTS=checkpoints,
+        GRAD_Y=grad_y.to(problem.x.dtype).contiguous(),
+        GRAD_FINAL=None if grad_final is None else grad_final.contiguous(),
+        GRAD_X=grad_x,
+        GRAD_DT=grad_dt,
+        GRAD_A=grad_a,
+        GRAD_B=grad_maps[0],
+        GRAD_C=grad_maps[1],
+        GRAD_D=grad_d,
+        GRAD_START=grad_start,
+    )
+    grad_b, grad_c = (_sum_maps(value, n_maps).to(B.dtype) for value in grad_maps)
+    if grad_d is not None and D is not None:
+        grad_d = grad_d.sum(0)[..., :channels].sum_to_size(D.shape).to(D.dtype)
+    return grad_x.to(x.dtype), grad_dt, grad_a.sum(0).to(A.dtype), grad_b, grad_c, grad_d, grad_start
+
+
+def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """New tensor in NumPy's memory.
+
+    The first touch of fresh memory costs as much as the kernels. NumPy asks the system for large pages, which cost
+    several times less, and torch does not.
+    """
+    size = prod(shape) * dtype.itemsize
+    memory = np.empty(size + _ALIGNMENT, dtype=np.uint8)
+    first = -memory.ctypes.data % _ALIGNMENT
+    return torch.from_numpy(memory[first : first + size]).view(dtype).view(shape)
+
+
+def _sum_maps(values: Tensor, n_maps: int) -> Tensor:
+    """Sum gradients of maps, (splits, b, L, K, N), over the splits, and over the paths where these share maps."""
+    total = values[0] if len(values) == 1 else values.sum(0)
+    return total if total.shape[2] == n_maps else total.sum(2, keepdim=True)
+
+
+class _Problem:
+    """One scan in the form that its kernels read."""
+
+    def __init__(
+        self,
+        x: Tensor,
+        dt: Tensor,
+        A: Tensor,
+        B: Tensor,
+        C: Tensor,
+        D: Tensor | None,
+        initial_state: Tensor | None,
+        paths: Tensor,
+    ) -> None:
+        samples, length, n_paths, heads = dt.shape
+        channels, states = x.shape[4], B.shape[3]
+        shared = x.shape[2] < n_paths
+        # The outputs of the paths are added in full precision and rounded once.
+        kind = dt.dtype if shared else x.dtype
+        self.x, self.dt = x.to(kind).contiguous(), dt.contiguous()
+        self.state_shape = (samples, n_paths, heads, channels, states)
+        items = samples * (1 if shared else n_paths)
+        most = max(1, _MOST_STATES // (channels * states))
+        wanted = max(_LEAST_HEADS, -(-heads // -(-_LEAST_ITEMS // items)))
+        split_heads = min(heads, most, wanted)
+        self.splits = -(-heads // split_heads)
+        self.n_items, self.scratch_bytes = items * self.splits, scratch_bytes(channels, states, split_heads)
+        skips = dt.new_zeros(n_paths, heads, channels) if D is None else D.expand(n_paths, heads, channels)
+        start = None if initial_state is None else initial_state.contiguous()
+        self.values: dict[str, int | Tensor | None] = {
+            "SAMPLES": samples, "LENGTH": length, "N_PATHS": n_paths, "SHARED": shared,
+            "SHARED_MAPS": B.shape[2] < n_paths, "HEADS": heads, "CHANNELS": channels, "STATES": states,
+            "SPLITS": self.splits, "SPLIT_HEADS": split_heads,
+            "HAS_SKIP": D is not None, "X": self.x, "DT": self.dt,
+            "A": (A.double() * log2(e)).contiguous(), "B": B.to(kind).contiguous(), "C": C.to(kind).contiguous(),
+            "D": pad(skips, (0, -channels % LANES)).contiguous(), "START": start, "PATHS": paths.contiguous(),
+        }  # fmt: skip
+
+    def run(self, kernel: Callable[..., None], **more: Tensor | None) -> None:
+        """Run a kernel on the problem and what more it needs."""
+        values, sizes = {**self.values, **more}, {"n_items": self.n_items, "scratch_bytes": self.scratch_bytes}
+        run_kernel(kernel, self.x.dtype, _cpu_frame, values, **sizes)

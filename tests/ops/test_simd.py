@@ -1,0 +1,273 @@
+"""The vector type that the CPU kernels are written in, against NumPy and torch, lane by lane."""
+
+import ctypes
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from numba import cfunc, njit, types
+
+from skop.ops import _simd
+from skop.ops._simd import LANES
+
+NUMBERS = {np.float32: types.float32, np.float64: types.float64, np.uint16: _simd.bfloat16}
+FLOATS = [np.float32, np.float64]
+SIGNS = {np.float32: np.uint32, np.float64: np.uint64}
+
+
+@cache
+def compiled(function, *kinds):
+    """A C function of pointers to numbers of some kinds, and what keeps it alive."""
+    return cfunc(types.void(*(types.CPointer(NUMBERS.get(kind, kind)) for kind in kinds)))(function)
+
+
+def call(function, *arrays):
+    """Call a function on the memory of arrays."""
+    kernel = compiled(function, *(types.int64 if array.dtype == np.int64 else array.dtype.type for array in arrays))
+    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arrays))(kernel.address)(*(array.ctypes.data for array in arrays))
+
+
+def apply(function, values, kind=None):
+    """Map a function of a vector over an array, filled up to whole vectors."""
+    full = np.zeros(-(-len(values) // LANES) * LANES, values.dtype)
+    full[: len(values)] = values
+    result = np.empty_like(full, kind)
+    call(function, full, result, np.array([len(full)]))
+    return result[: len(values)]
+
+
+@njit
+def exp2(source, target, count):
+    for index in range(0, count[0], LANES):
+        _simd.store(target, index, _simd.exp2(_simd.load(source, index)))
+
+
+@njit
+def softplus(source, target, count):
+    for index in range(0, count[0], LANES):
+        _simd.store(target, index, _simd.softplus(_simd.load(source, index)))
+
+
+@njit
+def sigmoid(source, target, count):
+    for index in range(0, count[0], LANES):
+        _simd.store(target, index, _simd.sigmoid(_simd.load(source, index)))
+
+
+@njit
+def copy(source, target, count):
+    for index in range(0, count[0], LANES):
+        _simd.store(target, index, _simd.load(source, index))
+
+
+@njit
+def arithmetic(source, target):
+    a, b, c = _simd.load(source, 0), _simd.load(source, LANES), _simd.constant(source, 3)
+    _simd.store(target, 0, a * b + c)
+    _simd.store(target, LANES, (a - b) / c)
+    _simd.store(target, 2 * LANES, _simd.splat(source[1]))
+
+
+@njit
+def maximum(source, target):
+    _simd.store(target, 0, _simd.maximum(_simd.load(source, 0), _simd.load(source, LANES)))
+
+
+@njit
+def nan_beyond(source, target):
+    _simd.store(target, 0, _simd.nan_beyond(_simd.load(source, 0), _simd.load(source, LANES)))
+
+
+@njit
+def widen(source, target):
+    _simd.store(target, 0, _simd.widen(_simd.load(source, 0)))
+
+
+@njit
+def sum_lanes(source, target):
+    _simd.store(target, 0, _simd.sum_lanes(source))
+
+
+@njit
+def load_first(source, target, spare, counts):
+    _simd.store(target, 0, _simd.load_first(source, 0, counts[0], spare))
+
+
+@njit
+def store_first(source, target, spare, counts):
+    _simd.store_first(target, 0, _simd.load(source, 0), counts[0], spare)
+
+
+@njit
+def count_up(counter, values):
+    for _ in range(1000):
+        values[0] = _simd.claim(counter)
+
+
+@njit
+def through_addresses(source, target):
+    there = _simd.pointer(_simd.address(source), _simd.computed(source))
+    also = _simd.pointer(_simd.address(source), source)
+    _simd.prefetch(there, 10**12)
+    _simd.store(target, 0, _simd.load(there, 0) + _simd.load(_simd.offset(also, LANES), -LANES))
+
+
+def largest_error(values, true):
+    """Largest relative error."""
+    return float(np.max(np.abs(values / true - 1)))
+
+
+def payloads(kind):
+    """NaNs of both signs, with payloads in the lowest and the highest bits, R's missing value among them."""
+    quiet = np.array(np.nan, kind).view(SIGNS[kind])
+    sign = SIGNS[kind](1) << SIGNS[kind](quiet.itemsize * 8 - 1)
+    bits = [quiet | SIGNS[kind](extra) for extra in (0, 1, 2, 0x7A2, 0xFFF, 0x3FFFFF)]
+    return np.array([*bits, *(value | sign for value in bits)], SIGNS[kind]).view(kind)
+
+
+@pytest.mark.parametrize(("kind", "least", "bound"), [(np.float32, -126, 3e-7), (np.float64, -1022, 2e-15)])
+def test_exp2_over_the_normal_range(kind, least, bound):
+    rng = np.random.default_rng(0)
+    above = np.nextafter(kind(least), kind(0))
+    halves = np.arange(least + 1, 1 - least, dtype=kind)[:-1] + kind(0.5)
+    ties = [halves, np.nextafter(halves, kind(np.inf)), np.nextafter(halves, kind(-np.inf))]
+    edges = [above, np.nextafter(kind(1 - least), kind(0)), -0.5, 0.5, 1e-30, -1e-30]
+    values = np.concatenate([rng.uniform(least, 1 - least, 40_000), rng.uniform(-1, 1, 4000), *ties, edges])
+    values = values.astype(kind)
+    values = values[(values > least) & (values < 1 - least)]
+    assert largest_error(apply(exp2, values), np.exp2(values.astype(np.longdouble))) <= bound
+    whole = np.arange(least + 1, 1 - least, dtype=kind)
+    np.testing.assert_array_equal(apply(exp2, whole), np.exp2(whole))
+
+
+@pytest.mark.parametrize(("kind", "least"), [(np.float32, -126), (np.float64, -1022)])
+def test_exp2_at_zero_and_below_the_normal_range(kind, least):
+    np.testing.assert_array_equal(apply(exp2, np.array([0.0, -0.0], kind)), [1, 1])
+    below = np.array([least - 0.5, least - 1, 1.2 * least, -1e4, -1e30, -np.finfo(kind).max, -np.inf], kind)
+    np.testing.assert_array_equal(apply(exp2, below), np.zeros(len(below)))
+
+
+@pytest.mark.parametrize("function", [exp2, softplus, sigmoid])
+@pytest.mark.parametrize("kind", FLOATS)
+def test_nan_passes_whatever_its_payload(function, kind):
+    assert np.isnan(apply(function, payloads(kind))).all()
+
+
+@pytest.mark.parametrize(("kind", "least", "units"), [(np.float32, -80, 8), (np.float64, -700, 24)])
+def test_softplus_and_sigmoid_have_small_relative_errors(kind, least, units):
+    rng = np.random.default_rng(0)
+    spread = [rng.uniform(least, 100, 20_000), rng.uniform(-20, 2, 20_000), [0.0, -0.0, 1e-30, -1e-30]]
+    values = np.concatenate(spread).astype(kind)
+    exact = values.astype(np.longdouble)
+    # v is divided by a rounded log 2, and rounded, before it becomes an exponent: two units times |v| at most.
+    bound = (units + 2 * np.abs(values)) * np.finfo(kind).eps / 2
+    for function, true in ((softplus, np.logaddexp(0, exact)), (sigmoid, 1 / (1 + np.exp(-exact)))):
+        assert (np.abs(apply(function, values) / true - 1) <= bound).all()
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_softplus_and_sigmoid_at_the_ends(kind):
+    ends = np.array([-np.inf, -1e30, -2000, 2000, 1e30, np.inf], kind)
+    np.testing.assert_array_equal(apply(softplus, ends), [0, 0, 0, *ends[3:]])
+    np.testing.assert_array_equal(apply(sigmoid, ends), [0, 0, 0, 1, 1, 1])
+    assert (apply(softplus, np.linspace(-60, 60, 999).astype(kind)) > 0).all()
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_arithmetic_constants_and_copies(kind):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, LANES)).astype(kind)
+    target = np.empty(3 * LANES, kind)
+    call(arithmetic, np.concatenate([a, b]), target)
+    expected = np.concatenate([a * b + 3, (a - b) / 3, np.full(LANES, a[1])])
+    np.testing.assert_allclose(target, expected, rtol=8 * np.finfo(kind).eps, atol=4 * np.finfo(kind).eps)
+    call(through_addresses, np.concatenate([a, b]), target)
+    np.testing.assert_array_equal(target[:LANES], a + a)
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_maximum_takes_the_right_one_at_nan(kind):
+    left = np.array([1, -1, np.nan, 3, np.nan, np.inf, -np.inf, 0] * 2, kind)
+    right = np.array([0, 2, 5, np.nan, np.nan, 1, 1, 0] * 2, kind)
+    target = np.empty(LANES, kind)
+    call(maximum, np.concatenate([left, right]), target)
+    np.testing.assert_array_equal(target, np.array([1, 2, 5, np.nan, np.nan, np.inf, 1, 0] * 2, kind))
+
+
+@pytest.mark.parametrize(("kind", "most"), [(np.float32, 127), (np.float64, 1023)])
+def test_nan_beyond_what_exp2_reaches(kind, most):
+    exponents = np.array([0, -np.inf, np.nextafter(kind(most), kind(0)), most, 2 * most, np.inf, np.nan, 5] * 2, kind)
+    target = np.empty(LANES, kind)
+    call(nan_beyond, np.concatenate([np.full(LANES, 7, kind), exponents]), target)
+    np.testing.assert_array_equal(target, np.array([7, 7, 7, np.nan, np.nan, np.nan, np.nan, 7] * 2, kind))
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_widen_and_sum_lanes(kind):
+    rows = np.random.default_rng(0).normal(size=(LANES, LANES)).astype(kind)
+    wide, sums = np.empty(LANES), np.empty(LANES, kind)
+    call(widen, rows, wide)
+    np.testing.assert_array_equal(wide, rows[0].astype(np.float64))
+    call(sum_lanes, rows, sums)
+    np.testing.assert_allclose(sums, rows.astype(np.float64).sum(1), rtol=0, atol=16 * np.finfo(kind).eps)
+    rows[3, 5] = np.nan
+    call(sum_lanes, rows, sums)
+    np.testing.assert_array_equal(np.isnan(sums), np.arange(LANES) == 3)
+
+
+def as_bfloat16(values):
+    """Bits of bfloat16 that torch rounds float32 to."""
+    return torch.from_numpy(values).to(torch.bfloat16).view(torch.int16).numpy().view(np.uint16)
+
+
+def test_all_bfloat16_numbers_load_and_store_as_in_torch():
+    bits = np.arange(2**16).astype(np.uint16)
+    expected = torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16).float().numpy()
+    wide = apply(copy, bits, np.float32)
+    np.testing.assert_array_equal(wide, expected)
+    back, missing = apply(copy, wide, np.uint16), np.isnan(wide)
+    np.testing.assert_array_equal(back[~missing], bits[~missing])
+    assert np.isnan(apply(copy, back[missing], np.float32)).all()
+
+
+def test_rounding_to_bfloat16_is_that_of_torch():
+    upper = np.arange(2**16, dtype=np.uint32) << 16
+    lower = [0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF]  # ties, and what lies on both sides of them
+    values = np.concatenate([upper | np.uint32(low) for low in lower]).view(np.float32)
+    stored, missing = apply(copy, values, np.uint16), np.isnan(values)
+    np.testing.assert_array_equal(stored[~missing], as_bfloat16(values)[~missing])
+    assert np.isnan(apply(copy, stored[missing], np.float32)).all()
+
+
+@pytest.mark.parametrize("kind", [*FLOATS, np.uint16])
+@pytest.mark.parametrize("count", [0, 1, 7, 15, 16])
+def test_first_lanes_leave_the_rest_alone(kind, count):
+    values = np.arange(1, LANES + 1).astype(kind)
+    number = np.float32 if kind is np.uint16 else kind
+    wide = apply(copy, values, number) if kind is np.uint16 else values
+    spare, counts = np.full(LANES, 99).astype(kind), np.array([count])
+    beyond = np.full(LANES, np.nan, np.float32)  # is neither read nor written
+    guarded = np.concatenate([values[:count], as_bfloat16(beyond) if kind is np.uint16 else beyond.astype(kind)])
+    loaded = np.empty(LANES, number)
+    call(load_first, guarded, loaded, spare, counts)
+    np.testing.assert_array_equal(loaded, np.where(np.arange(LANES) < count, wide, 0))
+    target = np.full(2 * LANES, 55).astype(kind)
+    call(store_first, wide, target, spare, counts)
+    stored = target[:count] if kind is not np.uint16 else apply(copy, np.resize(target, LANES), number)[:count]
+    np.testing.assert_array_equal(stored, wide[:count])
+    np.testing.assert_array_equal(target[count:], np.full(2 * LANES - count, 55).astype(kind))
+
+
+def test_claim_counts():
+    counter, last = np.array([5]), np.zeros(1, np.int64)
+    call(count_up, counter, last)
+    assert (counter[0], last[0]) == (1005, 1004)
+
+
+def test_vectors_are_vectors_and_no_instruction_is_named():
+    kernel = compiled(exp2, np.float32, np.float32, types.int64)
+    code = kernel.inspect_llvm()
+    assert "<16 x float>" in code
+    assert not re.findall(r"llvm\.(x86|aarch64|arm)\.[\w.]+", code)
