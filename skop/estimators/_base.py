@@ -34,7 +34,16 @@ from skop.estimators._persistence import save_estimator
 from skop.estimators._prediction import NetworkPrediction, field_error, set_error
 from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype
 from skop.exceptions import FieldDataError
-from skop.training import DIRECT_TRAINING, SCHEDULES, History, Trainer, TrainingOptions, TrainingPlan
+from skop.ops import record_backends
+from skop.training import (
+    DIRECT_TRAINING,
+    SCHEDULES,
+    History,
+    Trainer,
+    TrainingOptions,
+    TrainingPlan,
+    freed_memory_kept,
+)
 
 __all__ = ["BaseOperatorRegressor"]
 
@@ -159,9 +168,11 @@ class BaseOperatorRegressor(CallbackSupport, NetworkPrediction, BaseFieldRegress
         loader = self._training_loader(data, train, weight, rng)
         with EpochCallbacks(self, X, y, sample_weight) as callbacks:
             trainer = self._make_trainer(data, usable, valid, rng, callbacks, plan)
-            with isolated_randomness(rng, self.device_, self.deterministic):
+            randomness = isolated_randomness(rng, self.device_, self.deterministic)
+            with randomness, freed_memory_kept(), record_backends() as used:
                 history = trainer.run(loader)
         self._record(history)
+        self.backend_ = ", ".join(sorted(used)) or "torch"
         return self
 
     def _split(
@@ -198,7 +209,7 @@ class BaseOperatorRegressor(CallbackSupport, NetworkPrediction, BaseFieldRegress
             raise FieldDataError(
                 f"warm_start needs data of the same kind: the earlier fit saw {self.spec_}, this one sees {data.spec}."
             )
-        self.device_, self.backend_ = pick_device(self.device), "torch"
+        self.device_ = pick_device(self.device)
         if continues:
             self.module_.to(self.device_)
             return

@@ -124,7 +124,8 @@ _FITTED_ATTRIBUTES = """\
     scalers_ : skop.data.Scalers
         Fitted scalers.
     backend_ : str
-        Implementation of the scans that was used.
+        What ran the scans in the fit: ``"numba"`` and ``"triton"`` are the fused kernels for CPU and CUDA,
+        ``"torch"`` is plain torch.
     device_, dtype_ : torch.device, str
         Where and in which precision the network computes.
 """

@@ -2,6 +2,7 @@
 
 from skop.training._averaging import WeightAverage
 from skop.training._loop import History, Trainer, TrainingOptions
+from skop.training._memory import freed_memory_kept
 from skop.training._order import epoch_rounds
 from skop.training._plan import DIRECT_TRAINING, TrainingPlan
 from skop.training._progress import ProgressLine
@@ -18,5 +19,6 @@ __all__ = [
     "TrainingPlan",
     "WeightAverage",
     "epoch_rounds",
+    "freed_memory_kept",
     "schedule_at",
 ]
