@@ -9,6 +9,7 @@ from skop.bench import (
     _elasticity,
     _flow_solver,
     _function_maps,
+    _kernels,
     _navier_stokes,
     _point_scaling,
     _small_darcy,
@@ -25,6 +26,7 @@ _MEASUREMENTS = (
     _point_scaling,
     _darcy_solver,
     _flow_solver,
+    _kernels,
 )
 
 
