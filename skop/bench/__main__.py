@@ -13,6 +13,7 @@ from skop.bench import (
     _navier_stokes,
     _point_scaling,
     _small_darcy,
+    _training_step,
 )
 from skop.exceptions import SkopError
 
@@ -20,6 +21,7 @@ __all__ = ["main"]
 
 _MEASUREMENTS = (
     _small_darcy,
+    _training_step,
     _elasticity,
     _navier_stokes,
     _function_maps,

@@ -1,0 +1,15 @@
+"""The measurement of a training step: one row for each implementation, run as asked."""
+
+import json
+
+from skop.bench.__main__ import main
+
+
+def test_each_backend_is_measured(tmp_path, capsys):
+    output = tmp_path / "step.md"
+    words = ["training-step", "--resolution", "12", "--batch", "2", "--repeats", "2", "--output", str(output)]
+    assert main(words) == 0
+    numbers = json.loads(output.with_suffix(".json").read_text())
+    assert [found["backend"] for found in numbers.values()] == ["torch", "numba"]
+    assert all(found["seconds"] > 0 and found["megabytes"] >= 0 for found in numbers.values())
+    assert "| darcy | 2 x 12 x 12 | 1 | numba |" in capsys.readouterr().out
