@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -89,4 +90,4 @@ class Report:
         versions |= {"numpy": np.__version__, "Python": platform.python_version()}
         stated = ", ".join(f"{name} {version}" for name, version in versions.items())
         machine = f"{platform.machine()}, {os.cpu_count()} cores"
-        return f"`python -m skop.bench {' '.join(words)}`\n\n{stated}; {machine}; {datetime.now(UTC):%Y-%m-%d}."
+        return f"`python -m skop.bench {shlex.join(words)}`\n\n{stated}; {machine}; {datetime.now(UTC):%Y-%m-%d}."
