@@ -12,19 +12,15 @@ through everything.
 Only CPU kernels import this file, and they are imported when they are first used.
 """
 
-import operator
-from collections.abc import Callable
 from math import log
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.core.datamodel import models
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, register_model
-from numpy.polynomial import Chebyshev, Polynomial
+from numba.extending import intrinsic
+
+from skop.ops._simd_vector import CONTRACT, INT32, INT64, KINDS, LANES, Kind, Vector
 
 __all__ = [
     "LANES",
@@ -50,95 +46,11 @@ __all__ = [
     "widen",
 ]
 
-#: Numbers in a vector.
-LANES = 16
 #: Storage of bfloat16, which Numba has no type for.
 bfloat16 = types.uint16
 
-_INT32, _INT64 = ir.IntType(32), ir.IntType(64)
-_CONTRACT = ("contract",)
-
-
-class Vector(types.Type):
-    """Numba type of a vector of float32 or float64."""
-
-    def __init__(self, element: types.Float) -> None:
-        self.element = element
-        super().__init__(name=f"Vector({element})")
-
-
-class _Kind:
-    """What code of a vector's element type needs: its LLVM types, constants and polynomials."""
-
-    def __init__(self, element: types.Float) -> None:
-        single = element == types.float32
-        self.number = ir.FloatType() if single else ir.DoubleType()
-        self.vector = ir.VectorType(self.number, LANES)
-        self.bits = ir.VectorType(_INT32 if single else _INT64, LANES)
-        self.mantissa, self.least = (23, -126.0) if single else (52, -1022.0)
-        # 2^f = 1 + f p(f) on [-1/2, 1/2]: exactly 1 at 0, so that a step of size zero changes nothing.
-        self.power = _polynomial(_growth, 4 if single else 11, (-0.5, 0.5))
-        # log(1 + v) = 2 s p(s²) with s = v / (2 + v), for v in [0, 1].
-        self.logarithm = _polynomial(lambda w: 2 * np.arctanh(w**0.5) / w**0.5, 4 if single else 11, (0, 1 / 9))
-
-    def constant(self, value: float) -> ir.Constant:
-        """One number in every lane."""
-        return ir.Constant(self.vector, [float(value)] * LANES)
-
-    def integers(self, value: int) -> ir.Constant:
-        """One integer in every lane."""
-        return ir.Constant(self.bits, [value] * LANES)
-
-
-def _polynomial(function: Callable[[np.ndarray], np.ndarray], degree: int, domain: tuple[float, float]) -> list[float]:
-    """Coefficients, highest first, of a nearly best approximation."""
-    fit = Chebyshev.interpolate(function, degree, domain).convert(kind=Polynomial)
-    return [float(coefficient) for coefficient in fit.coef[::-1]]
-
-
-def _growth(exponent: np.ndarray) -> np.ndarray:
-    """(2^f - 1) / f, also at 0."""
-    safe = np.where(exponent == 0, 1, exponent)
-    return np.where(exponent == 0, log(2), np.expm1(safe * log(2)) / safe)
-
-
-_KINDS = {Vector(element): _Kind(element) for element in (types.float32, types.float64)}
 #: Integers that pick lanes: even ones of two vectors, then odd ones.
-_PICKS = [ir.Constant(ir.VectorType(_INT32, LANES), list(range(start, 2 * LANES, 2))) for start in (0, 1)]
-
-
-@register_model(Vector)
-class _VectorModel(models.PrimitiveModel):
-    """A vector is one LLVM value."""
-
-    def __init__(self, manager: Any, numba_type: Vector) -> None:
-        super().__init__(manager, numba_type, _KINDS[numba_type].vector)
-
-
-def _register_arithmetic(symbol: Callable[..., Any], instruction: str) -> None:
-    """Let an operator work on two vectors."""
-
-    @infer_global(symbol)
-    class _Template(AbstractTemplate):
-        def generic(self, args: tuple[types.Type, ...], kws: Any) -> Any:
-            if len(args) == 2 and isinstance(args[0], Vector) and args[0] == args[1]:
-                return signature(args[0], *args)
-            return None
-
-    for vector in _KINDS:
-
-        @lower_builtin(symbol, vector, vector)
-        def _lower(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-            return getattr(builder, instruction)(*args, flags=_CONTRACT)
-
-
-for _symbol, _instruction in (
-    (operator.add, "fadd"),
-    (operator.sub, "fsub"),
-    (operator.mul, "fmul"),
-    (operator.truediv, "fdiv"),
-):
-    _register_arithmetic(_symbol, _instruction)
+_PICKS = [ir.Constant(ir.VectorType(INT32, LANES), list(range(start, 2 * LANES, 2))) for start in (0, 1)]
 
 
 @intrinsic
@@ -157,7 +69,7 @@ def address(typing_context: Any, start: types.Type) -> Any:
     """Turn a pointer into an integer."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.ptrtoint(args[0], _INT64)
+        return builder.ptrtoint(args[0], INT64)
 
     return types.int64(start), codegen
 
@@ -199,7 +111,7 @@ def claim(typing_context: Any, counter: types.Type) -> Any:
     """Add 1 to an integer that threads share, and return what it was."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.atomic_rmw("add", args[0], ir.Constant(_INT64, 1), "monotonic")
+        return builder.atomic_rmw("add", args[0], ir.Constant(INT64, 1), "monotonic")
 
     return types.int64(types.CPointer(types.int64)), codegen
 
@@ -269,7 +181,7 @@ def nan_beyond(typing_context: Any, value: types.Type, exponent: types.Type) -> 
     """The value where `exp2` of the exponent is finite, else NaN."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        kind = _KINDS[value]
+        kind = KINDS[value]
         finite = builder.fcmp_ordered("<", args[1], kind.constant(1 - kind.least))
         return builder.select(finite, args[0], kind.constant(float("nan")))
 
@@ -282,10 +194,10 @@ def prefetch(typing_context: Any, start: types.Type, index: types.Type) -> Any:
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         place = builder.bitcast(builder.gep(args[0], [args[1]]), ir.IntType(8).as_pointer())
-        signature_type = ir.FunctionType(ir.VoidType(), [place.type, _INT32, _INT32, _INT32])
+        signature_type = ir.FunctionType(ir.VoidType(), [place.type, INT32, INT32, INT32])
         function = cgutils.get_or_insert_function(builder.module, signature_type, "llvm.prefetch.p0")
         # For reading, to be kept in all caches, as data.
-        builder.call(function, [place, *(ir.Constant(_INT32, value) for value in (0, 3, 1))])
+        builder.call(function, [place, *(ir.Constant(INT32, value) for value in (0, 3, 1))])
         return context.get_dummy_value()
 
     return types.void(start, types.int64), codegen
@@ -308,7 +220,7 @@ def sum_lanes(typing_context: Any, start: types.Type) -> Any:
     result = _vector_of(start)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        places = (builder.gep(args[0], [ir.Constant(_INT64, LANES * i)]) for i in range(LANES))
+        places = (builder.gep(args[0], [ir.Constant(INT64, LANES * i)]) for i in range(LANES))
         values = [_load(builder, start, place) for place in places]
         while len(values) > 1:  # the two halves of each result are sums of neighbours of two vectors
             pairs = zip(values[::2], values[1::2], strict=True)
@@ -323,7 +235,7 @@ def exp2(typing_context: Any, value: types.Type) -> Any:
     """2 to the power of numbers below 127 (float64: 1023, see `nan_beyond`); 0 below the normal numbers, 1 at 0."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return _exp2(builder, _KINDS[value], args[0])
+        return _exp2(builder, KINDS[value], args[0])
 
     return value(value), codegen
 
@@ -333,12 +245,12 @@ def softplus(typing_context: Any, value: types.Type) -> Any:
     """log(1 + exp(v)), with a small relative error for all v; 0 at minus infinity."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        kind, (v,) = _KINDS[value], args
+        kind, (v,) = KINDS[value], args
         small = _exp_minus_abs(builder, kind, v)
         s = builder.fdiv(small, builder.fadd(small, kind.constant(2)))
-        log1p = builder.fmul(s, _horner(builder, kind, kind.logarithm, builder.fmul(s, s)), flags=_CONTRACT)
+        log1p = builder.fmul(s, _horner(builder, kind, kind.logarithm, builder.fmul(s, s)), flags=CONTRACT)
         positive = builder.fcmp_ordered(">", v, kind.constant(0))
-        return builder.fadd(builder.select(positive, v, kind.constant(0)), log1p, flags=_CONTRACT)
+        return builder.fadd(builder.select(positive, v, kind.constant(0)), log1p, flags=CONTRACT)
 
     return value(value), codegen
 
@@ -348,7 +260,7 @@ def sigmoid(typing_context: Any, value: types.Type) -> Any:
     """1 / (1 + exp(-v)), the derivative of softplus."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        kind, (v,) = _KINDS[value], args
+        kind, (v,) = KINDS[value], args
         small = _exp_minus_abs(builder, kind, v)
         positive = builder.fcmp_ordered(">", v, kind.constant(0))
         above = builder.select(positive, kind.constant(1), small)
@@ -364,14 +276,14 @@ def _vector_of(start: types.CPointer) -> Vector:
 
 def _storage(start: types.CPointer) -> ir.VectorType:
     """LLVM type of sixteen numbers in memory."""
-    return ir.VectorType(ir.IntType(16), LANES) if start.dtype == bfloat16 else _KINDS[_vector_of(start)].vector
+    return ir.VectorType(ir.IntType(16), LANES) if start.dtype == bfloat16 else KINDS[_vector_of(start)].vector
 
 
 def _from_storage(builder: ir.IRBuilder, start: types.CPointer, stored: ir.Value) -> ir.Value:
     """Make the vector of what was in memory: bfloat16 is the upper half of a float32."""
     if start.dtype != bfloat16:
         return stored
-    kind = _KINDS[Vector(types.float32)]
+    kind = KINDS[Vector(types.float32)]
     return builder.bitcast(builder.shl(builder.zext(stored, kind.bits), kind.integers(16)), kind.vector)
 
 
@@ -379,7 +291,7 @@ def _to_storage(builder: ir.IRBuilder, start: types.CPointer, value: ir.Value) -
     """What goes into memory for a vector: bfloat16 is rounded to the nearest, ties to even, and NaN stays."""
     if start.dtype != bfloat16:
         return value
-    kind = _KINDS[Vector(types.float32)]
+    kind = KINDS[Vector(types.float32)]
     bits = builder.bitcast(value, kind.bits)
     odd = builder.and_(builder.lshr(bits, kind.integers(16)), kind.integers(1))
     rounded = builder.add(builder.add(bits, odd), kind.integers(0x7FFF))
@@ -396,35 +308,35 @@ def _load(builder: ir.IRBuilder, start: types.CPointer, place: ir.Value) -> ir.V
 def _splat(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
     """Put one value into every lane."""
     nothing = ir.Constant(ir.VectorType(number.type, LANES), ir.Undefined)
-    single = builder.insert_element(nothing, number, ir.Constant(_INT32, 0))
-    return builder.shuffle_vector(single, nothing, ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES))
+    single = builder.insert_element(nothing, number, ir.Constant(INT32, 0))
+    return builder.shuffle_vector(single, nothing, ir.Constant(ir.VectorType(INT32, LANES), [0] * LANES))
 
 
-def _horner(builder: ir.IRBuilder, kind: _Kind, coefficients: list[float], x: ir.Value) -> ir.Value:
+def _horner(builder: ir.IRBuilder, kind: Kind, coefficients: list[float], x: ir.Value) -> ir.Value:
     """Evaluate a polynomial, highest coefficient first."""
     result = kind.constant(coefficients[0])
     for coefficient in coefficients[1:]:
-        product = builder.fmul(result, x, flags=_CONTRACT)
-        result = builder.fadd(product, kind.constant(coefficient), flags=_CONTRACT)
+        product = builder.fmul(result, x, flags=CONTRACT)
+        result = builder.fadd(product, kind.constant(coefficient), flags=CONTRACT)
     return result
 
 
-def _exp2(builder: ir.IRBuilder, kind: _Kind, v: ir.Value) -> ir.Value:
+def _exp2(builder: ir.IRBuilder, kind: Kind, v: ir.Value) -> ir.Value:
     """2^v: a polynomial of the part beyond the nearest integer, whose exponent the integer is added to."""
     # Adding 1.5 x 2^mantissa rounds to an integer, which then stands in the lowest bits, here with the exponent's bias.
     rounder = kind.constant(1.5 * 2.0**kind.mantissa + 1 - kind.least)
     shifted = builder.fadd(v, rounder)
-    rest = builder.fsub(v, builder.fsub(shifted, rounder), flags=_CONTRACT)
+    rest = builder.fsub(v, builder.fsub(shifted, rounder), flags=CONTRACT)
     power = _horner(builder, kind, [*kind.power, 1.0], rest)
     scale = builder.shl(builder.bitcast(shifted, kind.bits), kind.integers(kind.mantissa))
     # A product, and not a sum of exponents, because NaN has to pass, whatever bits it holds.
-    scaled = builder.fmul(power, builder.bitcast(scale, kind.vector), flags=_CONTRACT)
+    scaled = builder.fmul(power, builder.bitcast(scale, kind.vector), flags=CONTRACT)
     normal = builder.fcmp_unordered(">", v, kind.constant(kind.least))
     return builder.select(normal, scaled, kind.constant(0))
 
 
-def _exp_minus_abs(builder: ir.IRBuilder, kind: _Kind, v: ir.Value) -> ir.Value:
+def _exp_minus_abs(builder: ir.IRBuilder, kind: Kind, v: ir.Value) -> ir.Value:
     """exp(-|v|)."""
     positive = builder.fcmp_ordered(">", v, kind.constant(0))
     negated = builder.select(positive, builder.fsub(kind.constant(-0.0), v), v)
-    return _exp2(builder, kind, builder.fmul(negated, kind.constant(1 / log(2)), flags=_CONTRACT))
+    return _exp2(builder, kind, builder.fmul(negated, kind.constant(1 / log(2)), flags=CONTRACT))

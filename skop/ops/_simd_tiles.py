@@ -17,7 +17,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from skop.ops._simd import _KINDS, LANES, _Kind, _load, _splat, _vector_of
+from skop.ops._simd import _load, _splat, _vector_of
+from skop.ops._simd_vector import CONTRACT, INT32, INT64, KINDS, LANES, Kind
 
 __all__ = ["ALL", "LOWER", "UPPER", "add_product", "product", "transpose", "transpose_scaled"]
 
@@ -26,19 +27,17 @@ ALL, LOWER, UPPER = range(3)
 
 #: Rows of a tile.
 _ROWS = 8
-_INT32, _INT64 = ir.IntType(32), ir.IntType(64)
-_CONTRACT = ("contract",)
 _HAS_WIDE_REGISTERS = bool(binding.get_host_cpu_features().get("avx512f"))
 
 
-def _registers(kind: _Kind, vectors: int) -> tuple[int, int]:
+def _registers(kind: Kind, vectors: int) -> tuple[int, int]:
     """Rows and vectors whose sums fit into the registers of this processor."""
     if _HAS_WIDE_REGISTERS:
         return _ROWS, (vectors if kind.mantissa == 23 else 1)
     return (4 if kind.mantissa == 23 else 2), 1
 
 
-def _parts(kind: _Kind, vectors: int) -> Iterator[tuple[range, range]]:
+def _parts(kind: Kind, vectors: int) -> Iterator[tuple[range, range]]:
     """Rows and vectors of the parts of a tile."""
     height, width = _registers(kind, vectors)
     for vector in range(0, vectors, width):
@@ -50,7 +49,7 @@ class _Tile:
     """Code of a tile of a product."""
 
     def __init__(self, builder: ir.IRBuilder, start: types.CPointer, args: Any) -> None:
-        self.builder, self.start, self.kind = builder, start, _KINDS[_vector_of(start)]
+        self.builder, self.start, self.kind = builder, start, KINDS[_vector_of(start)]
         self.target, self.target_row, self.scale = args[:3]
         self.left, self.left_row, self.left_step, self.right, self.right_row, self.first, self.last = args[3:]
 
@@ -66,7 +65,7 @@ class _Tile:
 
     def _integer(self, value: int) -> ir.Constant:
         """Integer constant."""
-        return ir.Constant(_INT64, value)
+        return ir.Constant(INT64, value)
 
     def _place(self, row: int, column: int) -> ir.Value:
         """Pointer to a vector of the result."""
@@ -78,7 +77,7 @@ class _Tile:
         if is_fresh:
             return self.kind.constant(0)
         factor = _splat(self.builder, self.scale)
-        return self.builder.fmul(_load(self.builder, self.start, place), factor, flags=_CONTRACT)
+        return self.builder.fmul(_load(self.builder, self.start, place), factor, flags=CONTRACT)
 
     def _loop(self, rows: range, columns: range, sums: list[list[ir.Value]]) -> list[list[ir.Value]]:
         """Add all terms to the sums."""
@@ -88,7 +87,7 @@ class _Tile:
         body, after = builder.append_basic_block("terms"), builder.append_basic_block("sums")
         builder.branch(body)
         builder.position_at_end(body)
-        indices = [builder.phi(_INT64) for _ in range(3)]
+        indices = [builder.phi(INT64) for _ in range(3)]
         phis = [[builder.phi(self.kind.vector) for _ in line] for line in sums]
         _, left_index, right_index = indices
         right = builder.gep(self.right, [right_index])
@@ -98,8 +97,8 @@ class _Tile:
         results = []
         for line, start in zip(phis, starts, strict=True):
             factor = _splat(builder, builder.load(builder.gep(start, [left_index])))
-            products = [builder.fmul(factor, vector, flags=_CONTRACT) for vector in vectors]
-            results.append([builder.fadd(*pair, flags=_CONTRACT) for pair in zip(line, products, strict=True)])
+            products = [builder.fmul(factor, vector, flags=CONTRACT) for vector in vectors]
+            results.append([builder.fadd(*pair, flags=CONTRACT) for pair in zip(line, products, strict=True)])
         following = [
             builder.add(index, step)
             for index, step in zip(indices, (self._integer(1), self.left_step, self.right_row), strict=True)
@@ -135,13 +134,13 @@ def _sweep(builder: ir.IRBuilder, start: types.CPointer, args: Any, is_fresh: bo
     target, target_row, scale, left, left_row, left_step, right, right_row, rows, columns, terms, which = args
 
     def integer(value: int) -> ir.Constant:
-        return ir.Constant(_INT64, value)
+        return ir.Constant(INT64, value)
 
     lower, upper = (builder.icmp_signed("==", which, integer(value)) for value in (LOWER, UPPER))
     width = integer(2 * LANES)
-    with cgutils.for_range_slice(builder, integer(0), columns, width, _INT64) as (j, _):
+    with cgutils.for_range_slice(builder, integer(0), columns, width, INT64) as (j, _):
         there = builder.gep(right, [j])
-        with cgutils.for_range_slice(builder, integer(0), rows, integer(_ROWS), _INT64) as (i, _):
+        with cgutils.for_range_slice(builder, integer(0), rows, integer(_ROWS), INT64) as (i, _):
             here = builder.gep(target, [builder.add(builder.mul(i, target_row), j)])
             factors = builder.gep(left, [builder.mul(i, left_row)])
             first = builder.select(upper, i, integer(0))
@@ -205,7 +204,7 @@ def product(
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         def body(inside: ir.IRBuilder, values: Any) -> None:
-            _sweep(inside, target, (*values[:2], None, *values[2:], ir.Constant(_INT64, ALL)), is_fresh=True)
+            _sweep(inside, target, (*values[:2], None, *values[2:], ir.Constant(INT64, ALL)), is_fresh=True)
 
         return _function(context, builder, sig, args, "product", body)
 
@@ -226,7 +225,7 @@ def _in_quarters(*picks: int) -> list[int]:
 
 def _shuffled(builder: ir.IRBuilder, left: ir.Value, right: ir.Value, lanes: list[int]) -> ir.Value:
     """Lanes of two vectors."""
-    return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(_INT32, LANES), lanes))
+    return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(INT32, LANES), lanes))
 
 
 def _transposed(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
@@ -258,15 +257,15 @@ def _transposed(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
 def _transpose(builder: ir.IRBuilder, start: types.CPointer, args: Any) -> None:
     """Transpose block after block."""
     target, target_row, source, source_row, rows, columns, factors = args
-    lanes, zero, kind = ir.Constant(_INT64, LANES), ir.Constant(_INT64, 0), _KINDS[_vector_of(start)]
+    lanes, zero, kind = ir.Constant(INT64, LANES), ir.Constant(INT64, 0), KINDS[_vector_of(start)]
 
     def place(matrix: ir.Value, distance: ir.Value, row: ir.Value, column: ir.Value, more: int) -> ir.Value:
-        index = builder.mul(distance, builder.add(row, ir.Constant(_INT64, more)))
+        index = builder.mul(distance, builder.add(row, ir.Constant(INT64, more)))
         return builder.gep(matrix, [builder.add(index, column)])
 
-    with cgutils.for_range_slice(builder, zero, columns, lanes, _INT64) as (j, _):
+    with cgutils.for_range_slice(builder, zero, columns, lanes, INT64) as (j, _):
         factor = None if factors is None else _load(builder, start, builder.gep(factors, [j]))
-        with cgutils.for_range_slice(builder, zero, rows, lanes, _INT64) as (i, _):
+        with cgutils.for_range_slice(builder, zero, rows, lanes, INT64) as (i, _):
             values = [_load(builder, start, place(source, source_row, i, j, row)) for row in range(LANES)]
             if factor is not None:
                 values = [builder.fmul(value, factor) for value in values]

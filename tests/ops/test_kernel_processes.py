@@ -153,8 +153,10 @@ def test_compiled_code_goes_out_of_use_when_a_source_changes(tmp_path):
     """Also a source that the kernel imports, which Numba does not look at."""
     folder = tmp_path / "skop" / "ops"
     (folder / "tiny").mkdir(parents=True)
-    for name in ("_simd.py", "_threads.py", "_cpu_tools.py"):
+    for name in ("_simd.py", "_simd_vector.py", "_threads.py", "_cpu_tools.py"):
         shutil.copy(Path(_cpu_tools.__file__).parent / name, folder)
+    for package in (folder.parent, folder, folder / "tiny"):
+        (package / "__init__.py").touch()
     (folder / "tiny" / "_cpu_tiny.py").write_text(TINY)
     options = {"folder": tmp_path, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     assert run(RUN_TINY, **options) == ["0.5"]
