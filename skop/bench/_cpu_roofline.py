@@ -39,7 +39,7 @@ def multiply_adds_per_second(n_threads: int) -> float:
     """
     numbers = np.full((2 + _CHAINS) * LANES, 0.5, dtype=np.float32)
     table = np.array([_ROUNDS, numbers.ctypes.data], dtype=np.int64)
-    kernel: int = cfunc(_SIGNATURE, cache=True)(_multiply_adds).address  # type: ignore[assignment]
+    kernel: int = cfunc(_SIGNATURE)(_multiply_adds).address  # type: ignore[assignment]
     best = float("inf")
     for _ in range(_REPEATS):
         start = time.perf_counter()

@@ -120,6 +120,10 @@ def _compiled(kernel: Any, dtype: torch.dtype) -> int:
 @cache
 def _fingerprint() -> str:
     """Letters that change with any source of the CPU kernels."""
+    return sha256(b"".join(path.read_bytes() for path in _sources())).hexdigest()[:12]
+
+
+def _sources() -> list[Path]:
+    """Files whose code may be compiled into a kernel."""
     folder = Path(__file__).parent
-    sources = sorted([*folder.glob("_simd*.py"), *folder.glob("*/_cpu*.py")])
-    return sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    return sorted(path for pattern in ("_simd*.py", "_cpu*.py") for path in folder.rglob(pattern))

@@ -31,6 +31,7 @@ BACKENDS = ("naive", "torch", "numba", "triton")
 NARROW = (0, 3, 4)
 _VARIABLE = "SKOP_BACKEND"
 _KERNEL_FILES = {"numba": "_cpu", "triton": "_triton"}
+_INSTALL = {"numba": "pip install numba", "triton": "pip install 'skop[cuda]'"}
 _DEVICE_KERNELS = {"cpu": "numba", "cuda": "triton"}
 
 #: Most that a kernel may differ from the reference in the self-check, relative to the norm.
@@ -214,7 +215,7 @@ def _problem(operation: Operation, name: str, device: torch.device, dtype: torch
     try:
         kernels = _kernels(operation.name, name)
     except ImportError as error:
-        return f"the {name} kernels cannot be loaded ({error}); reinstall skop with its dependencies"
+        return f"the {name} kernels cannot be loaded ({error}); install what they need with: {_INSTALL[name]}"
     try:
         with ThreadPoolExecutor(1) as thread:  # torch's modes and transforms belong to a thread: none is to take part
             difference = thread.submit(_largest_difference, operation, kernels, device, dtype).result()

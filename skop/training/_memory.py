@@ -1,8 +1,8 @@
 """Memory that a training step frees, kept for the next step.
 
 Every step allocates the same large arrays. The C library of Linux gives such arrays back to the system when
-they are freed, and the system hands out zeroed pages again in the next step, one fault for each 4096 bytes: in
-networks on many tokens this takes a sixth of the time.
+they are freed, and the system hands out zeroed pages again in the next step, one fault for each 4096 bytes. What
+this costs depends on the system: little on an idle machine, much on one whose memory others use too.
 """
 
 import ctypes

@@ -1,6 +1,7 @@
 """What the CPU kernels share: packed states, tables of arguments, scratch memory, compiled code that stays."""
 
 import gc
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -127,3 +128,10 @@ def test_packing_takes_any_strides():
     values = torch.randn(3, 17, 2, dtype=torch.float64).mT.flip(0).mT[:1].expand(4, -1, -1)
     torch.testing.assert_close(unpack_states(pack_states(values), 17, 2), values, rtol=0, atol=0)
     assert not np.shares_memory(pack_states(values).numpy(), values.numpy())
+
+
+def test_every_file_that_numba_compiles_is_part_of_the_names_of_the_kernels():
+    folder = Path(_cpu_tools.__file__).parent
+    compiled = {path for path in folder.rglob("*.py") if "from numba import" in path.read_text()}
+    assert len(compiled) > 8
+    assert compiled <= set(_cpu_tools._sources())

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
+import skop.ops
 from skop.exceptions import KernelWarning
 from skop.ops import _dispatch, record_backends, selective_path_scan, selective_scan
 from skop.ops._dispatch import Operation
@@ -113,7 +114,7 @@ def missing(monkeypatch):
         raise ImportError(f"No module named 'numba', for {name}")
 
     monkeypatch.setattr(_dispatch, "import_module", refuse)
-    return "cannot be loaded .No module named 'numba', for skop.ops.selective_scan._cpu.; reinstall skop"
+    return "cannot be loaded .No module named 'numba', for skop.ops.selective_scan._cpu.; install what they need"
 
 
 def raising(monkeypatch):
@@ -362,3 +363,22 @@ def test_autocast_changes_nothing():
     assert y.dtype == torch.float32
     torch.testing.assert_close(y, expected, rtol=0, atol=0)
     torch.testing.assert_close(inside, grads, rtol=0, atol=0)
+
+
+def grid_problem():
+    """Arguments of a scan over a grid, and of the SSD scan."""
+    grid = [torch.rand(1, 3, 4, 2), torch.rand(1, 3, 4, 1, 2), -torch.rand(1, 2, 3), *torch.rand(2, 1, 3, 4, 1, 3)]
+    sequence = [torch.rand(1, 5, 2, 3), torch.rand(1, 5, 2), -torch.rand(2), *torch.rand(2, 1, 5, 1, 4)]
+    return {"selective_scan_2d": grid, "ssd_scan": sequence}
+
+
+@pytest.mark.parametrize("name", ["selective_scan_2d", "ssd_scan"])
+def test_a_default_device_elsewhere_does_not_matter_to_the_other_scans(name):
+    values = [value.requires_grad_() for value in grid_problem()[name]]
+    options = {"return_final_state": True} if name == "ssd_scan" else {}
+    with META:
+        outputs = getattr(skop.ops, name)(*values, backend="numba", **options)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        grads = torch.autograd.grad(sum(value.sum() for value in outputs), values)
+    assert {value.device for value in (*outputs, *grads)} == {CPU}
+    assert all(value.isfinite().all() for value in grads)

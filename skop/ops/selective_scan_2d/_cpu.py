@@ -10,7 +10,7 @@ from math import e, log2
 import torch
 from torch import Tensor
 
-from skop.ops._cpu_tools import by_channel, pack_states, run_kernel, unpack_states
+from skop.ops._cpu_tools import by_channel, pack_states, run_kernel, sum_in_place, unpack_states
 from skop.ops._simd import LANES
 from skop.ops.selective_scan_2d import _cpu_kernels
 from skop.ops.selective_scan_2d._cpu_backward import backward as backward_kernel
@@ -139,7 +139,7 @@ def backward(
         GRAD_BIAS=grad_bias,
         GRAD_SHARES=grad_shares,
     )
-    grad_b, grad_c = (value[0] if len(value) == 1 else value.sum(0) for value in grad_maps)
+    grad_b, grad_c = (sum_in_place(value) for value in grad_maps)
     grad_d, grad_bias = (None if value is None else value.sum(0)[:, :channels] for value in (grad_d, grad_bias))
     grad_r = None if grad_shares is None else -unpack_states(grad_shares.sum(0), channels, states)
     return (
@@ -209,7 +209,7 @@ class _Problem:
             "SAMPLES": samples, "CELLS_OF_SAMPLE": height * width, "N_DIRECTIONS": n_directions, "CHANNELS": channels,
             "STATES": states, "SPLITS": self.splits, "SPLIT_BLOCKS": split_blocks, "GROUP": group,
             "HAS_SOFTPLUS": softplus, "LINE": line, "LINES": strip, "STRIP": strip_size, "KEPT": self.kept,
-            "DIRECTIONS": torch.tensor(walks),
+            "DIRECTIONS": torch.tensor(walks, device=dt.device),
             "X": self.x, "DT": self.dt, "A": rates,
             "FASTEST": rates.amax(-2), "SLOWEST": rates.amin(-2),
             "B": B.to(kind).contiguous(), "C": C.to(kind).contiguous(),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from skop.ops._cpu_tools import run_kernel
+from skop.ops._cpu_tools import run_kernel, sum_in_place
 from skop.ops._simd import LANES
 from skop.ops.ssd_scan import _cpu_frame
 from skop.ops.ssd_scan._cpu_backward import backward as backward_kernel
@@ -83,7 +83,7 @@ def forward(
     """
     problem = _Problem(x, dt, A, B, C, D, initial_state, paths)
     y = _empty(problem.x.shape, problem.x.dtype)
-    final = torch.empty(problem.state_shape, dtype=dt.dtype)
+    final = dt.new_empty(problem.state_shape)
     kept = None
     if keep:
         samples, n_paths, *rest = problem.state_shape
@@ -141,10 +141,10 @@ def backward(
     # Items of one path each cannot add to the same rows; items of all paths do.
     rows = n_maps if x.shape[2] < n_paths else n_paths
     grad_maps = [_empty((problem.splits, samples, length, rows, B.shape[3]), dt.dtype) for _ in range(2)]
-    grad_a = torch.empty(samples, n_paths, heads, dtype=torch.float64)
-    by_channel = (samples, n_paths, heads, -(-channels // LANES) * LANES)
-    grad_d = None if D is None else torch.empty(by_channel, dtype=torch.float64)
-    grad_start = None if initial_state is None else torch.empty(problem.state_shape, dtype=dt.dtype)
+    grad_a = dt.new_empty(samples, n_paths, heads, dtype=torch.float64)
+    rows_shape = (samples, n_paths, heads, -(-channels // LANES) * LANES)
+    grad_d = None if D is None else dt.new_empty(rows_shape, dtype=torch.float64)
+    grad_start = None if initial_state is None else dt.new_empty(problem.state_shape)
     problem.run(
         backward_kernel,
         CHECKPOINTS=checkpoints,
@@ -178,7 +178,7 @@ def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 def _sum_maps(values: Tensor, n_maps: int) -> Tensor:
     """Sum gradients of maps, (splits, b, L, K, N), over the splits, and over the paths where these share maps."""
-    total = values[0] if len(values) == 1 else values.sum(0)
+    total = sum_in_place(values)
     return total if total.shape[2] == n_maps else total.sum(2, keepdim=True)
 
 
