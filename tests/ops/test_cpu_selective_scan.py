@@ -312,7 +312,11 @@ def test_memory_is_written_within_bounds_and_read_after_it_is_written(monkeypatc
         buffers.append(torch.full((count + 2 * guard,), 255, dtype=torch.uint8))  # NaN in every precision
         return buffers[-1][guard : guard + count].numpy()
 
+    def guarded_like(value, *shape, dtype=None):
+        return guarded(*shape, dtype=dtype or value.dtype)
+
     monkeypatch.setattr(torch, "empty", guarded)
+    monkeypatch.setattr(torch.Tensor, "new_empty", guarded_like)
     monkeypatch.setattr(torch, "empty_like", lambda value: guarded(*value.shape, dtype=value.dtype))
     fake = SimpleNamespace(empty=guarded_scratch, zeros=np.zeros, uint8=np.uint8, int64=np.int64)
     monkeypatch.setattr(_cpu_tools, "np", fake)
