@@ -3,6 +3,7 @@
 from skop.data import FieldSet
 from skop.estimators import (
     EnsembleRegressor,
+    GeoMaNORegressor,
     LaMORegressor,
     PODRegressor,
     RolloutRegressor,
@@ -15,6 +16,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "EnsembleRegressor",
     "FieldSet",
+    "GeoMaNORegressor",
     "LaMORegressor",
     "PODRegressor",
     "RolloutRegressor",

@@ -9,6 +9,7 @@ __all__ = [
     "KernelWarning",
     "ModelFileError",
     "OptionalDependencyError",
+    "ResamplingWarning",
     "ResolutionWarning",
     "SkopError",
     "SkopWarning",
@@ -42,6 +43,10 @@ class SkopWarning(UserWarning):
 
 class KernelWarning(SkopWarning):
     """A fused kernel cannot be used, and a slower implementation runs in its place."""
+
+
+class ResamplingWarning(SkopWarning):
+    """Fields lose much on their way from points to a grid and back, or points lie outside its box."""
 
 
 class ResolutionWarning(SkopWarning):

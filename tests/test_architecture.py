@@ -28,8 +28,8 @@ ALLOWED = {
     "_optional": {"exceptions"},
 }
 HEAVY = {"matplotlib", "h5py", "triton", "numba", "mamba_ssm", "pandas", "skfem"}
-#: Compilers of kernels, and the files that they may be imported in, which nothing imports but one another.
-COMPILERS = {"numba": ("_simd", "_cpu"), "triton": ("_triton",)}
+#: Packages of kernels and their compilers, and the files for them, which nothing imports but one another.
+COMPILERS = {"numba": ("_simd", "_cpu"), "triton": ("_triton",), "mamba_ssm": ("_mamba_ssm",)}
 SKLEARN_ROOMS = {"estimators", "metrics", "data", "datasets", "testing", "bench", "cli", "demo", "_demo"}
 MODULES = sorted(ROOT.rglob("*.py"))
 

@@ -9,7 +9,13 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("skop/**/*.md"), *ROOT.glob("datasets/**/*.md")]
 )
-EXECUTED = ["README.md", "docs/user_guide/data.md", "docs/user_guide/kernels.md", "docs/user_guide/meshes.md"]
+EXECUTED = [
+    "README.md",
+    "docs/user_guide/data.md",
+    "docs/user_guide/geomano.md",
+    "docs/user_guide/kernels.md",
+    "docs/user_guide/meshes.md",
+]
 
 
 @pytest.mark.parametrize("page", EXECUTED)

@@ -1,4 +1,4 @@
-"""A small real data set: LaMO beside classical surrogates, under a budget of training time.
+"""A small real data set: the operators beside classical surrogates, under a budget of training time.
 
 The file is the Darcy set that the neuraloperator project publishes (MIT licence) as one ``.npz`` with
 ``train16_a``, ``train16_u`` (1000 binary coefficients and solutions at 16 x 16), ``test16_*`` and
@@ -15,7 +15,7 @@ from joblib import Parallel, delayed
 from scipy.interpolate import make_interp_spline
 from sklearn.model_selection import KFold
 
-from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor
+from skop import EnsembleRegressor, FieldSet, GeoMaNORegressor, LaMORegressor, PODRegressor
 from skop._typing import FloatArray, PathOrStr
 from skop.bench._report import Report, mean_and_spread
 from skop.exceptions import FieldDataError
@@ -28,6 +28,8 @@ _SYMMETRIES = ("flip_x", "flip_y", "transpose")
 _DOMAIN = ((0.0, 1.0), (0.0, 1.0))
 _COLUMNS = ("16x16", "32x32", "32x32 interpolated")
 Fields = tuple[FieldSet, FieldSet]
+#: Operators by the words of the command line, and their names.
+_OPERATORS: dict[str, tuple[type, str]] = {"lamo": (LaMORegressor, "LaMO"), "geomano": (GeoMaNORegressor, "GeoMaNO")}
 #: More than any budget allows, so that only the time ends a fit.
 _MANY_EPOCHS = 10**6
 
@@ -45,7 +47,8 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--budgets", type=float, nargs="+", default=[60.0, 300.0], help="seconds of training")
     parser.add_argument("--seeds", type=int, default=3, help="fits for each row of the table")
     parser.add_argument("--sizes", type=int, nargs="*", default=[25, 50, 100, 200, 500, 1000], help="small-data curve")
-    parser.add_argument("--models", nargs="+", default=["classical", "lamo"], choices=["classical", "lamo", "ensemble"])
+    kinds = ["classical", "ensemble", *_OPERATORS]
+    parser.add_argument("--models", nargs="+", default=["classical", "lamo"], choices=kinds)
     parser.add_argument("--members", type=int, default=5, help="networks of an ensemble, which share the budget")
     parser.add_argument("--curve-budget", type=float, default=60.0, help="seconds of training for each size")
     parser.add_argument("--folds", type=int, default=5, help="of a cross-validation; 0 leaves it out")
@@ -102,12 +105,12 @@ def read_small_darcy(path: PathOrStr) -> dict[str, FieldSet]:
 
 
 # ---------------------------------------------------------------------- models
-def _lamo(budget: float, seed: int, *, symmetric: bool) -> LaMORegressor:
-    """Default LaMO under a time budget, with or without the symmetries of the problem."""
+def _operator(kind: str, budget: float, seed: int, *, symmetric: bool) -> Any:
+    """An operator's defaults under a time budget, with or without the symmetries of the problem."""
     changes: dict[str, Any] = (
         {"symmetries": _SYMMETRIES, "domain": _DOMAIN, "average_symmetries": True} if symmetric else {}
     )
-    return LaMORegressor(max_time=budget, max_iter=_MANY_EPOCHS, random_state=seed, **changes)
+    return _OPERATORS[kind][0](max_time=budget, max_iter=_MANY_EPOCHS, random_state=seed, **changes)
 
 
 def _classical() -> dict[str, PODRegressor]:
@@ -164,11 +167,12 @@ def _main_table(report: Report, data: dict[str, FieldSet], options: argparse.Nam
         models += _classical().items()
     for budget in options.budgets:
         for symmetric in (False, True):
-            name = _name(budget, symmetric=symmetric)
-            if "lamo" in options.models:
-                models += [(name, _lamo(budget, seed, symmetric=symmetric)) for seed in range(options.seeds)]
+            for kind in _chosen(options):
+                name = _name(kind, budget, symmetric=symmetric)
+                models += [(name, _operator(kind, budget, seed, symmetric=symmetric)) for seed in range(options.seeds)]
             if "ensemble" in options.models:
-                member = _lamo(budget / options.members, 0, symmetric=symmetric)
+                name = _name("lamo", budget, symmetric=symmetric)
+                member = _operator("lamo", budget / options.members, 0, symmetric=symmetric)
                 models += [
                     (
                         f"{name}, {options.members} members",
@@ -193,7 +197,9 @@ def _cross_validation(report: Report, data: dict[str, FieldSet], options: argpar
     X, y = data["train16_a"], data["train16_u"]
     budget = options.budgets[0]
     models = {name: model for name, model in _classical().items() if name != "mean field"} | {
-        _name(budget, symmetric=symmetric): _lamo(budget, 0, symmetric=symmetric) for symmetric in (False, True)
+        _name(kind, budget, symmetric=symmetric): _operator(kind, budget, 0, symmetric=symmetric)
+        for kind in _chosen(options)
+        for symmetric in (False, True)
     }
     folds = list(KFold(options.folds, shuffle=True, random_state=0).split(X))
     tasks = [
@@ -213,7 +219,9 @@ def _small_data_curve(report: Report, data: dict[str, FieldSet], options: argpar
     """Errors after training on the first few samples only."""
     budget = options.curve_budget
     models = {name: model for name, model in _classical().items() if name != "mean field"} | {
-        _name(budget, symmetric=symmetric): _lamo(budget, 0, symmetric=symmetric) for symmetric in (False, True)
+        _name(kind, budget, symmetric=symmetric): _operator(kind, budget, 0, symmetric=symmetric)
+        for kind in _chosen(options)
+        for symmetric in (False, True)
     }
     test = (data["test16_a"], data["test16_u"])
     tasks = [
@@ -226,6 +234,11 @@ def _small_data_curve(report: Report, data: dict[str, FieldSet], options: argpar
     report.table("Relative L2 error against the number of training samples", ["samples", *models], rows)
 
 
-def _name(budget: float, *, symmetric: bool) -> str:
-    """What a row of LaMO is called."""
-    return f"LaMO, {budget:g} s" + (", symmetries declared" if symmetric else "")
+def _chosen(options: argparse.Namespace) -> list[str]:
+    """Operators among the models asked for."""
+    return [kind for kind in _OPERATORS if kind in options.models]
+
+
+def _name(kind: str, budget: float, *, symmetric: bool) -> str:
+    """What a row of an operator is called."""
+    return f"{_OPERATORS[kind][1]}, {budget:g} s" + (", symmetries declared" if symmetric else "")

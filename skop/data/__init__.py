@@ -9,6 +9,7 @@ from skop.data._interpolation import interpolate_fields, query_points
 from skop.data._joining import concatenate
 from skop.data._mesh_files import is_mesh_input
 from skop.data._meshes import MeshSamples, attach_predictions, carry_cell_data, read_meshes
+from skop.data._resampling import GridResampler, ResampledData, ResampledSpec
 from skop.data._scalers import BoxScaler, FieldScaler
 from skop.data._scaling import ScalerModes, Scalers
 from skop.data._spec import DataSpec
@@ -22,9 +23,12 @@ __all__ = [
     "FieldLoader",
     "FieldScaler",
     "FieldSet",
+    "GridResampler",
     "GridSymmetries",
     "MeshSamples",
     "Predictions",
+    "ResampledData",
+    "ResampledSpec",
     "ScalerModes",
     "Scalers",
     "TrainingData",

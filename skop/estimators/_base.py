@@ -117,6 +117,14 @@ class BaseOperatorRegressor(CallbackSupport, NetworkPrediction, BaseFieldRegress
         """How the points are read: ``"grid"``, ``"structured"`` or ``"points"``."""
         return spec.layout
 
+    def _as_network_sees(self, data: TrainingData, usable: IntArray, plan: TrainingPlan) -> TrainingData:
+        """The samples as the network reads them; usable are those with a weight."""
+        return data
+
+    def _on_own_points(self, data: TrainingData) -> FieldSet:
+        """The inputs on the caller's points."""
+        return data.inputs
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")
 
@@ -162,6 +170,7 @@ class BaseOperatorRegressor(CallbackSupport, NetworkPrediction, BaseFieldRegress
         """Train on data that were read; X, y and the plan are what callbacks and time steppers need."""
         weight = _check_weight(sample_weight, len(data.inputs))
         rng = check_random_state(self.random_state)
+        data = self._as_network_sees(data, _usable(len(data.inputs), weight), plan)
         usable = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
         train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
         self._prepare(data, train, weight, rng)
@@ -179,7 +188,7 @@ class BaseOperatorRegressor(CallbackSupport, NetworkPrediction, BaseFieldRegress
         self, n_samples: int, weight: FloatArray | None, rng: np.random.RandomState, group_size: int
     ) -> tuple[IntArray, IntArray | None]:
         """Samples to train on, and to validate on when stopping early; groups of successive samples stay whole."""
-        usable = np.arange(n_samples) if weight is None else np.flatnonzero(weight)
+        usable = _usable(n_samples, weight)
         if not self.early_stopping:
             return usable, None
         groups = usable.reshape(-1, group_size)
@@ -211,6 +220,7 @@ class BaseOperatorRegressor(CallbackSupport, NetworkPrediction, BaseFieldRegress
             )
         self.device_ = pick_device(self.device)
         if continues:
+            self.spec_ = data.spec
             self.module_.to(self.device_)
             return
         with isolated_randomness(rng, torch.device("cpu"), False):
@@ -219,7 +229,7 @@ class BaseOperatorRegressor(CallbackSupport, NetworkPrediction, BaseFieldRegress
         modes = ScalerModes(self.coord_scaler, self.input_scaler, self.param_scaler, self.target_scaler)
         scalers = Scalers.fit(data.inputs[train], data.targets[train], used[train], modes)
         # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
-        self._store_spec(data.inputs, data.spec)
+        self._store_spec(self._on_own_points(data), data.spec)
         self.spacing_, self.geometry_ = _spacing(data.inputs), geometry
         self.dtype_, self.scalers_ = pick_dtype(self.dtype, data.spec.role), scalers
         self.module_ = network.to(self.device_, getattr(torch, self.dtype_))
@@ -229,7 +239,7 @@ class BaseOperatorRegressor(CallbackSupport, NetworkPrediction, BaseFieldRegress
         """Batches of samples in this fit's scaling, on its device."""
         options |= {"device": self.device_, "dtype": getattr(torch, self.dtype_)}
         # Statistics of single points are in the order of the fit.
-        sorts = self.spec_.layout == "points" and not self.scalers_.per_point
+        sorts = self.geometry_ == self.spec_.layout == "points" and not self.scalers_.per_point
         return FieldLoader(inputs, self.scalers_, sort_points=sorts, **options)
 
     def _training_loader(
@@ -360,6 +370,11 @@ class BaseOperatorRegressor(CallbackSupport, NetworkPrediction, BaseFieldRegress
         """
         check_is_fitted(self)
         save_estimator(self, path)
+
+
+def _usable(n_samples: int, weight: FloatArray | None) -> IntArray:
+    """Samples with a weight."""
+    return np.arange(n_samples) if weight is None else np.flatnonzero(weight)
 
 
 def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:

@@ -1,25 +1,21 @@
 """LaMORegressor: the latent Mamba operator as a scikit-learn estimator."""
 
 from inspect import signature
-from math import prod
 from numbers import Integral, Real
 from typing import Any, Self
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skop._typing import GridShape
 from skop.data import DataSpec
 from skop.estimators._base import BaseOperatorRegressor
+from skop.estimators._patches import automatic_patch_size
 from skop.estimators._shared_docs import share_documentation
 from skop.estimators.presets import preset_parameters
 from skop.exceptions import FieldDataError
-from skop.modules import ACTIVATIONS, SCANS, token_grid
+from skop.modules import ACTIVATIONS, SCANS
 from skop.networks import LaMOPatchNetwork, LaMOSliceNetwork
 
 __all__ = ["LaMORegressor"]
-
-#: Tokens up to which ``patch_size="auto"`` makes patches smaller.
-_AUTOMATIC_TOKENS = 64
 
 #: Frequencies of coordinates by default.
 _AUTOMATIC_FREQUENCIES = {"grid": 1, "structured": 4, "points": 4}
@@ -372,7 +368,7 @@ class LaMORegressor(BaseOperatorRegressor):
         options |= {name: getattr(spec, name) for name in ("n_dims", "n_fields", "n_params", "n_outputs", "n_scalars")}
         if geometry != "grid":
             return LaMOSliceNetwork(structured=geometry == "structured", **options)
-        options["patch_size"] = _patch_size(self.patch_size, spec.grid_shape or ())
+        options["patch_size"] = automatic_patch_size(self.patch_size, spec.grid_shape or ())
         return LaMOPatchNetwork(grid_shape=spec.grid_shape or (), **options)
 
     def _check_centres(self, geometry: str) -> None:
@@ -382,13 +378,3 @@ class LaMORegressor(BaseOperatorRegressor):
                 f"n_local_heads={self.n_local_heads} has centres in the box of the training points, which "
                 f"coord_scaler={self.coord_scaler!r} does not bring to them; set coord_scaler='box' or n_local_heads=0."
             )
-
-
-def _patch_size(patch_size: int | str, grid_shape: GridShape) -> int:
-    """The size asked for, or the smallest of at least two points that leaves few enough tokens."""
-    if not isinstance(patch_size, str):
-        return patch_size
-    size = 2
-    while prod(token_grid(grid_shape, (size,) * len(grid_shape))) > _AUTOMATIC_TOKENS:
-        size += 1
-    return size

@@ -4,12 +4,13 @@ from typing import Any
 
 from skop import losses
 from skop._typing import PathOrStr
+from skop.estimators._geomano import GeoMaNORegressor
 from skop.estimators._lamo import LaMORegressor
 from skop.estimators._persistence import read_model_file, restore_estimator
 
 __all__ = ["load"]
 
-_ESTIMATORS = {estimator.__name__: estimator for estimator in (LaMORegressor,)}
+_ESTIMATORS = {estimator.__name__: estimator for estimator in (GeoMaNORegressor, LaMORegressor)}
 _LOSSES = {
     loss.__name__: loss
     for loss in (losses.GradientRelativeL2Loss, losses.H1Loss, losses.MSELoss, losses.RelativeL2Loss)

@@ -24,7 +24,7 @@ from safetensors.torch import save as save_tensors
 
 from skop import losses
 from skop._typing import PathOrStr
-from skop.data import BoxScaler, DataSpec, FieldScaler, Scalers
+from skop.data import BoxScaler, DataSpec, FieldScaler, ResampledSpec, Scalers
 from skop.estimators._runtime import pick_device
 from skop.exceptions import ModelFileError
 from skop.losses import TrainingLoss
@@ -245,7 +245,8 @@ def restore_estimator(
 
 def _restore_data(estimator: Any, header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
     """Set what the estimator knows of the data and of its training."""
-    estimator.spec_ = DataSpec.from_dict(header["spec"])
+    kind = ResampledSpec if "resampler" in header["spec"] else DataSpec
+    estimator.spec_ = kind.from_dict(header["spec"])
     estimator.spacing_ = None if header["spacing"] is None else tuple(header["spacing"])
     estimator.dtype_, estimator.n_features_in_ = header["dtype"], header["n_features_in"]
     if header["feature_names_in"]:

@@ -125,7 +125,7 @@ _FITTED_ATTRIBUTES = """\
         Fitted scalers.
     backend_ : str
         What ran the scans in the fit: ``"numba"`` and ``"triton"`` are the fused kernels for CPU and CUDA,
-        ``"torch"`` is plain torch.
+        ``"mamba_ssm"`` is that package's for CUDA, ``"torch"`` is plain torch; several are joined by commas.
     device_, dtype_ : torch.device, str
         Where and in which precision the network computes.
 """

@@ -17,11 +17,13 @@ class FeedForward(nn.Module):
         Size of the layer between.
     dropout : float, default=0.0
         Probability of dropping a hidden unit in training.
+    out : int or None, default=None
+        Size of the output; None is `width`.
     """
 
-    def __init__(self, width: int, hidden: int, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, hidden: int, dropout: float = 0.0, *, out: int | None = None) -> None:
         super().__init__()
-        self.expand, self.contract = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        self.expand, self.contract = nn.Linear(width, hidden), nn.Linear(hidden, width if out is None else out)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:

@@ -8,12 +8,11 @@ import math
 import torch
 from torch import nn
 
+from skop.modules._steps import initial_step_bias
 from skop.ops import ssd_scan
 
 __all__ = ["BidirectionalSSDMixer", "HydraMixer"]
 
-#: Steps that the heads start from are drawn between the first two, on a logarithmic scale.
-_STEP_RANGE, _SMALLEST_STEP = (1e-3, 0.1), 1e-4
 _EPSILON = 1e-5
 
 
@@ -72,7 +71,7 @@ class HydraMixer(nn.Module):
         convolved = inner + n_maps
         self.convolution = nn.Conv1d(convolved, convolved, kernel_size, padding=kernel_size // 2, groups=convolved)
         self.initial_state = nn.Parameter(torch.zeros(heads, inner // heads, d_state))
-        self.step_bias = nn.Parameter(_step_bias(heads))
+        self.step_bias = nn.Parameter(initial_step_bias(heads))
         self.log_decay = nn.Parameter(torch.zeros(heads))
         self.direct = nn.Parameter(torch.ones(heads))
         self.direct_projection = nn.Linear(inner, heads, bias=False)
@@ -161,7 +160,7 @@ class BidirectionalSSDMixer(nn.Module):
         self.convolutions = nn.ModuleList(
             nn.Conv1d(streams, streams, kernel_size, padding=kernel_size - 1, groups=streams) for _ in range(2)
         )
-        self.step_bias = nn.Parameter(_step_bias(heads).repeat(2, 1))
+        self.step_bias = nn.Parameter(initial_step_bias(heads).repeat(2, 1))
         self.log_decay = nn.Parameter(torch.empty(heads).uniform_(1, 16).log().repeat(2, 1))
         self.direct = nn.Parameter(torch.ones(2, heads))
         self.norm = nn.RMSNorm(inner, eps=_EPSILON)
@@ -201,10 +200,3 @@ def _checked_heads(n_heads: int | None, inner: int, channels: int) -> int:
     if inner % n_heads:
         raise ValueError(f"n_heads={n_heads} does not divide the inner width {inner} (expand x width).")
     return n_heads
-
-
-def _step_bias(n_heads: int) -> torch.Tensor:
-    """Biases whose softplus are random steps."""
-    low, high = (math.log(step) for step in _STEP_RANGE)
-    steps = torch.empty(n_heads).uniform_(low, high).exp().clamp_min(_SMALLEST_STEP)
-    return steps + torch.log(-torch.expm1(-steps))

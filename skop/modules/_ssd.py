@@ -11,6 +11,7 @@ from torch import nn
 
 from skop._typing import GridShape
 from skop.modules._scan_paths import scan_paths
+from skop.modules._token_convolution import convolve_tokens, token_convolution
 from skop.ops import ssd_path_scan
 
 __all__ = ["ACTIVATIONS", "GridSSDMixer"]
@@ -19,7 +20,6 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "gelu": nn.functional.gelu,
     "silu": nn.functional.silu,
 }
-_CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 
 
 class GridSSDMixer(nn.Module):
@@ -90,8 +90,6 @@ class GridSSDMixer(nn.Module):
         super().__init__()
         inner = expand * width
         heads = math.ceil(width / 16) if n_heads is None else n_heads
-        if kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size={kernel_size} is even and would shift the tokens; use an odd one.")
         if inner % heads:
             raise ValueError(f"n_heads={heads} does not divide the inner width {inner} (expand x width).")
         n_paths = len(scan_paths((1,) * n_dims, scan))
@@ -100,10 +98,7 @@ class GridSSDMixer(nn.Module):
         self.scan, self.n_paths, self.n_heads, self.d_state = scan, n_paths, heads, d_state
         self.activation = ACTIVATIONS[activation]
         self.in_projection = nn.Linear(width, 2 * inner, bias=False)
-        convolution = _CONVOLUTIONS[n_dims]
-        self.convolution = (
-            convolution(inner, inner, kernel_size, padding=kernel_size // 2, groups=inner) if kernel_size > 1 else None
-        )
+        self.convolution = token_convolution(n_dims, inner, kernel_size)
         self.path_projection = nn.Linear(inner, own * heads + 2 * self.n_maps * d_state, bias=False)
         # As in the public code: softplus of a bias in [0, 0.1) gives steps near 0.7.
         self.step_bias = nn.Parameter(0.1 * torch.rand(own, heads))
@@ -116,7 +111,7 @@ class GridSSDMixer(nn.Module):
     def forward(self, tokens: torch.Tensor, token_grid: GridShape) -> torch.Tensor:
         """Mix tokens ``(B, T, width)`` in C order on a grid with prod(token_grid) = T."""
         signal, gate = self.in_projection(tokens).chunk(2, dim=-1)
-        signal = self.activation(self._convolve(signal, token_grid))
+        signal = self.activation(convolve_tokens(self.convolution, signal, token_grid))
         batch, length, inner = signal.shape
         heads, states = self.n_heads, self.d_state
         n_steps, n_maps = self.step_bias.numel(), self.n_maps * states
@@ -133,13 +128,6 @@ class GridSSDMixer(nn.Module):
             paths=scan_paths(token_grid, self.scan, tokens.device),
         )
         return self.out_projection(self.norm(mixed.reshape(batch, length, inner)) * self.activation(gate))
-
-    def _convolve(self, signal: torch.Tensor, token_grid: GridShape) -> torch.Tensor:
-        """Depthwise convolution over the token grid, zeros outside."""
-        if self.convolution is None:
-            return signal
-        grid = signal.transpose(1, 2).reshape(len(signal), -1, *token_grid)
-        return self.convolution(grid).flatten(2).transpose(1, 2)
 
 
 def _checked_range(decay_range: Sequence[float]) -> Sequence[float]:

@@ -1,6 +1,7 @@
-"""Networks: one paper a file."""
+"""Networks of the operators, one paper a file."""
 
+from skop.networks.geomano import GeoMaNONetwork
 from skop.networks.lamo import LaMOPatchNetwork
 from skop.networks.lamo_slices import LaMOSliceNetwork
 
-__all__ = ["LaMOPatchNetwork", "LaMOSliceNetwork"]
+__all__ = ["GeoMaNONetwork", "LaMOPatchNetwork", "LaMOSliceNetwork"]

@@ -4,36 +4,19 @@ Tiwari, Dutta, Krishnan and Prathosh, "Latent Mamba Operator for Partial Differe
 2025, section 3. A grid is cut into patches, each patch becomes a token (Remark 3.1), residual blocks
 mix the tokens by state-space scans along several paths and their channels by a feed-forward part
 (Eq. 11 to 13), and every token is expanded back to the points of its patch.
-
-Letters of the shapes: B batch, P points, d space dimensions, c channels, p parameters, q outputs,
-s scalars.
 """
 
 from collections.abc import Sequence
-from math import prod
-
-import torch
-from torch import nn
+from functools import partial
 
 from skop._typing import GridShape
-from skop.modules import (
-    CoordinatePosition,
-    GridSSDMixer,
-    LearnedPosition,
-    LocalHead,
-    LocalStem,
-    PatchEmbedding,
-    PatchExpansion,
-    PooledHead,
-    PreNormBlock,
-    token_grid,
-)
-from skop.networks._channels import NetworkOutput, join_channels, join_outputs
+from skop.modules import GridSSDMixer
+from skop.networks._patch_network import PatchNetwork
 
 __all__ = ["LaMOPatchNetwork"]
 
 
-class LaMOPatchNetwork(nn.Module):
+class LaMOPatchNetwork(PatchNetwork):
     """LaMO's patch model for regular grids in 1, 2 or 3 dimensions.
 
     Parameters
@@ -114,102 +97,35 @@ class LaMOPatchNetwork(nn.Module):
         grid_multiple: int = 1,
         unit_normal_patches: bool = True,
     ) -> None:
-        super().__init__()
-        self.patch_shape = tuple(min(patch_size, size) for size in grid_shape)
-        self.grid_multiple = grid_multiple
-        # Stands in for the field where there is none. The public code creates it in every case.
-        self.placeholder = nn.Parameter(torch.rand(n_dims) / 2)
-        channels = n_dims + n_fields + n_params
-        self.stem = LocalStem(n_dims, channels, local_features) if local_features else None
-        channels += local_features
-        self.embedding = PatchEmbedding(channels, width, self.patch_shape, unit_normal=unit_normal_patches)
-        self.position = _position_code(position, n_dims, prod(self._token_grid(grid_shape)), width, n_frequencies)
-        self.blocks = nn.ModuleList(
-            PreNormBlock(
-                GridSSDMixer(
-                    width,
-                    n_dims,
-                    d_state=d_state,
-                    expand=expand,
-                    n_heads=n_heads,
-                    scan=scan,
-                    path_weights=path_weights,
-                    kernel_size=kernel_size,
-                    activation=activation,
-                    decay_range=decay_range,
-                ),
-                width,
-                int(mlp_ratio * width),
-                dropout,
-            )
-            for _ in range(depth)
+        make_mixer = partial(
+            GridSSDMixer,
+            width,
+            n_dims,
+            d_state=d_state,
+            expand=expand,
+            n_heads=n_heads,
+            scan=scan,
+            path_weights=path_weights,
+            kernel_size=kernel_size,
+            activation=activation,
+            decay_range=decay_range,
         )
-        self.head = self.local_head = None
-        if n_outputs:
-            expanded = local_features or n_outputs
-            self.head = PatchExpansion(width, expanded, self.patch_shape, unit_normal=unit_normal_patches)
-            if local_features:
-                self.local_head = LocalHead(n_dims, channels, local_features, n_outputs)
-        self.scalar_head = PooledHead(width, n_scalars) if n_scalars else None
-
-    def forward(
-        self,
-        coords: torch.Tensor,
-        fields: torch.Tensor | None,
-        params: torch.Tensor | None,
-        grid_shape: GridShape,
-    ) -> NetworkOutput:
-        """Map samples on a grid to fields, scalars, or both.
-
-        Parameters
-        ----------
-        coords : Tensor of shape (P, d) or (B, P, d)
-            Coordinates in C order, scaled to the unit box.
-        fields : Tensor of shape (B, P, c) or None
-            Input fields.
-        params : Tensor of shape (B, p) or None
-            Global parameters.
-        grid_shape : tuple of int
-            Points along each axis; their product is P.
-
-        Returns
-        -------
-        Tensor of shape (B, P, q), or of shape (B, 1, s), or a tuple of both
-            Outputs: a field, the scalars of the samples, or both.
-        """
-        moved = coords + self.placeholder if fields is None else coords
-        grid = join_channels(moved, fields, params).unflatten(1, grid_shape)
-        if self.stem is not None:
-            grid = self.stem(grid)
-        counts = self._token_grid(grid_shape)
-        tokens = self.embedding(grid, counts)
-        if self.position is not None:
-            tokens = tokens + self.position(self._corners(coords, grid_shape, counts))
-        for block in self.blocks:
-            tokens = block(tokens, counts)
-        field = None if self.head is None else self.head(tokens, counts, grid_shape)
-        if field is not None and self.local_head is not None:
-            field = self.local_head(field, grid)
-        scalars = None if self.scalar_head is None else self.scalar_head(tokens)
-        return join_outputs(None if field is None else field.flatten(1, -2), scalars)
-
-    def _token_grid(self, grid_shape: GridShape) -> GridShape:
-        """Tokens along each axis of a grid."""
-        return token_grid(grid_shape, self.patch_shape, self.grid_multiple)
-
-    def _corners(self, coords: torch.Tensor, grid_shape: GridShape, counts: GridShape) -> torch.Tensor:
-        """Coordinates of the first point of each patch; tokens of padding take the last point of their axis."""
-        grid = coords.unflatten(-2, grid_shape)
-        for axis, (patch, count, size) in enumerate(zip(self.patch_shape, counts, grid_shape, strict=True)):
-            first = (torch.arange(count, device=coords.device) * patch).clamp_max(size - 1)
-            grid = grid.index_select(axis - 1 - len(grid_shape), first)
-        return grid.flatten(-1 - len(grid_shape), -2)
-
-
-def _position_code(
-    position: str | None, n_dims: int, n_tokens: int, width: int, n_frequencies: int
-) -> nn.Module | None:
-    """The module of a named position code."""
-    if position == "learned":
-        return LearnedPosition(n_tokens, width)
-    return CoordinatePosition(n_dims, width, n_frequencies) if position == "coordinates" else None
+        super().__init__(
+            make_mixer,
+            depth,
+            n_dims,
+            n_fields,
+            n_params,
+            n_outputs,
+            grid_shape,
+            n_scalars=n_scalars,
+            patch_size=patch_size,
+            width=width,
+            mlp_ratio=mlp_ratio,
+            position=position,
+            n_frequencies=n_frequencies,
+            local_features=local_features,
+            dropout=dropout,
+            grid_multiple=grid_multiple,
+            unit_normal_patches=unit_normal_patches,
+        )

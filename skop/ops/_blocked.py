@@ -23,7 +23,7 @@ _BLOCK_ELSEWHERE = 2**24
 
 
 class Packed(NamedTuple):
-    """What a scan reads, or the gradients of it; (...) are one or two axes that it walks along.
+    """What a scan reads, or the gradients of it; (...) are the axes that it walks along.
 
     Attributes
     ----------

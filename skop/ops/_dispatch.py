@@ -3,7 +3,8 @@
 Every operation has a plain form in torch, which runs anywhere, and kernels: Numba's on CPUs, Triton's on
 CUDA. The kernel of the device is taken. On its first use for a device and precision it has to agree with
 the float64 reference on a small problem, outputs and gradients; one that is missing or fails is named in
-a warning, once, and the plain form runs instead.
+a warning, once, and the plain form runs instead. A kernel of another package, where that is installed and
+passes the same check, takes the place of ours for the problems in which it is measured to be faster.
 """
 
 import os
@@ -20,19 +21,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from skop.exceptions import KernelWarning
-from skop.ops._autograd import differentiable_gradients
+from skop.exceptions import KernelWarning, OptionalDependencyError
+from skop.ops._autograd import complete_derivatives, differentiable_gradients
+from skop.ops._measured import known_choice, problem_of, quickest
 
 __all__ = ["BACKENDS", "NARROW", "Operation", "record_backends"]
 
 #: Names that `backend` arguments and the environment variable take.
-BACKENDS = ("naive", "torch", "numba", "triton")
+BACKENDS = ("naive", "torch", "numba", "triton", "mamba_ssm")
 #: Places of x and of the input and output maps, which kernels also read and write in bfloat16.
 NARROW = (0, 3, 4)
 _VARIABLE = "SKOP_BACKEND"
 _KERNEL_FILES = {"numba": "_cpu", "triton": "_triton"}
-_INSTALL = {"numba": "pip install numba", "triton": "pip install 'skop[cuda]'"}
-_DEVICE_KERNELS = {"cpu": "numba", "cuda": "triton"}
+_INSTALL = {"numba": "pip install numba", **dict.fromkeys(("triton", "mamba_ssm"), "pip install 'skop[cuda]'")}
+#: Kernels of other packages, differentiable by themselves, and the precisions that they take.
+_FOREIGN = {"mamba_ssm": (torch.float32, torch.bfloat16)}
+#: Kernels of each device: ours, and then those that may be faster.
+_DEVICE_KERNELS: dict[str, tuple[str, ...]] = {"cpu": ("numba",), "cuda": ("triton", "mamba_ssm")}
 
 #: Most that a kernel may differ from the reference in the self-check, relative to the norm.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 3e-2}
@@ -85,15 +90,22 @@ class Operation:
         Arguments that have gradients.
     example : callable
         Makes the arguments of a small problem in float64 on the CPU.
+    kernels : tuple of str, default ("numba", "triton")
+        Our kernels that there are. Where that of the device is missing here, the plain form in torch runs
+        without a warning.
     """
 
     name: str
     plain: Mapping[str, Callable[..., Any]]
     n_tensors: int
     example: Callable[[], tuple[Any, ...]]
+    kernels: tuple[str, ...] = tuple(_KERNEL_FILES)
 
     def choose(self, backend: str | None, device: torch.device, dtype: torch.dtype) -> str:
-        """Choose the implementation for a device and the dtype of x, and note it.
+        """Choose the implementation for a device and the dtype of x.
+
+        Plain forms are noted for `record_backends`, since callers may run them by themselves; kernels are
+        by `run`, which may take a faster one than the choice.
 
         Parameters
         ----------
@@ -114,20 +126,17 @@ class Operation:
         ValueError
             If there is no such name, or what was asked for cannot run here.
         """
-        source = "backend"
-        if backend is None and os.environ.get(_VARIABLE):
-            backend, source = os.environ[_VARIABLE], _VARIABLE
-        if backend not in (None, *BACKENDS):
-            raise ValueError(f"{source} is {backend!r}; expected None or one of {BACKENDS}.")
-        name = backend or _DEVICE_KERNELS.get(device.type, "torch")
+        asked, source = _asked(backend)
+        usual = _DEVICE_KERNELS.get(device.type, ("torch",))[0]
+        name = asked or (usual if usual in self.kernels else "torch")
         problem = None if name in self.plain else _problem(self, name, device, dtype)
-        if problem is not None and backend is not None:
+        if problem is not None and asked is not None:
             raise ValueError(f"{source} is {name!r}, but {self.name} cannot run so: {problem}.")
         if problem is not None:
             _warn_once(f"{self.name} runs in plain torch, which is much slower: {problem}.")
             name = "torch"
-        for used in _recorders.get():
-            used.add(name)
+        if name in self.plain:
+            _note(name)
         return name
 
     def run(self, backend: str | None, *arguments: Any) -> Any:
@@ -144,11 +153,55 @@ class Operation:
         -------
         Tensor or tuple of Tensor
             What the operation returns; the plain forms return the precision of the steps.
+
+        Raises
+        ------
+        ValueError
+            As in `choose`, or if a kernel that was asked for does not take the arguments.
         """
         name = self.choose(backend, arguments[0].device, arguments[0].dtype)
         if name in self.plain:
             return _in_one_precision(self.plain[name], *arguments)
-        return _run_kernel(self, _kernels(self.name, name), *arguments)
+        asked, source = _asked(backend)
+        if asked is None:
+            name = self._faster(name, arguments)
+        elif (refusal := _refusal(self, name, arguments)) is not None:
+            raise ValueError(f"{source} is {name!r}, but {self.name} cannot run so: {refusal}.")
+        _note(name)
+        return _kernel(self, name)(*arguments)
+
+    def _faster(self, own: str, arguments: tuple[Any, ...]) -> str:
+        """The device's own kernel, or another one that is measured to be faster."""
+        device, dtype = arguments[0].device, arguments[0].dtype
+        others = _DEVICE_KERNELS[device.type][1:]
+        if not others or torch.are_deterministic_algorithms_enabled():
+            return own
+        problem = problem_of(self.name, arguments, self.n_tensors)
+        known = known_choice(problem)
+        if known is not None or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+            return known or own
+        able = (name for name in others if _problem(self, name, device, dtype) is None)
+        names = [own, *(name for name in able if _refusal(self, name, arguments) is None)]
+        if len(names) == 1:
+            return own
+        kernels = {name: _kernel(self, name) for name in names}
+        return quickest(problem, kernels, arguments, self.n_tensors, _TOLERANCE[dtype])
+
+
+def _asked(backend: str | None) -> tuple[str | None, str]:
+    """What was asked for, if anything, and by what."""
+    source = "backend"
+    if backend is None and os.environ.get(_VARIABLE):
+        backend, source = os.environ[_VARIABLE], _VARIABLE
+    if backend not in (None, *BACKENDS):
+        raise ValueError(f"{source} is {backend!r}; expected None or one of {BACKENDS}.")
+    return backend, source
+
+
+def _note(name: str) -> None:
+    """Tell all that record."""
+    for used in _recorders.get():
+        used.add(name)
 
 
 def _in_one_precision(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -160,13 +213,35 @@ def _in_one_precision(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*same)
 
 
+def _kernel(operation: Operation, name: str) -> Callable[..., Any]:
+    """A kernel as a differentiable function of the arguments of the operation."""
+    return partial(_run_foreign if name in _FOREIGN else _run_kernel, operation, _kernels(operation.name, name))
+
+
 def _run_kernel(operation: Operation, kernels: Any, *arguments: Any) -> Any:
     """Call a kernel, by way of autograd where gradients are wanted."""
-    tensors = arguments[: operation.n_tensors]
-    if torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in tensors):
+    if _wants_gradients(arguments[: operation.n_tensors]):
         return _Kernel.apply(operation, kernels, *arguments)
     *outputs, _ = kernels.forward(*arguments, False)
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _run_foreign(operation: Operation, adapter: Any, *arguments: Any) -> Any:
+    """Call the kernel of another package, and complete its derivatives."""
+    tensors, rest = arguments[: operation.n_tensors], arguments[operation.n_tensors :]
+    outputs = adapter.scan(*arguments)
+    if not _wants_gradients(tensors):
+        return outputs
+
+    def plain(form: str, *values: Any) -> Any:
+        return _in_one_precision(operation.plain[form], *values, *rest)
+
+    return complete_derivatives(outputs, tensors, partial(plain, "naive"), partial(plain, "torch"), adapter.constant)
+
+
+def _wants_gradients(tensors: Sequence[Tensor | None]) -> bool:
+    """Whether autograd is to take part."""
+    return torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in tensors)
 
 
 class _Kernel(torch.autograd.Function):
@@ -202,23 +277,41 @@ class _Kernel(torch.autograd.Function):
 
 @cache
 def _kernels(operation: str, name: str) -> Any:
-    """Module of the kernels of an operation."""
+    """Module of the kernels of an operation, or the adapter to those of another package."""
+    if name in _FOREIGN:
+        return import_module(f"skop.ops._{name}").adapter(operation)
     return import_module(f"skop.ops.{operation}.{_KERNEL_FILES[name]}")
+
+
+def _refusal(operation: Operation, name: str, arguments: tuple[Any, ...]) -> str | None:
+    """Why a kernel does not take some arguments, or None; ours take all."""
+    if name not in _FOREIGN:
+        return None
+    if torch.are_deterministic_algorithms_enabled():
+        return f"{name} adds up gradients in no fixed order, and torch is to use deterministic algorithms"
+    reason: str | None = _kernels(operation.name, name).refusal(*arguments)
+    return reason
 
 
 @cache
 def _problem(operation: Operation, name: str, device: torch.device, dtype: torch.dtype) -> str | None:
     """Why a kernel cannot be used, or None."""
-    where = next(kind for kind, kernel in _DEVICE_KERNELS.items() if kernel == name)
+    if name in _KERNEL_FILES and name not in operation.kernels:
+        return f"it has no {name} kernels"
+    where = next(kind for kind, names in _DEVICE_KERNELS.items() if name in names)
     if device.type != where and not (name == "triton" and os.environ.get("TRITON_INTERPRET") == "1"):
         return f"the {name} kernels are for {where} tensors, and these are on {device.type}"
+    if dtype not in _FOREIGN.get(name, (dtype,)):
+        return f"the {name} kernels take no {dtype}"
     try:
-        kernels = _kernels(operation.name, name)
-    except ImportError as error:
+        _kernels(operation.name, name)
+    except (OptionalDependencyError, NotImplementedError) as error:
+        return str(error)
+    except Exception as error:  # whatever the import of compiled code may raise
         return f"the {name} kernels cannot be loaded ({error}); install what they need with: {_INSTALL[name]}"
     try:
         with ThreadPoolExecutor(1) as thread:  # torch's modes and transforms belong to a thread: none is to take part
-            difference = thread.submit(_largest_difference, operation, kernels, device, dtype).result()
+            difference = thread.submit(_largest_difference, operation, name, device, dtype).result()
     except Exception as error:  # whatever a compiler or a driver may raise
         return f"the {name} kernel failed its self-check on {device} in {dtype} ({type(error).__name__}: {error})"
     if not difference <= _TOLERANCE[dtype]:
@@ -226,14 +319,16 @@ def _problem(operation: Operation, name: str, device: torch.device, dtype: torch
     return None
 
 
-def _largest_difference(operation: Operation, kernels: Any, device: torch.device, dtype: torch.dtype) -> float:
+def _largest_difference(operation: Operation, name: str, device: torch.device, dtype: torch.dtype) -> float:
     """Largest relative difference between a kernel and the reference, over outputs and gradients."""
     example = operation.example()
+    if name in _FOREIGN:
+        example = _kernels(operation.name, name).reduced(example)
     rounded = [_placed(place, value, "cpu", dtype) for place, value in enumerate(example)]
     exact = [_placed(0, value, "cpu", torch.float64) for value in rounded]
     expected = _outputs_and_gradients(operation.plain["naive"], operation.n_tensors, exact)
     there = [value.to(device) if isinstance(value, Tensor) else value for value in rounded]
-    actual = _outputs_and_gradients(partial(_run_kernel, operation, kernels), operation.n_tensors, there)
+    actual = _outputs_and_gradients(_kernel(operation, name), operation.n_tensors, there)
     pairs = zip(actual, expected, strict=True)
     differences = [(value.to("cpu", torch.float64) - true).norm() / true.norm() for value, true in pairs]
     return float(torch.stack(differences).max())  # NaN, where there is one, which Python's max would pass over

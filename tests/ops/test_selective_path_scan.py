@@ -127,6 +127,54 @@ def test_causality_along_each_path(backend):
     assert sorted(influenced.nonzero().flatten().tolist()) == sorted(paths[0, 7:].tolist())
 
 
+#: Rows, rows backwards, columns and columns backwards of the grid of 3 x 3 tokens in section 4.3 of GeoMaNO.
+CROSS = torch.tensor(
+    [
+        [0, 1, 2, 3, 4, 5, 6, 7, 8],
+        [8, 7, 6, 5, 4, 3, 2, 1, 0],
+        [0, 3, 6, 1, 4, 7, 2, 5, 8],
+        [8, 5, 2, 7, 4, 1, 6, 3, 0],
+    ]
+)
+
+
+def weights_of(token, paths, backend, *, decay=0.5, shares=None):
+    """What each token of the grid adds to the output of one, with constant coefficients, and dt' B = 3."""
+    x = torch.zeros(1, 9, 1, dtype=torch.float64, requires_grad=True)
+    one = torch.ones(1, 9, len(paths), 1, dtype=torch.float64)
+    rates = torch.full((len(paths), 1, 1), decay, dtype=torch.float64).log()
+    R = None if shares is None else torch.tensor(shares, dtype=torch.float64).view(-1, 1, 1)
+    y = selective_path_scan(x, one, rates, 3.0 * one, one, paths=paths, R=R, backend=backend)
+    (weights,) = torch.autograd.grad(y[0, token, 0], x)
+    return weights.flatten()
+
+
+@pytest.mark.parametrize("backend", ["naive", *BACKENDS])
+def test_numbers_of_the_paper(backend):
+    """GeoMaNO, Eqs. 24 and 25: the last state of a grid of 3 x 3 tokens in a row."""
+    expected = 3.0 * 0.5 ** torch.arange(8, -1, -1).double()
+    torch.testing.assert_close(weights_of(8, CROSS[:1], backend), expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("backend", ["naive", *BACKENDS])
+def test_four_paths_over_a_grid(backend):
+    """GeoMaNO, section 4.3: the powers of A in the four states of the token in the middle, and their sum."""
+    powers = [
+        {0: 4, 1: 3, 2: 2, 3: 1, 4: 0},
+        {8: 4, 7: 3, 6: 2, 5: 1, 4: 0},
+        {0: 4, 3: 3, 6: 2, 1: 1, 4: 0},
+        {8: 4, 5: 3, 2: 2, 7: 1, 4: 0},
+    ]
+    expected = torch.zeros(4, 9).double()
+    for path, terms in enumerate(powers):
+        for token, power in terms.items():
+            expected[path, token] = 3.0 * 0.5**power
+        torch.testing.assert_close(weights_of(4, CROSS[path : path + 1], backend), expected[path], **TOLERANCE)
+    for shares, times in [(None, 4), ((0, 0, 0, 1), 3), ((0, 0, 1, 1), 2), ((0, 1, 1, 1), 1), ((1, 1, 1, 1), 0)]:
+        expected[:, 4] = 3.0 * times / 4  # Bx_4 is there four times, less what the correction takes off
+        torch.testing.assert_close(weights_of(4, CROSS, backend, shares=shares), expected.sum(0), **TOLERANCE)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_masked_tokens_hold_changes_nothing(backend):
     values, paths = make(20)
@@ -190,6 +238,7 @@ BAD = [
     ({"paths": torch.zeros(3, 5)}, "paths has dtype torch.float32"),
     ({"paths": torch.arange(5).expand(3, 5) + 1}, "paths has values from 1 to 5; expected the positions 0 to 4"),
     ({"paths": torch.tensor([[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [0, 1, 2, 3, 3]])}, r"twice in rows \[2\]"),
+    ({"correction": "none"}, "correction is .none."),
     ({"backend": "fast"}, "backend is 'fast'"),
 ]
 

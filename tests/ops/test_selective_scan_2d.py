@@ -1,6 +1,7 @@
 """The scan over a grid against its definition, the law of its paths, and the symmetries of the grid."""
 
 from itertools import product
+from math import comb
 
 import numpy as np
 import pytest
@@ -143,6 +144,15 @@ def test_gradcheck_and_gradgradcheck(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_that_can_be_differentiated_again_are_the_same(backend):
+    values = make(4, 5, count=4)
+    y = selective_scan_2d(**values, directions=CROSS, dt_softplus=True, backend=backend)
+    leaves = list(values.values())
+    again, once = (torch.autograd.grad(y.sin().sum(), leaves, create_graph=graph) for graph in (True, False))
+    torch.testing.assert_close(again, once, **TOLERANCE)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_gradient_of_only_one_argument(backend, name):
     values = {k: v.detach().requires_grad_(k == name) for k, v in make(4, 5).items()}
@@ -167,6 +177,47 @@ def test_one_path_leads_from_a_source_to_a_cell(backend):
         assert y[i, j].item() == pytest.approx(expected, rel=1e-12), (i, j)
     # Were all the monotone ways counted, the cell two down and two right would have six times as much.
     assert y[3, 4].item() == pytest.approx(c * b * step * 3.0 * decay**4, rel=1e-12)
+
+
+def weights_of(cell, height, width, backend, *, decay=0.8, shares=None, directions=((2, 1),)):
+    """What each source adds to the output of a cell, with constant coefficients, and dt' B = 3."""
+    x = torch.zeros(1, height, width, 1, dtype=torch.float64, requires_grad=True)
+    one = torch.ones(1, height, width, len(directions), 1, dtype=torch.float64)
+    rates = torch.full((len(directions), 1, 1), decay, dtype=torch.float64).log()
+    R = None if shares is None else torch.tensor(shares, dtype=torch.float64).view(-1, 1, 1)
+    y = selective_scan_2d(x, one, rates, 3.0 * one, one, R=R, directions=directions, backend=backend)
+    (weights,) = torch.autograd.grad(y[0, *cell, 0], x)
+    return weights[0, ..., 0]
+
+
+@pytest.mark.parametrize("backend", ["naive", *BACKENDS])
+def test_numbers_of_the_paper(backend):
+    """GeoMaNO, Eq. 26: the last state of a 3 x 3 grid."""
+    powers = torch.tensor([[4, 3, 2], [3, 2, 1], [2, 1, 0]])
+    torch.testing.assert_close(weights_of((2, 2), 3, 3, backend), 3.0 * 0.8 ** powers.double(), **TOLERANCE)
+
+
+@pytest.mark.parametrize("backend", ["naive", *BACKENDS])
+def test_it_is_not_the_one_pass_recurrence(backend):
+    """h = a (h_left + h_up) + u counts all monotone ways: binomial weights on top of the Manhattan law."""
+    height, width, decay = 4, 5, 0.8
+    one_pass = np.zeros((height + 1, width + 1))
+    for i, j in np.ndindex(height, width):
+        one_pass[i + 1, j + 1] = decay * (one_pass[i + 1, j] + one_pass[i, j + 1]) + 3.0 * (i == j == 0)
+    ways = np.array([[comb(i + j, i) for j in range(width)] for i in range(height)])
+    weights = weights_of((height - 1, width - 1), height, width, backend).flip(0, 1).numpy()
+    np.testing.assert_allclose(one_pass[1:, 1:], ways * weights, rtol=1e-12)
+    assert one_pass[4, 5] == pytest.approx(35 * weights[3, 4])
+
+
+@pytest.mark.parametrize("backend", ["naive", *BACKENDS])
+@pytest.mark.parametrize(("shares", "times"), [(None, 4), ((0, 0, 0, 1), 3), ((0, 0, 1, 1), 2), ((1, 1, 1, 1), 0)])
+def test_own_cell_counts_once_for_each_direction_that_is_not_corrected(backend, shares, times):
+    """GeoMaNO, section 4.3: with four directions Bx is there four times, less what the correction takes off."""
+    weights = weights_of((1, 1), 3, 3, backend, shares=shares, directions=CROSS)
+    line, corner = 3.0 * 2 * 0.8, 3.0 * 2 * 0.8**2  # seen by two directions, whatever the correction
+    expected = torch.tensor([[corner, line, 0], [line, 3.0 * times, line], [0, line, corner]], dtype=torch.float64)
+    torch.testing.assert_close(weights, expected, **TOLERANCE)
 
 
 @pytest.mark.parametrize("backend", ["naive", *BACKENDS])
@@ -395,6 +446,9 @@ BAD = [
     ({"directions": (2, 1)}, "directions has 2; expected pairs of the axes 1 and 2"),
     ({"directions": ((2, 1), (2, -2))}, r"directions has \(2, -2\)"),
     ({"directions": ((2, 1), (0, 1))}, r"directions has \(0, 1\)"),
+    ({"directions": ((2, 1), (2, 1, 3))}, r"directions has \(2, 1, 3\)"),
+    ({"directions": ("21", "12")}, "directions has .21."),
+    ({"correction": "none"}, "correction is .none."),
     ({"backend": "fast"}, "backend is 'fast'"),
 ]
 

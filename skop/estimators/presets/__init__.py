@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from skop.estimators.presets import lamo
+from skop.estimators.presets import geomano, lamo
 
 __all__ = ["preset_parameters"]
 
-_PRESETS = {"lamo": lamo.PRESETS}
+_PRESETS: dict[str, dict[str, dict[str, Any]]] = {"geomano": geomano.PRESETS, "lamo": lamo.PRESETS}
 
 
 def preset_parameters(operator: str, name: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from skop.ops._checks import expect_axes, expect_floating, expect_mask, expect_one_device, expect_shape
 from skop.ops._paths import check_paths
+from skop.ops.selective_scan._correction import split_correction
 from skop.ops.selective_scan._operation import SELECTIVE_SCAN
 from skop.ops.selective_scan._prepare import prepare
 from skop.ops.ssd_scan._torch import autocast_off
@@ -27,6 +28,7 @@ def selective_path_scan(
     dt_bias: Tensor | None = None,
     dt_softplus: bool = False,
     R: Tensor | None = None,
+    correction: str = "state",
     mask: Tensor | None = None,
     backend: str | None = None,
 ) -> Tensor:
@@ -58,10 +60,13 @@ def selective_path_scan(
     R : Tensor of shape (n_paths, channels, d_state), optional
         Share of the own token's input that is taken off the state before y is read, 0 to 1; none by
         default.
+    correction : {"state", "output", "input"}, default "state"
+        What R is a share of, as in `selective_scan_2d`: GeoMaNO [3]_ argues for the state, but prints the
+        other two. Without R it has no effect.
     mask : bool Tensor of shape (batch, length), optional
         True at real tokens. The others leave the states as they are and their y is 0; what x, dt, B and
         C hold there has no influence. By default all tokens are real.
-    backend : {None, "naive", "torch", "numba", "triton"}, default None
+    backend : {None, "naive", "torch", "numba", "triton", "mamba_ssm"}, default None
         As in `selective_scan`.
 
     Returns
@@ -79,6 +84,8 @@ def selective_path_scan(
     .. [1] Y. Liu et al., "VMamba: visual state space model", NeurIPS 2024, arXiv:2401.10166.
     .. [2] C.-W. Cheng et al., "Mamba neural operator: who wins? Transformers vs. state-space models for
        PDEs", 2024.
+    .. [3] X. Han, J. Zhang, D. Samaras, F. Hou and H. Qin, "GeoMaNO: geometric Mamba neural operator for
+       partial differential equations", 2025, section 4.3, Eq. 9 and Algorithm 2.
 
     Examples
     --------
@@ -92,9 +99,11 @@ def selective_path_scan(
     _check(x, dt, A, B, C, D, dt_bias, R, mask)
     order = check_paths(paths, dt.shape[2], x.shape[1], x.device).order
     with autocast_off(x.device):
-        u, *rest = prepare(x, dt, A, B, C, D, dt_bias, R, None, mask, dt_softplus)
-        y, _ = SELECTIVE_SCAN.run(backend, u.unsqueeze(2), *rest, order, dt_softplus)
-    return y.squeeze(2).to(x.dtype)
+        given = prepare(x, dt, A, B, C, D, dt_bias, R, None, mask, dt_softplus)
+        (u, *others), rest = split_correction(given, correction, dt_softplus)
+        y, _ = SELECTIVE_SCAN.run(backend, u.unsqueeze(2), *others, order, dt_softplus)
+        y = y.squeeze(2) if rest is None else y.squeeze(2) - rest
+    return y.to(x.dtype)
 
 
 def _check(

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from skop.ops._checks import expect_axes, expect_floating, expect_mask, expect_one_device, expect_shape
 from skop.ops._paths import directions_of_groups, path_table
+from skop.ops.selective_scan._correction import split_correction
 from skop.ops.selective_scan._operation import SELECTIVE_SCAN
-from skop.ops.selective_scan._prepare import prepare
+from skop.ops.selective_scan._prepare import Prepared, prepare
 from skop.ops.ssd_scan._torch import autocast_off
 
 __all__ = ["selective_scan"]
@@ -30,6 +31,7 @@ def selective_scan(
     dt_bias: Tensor | None = None,
     dt_softplus: bool = False,
     R: Tensor | None = None,
+    correction: str = "state",
     initial_state: Tensor | None = None,
     mask: Tensor | None = None,
     reverse: bool | Sequence[bool] = False,
@@ -50,6 +52,7 @@ def selective_scan(
     dt_bias: Tensor | None = None,
     dt_softplus: bool = False,
     R: Tensor | None = None,
+    correction: str = "state",
     initial_state: Tensor | None = None,
     mask: Tensor | None = None,
     reverse: bool | Sequence[bool] = False,
@@ -69,6 +72,7 @@ def selective_scan(
     dt_bias: Tensor | None = None,
     dt_softplus: bool = False,
     R: Tensor | None = None,
+    correction: str = "state",
     initial_state: Tensor | None = None,
     mask: Tensor | None = None,
     reverse: bool | Sequence[bool] = False,
@@ -107,6 +111,10 @@ def selective_scan(
     R : Tensor of shape (channels, d_state), optional
         Share of the own token's input that is taken off the state before y is read, 0 to 1; none by
         default.
+    correction : {"state", "output", "input"}, default "state"
+        What R is a share of. ``"state"`` is the formula above; ``"output"`` takes R dt' B x off each
+        term of y, without C, as Eq. 9 prints it; ``"input"`` takes C R x off, without dt' B, as line 24
+        of Algorithm 2 prints it. Without R it has no effect.
     initial_state : Tensor of shape (batch, channels, d_state), optional
         State before the first token scanned; zero by default.
     mask : bool Tensor of shape (batch, length), optional
@@ -117,10 +125,12 @@ def selective_scan(
         direction of each group of channels.
     return_final_state : bool, default False
         Whether to return the final state too.
-    backend : {None, "naive", "torch", "numba", "triton"}, default None
-        ``"numba"`` and ``"triton"`` are fused kernels for CPU and CUDA, ``"torch"`` works in blocks in
-        plain torch anywhere, ``"naive"`` is the recurrence token by token, slow, for reference. None
-        takes the environment variable SKOP_BACKEND, or else the kernel of the device.
+    backend : {None, "naive", "torch", "numba", "triton", "mamba_ssm"}, default None
+        ``"numba"`` and ``"triton"`` are fused kernels for CPU and CUDA, ``"mamba_ssm"`` is that package's
+        for CUDA, without an initial state; ``"torch"`` works in blocks in plain torch anywhere,
+        ``"naive"`` is the recurrence token by token, slow, for reference. None takes the environment
+        variable SKOP_BACKEND, or else the kernel of the device: on CUDA the faster one, as measured, where
+        mamba_ssm is installed.
 
     Returns
     -------
@@ -140,7 +150,7 @@ def selective_scan(
     .. [1] A. Gu and T. Dao, "Mamba: linear-time sequence modeling with selective state spaces", 2023,
        arXiv:2312.00752, Algorithm 2.
     .. [2] X. Han, J. Zhang, D. Samaras, F. Hou and H. Qin, "GeoMaNO: geometric Mamba neural operator for
-       partial differential equations", 2025, Eqs. 9 and 10.
+       partial differential equations", 2025, section 4.3, Eq. 9 and Algorithm 2.
 
     Examples
     --------
@@ -159,10 +169,13 @@ def selective_scan(
     with autocast_off(x.device):
         given = prepare(x, dt, A, B, C, D, dt_bias, R, initial_state, mask, dt_softplus)
         u, step = (values.unflatten(2, (groups, -1)) for values in (given.x, given.dt))
-        weights = (given.A, given.D, given.dt_bias, given.R)
-        a, skip, bias, share = (None if value is None else value.unflatten(0, (groups, -1)) for value in weights)
+        a, weights = given.A.unflatten(0, (groups, -1)), (given.D, given.dt_bias, given.R)
+        skip, bias, share = (None if value is None else value.unflatten(0, (groups, -1)) for value in weights)
         start = None if given.initial_state is None else given.initial_state.unflatten(1, (groups, -1))
-        y, end = SELECTIVE_SCAN.run(backend, u, step, a, given.B, given.C, skip, bias, share, start, paths, dt_softplus)
+        core = Prepared(u, step, a, given.B, given.C, skip, bias, share, start)
+        core, rest = split_correction(core, correction, dt_softplus)
+        y, end = SELECTIVE_SCAN.run(backend, *core, paths, dt_softplus)
+        y = y if rest is None else y - rest
     y = y.flatten(2).to(x.dtype)
     return (y, end.flatten(1, 2)) if return_final_state else y
 

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from skop.ops._checks import expect_axes, expect_floating, expect_mask, expect_one_device, expect_shape
-from skop.ops.selective_scan._prepare import prepare
+from skop.ops.selective_scan_2d._grids import scan_grid
 from skop.ops.selective_scan_2d._naive import Direction
 from skop.ops.selective_scan_2d._operation import SELECTIVE_SCAN_2D
-from skop.ops.ssd_scan._torch import autocast_off
 
 __all__ = ["selective_scan_2d"]
 
@@ -29,6 +27,7 @@ def selective_scan_2d(
     dt_bias: Tensor | None = None,
     dt_softplus: bool = False,
     R: Tensor | None = None,
+    correction: str = "state",
     mask: Tensor | None = None,
     backend: str | None = None,
 ) -> Tensor:
@@ -70,6 +69,10 @@ def selective_scan_2d(
     R : Tensor of shape (n_directions, channels, d_state), optional
         Share of the own cell's input that is taken off the state before y is read, 0 to 1; none by
         default. GeoMaNO takes 1 in two of four directions for Darcy flow.
+    correction : {"state", "output", "input"}, default "state"
+        What R is a share of. ``"state"`` is the formula above; ``"output"`` takes R dt' B x off each
+        term of y, without C, as Eqs. 9 and 10 print it; ``"input"`` takes C R x off, without dt' B, as
+        line 24 of Algorithm 2 prints it. Without R it has no effect.
     mask : bool Tensor of shape (batch, height, width), optional
         True at real cells. The others leave the states as they are and their y is 0; what x, dt, B and
         C hold there has no influence. By default all cells are real.
@@ -105,51 +108,13 @@ def selective_scan_2d(
             [0.5000, 0.2500, 0.1250],
             [0.2500, 0.1250, 0.0625]])
     """
-    _check(x, dt, A, B, C, D, dt_bias, R, mask)
-    passes = _passes(directions, dt.shape[3])
-    with autocast_off(x.device):
-        *arguments, _ = prepare(x, dt, A, B, C, D, dt_bias, R, None, mask, dt_softplus)
-        y = SELECTIVE_SCAN_2D.run(backend, *arguments, passes, dt_softplus)
-    return y.to(x.dtype)
-
-
-def _passes(directions: Sequence[Direction], count: int) -> tuple[Direction, ...]:
-    """Directions as a tuple of pairs of int, or ValueError."""
-    for direction in directions:
-        if not isinstance(direction, Sequence) or sorted(map(abs, direction)) != [1, 2]:
-            raise ValueError(f"directions has {direction}; expected pairs of the axes 1 and 2, each with a sign.")
-    if len(directions) != count:
-        raise ValueError(f"directions has {len(directions)} entries; expected {count}, as many as dt has.")
-    return tuple((int(first), int(second)) for first, second in directions)
-
-
-def _check(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    dt_bias: Tensor | None,
-    R: Tensor | None,
-    mask: Tensor | None,
-) -> None:
-    """Raise ValueError where shapes, dtypes or devices do not fit together."""
-    expect_axes("x", x, "batch, height, width, channels")
-    expect_axes("B", B, "batch, height, width, n_directions, d_state")
-    *grid, channels = x.shape
-    count, states = B.shape[3:]
-    maps = (*grid, count, states)
-    expect_shape("dt", dt, "(batch, height, width, n_directions, channels)", (*grid, count, channels))
-    expect_shape("A", A, "(n_directions, channels, d_state)", (count, channels, states))
-    expect_shape("B", B, "(batch, height, width, n_directions, d_state)", maps)
-    expect_shape("C", C, "the shape of B", maps)
-    for name, value in (("D", D), ("dt_bias", dt_bias)):
-        if value is not None:
-            expect_shape(name, value, "(n_directions, channels)", (count, channels))
-    if R is not None:
-        expect_shape("R", R, "the shape of A", (count, channels, states))
-    expect_mask(mask, "(batch, height, width)", tuple(grid))
-    given = {"x": x, "dt": dt, "A": A, "B": B, "C": C, "D": D, "dt_bias": dt_bias, "R": R}
-    expect_floating(given)
-    expect_one_device(given | {"mask": mask})
+    return scan_grid(
+        SELECTIVE_SCAN_2D,
+        "height, width",
+        *(x, dt, A, B, C, D, dt_bias, R),
+        directions=directions,
+        dt_softplus=dt_softplus,
+        mask=mask,
+        correction=correction,
+        backend=backend,
+    )

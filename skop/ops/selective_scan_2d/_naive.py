@@ -1,8 +1,8 @@
-"""The recurrence of `skop.ops.selective_scan_2d`, one column and then one row after the other.
+"""The recurrence of `skop.ops.selective_scan_2d` and `selective_scan_3d`, cell by cell along one axis after the other.
 
-Slow, but the definition itself: every other implementation is tested against it.
+Slow, but the definition itself: every other implementation is tested against it. Grids have any number of axes.
 
-Letters of the shapes: b batch, H rows, W columns, K directions, D channels, N states of a channel.
+Letters of the shapes: b batch, H rows, W columns, or more axes, K directions, D channels, N states of a channel.
 Letters of the maths: x input, dt step, A decay rate, B input map, C output map, D skip, R share of
 the own cell's input that y does not see, y output.
 """
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from skop.ops.selective_scan._naive import step_sizes
 
-#: Signed axis of the first pass and of the second: 1 the rows' axis, 2 the columns', minus backwards.
-Direction = tuple[int, int]
+#: Signed axis of each pass in turn, counted from 1 over the axes of the grid, minus backwards.
+Direction = tuple[int, ...]
 
 
 def selective_scan_2d_naive(
@@ -28,12 +28,12 @@ def selective_scan_2d_naive(
     directions: tuple[Direction, ...],
     softplus: bool,
 ) -> Tensor:
-    """Scan along one axis and then along the other, in the precision of the arguments.
+    """Scan along one axis of the grid after the other, in the precision of the arguments.
 
     Parameters
     ----------
     x : Tensor of shape (b, H, W, D)
-        Inputs, shared by the directions.
+        Inputs, shared by the directions. For (H, W), here and below, any number of axes may stand.
     dt : Tensor of shape (b, H, W, K, D)
         Step sizes, before the softplus if there is one.
     A : Tensor of shape (K, D, N)
@@ -44,8 +44,8 @@ def selective_scan_2d_naive(
         Skip from input to output, and what is added to dt before the softplus.
     R : Tensor of shape (K, D, N) or None
         Share of the own cell's input that is taken off the state before y is read; None means zero.
-    directions : tuple of K pairs of int
-        Signed axes of the first pass and of the second.
+    directions : tuple of K tuples of int
+        Signed axes of the passes in turn, each axis of the grid once.
     softplus : bool
         Whether the steps are softplus(dt + dt_bias).
 
@@ -70,28 +70,30 @@ def selective_scan_2d_naive(
         u, step, b, c = (oriented(values, direction) for values in (x, steps[..., k, :], B[..., k, :], C[..., k, :]))
         decays = torch.exp(step.unsqueeze(-1) * A[k])
         updates = (step * u).unsqueeze(-1) * b.unsqueeze(-2)
-        states = _accumulate(decays, _accumulate(decays, updates, dim=2), dim=1)
+        states = updates
+        for dim in reversed(range(1, x.ndim - 1)):
+            states = _accumulate(decays, states, dim)
         seen = states if R is None else states - R[k] * updates
         total = total + oriented((seen * c.unsqueeze(-2)).sum(-1), direction, back=True)
     return total
 
 
 def oriented(values: Tensor, direction: Direction, back: bool = False) -> Tensor:
-    """Turn a grid so that the first pass runs along its rows from the left, the second from the top.
+    """Turn a grid so that the first pass runs along its last axis, the next along the one before, all forwards.
 
     Parameters
     ----------
     values : Tensor of shape (b, H, W, ...)
-        Values on the grid; with `back`, on the turned grid.
-    direction : pair of int
-        Signed axes of the first pass and of the second.
+        Values on the grid, of as many axes as the direction has; with `back`, on the turned grid.
+    direction : tuple of int
+        Signed axes of the passes in turn.
     back : bool, default False
         Whether to undo the turn.
 
     Returns
     -------
     Tensor of shape (b, H, W, ...) or (b, W, H, ...)
-        A view or a copy.
+        A view or a copy, its axes those of the passes from the last to the first.
 
     Examples
     --------
@@ -101,12 +103,13 @@ def oriented(values: Tensor, direction: Direction, back: bool = False) -> Tensor
     tensor([[3, 1],
             [4, 2]])
     """
-    transposed, backwards = abs(direction[0]) == 1, [-axis for axis in direction if axis < 0]
+    places, axes = tuple(range(1, len(direction) + 1)), tuple(map(abs, reversed(direction)))
+    backwards = [-axis for axis in direction if axis < 0]
     if back:
-        values = values.transpose(1, 2) if transposed else values
+        values = values.movedim(places, axes)
         return values.flip(backwards) if backwards else values
     values = values.flip(backwards) if backwards else values
-    return values.transpose(1, 2) if transposed else values
+    return values.movedim(axes, places)
 
 
 def _accumulate(decays: Tensor, updates: Tensor, dim: int) -> Tensor:

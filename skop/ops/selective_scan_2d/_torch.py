@@ -1,13 +1,15 @@
-"""Blocked form of `skop.ops.selective_scan_2d` in plain torch, for any device.
+"""Blocked form of `skop.ops.selective_scan_2d` and `selective_scan_3d` in plain torch, for any device.
 
-The derivation is in the README of this folder.
+The derivation is in the README of this folder. Grids have any number of axes: what is said of rows, the cells
+of one place on the first axis, holds of planes.
 
-Letters of the shapes: b batch, H rows, W columns, K directions, D channels, N states of a channel, r rows
-and m samples of a block. Packed means (H, W, b, N or 1, D or 1): a state (N, D) is one contiguous matrix.
+Letters of the shapes: b batch, H rows, W columns, or more axes, K directions, D channels, N states of a channel,
+m samples of a block. Packed means (H, W, b, N or 1, D or 1): a state (N, D) is one contiguous matrix.
 Letters of the maths: x input, dt step, A decay rate, B input map, C output map, D skip, R share of
 the own cell's input that y does not see, y output.
 """
 
+from math import prod
 from typing import Any
 
 import torch
@@ -21,6 +23,9 @@ from skop.ops.ssd_scan._torch import autocast_off
 
 #: Rows of a block; the states of the row before each block are kept for the backward pass.
 _ROWS = 8
+#: How much larger than a block should be it may become, before the channels are cut, and into parts of how many at
+#: least: cutting costs time, as operations then read short pieces of memory.
+_LARGEST, _CHANNELS = 8, 16
 
 
 def selective_scan_2d_torch(
@@ -35,7 +40,7 @@ def selective_scan_2d_torch(
     directions: tuple[Direction, ...],
     softplus: bool,
 ) -> Tensor:
-    """Scan in blocks of rows that fit into a cache, in the precision of the arguments.
+    """Scan in blocks of rows or planes that fit into a cache where they can, in the precision of the arguments.
 
     Parameters
     ----------
@@ -62,14 +67,21 @@ def selective_scan_2d_torch(
     for k, direction in enumerate(directions):
         signal = (x, steps[..., k, :], B[..., k, :], C[..., k, :])
         u, step, b, c = (oriented(values, direction) for values in signal)
-        total = total + oriented(_BlockedScan.apply(u, step, A[k], b, c), direction, back=True)
+        parts = [_BlockedScan.apply(u[..., part], step[..., part], A[k, part], b, c) for part in _channel_parts(u, A)]
+        total = total + oriented(torch.cat(parts, -1), direction, back=True)
     if R is not None:
         total = total - x * (steps * own_share(B, C, R)).sum(-2)
     return total
 
 
+def _channel_parts(u: Tensor, A: Tensor) -> list[slice]:
+    """Cut the channels where the smallest block of all of them would take much memory: where planes are large."""
+    cells = min(_ROWS, u.shape[1]) * prod(u.shape[2:-1])
+    return slices(u.shape[-1], max(_CHANNELS, _LARGEST * block_numbers(u.device) // (cells * A.shape[-1])))
+
+
 class _BlockedScan(torch.autograd.Function):
-    """The scan of one direction, along rows and then down, with a backward pass written out by hand.
+    """The scan of one direction, along the last axis first, with a backward pass written out by hand.
 
     Only the states of the row before each block are kept. Second derivatives go through the reference.
     """
@@ -79,18 +91,19 @@ class _BlockedScan(torch.autograd.Function):
         """Scan x (b, H, W, D) with steps dt of its shape, A (D, N), B and C (b, H, W, N)."""
         packed = _pack_all(x, dt, A, B, C)
         blocks, buffers = _blocks(packed, 2)
-        states = packed.rates.new_empty(blocks[-1][1] + 2, x.shape[2], *packed.rates.shape)
+        states = packed.rates.new_empty(blocks[-1][1] + 2, *x.shape[2:-1], *packed.rates.shape)
         states[0] = 0.0
         y = torch.empty_like(packed.inputs)
         for samples, block, rows in blocks:
             here = packed.at(rows, samples)
-            decays, path = views(buffers, (*here.steps.shape[:2], *here.rates.shape))
+            decays, path = views(buffers, (*here.steps.shape[:-3], *here.rates.shape))
             here.decays(out=decays)
             torch.mul(here.maps_in, here.inputs, out=path)
-            accumulate(decays.transpose(0, 1), path.transpose(0, 1))
-            accumulate(decays, path, states[block, :, samples])
-            states[block + 1, :, samples] = path[-1]
-            y[rows, :, samples] = here.maps_out.mT @ path
+            for axis in _later_axes(path):
+                accumulate(decays.movedim(axis, 0), path.movedim(axis, 0))
+            accumulate(decays, path, states[block, ..., samples, :, :])
+            states[block + 1, ..., samples, :, :] = path[-1]
+            y[rows, ..., samples, :, :] = here.maps_out.mT @ path
         ctx.save_for_backward(x, dt, A, B, C, states)
         return _unpack(y.squeeze(-2))
 
@@ -106,7 +119,8 @@ class _BlockedScan(torch.autograd.Function):
 def _plain_scan(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
     """Scan one direction by the reference."""
     step, b, c = (values.unsqueeze(-2) for values in (dt, B, C))
-    return selective_scan_2d_naive(x, step, A.unsqueeze(0), b, c, None, None, None, ((2, 1),), softplus=False)
+    direction = tuple(reversed(range(1, x.ndim - 1)))
+    return selective_scan_2d_naive(x, step, A.unsqueeze(0), b, c, None, None, None, (direction,), softplus=False)
 
 
 def _gradients(saved: tuple[Tensor, ...], grad_y: Tensor) -> tuple[Tensor, ...]:
@@ -116,10 +130,10 @@ def _gradients(saved: tuple[Tensor, ...], grad_y: Tensor) -> tuple[Tensor, ...]:
     grads = Packed(*(torch.empty_like(values) for values in packed))
     grads.rates.zero_()
     carry = torch.zeros_like(states[0])
-    blocks, buffers = _blocks(packed, 6)
+    blocks, buffers = _blocks(packed, 3 + len(x.shape[1:-1]))
     for samples, block, rows in reversed(blocks):
-        place = (rows, slice(None), samples)
-        start, rest = states[block, :, samples], carry[:, samples]
+        place = (rows, ..., samples, slice(None), slice(None))
+        start, rest = states[block, ..., samples, :, :], carry[..., samples, :, :]
         _block_gradients(packed.at(rows, samples), start, cotangents[place], rest, grads.at(rows, samples), buffers)
     grad_v, grad_steps = (_unpack(values.squeeze(-2)) for values in (grads.inputs, grads.steps))
     grad_in, grad_out = (_unpack(values.squeeze(-1)) for values in (grads.maps_in, grads.maps_out))
@@ -130,27 +144,35 @@ def _block_gradients(
     here: Packed, start: Tensor, grad_y: Tensor, carry: Tensor, grads: Packed, buffers: Tensor
 ) -> None:
     """Fill in the gradients of a block of rows; the carry (W, m, N, D) moves from below it to above it."""
-    shape = (*here.steps.shape[:2], *here.rates.shape)
-    decays, across, down, grad_down, grad_across, grad_logs = views(buffers, shape)
+    shape = (*here.steps.shape[:-3], *here.rates.shape)
+    decays, grad, grad_logs, *states = views(buffers, shape)  # states[axis]: behind the pass along that axis
     here.decays(out=decays)
-    torch.mul(here.maps_in, here.inputs, out=across)
-    accumulate(decays.transpose(0, 1), across.transpose(0, 1))
-    accumulate(decays, down.copy_(across), start)
-    torch.mul(here.maps_out, grad_y, out=grad_down)
-    accumulate_back(decays, grad_down, carry)
-    grad_across.copy_(grad_down)
-    accumulate_back(decays.transpose(0, 1), grad_across.transpose(0, 1))
-    torch.mul(grad_down[0], start, out=grad_logs[0])
-    torch.mul(grad_down[1:], down[:-1], out=grad_logs[1:])
-    grad_logs[:, 1:].addcmul_(grad_across[:, 1:], across[:, :-1])
+    torch.mul(here.maps_in, here.inputs, out=states[-1])
+    for axis in _later_axes(decays):
+        accumulate(decays.movedim(axis, 0), states[axis].movedim(axis, 0))
+        states[axis - 1].copy_(states[axis])
+    accumulate(decays, states[0], start)
+    torch.mul(here.maps_out, grad_y, out=grad)
+    accumulate_back(decays, grad, carry)
+    torch.mul(grad[0], start, out=grad_logs[0])
+    torch.mul(grad[1:], states[0][:-1], out=grad_logs[1:])
+    for axis in reversed(_later_axes(decays)):
+        accumulate_back(decays.movedim(axis, 0), grad.movedim(axis, 0))
+        logs, grads_here, states_here = (values.movedim(axis, 0) for values in (grad_logs, grad, states[axis]))
+        logs[1:].addcmul_(grads_here[1:], states_here[:-1])
     grad_logs *= decays
-    here.add_gradients(down, grad_across, grad_logs, grad_y, grads, spare=decays)
+    here.add_gradients(states[0], grad, grad_logs, grad_y, grads, spare=decays)
+
+
+def _later_axes(packed: Tensor) -> range:
+    """Axes of the grid behind the first, from the last: the passes within a block of rows, in turn."""
+    return range(packed.ndim - 4, 0, -1)
 
 
 def _blocks(packed: Packed, count: int) -> tuple[list[tuple[slice, int, slice]], Tensor]:
     """Cut samples and rows into blocks: samples, number of the block from above, rows; and memory for some."""
-    height, width, batch = packed.steps.shape[:3]
-    most, row = block_numbers(packed.rates.device), width * packed.rates[0].numel()
+    height, *across, batch = packed.steps.shape[:-2]
+    most, row = block_numbers(packed.rates.device), prod(across) * packed.rates[0].numel()
     samples = min(batch, max(1, most // (_ROWS * row)))
     rows = min(height, max(_ROWS, most // (samples * row)))
     down = list(enumerate(slices(height, rows)))
@@ -167,9 +189,9 @@ def _pack_all(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Packed:
 
 def _pack(values: Tensor) -> Tensor:
     """Order (b, H, W, ...) as (H, W, b, ...)."""
-    return values.permute(1, 2, 0, 3).contiguous()
+    return values.movedim(0, -2).contiguous()
 
 
 def _unpack(values: Tensor) -> Tensor:
     """Order (H, W, b, ...) as (b, H, W, ...)."""
-    return values.permute(2, 0, 1, 3)
+    return values.movedim(-2, 0)

@@ -49,7 +49,7 @@ def ssd_path_scan(
         Direct term of each path.
     paths : Tensor of shape (n_paths, length), int64
         Each row a permutation of the tokens.
-    backend : {None, "naive", "torch", "numba", "triton", "pairs"}, default None
+    backend : {None, "naive", "torch", "numba", "triton", "mamba_ssm", "pairs"}, default None
         As in `ssd_scan`; ``"pairs"`` forms all pairs of tokens, quadratic in length, in plain torch. It needs
         paths in opposite pairs, and takes the place of ``"torch"`` by itself for up to 128 tokens.
 
@@ -91,7 +91,7 @@ def ssd_path_scan(
             return _scan_pairs(x, dt.to(dtype), A.to(dtype), B.to(dtype), C.to(dtype), D, paths)
         u, b, c = (value.to(narrow) for value in (x.unsqueeze(2), B, C))
         skip = None if D is None else D.to(dtype).reshape(*A.shape, -1)
-        y, _ = SSD_SCAN.run(name, u, dt.to(dtype), A.to(dtype), b, c, skip, None, checked.order)
+        y, _ = SSD_SCAN.run(backend, u, dt.to(dtype), A.to(dtype), b, c, skip, None, checked.order)
     return y.squeeze(2).to(x.dtype)
 
 

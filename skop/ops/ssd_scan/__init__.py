@@ -111,10 +111,11 @@ def ssd_scan(
         64 to 256. It affects speed, memory and rounding.
     return_final_state : bool, default False
         Whether to return the final state too.
-    backend : {None, "naive", "torch", "numba", "triton"}, default None
-        ``"numba"`` and ``"triton"`` are fused kernels for CPU and CUDA, ``"torch"`` is the chunked matrix
-        form in plain torch anywhere, ``"naive"`` the recurrence token by token, slow, for reference. None
-        takes the environment variable SKOP_BACKEND, or else the kernel of the device.
+    backend : {None, "naive", "torch", "numba", "triton", "mamba_ssm"}, default None
+        ``"numba"`` and ``"triton"`` are fused kernels for CPU and CUDA, ``"mamba_ssm"`` is that package's
+        for CUDA, ``"torch"`` is the chunked matrix form in plain torch anywhere, ``"naive"`` the recurrence
+        token by token, slow, for reference. None takes the environment variable SKOP_BACKEND, or else the
+        kernel of the device: on CUDA the faster one, as measured, where mamba_ssm is installed.
 
     Returns
     -------
@@ -165,13 +166,13 @@ def ssd_scan(
         elif name == "torch":
             y, end = ssd_scan_torch(u, step, a, b, c, skip, start, directions, chunk_size, return_final_state)
         else:
-            y, end = _scan_groups(name, u, step, a, b, c, skip, start, directions)
+            y, end = _scan_groups(backend, u, step, a, b, c, skip, start, directions)
     y = y.to(x.dtype)
     return (y, end) if return_final_state else y
 
 
 def _scan_groups(
-    name: str,
+    backend: str | None,
     x: Tensor,
     dt: Tensor,
     A: Tensor,
@@ -187,7 +188,7 @@ def _scan_groups(
     start = None if initial_state is None else initial_state.unflatten(1, groups)
     paths = path_table(x.shape[1], directions, x.device)
     y, end = SSD_SCAN.run(
-        name, x.unflatten(2, groups), dt.unflatten(2, groups), A.unflatten(0, groups), B, C, skip, start, paths
+        backend, x.unflatten(2, groups), dt.unflatten(2, groups), A.unflatten(0, groups), B, C, skip, start, paths
     )
     return y.flatten(2, 3), end.flatten(1, 2)
 

@@ -1,0 +1,276 @@
+"""Where a prediction looks: the mean absolute gradient of one output point with respect to every input point.
+
+Letters of the shapes: B samples of a batch, P points, d space dimensions, u units (channels or features).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+
+from skop._typing import FloatArray, GridShape
+from skop.data import FieldSet
+from skop.estimators._base import BaseOperatorRegressor
+from skop.exceptions import FieldDataError
+
+__all__ = ["MeasuredField", "measure_field", "receptive_field"]
+
+#: Points that are differentiated at once; bounds the memory, as everything between is kept for the gradients.
+_GRADIENT_POINTS = 2**14
+#: Coordinates are inside the grid up to this part of its extent.
+_SLACK = 1e-6
+
+
+@dataclass(frozen=True)
+class MeasuredField:
+    """A receptive field and where it was taken.
+
+    Attributes
+    ----------
+    field : ndarray of shape grid_shape
+        Mean absolute gradient with respect to the input at each point of the grid.
+    point : tuple of int
+        The output point, as its place along each axis of the grid.
+    coords : ndarray of shape (P, d)
+        Points of the grid in C order.
+    patch_shape : tuple of int or None
+        Points of a patch along each axis, where the network has patches.
+    """
+
+    field: FloatArray
+    point: tuple[int, ...]
+    coords: FloatArray
+    patch_shape: GridShape | None
+
+
+def receptive_field(estimator: Any, X: Any, *, point: Any = None, layer: int | None = None) -> FloatArray:
+    """Return the effective receptive field of one point of the output.
+
+    It is the mean over samples, output channels and input channels of ``abs(d output(point) / d input(p))``,
+    for every point p of the grid. Inputs and outputs are in the units of the scalers, so that channels are
+    comparable.
+
+    Parameters
+    ----------
+    estimator : LaMORegressor or GeoMaNORegressor
+        Fitted on fields that lie on a grid. It is not changed.
+    X : as in `fit` of the estimator
+        Samples to average over, on one grid with the spacing of the training; a few dozen are enough.
+    point : int, sequence of int, sequence of float, or None, default=None
+        The output point: integers are its place along each axis of the grid, from 0, floats are
+        coordinates, of which the nearest point is taken. None is the middle of the grid.
+    layer : int or None, default=None
+        Instead of the output, differentiate the features that the token of the point's patch has after this
+        block, from 0; -1 is the last. It needs a network of patches and one gradient for each feature.
+
+    Returns
+    -------
+    ndarray of shape grid_shape
+        Mean absolute gradient with respect to the input at each point of the grid.
+
+    Raises
+    ------
+    FieldDataError
+        If X has no fields or lies on no grid that all samples share, the estimator predicts scalars alone and
+        `layer` is None, X is finer than the training grid so that several predictions are averaged, or there is
+        no such point.
+    ValueError
+        If the estimator is of another kind or not fitted, or there is no such layer.
+
+    See Also
+    --------
+    ReceptiveFieldDisplay : Draws it, and says how much of it lies on the row and the column of the point.
+
+    Notes
+    -----
+    The network itself is differentiated: an average of the predictions over symmetries is left out.
+
+    References
+    ----------
+    W. Luo, Y. Li, R. Urtasun and R. Zemel, "Understanding the effective receptive field in deep convolutional
+    neural networks", NeurIPS 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop import GeoMaNORegressor
+    >>> from skop.inspection import receptive_field
+    >>> X = np.random.default_rng(0).random((8, 6, 4, 1))
+    >>> model = GeoMaNORegressor(width=8, depth=1, d_state=2, max_iter=1, random_state=0).fit(X, 2 * X)
+    >>> receptive_field(model, X, point=(0, 3)).shape
+    (6, 4)
+    """
+    return measure_field(estimator, X, point, layer).field
+
+
+def measure_field(estimator: Any, X: Any, point: Any, layer: int | None) -> MeasuredField:
+    """Take a receptive field, and remember where.
+
+    Parameters
+    ----------
+    estimator, X, point, layer : as in `receptive_field`
+        What is differentiated, over which samples, and where.
+
+    Returns
+    -------
+    MeasuredField
+        The field, the point and the grid.
+
+    Raises
+    ------
+    FieldDataError, ValueError
+        As `receptive_field`.
+    """
+    inputs = _read_grid(estimator, X, layer)
+    coords = _shared_points(inputs)
+    index = _find_point(point, coords, _grid_of(inputs))
+    field = _mean_gradient(estimator, inputs, index, layer)
+    return MeasuredField(field, index, coords, getattr(estimator.module_, "patch_shape", None))
+
+
+def _read_grid(estimator: Any, X: Any, layer: int | None) -> FieldSet:
+    """Samples that a receptive field can be taken over."""
+    if not isinstance(estimator, BaseOperatorRegressor):
+        raise ValueError(
+            f"estimator is a {type(estimator).__name__}, expected a LaMORegressor or GeoMaNORegressor; of a "
+            "Pipeline, a search or an ensemble pass the fitted regressor inside, and X as that one gets it."
+        )
+    inputs, _ = estimator._read_inputs(X)
+    if inputs.n_channels == 0:
+        raise FieldDataError("X has no input fields, so there is nothing to differentiate by; pass X with fields.")
+    if layer is None and estimator.spec_.scalar_output:
+        raise FieldDataError(
+            f"the estimator predicts {estimator.spec_.n_scalars} scalars of a sample, which lie at no point; pass "
+            "layer=-1 for the features of the point's token after the last block."
+        )
+    shape = inputs.grid_shape
+    if shape is None or estimator.spec_.layout == "points" or len(shape) != inputs.n_dims:
+        who = "X lies" if shape is None else "the estimator was fitted"
+        raise FieldDataError(
+            f"{who} on points that form no {inputs.n_dims}-D grid in C order, but a receptive field needs one; "
+            "resample the fields onto a grid, sort the points by skop.data.find_grid(coords)[1], or state grid_shape "
+            "in a FieldSet."
+        )
+    factors = estimator._refinement_factors(inputs)
+    if max(factors) > 1:
+        raise FieldDataError(
+            f"X is {'x'.join(map(str, factors))} times finer than the training grid, where predict joins several "
+            "predictions; pass X with the spacing of the training."
+        )
+    return inputs
+
+
+def _shared_points(inputs: FieldSet) -> FloatArray:
+    """Points (P, d) of the grid that all samples share."""
+    if inputs.shared_coords:
+        return inputs.coords
+    if not (inputs.coords == inputs.coords[:1]).all():
+        raise FieldDataError(
+            "each sample of X lies on a grid of its own, over which a receptive field has no mean; pass samples of one "
+            "grid, such as X[[0]]."
+        )
+    return inputs.coords[0]
+
+
+def _grid_of(inputs: FieldSet) -> GridShape:
+    """Points along each axis of samples that are known to lie on a grid."""
+    return inputs.grid_shape or ()
+
+
+def _find_point(point: Any, coords: FloatArray, shape: GridShape) -> tuple[int, ...]:
+    """Place of a point along each axis of the grid."""
+    if point is None:
+        return tuple(size // 2 for size in shape)
+    place = np.atleast_1d(np.asarray(point))
+    if place.shape != (len(shape),) or place.dtype.kind not in "iuf":
+        raise FieldDataError(
+            f"point is {point!r}, expected {len(shape)} integers (its place on the grid) or coordinates."
+        )
+    if place.dtype.kind != "f":
+        if any(not -size <= number < size for number, size in zip(place, shape, strict=True)):
+            raise FieldDataError(f"point {point!r} is not on the grid {shape}; indices run from 0 along each axis.")
+        return tuple(int(number) % size for number, size in zip(place, shape, strict=True))
+    low, high = coords.min(axis=0), coords.max(axis=0)
+    slack = _SLACK * (high - low)
+    if not ((low - slack <= place) & (place <= high + slack)).all():
+        raise FieldDataError(f"point {point!r} lies outside the grid, which runs from {low} to {high}.")
+    nearest = int(((coords - place) ** 2).sum(axis=1).argmin())
+    return tuple(int(number) for number in np.unravel_index(nearest, shape))
+
+
+def _mean_gradient(estimator: Any, inputs: FieldSet, index: tuple[int, ...], layer: int | None) -> FloatArray:
+    """Mean over samples, units and channels of the absolute gradient, on the grid."""
+    network, shape = estimator.module_, _grid_of(inputs)
+    row, total, n_terms = int(np.ravel_multi_index(index, shape)), np.zeros(shape), 0
+    block = None if layer is None else _check_layer(network, layer)
+    with torch.inference_mode(False), torch.enable_grad(), _evaluating(network):
+        for _, batch in estimator._loader(inputs).bounded_batches(_GRADIENT_POINTS):
+            batch.fields = batch.fields.detach().requires_grad_()
+            arguments = batch.inputs()
+            units = _token_at(network, arguments, index, block) if block else _output_at(network, arguments, row)
+            for number in range(units.shape[1]):
+                # Samples of a batch do not see each other: the gradient of their sum holds that of each.
+                kept = number + 1 < units.shape[1]
+                (gradient,) = torch.autograd.grad(units[:, number].sum(), batch.fields, retain_graph=kept)
+                total += gradient.abs().sum(dim=(0, 2)).cpu().double().numpy().reshape(shape)
+            n_terms += units.shape[1] * batch.fields.shape[0] * batch.fields.shape[2]
+    return total / n_terms
+
+
+def _check_layer(network: torch.nn.Module, layer: int) -> torch.nn.Module:
+    """Return the block of a network of patches."""
+    blocks: Any = getattr(network, "blocks", ())
+    if not hasattr(network, "patch_shape"):
+        raise ValueError(
+            f"layer is {layer}, but the {type(network).__name__} has no token for each patch; set layer=None, or fit "
+            "on a straight grid."
+        )
+    if not isinstance(layer, Integral) or not -len(blocks) <= layer < len(blocks):
+        raise ValueError(f"layer is {layer!r}, but the network has {len(blocks)} blocks, from 0 to {len(blocks) - 1}.")
+    return blocks[layer]
+
+
+def _forward(network: torch.nn.Module, arguments: dict[str, Any]) -> Any:
+    """Outputs of the network with parameters that are constants, so that only gradients of the inputs cost anything."""
+    parameters = {name: held.detach() for name, held in network.named_parameters()}
+    return torch.func.functional_call(network, parameters, (), arguments)
+
+
+def _output_at(network: torch.nn.Module, arguments: dict[str, Any], row: int) -> torch.Tensor:
+    """Output channels (B, u) at a point."""
+    outputs = _forward(network, arguments)
+    return (outputs[0] if isinstance(outputs, tuple) else outputs)[:, row]
+
+
+def _token_at(
+    network: torch.nn.Module, arguments: dict[str, Any], index: tuple[int, ...], block: torch.nn.Module
+) -> torch.Tensor:
+    """Features (B, u) after a block of the token whose patch holds a point."""
+    seen: list[Any] = []
+    handle = block.register_forward_hook(lambda _, received, tokens: seen.append((tokens, received[1])))
+    try:
+        _forward(network, arguments)
+    finally:
+        handle.remove()
+    ((tokens, counts),) = seen
+    patch_shape: Any = network.patch_shape
+    place = [number // patch for number, patch in zip(index, patch_shape, strict=True)]
+    return tokens[:, int(np.ravel_multi_index(place, counts))]
+
+
+@contextmanager
+def _evaluating(network: torch.nn.Module) -> Iterator[None]:
+    """Switch dropout off within the block, and leave every module as it was."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

@@ -1,0 +1,216 @@
+"""GeoMaNO's token mixer for grids: selective scans in several directions, with a correction of their overlap.
+
+Letters of the shapes: B batch, T tokens, K directions, E inner width, N states of a channel, r rank of the
+steps.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from skop._typing import GridShape
+from skop.modules._directions import direction_paths, scan_directions
+from skop.modules._ssd import ACTIVATIONS
+from skop.modules._steps import STEP_RANGE, initial_step_bias
+from skop.modules._token_convolution import convolve_tokens, token_convolution
+from skop.ops import selective_path_scan, selective_scan_2d, selective_scan_3d
+
+__all__ = ["CORRECTION_PLACES", "RECURRENCES", "GeometricScanMixer", "check_correction"]
+
+#: What the recurrence runs along: the flattened grid, or the axes of the grid.
+RECURRENCES = ("sequence", "grid")
+#: Where the correction is taken off, see `skop.ops.selective_scan_2d`.
+CORRECTION_PLACES = ("state", "output", "input")
+
+_GRID_SCANS: dict[int, Callable[..., torch.Tensor]] = {2: selective_scan_2d, 3: selective_scan_3d}
+
+
+def check_correction(correction: str | None, n_directions: int) -> None:
+    """Raise an error unless a correction fits a number of directions.
+
+    Parameters
+    ----------
+    correction : str or None
+        ``"learnable"``, None, or one digit 0 or 1 for each direction.
+    n_directions : int
+        Directions of the scan.
+
+    Raises
+    ------
+    ValueError
+        If it is anything else.
+
+    Examples
+    --------
+    >>> from skop.modules import check_correction
+    >>> check_correction("0011", 4)
+    """
+    if correction in (None, "learnable"):
+        return
+    if not isinstance(correction, str) or set(correction) - set("01") or len(correction) != n_directions:
+        raise ValueError(
+            f"correction is {correction!r}; expected None, 'learnable', or {n_directions} digits 0 or 1, one for each "
+            f"direction, such as {'0' * (n_directions // 2) + '1' * (n_directions - n_directions // 2)!r}."
+        )
+
+
+class GeometricScanMixer(nn.Module):
+    """Mix the tokens of a grid by selective scans in several directions (GeoMaNO, Algorithm 1).
+
+    A linear layer gives a stream; a depthwise convolution over the token grid and an activation make the
+    signal; each direction projects the signal to its own steps, input and output maps and scans it; the
+    sum of the directions is normalised, activated, gated by the activated stream, and projected back.
+    VMamba's block differs from it in two things, which are options: the gate has a projection of its own,
+    and what it multiplies is not activated.
+
+    The directions overlap: each adds the own token of a cell to its state, so that the sum holds it once
+    for every direction. The correction takes it off again, in some directions or by learned shares.
+
+    Parameters
+    ----------
+    width : int
+        Size of a token.
+    n_dims : int
+        Axes of the token grid, 1 to 3.
+    d_state : int, default=16
+        States of a channel (paper: 16).
+    expand : int, default=2
+        Inner width as a multiple of `width`.
+    dt_rank : int or None, default=None
+        Rank of the projection to the steps; None is ceil(width / 16), as in VMamba.
+    recurrence : {"grid", "sequence"}, default="grid"
+        ``"grid"``: along one axis of the grid after the other, by `skop.ops.selective_scan_2d` or its
+        counterpart in three dimensions (paper: Darcy). ``"sequence"``: along the flattened grid, as Mamba
+        (paper: Navier-Stokes). On one axis both are the same.
+    crossing : {"cross", "corners", "all"}, default="cross"
+        Directions, see `scan_directions` (paper: ``"cross"``).
+    direction_order : {"reverses_last", "reverses_next"}, default="reverses_last"
+        Which direction a digit of the correction stands for; the paper leaves it open.
+    correction : str or None, default=None
+        None, ``"learnable"`` (a share for each direction, channel and state, 0 at the start), or one digit
+        for each direction, 1 where it is corrected: ``"0001"``, ``"0011"``, ``"0111"`` in the paper.
+    correction_place : {"state", "output", "input"}, default="state"
+        Where the correction is taken off: off the state before it is read, which the paper's argument
+        calls for; off the output, as its Eqs. 9 and 10 are printed; or the raw input off the state, as its
+        Algorithm 2 is printed.
+    kernel_size : int, default=3
+        Points of the depthwise convolution along each axis; 1 leaves it out.
+    activation : {"silu", "gelu"}, default="silu"
+        The paper's sigma: of the convolution, the normalised output and the gate.
+    own_gate : bool, default=False
+        Whether the gate has a projection of its own, and is not the stream that is scanned (paper).
+    activate_output : bool, default=True
+        Whether the normalised output is activated before it is gated (paper).
+    step_range : sequence of two floats, default=(0.001, 0.1)
+        Steps that the channels start from are drawn between these on a logarithmic scale, as in Mamba.
+
+    Raises
+    ------
+    ValueError
+        If `correction` does not fit the directions, `kernel_size` is even, `step_range` holds other than
+        two positive steps, or an option has no such value.
+
+    References
+    ----------
+    X. Han, J. Zhang, D. Samaras, F. Hou and H. Qin, "GeoMaNO: geometric Mamba neural operator for partial
+    differential equations", 2025, Eqs. 9 and 10, Algorithm 1, Remark 4.2.
+
+    Y. Liu et al., "VMamba: visual state space model", NeurIPS 2024, for the initial values.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.modules import GeometricScanMixer
+    >>> GeometricScanMixer(16, 2, d_state=4, correction="0011")(torch.zeros(1, 12, 16), (4, 3)).shape
+    torch.Size([1, 12, 16])
+    """
+
+    correction: torch.Tensor | None
+
+    def __init__(
+        self,
+        width: int,
+        n_dims: int,
+        *,
+        d_state: int = 16,
+        expand: int = 2,
+        dt_rank: int | None = None,
+        recurrence: str = "grid",
+        crossing: str = "cross",
+        direction_order: str = "reverses_last",
+        correction: str | None = None,
+        correction_place: str = "state",
+        kernel_size: int = 3,
+        activation: str = "silu",
+        own_gate: bool = False,
+        activate_output: bool = True,
+        step_range: Sequence[float] = STEP_RANGE,
+    ) -> None:
+        super().__init__()
+        _check_choice("recurrence", recurrence, RECURRENCES)
+        _check_choice("correction_place", correction_place, CORRECTION_PLACES)
+        inner, rank = expand * width, math.ceil(width / 16) if dt_rank is None else dt_rank
+        self.directions = scan_directions(n_dims, crossing, direction_order)
+        count = len(self.directions)
+        check_correction(correction, count)
+        self.scan_grid = _GRID_SCANS.get(n_dims) if recurrence == "grid" else None
+        self.correction_place = correction_place
+        self.activation = ACTIVATIONS[activation]
+        self.sizes = (count, inner, d_state)
+        self.own_gate, self.activate_output = own_gate, activate_output
+        self.in_projection = nn.Linear(width, 2 * inner if own_gate else inner, bias=False)
+        self.convolution = token_convolution(n_dims, inner, kernel_size)
+        self.direction_projection = nn.Linear(inner, count * (rank + 2 * d_state), bias=False)
+        self.step_projection = nn.Parameter(torch.empty(count, inner, rank).uniform_(-(rank**-0.5), rank**-0.5))
+        # Vectors, which weight decay leaves alone unless it is asked not to.
+        self.step_bias = nn.Parameter(initial_step_bias(count * inner, step_range))
+        self.log_decay = nn.Parameter(torch.arange(1.0, d_state + 1).log().repeat(count * inner))
+        self.direct = nn.Parameter(torch.ones(count * inner))
+        if correction == "learnable":
+            self.correction = nn.Parameter(torch.zeros(count * inner * d_state))
+        else:
+            shares = None if correction is None else torch.tensor([float(digit) for digit in correction])
+            fixed = None if shares is None else shares.repeat_interleave(inner * d_state)
+            self.register_buffer("correction", fixed, persistent=False)
+        self.norm = nn.LayerNorm(inner)
+        self.out_projection = nn.Linear(inner, width, bias=False)
+
+    def forward(self, tokens: torch.Tensor, token_grid: GridShape) -> torch.Tensor:
+        """Mix tokens ``(B, T, width)`` in C order on a grid with prod(token_grid) = T."""
+        stream = self.in_projection(tokens)
+        stream, gate = stream.chunk(2, dim=-1) if self.own_gate else (stream, stream)
+        mixed = self._scan(self.activation(convolve_tokens(self.convolution, stream, token_grid)), token_grid)
+        mixed = self.norm(mixed)
+        mixed = self.activation(mixed) if self.activate_output else mixed
+        return self.out_projection(mixed * self.activation(gate))
+
+    def _scan(self, signal: torch.Tensor, token_grid: GridShape) -> torch.Tensor:
+        """Scan a signal (B, T, E) in all directions and add them up."""
+        count, inner, states = self.sizes
+        rank = self.step_projection.shape[-1]
+        sizes = [count * rank, count * states, count * states]
+        ranks, maps_in, maps_out = self.direction_projection(signal).split(sizes, dim=-1)
+        # One product for all directions leaves the steps in the order in which the scan reads them.
+        steps = nn.functional.linear(ranks, torch.block_diag(*self.step_projection)).unflatten(-1, (count, inner))
+        maps_in, maps_out = (maps.unflatten(-1, (count, states)) for maps in (maps_in, maps_out))
+        decay, direct = -self.log_decay.exp().view(count, inner, states), self.direct.view(count, inner)
+        options: dict[str, Any] = {
+            "dt_bias": self.step_bias.view(count, inner),
+            "dt_softplus": True,
+            "R": None if self.correction is None else self.correction.view(count, inner, states),
+            "correction": self.correction_place,
+        }
+        if self.scan_grid is None:
+            paths = direction_paths(token_grid, self.directions, signal.device)
+            return selective_path_scan(signal, steps, decay, maps_in, maps_out, direct, paths=paths, **options)
+        x, dt, B, C = (values.unflatten(1, token_grid) for values in (signal, steps, maps_in, maps_out))
+        return self.scan_grid(x, dt, decay, B, C, direct, directions=self.directions, **options).flatten(1, -2)
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise an error unless a value is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; expected one of {choices}.")

@@ -1,0 +1,327 @@
+"""GeoMaNORegressor: its parameters reach the network, the data it is made for, and the life of an estimator."""
+
+import inspect
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import skop
+import skop.estimators._geomano
+from skop import FieldSet, GeoMaNORegressor, RolloutRegressor
+from skop.data import DataSpec, unit_grid
+from skop.exceptions import FieldDataError
+from skop.modules import CoordinatePosition, LearnedPosition, scan_directions
+from skop.networks import GeoMaNONetwork
+
+RANDOM = np.random.default_rng(0)
+#: What the network learns of the data and not of the parameters.
+OF_THE_DATA = {"n_dims", "n_fields", "n_params", "n_outputs", "grid_shape", "n_scalars"}
+LINE = unit_grid((6, 4))
+BENT = np.stack([LINE[:, 0], LINE[:, 1] + 0.2 * np.sin(3 * LINE[:, 0])], axis=1).reshape(6, 4, 2)
+
+
+def small(**params):
+    sizes = {"width": 8, "depth": 1, "d_state": 2, "local_features": 4, "max_iter": 2, "random_state": 0}
+    return GeoMaNORegressor(**(sizes | params))
+
+
+def spec_of(grid, n_fields=1, **changes):
+    spec = DataSpec("grid", "fields", "grid", len(grid), n_fields, 0, 1, grid, "float32")
+    return replace(spec, **changes)
+
+
+def network(grid=(6, 4), n_outputs=1, n_scalars=0, **params):
+    spec = spec_of(grid, n_outputs=n_outputs, n_scalars=n_scalars)
+    return small(**params)._build_network(spec, "grid")
+
+
+# ---------------------------------------------------------------- parameters
+def test_every_setting_of_the_network_is_a_parameter_of_the_estimator_and_is_passed_on(monkeypatch):
+    settings = set(inspect.signature(GeoMaNONetwork).parameters) - OF_THE_DATA
+    values = {name: object() for name in settings - {"patch_size"}} | {"patch_size": 7}
+    passed = {}
+    monkeypatch.setattr(skop.estimators._geomano, "GeoMaNONetwork", lambda **options: passed.update(options))
+    network(**values)
+    assert {name: passed.get(name) for name in settings} == values
+    of_the_data = {"n_dims": 2, "n_fields": 1, "n_params": 0, "n_outputs": 1, "grid_shape": (6, 4), "n_scalars": 0}
+    assert {name: passed.get(name) for name in OF_THE_DATA} == of_the_data
+    assert set(passed) == settings | OF_THE_DATA
+
+
+def test_parameters_shape_the_network():
+    values = {
+        "patch_size": 3, "width": 12, "depth": 2, "d_state": 5, "expand": 3, "dt_rank": 4, "recurrence": "sequence",
+        "crossing": "all", "direction_order": "reverses_next", "correction": "00001111", "correction_place": "input",
+        "kernel_size": 5, "activation": "silu", "own_gate": False, "activate_output": True, "step_range": (0.25, 0.5),
+        "mlp_ratio": 1.5, "position": "learned",
+        "coordinate_channels": False, "lift": 7, "local_features": 3, "dropout": 0.25,
+    }  # fmt: skip
+    built = network((9, 7), **values)
+    mixer = built.blocks[0].mixer
+    assert built.patch_shape == (3, 3)
+    assert len(built.blocks) == 2
+    assert mixer.in_projection.weight.shape == (36, 12)
+    assert mixer.direction_projection.weight.shape == (8 * (4 + 2 * 5), 36)
+    assert mixer.step_projection.shape == (8, 36, 4)
+    assert mixer.scan_grid is None
+    assert network((9, 7)).blocks[0].mixer.scan_grid is skop.ops.selective_scan_2d
+    assert mixer.directions == scan_directions(2, "all", "reverses_next")
+    assert mixer.correction.unique_consecutive().tolist() == [0, 1]
+    assert mixer.correction_place == "input"
+    assert mixer.convolution.kernel_size == (5, 5)
+    assert mixer.activation is nn.functional.silu
+    assert mixer.activate_output
+    assert not network(activate_output=False).blocks[0].mixer.activate_output
+    assert network(own_gate=True).blocks[0].mixer.in_projection.weight.shape == (32, 8)
+    steps = nn.functional.softplus(mixer.step_bias)
+    assert 0.249 < steps.min() < steps.max() < 0.501
+    assert built.blocks[0].feed.expand.out_features == 18
+    assert isinstance(built.position, LearnedPosition)
+    # Without coordinates one field and three features of its neighbourhood are lifted.
+    assert built.lift.expand.weight.shape == (7, 4)
+    assert built.stem.convolution.out_channels == 3
+    assert built.blocks[0].dropout.p == built.blocks[0].feed.dropout.p == 0.25
+    assert len(network(n_frequencies=3).position.frequencies) == 3
+    assert isinstance(network().position, CoordinatePosition)
+    assert network(position=None).position is None
+
+
+@pytest.mark.parametrize(("grid", "patch"), [((128,), 2), ((85, 85), 11), ((9, 8, 8), 3)])
+def test_patches_are_small_enough_for_few_tokens(grid, patch):
+    built = network(grid)
+    assert built.patch_shape == (patch,) * len(grid)
+    assert network(grid, patch_size=2).patch_shape == (2,) * len(grid)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"correction": "011"}, r"correction is '011'.*4 digits"),
+        ({"correction": "00110011"}, r"correction is '00110011'.*4 digits"),
+        ({"correction": "0011", "crossing": "all"}, r"correction is '0011'.*8 digits"),
+        ({"correction": 3}, r"'correction' parameter of GeoMaNORegressor"),
+        ({"correction_place": "skip"}, r"'correction_place' parameter"),
+        ({"recurrence": "2d"}, r"'recurrence' parameter"),
+        ({"crossing": "spiral"}, r"'crossing' parameter"),
+        ({"direction_order": "any"}, r"'direction_order' parameter"),
+        ({"activation": "relu"}, r"'activation' parameter"),
+        ({"kernel_size": 2}, r"kernel_size=2 is even"),
+        ({"step_range": (0.1,)}, r"step_range is \(0.1,\)"),
+        ({"step_range": (0.0, 0.1)}, r"step_range is \(0.0, 0.1\)"),
+        ({"lift": -1}, r"'lift' parameter"),
+        ({"dt_rank": 0}, r"'dt_rank' parameter"),
+    ],
+)
+def test_settings_that_do_not_fit_are_named_and_leave_an_earlier_fit(params, message):
+    X = RANDOM.normal(size=(4, 6, 4, 1))
+    estimator = small(max_iter=1).fit(X, X)
+    before = estimator.predict(X)
+    with pytest.raises(ValueError, match=message):
+        estimator.set_params(**params).fit(X, X)
+    np.testing.assert_array_equal(estimator.predict(X), before)
+
+
+# ---------------------------------------------------------------- data
+@pytest.mark.parametrize("shape", [(7,), (5, 4), (4, 3, 5)])
+@pytest.mark.parametrize("crossing", ["cross", "corners", "all"])
+@pytest.mark.parametrize("recurrence", ["grid", "sequence"])
+def test_every_scan_fits_in_every_dimension(shape, crossing, recurrence):
+    X = RANDOM.normal(size=(4, *shape, 1))
+    predicted = small(crossing=crossing, recurrence=recurrence, max_iter=1).fit(X, X).predict(X)
+    assert predicted.shape == X.shape
+    assert np.isfinite(predicted).all()
+
+
+def test_a_local_law_is_learned_without_coordinates():
+    X = RANDOM.normal(size=(12, 6, 6, 1))
+    y = X + 0.5 * np.roll(X, 1, axis=1)
+    y[:, 0] = X[:, 0]
+    published = {"coordinate_channels": False, "position": None, "lift": 8, "patch_size": 2, "correction": "0011"}
+    estimator = small(width=16, max_iter=30, learning_rate_init=1e-2, **published).fit(X, y)
+    assert estimator.loss_curve_[-1] < 0.6 * estimator.loss_curve_[0]
+
+
+def test_a_function_of_the_coordinates_is_predicted_on_a_finer_grid():
+    def fields(grid, phases):
+        x, y = unit_grid(grid).reshape(*grid, 2).transpose(2, 0, 1)
+        return np.stack([np.sin(2 * x + phase) + y for phase in phases])[..., None]
+
+    phases = np.linspace(0, 1.5, 8)
+    X, y = fields((8, 8), phases), 1 + fields((8, 8), phases) ** 2
+    estimator = small(width=16, max_iter=40, learning_rate_init=1e-2).fit(X, y)
+    fine = estimator.predict(fields((15, 13), phases))
+    truth = 1 + fields((15, 13), phases) ** 2
+    error = np.linalg.norm(fine - truth) / np.linalg.norm(truth)
+    mean_error = np.linalg.norm(truth.mean() - truth) / np.linalg.norm(truth)
+    assert error < 0.5 * mean_error
+
+
+def test_straight_and_bent_grids_are_taken():
+    y = RANDOM.normal(size=(3, 24, 1))
+    for coords, geometry in (
+        (LINE, "grid"),
+        (BENT, "structured"),
+        (np.stack([BENT, BENT + 1, 2 * BENT]), "structured"),
+    ):
+        fields = FieldSet(coords, y)
+        estimator = small().fit(fields, y)
+        assert estimator.geometry_ == geometry
+        predicted = np.asarray(estimator.predict(fields))
+        assert predicted.shape == (3, 24, 1)
+        assert np.isfinite(predicted).all()
+
+
+def test_a_bent_grid_is_seen_through_its_coordinates():
+    y = RANDOM.normal(size=(3, 24, 1))
+    estimator = small().fit(FieldSet(BENT, y), y)
+    moved = np.asarray(estimator.predict(FieldSet(BENT + 0.1 * BENT**2, y)))
+    assert np.abs(moved - np.asarray(estimator.predict(FieldSet(BENT, y)))).max() > 0
+
+
+CLOUD = RANDOM.random((24, 2))
+RAGGED = [RANDOM.random((size, 2)) for size in (5, 7, 6)]
+VALUES = [RANDOM.normal(size=(size, 1)) for size in (5, 7, 6)]
+FIELD = RANDOM.normal(size=(3, 24, 1))
+SURFACE = np.concatenate([BENT, BENT[..., :1] ** 2], axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        (FieldSet(CLOUD, FIELD), FIELD),
+        ((CLOUD, FIELD), FIELD),
+        (FieldSet(np.stack([CLOUD] * 3), FIELD), FIELD),
+        (list(zip(RAGGED, VALUES, strict=True)), VALUES),
+        (RAGGED, VALUES),
+        (RAGGED, [1.0, 2.0, 3.0]),
+        (FieldSet(SURFACE, FIELD), FIELD),
+    ],
+    ids=["cloud", "tuple", "own clouds", "ragged", "ragged points", "ragged to scalars", "surface"],
+)
+def test_points_that_form_no_grid_are_refused_with_what_takes_them(X, y):
+    with pytest.raises(FieldDataError, match=r"GeoMaNORegressor scans regular grids.*LaMORegressor.*AMORegressor"):
+        small().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "X", [list(zip(RAGGED, VALUES, strict=True)), FieldSet(CLOUD, FIELD), RAGGED], ids=["ragged", "cloud", "points"]
+)
+def test_a_fit_on_a_grid_refuses_points_that_form_none(X):
+    inputs = RANDOM.normal(size=(4, 6, 4, 1))
+    estimator = small(max_iter=1).fit(inputs, inputs)
+    with pytest.raises(FieldDataError):
+        estimator.predict(X)
+
+
+def test_drawn_points_are_refused():
+    X = RANDOM.normal(size=(4, 6, 4, 1))
+    with pytest.raises(FieldDataError, match="draw_points=5"):
+        small(draw_points=5).fit(X, X)
+
+
+def test_tables_and_parameters():
+    table, fields = RANDOM.normal(size=(8, 3)), RANDOM.normal(size=(8, 5, 4, 1))
+    assert small().fit(table, table[:, 0]).predict(table).shape == (8,)
+    assert small().fit(table, table[:, :2]).predict(table).shape == (8, 2)
+    assert small().fit(table, fields).predict(table).shape == fields.shape
+    both = FieldSet(LINE, RANDOM.normal(size=(3, 24, 1)), params=RANDOM.normal(size=(3, 2)), grid_shape=(6, 4))
+    estimator = small().fit(both, RANDOM.normal(size=(3, 24, 1)))
+    other = FieldSet(LINE, both.values, params=both.params[::-1], grid_shape=(6, 4))
+    assert np.abs(np.asarray(estimator.predict(other)) - np.asarray(estimator.predict(both))).max() > 0
+
+
+def test_scalars_alone_and_beside_a_field():
+    alone, beside = network(n_outputs=0, n_scalars=2), network(n_scalars=2)
+    X = (torch.zeros(24, 2), torch.zeros(3, 24, 1), None, (6, 4))
+    assert alone(*X).shape == (3, 1, 2)
+    assert [part.shape for part in beside(*X)] == [(3, 24, 1), (3, 1, 2)]
+    fields, scalars = RANDOM.normal(size=(6, 6, 4, 1)), RANDOM.normal(size=(6, 2))
+    assert small().fit(fields, scalars).predict(fields).shape == (6, 2)
+    own = FieldSet(LINE, fields.reshape(6, 24, 1), grid_shape=(6, 4))
+    predicted = small().fit(own, own.with_params(scalars)).predict(own)
+    assert predicted.params.shape == (6, 2)
+    assert predicted.values.shape == (6, 24, 1)
+
+
+def test_geometry_alone_is_an_input():
+    own = FieldSet(np.stack([LINE * scale for scale in (1.0, 1.5, 2.0)]), grid_shape=(6, 4))
+    targets = own.coords.sum(axis=-1, keepdims=True)
+    assert np.asarray(small().fit(own, targets).predict(own)).shape == targets.shape
+
+
+# ---------------------------------------------------------------- life of an estimator
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"correction": "0011", "position": None, "lift": 6},
+     {"recurrence": "sequence", "position": "learned", "own_gate": False},
+     {"correction": None, "crossing": "all", "correction_place": "output", "step_range": (0.01, 1.0)}],
+)  # fmt: skip
+def test_what_was_saved_predicts_the_same_bit_for_bit(params, tmp_path):
+    X = RANDOM.normal(size=(4, 6, 4, 2))
+    estimator = small(**params).fit(X, X[..., :1])
+    estimator.save(tmp_path / "model.skop")
+    loaded = skop.load(tmp_path / "model.skop")
+    assert type(loaded) is GeoMaNORegressor
+    np.testing.assert_array_equal(loaded.predict(X), estimator.predict(X))
+    found, expected = loaded.get_params(), estimator.get_params()
+    assert tuple(found.pop("step_range")) == tuple(expected.pop("step_range"))
+    assert found == expected
+    if params.get("position") != "learned":
+        fine = RANDOM.normal(size=(2, 9, 7, 2))
+        np.testing.assert_array_equal(loaded.predict(fine), estimator.predict(fine))
+
+
+def test_a_warm_start_goes_on():
+    X = RANDOM.normal(size=(6, 6, 4, 1))
+    estimator = small(warm_start=True).fit(X, X)
+    first = estimator.predict(X)
+    estimator.fit(X, X)
+    assert estimator.n_iter_ == 4
+    assert np.abs(estimator.predict(X) - first).max() > 0
+    assert len(estimator.loss_curve_) == 4
+
+
+def test_the_seed_decides_the_first_weights():
+    def weights(seed):
+        X = np.zeros((4, 6, 4, 1))
+        estimator = small(random_state=seed, learning_rate_init=1e-300).fit(X, X)
+        return torch.cat([parameter.flatten() for parameter in estimator.module_.parameters()])
+
+    assert torch.equal(weights(0), weights(0))
+    assert not torch.equal(weights(0), weights(1))
+
+
+def test_dropout_acts_in_training_only():
+    X = RANDOM.normal(size=(6, 6, 4, 1))
+    estimator = small(dropout=0.5, max_iter=1, batch_size=6)
+    assert estimator.fit(X, X).loss_curve_ != small(max_iter=1, batch_size=6).fit(X, X).loss_curve_
+    np.testing.assert_array_equal(estimator.predict(X), estimator.predict(X))
+
+
+@pytest.mark.filterwarnings("ignore::skop.exceptions.ResolutionWarning")
+def test_learned_positions_tie_the_model_to_its_tokens():
+    X = RANDOM.normal(size=(4, 6, 4, 1))
+    estimator = small(position="learned", patch_size=2, max_iter=1).fit(X, X)
+    with pytest.raises(ValueError, match=r"fitted for 6 tokens and cannot serve \d+.*position='coordinates'"):
+        estimator.predict(RANDOM.normal(size=(2, 8, 10, 1)))
+
+
+def test_a_rollout_steps_through_the_frames():
+    frames = np.cumsum(RANDOM.normal(size=(6, 6, 4, 7)), axis=-1)
+    for unroll in (1, 2):
+        rollout = RolloutRegressor(small(), window=2, unroll=unroll).fit(frames[..., :2], frames[..., 2:])
+        assert rollout.predict(frames[..., :2]).shape == (6, 6, 4, 5)
+        longer = rollout.predict(frames[..., :2], n_steps=8)
+        np.testing.assert_allclose(longer[..., :5], rollout.predict(frames[..., :2]), rtol=1e-5, atol=1e-6)
+        one = rollout.estimator_.predict(FieldSet(LINE, frames[..., :2].reshape(6, 24, 2), grid_shape=(6, 4))).to_grid()
+        np.testing.assert_allclose(longer[..., :1], one, rtol=1e-5, atol=1e-6)
+
+
+def test_symmetries_move_the_samples_of_a_square():
+    X = RANDOM.normal(size=(4, 6, 6, 1))
+    estimator = small(symmetries=("flip_x", "transpose"), average_symmetries=True, max_iter=1).fit(X, X)
+    turned = estimator.predict(X.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
+    np.testing.assert_allclose(turned, estimator.predict(X), rtol=1e-4, atol=1e-5)

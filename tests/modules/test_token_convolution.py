@@ -1,0 +1,47 @@
+"""The depthwise convolution of tokens against a sum over neighbours, written out."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from skop.modules._token_convolution import convolve_tokens, token_convolution
+
+
+def literal(tokens, grid, weight, bias):
+    """Sum over the neighbours of every point of one sample (T, channels), those outside being zero."""
+    values, half = tokens.reshape(*grid, -1), weight.shape[-1] // 2
+    output = np.tile(bias, (*grid, 1))
+    for cell in np.ndindex(*grid):
+        for offset in np.ndindex(*weight.shape[2:]):
+            other = tuple(place + shift - half for place, shift in zip(cell, offset, strict=True))
+            if all(0 <= place < size for place, size in zip(other, grid, strict=True)):
+                output[cell] += weight[(slice(None), 0, *offset)] * values[other]
+    return output.reshape(tokens.shape)
+
+
+@pytest.mark.parametrize("grid", [(5,), (1,), (3, 4), (1, 5), (4, 2), (2, 3, 4)])
+@pytest.mark.parametrize("kernel_size", [3, 5])
+def test_neighbours_are_summed_channel_by_channel(grid, kernel_size):
+    generator = torch.Generator().manual_seed(0)
+    convolution = token_convolution(len(grid), 3, kernel_size).double()
+    tokens = torch.randn(2, math.prod(grid), 3, generator=generator, dtype=torch.float64)
+    found = convolve_tokens(convolution, tokens, grid).detach()
+    weight, bias = (parameter.detach().numpy() for parameter in (convolution.weight, convolution.bias))
+    assert weight.shape == (3, 1, *(kernel_size,) * len(grid))
+    expected = np.stack([literal(sample, grid, weight, bias) for sample in tokens.numpy()])
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_dims", [1, 2, 3])
+def test_one_point_leaves_the_tokens_as_they_are(n_dims):
+    tokens = torch.randn(2, 8, 3, generator=torch.Generator().manual_seed(0))
+    assert token_convolution(n_dims, 3, 1) is None
+    assert convolve_tokens(None, tokens, (8,)) is tokens
+
+
+@pytest.mark.parametrize("kernel_size", [2, 4])
+def test_an_even_size_is_refused(kernel_size):
+    with pytest.raises(ValueError, match=f"kernel_size={kernel_size} is even.*use an odd one"):
+        token_convolution(2, 3, kernel_size)

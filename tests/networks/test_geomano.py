@@ -1,0 +1,312 @@
+"""GeoMaNO's network: the parts of the paper in their order, its channels, other grids, precision, gradients."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skop.data import unit_grid
+from skop.modules import CoordinatePosition, GeometricScanMixer, LearnedPosition
+from skop.networks import GeoMaNONetwork
+
+
+def make_network(grid, *, n_fields=1, n_params=0, n_outputs=1, seed=0, dtype=torch.float64, **options):
+    torch.manual_seed(seed)
+    sizes = {"width": 6, "depth": 1, "d_state": 2, "lift": 5, "step_range": (0.2, 1.0)}
+    return GeoMaNONetwork(len(grid), n_fields, n_params, n_outputs, grid, **(sizes | options)).to(dtype).eval()
+
+
+def coords_of(grid):
+    return torch.from_numpy(unit_grid(grid))
+
+
+def fields_on(grid, batch=2, channels=1):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(batch, math.prod(grid), channels, generator=generator, dtype=torch.float64)
+
+
+def count(network):
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+# ---------------------------------------------------------------- the parts
+def test_the_parts_follow_each_other_as_in_the_paper():
+    grid = (5, 4)
+    network = make_network(grid, depth=2, position="coordinates", correction="0011", mlp_ratio=1.5)
+    coords, fields = coords_of(grid), fields_on(grid)
+    # Encoder, section 4.1: a feed-forward network lifts every point, then patches of 2 x 2 are embedded and normalised.
+    points = torch.cat([coords.expand(2, -1, -1), fields], dim=-1)
+    lifted = network.lift.contract(nn.functional.gelu(network.lift.expand(points))).reshape(2, 5, 4, 5)
+    padded = torch.zeros(2, 6, 4, 5, dtype=torch.float64)
+    padded[:, :5] = lifted
+    patches = [padded[:, i : i + 2, j : j + 2].reshape(2, -1) for i in (0, 2, 4) for j in (0, 2)]
+    tokens = network.embedding.norm(network.embedding.linear(torch.stack(patches, dim=1)))
+    tokens = tokens + network.position(coords.reshape(5, 4, 2)[::2, ::2].reshape(6, 2))
+    # Eq. 8, layer by layer: norms come first, both branches are added.
+    for block in network.blocks:
+        tokens = tokens + block.mixer(block.norm_mixer(tokens), (3, 2))
+        hidden = nn.functional.gelu(block.feed.expand(block.norm_feed(tokens)))
+        tokens = tokens + block.feed.contract(hidden)
+    # The decoder is the inverse: tokens to the points of their patches, the padding cut off.
+    head = network.head
+    blocks = head.linear(head.norm(tokens) + head.shift).reshape(2, 3, 2, 2, 2)
+    expected = blocks.permute(0, 1, 3, 2, 4).reshape(2, 6, 4)[:, :5].reshape(2, 20, 1)
+    torch.testing.assert_close(network(coords, fields, None, grid), expected)
+
+
+def test_mixers_are_those_of_the_settings():
+    options = {
+        "d_state": 3, "expand": 3, "dt_rank": 4, "recurrence": "sequence", "crossing": "corners",
+        "direction_order": "reverses_next", "correction": "0110", "correction_place": "output", "kernel_size": 5,
+        "activation": "gelu", "own_gate": True, "activate_output": False, "step_range": (0.3, 0.4),
+    }  # fmt: skip
+    torch.manual_seed(5)
+    network = make_network((6, 4), depth=3, **options)
+    assert len(network.blocks) == 3
+    for block in network.blocks:
+        same = GeometricScanMixer(6, 2, **options).double()
+        same.load_state_dict(block.mixer.state_dict())
+        tokens = fields_on((3, 2), channels=6)
+        torch.testing.assert_close(block.mixer(tokens, (3, 2)), same(tokens, (3, 2)))
+        steps = nn.functional.softplus(block.mixer.step_bias)
+        assert steps.min() > 0.299
+        assert steps.max() < 0.401
+
+
+@pytest.mark.parametrize(("correction", "shares"), [(None, 0), ("0011", 0), ("learnable", 1)])
+@pytest.mark.parametrize(("position", "table"), [(None, 0), ("learned", 1)])
+def test_parameter_count_from_the_formulas(correction, shares, position, table):
+    width, inner, directions, states, rank, hidden, lift = 6, 12, 4, 2, 1, 24, 5
+    mixer = 2 * width * inner + 9 * inner + inner + inner * directions * (rank + 2 * states)
+    mixer += directions * inner * (rank + 1 + states + 1 + shares * states) + 2 * inner
+    block = 4 * width + mixer + width * hidden + hidden + hidden * width + width
+    encoder = 3 * lift + lift + lift * lift + lift + 4 * lift * width + width + 2 * width
+    head = 2 * width + width + width * 4
+    network = make_network((4, 4), depth=3, correction=correction, position=position)
+    assert count(network) == encoder + 3 * block + head + table * 4 * width + 2
+
+
+def test_default_sizes_are_those_of_the_paper_for_darcy():
+    network = GeoMaNONetwork(2, 1, 0, 1, (85, 85))
+    assert len(network.blocks) == 8
+    assert network.embedding.linear.weight.shape == (64, 4 * 64)
+    mixer = network.blocks[0].mixer
+    assert mixer.log_decay.numel() == 4 * 128 * 16
+    assert network.position is None
+    assert network.stem is network.local_head is None
+    assert network._token_grid((85, 85)) == (43, 43)
+
+
+def test_without_a_lift_patches_take_the_channels():
+    network = make_network((4, 4), lift=0, n_fields=3)
+    assert network.lift is None
+    assert network.embedding.linear.in_features == 4 * (3 + 2)
+
+
+@pytest.mark.parametrize("grid", [(1,), (7,), (6, 5), (1, 4), (3, 4, 5), (1, 1, 1)])
+@pytest.mark.parametrize("patch_size", [1, 2, 3])
+@pytest.mark.parametrize("recurrence", ["grid", "sequence"])
+def test_any_grid_and_patch_in_one_to_three_dimensions(grid, patch_size, recurrence):
+    options = {"n_outputs": 3, "n_scalars": 2, "patch_size": patch_size, "correction": "learnable"}
+    network = make_network(grid, recurrence=recurrence, local_features=2 * (patch_size == 2), **options)
+    field, scalars = network(coords_of(grid), fields_on(grid), None, grid)
+    assert field.shape == (2, math.prod(grid), 3)
+    assert scalars.shape == (2, 1, 2)
+    assert torch.isfinite(field).all()
+    assert torch.isfinite(scalars).all()
+
+
+def test_a_field_and_scalars_alone_are_those_of_both_together():
+    grid = (5, 4)
+    inputs = (coords_of(grid), fields_on(grid), None, grid)
+    both = make_network(grid, n_outputs=3, n_scalars=2)
+    for sizes, expected in zip(({"n_outputs": 3}, {"n_outputs": 0, "n_scalars": 2}), both(*inputs), strict=True):
+        alone = make_network(grid, **sizes)
+        alone.load_state_dict({name: both.state_dict()[name] for name in alone.state_dict()})
+        torch.testing.assert_close(alone(*inputs), expected)
+
+
+# ---------------------------------------------------------------- channels and positions
+def test_fields_alone_are_the_channels_where_coordinates_are_not_asked_for():
+    # Footnote 4: the input encodes the coefficients and the right-hand side.
+    grid = (4, 4)
+    network = make_network(grid, n_fields=2, n_params=1, coordinate_channels=False)
+    assert network.lift.expand.in_features == 3
+    fields, params = fields_on(grid, channels=2), torch.tensor([[0.5], [-1.0]], dtype=torch.float64)
+    first = network(coords_of(grid), fields, params, grid)
+    assert torch.equal(network(coords_of(grid) * 3 + 1, fields, params, grid), first)
+    for changed in ((fields + 1, params), (fields, params + 1)):
+        assert not torch.allclose(network(coords_of(grid), *changed, grid), first, rtol=1e-3)
+    with_coords = make_network(grid, n_fields=2, n_params=1)
+    moved = with_coords(coords_of(grid) * 3 + 1, fields, params, grid)
+    assert not torch.allclose(moved, with_coords(coords_of(grid), fields, params, grid), rtol=1e-3)
+
+
+def test_coordinates_stay_where_there_is_nothing_else():
+    network = make_network((4, 4), n_fields=0, coordinate_channels=False)
+    own = torch.stack([coords_of((4, 4)) * scale for scale in (1.0, 2.0)])
+    output = network(own, None, None, (4, 4))
+    assert output.shape == (2, 16, 1)
+    assert (output[0] - output[1]).abs().max() > 1e-6
+
+
+def test_parameters_alone_without_coordinates_are_known_everywhere():
+    network = make_network((4, 4), n_fields=0, n_params=2, coordinate_channels=False, position="coordinates")
+    assert network.lift.expand.in_features == 2
+    output = network(coords_of((4, 4)), None, torch.eye(2, dtype=torch.float64), (4, 4))
+    assert output.shape == (2, 16, 1)
+    assert (output[0] - output[1]).abs().max() > 1e-6
+
+
+def test_parameters_are_channels_repeated_on_every_point():
+    grid = (4, 4)
+    network = make_network(grid, n_fields=1, n_params=2)
+    same = make_network(grid, n_fields=3)
+    same.load_state_dict(network.state_dict())
+    params = torch.tensor([[0.5, -1.0], [2.0, 0.1]], dtype=torch.float64)
+    repeated = torch.cat([fields_on(grid), params[:, None].expand(-1, 16, -1)], dim=-1)
+    expected = same(coords_of(grid), repeated, None, grid)
+    torch.testing.assert_close(network(coords_of(grid), fields_on(grid), params, grid), expected)
+
+
+@pytest.mark.parametrize(
+    ("position", "kind"), [("learned", LearnedPosition), ("coordinates", CoordinatePosition), (None, type(None))]
+)
+def test_position_codes(position, kind):
+    network = make_network((8, 6), position=position, n_frequencies=3)
+    assert isinstance(network.position, kind)
+    if position == "coordinates":
+        assert len(network.position.frequencies) == 3
+    if position == "learned":
+        assert network.position.table.shape == (12, 6)
+
+
+@pytest.mark.parametrize("position", ["learned", "coordinates"])
+def test_a_position_code_is_added_to_the_tokens(position):
+    grid = (4, 4)
+    network, bare = make_network(grid, position=position), make_network(grid)
+    bare.load_state_dict({name: network.state_dict()[name] for name in bare.state_dict()})
+    inputs = (coords_of(grid), fields_on(grid), None, grid)
+    with torch.no_grad():
+        for parameter in network.position.parameters():
+            parameter.zero_()
+        assert torch.equal(network(*inputs), bare(*inputs))
+        for parameter in network.position.parameters():
+            parameter.normal_()
+        assert not torch.allclose(network(*inputs), bare(*inputs), rtol=1e-3)
+
+
+def test_samples_do_not_mix():
+    grid = (5, 3)
+    network = make_network(grid)
+    fields = fields_on(grid, batch=3)
+    together = network(coords_of(grid), fields, None, grid)
+    torch.testing.assert_close(network(coords_of(grid), fields[1:2], None, grid), together[1:2])
+
+
+# ---------------------------------------------------------------- other grids
+@pytest.mark.parametrize("position", ["coordinates", None])
+@pytest.mark.parametrize("recurrence", ["grid", "sequence"])
+@pytest.mark.parametrize("grid", [(5, 4), (16, 12), (9, 3), (2, 2)])
+def test_another_grid_works_unless_positions_were_learned(position, recurrence, grid):
+    network = make_network((8, 6), position=position, recurrence=recurrence, correction="0011")
+    output = network(coords_of(grid), fields_on(grid), None, grid)
+    assert output.shape == (2, math.prod(grid), 1)
+    assert torch.isfinite(output).all()
+
+
+def test_learned_positions_belong_to_a_token_count():
+    network = make_network((8, 6), position="learned")
+    with pytest.raises(ValueError, match="fitted for 12 tokens and cannot serve 16"):
+        network(coords_of((8, 8)), fields_on((8, 8)), None, (8, 8))
+
+
+def test_points_of_padding_are_zeros_beyond_the_high_end():
+    # The last of 5 rows shares its patches with padding: after an embedding that adds up the points of a patch the
+    # padding adds nothing.
+    network = make_network((5, 4), lift=0, coordinate_channels=False)
+    with torch.no_grad():
+        network.embedding.linear.weight.fill_(1.0)
+        network.embedding.linear.bias.zero_()
+    seen = []
+    network.embedding.norm.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][..., 0]))
+    fields = fields_on((5, 4), batch=1)
+    network(coords_of((5, 4)), fields, None, (5, 4))
+    field = fields.reshape(5, 4).numpy()
+    expected = [field[i : i + 2, j : j + 2].sum() for i in (0, 2, 4) for j in (0, 2)]
+    np.testing.assert_allclose(seen[0][0].detach(), expected, atol=1e-12)
+
+
+def test_transposing_the_problem_transposes_the_answer():
+    # With one weight for rows and columns, no positions, and kernels and patches that do not know their axes.
+    network = make_network((6, 4), patch_size=1, coordinate_channels=False, correction="0011")
+    for block in network.blocks:
+        mixer = block.mixer
+        with torch.no_grad():
+            mixer.convolution.weight.add_(mixer.convolution.weight.mT.clone())
+            for part in mixer.direction_projection.weight.split([4, 8, 8]):
+                rows = part.view(4, -1, part.shape[-1])
+                rows[1::2] = rows[::2]
+            for parameter in (mixer.step_projection, mixer.step_bias, mixer.log_decay, mixer.direct):
+                by_direction = parameter.view(4, -1)
+                by_direction[1::2] = by_direction[::2]
+    fields = fields_on((6, 4))
+    answer = network(coords_of((6, 4)), fields, None, (6, 4)).reshape(2, 6, 4)
+    transposed = fields.reshape(2, 6, 4).mT.reshape(2, 24, 1)
+    torch.testing.assert_close(network(coords_of((4, 6)), transposed, None, (4, 6)).reshape(2, 4, 6), answer.mT)
+
+
+# ---------------------------------------------------------------- precision and gradients
+def test_single_precision_agrees_with_double():
+    grid = (8, 8)
+    double = make_network(grid, depth=2)
+    single = make_network(grid, depth=2, dtype=torch.float32)
+    single.load_state_dict(double.state_dict())
+    expected = double(coords_of(grid), fields_on(grid), None, grid)
+    output = single(coords_of(grid).float(), fields_on(grid).float(), None, grid)
+    assert (output - expected).abs().max() < 1e-5 * expected.abs().max()
+
+
+@pytest.mark.parametrize("recurrence", ["grid", "sequence"])
+def test_autocast_stays_near_full_precision(recurrence):
+    grid = (8, 8)
+    network = make_network(grid, dtype=torch.float32, recurrence=recurrence)
+    inputs = (coords_of(grid).float(), fields_on(grid).float(), None, grid)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = network(*inputs)
+    full = network(*inputs)
+    assert (low.float() - full).abs().max() < 0.05 * full.abs().max()
+
+
+@pytest.mark.parametrize("grid", [(5,), (3, 4), (2, 3, 2)])
+def test_gradients_of_inputs_and_weights(grid):
+    network = make_network(grid, width=4, n_params=1, correction="learnable", position="coordinates")
+    names, values = zip(*(item for item in network.named_parameters() if item[0] != "placeholder"), strict=True)
+    fields = fields_on(grid, batch=1).requires_grad_()
+    coords = coords_of(grid).requires_grad_()
+    params = torch.tensor([[0.3]], dtype=torch.float64, requires_grad=True)
+
+    def run(coords, fields, params, *parameters):
+        weights = dict(zip(names, parameters, strict=True))
+        return torch.func.functional_call(network, weights, (coords, fields, params, grid))
+
+    assert torch.autograd.gradcheck(run, (coords, fields, params, *values), fast_mode=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"n_outputs": 0, "n_scalars": 1}, {"position": "learned"}, {"coordinate_channels": False}, {"local_features": 2}],
+)
+def test_every_weight_is_used(options):
+    network = make_network((4, 4), n_params=1, depth=2, correction="learnable", **options)
+    params = torch.ones(2, 1, dtype=torch.float64)
+    network(coords_of((4, 4)), fields_on((4, 4)), params, (4, 4)).square().sum().backward()
+    unused = [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()]
+    assert unused == ["placeholder"]
+
+
+def test_a_correction_that_does_not_fit_the_dimension_is_refused():
+    with pytest.raises(ValueError, match=r"correction is '0011'.*2 digits"):
+        make_network((8,), correction="0011")

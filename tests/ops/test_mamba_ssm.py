@@ -1,0 +1,220 @@
+"""Kernels of mamba_ssm as implementations of our scans: what is passed to them and made of their results.
+
+On CPUs functions stand in for them, see `mamba_ssm_stand_in`.
+"""
+
+import pytest
+import torch
+from mamba_ssm_stand_in import allow, forget, normal, public_problems, put, run, weights
+from torch import Tensor
+
+from skop.ops import _dispatch, _mamba_ssm
+from skop.ops.selective_scan._operation import SELECTIVE_SCAN
+from skop.ops.ssd_scan._operation import SSD_SCAN
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch):
+    """No choice from outside, and nothing remembered of other tests nor left to them."""
+    monkeypatch.delenv("SKOP_BACKEND", raising=False)
+    forget()
+    yield
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.fixture
+def _standing_in(monkeypatch):
+    """The functions above as mamba_ssm, allowed on CPUs beside our kernels."""
+    put(monkeypatch)
+    allow(monkeypatch)
+
+
+standing_in = pytest.mark.usefixtures("_standing_in")
+
+
+LENGTH = 17
+FORWARDS = torch.arange(LENGTH, dtype=torch.int32)
+MIXED = torch.stack([torch.randperm(LENGTH, generator=torch.Generator().manual_seed(seed)).int() for seed in range(3)])
+ORDERS = {
+    "forwards": FORWARDS[None],
+    "backwards": FORWARDS.flip(0)[None],
+    "both backwards": FORWARDS.flip(0).repeat(2, 1),
+    "both forwards": FORWARDS.repeat(2, 1),
+    "there and back": torch.stack([FORWARDS, FORWARDS.flip(0)]),
+    "three paths": MIXED,
+}
+
+
+def s6_problem(paths, *, shared=False, bare=False, steps=True):
+    """Arguments of the operation in float64."""
+    k, channels, states = len(paths), 3, 2
+    x = normal(2, LENGTH, 1 if shared else k, channels)
+    maps = [normal(2, LENGTH, k, states, seed=seed) for seed in (1, 2)]
+    dt = normal(2, LENGTH, k, channels, seed=3)
+    dt = dt if steps else dt.exp()
+    extras = [None] * 3 if bare else [normal(k, channels), normal(k, channels, seed=4), normal(k, channels, states)]
+    return [x, dt, -normal(k, channels, states, seed=5).exp(), *maps, *extras, None, paths, steps]
+
+
+def ssd_problem(paths, *, shared=False, bare=False, shared_maps=False, skip_per_head=False):
+    """Arguments of the operation in float64."""
+    k, heads, channels, states = len(paths), 2, 3, 4
+    x = normal(2, LENGTH, 1 if shared else k, heads, channels)
+    maps = [normal(2, LENGTH, 1 if shared_maps else k, states, seed=seed) for seed in (1, 2)]
+    skip = None if bare else normal(k, heads, 1 if skip_per_head else channels)
+    start = None if bare else normal(2, k, heads, channels, states)
+    return [x, normal(2, LENGTH, k, heads, seed=3).exp(), -normal(k, heads, seed=5).exp(), *maps, skip, start, paths]
+
+
+def expect_the_reference(operation, arguments, only=None):
+    """Compare outputs and gradients with the definition, in float64."""
+    count = operation.n_tensors
+    found = []
+    for scan in (_dispatch._kernel(operation, "mamba_ssm"), operation.plain["naive"]):
+        leaves = [None if value is None else value.clone().requires_grad_() for value in arguments[:count]]
+        outputs = scan(*leaves, *arguments[count:])
+        chosen = outputs if only is None else outputs[only : only + 1]
+        sources = [value for value in leaves if value is not None]
+        grads = torch.autograd.grad(chosen, sources, [weights(v) for v in chosen], allow_unused=True)
+        found.append([*outputs, *(torch.zeros(()).double() if grad is None else grad for grad in grads)])
+    for value, true in zip(*found, strict=True):
+        torch.testing.assert_close(value, true.expand_as(value), rtol=1e-10, atol=1e-10)
+    assert all(value.is_contiguous() for value in found[0][:2])
+
+
+@standing_in
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("steps", [False, True])
+def test_s6_is_the_reference(order, shared, bare, steps):
+    expect_the_reference(SELECTIVE_SCAN, s6_problem(ORDERS[order], shared=shared, bare=bare, steps=steps))
+
+
+@standing_in
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shared_maps", [False, True])
+@pytest.mark.parametrize("options", [{}, {"bare": True}, {"skip_per_head": True}], ids=["all", "bare", "D of heads"])
+def test_ssd_is_the_reference(order, shared, shared_maps, options):
+    expect_the_reference(SSD_SCAN, ssd_problem(ORDERS[order], shared=shared, shared_maps=shared_maps, **options))
+
+
+@standing_in
+@pytest.mark.parametrize("only", [0, 1])
+def test_gradients_of_one_output_only(only):
+    expect_the_reference(SELECTIVE_SCAN, s6_problem(MIXED), only)
+    expect_the_reference(SSD_SCAN, ssd_problem(MIXED), only)
+
+
+@standing_in
+@pytest.mark.parametrize(("operation", "problem"), [(SELECTIVE_SCAN, s6_problem), (SSD_SCAN, ssd_problem)])
+@pytest.mark.parametrize("shared", [False, True])
+def test_second_derivatives_are_right(operation, problem, shared):
+    arguments = problem(torch.tensor([[0, 1, 2], [1, 2, 0]], dtype=torch.int32), shared=shared)
+    count = operation.n_tensors
+    tensors = [value[:1, :3] if place in (0, 1, 3, 4) else value for place, value in enumerate(arguments[:count])]
+    if operation is SSD_SCAN:
+        tensors[6] = tensors[6][:1]
+    given = [place for place, value in enumerate(tensors) if value is not None]
+    scan = _dispatch._kernel(operation, "mamba_ssm")
+
+    def outputs(*leaves):
+        values = list(tensors)
+        for place, leaf in zip(given, leaves, strict=True):
+            values[place] = leaf
+        return scan(*values, *arguments[count:])
+
+    leaves = [tensors[place].clone().requires_grad_() for place in given]
+    assert torch.autograd.gradcheck(outputs, leaves, fast_mode=True)
+    assert torch.autograd.gradgradcheck(outputs, leaves, fast_mode=True)
+
+
+@standing_in
+def test_the_gradients_of_some_arguments_only():
+    arguments = s6_problem(MIXED)
+    for place in range(8):
+        found = []
+        for name in ("mamba_ssm", "numba"):
+            leaf = arguments[place].clone().requires_grad_()
+            outputs = _dispatch._kernel(SELECTIVE_SCAN, name)(*arguments[:place], leaf, *arguments[place + 1 :])
+            found.append(sum(torch.autograd.grad(v, leaf, weights(v), allow_unused=True)[0] for v in outputs[:1]))
+        torch.testing.assert_close(*found)
+
+
+@standing_in
+@pytest.mark.parametrize("name", public_problems())
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+def test_public_functions_by_name(name, dtype, bound):
+    scan, leaves = public_problems(dtype)[name]
+    found, used = run(scan, "mamba_ssm", leaves)
+    exact, _ = run(scan, "naive", [value.detach().double().requires_grad_() for value in leaves])
+    assert used == {"mamba_ssm"}
+    assert found[0].dtype == dtype
+    for value, true in zip(found, exact, strict=True):
+        assert (value.double() - true).norm() <= bound * true.norm()
+
+
+@standing_in
+@pytest.mark.parametrize("name", public_problems())
+def test_results_may_be_written_to(name):
+    scan, leaves = public_problems()[name]
+    expected, _ = run(scan, "naive", leaves)
+    y = scan("mamba_ssm", *leaves)[0]
+    cotangent = weights(y)
+    y += 1
+    grads = torch.autograd.grad(y, leaves, cotangent, retain_graph=True)
+    again = torch.autograd.grad(y, leaves, cotangent)
+    torch.testing.assert_close(y - 1, expected[0], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(grads, again, rtol=0, atol=0)
+
+
+@standing_in
+@pytest.mark.parametrize(("operation", "problem"), [(SELECTIVE_SCAN, s6_problem), (SSD_SCAN, ssd_problem)])
+def test_what_the_kernel_keeps_is_not_written_to(operation, problem):
+    arguments = problem(ORDERS["forwards"], bare=True)
+    leaves = [value[..., :1].clone().requires_grad_() for value in arguments[:2]]
+    if operation is SELECTIVE_SCAN:
+        arguments[2] = arguments[2][:, :1]
+    else:
+        leaves[1] = arguments[1].clone().requires_grad_()
+    y, final_state = _dispatch._kernel(operation, "mamba_ssm")(*leaves, *arguments[2:])
+    sources = torch.autograd.grad(y, leaves, weights(y), retain_graph=True)
+    cotangent = weights(y)
+    y.mul_(2)
+    final_state.zero_()
+    torch.testing.assert_close(torch.autograd.grad(y, leaves, cotangent / 2), sources)
+
+
+def test_a_table_of_paths_is_looked_at_once_and_forgotten_with_it(monkeypatch):
+    looks, equal = [], torch.equal
+    monkeypatch.setattr(torch, "equal", lambda *given: looks.append(None) or equal(*given))
+    paths, before = MIXED.clone(), len(_mamba_ssm._known)
+    found = [_mamba_ssm._order(paths) for _ in range(3)]
+    assert found[0] is found[1] is found[2]
+    assert (len(looks), len(_mamba_ssm._known)) == (2, before + 1)
+    del paths
+    assert len(_mamba_ssm._known) == before
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("operation", [SELECTIVE_SCAN, SSD_SCAN], ids=lambda operation: operation.name)
+def test_the_real_kernels(operation, dtype):
+    pytest.importorskip("mamba_ssm")
+    reason = _dispatch._problem(operation, "mamba_ssm", torch.device("cuda", 0), dtype)
+    if reason is not None:  # an installation without its extension, or TF32 in the place of float32
+        pytest.skip(reason)
+    problem = s6_problem if operation is SELECTIVE_SCAN else ssd_problem
+    for paths in ORDERS.values():
+        arguments = problem(paths)
+        narrow = [_dispatch._placed(place, value, "cpu", dtype) for place, value in enumerate(arguments)]
+        found = []
+        for scan, device in ((_dispatch._kernel(operation, "mamba_ssm"), "cuda"), (operation.plain["naive"], "cpu")):
+            exact = [v.double() if isinstance(v, Tensor) and v.is_floating_point() else v for v in narrow]
+            values = [v.to(device) if isinstance(v, Tensor) else v for v in (narrow if device == "cuda" else exact)]
+            found.append(_dispatch._outputs_and_gradients(scan, operation.n_tensors, values))
+        for value, true in zip(*found, strict=True):
+            assert (value.cpu().double() - true).norm() <= _dispatch._TOLERANCE[dtype] * true.norm()
