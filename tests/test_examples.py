@@ -103,6 +103,17 @@ def test_tetrahedra_from_parameters(run_example):
     assert variables["largest"][0] == pytest.approx(variables["largest"][1], rel=0.3)
 
 
+def test_scan_directions(run_example):
+    variables, lines = run_example("scan_directions")
+    assert lines[-1].split()[-1] == f"{list(variables['errors'].values())[-1]:.4f}"
+    two, four, deep = (f"{name} corners" for name in ("one block, two", "one block, four", "two blocks, two"))
+    # What the text concludes: two quadrants are empty after one cross-scan, and seeing them lowers the error.
+    assert variables["shares"][two] < 1e-9
+    assert min(variables["shares"][four], variables["shares"][deep]) > 0.01
+    assert max(variables["errors"][four], variables["errors"][deep]) < 0.97 * variables["errors"][two]
+    assert len(pyplot.get_fignums()) == 3
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_have_a_title_cells_and_a_test(path):
     text = path.read_text()

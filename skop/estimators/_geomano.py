@@ -325,7 +325,7 @@ class GeoMaNORegressor(GridOperatorRegressor):
     def _choose_geometry(self, spec: DataSpec) -> str:
         """A grid, straight or bent; its scans have nothing to cross on other points."""
         spec = seen_by_network(spec)
-        if spec.layout == "points" or spec.grid_shape is None or len(spec.grid_shape) != spec.n_dims:
+        if spec.layout == "points":
             raise FieldDataError(
                 f"GeoMaNORegressor scans regular grids, but the {spec.n_dims}-D points of X form none; set "
                 "grid='auto' or a shape such as grid=(64, 64) to resample them, use LaMORegressor, which takes point "

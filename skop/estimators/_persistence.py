@@ -115,15 +115,20 @@ def _encode(name: str, value: Any) -> Any:
     if isinstance(value, np.random.RandomState | np.random.Generator):
         # Its state has moved on with the fit; there is nothing that could be repeated with it.
         return None
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
     try:
-        return json.loads(json.dumps(value))
+        return json.loads(json.dumps(value, default=_plain))
     except TypeError as error:
         raise ModelFileError(
             f"parameter {name}={value!r} cannot be written to a model file; use a named loss or one of skop.losses, or "
             "joblib.dump for an estimator with Python objects."
         ) from error
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of NumPy as JSON types."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no JSON type")
 
 
 def _digest(text: str, tensors: dict[str, torch.Tensor]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from skop._typing import FloatArray, GridShape
 from skop.exceptions import FieldDataError
 
-__all__ = ["draw_lines", "draw_maps", "panel_titles"]
+__all__ = ["cell_corners", "draw_lines", "draw_maps", "nearly_square", "panel_titles"]
 
 #: Maps longer than this times their width fill their panel instead of keeping equal units.
 _LONGEST_ASPECT = 4.0
@@ -122,7 +122,7 @@ def draw_maps(display: Any, axes: Any, cmaps: tuple[str, str, str]) -> list[Any]
         # Few ticks: the labels of neighbouring maps would run into each other.
         panel.locator_params(axis="x", nbins=3)
         panel.tick_params(left=panel is axes[0], labelleft=panel is axes[0])
-        panel.set_aspect("equal" if _nearly_square(coords) else "auto")
+        panel.set_aspect("equal" if nearly_square(coords) else "auto")
     return maps
 
 
@@ -152,12 +152,30 @@ def _map(
         return panel.scatter(x, y, c=values, s=max(1.0, 3000 / len(values)), **options)
     # Both coordinates are given for every corner, so it does not matter which axis of the grid is x.
     return panel.pcolormesh(
-        _cell_corners(x.reshape(shape)), _cell_corners(y.reshape(shape)), values.reshape(shape), **options
+        cell_corners(x.reshape(shape)), cell_corners(y.reshape(shape)), values.reshape(shape), **options
     )
 
 
-def _cell_corners(centres: FloatArray) -> FloatArray:
-    """Corners (m + 1, n + 1) of the cells around grid points (m, n); points of the border lie inside, too."""
+def cell_corners(centres: FloatArray) -> FloatArray:
+    """Return the corners of the cells around grid points; points of the border lie inside, too.
+
+    Parameters
+    ----------
+    centres : ndarray of shape (m, n)
+        One coordinate of the points.
+
+    Returns
+    -------
+    ndarray of shape (m + 1, n + 1)
+        The same coordinate of the corners.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.inspection._panels import cell_corners
+    >>> cell_corners(np.array([[0.0, 0.0], [1.0, 1.0]]))[:, 0]
+    array([-0.5,  0.5,  1.5])
+    """
     for axis in (0, 1):
         lines = np.moveaxis(centres, axis, 0)
         beyond = np.concatenate([2 * lines[:1] - lines[1:2], lines, 2 * lines[-1:] - lines[-2:-1]])
@@ -180,7 +198,25 @@ def _add_color_bars(figure: Any, maps: list[Any], axes: list[Any], name: str | N
         bar.outline.set_linewidth(0.5)
 
 
-def _nearly_square(coords: FloatArray) -> bool:
-    """Whether both axes are of similar extent, so that equal units make a readable map."""
+def nearly_square(coords: FloatArray) -> bool:
+    """Tell whether both axes are of similar extent, so that equal units make a readable map.
+
+    Parameters
+    ----------
+    coords : ndarray of shape (P, 2)
+        Points.
+
+    Returns
+    -------
+    bool
+        Whether they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.inspection._panels import nearly_square
+    >>> nearly_square(np.array([[0.0, 0.0], [1.0, 1.5]])), nearly_square(np.array([[0.0, 0.0], [1.0, 9.0]]))
+    (True, False)
+    """
     width, height = np.ptp(coords[:, 0]), np.ptp(coords[:, 1])
     return bool(max(width, height) <= _LONGEST_ASPECT * min(width, height))

@@ -12,7 +12,7 @@ import numpy as np
 
 from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape, IntArray
-from skop.inspection._panels import _cell_corners, _nearly_square
+from skop.inspection._panels import cell_corners, nearly_square
 from skop.inspection._receptive_field import measure_field
 
 __all__ = ["ReceptiveFieldDisplay"]
@@ -232,12 +232,12 @@ class ReceptiveFieldDisplay:
         self.artists_ = []
         for panel, plane in zip(self.axes_, planes, strict=True):
             names, points, values = self._section(*plane)
-            corners = [_cell_corners(points[..., number]) for number in (0, 1)]
+            corners = [cell_corners(points[..., number]) for number in (0, 1)]
             self.artists_.append(panel.pcolormesh(*corners, values, norm=norm, cmap=cmap, rasterized=True))
             place = points[tuple(self.point[axis] for axis in plane)]
             # Black in white can be seen on every colour.
             panel.plot(*place, "+", color="white", markersize=9, markeredgewidth=2.5)
             panel.plot(*place, "+", color="black", markersize=8, markeredgewidth=1.0)
             panel.set(xlabel=names[0], ylabel=names[1])
-            panel.set_aspect("equal" if _nearly_square(points.reshape(-1, 2)) else "auto")
+            panel.set_aspect("equal" if nearly_square(points.reshape(-1, 2)) else "auto")
         self.figure_.colorbar(self.artists_[-1], ax=list(self.axes_), label="mean |gradient|")

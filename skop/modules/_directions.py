@@ -32,9 +32,10 @@ def scan_directions(n_dims: int, crossing: str = "cross", order: str = "reverses
         Axes of the grid, at least 1.
     crossing : {"cross", "corners", "all"}, default="cross"
         ``"cross"``: from the first cell and from the last one, with each axis in turn the fastest: 2, 4
-        or 6 directions in 1, 2 or 3 dimensions; on a matrix the four-way cross-scan of VMamba and GeoMaNO,
-        which sees two of the four quadrants around a cell. ``"corners"``: once from every corner, which
-        sees all: 2, 4 or 8. ``"all"``: from every corner, with each axis in turn the fastest: 2, 8 or 24.
+        or 6 directions in 1, 2 or 3 dimensions; on a matrix the four-way cross-scan of VMamba and GeoMaNO.
+        Scans along the axes then see two of the four quadrants around a cell. ``"corners"``: once from every
+        corner, from where they see all: 2, 4 or 8. ``"all"``: from every corner, with each axis in turn the
+        fastest: 2, 8 or 24.
     order : {"reverses_last", "reverses_next"}, default="reverses_last"
         ``"reverses_last"``: the reverses follow all others, rows, columns, reversed rows, reversed columns,
         as VMamba stacks them. ``"reverses_next"``: each follows its own, rows, reversed rows, columns,

@@ -152,6 +152,7 @@ class GeometricScanMixer(nn.Module):
         super().__init__()
         _check_choice("recurrence", recurrence, RECURRENCES)
         _check_choice("correction_place", correction_place, CORRECTION_PLACES)
+        _check_choice("activation", activation, tuple(ACTIVATIONS))
         inner, rank = expand * width, math.ceil(width / 16) if dt_rank is None else dt_rank
         self.directions = scan_directions(n_dims, crossing, direction_order)
         count = len(self.directions)

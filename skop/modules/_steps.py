@@ -9,7 +9,6 @@ __all__ = ["STEP_RANGE", "initial_step_bias"]
 
 #: Mamba's range of steps.
 STEP_RANGE = (1e-3, 0.1)
-_SMALLEST_STEP = 1e-4
 
 
 def initial_step_bias(count: int, step_range: Sequence[float] = STEP_RANGE) -> torch.Tensor:
@@ -43,5 +42,5 @@ def initial_step_bias(count: int, step_range: Sequence[float] = STEP_RANGE) -> t
     if len(step_range) != 2 or min(step_range) <= 0:
         raise ValueError(f"step_range is {step_range!r}; expected two positive steps, smallest and largest.")
     low, high = sorted(math.log(step) for step in step_range)
-    steps = torch.empty(count).uniform_(low, high).exp().clamp_min(_SMALLEST_STEP)
+    steps = torch.empty(count).uniform_(low, high).exp()
     return steps + torch.log(-torch.expm1(-steps))

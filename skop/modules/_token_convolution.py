@@ -30,7 +30,7 @@ def token_convolution(n_dims: int, channels: int, kernel_size: int) -> nn.Module
     Raises
     ------
     ValueError
-        If `kernel_size` is even.
+        If `kernel_size` is even, or there are other than 1 to 3 axes.
 
     Examples
     --------
@@ -40,6 +40,8 @@ def token_convolution(n_dims: int, channels: int, kernel_size: int) -> nn.Module
     """
     if kernel_size % 2 == 0:
         raise ValueError(f"kernel_size={kernel_size} is even and would shift the tokens; use an odd one.")
+    if n_dims not in _CONVOLUTIONS:
+        raise ValueError(f"n_dims={n_dims}; expected 1, 2 or 3 axes of the grid.")
     if kernel_size == 1:
         return None
     return _CONVOLUTIONS[n_dims](channels, channels, kernel_size, padding=kernel_size // 2, groups=channels)

@@ -40,7 +40,7 @@ class LaMOPatchNetwork(PatchNetwork):
     mlp_ratio : float, default=4
         Hidden size of the feed-forward part as a multiple of `width`.
     position : {"learned", "coordinates", None}, default="learned"
-        Position code of the tokens: the paper's table, a network of the token centres that any
+        Position code of the tokens: the paper's table, a network of the token corners that any
         resolution can use, or none beyond the coordinate channels.
     n_frequencies : int, default=1
         Sines and cosines of each coordinate in the position code ``"coordinates"``: pi, 2 pi, 4 pi, ...

@@ -191,6 +191,8 @@ class Trainer:
             self.history.stopped = "interrupted"
             warnings.warn("training was interrupted; the best weights so far are kept.", SkopWarning, stacklevel=2)
         self._take_best()
+        # Gradients of the last step are as large as the network, and a fitted network has no use for them.
+        self.network.zero_grad(set_to_none=True)
         return self.history
 
     def _finish_epoch(self, mean_loss: float) -> bool:

@@ -5,13 +5,21 @@ from unittest import SkipTest
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
+import skop
 import skop.estimators
-from skop import EnsembleRegressor, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
+from skop import (
+    EnsembleRegressor,
+    GeoMaNORegressor,
+    LaMORegressor,
+    PODRegressor,
+    RolloutRegressor,
+    TimeConditionedRegressor,
+)
 from skop.testing import parametrize_with_field_checks
 
 
@@ -23,24 +31,27 @@ def lamo(**params):
 
 SKLEARN_ESTIMATORS = [
     LaMORegressor(width=16, depth=1, max_iter=60, learning_rate_init=5e-3),
+    GeoMaNORegressor(width=16, depth=1, d_state=2, max_iter=20, learning_rate_init=3e-2),
     PODRegressor(),
     EnsembleRegressor(lamo(d_state=16, max_iter=40, learning_rate_init=1e-2), n_members=2),
     RolloutRegressor(lamo(width=16, max_iter=60, learning_rate_init=5e-3), window=1, n_steps=1),
     TimeConditionedRegressor(lamo(width=16, max_iter=60, learning_rate_init=5e-3)),
 ]
-#: Those that predict on other grids, and those that are tied to the grid of the fit.
+#: Those that predict on other grids and points, on other grids, and on the grid of the fit alone.
 FREE_ESTIMATORS = [
     lamo(),
     EnsembleRegressor(lamo(), n_members=2),
     RolloutRegressor(lamo(), window=1, n_steps=1),
     TimeConditionedRegressor(lamo()),
 ]
+GRID_ESTIMATORS = [GeoMaNORegressor(width=8, depth=1, d_state=2, local_features=4, max_iter=2)]
 TIED_ESTIMATORS = [PODRegressor()]
 #: Those that can be built without a part to wrap.
 WHOLE_ESTIMATORS = [estimator for estimator in SKLEARN_ESTIMATORS if not hasattr(estimator, "estimator")]
 #: What the estimator lacks: checks that scikit-learn then leaves out.
 OPTIONAL_CHECKS = {
     LaMORegressor: {"check_sample_weight_equivalence_on_sparse_data"},
+    GeoMaNORegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     EnsembleRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     RolloutRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     TimeConditionedRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
@@ -70,6 +81,11 @@ def test_laws_of_field_data(estimator, check):
     check(estimator)
 
 
+@parametrize_with_field_checks(GRID_ESTIMATORS, any_grid=True)
+def test_laws_of_field_data_on_any_grid(estimator, check):
+    check(estimator)
+
+
 @parametrize_with_field_checks(TIED_ESTIMATORS)
 def test_laws_of_field_data_on_one_grid(estimator, check):
     check(estimator)
@@ -80,7 +96,7 @@ def test_every_public_estimator_is_checked():
         value for value in vars(skop.estimators).values() if inspect.isclass(value) and issubclass(value, BaseEstimator)
     }
     assert {type(estimator) for estimator in SKLEARN_ESTIMATORS} == public
-    assert {type(estimator) for estimator in FREE_ESTIMATORS + TIED_ESTIMATORS} == public
+    assert {type(estimator) for estimator in FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS} == public
 
 
 @pytest.mark.parametrize("estimator", SKLEARN_ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
@@ -124,3 +140,17 @@ def test_defaults_fit_a_table_and_fields():
         default.set_params(**{name: 1 for name in ("max_iter",) if name in default.get_params()})
         assert default.fit(table, table[:, 0]).predict(table).shape == (8,)
         assert default.fit(fields, fields).predict(fields).shape == fields.shape
+
+
+def test_what_can_be_saved_can_be_loaded(tmp_path):
+    fields = np.random.default_rng(0).normal(size=(6, 5, 4, 1))
+    saved = [
+        estimator for estimator in FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS if hasattr(estimator, "save")
+    ]
+    assert saved
+    for estimator in saved:
+        fitted = clone(estimator).fit(fields, fields)
+        fitted.save(tmp_path / "model.skop")
+        loaded = skop.load(tmp_path / "model.skop")
+        assert type(loaded) is type(estimator)
+        np.testing.assert_array_equal(loaded.predict(fields), fitted.predict(fields))

@@ -100,7 +100,7 @@ def plain(value):
 
 
 def test_parameters_come_back(tmp_path):
-    params = CASES["symmetries"][2] | {"decay_range": (0.1, 2.0), "width": np.int64(8)}
+    params = CASES["symmetries"][2] | {"decay_range": (np.float64(0.1), 2.0), "width": np.int64(8)}
     params["learning_rate_init"] = np.float32(0.25)
     estimator = small(**params).fit(GRIDS, GRIDS)
     found = reloaded(estimator, tmp_path).get_params()

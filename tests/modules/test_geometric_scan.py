@@ -426,6 +426,7 @@ def test_fixed_digits_follow_the_precision_and_have_no_gradient():
         ({"crossing": "diagonal"}, r"crossing is 'diagonal'.*'corners'"),
         ({"direction_order": "any"}, r"order is 'any'.*'reverses_next'"),
         ({"kernel_size": 4}, r"kernel_size=4 is even"),
+        ({"activation": "relu"}, r"activation is 'relu'.*'gelu', 'silu'"),
         ({"step_range": (0.0, 0.1)}, r"step_range is \(0.0, 0.1\)"),
         ({"step_range": (0.1,)}, r"step_range is \(0.1,\)"),
     ],

@@ -41,6 +41,12 @@ def test_one_point_leaves_the_tokens_as_they_are(n_dims):
     assert convolve_tokens(None, tokens, (8,)) is tokens
 
 
+@pytest.mark.parametrize("n_dims", [0, 4])
+def test_other_than_one_to_three_axes_are_refused(n_dims):
+    with pytest.raises(ValueError, match=f"n_dims={n_dims}; expected 1, 2 or 3"):
+        token_convolution(n_dims, 3, 3)
+
+
 @pytest.mark.parametrize("kernel_size", [2, 4])
 def test_an_even_size_is_refused(kernel_size):
     with pytest.raises(ValueError, match=f"kernel_size={kernel_size} is even.*use an odd one"):

@@ -116,6 +116,12 @@ def test_the_loop_is_adamw_with_clipping_in_a_seeded_order():
     np.testing.assert_allclose(history.loss_curve, curve, rtol=1e-10)
 
 
+def test_no_gradients_are_left_behind():
+    trainer = make_trainer()
+    trainer.run(Loader())
+    assert all(parameter.grad is None for parameter in trainer.network.parameters())
+
+
 def test_every_sample_comes_once_an_epoch_in_an_order_that_changes():
     loader = Loader()
     make_trainer(max_iter=3).run(loader)
