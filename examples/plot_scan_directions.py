@@ -24,8 +24,8 @@ train, test = slice(None, 160), slice(160, None)
 # %%
 # Three networks
 # --------------
-# One block with the four-way cross-scan of the paper, one block with a scan from every corner, which costs the same, and
-# two blocks with the cross-scan. Convolutions are left out, so that scans alone carry anything from patch to patch.
+# One block with the four-way cross-scan of the paper, one block with a scan from every corner, which costs the same,
+# and two blocks with the cross-scan. Convolutions are left out, so that scans alone carry anything between patches.
 
 
 def fit(crossing, depth):
@@ -71,8 +71,8 @@ for name, model in models.items():
 # %%
 # What it costs
 # -------------
-# A pressure depends on all four quadrants, and a block that sees only two of them does worse. A second block helps, too,
-# but it sees the other two at second hand. Try `crossing="corners"` before a deeper network.
+# A pressure depends on all four quadrants, and a block that sees only two of them does worse. A second block helps,
+# too, but it sees the other two at second hand. Try `crossing="corners"` before a deeper network.
 
 for name, error in errors.items():
     print(f"{name}: upper right and lower left {shares[name]:.1%} of the field, relative L2 error {error:.4f}")

@@ -193,11 +193,7 @@ def prefetch(typing_context: Any, start: types.Type, index: types.Type) -> Any:
     """Ask for memory that will be needed soon."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        place = builder.bitcast(builder.gep(args[0], [args[1]]), ir.IntType(8).as_pointer())
-        signature_type = ir.FunctionType(ir.VoidType(), [place.type, INT32, INT32, INT32])
-        function = cgutils.get_or_insert_function(builder.module, signature_type, "llvm.prefetch.p0")
-        # For reading, to be kept in all caches, as data.
-        builder.call(function, [place, *(ir.Constant(INT32, value) for value in (0, 3, 1))])
+        _ask_for(builder, builder.bitcast(builder.gep(args[0], [args[1]]), ir.IntType(8).as_pointer()))
         return context.get_dummy_value()
 
     return types.void(start, types.int64), codegen
@@ -303,6 +299,13 @@ def _to_storage(builder: ir.IRBuilder, start: types.CPointer, value: ir.Value) -
 def _load(builder: ir.IRBuilder, start: types.CPointer, place: ir.Value) -> ir.Value:
     """Read sixteen stored numbers."""
     return builder.load(builder.bitcast(place, _storage(start).as_pointer()), align=start.dtype.bitwidth // 8)
+
+
+def _ask_for(builder: ir.IRBuilder, place: ir.Value) -> None:
+    """Ask for the memory at a pointer to bytes: for reading, to be kept in all caches, as data."""
+    kind = ir.FunctionType(ir.VoidType(), [place.type, INT32, INT32, INT32])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [place, *(ir.Constant(INT32, value) for value in (0, 3, 1))])
 
 
 def _splat(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:

@@ -4,6 +4,11 @@ A product is cut into tiles of eight rows and one or two vectors, whose sums sta
 terms are added one after the other. Every sum has the same order whatever the tile, so processors with
 fewer registers, which get smaller tiles, round alike.
 
+While a product adds terms, which needs little of the memory, it asks for what other code will need soon. A queue of
+integers holds twice the place of its next address, the place of its last, and addresses of lines of memory; two
+terms take one of them. (A line for every term is more than a processor can wait for at once; then it drops some.)
+The last address is asked for again and again when there are no others.
+
 Matrices are given by a pointer and the distance of their rows. Numbers of rows are multiples of 8,
 those of columns of `LANES`.
 """
@@ -17,14 +22,16 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from skop.ops._simd import _load, _splat, _vector_of
+from skop.ops._simd import _ask_for, _load, _splat, _vector_of
 from skop.ops._simd_vector import CONTRACT, INT32, INT64, KINDS, LANES, Kind
 
-__all__ = ["ALL", "LOWER", "UPPER", "add_product", "product", "transpose", "transpose_scaled"]
+__all__ = ["ALL", "LINE", "LOWER", "UPPER", "add_product", "product", "transpose", "transpose_scaled"]
 
 #: Which terms of the sums there are: all; those up to the row; those from the row on.
 ALL, LOWER, UPPER = range(3)
 
+#: Bytes of a line of memory, which an entry of a queue asks for.
+LINE = 64
 #: Rows of a tile.
 _ROWS = 8
 _HAS_WIDE_REGISTERS = bool(binding.get_host_cpu_features().get("avx512f"))
@@ -50,14 +57,15 @@ class _Tile:
 
     def __init__(self, builder: ir.IRBuilder, start: types.CPointer, args: Any) -> None:
         self.builder, self.start, self.kind = builder, start, KINDS[_vector_of(start)]
-        self.target, self.target_row, self.scale = args[:3]
-        self.left, self.left_row, self.left_step, self.right, self.right_row, self.first, self.last = args[3:]
+        self.target, self.target_row, self.scale, self.source = args[:4]
+        self.left, self.left_row, self.left_step, self.right, self.right_row = args[4:9]
+        self.first, self.last, self.queue = args[9:]
 
     def emit(self, vectors: int, is_fresh: bool) -> None:
         """Compute the tile, part after part."""
         for rows, columns in _parts(self.kind, vectors):
-            places = [[self._place(row, column) for column in columns] for row in rows]
-            sums = [[self._start(place, is_fresh) for place in line] for line in places]
+            places = [[self._place(self.target, row, column) for column in columns] for row in rows]
+            sums = [[self._start(row, column, is_fresh) for column in columns] for row in rows]
             for line, values in zip(places, self._loop(rows, columns, sums), strict=True):
                 for place, value in zip(line, values, strict=True):
                     pointer = self.builder.bitcast(place, self.kind.vector.as_pointer())
@@ -67,17 +75,29 @@ class _Tile:
         """Integer constant."""
         return ir.Constant(INT64, value)
 
-    def _place(self, row: int, column: int) -> ir.Value:
-        """Pointer to a vector of the result."""
+    def _place(self, matrix: ir.Value, row: int, column: int) -> ir.Value:
+        """Pointer to a vector of the result, or of what the sums begin with."""
         index = self.builder.mul(self.target_row, self._integer(row))
-        return self.builder.gep(self.target, [self.builder.add(index, self._integer(column * LANES))])
+        return self.builder.gep(matrix, [self.builder.add(index, self._integer(column * LANES))])
 
-    def _start(self, place: ir.Value, is_fresh: bool) -> ir.Value:
+    def _start(self, row: int, column: int, is_fresh: bool) -> ir.Value:
         """First value of a sum."""
         if is_fresh:
             return self.kind.constant(0)
-        factor = _splat(self.builder, self.scale)
+        factor, place = _splat(self.builder, self.scale), self._place(self.source, row, column)
         return self.builder.fmul(_load(self.builder, self.start, place), factor, flags=CONTRACT)
+
+    def _word(self, index: ir.Value) -> ir.Value:
+        """Pointer to a word of the queue."""
+        return self.builder.gep(self.queue, [index])
+
+    def _ask(self, index: ir.Value, end: ir.Value) -> None:
+        """Ask for the memory whose address is at half an index in the queue, or at its end."""
+        builder = self.builder
+        index = builder.ashr(index, self._integer(1))
+        place = builder.select(builder.icmp_signed("<", index, end), index, end)
+        byte = builder.inttoptr(builder.load(self._word(place)), ir.IntType(8).as_pointer())
+        _ask_for(builder, byte)
 
     def _loop(self, rows: range, columns: range, sums: list[list[ir.Value]]) -> list[list[ir.Value]]:
         """Add all terms to the sums."""
@@ -85,11 +105,13 @@ class _Tile:
         starts = [builder.gep(self.left, [builder.mul(self.left_row, self._integer(row))]) for row in rows]
         left_first, right_first = (builder.mul(self.first, step) for step in (self.left_step, self.right_row))
         body, after = builder.append_basic_block("terms"), builder.append_basic_block("sums")
+        asked, end = (builder.load(self._word(self._integer(word))) for word in range(2))
         builder.branch(body)
         builder.position_at_end(body)
-        indices = [builder.phi(INT64) for _ in range(3)]
+        indices = [builder.phi(INT64) for _ in range(4)]
         phis = [[builder.phi(self.kind.vector) for _ in line] for line in sums]
-        _, left_index, right_index = indices
+        _, left_index, right_index, queue_index = indices
+        self._ask(queue_index, end)
         right = builder.gep(self.right, [right_index])
         vectors = [
             _load(builder, self.start, builder.gep(right, [self._integer(column * LANES)])) for column in columns
@@ -99,17 +121,16 @@ class _Tile:
             factor = _splat(builder, builder.load(builder.gep(start, [left_index])))
             products = [builder.fmul(factor, vector, flags=CONTRACT) for vector in vectors]
             results.append([builder.fadd(*pair, flags=CONTRACT) for pair in zip(line, products, strict=True)])
-        following = [
-            builder.add(index, step)
-            for index, step in zip(indices, (self._integer(1), self.left_step, self.right_row), strict=True)
-        ]
+        steps = (self._integer(1), self.left_step, self.right_row, self._integer(1))
+        following = [builder.add(index, step) for index, step in zip(indices, steps, strict=True)]
         builder.cbranch(builder.icmp_signed("<", following[0], self.last), body, after)
-        entering = [self.first, left_first, right_first, *chain(*sums)]
+        entering = [self.first, left_first, right_first, asked, *chain(*sums)]
         leaving = [*following, *chain(*results)]
         for phi, first, again in zip([*indices, *chain(*phis)], entering, leaving, strict=True):
             phi.add_incoming(first, before)
             phi.add_incoming(again, body)
         builder.position_at_end(after)
+        builder.store(following[3], self._word(self._integer(0)))
         return results
 
 
@@ -131,7 +152,9 @@ def _function(
 
 def _sweep(builder: ir.IRBuilder, start: types.CPointer, args: Any, is_fresh: bool) -> None:
     """Compute a product tile after tile."""
-    target, target_row, scale, left, left_row, left_step, right, right_row, rows, columns, terms, which = args
+    target, target_row, scale, source, left, left_row, left_step, right, right_row, rows, columns, terms, which = args[
+        :-1
+    ]
 
     def integer(value: int) -> ir.Constant:
         return ir.Constant(INT64, value)
@@ -141,11 +164,25 @@ def _sweep(builder: ir.IRBuilder, start: types.CPointer, args: Any, is_fresh: bo
     with cgutils.for_range_slice(builder, integer(0), columns, width, INT64) as (j, _):
         there = builder.gep(right, [j])
         with cgutils.for_range_slice(builder, integer(0), rows, integer(_ROWS), INT64) as (i, _):
-            here = builder.gep(target, [builder.add(builder.mul(i, target_row), j)])
+            index = builder.add(builder.mul(i, target_row), j)
+            here, begin = (None if matrix is None else builder.gep(matrix, [index]) for matrix in (target, source))
             factors = builder.gep(left, [builder.mul(i, left_row)])
             first = builder.select(upper, i, integer(0))
             last = builder.select(lower, builder.add(i, integer(_ROWS)), terms)
-            tile = (here, target_row, scale, factors, left_row, left_step, there, right_row, first, last)
+            tile = (
+                here,
+                target_row,
+                scale,
+                begin,
+                factors,
+                left_row,
+                left_step,
+                there,
+                right_row,
+                first,
+                last,
+                args[-1],
+            )
             has_two = builder.icmp_signed("<", builder.add(j, integer(LANES)), columns)
             with builder.if_else(has_two) as (two, one):
                 with two:
@@ -160,6 +197,7 @@ def add_product(
     target: types.Type,
     target_row: types.Type,
     scale: types.Type,
+    source: types.Type,
     left: types.Type,
     left_row: types.Type,
     left_step: types.Type,
@@ -169,8 +207,9 @@ def add_product(
     columns: types.Type,
     terms: types.Type,
     which: types.Type,
+    queue: types.Type,
 ) -> Any:
-    """Write target[i, j] = scale * target[i, j] + the sum over k of left[i * left_row + k * left_step] * right[k, j].
+    """Write target[i, j] = scale * source[i, j] + the sum over k of left[i * left_row + k * left_step] * right[k, j].
 
     There are `rows` of i, `columns` of j and `terms` of k, of which only some take part: see `ALL`.
     """
@@ -183,7 +222,8 @@ def add_product(
 
     whole = types.int64
     matrices = (target, whole, whole, target, whole)
-    return types.void(target, whole, target.dtype, *matrices, whole, whole, whole, whole), codegen
+    asked = types.CPointer(whole)
+    return types.void(target, whole, target.dtype, target, *matrices, whole, whole, whole, whole, asked), codegen
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -199,17 +239,20 @@ def product(
     rows: types.Type,
     columns: types.Type,
     terms: types.Type,
+    queue: types.Type,
 ) -> Any:
     """Write the sums of `add_product`, of all terms, without reading the target before."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         def body(inside: ir.IRBuilder, values: Any) -> None:
-            _sweep(inside, target, (*values[:2], None, *values[2:], ir.Constant(INT64, ALL)), is_fresh=True)
+            *matrices, queue = values[2:]
+            _sweep(inside, target, (*values[:2], None, None, *matrices, ir.Constant(INT64, ALL), queue), is_fresh=True)
 
         return _function(context, builder, sig, args, "product", body)
 
     whole = types.int64
-    return types.void(target, whole, target, whole, whole, target, whole, whole, whole, whole), codegen
+    asked = types.CPointer(whole)
+    return types.void(target, whole, target, whole, whole, target, whole, whole, whole, whole, asked), codegen
 
 
 def _quads(*picks: int) -> list[int]:

@@ -121,6 +121,7 @@ CASES = [
     (97, 2, 4, 8, 64, False, False, "channel", False),
     (150, 2, 2, 33, 17, True, False, None, False),
     (40, 1, 40, 4, 3, False, True, "head", True),
+    (70, 1, 1, 300, 40, False, True, "head", True),
 ]
 
 

@@ -28,6 +28,8 @@ _LEAST_HEADS = 2
 #: States of a work item at most: their memory, thrice in the backward pass, fits into a second-level cache.
 _MOST_STATES = 1 << 16
 _ALIGNMENT = 64
+#: Bytes of a large page of most systems.
+_LARGE_PAGE = 1 << 21
 
 
 def forward(
@@ -168,11 +170,12 @@ def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """New tensor in NumPy's memory.
 
     The first touch of fresh memory costs as much as the kernels. NumPy asks the system for large pages, which cost
-    several times less, and torch does not.
+    several times less, and torch does not. What lies before the first or after the last whole page has small ones.
     """
     size = prod(shape) * dtype.itemsize
-    memory = np.empty(size + _ALIGNMENT, dtype=np.uint8)
-    first = -memory.ctypes.data % _ALIGNMENT
+    alignment = _LARGE_PAGE if size >= 2 * _LARGE_PAGE else _ALIGNMENT
+    memory = np.empty((size // alignment + 2) * alignment, dtype=np.uint8)
+    first = -memory.ctypes.data % alignment
     return torch.from_numpy(memory[first : first + size]).view(dtype).view(shape)
 
 

@@ -17,6 +17,7 @@ from skop.ops.ssd_scan._cpu_frame import (
     CHECKPOINTS,
     CHUNK,
     CROSSED,
+    DT,
     FALL,
     FEED,
     GRAD,
@@ -69,12 +70,18 @@ from skop.ops.ssd_scan._cpu_frame import (
     C,
     X,
     add_skip,
+    ask_maps,
+    ask_rows,
+    ask_states,
+    ask_steps,
     claim_frame,
+    empty_queue,
     fill,
+    kept_before,
     matrix,
     number,
     parts_of,
-    prefetch_rows,
+    queue_of,
     read_maps,
     read_rows,
     read_states,
@@ -110,25 +117,26 @@ def _read_head(frame, like_x, sums, path, head, count, full):
     decay = read_gates(frame, path, head, count, full)
     read_rows(frame, x, inputs, matrix(frame, SCALED), row_of(frame, FEED), path, head, count, full)
     read_rows(frame, grad_y, grad, matrix(frame, GRAD_SCALED), row_of(frame, RISE), path, head, count, full)
-    prefetch_rows(frame, tensor(frame, GRAD_X, like_x), path, head, HERE)
     if number(frame, HAS_SKIP):
         add_skip_gradient(frame, sums, full)
     transpose(across, CHUNK, inputs, channels, full, channels)
-    product(matrix(frame, SHARES), CHUNK, grad, channels, 1, across, CHUNK, full, full, channels)
+    for i in range(0, full, LANES):
+        block, rows = offset(matrix(frame, SHARES), i * CHUNK), offset(grad, i * channels)
+        product(block, CHUNK, rows, channels, 1, across, CHUNK, LANES, i + LANES, channels, queue_of(frame))
     weigh_back(frame, full)
-    prefetch_rows(frame, x, path, head, AHEAD)
     return decay
 
 
 @njit
 def _write_head(frame, grad_x, grads, path, head, count, full):
     """Gradients of the inputs of a head."""
+    queue = queue_of(frame)
     channels, row_size, out = number(frame, WIDE_CHANNELS), number(frame, WIDE_STATES), matrix(frame, OUT)
     crossed, grad, weights = matrix(frame, CROSSED), matrix(frame, GRAD), matrix(frame, WEIGHTS)
-    product(crossed, CHUNK, grads, row_size, 1, matrix(frame, MAPS_ACROSS), CHUNK, channels, full, row_size)
+    product(crossed, CHUNK, grads, row_size, 1, matrix(frame, MAPS_ACROSS), CHUNK, channels, full, row_size, queue)
     share_of_inputs(frame, full)
     transpose_scaled(out, channels, crossed, CHUNK, channels, full, row_of(frame, FALL))
-    add_product(out, channels, 1, weights, 1, CHUNK, grad, channels, full, channels, full, UPPER)
+    add_product(out, channels, 1, out, weights, 1, CHUNK, grad, channels, full, channels, full, UPPER, queue)
     scale_rows(frame, full)
     if number(frame, HAS_SKIP):
         add_skip(frame, grad, path, head, full)
@@ -138,27 +146,54 @@ def _write_head(frame, grad_x, grads, path, head, count, full):
 @njit
 def _backward_head(frame, like_x, states, grads, sums, path, head, count, full):
     """Gradients of a head in a chunk, from the state that enters it and the gradient of that which leaves it."""
+    queue = queue_of(frame)
     channels, row_size = number(frame, WIDE_CHANNELS), number(frame, WIDE_STATES)
     scaled, grad_scaled = matrix(frame, SCALED), matrix(frame, GRAD_SCALED)
     grad_in, maps_out = matrix(frame, GRAD_IN), matrix(frame, MAPS_OUT)
     decay = _read_head(frame, like_x, sums, path, head, count, full)
-    product(matrix(frame, MAPPED), row_size, grad_scaled, channels, 1, states, row_size, full, row_size, channels)
+    product(
+        matrix(frame, MAPPED), row_size, grad_scaled, channels, 1, states, row_size, full, row_size, channels, queue
+    )
     add_entered(frame, full)
-    prefetch_rows(frame, tensor(frame, GRAD_Y, like_x), path, head, AHEAD)
     _write_head(frame, tensor(frame, GRAD_X, like_x), grads, path, head, count, full)
     passed = decay * state_product(frame, states, grads)
-    write_steps(frame, tensor(frame, GRAD_DT, frame), sums, path, head, count, passed)
-    add_product(grad_in, row_size, 1, scaled, channels, 1, grads, row_size, full, row_size, channels, ALL)
-    add_product(grads, row_size, decay, grad_scaled, 1, channels, maps_out, row_size, channels, row_size, full, ALL)
+    write_steps(frame, tensor(frame, GRAD_DT, frame), sums, path, head, count, full, passed)
+    add_product(
+        grad_in, row_size, 1, grad_in, scaled, channels, 1, grads, row_size, full, row_size, channels, ALL, queue
+    )
+    add_product(
+        grads,
+        row_size,
+        decay,
+        grads,
+        grad_scaled,
+        1,
+        channels,
+        maps_out,
+        row_size,
+        channels,
+        row_size,
+        full,
+        ALL,
+        queue,
+    )
 
 
 @njit
-def _write_maps(frame, source, target, split, path, count):
+def first_map(frame, name, split, together):
+    """First gradient of B or C of the split."""
+    size = number(frame, SAMPLES) * number(frame, LENGTH) * number(frame, STATES)
+    if not together:
+        size *= number(frame, N_PATHS)
+    return offset(tensor(frame, name, frame), split * size)
+
+
+@njit
+def _write_maps(frame, source, target, path, count):
     """Write gradients of B or C; those of maps and x that all paths share are added to what earlier paths gave."""
     states, row_size, spare = number(frame, STATES), number(frame, WIDE_STATES), matrix(frame, SPARE)
     together = number(frame, SHARED) != 0 and number(frame, SHARED_MAPS) != 0
     stride, first = rows_of_maps(frame, path, together)
-    first += split * number(frame, SAMPLES) * number(frame, LENGTH) * stride
     tokens = tensor(frame, TOKENS, pointer(0, int64))
     for t in range(count):
         row = offset(target, first + tokens[t] * stride)
@@ -174,27 +209,54 @@ def _backward_maps(frame, like_x, batch, path, begin, count, full, ahead):
     read_maps(frame, tensor(frame, B, like_x), maps_in, path, count, full)
     read_maps(frame, tensor(frame, C, like_x), maps_out, path, count, full)
     transpose(across, CHUNK, maps_in, row_size, full, row_size)
-    product(matrix(frame, PRODUCTS), CHUNK, maps_out, row_size, 1, across, CHUNK, full, full, row_size)
+    for i in range(0, full, LANES):
+        block, rows = offset(matrix(frame, PRODUCTS), i * CHUNK), offset(maps_out, i * row_size)
+        product(block, CHUNK, rows, row_size, 1, across, CHUNK, LANES, i + LANES, row_size, queue_of(frame))
     fill(matrix(frame, GRAD_IN), full * row_size, 0)
     fill(matrix(frame, GRAD_OUT), full * row_size, 0)
     fill(matrix(frame, GRAD_PRODUCTS), CHUNK * CHUNK, 0)
 
 
 @njit
+def _ask_ahead(frame, like_x, split, path, head, first, last):
+    """Ask for what a head writes, and for its share of what the chunk ahead reads."""
+    together = number(frame, SHARED) != 0 and number(frame, SHARED_MAPS) != 0
+    local, heads = head - first, last - first
+    empty_queue(frame)
+    ask_rows(frame, tensor(frame, GRAD_X, like_x), path, head, HERE)
+    ask_maps(frame, first_map(frame, GRAD_B, split, together), path, together, HERE, local, heads)
+    ask_maps(frame, first_map(frame, GRAD_C, split, together), path, together, HERE, local, heads)
+    ask_rows(frame, tensor(frame, X, like_x), path, head, AHEAD)
+    ask_rows(frame, tensor(frame, GRAD_Y, like_x), path, head, AHEAD)
+    ask_maps(frame, tensor(frame, B, like_x), path, number(frame, SHARED_MAPS), AHEAD, local, heads)
+    ask_maps(frame, tensor(frame, C, like_x), path, number(frame, SHARED_MAPS), AHEAD, local, heads)
+    if head == first:
+        ask_steps(frame, tensor(frame, DT, frame), path, first, last, AHEAD)
+        ask_steps(frame, tensor(frame, GRAD_DT, frame), path, first, last, HERE)
+
+
+@njit
 def _backward_chunk(frame, like_x, held, split, batch, path, first, last, begin, ahead):
     """Gradients of one chunk in the heads of the item, whose entering states are held in memory."""
+    queue = queue_of(frame)
     count, row_size, size = min(CHUNK, number(frame, LENGTH) - begin), number(frame, WIDE_STATES), number(frame, SIZE)
     full, all_grads = whole(count), matrix(frame, GRADS)
+    numbers, kept = number(frame, CHANNELS) * number(frame, STATES), tensor(frame, CHECKPOINTS, frame)
+    earlier = kept_before(frame, batch, path, begin // (KEPT * CHUNK)) - number(frame, HEADS)
     _backward_maps(frame, like_x, batch, path, begin, count, full, ahead)
     for head in range(first, last):
         states, grads = offset(held, (head - first) * size), offset(all_grads, (head - first) * size)
+        _ask_ahead(frame, like_x, split, path, head, first, last)
+        if begin > 0 and begin % (KEPT * CHUNK) == 0:
+            ask_states(frame, offset(kept, (earlier + head) * numbers))
         _backward_head(frame, like_x, states, grads, sums_of(frame, head - first), path, head, count, full)
     maps_in, maps_out, both = matrix(frame, MAPS_IN), matrix(frame, MAPS_OUT), matrix(frame, GRAD_PRODUCTS)
     grad_in, grad_out = matrix(frame, GRAD_IN), matrix(frame, GRAD_OUT)
-    add_product(grad_out, row_size, 1, both, CHUNK, 1, maps_in, row_size, full, row_size, full, LOWER)
-    add_product(grad_in, row_size, 1, both, 1, CHUNK, maps_out, row_size, full, row_size, full, UPPER)
-    _write_maps(frame, grad_in, tensor(frame, GRAD_B, frame), split, path, count)
-    _write_maps(frame, grad_out, tensor(frame, GRAD_C, frame), split, path, count)
+    together = number(frame, SHARED) != 0 and number(frame, SHARED_MAPS) != 0
+    add_product(grad_out, row_size, 1, grad_out, both, CHUNK, 1, maps_in, row_size, full, row_size, full, LOWER, queue)
+    add_product(grad_in, row_size, 1, grad_in, both, 1, CHUNK, maps_out, row_size, full, row_size, full, UPPER, queue)
+    _write_maps(frame, grad_in, first_map(frame, GRAD_B, split, together), path, count)
+    _write_maps(frame, grad_out, first_map(frame, GRAD_C, split, together), path, count)
 
 
 @njit
@@ -209,11 +271,10 @@ def _advance_all(frame, like_x, batch, path, first, last, begin):
         states, later = offset(held, (head - first) * size), offset(all_later, (head - first) * size)
         decay = read_gates(frame, path, head, CHUNK, CHUNK)
         read_rows(frame, x, inputs, scaled, feed, path, head, CHUNK, CHUNK)
-        for index in range(0, size, LANES):
-            store(later, index, load(states, index))
-        prefetch_rows(frame, x, path, head, AHEAD)
-        advance(frame, later, decay, CHUNK)
-        prefetch_rows(frame, grad_y, path, head, AHEAD)
+        empty_queue(frame)
+        ask_rows(frame, grad_y, path, head, AHEAD)
+        ask_rows(frame, x, path, head, AHEAD)
+        advance(frame, later, states, decay, CHUNK)
 
 
 @njit
@@ -236,7 +297,9 @@ def _end(frame, row, first, last):
     channels, start = number(frame, WIDE_CHANNELS), tensor(frame, GRAD_START, frame)
     for head in range(first, last):
         sums = sums_of(frame, head - first)
-        rates[row + head] = sums[0]
+        rates[row + head] = 0
+        for lane in range(LANES):
+            rates[row + head] += sums[lane]
         if number(frame, GRAD_START):
             write_states(frame, offset(start, (row + head) * numbers), offset(grads, (head - first) * size))
         if number(frame, GRAD_D):
@@ -255,8 +318,8 @@ def _backward_path(frame, like_x, split, batch, path, first, last):
     for pair in range(pairs - 1, -1, -1):
         begin = pair * KEPT * CHUNK
         for head in range(first, last):
-            place = ((row * pairs + pair) * heads + head) * numbers
-            read_states(frame, offset(held, (head - first) * size), offset(kept, place))
+            place = kept_before(frame, batch, path, pair) + head
+            read_states(frame, offset(held, (head - first) * size), offset(kept, place * numbers))
         if begin + CHUNK < length:
             _advance_all(frame, like_x, batch, path, first, last, begin)
             _backward_chunk(frame, like_x, later, split, batch, path, first, last, begin + CHUNK, -CHUNK)

@@ -12,7 +12,8 @@ from math import inf
 
 from numba import float64, int32, int64, njit
 
-from skop.ops._simd import LANES, address, claim, constant, load, offset, pointer, prefetch, splat, store
+from skop.ops._simd import LANES, address, claim, constant, load, offset, pointer, splat, store
+from skop.ops._simd_tiles import LINE
 
 __all__: list[str] = []
 
@@ -47,13 +48,17 @@ MAPS_IN, MAPS_OUT, MAPPED, GRAD_IN, GRAD_OUT, MAPS_ACROSS = range(58, 64)
 PRODUCTS, WEIGHTS, SHARES, GRAD_PRODUCTS = range(64, 68)
 #: Matrices (P, N) of all heads of the item: entering states, those of the second chunk of a pair, and gradients.
 HELD, LATER, GRADS = range(68, 71)
+#: Queue of addresses of memory that products of matrices ask for; see `skop.ops._simd_tiles`.
+QUEUE = 71
 N_WORDS = 72
+#: Words of the queue.
+QUEUE_SIZE = 1024
 
 #: Rows of a number per token: steps; logarithms of decays up to a token, in two parts; decays up to a token, from it to
 #: the end, and these times the step; then sums of the backward pass.
 (
-    STEP, INTEGER, REST, RISE, FALL, FEED, WITHIN, COLUMN, DIRECT, ENTERED, BEFORE, N_ROWS,
-) = range(12)  # fmt: skip
+    STEP, INTEGER, REST, RISE, FALL, FEED, WITHIN, COLUMN, DIRECT, ENTERED, BEFORE, AFTER, N_ROWS,
+) = range(13)  # fmt: skip
 #: Where the tokens of the chunk are, and those of the one to read next.
 HERE, AHEAD = 0, CHUNK
 
@@ -69,7 +74,9 @@ def scratch_bytes(channels, states, heads):
     wide_channels, wide_states = whole.py_func(channels), whole.py_func(states)
     by_channel, by_state = CHUNK * wide_channels + GAP, CHUNK * wide_states + GAP
     by_token, packed = CHUNK * CHUNK + GAP, heads * wide_channels * wide_states + GAP
-    few = N_WORDS + LANES + 2 * CHUNK + N_ROWS * CHUNK + 4 * LANES * LANES + heads * (LANES + wide_channels)
+    few = (
+        N_WORDS + QUEUE_SIZE + LANES + 2 * CHUNK + N_ROWS * CHUNK + 4 * LANES * LANES + heads * (LANES + wide_channels)
+    )
     return 8 * (few + 7 * by_channel + 6 * by_state + 4 * by_token + 3 * packed)
 
 
@@ -97,6 +104,45 @@ def tensor(frame, name, like):
     return pointer(number(frame, name), like)
 
 
+@njit(forceinline=True)
+def queue_of(frame):
+    """Queue of memory that products ask for: twice the place of the next entry, place of the last, entries."""
+    return tensor(frame, QUEUE, pointer(0, int64))
+
+
+@njit(forceinline=True)
+def empty_queue(frame):
+    """Begin with a queue of nothing; beyond its last entry, it asks for itself."""
+    queue = queue_of(frame)
+    queue[0], queue[1], queue[2] = 2 * 2, 2, address(queue)
+
+
+@njit
+def ask(frame, source, first, stride, count, begin, end):
+    """Add rows of tokens, each of so many numbers, to the queue, unless that is full."""
+    queue, tokens = queue_of(frame), tensor(frame, TOKENS, pointer(0, int64))
+    width, place = address(offset(source, 1)) - address(source), queue[1]
+    start = address(offset(source, first))
+    for index in range(0, count * width, LINE):
+        if place + end - begin < QUEUE_SIZE:
+            for t in range(begin, end):
+                queue[place + t - begin] = start + tokens[t] * (stride * width) + index
+            place += end - begin
+    queue[1], queue[place] = place, address(queue)
+
+
+@njit
+def ask_states(frame, source):
+    """Add the states of a head in a tensor to the queue."""
+    queue, start = queue_of(frame), address(source)
+    count = number(frame, CHANNELS) * number(frame, STATES) * (address(offset(source, 1)) - start)
+    place = queue[1]
+    size = min((count + LINE - 1) // LINE, QUEUE_SIZE - 1 - place)
+    for index in range(size):
+        queue[place + index] = start + LINE * index
+    queue[1], queue[place + size] = place + size, address(queue)
+
+
 @njit
 def claim_frame(table, like):
     """Lay out the memory of the calling thread."""
@@ -110,7 +156,8 @@ def claim_frame(table, like):
     words[SPARE] = words[SUMS] + 8 * heads * (LANES + channels)
     words[TOKENS] = words[SPARE] + 8 * LANES
     words[ROWS] = words[TOKENS] + 8 * 2 * CHUNK
-    place = words[ROWS] + width * N_ROWS * CHUNK
+    words[QUEUE] = words[ROWS] + width * N_ROWS * CHUNK
+    place = words[QUEUE] + 8 * QUEUE_SIZE
     for name in range(ABOVE, PARTIAL + 1):
         words[name] = place
         place += width * LANES * LANES
@@ -124,6 +171,7 @@ def claim_frame(table, like):
             size = CHUNK * CHUNK if name <= GRAD_PRODUCTS else heads * channels * states
         place += width * (size + GAP)
     frame = pointer(start, like)
+    empty_queue(frame)
     above, below, lower = matrix(frame, ABOVE), matrix(frame, BELOW), matrix(frame, UNDER)
     for i in range(LANES):
         for j in range(LANES):
@@ -189,6 +237,13 @@ def write_states(frame, target, source):
         write_row(offset(target, p * states), offset(source, p * row_size), states, False, spare)
 
 
+@njit(forceinline=True)
+def kept_before(frame, batch, path, pair):
+    """Number of kept states of heads before those that enter a pair of chunks."""
+    pairs = (number(frame, LENGTH) + KEPT * CHUNK - 1) // (KEPT * CHUNK)
+    return ((batch * number(frame, N_PATHS) + path) * pairs + pair) * number(frame, HEADS)
+
+
 @njit
 def read_tokens(frame, batch, path, begin, count, ahead):
     """Look up the tokens of a chunk, and those of the chunk so far ahead of it."""
@@ -222,9 +277,6 @@ def read_maps(frame, maps, target, path, count, full):
     stride, first = rows_of_maps(frame, path, number(frame, SHARED_MAPS))
     tokens, spare = tensor(frame, TOKENS, pointer(0, int64)), tensor(frame, SPARE, maps)
     for t in range(count):
-        later = first + tokens[AHEAD + t] * stride
-        for n in range(0, row_size, LANES):
-            prefetch(maps, later + n)
         read_row(offset(target, t * row_size), offset(maps, first + tokens[t] * stride), states, spare)
     fill(offset(target, count * row_size), (full - count) * row_size, 0)
 
@@ -236,22 +288,40 @@ def read_rows(frame, source, target, scaled, factors, path, head, count, full):
     stride, first = rows_of_x(frame, path, head)
     tokens, spare = tensor(frame, TOKENS, pointer(0, int64)), tensor(frame, SPARE, source)
     for t in range(count):
-        row, factor = offset(target, t * row_size), splat(factors[t])
-        read_row(row, offset(source, first + tokens[t] * stride), channels, spare)
-        for p in range(0, row_size, LANES):
-            store(scaled, t * row_size + p, load(row, p) * factor)
+        row, here, factor = offset(target, t * row_size), offset(source, first + tokens[t] * stride), splat(factors[t])
+        if channels == row_size:
+            for p in range(0, row_size, LANES):
+                value = load(here, p)
+                store(row, p, value)
+                store(scaled, t * row_size + p, value * factor)
+        else:
+            read_row(row, here, channels, spare)
+            for p in range(0, row_size, LANES):
+                store(scaled, t * row_size + p, load(row, p) * factor)
     fill(offset(target, count * row_size), (full - count) * row_size, 0)
     fill(offset(scaled, count * row_size), (full - count) * row_size, 0)
 
 
-@njit
-def prefetch_rows(frame, source, path, head, which):
+@njit(forceinline=True)
+def ask_rows(frame, source, path, head, which):
     """Ask for rows that will be read or written soon: of this chunk, or of the one ahead."""
     stride, first = rows_of_x(frame, path, head)
-    tokens, row_size = tensor(frame, TOKENS, pointer(0, int64)), number(frame, WIDE_CHANNELS)
-    for t in range(which, which + CHUNK):
-        for p in range(0, row_size, LANES):
-            prefetch(source, first + tokens[t] * stride + p)
+    ask(frame, source, first, stride, number(frame, CHANNELS), which, which + CHUNK)
+
+
+@njit(forceinline=True)
+def ask_maps(frame, source, path, shared, which, local, heads):
+    """Ask for a head's share of rows of B or C, or of their gradients."""
+    stride, first = rows_of_maps(frame, path, shared)
+    begin, end = which + local * CHUNK // heads, which + (local + 1) * CHUNK // heads
+    ask(frame, source, first, stride, number(frame, STATES), begin, end)
+
+
+@njit(forceinline=True)
+def ask_steps(frame, source, path, first, last, which):
+    """Ask for steps, or their gradients, of some heads."""
+    heads, n_paths = number(frame, HEADS), number(frame, N_PATHS)
+    ask(frame, source, path * heads + first, n_paths * heads, last - first, which, which + CHUNK)
 
 
 @njit

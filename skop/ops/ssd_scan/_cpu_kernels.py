@@ -44,6 +44,7 @@ from skop.ops.ssd_scan._cpu_frame import (
     REST,
     RISE,
     SCALED,
+    SHARED_MAPS,
     SIZE,
     START,
     STATES,
@@ -58,12 +59,18 @@ from skop.ops.ssd_scan._cpu_frame import (
     X,
     Y,
     add_skip,
+    ask_maps,
+    ask_rows,
+    ask_states,
+    ask_steps,
     claim_frame,
+    empty_queue,
     fill,
+    kept_before,
     matrix,
     number,
     parts_of,
-    prefetch_rows,
+    queue_of,
     read_maps,
     read_rows,
     read_states,
@@ -114,11 +121,14 @@ def read_gates(frame, path, head, count, full):
 
 
 @njit
-def advance(frame, states, decay, full):
+def advance(frame, target, states, decay, full):
     """Carry the states of a head over the chunk."""
     channels, row_size = number(frame, WIDE_CHANNELS), number(frame, WIDE_STATES)
     scaled, maps = matrix(frame, SCALED), matrix(frame, MAPS_IN)
-    add_product(states, row_size, decay, scaled, 1, channels, maps, row_size, channels, row_size, full, ALL)
+    queue = queue_of(frame)
+    add_product(
+        target, row_size, decay, states, scaled, 1, channels, maps, row_size, channels, row_size, full, ALL, queue
+    )
 
 
 @njit
@@ -140,17 +150,18 @@ def _weigh(frame, full):
 @njit
 def _forward_head(frame, x, y, states, path, head, count, full):
     """Outputs of a head in a chunk, and the state that leaves it."""
+    queue = queue_of(frame)
     channels, row_size = number(frame, WIDE_CHANNELS), number(frame, WIDE_STATES)
     inputs, out, crossed = matrix(frame, INPUTS), matrix(frame, OUT), matrix(frame, CROSSED)
     decay = read_gates(frame, path, head, count, full)
     read_rows(frame, x, inputs, matrix(frame, SCALED), row_of(frame, FEED), path, head, count, full)
-    prefetch_rows(frame, y, path, head, HERE)
     _weigh(frame, full)
-    product(crossed, CHUNK, states, row_size, 1, matrix(frame, MAPS_ACROSS), CHUNK, channels, full, row_size)
-    prefetch_rows(frame, x, path, head, AHEAD)
+    product(crossed, CHUNK, states, row_size, 1, matrix(frame, MAPS_ACROSS), CHUNK, channels, full, row_size, queue)
     transpose_scaled(out, channels, crossed, CHUNK, channels, full, row_of(frame, RISE))
-    add_product(out, channels, 1, matrix(frame, WEIGHTS), 1, CHUNK, inputs, channels, full, channels, full, LOWER)
-    advance(frame, states, decay, full)
+    add_product(
+        out, channels, 1, out, matrix(frame, WEIGHTS), 1, CHUNK, inputs, channels, full, channels, full, LOWER, queue
+    )
+    advance(frame, states, states, decay, full)
     if number(frame, HAS_SKIP):
         add_skip(frame, inputs, path, head, full)
     write_rows(frame, y, path, head, count)
@@ -165,7 +176,22 @@ def _forward_maps(frame, like_x, batch, path, begin, count, full):
     read_maps(frame, tensor(frame, B, like_x), maps_in, path, count, full)
     read_maps(frame, tensor(frame, C, like_x), maps_out, path, count, full)
     transpose(across, CHUNK, maps_out, row_size, full, row_size)
-    product(matrix(frame, PRODUCTS), CHUNK, maps_in, row_size, 1, across, CHUNK, full, full, row_size)
+    for j in range(0, full, LANES):
+        block, rows = offset(matrix(frame, PRODUCTS), j * CHUNK + j), offset(maps_in, j * row_size)
+        there = offset(across, j)
+        product(block, CHUNK, rows, row_size, 1, there, CHUNK, LANES, full - j, row_size, queue_of(frame))
+
+
+@njit
+def _ask_ahead(frame, like_x, path, head, first, last):
+    """Ask for what a head writes, and for its share of what the next chunk reads."""
+    empty_queue(frame)
+    ask_rows(frame, tensor(frame, Y, like_x), path, head, HERE)
+    ask_rows(frame, tensor(frame, X, like_x), path, head, AHEAD)
+    ask_maps(frame, tensor(frame, B, like_x), path, number(frame, SHARED_MAPS), AHEAD, head - first, last - first)
+    ask_maps(frame, tensor(frame, C, like_x), path, number(frame, SHARED_MAPS), AHEAD, head - first, last - first)
+    if head == first:
+        ask_steps(frame, tensor(frame, DT, frame), path, first, last, AHEAD)
 
 
 @njit
@@ -179,15 +205,17 @@ def _forward_path(frame, like_x, batch, path, first, last):
     if number(frame, START):
         for head in range(first, last):
             read_states(frame, offset(held, (head - first) * size), offset(start, (row * heads + head) * numbers))
-    pairs = (length + KEPT * CHUNK - 1) // (KEPT * CHUNK)
     for begin in range(0, length, CHUNK):
         count = min(CHUNK, length - begin)
         _forward_maps(frame, like_x, batch, path, begin, count, whole(count))
-        place = (row * pairs + begin // (KEPT * CHUNK)) * heads
+        place = kept_before(frame, batch, path, begin // (KEPT * CHUNK))
         for head in range(first, last):
             states = offset(held, (head - first) * size)
             if number(frame, CHECKPOINTS) and begin % (KEPT * CHUNK) == 0:
                 write_states(frame, offset(kept, (place + head) * numbers), states)
+            _ask_ahead(frame, like_x, path, head, first, last)
+            if number(frame, CHECKPOINTS) and begin % (KEPT * CHUNK) != 0:
+                ask_states(frame, offset(kept, (place + heads + head) * numbers))
             _forward_head(frame, x, y, states, path, head, count, whole(count))
     for head in range(first, last):
         final = offset(tensor(frame, FINAL, frame), (row * heads + head) * numbers)

@@ -8,6 +8,7 @@ from skop.ops._simd import LANES, constant, exp2, load, nan_beyond, pointer, spl
 from skop.ops.ssd_scan._cpu_frame import (
     ABOVE,
     ACROSS,
+    AFTER,
     BEFORE,
     CHUNK,
     COLUMN,
@@ -91,12 +92,8 @@ def weigh_back(frame, full):
                 store(weights, place, weight)
                 store(grad_products, place, load(grad_products, place) + share * that_step)
                 pair = weight * load(shares, place)
-                if j == i:
-                    running = running + pair * load(lower, r * LANES)
-                    passing = running * load(lower, r * LANES)
-                else:
-                    running = running + pair
-                    passing = running
+                running = running + pair
+                passing = running * load(lower, r * LANES) if j == i else running
                 store(partial, r * LANES, load(partial, r * LANES) + passing * that_step)
             store(column, j, running)
         store(row_of(frame, WITHIN), i, sum_lanes(partial))
@@ -134,10 +131,14 @@ def share_of_inputs(frame, full):
 @njit
 def state_product(frame, states, grads):
     """Product of the entering state with the gradient of the leaving one."""
-    total, spare, size = constant(frame, 0), matrix(frame, SPARE), number(frame, SIZE)
-    for index in range(0, size, LANES):
-        total = total + load(states, index) * load(grads, index)
-    store(spare, 0, total)
+    zero, spare, size = constant(frame, 0), matrix(frame, SPARE), number(frame, SIZE)
+    a, b, c, d = zero, zero, zero, zero  # a sum waits for its last term
+    for i in range(0, size, 4 * LANES):
+        a = a + load(states, i) * load(grads, i)
+        b = b + load(states, i + LANES) * load(grads, i + LANES)
+        c = c + load(states, i + 2 * LANES) * load(grads, i + 2 * LANES)
+        d = d + load(states, i + 3 * LANES) * load(grads, i + 3 * LANES)
+    store(spare, 0, (a + b) + (c + d))
     result = 0.0
     for lane in range(LANES):
         result += spare[lane]
@@ -145,25 +146,30 @@ def state_product(frame, states, grads):
 
 
 @njit
-def write_steps(frame, grad_dt, sums, path, head, count, passed):
+def write_steps(frame, grad_dt, sums, path, head, count, full, passed):
     """Write the gradients of the steps, and add to that of the rate."""
     heads, n_paths, tokens = number(frame, HEADS), number(frame, N_PATHS), tensor(frame, TOKENS, pointer(0, int64))
     rate = tensor(frame, A, pointer(0, float64))[path * heads + head] * _LN_2
-    step, direct, before = row_of(frame, STEP), row_of(frame, DIRECT), row_of(frame, BEFORE)
+    step, direct, before, after = (
+        row_of(frame, STEP),
+        row_of(frame, DIRECT),
+        row_of(frame, BEFORE),
+        row_of(frame, AFTER),
+    )
     within, column, entered = row_of(frame, WITHIN), row_of(frame, COLUMN), row_of(frame, ENTERED)
-    products, shares = matrix(frame, PRODUCTS), matrix(frame, SHARES)
-    total = 0.0
-    for t in range(count):
+    total, rest = 0.0, passed
+    for t in range(full):
         before[t] = total
         total += step[t] * direct[t]
-    after, grad_rate = passed, 0.0
-    for t in range(count - 1, -1, -1):
-        after += entered[t]
-        grad_log = after + within[t] + before[t]
-        own = products[t * CHUNK + t] * shares[t * CHUNK + t]
-        grad_dt[(tokens[t] * n_paths + path) * heads + head] = rate * grad_log + column[t] + own + direct[t]
-        grad_rate += step[t] * grad_log
-    sums[0] += grad_rate
+    for t in range(full - 1, -1, -1):
+        rest += entered[t] if t < count else 0
+        after[t] = rest
+    for t in range(0, full, LANES):
+        grad_log = load(after, t) + load(within, t) + load(before, t)
+        store(sums, 0, load(sums, 0) + widen(load(step, t) * grad_log))
+        store(after, t, constant(frame, rate) * grad_log + load(column, t) + load(direct, t))
+    for t in range(count):
+        grad_dt[(tokens[t] * n_paths + path) * heads + head] = after[t]
 
 
 @njit
