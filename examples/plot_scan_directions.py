@@ -31,12 +31,14 @@ train, test = slice(None, 160), slice(160, None)
 def fit(crossing, depth):
     """Train a small network whose tokens meet in its scans only."""
     model = GeoMaNORegressor(
+        recurrence="grid",
         crossing=crossing,
         depth=depth,
         width=32,
         patch_size=2,
         d_state=8,
         step_range=(0.1, 0.5),
+        decay_range=None,
         kernel_size=1,
         local_features=0,
         max_iter=25,

@@ -177,7 +177,8 @@ def _compare(report: Report, errors: dict[Variant, list[float]], published: dict
             continue
         changes = np.mean([np.log(np.divide(errors[other], errors[row])) for row, other in pairs], axis=0)
         stated = [np.log(published[other] / published[row]) for row, other in pairs if {row, other} <= set(published)]
-        rows.append([name, str(len(pairs)), _percent([float(np.mean(stated))]) if stated else "", _percent(changes)])
+        count = str(len(pairs)) if len(stated) == len(pairs) else f"{len(pairs)} (paper: {len(stated)})"
+        rows.append([name, count, _percent([float(np.mean(stated))]) if stated else "", _percent(changes)])
     report.table("Change of the error, in the mean over pairs of rows", ["change", "pairs", "paper", "here"], rows)
 
 

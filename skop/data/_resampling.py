@@ -32,8 +32,8 @@ class GridResampler:
     """A regular grid over a box, and the ways of fields from scattered points to it and back.
 
     To the grid, fields are linear in the Delaunay triangulation of a sample's points (between neighbours in one
-    dimension) and that of the nearest point outside their hull; to the points, they are multilinear in the cells
-    of the grid. Nothing is extrapolated.
+    dimension) and that of the nearest point outside their hull; samples that state a rectilinear grid of their own
+    go by cubic splines. To the points, fields are multilinear in the cells of the grid. Nothing is extrapolated.
 
     Attributes
     ----------
@@ -101,7 +101,8 @@ class GridResampler:
                 f"all points have coordinate {flat[0]} = {lower[flat[0]]:g}, so there is no box for a grid; leave this "
                 "coordinate out."
             )
-        shape = _automatic_shape(upper - lower, points.n_points.mean()) if isinstance(grid, str) else grid
+        automatic = isinstance(grid, str) and grid == "auto"
+        shape = _automatic_shape(upper - lower, points.n_points.mean()) if automatic else grid
         shape = _checked_shape(shape, points.n_dims)
         shows = not points.shared_coords if distance is None else distance
         return cls(tuple(lower.tolist()), tuple(upper.tolist()), shape, shows)
@@ -291,7 +292,10 @@ def _automatic_shape(extent: FloatArray, n_cells: float) -> list[int]:
 
 def _checked_shape(grid: Any, n_dims: int) -> GridShape:
     """The points along each axis, if they can be used."""
-    sizes = list(grid)
+    try:
+        sizes = list(grid)
+    except TypeError:  # one number
+        sizes = []
     usable = all(isinstance(size, Integral) and not isinstance(size, bool) and int(size) > 1 for size in sizes)
     if len(sizes) != n_dims or not usable:
         raise FieldDataError(

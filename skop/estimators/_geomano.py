@@ -46,15 +46,16 @@ class GeoMaNORegressor(GridOperatorRegressor):
         Points of a patch along each axis (paper: not stated; LaMO uses 2). Cost falls with its power of
         the dimension. ``"auto"`` is the smallest of at least 2 that leaves at most 64 tokens, which a CPU
         still trains in minutes; on a GPU, or with patience, smaller patches resolve more.
-    d_state : int, default=4
-        States of a channel (paper: 16); the cost of the scans is proportional to it.
+    d_state : int, default=2
+        States of a channel (paper: 16); the cost of the scans grows with it.
     expand : int, default=2
-        Inner width of a block as a multiple of `width` (paper: not stated).
+        Inner width of a block as a multiple of `width` (paper: not stated; LaMO and VMamba use 2).
     dt_rank : int or None, default=None
         Rank of the projection to the steps; None is ceil(width / 16), as in VMamba.
-    recurrence : {"grid", "sequence"}, default="grid"
+    recurrence : {"sequence", "grid"}, default="sequence"
         ``"grid"`` runs along one axis of the grid after the other, so that neighbours in any direction
-        stay neighbours (paper: Darcy); ``"sequence"`` runs along the flattened grid (Navier-Stokes).
+        stay neighbours (paper: Darcy); ``"sequence"`` runs along the flattened grid (Navier-Stokes), which is faster
+        on a CPU.
     crossing : {"cross", "corners", "all"}, default="cross"
         Directions, see `skop.modules.scan_directions`: from two opposite corners (paper), once from every
         corner, or from every corner with each axis in turn the fastest.
@@ -73,20 +74,22 @@ class GeoMaNORegressor(GridOperatorRegressor):
     activation : {"silu", "gelu"}, default="gelu"
         Of the convolution, the gate and, if it is activated, the output (paper: not stated).
     own_gate : bool, default=True
-        Whether the gate has a projection of its own, as in VMamba, and is not the stream that is scanned
+        Whether the gate has a projection of its own, as in VMamba, or is the stream that is scanned
         (paper).
     activate_output : bool, default=False
-        Whether the normalised output of the scans is activated before it is gated (paper).
-    step_range : sequence of two floats, default=(0.001, 0.1)
-        Steps that the channels start from, smallest and largest; decays are the exponentials of -1 to
-        -d_state times these.
+        Whether the normalised output of the scans is activated before it is gated (paper: yes; VMamba: no).
+    step_range : sequence of two floats, default=(0.5, 1.0)
+        Steps that the channels start from, smallest and largest (Mamba: 0.001 to 0.1).
+    decay_range : sequence of two floats or None, default=(0.05, 1.0)
+        Decay rates that the states of a channel start from, slowest and fastest; None is 1 to `d_state`, as in
+        Mamba. A state forgets by the exponential of -rate x step from token to token.
     mlp_ratio : float, default=2.0
         Hidden size of the feed-forward part as a multiple of `width`.
-    position : {"learned", "coordinates"} or None, default="coordinates"
+    position : {"learned", "coordinates"} or None, default=None
         Position code of the tokens: a table that ties the model to its training grid, a network of the
-        coordinates, or none (paper: none for Darcy, one for Navier-Stokes).
+        coordinates, or none beside `coordinate_channels` (paper: none for Darcy, one for Navier-Stokes).
     n_frequencies : int, default=1
-        Sines and cosines of each coordinate in the position code, pi, 2 pi, 4 pi, ...
+        Sines and cosines of each coordinate in the position code ``"coordinates"``: pi, 2 pi, 4 pi, ...
     coordinate_channels : bool, default=True
         Whether coordinates are input channels beside fields and parameters.
     lift : int, default=0
@@ -151,6 +154,7 @@ class GeoMaNORegressor(GridOperatorRegressor):
         "own_gate": ["boolean"],
         "activate_output": ["boolean"],
         "step_range": ["array-like"],
+        "decay_range": ["array-like", None],
         "mlp_ratio": [Interval(Real, 0, None, closed="neither")],
         "position": [StrOptions({"learned", "coordinates"}), None],
         "n_frequencies": [Interval(Integral, 0, None, closed="left")],
@@ -167,10 +171,10 @@ class GeoMaNORegressor(GridOperatorRegressor):
         width: int = 64,
         depth: int = 4,
         patch_size: int | str = "auto",
-        d_state: int = 4,
+        d_state: int = 2,
         expand: int = 2,
         dt_rank: int | None = None,
-        recurrence: str = "grid",
+        recurrence: str = "sequence",
         crossing: str = "cross",
         direction_order: str = "reverses_last",
         correction: str | None = "learnable",
@@ -179,9 +183,10 @@ class GeoMaNORegressor(GridOperatorRegressor):
         activation: str = "gelu",
         own_gate: bool = True,
         activate_output: bool = False,
-        step_range: tuple[float, float] = (1e-3, 0.1),
+        step_range: tuple[float, float] = (0.5, 1.0),
+        decay_range: tuple[float, float] | None = (0.05, 1.0),
         mlp_ratio: float = 2.0,
-        position: str | None = "coordinates",
+        position: str | None = None,
         n_frequencies: int = 1,
         coordinate_channels: bool = True,
         lift: int = 0,
@@ -245,6 +250,7 @@ class GeoMaNORegressor(GridOperatorRegressor):
         self.own_gate = own_gate
         self.activate_output = activate_output
         self.step_range = step_range
+        self.decay_range = decay_range
         self.mlp_ratio = mlp_ratio
         self.position = position
         self.n_frequencies = n_frequencies

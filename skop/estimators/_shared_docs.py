@@ -28,29 +28,29 @@ _TRAINING_PARAMETERS = """\
     param_scaler : {"channel"} or None, default="channel"
         Standardise each global parameter, or not.
     max_iter : int, default=100
-        Epochs (paper: 500).
+        Epochs (papers: 500).
     max_time : float or None, default=None
         Seconds of training at most; the schedule then follows the time, so that the rate has fallen
         when the time is up. Results then depend on the speed of the machine.
     batch_size : int or "auto", default="auto"
         Samples of a step. ``"auto"``: up to 16, less for fewer than 128 samples, and about 4096 points
-        where they form no grid; up to 200 for tables of plain features (paper: 1 to 8).
+        where they form no grid; up to 200 for tables of plain features (papers: 1 to 8).
     learning_rate_init : float, default=0.004
-        Peak learning rate of AdamW (paper: 5e-4).
+        Peak learning rate of AdamW (papers: 5e-4 on regular grids and 1e-3 elsewhere for LaMO, 3e-4 for GeoMaNO).
     schedule : {"cosine", "one_cycle", "constant"}, default="cosine"
-        Learning rate over the steps, see `skop.training.schedule_at` (paper: one_cycle).
+        Learning rate over the steps, see `skop.training.schedule_at` (papers: one_cycle).
     schedule_interval : {"step", "epoch"}, default="step"
-        How often the rate changes (public code: each epoch for elasticity).
+        How often the rate changes (LaMO's public code: each epoch for elasticity).
     warmup_fraction : float, default=0.15
         Part of the training in which ``"cosine"`` and ``"constant"`` rise to the peak rate.
     weight_decay : float, default=0.1
-        Of AdamW (paper: 1e-5; 0.05 for Navier-Stokes).
+        Of AdamW (LaMO's public code: 1e-5; 0.05 for Navier-Stokes).
     decay_vectors : bool, default=False
-        Whether biases, norms and decay rates are decayed too, and not only matrices (public code: all).
+        Whether biases, norms and decay rates are decayed too, and not only matrices (LaMO's public code: all).
     beta_2 : float, default=0.99
-        Decay of AdamW's mean of squared gradients, in [0, 1) (public code: 0.999).
+        Decay of AdamW's mean of squared gradients, in [0, 1) (LaMO's public code: 0.999).
     clip_norm : float or None, default=1.0
-        Largest norm of the gradient (paper: 0.1 for Darcy, none for Navier-Stokes).
+        Largest norm of the gradient (LaMO's public code: 0.1; none for Navier-Stokes).
     weight_averaging : float or None, default=0.99
         Decay of a running average of the weights that validates and predicts; None uses the last weights.
     early_stopping : bool, default=False

@@ -63,8 +63,8 @@ def receptive_field(estimator: Any, X: Any, *, point: Any = None, layer: int | N
     X : as in `fit` of the estimator
         Samples to average over, on one grid with the spacing of the training; a few dozen are enough.
     point : int, sequence of int, sequence of float, or None, default=None
-        The output point: integers are its place along each axis of the grid, from 0, floats are
-        coordinates, of which the nearest point is taken. None is the middle of the grid.
+        The output point: integers are its place along each axis of the grid, from 0 or, negative, from the
+        end; floats are coordinates, of which the nearest point is taken. None is the middle of the grid.
     layer : int or None, default=None
         Instead of the output, differentiate the features that the token of the point's patch has after this
         block, from 0; -1 is the last. It needs a network of patches and one gradient for each feature.

@@ -46,6 +46,11 @@ def scan_directions(n_dims: int, crossing: str = "cross", order: str = "reverses
     tuple of tuple of int
         Directions.
 
+    Raises
+    ------
+    ValueError
+        If there is no axis, or no such set or order.
+
     References
     ----------
     X. Han, J. Zhang, D. Samaras, F. Hou and H. Qin, "GeoMaNO: geometric Mamba neural operator for partial
@@ -59,6 +64,8 @@ def scan_directions(n_dims: int, crossing: str = "cross", order: str = "reverses
     >>> scan_directions(2, "corners", "reverses_next")
     ((2, 1), (-2, -1), (1, -2), (-1, 2))
     """
+    if n_dims < 1:
+        raise ValueError(f"n_dims={n_dims}; expected at least 1 axis of the grid.")
     axes = range(n_dims, 0, -1)
     turns = [tuple((axis - turn - 1) % n_dims + 1 for axis in axes) for turn in range(n_dims)]
     # Of two opposite corners the one at the start of the first axis; the other is that of the reverses.

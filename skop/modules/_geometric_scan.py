@@ -14,7 +14,7 @@ from torch import nn
 from skop._typing import GridShape
 from skop.modules._directions import direction_paths, scan_directions
 from skop.modules._ssd import ACTIVATIONS
-from skop.modules._steps import STEP_RANGE, initial_step_bias
+from skop.modules._steps import STEP_RANGE, initial_step_bias, log_range
 from skop.modules._token_convolution import convolve_tokens, token_convolution
 from skop.ops import selective_path_scan, selective_scan_2d, selective_scan_3d
 
@@ -101,17 +101,21 @@ class GeometricScanMixer(nn.Module):
     activation : {"silu", "gelu"}, default="silu"
         The paper's sigma: of the convolution, the normalised output and the gate.
     own_gate : bool, default=False
-        Whether the gate has a projection of its own, and is not the stream that is scanned (paper).
+        Whether the gate has a projection of its own (VMamba), or is the stream that is scanned (paper).
     activate_output : bool, default=True
-        Whether the normalised output is activated before it is gated (paper).
+        Whether the normalised output is activated before it is gated (paper: yes; VMamba: no).
     step_range : sequence of two floats, default=(0.001, 0.1)
         Steps that the channels start from are drawn between these on a logarithmic scale, as in Mamba.
+
+    decay_range : sequence of two floats or None, default=None
+        Decay rates of a channel's states at the start, slowest and fastest, spread evenly on a logarithmic
+        scale; None is 1 to `d_state`, as in Mamba. A state forgets by the exponential of -rate x step.
 
     Raises
     ------
     ValueError
-        If `correction` does not fit the directions, `kernel_size` is even, `step_range` holds other than
-        two positive steps, or an option has no such value.
+        If `correction` does not fit the directions, `kernel_size` is even, `step_range` or `decay_range` holds
+        other than two positive numbers, or an option has no such value.
 
     References
     ----------
@@ -148,6 +152,7 @@ class GeometricScanMixer(nn.Module):
         own_gate: bool = False,
         activate_output: bool = True,
         step_range: Sequence[float] = STEP_RANGE,
+        decay_range: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         _check_choice("recurrence", recurrence, RECURRENCES)
@@ -168,7 +173,7 @@ class GeometricScanMixer(nn.Module):
         self.step_projection = nn.Parameter(torch.empty(count, inner, rank).uniform_(-(rank**-0.5), rank**-0.5))
         # Vectors, which weight decay leaves alone unless it is asked not to.
         self.step_bias = nn.Parameter(initial_step_bias(count * inner, step_range))
-        self.log_decay = nn.Parameter(torch.arange(1.0, d_state + 1).log().repeat(count * inner))
+        self.log_decay = nn.Parameter(_log_rates(d_state, decay_range).repeat(count * inner))
         self.direct = nn.Parameter(torch.ones(count * inner))
         if correction == "learnable":
             self.correction = nn.Parameter(torch.zeros(count * inner * d_state))
@@ -215,3 +220,11 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise an error unless a value is one of the choices."""
     if value not in choices:
         raise ValueError(f"{name} is {value!r}; expected one of {choices}.")
+
+
+def _log_rates(d_state: int, decay_range: Sequence[float] | None) -> torch.Tensor:
+    """Logarithms of the decay rates that the states of a channel start from."""
+    if decay_range is None:
+        return torch.arange(1.0, d_state + 1).log()
+    low, high = log_range("decay_range", decay_range)
+    return torch.linspace(low, high, d_state)

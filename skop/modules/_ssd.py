@@ -11,6 +11,7 @@ from torch import nn
 
 from skop._typing import GridShape
 from skop.modules._scan_paths import scan_paths
+from skop.modules._steps import log_range
 from skop.modules._token_convolution import convolve_tokens, token_convolution
 from skop.ops import ssd_path_scan
 
@@ -102,7 +103,7 @@ class GridSSDMixer(nn.Module):
         self.path_projection = nn.Linear(inner, own * heads + 2 * self.n_maps * d_state, bias=False)
         # As in the public code: softplus of a bias in [0, 0.1) gives steps near 0.7.
         self.step_bias = nn.Parameter(0.1 * torch.rand(own, heads))
-        slow, fast = (math.log(rate) for rate in _checked_range(decay_range))
+        slow, fast = log_range("decay_range", decay_range)
         self.log_decay = nn.Parameter(torch.linspace(slow, fast, heads).repeat(own, 1))
         self.direct = nn.Parameter(torch.ones(own, heads, inner // heads))
         self.norm = nn.LayerNorm(inner)
@@ -128,10 +129,3 @@ class GridSSDMixer(nn.Module):
             paths=scan_paths(token_grid, self.scan, tokens.device),
         )
         return self.out_projection(self.norm(mixed.reshape(batch, length, inner)) * self.activation(gate))
-
-
-def _checked_range(decay_range: Sequence[float]) -> Sequence[float]:
-    """Two positive rates, or a clear error."""
-    if len(decay_range) != 2 or min(decay_range) <= 0:
-        raise ValueError(f"decay_range is {decay_range!r}; expected two positive rates, slowest and fastest.")
-    return decay_range

@@ -1,11 +1,11 @@
-"""Steps that state-space mixers start from."""
+"""Steps and decay rates that state-space mixers start from."""
 
 import math
 from collections.abc import Sequence
 
 import torch
 
-__all__ = ["STEP_RANGE", "initial_step_bias"]
+__all__ = ["STEP_RANGE", "initial_step_bias", "log_range"]
 
 #: Mamba's range of steps.
 STEP_RANGE = (1e-3, 0.1)
@@ -19,7 +19,7 @@ def initial_step_bias(count: int, step_range: Sequence[float] = STEP_RANGE) -> t
     count : int
         Biases.
     step_range : sequence of two floats, default=(0.001, 0.1)
-        Smallest and largest step, positive.
+        Smallest and largest step, positive and finite.
 
     Returns
     -------
@@ -29,7 +29,7 @@ def initial_step_bias(count: int, step_range: Sequence[float] = STEP_RANGE) -> t
     Raises
     ------
     ValueError
-        If the range holds other than two positive steps.
+        If the range holds other than two positive numbers.
 
     Examples
     --------
@@ -39,8 +39,37 @@ def initial_step_bias(count: int, step_range: Sequence[float] = STEP_RANGE) -> t
     >>> bool((steps > 0.00099).all() and (steps < 0.101).all())
     True
     """
-    if len(step_range) != 2 or min(step_range) <= 0:
-        raise ValueError(f"step_range is {step_range!r}; expected two positive steps, smallest and largest.")
-    low, high = sorted(math.log(step) for step in step_range)
+    low, high = sorted(log_range("step_range", step_range))
     steps = torch.empty(count).uniform_(low, high).exp()
     return steps + torch.log(-torch.expm1(-steps))
+
+
+def log_range(name: str, values: Sequence[float]) -> tuple[float, float]:
+    """Return the logarithms of the ends of a range.
+
+    Parameters
+    ----------
+    name : str
+        What the range is called.
+    values : sequence of two floats
+        Its ends, positive and finite.
+
+    Returns
+    -------
+    tuple of two floats
+        Logarithms, in the same order.
+
+    Raises
+    ------
+    ValueError
+        If there are other than two positive numbers.
+
+    Examples
+    --------
+    >>> from skop.modules._steps import log_range
+    >>> log_range("step_range", (1.0, 1.0))
+    (0.0, 0.0)
+    """
+    if len(values) != 2 or not all(0 < value < math.inf for value in values):
+        raise ValueError(f"{name} is {values!r}; expected two positive numbers, smallest and largest.")
+    return math.log(values[0]), math.log(values[1])

@@ -71,6 +71,11 @@ class PatchNetwork(nn.Module):
         Size to which a feed-forward network lifts every point before the patches; 0 leaves it out.
     coordinate_channels : bool, default=True
         Whether coordinates are input channels where there are fields or parameters.
+
+    Raises
+    ------
+    ValueError
+        If there is no such position code.
     """
 
     def __init__(
@@ -178,6 +183,10 @@ def _position_code(
     position: str | None, n_dims: int, n_tokens: int, width: int, n_frequencies: int
 ) -> nn.Module | None:
     """The module of a named position code."""
+    if position is None:
+        return None
     if position == "learned":
         return LearnedPosition(n_tokens, width)
-    return CoordinatePosition(n_dims, width, n_frequencies) if position == "coordinates" else None
+    if position == "coordinates":
+        return CoordinatePosition(n_dims, width, n_frequencies)
+    raise ValueError(f"position is {position!r}; expected 'learned', 'coordinates' or None.")

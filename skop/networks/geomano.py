@@ -42,7 +42,8 @@ class GeoMaNONetwork(PatchNetwork):
     width, depth : int, default=64, 8
         Size of a token and number of blocks (paper, Darcy).
     d_state, expand, dt_rank, recurrence, crossing, direction_order, correction, correction_place, \
-    kernel_size, activation, own_gate, activate_output, step_range
+    kernel_size, activation, own_gate, activate_output, step_range, \
+    decay_range
         See `skop.modules.GeometricScanMixer`.
     mlp_ratio : float, default=4
         Hidden size of the feed-forward part as a multiple of `width`.
@@ -101,6 +102,7 @@ class GeoMaNONetwork(PatchNetwork):
         own_gate: bool = False,
         activate_output: bool = True,
         step_range: Sequence[float] = (1e-3, 0.1),
+        decay_range: Sequence[float] | None = None,
         mlp_ratio: float = 4.0,
         position: str | None = None,
         n_frequencies: int = 1,
@@ -126,6 +128,7 @@ class GeoMaNONetwork(PatchNetwork):
             own_gate=own_gate,
             activate_output=activate_output,
             step_range=step_range,
+            decay_range=decay_range,
         )
         super().__init__(
             make_mixer,

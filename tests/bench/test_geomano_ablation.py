@@ -67,3 +67,10 @@ def test_differences_are_taken_in_pairs_and_seed_by_seed(capsys):
     ablation._compare(report, errors, ablation._PUBLISHED["darcy"])
     # -10 % and -20 %, whose standard error is 5 %; in the paper 0.00362 / 0.00380.
     assert "| 0011 instead of no correction | 1 | -4.7 % | -15.0 ± 5.0 % |" in capsys.readouterr().out
+
+
+def test_pairs_that_the_paper_leaves_out_are_counted_apart(capsys):
+    rows = [Variant("grid", position, correction) for position in (None, "learned") for correction in (None, "0011")]
+    report = ablation.Report("title", None)
+    ablation._compare(report, {row: [0.1, 0.1] for row in rows}, ablation._PUBLISHED["darcy"])
+    assert "| 0011 instead of no correction | 2 (paper: 1) | -4.7 % |" in capsys.readouterr().out

@@ -207,7 +207,7 @@ def test_the_grid_meets_the_box():
     assert resampler.coords.shape == (60, 3)
 
 
-@pytest.mark.parametrize("grid", [(8,), (8, 8, 8), (8, 1), (8, 8.0), (True, 8), ()])
+@pytest.mark.parametrize("grid", [(8,), (8, 8, 8), (8, 1), (8, 8.0), (True, 8), (), 8, "fine", None])
 def test_shapes_that_do_not_fit_are_named(grid):
     with pytest.raises(FieldDataError, match="does not fit 2-D points; expected 2 integers of at least 2"):
         GridResampler.fit(fields_of(points_of("shared"), linear), grid)

@@ -56,7 +56,7 @@ def test_parameters_shape_the_network():
         "patch_size": 3, "width": 12, "depth": 2, "d_state": 5, "expand": 3, "dt_rank": 4, "recurrence": "sequence",
         "crossing": "all", "direction_order": "reverses_next", "correction": "00001111", "correction_place": "input",
         "kernel_size": 5, "activation": "silu", "own_gate": False, "activate_output": True, "step_range": (0.25, 0.5),
-        "mlp_ratio": 1.5, "position": "learned",
+        "decay_range": (0.25, 2.0), "mlp_ratio": 1.5, "position": "learned",
         "coordinate_channels": False, "lift": 7, "local_features": 3, "dropout": 0.25,
     }  # fmt: skip
     built = network((9, 7), **values)
@@ -67,7 +67,7 @@ def test_parameters_shape_the_network():
     assert mixer.direction_projection.weight.shape == (8 * (4 + 2 * 5), 36)
     assert mixer.step_projection.shape == (8, 36, 4)
     assert mixer.scan_grid is None
-    assert network((9, 7)).blocks[0].mixer.scan_grid is skop.ops.selective_scan_2d
+    assert network((9, 7), recurrence="grid").blocks[0].mixer.scan_grid is skop.ops.selective_scan_2d
     assert mixer.directions == scan_directions(2, "all", "reverses_next")
     assert mixer.correction.unique_consecutive().tolist() == [0, 1]
     assert mixer.correction_place == "input"
@@ -75,17 +75,20 @@ def test_parameters_shape_the_network():
     assert mixer.activation is nn.functional.silu
     assert mixer.activate_output
     assert not network(activate_output=False).blocks[0].mixer.activate_output
-    assert network(own_gate=True).blocks[0].mixer.in_projection.weight.shape == (32, 8)
+    assert network(own_gate=True, expand=2).blocks[0].mixer.in_projection.weight.shape == (32, 8)
     steps = nn.functional.softplus(mixer.step_bias)
     assert 0.249 < steps.min() < steps.max() < 0.501
+    rates = mixer.log_decay.exp().view(-1, 5)
+    torch.testing.assert_close(rates[:, [0, 2, 4]], torch.tensor([[0.25, 0.5**0.5, 2.0]]).expand(8 * 36, -1))
     assert built.blocks[0].feed.expand.out_features == 18
     assert isinstance(built.position, LearnedPosition)
     # Without coordinates one field and three features of its neighbourhood are lifted.
     assert built.lift.expand.weight.shape == (7, 4)
     assert built.stem.convolution.out_channels == 3
     assert built.blocks[0].dropout.p == built.blocks[0].feed.dropout.p == 0.25
-    assert len(network(n_frequencies=3).position.frequencies) == 3
-    assert isinstance(network().position, CoordinatePosition)
+    coded = network(position="coordinates", n_frequencies=3).position
+    assert isinstance(coded, CoordinatePosition)
+    assert len(coded.frequencies) == 3
     assert network(position=None).position is None
 
 
@@ -255,7 +258,7 @@ def test_geometry_alone_is_an_input():
 # ---------------------------------------------------------------- life of an estimator
 @pytest.mark.parametrize(
     "params",
-    [{}, {"correction": "0011", "position": None, "lift": 6},
+    [{"recurrence": "grid"}, {"correction": "0011", "position": "coordinates", "n_frequencies": 2, "lift": 6},
      {"recurrence": "sequence", "position": "learned", "own_gate": False},
      {"correction": None, "crossing": "all", "correction_place": "output", "step_range": (0.01, 1.0)}],
 )  # fmt: skip
@@ -267,7 +270,8 @@ def test_what_was_saved_predicts_the_same_bit_for_bit(params, tmp_path):
     assert type(loaded) is GeoMaNORegressor
     np.testing.assert_array_equal(loaded.predict(X), estimator.predict(X))
     found, expected = loaded.get_params(), estimator.get_params()
-    assert tuple(found.pop("step_range")) == tuple(expected.pop("step_range"))
+    for name in ("step_range", "decay_range"):
+        assert tuple(found.pop(name)) == tuple(expected.pop(name))
     assert found == expected
     if params.get("position") != "learned":
         fine = RANDOM.normal(size=(2, 9, 7, 2))

@@ -181,6 +181,12 @@ def test_unknown_names_are_refused_with_those_that_exist():
         scan_directions(2, "cross", "random")
 
 
+@pytest.mark.parametrize("crossing", CROSSINGS)
+def test_a_grid_has_an_axis(crossing):
+    with pytest.raises(ValueError, match="n_dims=0; expected at least 1 axis"):
+        scan_directions(0, crossing)
+
+
 def test_sizes_of_a_grid_are_not_mixed_up():
     for grid, other in combinations([(2, 6), (6, 2), (3, 4), (4, 3)], 2):
         assert index_paths(grid, "cross", "reverses_last") != index_paths(other, "cross", "reverses_last")

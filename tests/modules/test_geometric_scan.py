@@ -201,6 +201,14 @@ def test_initial_values_are_those_of_vmamba():
     assert mixer.direction_projection.weight.shape == (4 * (4 + 2 * 16), 128)
 
 
+def test_decay_range_spreads_the_states_evenly_on_a_logarithmic_scale():
+    mixer = GeometricScanMixer(4, 2, d_state=4, decay_range=(0.01, 10.0))
+    rates = mixer.log_decay.exp().detach().view(-1, 4)
+    np.testing.assert_allclose(rates, np.tile([0.01, 0.1, 1.0, 10.0], (4 * 8, 1)), rtol=1e-5)
+    with pytest.raises(ValueError, match=r"decay_range is \(0.0, 1.0\)"):
+        GeometricScanMixer(4, 2, decay_range=(0.0, 1.0))
+
+
 def test_a_range_of_steps_is_kept_to():
     steps = torch.nn.functional.softplus(GeometricScanMixer(32, 3, step_range=(0.3, 0.7)).step_bias)
     assert 0.299 < steps.min() < 0.35

@@ -183,6 +183,11 @@ def test_position_codes(position, kind):
         assert network.position.table.shape == (12, 6)
 
 
+def test_an_unknown_position_code_is_refused():
+    with pytest.raises(ValueError, match=r"position is 'table'; expected 'learned', 'coordinates' or None"):
+        make_network((4, 4), position="table")
+
+
 @pytest.mark.parametrize("position", ["learned", "coordinates"])
 def test_a_position_code_is_added_to_the_tokens(position):
     grid = (4, 4)

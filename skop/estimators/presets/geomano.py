@@ -21,6 +21,7 @@ _SHARED = {
     "own_gate": False,
     "activate_output": True,
     "step_range": (1e-3, 0.1),
+    "decay_range": None,
     "mlp_ratio": 4,
     "coordinate_channels": True,
     "local_features": 0,
