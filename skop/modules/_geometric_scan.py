@@ -17,13 +17,12 @@ from skop.modules._ssd import ACTIVATIONS
 from skop.modules._steps import STEP_RANGE, initial_step_bias, log_range
 from skop.modules._token_convolution import convolve_tokens, token_convolution
 from skop.ops import selective_path_scan, selective_scan_2d, selective_scan_3d
+from skop.ops.selective_scan._correction import CORRECTIONS as CORRECTION_PLACES
 
 __all__ = ["CORRECTION_PLACES", "RECURRENCES", "GeometricScanMixer", "check_correction"]
 
 #: What the recurrence runs along: the flattened grid, or the axes of the grid.
 RECURRENCES = ("sequence", "grid")
-#: Where the correction is taken off, see `skop.ops.selective_scan_2d`.
-CORRECTION_PLACES = ("state", "output", "input")
 
 _GRID_SCANS: dict[int, Callable[..., torch.Tensor]] = {2: selective_scan_2d, 3: selective_scan_3d}
 
@@ -106,7 +105,6 @@ class GeometricScanMixer(nn.Module):
         Whether the normalised output is activated before it is gated (paper: yes; VMamba: no).
     step_range : sequence of two floats, default=(0.001, 0.1)
         Steps that the channels start from are drawn between these on a logarithmic scale, as in Mamba.
-
     decay_range : sequence of two floats or None, default=None
         Decay rates of a channel's states at the start, slowest and fastest, spread evenly on a logarithmic
         scale; None is 1 to `d_state`, as in Mamba. A state forgets by the exponential of -rate x step.

@@ -42,8 +42,7 @@ class GeoMaNONetwork(PatchNetwork):
     width, depth : int, default=64, 8
         Size of a token and number of blocks (paper, Darcy).
     d_state, expand, dt_rank, recurrence, crossing, direction_order, correction, correction_place, \
-    kernel_size, activation, own_gate, activate_output, step_range, \
-    decay_range
+    kernel_size, activation, own_gate, activate_output, step_range, decay_range
         See `skop.modules.GeometricScanMixer`.
     mlp_ratio : float, default=4
         Hidden size of the feed-forward part as a multiple of `width`.
