@@ -1,30 +1,15 @@
-"""GeoMaNO's network: the parts of the paper in their order, its channels, other grids, precision, gradients."""
-
-import math
+"""GeoMaNO's network: the parts of the paper in their order, its channels, its symmetry; see `test_patch_network` for the rest."""
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from skop.data import unit_grid
 from skop.modules import CoordinatePosition, GeometricScanMixer, LearnedPosition
 from skop.networks import GeoMaNONetwork
 
-
-def make_network(grid, *, n_fields=1, n_params=0, n_outputs=1, seed=0, dtype=torch.float64, **options):
-    torch.manual_seed(seed)
-    sizes = {"width": 6, "depth": 1, "d_state": 2, "lift": 5, "step_range": (0.2, 1.0)}
-    return GeoMaNONetwork(len(grid), n_fields, n_params, n_outputs, grid, **(sizes | options)).to(dtype).eval()
-
-
-def coords_of(grid):
-    return torch.from_numpy(unit_grid(grid))
-
-
-def fields_on(grid, batch=2, channels=1):
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(batch, math.prod(grid), channels, generator=generator, dtype=torch.float64)
+from .problems import coords_of, fields_on
+from .problems import make_geomano as make_network
 
 
 def count(network):
@@ -105,29 +90,6 @@ def test_without_a_lift_patches_take_the_channels():
     assert network.embedding.linear.in_features == 4 * (3 + 2)
 
 
-@pytest.mark.parametrize("grid", [(1,), (7,), (6, 5), (1, 4), (3, 4, 5), (1, 1, 1)])
-@pytest.mark.parametrize("patch_size", [1, 2, 3])
-@pytest.mark.parametrize("recurrence", ["grid", "sequence"])
-def test_any_grid_and_patch_in_one_to_three_dimensions(grid, patch_size, recurrence):
-    options = {"n_outputs": 3, "n_scalars": 2, "patch_size": patch_size, "correction": "learnable"}
-    network = make_network(grid, recurrence=recurrence, local_features=2 * (patch_size == 2), **options)
-    field, scalars = network(coords_of(grid), fields_on(grid), None, grid)
-    assert field.shape == (2, math.prod(grid), 3)
-    assert scalars.shape == (2, 1, 2)
-    assert torch.isfinite(field).all()
-    assert torch.isfinite(scalars).all()
-
-
-def test_a_field_and_scalars_alone_are_those_of_both_together():
-    grid = (5, 4)
-    inputs = (coords_of(grid), fields_on(grid), None, grid)
-    both = make_network(grid, n_outputs=3, n_scalars=2)
-    for sizes, expected in zip(({"n_outputs": 3}, {"n_outputs": 0, "n_scalars": 2}), both(*inputs), strict=True):
-        alone = make_network(grid, **sizes)
-        alone.load_state_dict({name: both.state_dict()[name] for name in alone.state_dict()})
-        torch.testing.assert_close(alone(*inputs), expected)
-
-
 # ---------------------------------------------------------------- channels and positions
 def test_fields_alone_are_the_channels_where_coordinates_are_not_asked_for():
     # Footnote 4: the input encodes the coefficients and the right-hand side.
@@ -160,17 +122,6 @@ def test_parameters_alone_without_coordinates_are_known_everywhere():
     assert (output[0] - output[1]).abs().max() > 1e-6
 
 
-def test_parameters_are_channels_repeated_on_every_point():
-    grid = (4, 4)
-    network = make_network(grid, n_fields=1, n_params=2)
-    same = make_network(grid, n_fields=3)
-    same.load_state_dict(network.state_dict())
-    params = torch.tensor([[0.5, -1.0], [2.0, 0.1]], dtype=torch.float64)
-    repeated = torch.cat([fields_on(grid), params[:, None].expand(-1, 16, -1)], dim=-1)
-    expected = same(coords_of(grid), repeated, None, grid)
-    torch.testing.assert_close(network(coords_of(grid), fields_on(grid), params, grid), expected)
-
-
 @pytest.mark.parametrize(
     ("position", "kind"), [("learned", LearnedPosition), ("coordinates", CoordinatePosition), (None, type(None))]
 )
@@ -183,51 +134,7 @@ def test_position_codes(position, kind):
         assert network.position.table.shape == (12, 6)
 
 
-def test_an_unknown_position_code_is_refused():
-    with pytest.raises(ValueError, match=r"position is 'table'; expected 'learned', 'coordinates' or None"):
-        make_network((4, 4), position="table")
-
-
-@pytest.mark.parametrize("position", ["learned", "coordinates"])
-def test_a_position_code_is_added_to_the_tokens(position):
-    grid = (4, 4)
-    network, bare = make_network(grid, position=position), make_network(grid)
-    bare.load_state_dict({name: network.state_dict()[name] for name in bare.state_dict()})
-    inputs = (coords_of(grid), fields_on(grid), None, grid)
-    with torch.no_grad():
-        for parameter in network.position.parameters():
-            parameter.zero_()
-        assert torch.equal(network(*inputs), bare(*inputs))
-        for parameter in network.position.parameters():
-            parameter.normal_()
-        assert not torch.allclose(network(*inputs), bare(*inputs), rtol=1e-3)
-
-
-def test_samples_do_not_mix():
-    grid = (5, 3)
-    network = make_network(grid)
-    fields = fields_on(grid, batch=3)
-    together = network(coords_of(grid), fields, None, grid)
-    torch.testing.assert_close(network(coords_of(grid), fields[1:2], None, grid), together[1:2])
-
-
 # ---------------------------------------------------------------- other grids
-@pytest.mark.parametrize("position", ["coordinates", None])
-@pytest.mark.parametrize("recurrence", ["grid", "sequence"])
-@pytest.mark.parametrize("grid", [(5, 4), (16, 12), (9, 3), (2, 2)])
-def test_another_grid_works_unless_positions_were_learned(position, recurrence, grid):
-    network = make_network((8, 6), position=position, recurrence=recurrence, correction="0011")
-    output = network(coords_of(grid), fields_on(grid), None, grid)
-    assert output.shape == (2, math.prod(grid), 1)
-    assert torch.isfinite(output).all()
-
-
-def test_learned_positions_belong_to_a_token_count():
-    network = make_network((8, 6), position="learned")
-    with pytest.raises(ValueError, match="fitted for 12 tokens and cannot serve 16"):
-        network(coords_of((8, 8)), fields_on((8, 8)), None, (8, 8))
-
-
 def test_points_of_padding_are_zeros_beyond_the_high_end():
     # The last of 5 rows shares its patches with padding: after an embedding that adds up the points of a patch the
     # padding adds nothing.
@@ -264,54 +171,6 @@ def test_transposing_the_problem_transposes_the_answer():
 
 
 # ---------------------------------------------------------------- precision and gradients
-def test_single_precision_agrees_with_double():
-    grid = (8, 8)
-    double = make_network(grid, depth=2)
-    single = make_network(grid, depth=2, dtype=torch.float32)
-    single.load_state_dict(double.state_dict())
-    expected = double(coords_of(grid), fields_on(grid), None, grid)
-    output = single(coords_of(grid).float(), fields_on(grid).float(), None, grid)
-    assert (output - expected).abs().max() < 1e-5 * expected.abs().max()
-
-
-@pytest.mark.parametrize("recurrence", ["grid", "sequence"])
-def test_autocast_stays_near_full_precision(recurrence):
-    grid = (8, 8)
-    network = make_network(grid, dtype=torch.float32, recurrence=recurrence)
-    inputs = (coords_of(grid).float(), fields_on(grid).float(), None, grid)
-    with torch.autocast("cpu", torch.bfloat16):
-        low = network(*inputs)
-    full = network(*inputs)
-    assert (low.float() - full).abs().max() < 0.05 * full.abs().max()
-
-
-@pytest.mark.parametrize("grid", [(5,), (3, 4), (2, 3, 2)])
-def test_gradients_of_inputs_and_weights(grid):
-    network = make_network(grid, width=4, n_params=1, correction="learnable", position="coordinates")
-    names, values = zip(*(item for item in network.named_parameters() if item[0] != "placeholder"), strict=True)
-    fields = fields_on(grid, batch=1).requires_grad_()
-    coords = coords_of(grid).requires_grad_()
-    params = torch.tensor([[0.3]], dtype=torch.float64, requires_grad=True)
-
-    def run(coords, fields, params, *parameters):
-        weights = dict(zip(names, parameters, strict=True))
-        return torch.func.functional_call(network, weights, (coords, fields, params, grid))
-
-    assert torch.autograd.gradcheck(run, (coords, fields, params, *values), fast_mode=True)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"n_outputs": 0, "n_scalars": 1}, {"position": "learned"}, {"coordinate_channels": False}, {"local_features": 2}],
-)
-def test_every_weight_is_used(options):
-    network = make_network((4, 4), n_params=1, depth=2, correction="learnable", **options)
-    params = torch.ones(2, 1, dtype=torch.float64)
-    network(coords_of((4, 4)), fields_on((4, 4)), params, (4, 4)).square().sum().backward()
-    unused = [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()]
-    assert unused == ["placeholder"]
-
-
 def test_a_correction_that_does_not_fit_the_dimension_is_refused():
     with pytest.raises(ValueError, match=r"correction is '0011'.*2 digits"):
         make_network((8,), correction="0011")
