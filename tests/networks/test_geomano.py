@@ -1,4 +1,4 @@
-"""GeoMaNO's network: the parts of the paper in their order, its channels, its symmetry; see `test_patch_network` for the rest."""
+"""GeoMaNO's network: the parts of the paper in their order, its channels; `test_patch_network` has the rest."""
 
 import numpy as np
 import pytest
