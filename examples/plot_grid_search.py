@@ -2,8 +2,8 @@
 Choose a model by grid search
 =============================
 
-An estimator of skop goes where any of scikit-learn goes. Here it is the last step of a Pipeline, and
-GridSearchCV finds its width and its learning rate by cross-validation.
+skop's estimators work in pipelines and searches like any other of scikit-learn. Here one is the last step of a
+Pipeline, and GridSearchCV finds its width and its learning rate by cross-validation.
 """
 
 # %%
@@ -21,18 +21,18 @@ from skop import LaMORegressor
 from skop.datasets import make_darcy
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
 
-X, y = make_darcy(160, resolution=12, solver_resolution=34, coefficient="lognormal", random_state=0)
-X_train, X_test, y_train, y_test = X[:120], X[120:], y[:120], y[120:]
+X, y = make_darcy(120, resolution=12, solver_resolution=34, coefficient="lognormal", random_state=0)
+X_train, X_test, y_train, y_test = X[:80], X[80:], y[:80], y[80:]
 
 # %%
 # The search
 # ----------
 # The first step of the pipeline takes the logarithm of the permeability, which is a better input. The second
-# learns the pressure. Parameters of a step are named as always, with two underscores.
+# learns the pressure. As always in scikit-learn, two underscores separate a step from its parameter.
 
 pipeline = make_pipeline(
     FunctionTransformer(np.log),
-    LaMORegressor(depth=1, patch_size=2, max_iter=20, batch_size=8, random_state=0),
+    LaMORegressor(depth=1, patch_size=2, max_iter=12, batch_size=8, random_state=0),
 )
 search = GridSearchCV(
     pipeline,

@@ -2,8 +2,9 @@
 Point clouds: every sample on points of its own
 ===============================================
 
-A sheet of rubber with a void of random shape is clamped below and pulled above. Where is the stress? Every sample
-has its own mesh, with its own number of points in an order of their own, and a model is given these points alone.
+A sheet of rubber with a void of random shape is clamped at the bottom and pulled at the top. A model is to predict the
+stress. Every sample has its own mesh, with its own number of points in random order, and these points are all that
+the model is given.
 """
 
 # %%
@@ -16,20 +17,20 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.neighbors import KNeighborsRegressor
 
-from skop import LaMORegressor
+from skop import LaMOArchitecture, LaMORegressor
 from skop.datasets import make_elasticity
 from skop.metrics import relative_l2_error
 
 coarse = {"n_points": (40, 9), "vary_points": True, "shuffle_points": True}
-X_train, y_train = make_elasticity(120, **coarse, random_state=0)
+X_train, y_train = make_elasticity(100, **coarse, random_state=0)
 X_test, y_test = make_elasticity(20, **coarse, random_state=1)
 print(f"{len(X_train)} training samples of {X_train.n_points.min()} to {X_train.n_points.max()} points")
 
 # %%
-# What an error is worth
-# ----------------------
-# The mean stress says the same everywhere. The mean of the 100 nearest training points knows the place, but not
-# the void.
+# Simple predictions
+# ------------------
+# For comparison: the mean stress, which is the same everywhere, and the mean stress of the 100 nearest training points,
+# which depends on the position but not on the void.
 
 mean_stress = np.concatenate(y_train).mean()
 mean_error = relative_l2_error(y_test, [np.full_like(stress, mean_stress) for stress in y_test])
@@ -41,28 +42,27 @@ print(f"relative L2 error of the nearest training points: {nearest_error:.4f}")
 # %%
 # Fit and score
 # -------------
-# Points are not sorted onto a grid, and samples are not padded to one length. Soft slices of the points become the
-# tokens of the network; 16 of them and a single block keep this fit to half a minute on one core.
+# There is no grid, and samples are not padded to one length. Learned weighted means over the points are the tokens of
+# the network (latent tokens); 16 of them and a single block keep this fit short.
 
 model = LaMORegressor(
     width=32,
     depth=1,
     n_latents=16,
-    n_slice_heads=4,
-    n_frequencies=3,
-    max_iter=60,
+    max_iter=30,
     batch_size=4,
     learning_rate_init=8e-3,
     random_state=0,
+    architecture=LaMOArchitecture(n_latent_heads=4, n_frequencies=3),
 )
 model.fit(X_train, y_train)
 error = 1 - model.score(X_test, y_test)
 print(f"relative L2 error of LaMO: {error:.4f}")
 
 # %%
-# Order and company do not matter
-# -------------------------------
-# The points of a sample may be listed in any order, and a sample may come alone.
+# The order of the points has no influence
+# ----------------------------------------
+# The points of a sample may be listed in any order, and a sample may be predicted alone.
 
 first = X_test[:1]
 order = np.random.default_rng(0).permutation(first.n_points[0])
@@ -74,8 +74,8 @@ print(f"largest change by another order: {difference:.1e}")
 # %%
 # Predict at other points
 # -----------------------
-# The same voids, meshed three times as finely. `coords` asks for the stress at points that the sample does not
-# have: the void is still known through the coarse points of `X_test` alone.
+# The same voids with three times as many points. `coords` gives the points at which the stress is predicted; the model
+# still knows the void through the coarse points of `X_test` alone.
 
 X_fine, y_fine = make_elasticity(20, n_points=(80, 13), random_state=1)
 predicted = model.predict(X_test, coords=X_fine)
@@ -83,8 +83,8 @@ fine_error = relative_l2_error(y_fine, predicted)
 print(f"relative L2 error at {X_fine.n_points[0]} other points: {fine_error:.4f}")
 
 # %%
-# A look at the predictions
-# -------------------------
+# Pictures
+# --------
 # The first test sample at the fine points.
 
 points, true_stress, found = X_fine.coords[0], y_fine[0, :, 0], predicted[0][:, 0]

@@ -1,26 +1,37 @@
 """scikit-learn estimators around state-space neural operators."""
 
-from skop.data import FieldSet
+import skop._openmp  # noqa: F401 - before anything that imports torch
+from skop._version import __version__
+from skop.data import FieldSet, ScalingOptions
 from skop.estimators import (
     EnsembleRegressor,
+    GeoMaNOArchitecture,
     GeoMaNORegressor,
+    LaMOArchitecture,
     LaMORegressor,
+    OperatorRegressor,
     PODRegressor,
     RolloutRegressor,
+    SymmetryOptions,
     TimeConditionedRegressor,
+    TrainingOptions,
     load,
 )
-
-__version__ = "0.1.0.dev0"
 
 __all__ = [
     "EnsembleRegressor",
     "FieldSet",
+    "GeoMaNOArchitecture",
     "GeoMaNORegressor",
+    "LaMOArchitecture",
     "LaMORegressor",
+    "OperatorRegressor",
     "PODRegressor",
     "RolloutRegressor",
+    "ScalingOptions",
+    "SymmetryOptions",
     "TimeConditionedRegressor",
+    "TrainingOptions",
     "__version__",
     "load",
 ]

@@ -12,10 +12,11 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
-from skop import LaMORegressor, PODRegressor, __version__
 from skop._optional import import_optional
 from skop._typing import FloatArray
+from skop._version import __version__
 from skop.datasets import make_darcy
+from skop.estimators import LaMORegressor, PODRegressor, SymmetryOptions
 from skop.inspection import FieldErrorDisplay, TrainingCurveDisplay
 from skop.metrics import relative_l2_error
 
@@ -155,8 +156,7 @@ def _lamo(options: DemoOptions) -> LaMORegressor:
         batch_size=8,
         learning_rate_init=3e-3,
         # Mirroring or transposing a square with its permeability does the same to the pressure.
-        symmetries=["flip_x", "transpose"],
-        average_symmetries=True,
+        symmetries=SymmetryOptions(names=["flip_x", "transpose"], average_predictions=True),
         max_iter=options.epochs,
         max_time=options.max_time,
         # A tenth is held out for the learning curve; the patience is too long to stop for it.

@@ -1,6 +1,6 @@
 """Shape-bearing names for the arrays and tensors that pass between modules.
 
-Letters of the shapes: n samples, P points of a sample, d space dimensions, c channels,
+Notation: n samples, P points of a sample, d space dimensions, c channels,
 q scalars, B samples of a batch.
 """
 

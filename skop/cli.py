@@ -14,8 +14,8 @@ import numpy as np
 import sklearn
 import torch
 
-import skop
 from skop._demo import DemoOptions, run_demo
+from skop._version import __version__
 from skop.exceptions import SkopError
 
 __all__ = ["main"]
@@ -68,7 +68,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="skop", description="Fast surrogates of simulations, as scikit-learn estimators."
     )
-    parser.add_argument("--version", action="version", version=f"skop {skop.__version__}")
+    parser.add_argument("--version", action="version", version=f"skop {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="{demo,info}")
     _add_demo(commands)
     info = commands.add_parser("info", help="print versions, device and threads, for bug reports")
@@ -125,7 +125,7 @@ def _info(_options: argparse.Namespace) -> None:
     """Carry out ``skop info``."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu (torch sees no CUDA device)"
     rows = {
-        "skop": skop.__version__,
+        "skop": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "torch": torch.__version__,

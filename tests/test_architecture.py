@@ -1,97 +1,159 @@
-"""Imports run one way, and every module states what it offers."""
+"""Imports run one way, and every module states what it offers.
+
+Each rule is a function from the parsed modules to its offenders, so that one test lists them all.
+"""
 
 import ast
+from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1] / "skop"
-BASE = {"_typing", "exceptions", "_optional"}
+BASE = {"_typing", "exceptions", "_optional", "_sklearn_compat", "_version", "_openmp"}
 LOW = {"data", "ops", "losses", "metrics", "datasets"}
+#: Parts of the package (packages and modules below `skop`), and those that each may import.
 ALLOWED = {
     **dict.fromkeys(LOW, BASE),
     "datasets": BASE | {"data"},
     "modules": BASE | {"ops"},
     "networks": BASE | {"modules"},
     "training": BASE | {"data", "losses"},
-    "estimators": BASE | LOW | {"training", "networks", "modules", "__init__"},
+    "estimators": BASE | LOW | {"training", "networks", "modules"},
     "testing": BASE | {"data"},
     "inspection": BASE | LOW | {"estimators"},
-    "bench": BASE | LOW | {"estimators", "inspection", "networks", "modules", "training", "__init__"},
-    "cli": BASE | LOW | {"estimators", "inspection", "bench", "demo", "_demo", "__init__"},
-    "demo": BASE | LOW | {"estimators", "inspection", "__init__"},
-    "_demo": BASE | LOW | {"estimators", "inspection", "__init__"},
+    "bench": BASE | LOW | {"estimators", "inspection", "networks", "modules", "training"},
+    "cli": BASE | LOW | {"estimators", "inspection", "bench", "_demo"},
+    "_demo": BASE | LOW | {"estimators", "inspection"},
     "__main__": {"cli"},
-    "__init__": {"data", "estimators"},
-    "_typing": set(),
-    "exceptions": set(),
+    "__init__": {"_openmp", "_version", "data", "estimators"},
     "_optional": {"exceptions"},
+    **{name: set() for name in BASE - {"_optional"}},
 }
 HEAVY = {"matplotlib", "h5py", "triton", "numba", "mamba_ssm", "pandas", "skfem"}
 #: Packages of kernels and their compilers, and the files for them, which nothing imports but one another.
 COMPILERS = {"numba": ("_simd", "_cpu"), "triton": ("_triton",), "mamba_ssm": ("_mamba_ssm",)}
-SKLEARN_ROOMS = {"estimators", "metrics", "data", "datasets", "testing", "bench", "cli", "demo", "_demo"}
-MODULES = sorted(ROOT.rglob("*.py"))
+KERNEL_FILES = tuple(start for group in COMPILERS.values() for start in group)
+#: Compiles loops of its own to compare with; it imports them, and the compiler, inside functions only.
+ABLATION = "_kernel_ablation"
+SKLEARN_PARTS = {
+    "_sklearn_compat", "estimators", "metrics", "data", "datasets", "testing", "bench", "cli", "_demo",
+}  # fmt: skip
+PRIVATE_SKLEARN = "_sklearn_compat.py"
+
+#: A parsed file: its place below the package, the part that it belongs to, its tree, and what it imports as pairs of
+#: a line and a full name (`from a.b import c` is `a.b.c`).
+Module = namedtuple("Module", ["place", "part", "tree", "imports"])
 
 
-def room_of(path):
-    """First part of a module's place below the package."""
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
-
-
-def imported_modules(tree):
-    """Every module named by an import, also inside functions."""
+def parse(place, source):
+    """Parse the source of a module at a place below the package."""
+    tree = ast.parse(source)
+    imports = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, node) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module, node
+            imports += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{place}:{node.lineno} imports by a relative name"
+            imports += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+    return Module(Path(place), Path(place).parts[0].removesuffix(".py"), tree, imports)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_run_one_way(path):
-    room = room_of(path)
-    for name, node in imported_modules(ast.parse(path.read_text())):
-        top, _, rest = name.partition(".")
-        if top != "skop":
-            continue
-        target = rest.partition(".")[0] or "__init__"
-        assert target == room or target in ALLOWED[room], f"{path}:{node.lineno} imports {name} into {room}"
+@pytest.fixture(scope="module")
+def modules():
+    return [parse(path.relative_to(ROOT), path.read_text()) for path in sorted(ROOT.rglob("*.py"))]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_optional_packages_are_imported_on_use_only(path):
-    tops = {name.partition(".")[0] for name, _ in imported_modules(ast.parse(path.read_text()))}
-    tops -= {name for name, starts in COMPILERS.items() if path.stem.startswith(starts)}
-    assert not tops & HEAVY, f"{path} imports {tops & HEAVY} directly; use skop._optional.import_optional"
-    if "sklearn" in tops:
-        assert room_of(path) in SKLEARN_ROOMS
+def wrong_directions(modules):
+    """Imports of a part from a part that may not know it; `from skop import name` is an import of its `__init__`."""
+    for module in modules:
+        for line, name in module.imports:
+            top, _, rest = name.partition(".")
+            target = rest.partition(".")[0]
+            target = target if target in ALLOWED else "__init__"
+            if top == "skop" and target != module.part and target not in ALLOWED[module.part]:
+                yield f"{module.place}:{line} imports {name}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_kernels_are_imported_by_kernels_only(path):
-    starts = tuple(start for group in COMPILERS.values() for start in group)
-    imported = {name.rpartition(".")[2] for name, _ in imported_modules(ast.parse(path.read_text()))}
-    kernels = {name for name in imported if name.startswith(starts)}
-    assert not kernels or path.stem.startswith(starts), f"{path} imports {kernels}, which need a compiler"
+def heavy_imports(modules):
+    """Direct imports of packages that are optional or slow to import, other than those of a kernel's own compiler."""
+    for module in modules:
+        own = {name for name, starts in COMPILERS.items() if module.place.stem.startswith((*starts, ABLATION))}
+        for line, name in module.imports:
+            if name.partition(".")[0] in HEAVY - own:
+                yield f"{module.place}:{line} imports {name}; use skop._optional.import_optional"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_modules_say_what_they_are(path):
-    tree = ast.parse(path.read_text())
-    assert ast.get_docstring(tree), f"{path} lacks a docstring"
-    is_public = all(not part.startswith("_") or part == "__init__.py" for part in path.relative_to(ROOT).parts)
-    if is_public and path.parent.name != "presets":
+def sklearn_elsewhere(modules):
+    """Imports of scikit-learn by parts that are to work without it."""
+    for module in modules:
+        for line, name in module.imports:
+            if name.partition(".")[0] == "sklearn" and module.part not in SKLEARN_PARTS:
+                yield f"{module.place}:{line} imports {name}"
+
+
+def private_sklearn_names(modules):
+    """Imports of scikit-learn's private names other than in the file for them."""
+    for module in modules:
+        for line, name in module.imports:
+            top, *parts = name.split(".")
+            private = any(part.startswith("_") and not part.endswith("__") for part in parts)
+            if top == "sklearn" and private and str(module.place) != PRIVATE_SKLEARN:
+                yield f"{module.place}:{line} imports {name}; use skop.{PRIVATE_SKLEARN.removesuffix('.py')}"
+
+
+def kernels_elsewhere(modules):
+    """Imports of kernels by files that are to be imported without their compiler."""
+    for module in modules:
+        for line, name in module.imports:
+            is_kernel = any(part.startswith(KERNEL_FILES) for part in name.split("."))
+            if is_kernel and name.startswith("skop.") and not module.place.stem.startswith((*KERNEL_FILES, ABLATION)):
+                yield f"{module.place}:{line} imports {name}, which needs a compiler"
+
+
+def undocumented_modules(modules):
+    """Modules without a docstring."""
+    return [str(module.place) for module in modules if not ast.get_docstring(module.tree)]
+
+
+def public_modules_without_a_list(modules):
+    """Public modules that do not list their public names in `__all__`."""
+    for module in modules:
+        is_public = all(not part.startswith("_") or part == "__init__.py" for part in module.place.parts)
         names = {
             ast.unparse(target)
-            for node in tree.body
+            for node in module.tree.body
             if isinstance(node, ast.Assign | ast.AnnAssign)
             for target in getattr(node, "targets", [getattr(node, "target", None)])
         }
-        assert "__all__" in names, f"{path} lacks __all__"
+        if is_public and module.place.parent.name != "presets" and "__all__" not in names:
+            yield str(module.place)
 
 
-def test_the_rule_can_fail():
-    tree = ast.parse("from skop.estimators import LaMORegressor")
-    ((name, _),) = imported_modules(tree)
-    assert name.split(".")[1] not in ALLOWED["data"]
+#: Each rule with a module that breaks it: its place and its source.
+RULES = {
+    wrong_directions: ("data/_rows.py", "from skop.estimators import LaMORegressor"),
+    heavy_imports: ("inspection/_panels.py", "def plot():\n    from matplotlib import pyplot"),
+    sklearn_elsewhere: ("ops/_scan.py", "import sklearn.base"),
+    private_sklearn_names: ("estimators/_base.py", "from sklearn.base import _fit_context"),
+    kernels_elsewhere: ("ops/_dispatch.py", "from skop.ops import _cpu_threads"),
+    undocumented_modules: ("data/_rows.py", "rows = 1"),
+    public_modules_without_a_list: ("data/rows.py", '"""Rows."""'),
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_no_module_breaks(rule, modules):
+    assert len(modules) > 100
+    offenders = list(rule(modules))
+    assert not offenders, "\n".join(offenders)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_a_module_can_break(rule):
+    assert len(list(rule([parse(*RULES[rule])]))) == 1
+
+
+def test_a_part_below_cannot_import_the_package_itself():
+    assert len(list(wrong_directions([parse("estimators/_base.py", "from skop import __version__\nimport skop")]))) == 2
+    assert not list(wrong_directions([parse("estimators/_base.py", "from skop import losses\nimport skop.losses")]))

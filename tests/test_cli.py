@@ -69,6 +69,7 @@ def test_the_printed_lines_of_python_run(demo, capsys):
     assert printed == f"relative L2 error {expected:.2%}"
 
 
+@pytest.mark.exhaustive
 def test_demo_beats_the_mean_field_within_seconds(tmp_path):
     errors = run_demo(DemoOptions(output=str(tmp_path), samples=120, resolution=12, epochs=15))
     assert errors["POD + ridge"] < errors["mean field"]

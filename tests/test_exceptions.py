@@ -1,8 +1,14 @@
 """Kinds of errors: code that guards scikit-learn's calls guards ours too."""
 
-import pytest
+import warnings
 
-from skop import exceptions
+import numpy as np
+import pytest
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from skop import FieldSet, LaMORegressor, exceptions
+from skop.data import unit_grid
 
 
 @pytest.mark.parametrize(
@@ -21,6 +27,46 @@ def test_each_is_what_a_caller_would_guard_against(name, base):
 
 
 def test_every_error_is_a_skop_error_and_every_warning_a_skop_warning():
-    for name in exceptions.__all__:
+    for name in set(exceptions.__all__) - {"warn"}:
         kind = getattr(exceptions, name)
         assert issubclass(kind, exceptions.SkopWarning if name.endswith("Warning") else exceptions.SkopError)
+
+
+def one_warning(call, *arguments, **options):
+    """The only warning of a call."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(*arguments, **options)
+    (warning,) = [item for item in caught if issubclass(item.category, exceptions.SkopWarning)]
+    return warning
+
+
+def tiny():
+    """An estimator that fits in a moment."""
+    return LaMORegressor(width=8, depth=1, n_latents=4, d_state=4, max_iter=1, random_state=0)
+
+
+def test_a_warning_names_the_line_of_the_caller():
+    points = list(np.random.default_rng(0).random((4, 6, 2)))
+    fitting = one_warning(tiny().fit, points, np.arange(4.0))
+    assert "list of arrays" in str(fitting.message)
+    through_sklearn = one_warning(make_pipeline(tiny()).fit, points, np.arange(4.0))
+    X = np.random.default_rng(0).random((4, 8, 8, 1))
+    model = tiny().fit(X, X)
+    coarse = FieldSet(unit_grid((4, 4)), X[:, ::2, ::2], grid_shape=(4, 4))
+    predicting = one_warning(model.predict, coarse)
+    scoring = one_warning(model.score, coarse, coarse)
+    assert [item.filename for item in (fitting, through_sklearn, predicting, scoring)] == [__file__] * 4
+
+
+def test_a_warning_inside_cross_validation_names_the_script():
+    X = np.random.default_rng(0).random((6, 8, 8))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cross_val_score(tiny(), X, np.arange(6.0), cv=2)
+    assert {item.filename for item in caught if item.category is exceptions.SkopWarning} == {__file__}
+
+
+def test_a_warning_of_the_package_itself_still_comes():
+    with pytest.warns(exceptions.SkopWarning, match="said here"):
+        exceptions.warn("said here")

@@ -16,6 +16,7 @@ import skop.metrics
 from skop import metrics
 from skop.exceptions import FieldDataError
 from skop.metrics import (
+    channel_sizes,
     h1_error,
     max_error,
     mean_absolute_error,
@@ -206,17 +207,62 @@ def test_triangle_inequality(error, fields):
 def test_zero_truth(fields):
     u, v = fields
     u[2] = 0
-    for error in (relative_l2_error, h1_error, pdebench_rl2):
-        with pytest.raises(FieldDataError, match="sample 2"):
-            error(u, v)
-        assert np.isfinite(error(u, v, sample_weight=[1, 1, 0, 1, 1, 1]))
+    others = np.delete(np.arange(len(u)), 2)
+    for error in (relative_l2_error, h1_error):
+        expected = error(u[others], v[others], average="none")
+        np.testing.assert_allclose(error(u, v, average="none")[others], expected)
+        assert error(u, v, sample_weight=[1, 1, 0, 1, 1, 1]) == pytest.approx(expected.mean())
+    norms = np.linalg.norm(u.reshape(len(u), -1), axis=1)
+    size = np.sqrt(np.mean(norms**2))
+    assert relative_l2_error(u, v, average="none")[2] == pytest.approx(np.linalg.norm(v[2]) / size)
+    assert relative_l2_error(u, v, average="none", set_norm=3.0)[2] == pytest.approx(np.linalg.norm(v[2]) / 3)
+    assert pdebench_rl2(u, v) == pytest.approx(relative_l2_error(u, v))
+    # A weight of zero takes a sample out of the size of the set too.
+    weights = np.array([1.0, 1, 1, 1, 1, 0])
+    alone = relative_l2_error(u[:-1], v[:-1], average="none")[2]
+    assert relative_l2_error(u, v, sample_weight=weights, average="none")[2] == pytest.approx(alone)
     v[2] = 0
     assert relative_l2_error(u, v, average="none")[2] == 0
     u[3, ..., 1] = 0
-    with pytest.raises(FieldDataError, match="sample 3, channel 1"):
-        relative_l2_error(u, v, average="channel")
+    channel = np.sqrt(np.mean(np.square(u[..., 1]).reshape(len(u), -1).sum(axis=1)))
+    errors = [np.linalg.norm(b - a) / (np.linalg.norm(a) or channel) for a, b in zip(u[..., 1], v[..., 1], strict=True)]
+    assert relative_l2_error(u, v, average="channel")[1] == pytest.approx(np.mean(errors))
+    with pytest.raises(FieldDataError, match="sample 0"):
+        relative_l2_error(0 * u, v + 1)
     with pytest.raises(FieldDataError, match="scalar"):
         relative_l2_error(np.zeros(3), np.ones(3))
+
+
+@pytest.mark.parametrize("kind", ["field", "scalar"])
+def test_channels_in_their_own_units_count_alike(fields, kind):
+    u, v = (part if kind == "field" else part.reshape(len(part), -1, 2)[:, 0] for part in fields)
+    scale = np.array([1e7, 1e-3])
+    sizes = channel_sizes(u, kind=kind)
+    np.testing.assert_allclose(sizes, np.sqrt(np.square(u).reshape(-1, 2).mean(axis=0)))
+    np.testing.assert_allclose(channel_sizes(scale * u, kind=kind), scale * sizes)
+    expected = relative_l2_error(u / sizes, v / sizes, kind=kind)
+    assert relative_l2_error(scale * u, scale * v, kind=kind, units=scale * sizes) == pytest.approx(expected)
+    hidden = v.copy()
+    hidden[..., 1] = 0
+    assert relative_l2_error(scale * u, scale * hidden, kind=kind, units=scale * sizes) > 0.5
+    weight = np.arange(len(u))
+    repeated = channel_sizes(np.repeat(u, weight, axis=0), kind=kind)
+    np.testing.assert_allclose(channel_sizes(u, sample_weight=weight, kind=kind), repeated)
+    assert relative_l2_score(u, v, kind=kind, units=sizes) == 1 - relative_l2_error(u, v, kind=kind, units=sizes)
+
+
+def test_sizes_of_zero_channels_and_of_frames():
+    u = np.array([[[3.0, 0.0], [4.0, 0.0]]])
+    np.testing.assert_allclose(channel_sizes(u), [np.sqrt(12.5)] * 2)
+    np.testing.assert_array_equal(channel_sizes(0 * u), [1, 1])
+    frames = np.random.default_rng(0).normal(size=(3, 5, 6)) * [1, 100, 2, 200, 3, 300]
+    components = np.sqrt(np.square(frames.reshape(-1, 2)).mean(axis=0))
+    np.testing.assert_allclose(channel_sizes(frames, n_components=2), np.tile(components, 3))
+    with pytest.raises(FieldDataError, match="frames of 4"):
+        channel_sizes(frames, n_components=4)
+    for units, message in (([1.0, 0.0], "positive"), ([1.0], "1 numbers for 2 channels")):
+        with pytest.raises(ValueError, match=message):
+            relative_l2_error(u, u, units=units)
 
 
 def test_pdebench_errors_match_their_formulas():

@@ -10,10 +10,12 @@ from skop.bench import (
     _flow_solver,
     _function_maps,
     _geomano_ablation,
+    _kernel_ablation,
     _kernels,
     _navier_stokes,
     _point_scaling,
     _small_darcy,
+    _threads,
     _training_step,
 )
 from skop.exceptions import SkopError
@@ -23,11 +25,13 @@ __all__ = ["main"]
 _MEASUREMENTS = (
     _small_darcy,
     _training_step,
+    _threads,
     _elasticity,
     _navier_stokes,
     _geomano_ablation,
     _function_maps,
     _point_scaling,
+    _kernel_ablation,
     _darcy_solver,
     _flow_solver,
     _kernels,

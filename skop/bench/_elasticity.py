@@ -13,11 +13,11 @@ import torch
 from joblib import Parallel, delayed
 from scipy.spatial import KDTree
 
-from skop import FieldSet, LaMORegressor, PODRegressor
 from skop._typing import FloatArray
 from skop.bench._report import Report, mean_and_spread
-from skop.data import interpolate_fields, unit_grid
+from skop.data import FieldSet, interpolate_fields, unit_grid
 from skop.datasets import make_elasticity
+from skop.estimators import LaMORegressor, PODRegressor
 from skop.metrics import relative_l2_error
 
 __all__ = ["add_command"]
@@ -82,7 +82,7 @@ def _fit_lamo(
 ) -> dict[str, Any]:
     """Fit LaMO's defaults under a time budget and take its error."""
     torch.set_num_threads(threads)
-    model = LaMORegressor(max_time=budget, max_iter=_MANY_EPOCHS, draw_points=draw, random_state=seed)
+    model = LaMORegressor(max_time=budget, max_iter=_MANY_EPOCHS, subsample_points=draw, random_state=seed)
     model.fit(FieldSet(coords[:n_train]), stress[:n_train])
     predicted = model.predict(FieldSet(coords[n_train:]))
     error = float(relative_l2_error(stress[n_train:], predicted))

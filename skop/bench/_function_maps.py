@@ -12,22 +12,21 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 
-from skop import LaMORegressor
 from skop._typing import FloatArray
 from skop.bench._report import Report, mean_and_spread
+from skop.estimators import LaMOArchitecture, LaMORegressor
 
 __all__ = ["add_command"]
 
 _MODELS: dict[str, dict[str, Any]] = {
-    "slices as published": {
+    "published slicing, our network and training": {
         "geometry": "points",
         "n_latents": 64,
-        "n_slice_heads": 8,
-        "n_local_heads": 0,
-        "n_frequencies": 0,
-        "small_weights": True,
+        "architecture": LaMOArchitecture(
+            n_latent_heads=8, n_centred_heads=0, n_frequencies=0, weight_init="trunc_normal"
+        ),
     },
-    "slices, default": {"geometry": "points"},
+    "latent tokens, default": {"geometry": "points"},
     "patches, default": {"geometry": "grid"},
 }
 _MAPS = ("reversed", "integral", "antiderivative")
@@ -92,26 +91,26 @@ def make_map(kind: str, n_samples: int, n_points: int, seed: int) -> tuple[Float
 
     Returns
     -------
-    tuple of ndarray of shape (n_samples, n_points)
+    tuple of ndarray of shape (n_samples, n_points, 1)
         The functions and their images; integrals by the trapezoidal rule.
     """
     x = np.linspace(0, 1, n_points)
     weights = np.random.default_rng(seed).normal(size=(n_samples, _WAVES)) / np.arange(1, _WAVES + 1)
     u = weights @ np.cos(np.pi * np.arange(_WAVES)[:, None] * x)
     if kind == "reversed":
-        return u, u[:, ::-1].copy()
+        return u[..., None], u[:, ::-1, None].copy()
     if kind == "antiderivative":
         steps = np.cumsum((u[:, 1:] + u[:, :-1]) / 2, axis=1) / (n_points - 1)
-        return u, np.concatenate([np.zeros((n_samples, 1)), steps], axis=1)
+        return u[..., None], np.concatenate([np.zeros((n_samples, 1)), steps], axis=1)[..., None]
     rule = np.full(n_points, 1 / (n_points - 1))
     rule[[0, -1]] /= 2
-    return u, u @ (rule[:, None] * np.exp(-np.abs(x[:, None] - x)))
+    return u[..., None], (u @ (rule[:, None] * np.exp(-np.abs(x[:, None] - x))))[..., None]
 
 
 def _fit(name: str, kind: str, n_points: int, seed: int, options: argparse.Namespace) -> float:
     """Error of one fit."""
     torch.set_num_threads(1)
     X, y = make_map(kind, options.train + options.test, n_points, seed)
-    model = LaMORegressor(max_iter=options.epochs, random_state=seed, **_MODELS[name])
+    model = LaMORegressor(max_iter=options.epochs, random_state=seed).set_params(**_MODELS[name])
     model.fit(X[: options.train], y[: options.train])
     return 1.0 - model.score(X[options.train :], y[options.train :])

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 
-from skop import GeoMaNORegressor, RolloutRegressor
 from skop._typing import FloatArray
 from skop.bench._report import Report, mean_and_spread
 from skop.datasets import make_darcy, make_navier_stokes
+from skop.estimators import GeoMaNORegressor, RolloutRegressor
 from skop.metrics import relative_l2_error
 
 __all__ = ["add_command"]
@@ -146,8 +146,10 @@ def _data(options: argparse.Namespace) -> tuple[FloatArray, FloatArray]:
 def _model(options: argparse.Namespace, variant: Variant, seed: int) -> Any:
     """The preset with a row's variant and the sizes asked for."""
     asked = {"width": options.width, "depth": options.depth, "batch_size": options.batch}
-    asked |= {"learning_rate_init": options.learning_rate, "lift": options.width}
-    changes = {name: value for name, value in asked.items() if value is not None} | variant._asdict()
+    asked |= {"learning_rate_init": options.learning_rate, "architecture__lifting_width": options.width}
+    changes = {name: value for name, value in asked.items() if value is not None}
+    changes |= {"recurrence": variant.recurrence, "correction": variant.correction}
+    changes["architecture__positional_encoding"] = variant.position
     model = GeoMaNORegressor.from_preset(options.benchmark, max_iter=options.epochs, random_state=seed, **changes)
     return model if options.benchmark == "darcy" else RolloutRegressor(model, window=10)
 

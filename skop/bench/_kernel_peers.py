@@ -1,6 +1,6 @@
 """Implementations of the scans to time side by side, all with the arguments of the functions in `skop.ops`.
 
-Letters of the shapes: b batch, L length, D channels, N states. Letters of the maths: x input, dt step,
+Notation: b batch, L length, D channels, N states. Letters of the maths: x input, dt step,
 A decay rate, B input map, C output map, D skip, y output, h state.
 """
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import skop.ops
-from skop.bench._kernel_shapes import OPERATIONS, Case
+from skop.bench._kernel_shapes import OPERATIONS, Case, function_name
 from skop.ops.selective_scan_2d._naive import oriented
 
 __all__ = ["IMPLEMENTATIONS", "Implementation"]
@@ -82,7 +82,7 @@ class Implementation:
 
 def _load_ours(backend: str, op: str) -> Scan:
     """The public function with a choice of its implementation."""
-    return partial(getattr(skop.ops, op), backend=backend)
+    return partial(getattr(skop.ops, function_name(op)), backend=backend)
 
 
 def _load_compiled(op: str) -> Scan:

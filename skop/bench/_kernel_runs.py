@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 import skop.ops
 from skop.bench._kernel_peers import Implementation
-from skop.bench._kernel_shapes import Case, Problem, Rates, make_problem
+from skop.bench._kernel_shapes import Case, Problem, Rates, function_name, make_problem
 
 __all__ = ["Settings", "in_new_process", "interleaved_times", "machine_rates", "probe", "write_reference"]
 
@@ -145,7 +145,7 @@ def write_reference(case: Case, settings: Settings, path: Path) -> str:
     exact = Problem({name: value.double() for name, value in given.tensors.items()}, given.settings, given.cotangent)
     most = _REFERENCE_STATES.get(case.op, _REFERENCE_SSD_STATES)
     backend = "naive" if case.n_states <= most else "torch"
-    function = partial(getattr(skop.ops, case.op), backend=backend)
+    function = partial(getattr(skop.ops, function_name(case.op)), backend=backend)
     run = _run_once(partial(_scan_by_segments, function) if case.length > _SEGMENT else function, exact)
     torch.save(run.results, path)
     return "token by token" if backend == "naive" else "blocked"

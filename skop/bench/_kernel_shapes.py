@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from skop.modules._scan_paths import scan_paths
+from skop.modules import direction_paths, direction_set
 
-__all__ = ["CASES", "OPERATIONS", "Case", "Problem", "Rates", "bound", "make_problem", "scaling_case"]
+__all__ = ["CASES", "OPERATIONS", "Case", "Problem", "Rates", "bound", "function_name", "make_problem", "scaling_case"]
 
 #: Vector operations for each state and token, forward and backward.
 OPERATIONS = {
@@ -40,6 +40,28 @@ OPERATIONS = {
 _DIRECTIONS = ((2, 1), (1, 2), (-2, -1), (-1, -2))
 
 
+def function_name(op: str) -> str:
+    """Return the name of the function that runs a scan.
+
+    Parameters
+    ----------
+    op : str
+        Scan.
+
+    Returns
+    -------
+    str
+        Name in `skop.ops`.
+
+    Examples
+    --------
+    >>> from skop.bench._kernel_shapes import function_name
+    >>> function_name("ssd_path_scan")
+    'ssd_scan'
+    """
+    return op.replace("_path_", "_")
+
+
 @dataclass(frozen=True)
 class Case:
     """Sizes of a problem.
@@ -47,7 +69,7 @@ class Case:
     Parameters
     ----------
     op : str
-        Name of the function in `skop.ops`.
+        Scan: name of the function in `skop.ops`, with ``_path_`` where it runs along paths.
     name : str
         Name among the problems of the function.
     batch : int
@@ -237,7 +259,7 @@ def _settings(case: Case, device: str) -> dict[str, Any]:
     """Arguments without gradients."""
     settings: dict[str, Any] = {} if case.heads else {"dt_softplus": True}
     if case.op.endswith("path_scan"):
-        settings["paths"] = scan_paths(case.grid, "multidirectional").to(device)
+        settings["paths"] = direction_paths(case.grid, direction_set(len(case.grid), "cross", "paper")).to(device)
     if case.op == "selective_scan_2d":
         settings["directions"] = _DIRECTIONS
     if "reverse" in case.extras:

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 
-from skop import LaMORegressor, PODRegressor, RolloutRegressor
 from skop._typing import FloatArray
 from skop.bench._report import Report, mean_and_spread
 from skop.datasets import make_navier_stokes
+from skop.estimators import LaMORegressor, PODRegressor, RolloutRegressor
 
 __all__ = ["add_command"]
 

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from joblib.externals.loky import ProcessPoolExecutor
 
-from skop import FieldSet, LaMORegressor
 from skop.bench._report import Report
+from skop.data import FieldSet
+from skop.estimators import LaMORegressor
 
 __all__ = ["add_command"]
 

@@ -14,8 +14,8 @@ import numpy as np
 import sklearn
 import torch
 
-from skop import __version__
 from skop._typing import PathOrStr
+from skop._version import __version__
 
 __all__ = ["Report", "mean_and_spread"]
 

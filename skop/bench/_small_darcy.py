@@ -15,9 +15,10 @@ from joblib import Parallel, delayed
 from scipy.interpolate import make_interp_spline
 from sklearn.model_selection import KFold
 
-from skop import EnsembleRegressor, FieldSet, GeoMaNORegressor, LaMORegressor, PODRegressor
 from skop._typing import FloatArray, PathOrStr
 from skop.bench._report import Report, mean_and_spread
+from skop.data import FieldSet
+from skop.estimators import EnsembleRegressor, GeoMaNORegressor, LaMORegressor, PODRegressor, SymmetryOptions
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 
@@ -107,10 +108,8 @@ def read_small_darcy(path: PathOrStr) -> dict[str, FieldSet]:
 # ---------------------------------------------------------------------- models
 def _operator(kind: str, budget: float, seed: int, *, symmetric: bool) -> Any:
     """An operator's defaults under a time budget, with or without the symmetries of the problem."""
-    changes: dict[str, Any] = (
-        {"symmetries": _SYMMETRIES, "domain": _DOMAIN, "average_symmetries": True} if symmetric else {}
-    )
-    return _OPERATORS[kind][0](max_time=budget, max_iter=_MANY_EPOCHS, random_state=seed, **changes)
+    symmetries = SymmetryOptions(names=_SYMMETRIES, domain=_DOMAIN, average_predictions=True) if symmetric else None
+    return _OPERATORS[kind][0](max_time=budget, max_iter=_MANY_EPOCHS, random_state=seed, symmetries=symmetries)
 
 
 def _classical() -> dict[str, PODRegressor]:

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from joblib.externals.loky import ProcessPoolExecutor
 
-from skop import GeoMaNORegressor, LaMORegressor
 from skop.bench._report import Report
+from skop.estimators import GeoMaNORegressor, LaMORegressor
 
 __all__ = ["add_command"]
 

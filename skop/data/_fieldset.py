@@ -1,6 +1,6 @@
 """FieldSet: fields sampled on points, sample axis first.
 
-Letters of the shapes: n samples, P points of a sample, d space dimensions, c channels,
+Notation: n samples, P points of a sample, d space dimensions, c channels,
 p global parameters, T points of all samples together.
 
 Two layouts share one class. When every sample has the same number of points, coordinates are
@@ -13,17 +13,20 @@ memory-mapped set copies nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from skop._typing import FloatArray, GridShape, IntArray
-from skop.data._joining import concatenate
-from skop.data._layout import as_params, checked_values, is_rectangular, ragged_state, uniform_state
-from skop.data._storage import as_storage, in_memory, read_rows, select_rows, take_rows
+from skop.data._grid import find_grid
+from skop.data._storage import as_storage, in_memory, read_rows, reshape_rows, select_rows, take_rows
 from skop.exceptions import FieldDataError
 
-__all__ = ["FieldSet"]
+__all__ = ["FieldSet", "iterate_rows", "point_order"]
+
+#: Values read at a time when a set is checked or its statistics are taken.
+_CHUNK_VALUES = 2**22
 
 
 class FieldSet:
@@ -97,12 +100,12 @@ class FieldSet:
         cells: Sequence[tuple[str, IntArray]] | None = None,
         channel_names: Sequence[str] | None = None,
     ) -> None:
-        parameters = None if params is None else as_params(params)
-        if isinstance(coords, (list, tuple)) and not is_rectangular(coords):
-            state = ragged_state(coords, values, grid_shape)
+        parameters = None if params is None else _as_params(params)
+        if isinstance(coords, (list, tuple)) and not _is_rectangular(coords):
+            state = _ragged_state(coords, values, grid_shape)
         else:
             count = None if parameters is None else len(parameters)
-            state = uniform_state(as_storage(coords, "coords"), values, grid_shape, count)
+            state = _uniform_state(as_storage(coords, "coords"), values, grid_shape, count)
         state |= {
             "_params": parameters,
             "_rows": None,
@@ -346,7 +349,7 @@ class FieldSet:
         expected = self.shape[:2] if not self.is_ragged else (int(self.n_points.sum()),)
         new = self._replace(
             _coords=self._coords if self._shared else self.coords,
-            _values=checked_values(values, expected),
+            _values=_checked_values(values, expected),
             _offsets=self.offsets,
             _params=None,
             _rows=None,
@@ -368,9 +371,49 @@ class FieldSet:
         FieldSet
             The same fields.
         """
+        if params is None:
+            return self._replace(_params=None)
         held = self if self._rows is None else self.read(slice(None))
-        (new := held._replace(_params=None if params is None else as_params(params)))._check_consistency()
+        (new := held._replace(_params=_as_params(params)))._check_consistency()
         return new
+
+    def with_grid(self, grid_shape: GridShape) -> FieldSet:
+        """Return the same samples, whose points form a grid in C order.
+
+        Parameters
+        ----------
+        grid_shape : tuple of int
+            Points along each axis.
+
+        Returns
+        -------
+        FieldSet
+            The same fields.
+        """
+        if self.is_ragged or np.prod(grid_shape) != self._coords.shape[-2]:
+            raise FieldDataError(f"grid_shape {grid_shape} does not fit the points of {self!r}.")
+        return self._replace(_grid_shape=tuple(grid_shape))
+
+    def with_order(self, order: IntArray) -> FieldSet:
+        """Return the same samples with their points in another order, in memory and without a grid.
+
+        Parameters
+        ----------
+        order : ndarray of int
+            Points in their new order: of shape (P,) for shared points, and rows of the points of all samples, one
+            after the other, otherwise.
+
+        Returns
+        -------
+        FieldSet
+            The same fields.
+        """
+        held = self.read(slice(None))
+        coords, values = held.coords, held._held_values()
+        if held.shared_coords:
+            return held._replace(_coords=coords[order], _values=values[:, order], _grid_shape=None)
+        moved = (array.reshape(-1, array.shape[-1])[order].reshape(array.shape) for array in (coords, values))
+        return held._replace(**dict(zip(("_coords", "_values"), moved, strict=True)), _grid_shape=None)
 
     def __getitem__(self, key: Any) -> FieldSet:
         if isinstance(key, tuple):
@@ -382,6 +425,47 @@ class FieldSet:
         selected = select_rows(key, len(self))
         return self._replace(_rows=selected if self._rows is None else self._rows[selected])
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[FieldSet]) -> FieldSet:
+        """Join FieldSets along the sample axis, as ``np.concatenate(parts)`` does.
+
+        Parameters
+        ----------
+        parts : sequence of FieldSet
+            All ragged or all on the same number of points, with the same channels and parameters.
+
+        Returns
+        -------
+        FieldSet
+            The joined samples, in memory.
+
+        Raises
+        ------
+        FieldDataError
+            If there is nothing to join, or the parts differ in points, dimensions, channels, names, parameters or grid.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skop import FieldSet
+        >>> a = FieldSet(np.zeros((4, 1)), np.ones((3, 4, 1)))
+        >>> len(FieldSet.concatenate([a, a[:1]])), len(np.concatenate([a, a[:1]]))
+        (4, 4)
+        """
+        parts = list(parts)
+        _check_joinable(parts)
+        first = parts[0]
+        joined: dict[str, Any] = {}
+        for name in ("params", "values"):
+            held = [getattr(part, name) for part in parts]
+            joined[f"_{name}"] = None if held[0] is None else np.concatenate(held)
+        shared = all(part.shared_coords and np.array_equal(part.coords, first.coords) for part in parts)
+        coords = first.coords if shared else np.concatenate([_own_coords(part) for part in parts])
+        offsets = None
+        if first.is_ragged:
+            offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.n_points for part in parts]))])
+        return first._replace(_coords=coords, _offsets=offsets, _shared=shared, _rows=None, **joined)
+
     def __iter__(self) -> Iterator[FieldSet]:
         return (self[index] for index in range(len(self)))
 
@@ -391,10 +475,307 @@ class FieldSet:
             return NotImplemented
         if len(args) > 1 or any(kwargs.get(name) for name in ("axis", "out", "dtype")):
             raise FieldDataError("FieldSets are joined along their sample axis only: np.concatenate(parts).")
-        return concatenate(args[0])
+        return self.concatenate(args[0])
 
     def __repr__(self) -> str:
         size = "ragged" if self.is_ragged else f"{self._coords.shape[-2]} points"
         grid = "" if self._grid_shape is None else f", grid {'x'.join(map(str, self._grid_shape))}"
         extra = f", {self.n_params} params" if self.n_params else ""
         return f"FieldSet({len(self)} samples, {size} in {self.n_dims}-D{grid}, {self.n_channels} channels{extra})"
+
+
+def iterate_rows(fields: FieldSet) -> Iterator[tuple[int, FloatArray]]:
+    """Read the values of a set in pieces of bounded size.
+
+    Parameters
+    ----------
+    fields : FieldSet
+        Set with values.
+
+    Yields
+    ------
+    tuple of (int, ndarray)
+        Number of the first sample of the piece, and its values ``(m, P, c)``, or flat when ragged.
+    """
+    per_sample = max(1, int(np.max(fields.n_points, initial=1)) * max(fields.n_channels, 1))
+    step = max(1, _CHUNK_VALUES // per_sample)
+    for start in range(0, len(fields), step):
+        values = fields[start : start + step].values
+        if values is not None:
+            yield start, values
+
+
+def _check_joinable(parts: Sequence[Any]) -> None:
+    """Raise unless all parts hold the same kind of samples."""
+    strangers = [type(part).__name__ for part in parts if not isinstance(part, FieldSet)]
+    if strangers or not parts:
+        came = f"a {strangers[0]} among the parts" if strangers else "nothing"
+        raise FieldDataError(f"only FieldSets can be joined to FieldSets, got {came}.")
+    for what in ("is_ragged", "n_dims", "n_channels", "n_params", "grid_shape", "channel_names"):
+        found = [getattr(part, what) for part in parts]
+        if any(item != found[0] for item in found):
+            raise FieldDataError(f"cannot join FieldSets whose {what} differ: {found}.")
+    if any(part.shape[1:] != parts[0].shape[1:] for part in parts):
+        raise FieldDataError(f"cannot join FieldSets of shapes {[part.shape for part in parts]}.")
+
+
+def _own_coords(part: FieldSet) -> FloatArray:
+    """Coordinates with a sample axis, also when they are shared."""
+    return np.broadcast_to(part.coords, (len(part), *part.coords.shape)) if part.shared_coords else part.coords
+
+
+def point_order(fields: FieldSet) -> IntArray:
+    """Return the flat rows that sort the points of each sample by their coordinates.
+
+    Sums over points are rounded in the order in which they run; in this order they are the same for every
+    listing of the same points.
+
+    Parameters
+    ----------
+    fields : FieldSet
+        Samples.
+
+    Returns
+    -------
+    ndarray of shape (P,) for shared points, (T,) otherwise
+        Rows of the coordinates, samples one after the other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop import FieldSet
+    >>> from skop.data._fieldset import point_order
+    >>> point_order(FieldSet(np.array([[2.0], [0.0], [1.0]]), np.zeros((1, 3, 1)))).tolist()
+    [1, 2, 0]
+    """
+    points = fields.coords.reshape(-1, fields.n_dims)
+    if fields.shared_coords:
+        return np.lexsort(points.T[::-1])
+    # One sort for all samples: the number of the sample is the leading key.
+    keys = (*points.T[::-1], np.repeat(np.arange(len(fields)), fields.n_points))
+    order = np.lexsort(keys)
+    repeated = np.all([key[order[1:]] == key[order[:-1]] for key in keys], axis=0)
+    if not repeated.any() or not fields.in_memory or (values := fields.values) is None:
+        return order
+    # Points at one place are told apart by their fields.
+    return np.lexsort((*values.reshape(len(points), -1).T, *keys))
+
+
+# ---------------------------------------------------------------------- which axes count samples, points and a grid
+def _is_rectangular(coords: Sequence[Any]) -> bool:
+    """Tell whether a list is one array written as nested lists, not samples of different size.
+
+    Parameters
+    ----------
+    coords : sequence
+        What a caller passed.
+
+    Returns
+    -------
+    bool
+        True when all items have one shape, or are too short to be samples.
+    """
+    shapes = {tuple(np.shape(as_storage(item, f"coords[{i}]"))) for i, item in enumerate(coords)}
+    return len(shapes) < 2 or all(len(shape) < 2 for shape in shapes)
+
+
+def _as_params(params: Any) -> FloatArray:
+    """Read global parameters.
+
+    Parameters
+    ----------
+    params : array-like of shape (n, p)
+        Numbers.
+
+    Returns
+    -------
+    ndarray of shape (n, p)
+        In memory.
+
+    Raises
+    ------
+    FieldDataError
+        If they are not numbers or have not two axes.
+    """
+    array = as_storage(params, "params")
+    if len(array.shape) != 2:
+        raise FieldDataError(f"params must have shape (n_samples, n_params), got {tuple(array.shape)}; add an axis.")
+    return read_rows(array, slice(None))
+
+
+def _checked_values(values: Any, points: tuple[int, ...]) -> Any:
+    """Read values that must have one row for each point of given samples.
+
+    Parameters
+    ----------
+    values : array-like of shape (*points, c)
+        Values.
+    points : tuple of int
+        ``(n, P)``, or ``(T,)`` for ragged samples.
+
+    Returns
+    -------
+    ndarray or lazy array
+        As it is kept.
+
+    Raises
+    ------
+    FieldDataError
+        If the shape does not fit.
+    """
+    stored = as_storage(values, "values")
+    if stored.ndim != len(points) + 1 or tuple(stored.shape[:-1]) != points:
+        raise FieldDataError(
+            f"values has shape {tuple(stored.shape)}; expected ({', '.join(map(str, points))}, channels), one row for "
+            "each point."
+        )
+    return stored
+
+
+def _ragged_state(coords: Sequence[Any], values: Any, grid_shape: Sequence[int] | None) -> dict[str, Any]:
+    """Lay out samples with different numbers of points.
+
+    Parameters
+    ----------
+    coords : sequence of array-like (P_i, d)
+        Points of each sample.
+    values : sequence of array-like (P_i, c) or None
+        Fields of each sample.
+    grid_shape : None
+        Must not be given.
+
+    Returns
+    -------
+    dict
+        Slots of a FieldSet.
+
+    Raises
+    ------
+    FieldDataError
+        If shapes do not fit together.
+    """
+    if grid_shape is not None:
+        raise FieldDataError("samples with different numbers of points have no common grid; leave out grid_shape.")
+    points = _flat_samples(coords, "coords", None)
+    fields = None
+    if values is not None:
+        if not hasattr(values, "__len__"):
+            raise FieldDataError(f"values is a {type(values).__name__}; expected one array for each sample.")
+        if len(values) != len(points):
+            raise FieldDataError(f"coords has {len(points)} samples, values has {len(values)}.")
+        fields = np.concatenate(_flat_samples(values, "values", [len(item) for item in points]))
+    offsets = np.concatenate([[0], np.cumsum([len(item) for item in points])])
+    flat = {"_coords": np.concatenate(points), "_values": fields, "_offsets": offsets}
+    return flat | {"_shared": False, "_grid_shape": None}
+
+
+def _flat_samples(samples: Sequence[Any], name: str, n_points: Sequence[int] | None) -> list[FloatArray]:
+    """Read samples as arrays with two axes, the second of one length."""
+    arrays = [as_storage(item, f"{name} of sample {i}") for i, item in enumerate(samples)]
+    width = arrays[0].shape[-1] if arrays[0].ndim == 2 else "n"
+    for i, item in enumerate(arrays):
+        rows = "n_points" if n_points is None else n_points[i]
+        if item.ndim != 2 or item.shape[1] != width or rows not in ("n_points", len(item)):
+            raise FieldDataError(f"{name} of sample {i} has shape {item.shape}; expected ({rows}, {width}).")
+    return arrays
+
+
+def _uniform_state(coords: Any, values: Any, grid_shape: Sequence[int] | None, n_params: int | None) -> dict[str, Any]:
+    """Lay out samples that all have the same number of points.
+
+    Parameters
+    ----------
+    coords : ndarray or lazy array
+        Points.
+    values : array-like or None
+        Fields.
+    grid_shape : sequence of int or None
+        Grid, if stated.
+    n_params : int or None
+        Rows of the global parameters, if there are any.
+
+    Returns
+    -------
+    dict
+        Slots of a FieldSet.
+
+    Raises
+    ------
+    FieldDataError
+        If shapes do not fit together.
+    """
+    if len(coords.shape) < 2:
+        raise FieldDataError(f"coords must have shape (points, dimensions) at least, got {coords.shape}; add an axis.")
+    storage = None if values is None else as_storage(values, "values")
+    if storage is None:
+        points, shared = _points_alone(coords, grid_shape, n_params)
+    else:
+        points, shared = _point_axes(tuple(coords.shape), tuple(storage.shape))
+    n_dims = int(coords.shape[-1])
+    if shared:
+        coords = read_rows(coords, slice(None)).reshape(-1, n_dims)
+    else:
+        coords = reshape_rows(coords, (prod(points), n_dims))
+    grid = _checked_grid(points, n_dims, grid_shape)
+    return {"_coords": coords, "_values": storage, "_offsets": None, "_shared": shared, "_grid_shape": grid}
+
+
+def _checked_grid(points: tuple[int, ...], n_dims: int, grid_shape: Sequence[int] | None) -> GridShape | None:
+    """Find the grid that is stated, or that the axes of the arrays show."""
+    if grid_shape is None:
+        return points if len(points) == n_dims > 1 else None
+    grid = tuple(int(size) for size in grid_shape)
+    if min(grid, default=0) < 0 or prod(grid) != prod(points):
+        raise FieldDataError(f"grid_shape {grid} has {prod(grid)} points, the fields have {prod(points)}.")
+    if len(points) > 1 and points != grid:
+        raise FieldDataError(f"grid_shape is {grid}, but the arrays have the grid axes {points}; leave out grid_shape.")
+    return grid
+
+
+def _points_alone(coords: Any, grid_shape: Sequence[int] | None, n_params: int | None) -> tuple[tuple[int, ...], bool]:
+    """Axes that count points, and whether they are shared, when there are no values."""
+    axes = tuple(int(size) for size in coords.shape[:-1])
+    stated = None if grid_shape is None else tuple(int(size) for size in grid_shape)
+    shared_fits, own_fits = n_params is not None, len(axes) > 1 and n_params in (None, axes[0])
+    if stated is not None:
+        shared_fits, own_fits = shared_fits and prod(axes) == prod(stated), own_fits and prod(axes[1:]) == prod(stated)
+    if shared_fits and own_fits and len(axes) == coords.shape[-1]:
+        found = find_grid(read_rows(coords, slice(None)).reshape(-1, coords.shape[-1]))
+        if found is not None and found[0] == axes:
+            raise FieldDataError(
+                f"coords of shape {tuple(coords.shape)} may be one grid {axes} or the points of {n_params} samples; "
+                "pass grid_shape."
+            )
+    if own_fits:
+        return axes[1:], False
+    if shared_fits:
+        return axes, True
+    if n_params is None:
+        raise FieldDataError(
+            f"coords of shape {tuple(coords.shape)} is shared by all samples, but neither values nor params say how "
+            "many samples there are."
+        )
+    raise FieldDataError(
+        f"coords of shape {tuple(coords.shape)} fit neither {n_params} samples nor the grid_shape {stated}."
+    )
+
+
+def _point_axes(coords: tuple[int, ...], values: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
+    """Axes that count points, and whether the coordinates are shared by all samples, from two shapes."""
+    if len(values) < 3:
+        raise FieldDataError(
+            f"values must have shape (n_samples, *points, channels), got {values}; add the missing axes, for "
+            "example values[..., None] for one channel."
+        )
+    points = values[1:-1]
+    candidates = [(coords[:-1], True)]
+    if len(coords) > 2 and coords[0] == values[0]:
+        # First, so that the points of a single sample are not taken for a grid of one row.
+        candidates.insert(0, (coords[1:-1], False))
+    for axes, shared in sorted(candidates, key=lambda candidate: candidate[0] != points):
+        if axes == points or axes == (prod(points),) or (len(points) == 1 and prod(axes) == prod(points)):
+            return max(points, axes, key=len), shared
+    raise FieldDataError(
+        f"coords of shape {coords} do not fit values of shape {values}: expected {(*points, 'd')} (shared) or "
+        f"{(values[0], *points, 'd')} (each sample's own)."
+    )

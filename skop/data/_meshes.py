@@ -1,22 +1,78 @@
-"""Meshes to FieldSets and predictions back to meshes.
+"""Meshes to FieldSets and predictions back to meshes: contents, averages of cell data, and files.
 
-Letters of the shapes: n meshes, P points of a mesh, D coordinates a point is stored with, d of them kept, c components.
+Notation: n meshes, P points of a mesh, U points that cells use, D coordinates a point is stored with,
+d of them kept, c components, m cells of a block, s simplices of a cell, k dimension of a simplex.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import difflib
+import glob
+import io
+import os
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from math import factorial
+from pathlib import Path
+from typing import IO, Any, Literal
 
 import meshio
 import numpy as np
 
 from skop._typing import FloatArray, IntArray
 from skop.data._fieldset import FieldSet
-from skop.data._mesh_cells import as_columns, average_on_points
-from skop.data._mesh_files import find_sources, iterate_meshes
-from skop.exceptions import FieldDataError
+from skop.data._vtu import read_vtu
+from skop.exceptions import FieldDataError, OptionalDependencyError, warn
 
-__all__ = ["MeshSamples", "attach_predictions", "carry_cell_data", "read_meshes"]
+__all__ = ["MeshSamples", "attach_predictions", "carry_cell_data", "is_mesh_input", "read_meshes"]
+
+#: Simplices that fill a cell, by its corners, which come first in all cells of these families.
+_SIMPLICES: dict[str, list[tuple[int, ...]]] = {
+    "vertex": [(0,)],
+    "line": [(0, 1)],
+    "triangle": [(0, 1, 2)],
+    "quad": [(0, 1, 2), (0, 2, 3)],
+    "tetra": [(0, 1, 2, 3)],
+    "pyramid": [(0, 1, 2, 4), (0, 2, 3, 4)],
+    "wedge": [(0, 1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 5)],
+    "hexahedron": [(0, 1, 2, 5), (0, 2, 3, 7), (0, 5, 7, 4), (2, 7, 5, 6), (0, 2, 7, 5)],
+}
+
+
+#: File names shown in an error message.
+_SHOWN_NAMES = 3
+#: Formats whose readers in meshio (5.3) wait for ever on files that were cut off, and whether they are read as bytes.
+_WAITING_READERS = {
+    ".ply": ("ply", True),
+    ".off": ("off", False),
+    ".msh": ("ansys", True),
+    ".mdpa": ("mdpa", True),
+    ".dat": ("tecplot", False),
+    ".tec": ("tecplot", False),
+}
+#: Empty reads at the end of a file before it counts as cut off.
+_READS_PAST_END = 100
+#: VTK files that hold one data set, and VTK files that list others; meshio (5.3) reads neither.
+_UNREAD_DATA_SETS = {
+    ".vtp": "VTK polygonal data",
+    ".vti": "VTK image data",
+    ".vtr": "VTK rectilinear grids",
+    ".vts": "VTK structured grids",
+    ".vtkhdf": "VTKHDF",
+}
+_UNREAD_COLLECTIONS = {
+    ".pvd": "ParaView collections",
+    ".vtm": "VTK multi-block data",
+    **{f".p{ending}": "parallel VTK data" for ending in ("vtu", "vtp", "vti", "vtr", "vts")},
+}
+#: What meshio (5.3) says of cells that it leaves out, whose points must not count as unused.
+_LEFT_OUT_CELLS = "cells that meshio cannot handle"
+#: Name in the info of meshes for which it said so.
+_USES_ALL_POINTS = "skop: left-out cells may use any point"
+#: Extent of a coordinate, relative to the largest extent of the meshes, up to which it counts as constant: a plane that
+#: was rotated or moved is rarely flat to the last bit.
+_FLAT = 1e-12
 
 
 @dataclass(frozen=True)
@@ -36,6 +92,9 @@ class MeshSamples:
         Number of channels of each field, in the order of the channels.
     names : tuple of str
         File of each mesh, or ``"mesh 0"`` and so on, in the order of the samples.
+    used_points : list of (ndarray of shape (U,) or None)
+        For each mesh, which of its stored points are the points of the sample, in ascending order; None where all are.
+        Points that no cell of a mesh uses are left out of its sample.
     """
 
     fields: FieldSet
@@ -43,6 +102,7 @@ class MeshSamples:
     axes: tuple[int, ...]
     components: dict[str, int]
     names: tuple[str, ...]
+    used_points: list[IntArray | None]
 
     def select(self, fields: str | Sequence[str] | None) -> FieldSet:
         """Return some of the fields that were read, in the order asked for.
@@ -75,7 +135,7 @@ class MeshSamples:
             raise FieldDataError(f"field {missing[0]!r} was not read from the meshes; there are {[*self.components]}.")
         values, names = self.fields.values, self.fields.channel_names or ()
         if not wanted or values is None:
-            return _as_fieldset(self.meshes, self.axes, None, None)
+            return _as_fieldset(self.meshes, self.used_points, self.axes, None, None)
         starts = dict(zip(self.components, np.cumsum([0, *self.components.values()]), strict=False))
         columns = [starts[name] + k for name in wanted for k in range(self.components[name])]
         return self.fields.with_values(values[..., columns], [names[column] for column in columns])
@@ -90,6 +150,10 @@ def read_meshes(
 ) -> MeshSamples:
     """Read meshes as samples: points are coordinates, data on points are fields.
 
+    Points that no cell uses, such as the centre of an arc left over from CAD or a reference point, are left out, and
+    one warning counts them. A cell of type ``"vertex"`` is a cell. A mesh without cells is a point cloud, of which
+    every point counts.
+
     Parameters
     ----------
     source : meshio.Mesh, str, Path or list of these
@@ -101,8 +165,9 @@ def read_meshes(
     cell_data : {"refuse", "to_points"}, default="refuse"
         What to do with a field that lives on cells only: raise, or average it as `carry_cell_data` does.
     axes : sequence of int or None, default=None
-        Coordinates to keep. None drops those that are the same, up to rounding, for all points of all meshes, as z is
-        for plane meshes. Predictions pass the axes of the fit.
+        Coordinates to keep. None drops those that are the same for all points of all meshes, as z is for plane meshes:
+        up to 1e-12 of the largest extent of the meshes, or what float32 resolves (2e-6) where points are stored so.
+        Predictions pass the axes of the fit.
 
     Returns
     -------
@@ -112,10 +177,16 @@ def read_meshes(
     Raises
     ------
     FieldDataError
-        If there are no meshes, a file cannot be read, a mesh has no points or lacks a field, or meshes differ in the
-        components of a field or in their number of coordinates.
+        If there are no meshes, a file cannot be read, a mesh has no points, cells that name points which are not
+        there, or lacks a field, points or fields hold NaN or infinity, or meshes differ in the components of a field or
+        in their number of coordinates.
     OptionalDependencyError
         If the format of a file needs a package that is not installed.
+
+    Warns
+    -----
+    SkopWarning
+        If points are left out, or meshio leaves out something.
 
     Examples
     --------
@@ -132,16 +203,50 @@ def read_meshes(
         raise FieldDataError(f"cell_data is {cell_data!r}; expected 'refuse' or 'to_points'.")
     names: list[str] = []
     templates: list[meshio.Mesh] = []
+    used: list[IntArray | None] = []
     rows: list[list[FloatArray]] = []
-    for name, mesh in iterate_meshes(find_sources(source)):
+    for name, mesh in _iterate_meshes(_find_sources(source)):
+        template = _template(mesh, name, templates)
         names.append(name)
-        templates.append(_template(mesh, name, templates))
-        rows.append([_read_field(mesh, field, name, cell_data == "to_points") for field in wanted])
+        templates.append(template)
+        used.append(_used_points(template, name))
+        _finite_rows(template.points, used[-1], f"points of {name}")
+        rows.append([_read_field(mesh, field, name, cell_data == "to_points", used[-1]) for field in wanted])
+    _warn_of_unused(names, templates, used)
     components = _common_components(wanted, rows, names)
-    kept = _kept_axes(templates, axes)
+    kept_axes = _kept_axes(templates, used, axes)
     channels = [name if count == 1 else f"{name}_{k}" for name, count in components.items() for k in range(count)]
     values = [np.concatenate(row, axis=1) for row in rows] if wanted else None
-    return MeshSamples(_as_fieldset(templates, kept, values, channels), templates, kept, components, tuple(names))
+    fields_on_points = _as_fieldset(templates, used, kept_axes, values, channels)
+    return MeshSamples(fields_on_points, templates, kept_axes, components, tuple(names), used)
+
+
+def is_mesh_input(X: Any) -> bool:
+    """Tell whether X names or holds meshes.
+
+    Parameters
+    ----------
+    X : object
+        What a caller passed.
+
+    Returns
+    -------
+    bool
+        True for a `meshio.Mesh`, a path or glob, a list with one of these in it, and for iterators, which
+        `read_meshes` refuses with a hint.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.data import is_mesh_input
+    >>> is_mesh_input("runs/*.vtu"), is_mesh_input(["a.vtk", "b.vtk"]), is_mesh_input(np.zeros((3, 2)))
+    (True, True, False)
+    """
+    if isinstance(X, np.ndarray):
+        return X.ndim == 1 and X.dtype.kind in "OU" and is_mesh_input(list(X))
+    if isinstance(X, list | tuple):
+        return any(_is_one(item) for item in X)
+    return _is_one(X) or isinstance(X, Iterator)
 
 
 def carry_cell_data(mesh: meshio.Mesh, name: str) -> FloatArray:
@@ -149,7 +254,7 @@ def carry_cell_data(mesh: meshio.Mesh, name: str) -> FloatArray:
 
     Cells weigh by their length, area or volume, measured on their corners. Where a cell has none (polyhedra, collapsed
     cells), all cells weigh the same. In meshes that mix dimensions, such as triangles with boundary lines, a point
-    looks at its cells of the highest dimension only.
+    looks at its cells of the highest dimension only. Points that no cell uses get NaN.
 
     Parameters
     ----------
@@ -166,7 +271,7 @@ def carry_cell_data(mesh: meshio.Mesh, name: str) -> FloatArray:
     Raises
     ------
     FieldDataError
-        If there is no such data, it does not fit the cells, or a point belongs to no cell.
+        If there is no such data, it does not fit the cells, or cells name points which are not there.
 
     Examples
     --------
@@ -178,7 +283,7 @@ def carry_cell_data(mesh: meshio.Mesh, name: str) -> FloatArray:
     """
     if name not in mesh.cell_data:
         raise FieldDataError(f"the mesh has no cell data {name!r}; it has {_listed(mesh.cell_data)}.")
-    return average_on_points(mesh, name, "the mesh")
+    return _average_on_points(mesh, name, "the mesh")
 
 
 def attach_predictions(
@@ -186,12 +291,14 @@ def attach_predictions(
 ) -> list[meshio.Mesh]:
     """Return meshes that carry predictions as point data.
 
+    The data have one row for each point of a mesh. Points that no cell uses, which `read_meshes` leaves out, get NaN.
+
     Parameters
     ----------
     meshes : sequence of meshio.Mesh
         Points and cells, as `read_meshes` returns them.
     predictions : FieldSet
-        One sample for each mesh, on its points.
+        One sample for each mesh, on all its points or on those that its cells use.
     components : mapping of str to int or None, default=None
         Names of the fields and their numbers of channels, in order, as in `MeshSamples`. None reads them off the
         channel names: ``u_0, u_1`` become one field ``u``. Without names, the field is called ``prediction``.
@@ -223,13 +330,85 @@ def attach_predictions(
         raise FieldDataError(f"predictions have {predictions.n_channels} channels, but components say {components}.")
     finished = []
     for i, (mesh, values) in enumerate(zip(meshes, predictions.to_list(), strict=True)):
-        if len(mesh.points) != len(values):
-            raise FieldDataError(f"mesh {i} has {len(mesh.points)} points, its prediction has {len(values)}.")
-        parts = np.split(values, np.cumsum([*components.values()])[:-1], axis=1)
+        on_points = _on_all_points(values, mesh, f"mesh {i}")
+        parts = np.split(on_points, np.cumsum([*components.values()])[:-1], axis=1)
         data = {name: part[:, 0] if part.shape[1] == 1 else part for name, part in zip(components, parts, strict=True)}
         # Points are copied: to warp a mesh in place by its displacement must not warp the others.
         finished.append(meshio.Mesh(mesh.points.copy(), mesh.cells, point_data=data))
     return finished
+
+
+def drop_unused_rows(values: Any, meshes: Sequence[meshio.Mesh]) -> Any:
+    """Take the rows of the points that cells use from arrays with one row for each point of a mesh.
+
+    Parameters
+    ----------
+    values : list of arrays (P,) or (P, c), array of shape (n, P) or (n, P, c), or anything else
+        Values beside meshes.
+    meshes : sequence of meshio.Mesh
+        As in `MeshSamples`.
+
+    Returns
+    -------
+    object
+        Arrays with U rows: a list, or one array if an array came and U is the same in all meshes. What has no row for
+        each point of the meshes is returned as it came.
+    """
+    if not _are_arrays(values) or [len(item) for item in values] != [len(mesh.points) for mesh in meshes]:
+        return values
+    used = [_used_points(mesh, f"mesh {i}") for i, mesh in enumerate(meshes)]
+    if all(rows is None for rows in used):
+        return values
+    taken = [
+        np.asarray(item) if rows is None else np.asarray(item)[rows] for item, rows in zip(values, used, strict=True)
+    ]
+    is_array = isinstance(values, np.ndarray) and len({len(item) for item in taken}) == 1
+    return np.stack(taken) if is_array else taken
+
+
+def restore_unused_rows(values: Any, meshes: Sequence[meshio.Mesh]) -> Any:
+    """Give predictions on the points that cells use one row for each point of a mesh.
+
+    Parameters
+    ----------
+    values : list of arrays (U,) or (U, c), array of shape (n, U) or (n, U, c), or anything else
+        Predictions.
+    meshes : sequence of meshio.Mesh
+        As in `MeshSamples`.
+
+    Returns
+    -------
+    object
+        Lists of arrays with P rows, NaN at points that no cell uses; an array if an array came and P is the same in all
+        meshes. Anything else is returned as it came.
+    """
+    if not _are_arrays(values) or [len(item) for item in values] == [len(mesh.points) for mesh in meshes]:
+        return values
+    spread = [
+        _on_all_points(item, mesh, f"mesh {i}") for i, (item, mesh) in enumerate(zip(values, meshes, strict=True))
+    ]
+    is_array = isinstance(values, np.ndarray) and len({len(item) for item in spread}) == 1
+    return np.stack(spread) if is_array else spread
+
+
+def _are_arrays(values: Any) -> bool:
+    """Tell whether these are values on points, one array for each sample, and nothing that has points of its own."""
+    if isinstance(values, np.ndarray):
+        return values.ndim > 1
+    return isinstance(values, list) and all(hasattr(item, "__array__") and np.ndim(item) > 0 for item in values)
+
+
+def _on_all_points(values: FloatArray, mesh: meshio.Mesh, where: str) -> FloatArray:
+    """Values on the points that cells use as values on all points, NaN elsewhere."""
+    if len(values) == len(mesh.points):
+        return values
+    used = _used_points(mesh, where)
+    if used is None or len(used) != len(values):
+        detail = "" if used is None else f", of which {len(used)} belong to cells"
+        raise FieldDataError(f"{where} has {len(mesh.points)} points{detail}, its prediction has {len(values)}.")
+    spread = np.full((len(mesh.points), *values.shape[1:]), np.nan, np.result_type(values, np.float32))
+    spread[used] = values
+    return spread
 
 
 def _guess_components(predictions: FieldSet) -> dict[str, int]:
@@ -279,7 +458,59 @@ def _template(mesh: meshio.Mesh, name: str, earlier: Sequence[meshio.Mesh]) -> m
             )
         points = first.points if np.array_equal(points, first.points) else points
         cells = first.cells if _have_same_cells(mesh, first) else cells
-    return meshio.Mesh(points, cells)
+    return meshio.Mesh(points, cells, info=mesh.info)
+
+
+def _used_points(mesh: meshio.Mesh, where: str) -> IntArray | None:
+    """Points that cells use, ascending, (U,); None if these are all, or if there are no cells."""
+    count = len(mesh.points)
+    is_used = np.zeros(count, dtype=bool)
+    for block in mesh.cells:
+        _, nodes = _cells_and_nodes(block)
+        if not len(nodes):
+            continue
+        if nodes.dtype.kind not in "iu":
+            raise FieldDataError(
+                f"cells of type {block.type!r} in {where} have dtype {nodes.dtype}; expected integers."
+            )
+        low, high = int(nodes.min()), int(nodes.max())
+        if low < 0 or high >= count:
+            raise FieldDataError(
+                f"cells of type {block.type!r} in {where} name point {low if low < 0 else high}; expected 0 to "
+                f"{count - 1}, since there are {count} points. The file may be cut off or damaged, or may count from "
+                "1; write it again."
+            )
+        is_used[nodes] = True
+    is_every = is_used.all() or not is_used.any() or _USES_ALL_POINTS in (mesh.info or ())
+    return None if is_every else np.flatnonzero(is_used)
+
+
+def _warn_of_unused(names: Sequence[str], meshes: Sequence[meshio.Mesh], used: Sequence[IntArray | None]) -> None:
+    """Count the points that were left out of all meshes."""
+    pairs = zip(meshes, used, strict=True)
+    counts = [0 if rows is None else len(mesh.points) - len(rows) for mesh, rows in pairs]
+    if not any(counts):
+        return
+    n_meshes = sum(count > 0 for count in counts)
+    first = names[next(i for i, count in enumerate(counts) if count)]
+    warn(
+        f"{sum(counts)} points in {n_meshes} of {len(meshes)} meshes (first in {first}) belong to no cell: they are "
+        "left out, and predicted meshes have NaN there. mesh.remove_orphaned_nodes() removes such points; a cell of "
+        "type 'vertex' keeps a point.",
+    )
+
+
+def _finite_rows(values: FloatArray, used: IntArray | None, what: str) -> FloatArray:
+    """Rows of the points of a sample, (U, c); NaN and infinity are refused there."""
+    rows = values if used is None else values[used]
+    is_bad = ~np.isfinite(rows).all(axis=1)
+    if is_bad.any():
+        first = int(is_bad.argmax())
+        raise FieldDataError(
+            f"{what}: NaN or infinity at {int(is_bad.sum())} of {len(rows)} points, first at point "
+            f"{first if used is None else used[first]}; expected finite numbers. Repair this mesh or leave it out."
+        )
+    return rows
 
 
 def _have_same_cells(mesh: meshio.Mesh, first: meshio.Mesh) -> bool:
@@ -290,10 +521,11 @@ def _have_same_cells(mesh: meshio.Mesh, first: meshio.Mesh) -> bool:
     )
 
 
-def _read_field(mesh: meshio.Mesh, field: str, name: str, average: bool) -> FloatArray:
-    """One field on the points of a mesh, (P, c)."""
+def _read_field(mesh: meshio.Mesh, field: str, name: str, average: bool, used: IntArray | None) -> FloatArray:
+    """One field on the points of a sample, (U, c)."""
     if field in mesh.point_data:
-        return as_columns(mesh.point_data[field], f"point data {field!r} of {name}")
+        what = f"point data {field!r} of {name}"
+        return _finite_rows(_as_columns(mesh.point_data[field], what), used, what)
     if field not in mesh.cell_data:
         raise FieldDataError(
             f"{name} has no field {field!r}; its point data are {_listed(mesh.point_data)}, its cell data "
@@ -304,7 +536,8 @@ def _read_field(mesh: meshio.Mesh, field: str, name: str, average: bool) -> Floa
             f"{field!r} is cell data in {name}, and fields live on points; pass cell_data='to_points' to average it "
             "over the cells around each point."
         )
-    return average_on_points(mesh, field, name)
+    values = _average_on_points(mesh, field, name)
+    return _finite_rows(values, used, f"cell data {field!r} of {name}, averaged to its points")
 
 
 def _listed(data: Mapping[str, Any]) -> str:
@@ -328,15 +561,17 @@ def _common_components(
     return dict(zip(wanted, counts, strict=True))
 
 
-def _kept_axes(meshes: Sequence[meshio.Mesh], axes: Sequence[int] | None) -> tuple[int, ...]:
+def _kept_axes(
+    meshes: Sequence[meshio.Mesh], used: Sequence[IntArray | None], axes: Sequence[int] | None
+) -> tuple[int, ...]:
     """Coordinates to keep: those that vary, or those asked for if all others are constant."""
     n_stored = meshes[0].points.shape[1]
-    low = np.min([mesh.points.min(axis=0) for mesh in meshes], axis=0).astype(float)
-    high = np.max([mesh.points.max(axis=0) for mesh in meshes], axis=0).astype(float)
-    dtype = np.result_type(*{mesh.points.dtype for mesh in meshes}, np.float32)
-    rounding = np.finfo(dtype).eps * np.maximum(np.nanmax(high - low), np.abs(high))
-    # Written so that NaN counts as varying and reaches the check of values.
-    varies = ~(high - low <= rounding)
+    points = [mesh.points if rows is None else mesh.points[rows] for mesh, rows in zip(meshes, used, strict=True)]
+    low = np.min([item.min(axis=0) for item in points], axis=0).astype(float)
+    high = np.max([item.max(axis=0) for item in points], axis=0).astype(float)
+    eps = max(float(np.finfo(np.result_type(item.dtype, np.float32)).eps) for item in points)
+    slack = np.maximum(max(_FLAT, 16 * eps) * np.max(high - low), eps * np.maximum(np.abs(low), np.abs(high)))
+    varies = high - low > slack
     if axes is None:
         return tuple(np.flatnonzero(varies).tolist()) if varies.any() else tuple(range(n_stored))
     kept = tuple(int(axis) for axis in axes)
@@ -353,18 +588,23 @@ def _kept_axes(meshes: Sequence[meshio.Mesh], axes: Sequence[int] | None) -> tup
 
 def _as_fieldset(
     meshes: Sequence[meshio.Mesh],
+    used: Sequence[IntArray | None],
     axes: tuple[int, ...],
     values: Sequence[FloatArray] | None,
     channels: Sequence[str] | None,
 ) -> FieldSet:
-    """Place values on the kept coordinates of the points."""
-    first = meshes[0]
-    is_shared = all(mesh.points is first.points for mesh in meshes)
-    has_cells = all(mesh.cells is first.cells or _have_same_cells(mesh, first) for mesh in meshes)
-    cells: list[tuple[str, IntArray]] | None = None
-    if has_cells and first.cells and all(isinstance(block.data, np.ndarray) for block in first.cells):
-        cells = [(block.type, block.data) for block in first.cells]
-    points = [as_columns(mesh.points, "points")[:, axes] for mesh in ([first] if is_shared else meshes)]
+    """Place values on the kept coordinates of the used points."""
+    first, first_rows = meshes[0], used[0]
+    is_shared = all(
+        mesh.points is first.points and _are_same_rows(rows, first_rows)
+        for mesh, rows in zip(meshes, used, strict=True)
+    )
+    placed = list(zip(meshes[:1], used[:1], strict=True) if is_shared else zip(meshes, used, strict=True))
+    points = [_as_columns(mesh.points if rows is None else mesh.points[rows], "points") for mesh, rows in placed]
+    # Meshes may differ in points that are left out.
+    is_shared = is_shared or all(np.array_equal(item, points[0]) for item in points)
+    points = [item[:, axes] for item in (points[:1] if is_shared else points)]
+    cells = _common_cells(meshes, used)
     names = None if values is None else channels
     if len({len(item) for item in points}) > 1:
         return FieldSet(points, values, cells=cells, channel_names=names)
@@ -374,3 +614,306 @@ def _as_fieldset(
         own = np.broadcast_to(coords, (len(meshes), *points[0].shape))
         return FieldSet(own, cells=cells)
     return FieldSet(coords, np.stack(values), cells=cells, channel_names=names)
+
+
+def _common_cells(meshes: Sequence[meshio.Mesh], used: Sequence[IntArray | None]) -> list[tuple[str, IntArray]] | None:
+    """Cells that all meshes share, which count the used points; None if they differ, or are none or polyhedra."""
+    first = meshes[0]
+    if not all(mesh.cells is first.cells or _have_same_cells(mesh, first) for mesh in meshes):
+        return None
+    if not first.cells or not all(isinstance(block.data, np.ndarray) for block in first.cells):
+        return None
+    # Cells that were left out on reading may make the points of samples differ where cells are the same.
+    if len({len(mesh.points if rows is None else rows) for mesh, rows in zip(meshes, used, strict=True)}) > 1:
+        return None
+    rows = used[0]
+    if rows is None:
+        return [(block.type, block.data) for block in first.cells]
+    numbers = np.zeros(len(first.points), dtype=int)
+    numbers[rows] = np.arange(len(rows))
+    return [(block.type, numbers[block.data]) for block in first.cells]
+
+
+def _are_same_rows(rows: IntArray | None, others: IntArray | None) -> bool:
+    """Tell whether the same points are used."""
+    return rows is others or (rows is not None and others is not None and np.array_equal(rows, others))
+
+
+# ---------------------------------------------------------------------- data on cells
+def _as_columns(array: Any, what: str) -> FloatArray:
+    """Data as floats of this machine with one column for each component, (P, c); float32 stays float32."""
+    array = np.asarray(array)
+    if array.dtype.kind not in "fiub" or array.ndim == 0 or 0 in array.shape[1:]:
+        raise FieldDataError(f"{what} has dtype {array.dtype} and shape {array.shape}; expected numbers.")
+    dtype = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
+    return array.reshape(len(array), -1 if array.size else 1).astype(dtype, copy=False)
+
+
+def _average_on_points(mesh: meshio.Mesh, name: str, where: str) -> FloatArray:
+    """Average cell data over the cells around each point, as `carry_cell_data` documents it."""
+    _used_points(mesh, where)  # refuses cells that name points which are not there
+    what = f"cell data {name!r} of {where}"
+    data = [_as_columns(part, what) for part in mesh.cell_data[name]]
+    if [len(part) for part in data] != [len(block) for block in mesh.cells]:
+        raise FieldDataError(f"{what} does not have one row for each cell.")
+    if len({part.shape[1] for part in data}) != 1:
+        problem = "has different numbers of components in different blocks of cells" if data else "is on no cells"
+        raise FieldDataError(f"{what} {problem}.")
+    totals, weights = np.zeros((len(mesh.points), data[0].shape[1])), np.zeros(len(mesh.points))
+    for dimension in sorted({block.dim for block in mesh.cells}, reverse=True):
+        chosen = [(block, part) for block, part in zip(mesh.cells, data, strict=True) if block.dim == dimension]
+        found_totals, found_weights = _sum_on_points(mesh.points, chosen)
+        is_open = weights == 0
+        totals[is_open], weights[is_open] = found_totals[is_open], found_weights[is_open]
+    with np.errstate(invalid="ignore"):
+        return (totals / weights[:, None]).astype(np.result_type(*data), copy=False)
+
+
+def _sum_on_points(
+    points: FloatArray, blocks: Sequence[tuple[meshio.CellBlock, FloatArray]]
+) -> tuple[FloatArray, FloatArray]:
+    """Weighted sums of cell values and of weights at each point, (P, c) and (P,)."""
+    sizes = [_cell_sizes(points, block) for block, _ in blocks]
+    if not all((size > 0).all() for size in sizes):
+        sizes = [np.ones(len(size)) for size in sizes]
+    totals, weights = np.zeros((len(points), blocks[0][1].shape[1])), np.zeros(len(points))
+    for (block, values), size in zip(blocks, sizes, strict=True):
+        cells, nodes = _cells_and_nodes(block)
+        weights += np.bincount(nodes, size[cells], minlength=len(points))
+        for component, column in enumerate(values.T):
+            totals[:, component] += np.bincount(nodes, (size * column)[cells], minlength=len(points))
+    return totals, weights
+
+
+def _cells_and_nodes(block: meshio.CellBlock) -> tuple[IntArray, IntArray]:
+    """Pairs of a cell and one of its points."""
+    if isinstance(block.data, np.ndarray):
+        if block.data.size == 0:
+            return np.zeros(0, dtype=int), np.zeros(0, dtype=int)
+        return np.repeat(np.arange(len(block.data)), block.data.shape[1]), block.data.ravel()
+    nodes = [np.unique(np.concatenate([np.asarray(face, dtype=int) for face in faces])) for faces in block.data]
+    if not nodes:
+        return np.zeros(0, dtype=int), np.zeros(0, dtype=int)
+    return np.repeat(np.arange(len(nodes)), [len(item) for item in nodes]), np.concatenate(nodes)
+
+
+def _cell_sizes(points: FloatArray, block: meshio.CellBlock) -> FloatArray:
+    """Length, area or volume of each cell, (m,); zeros where it cannot be computed from corners."""
+    family = re.match(r"[A-Za-z_]*", block.type)
+    simplices = _SIMPLICES.get(family.group() if family else "")
+    if block.type == "polygon":
+        simplices = [(0, i, i + 1) for i in range(1, block.data.shape[1] - 1)]
+    if not simplices:
+        return np.zeros(len(block))
+    corners = points[block.data[:, simplices]].astype(float)  # (m, s, k + 1, D)
+    edges = corners[:, :, 1:] - corners[:, :, :1]
+    # The Gram determinant measures a simplex in a space of any dimension.
+    gram = np.linalg.det(edges @ np.swapaxes(edges, -1, -2))
+    return np.sqrt(np.maximum(gram, 0)).sum(axis=1) / factorial(edges.shape[2])
+
+
+# ---------------------------------------------------------------------- sources
+def _is_one(item: Any) -> bool:
+    """Tell whether an item is a mesh or a path."""
+    return isinstance(item, meshio.Mesh | str | os.PathLike)
+
+
+def _find_sources(source: Any) -> list[tuple[str, Any]]:
+    """List the meshes or files of a source, each with the name that messages give it."""
+    if isinstance(source, np.ndarray) and source.ndim == 1:
+        source = list(source)
+    if isinstance(source, meshio.Mesh):
+        return [("mesh 0", source)]
+    if isinstance(source, str | os.PathLike):
+        return [(str(path), path) for path in _matching_files(os.path.expanduser(source))]
+    if isinstance(source, Iterator):
+        raise FieldDataError(
+            f"meshes came as a {type(source).__name__}, whose order is not known; pass a glob as text, such as "
+            "'runs/*.vtu', or a sorted list."
+        )
+    if not isinstance(source, list | tuple):
+        raise FieldDataError(f"meshes came as {type(source).__name__}; expected meshio.Mesh objects, paths or a glob.")
+    return _list_sources(source)
+
+
+def _list_sources(items: list[Any] | tuple[Any, ...]) -> list[tuple[str, Any]]:
+    """Name the items of a list of meshes or of a list of paths."""
+    if not items:
+        raise FieldDataError("the list of meshes is empty; at least one is required.")
+    strangers = [f"item {i} is a {type(item).__name__}" for i, item in enumerate(items) if not _is_one(item)]
+    if strangers:
+        raise FieldDataError(f"{strangers[0]}; expected meshio.Mesh objects only, or paths only.")
+    are_meshes = [isinstance(item, meshio.Mesh) for item in items]
+    if all(are_meshes):
+        return [(f"mesh {i}", item) for i, item in enumerate(items)]
+    if any(are_meshes):
+        raise FieldDataError(
+            f"item 0 is a {type(items[0]).__name__}, item {are_meshes.index(not are_meshes[0])} is not: a list holds "
+            "meshio.Mesh objects only, or paths only; read the files with meshio.read first."
+        )
+    paths = [_existing_file(Path(os.path.expanduser(item))) for item in items]
+    return [(str(path), path) for path in paths]
+
+
+# ---------------------------------------------------------------------- files
+def _matching_files(pattern: str) -> list[Path]:
+    """Files that a path or a glob names, in natural order."""
+    # A file whose own name has brackets in it is meant literally.
+    if os.path.exists(pattern) or not glob.has_magic(pattern):
+        return [_existing_file(Path(pattern))]
+    found = [match for match in glob.glob(pattern, recursive=True) if os.path.isfile(match)]
+    if not found:
+        raise FieldDataError(f"no file matches {pattern!r}; {_nearby(Path(pattern))}.")
+    return [Path(name) for name in sorted(found, key=_natural_key)]
+
+
+def _natural_key(name: str) -> list[Any]:
+    """Sort key that compares runs of digits as numbers."""
+    parts = re.split(r"(\d+)", name)
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)] + [name]
+
+
+def _existing_file(path: Path) -> Path:
+    """Return the path of a file, or say what lies there instead."""
+    if path.is_dir():
+        endings = [item.suffix for item in path.iterdir() if item.suffix]
+        ending = max(endings, key=endings.count, default=".vtu")
+        raise FieldDataError(f"{str(path)!r} is a folder; pass a glob instead, such as {str(path / ('*' + ending))!r}.")
+    if not path.exists():
+        raise FieldDataError(f"there is no file {str(path)!r}; {_nearby(path)}.")
+    return path
+
+
+def _nearby(path: Path) -> str:
+    """Words for what the folder of a path holds."""
+    folder = path.parent
+    if glob.has_magic(str(folder)):
+        return "no folder that the pattern names holds such files"
+    if not folder.is_dir():
+        return f"the folder {str(folder)!r} does not exist"
+    names = sorted((item.name for item in folder.iterdir() if item.is_file()), key=_natural_key)
+    if not names:
+        return f"the folder {str(folder)!r} holds no files"
+    nearest = difflib.get_close_matches(path.name, names, n=_SHOWN_NAMES, cutoff=0.3) or names[:_SHOWN_NAMES]
+    return f"the folder {str(folder)!r} holds {len(names)} files, such as {', '.join(nearest)}"
+
+
+# ---------------------------------------------------------------------- reading
+def _iterate_meshes(sources: list[tuple[str, Any]]) -> Iterator[tuple[str, meshio.Mesh]]:
+    """Read meshes one at a time: name and mesh."""
+    for name, item in sources:
+        yield name, item if isinstance(item, meshio.Mesh) else _read_file(item)
+
+
+def _read_file(path: Path) -> meshio.Mesh:
+    """Read one file; any failure becomes one error that names the file."""
+    if path.stat().st_size == 0:
+        raise FieldDataError(f"cannot read {path}: the file is empty; remove it or write it again.")
+    _refuse_unread_formats(path)
+    said = io.StringIO()
+    try:
+        # meshio prints what it could not read, then leaves with SystemExit.
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            mesh = _parse(path)
+    except ModuleNotFoundError as error:
+        raise OptionalDependencyError(
+            f"{error.name} is needed to read {path}, but it is not installed. Install it with: pip install {error.name}"
+        ) from error
+    except FieldDataError:
+        raise
+    except (Exception, SystemExit) as error:
+        reason = _one_line(said.getvalue()) or f"{type(error).__name__}: {_one_line(str(error))}"
+        raise FieldDataError(
+            f"cannot read {path} ({path.stat().st_size} bytes): {reason}. The file may be cut off or damaged, or hold "
+            "something that meshio does not read; write it again, as .vtu, .vtk or .xdmf, or remove it."
+        ) from error
+    message = _one_line(said.getvalue())
+    if message:
+        warn(f"while reading {path}: {message}")
+    if _LEFT_OUT_CELLS in " ".join(said.getvalue().split()):
+        mesh.info = {_USES_ALL_POINTS: True}
+    return mesh
+
+
+def _refuse_unread_formats(path: Path) -> None:
+    """Name formats for which there is no reader."""
+    ending = path.suffix.lower()
+    if ending in _UNREAD_DATA_SETS:
+        raise FieldDataError(
+            f"cannot read {path}: there is no reader for {_UNREAD_DATA_SETS[ending]} ({ending}). Convert it to .vtu, "
+            f"in ParaView or by pyvista.read({path.name!r}).cast_to_unstructured_grid().save({path.stem + '.vtu'!r})."
+        )
+    if ending in _UNREAD_COLLECTIONS:
+        raise FieldDataError(
+            f"cannot read {path}: there is no reader for {_UNREAD_COLLECTIONS[ending]} ({ending}), which list other "
+            "files. Pass those files if they are .vtu, or write one .vtu for each sample, for example in ParaView."
+        )
+    known = meshio.extension_to_filetypes
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if not any("".join(suffixes[start:]) in known for start in range(len(suffixes))):
+        raise FieldDataError(
+            f"cannot read {path}: there is no reader for files that end in {ending!r}. Write it as .vtu, .vtk or "
+            ".xdmf, or leave it out."
+        )
+
+
+def _parse(path: Path) -> meshio.Mesh:
+    """Let meshio read a file, with an end that its readers notice."""
+    ending = path.suffix.lower()
+    if ending == ".vtu":
+        return read_vtu(path)
+    if ending in (".xdmf", ".xmf"):
+        _refuse_time_series(path)
+    if ending not in _WAITING_READERS:
+        return meshio.read(path)
+    with open(path, "rb") as file:
+        is_gmsh = file.read(1) == b"$"
+    if is_gmsh:
+        return meshio.read(path, file_format="gmsh")
+    file_format, is_binary = _WAITING_READERS[ending]
+    with open(path, "rb" if is_binary else "r") as file:
+        return meshio.read(_EndingFile(file), file_format=file_format)
+
+
+def _refuse_time_series(path: Path) -> None:
+    """Name XDMF files with several time steps."""
+    if re.search(rb"CollectionType\s*=\s*[\"']Temporal", path.read_bytes()):
+        raise FieldDataError(
+            f"cannot read {path}: it holds a time series, and one file is one sample; write one file for each "
+            "time step."
+        )
+
+
+class _EndingFile:
+    """A file that raises EOFError when it is read past its end again and again."""
+
+    def __init__(self, file: IO[Any]) -> None:
+        self._file, self._empty_reads = file, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._file)
+
+    def read(self, size: int = -1) -> Any:
+        """Read as the file does."""
+        return self._watched(self._file.read(size))
+
+    def readline(self, size: int = -1) -> Any:
+        """Read a line as the file does."""
+        return self._watched(self._file.readline(size))
+
+    def _watched(self, content: Any) -> Any:
+        """Count empty reads."""
+        self._empty_reads += not content
+        if self._empty_reads > _READS_PAST_END:
+            raise EOFError("the file ends too early")
+        return content
+
+
+def _one_line(text: str, limit: int = 300) -> str:
+    """Text on one line, shortened, without a full stop at its end."""
+    line = " ".join(text.split()).rstrip(".")
+    return line if len(line) <= limit else line[:limit] + " ..."

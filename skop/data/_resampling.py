@@ -1,32 +1,181 @@
-"""From the points of samples to one regular grid and back, for networks that need a grid.
+"""Fields at other points than their own, and on a regular grid for networks that need one.
 
-Letters of the shapes: n samples, P points of a sample, T points of all samples together, Q points of the grid,
-d space dimensions, c channels.
+Interpolation is linear in the simplices of scattered points, and by cubic splines on grids.
+
+Notation: n samples, P points of a sample, T points of all samples together, Q query points or points of the grid,
+d space dimensions, c channels, k values at a point.
 """
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from scipy.interpolate import RegularGridInterpolator
-from scipy.spatial import KDTree
+from scipy.interpolate import LinearNDInterpolator, NdBSpline, RegularGridInterpolator, make_interp_spline
+from scipy.spatial import KDTree, QhullError
 
 from skop._typing import FloatArray, GridShape
-from skop.data._fieldset import FieldSet
-from skop.data._grid import unit_grid
-from skop.data._interpolation import interpolate_fields
-from skop.data._point_rows import point_order
-from skop.data._spec import DataSpec
-from skop.data._validation import TrainingData
-from skop.exceptions import FieldDataError, ResamplingWarning
+from skop.data._fieldset import FieldSet, point_order
+from skop.data._grid import find_grid, unit_grid
+from skop.data._storage import as_storage
+from skop.exceptions import FieldDataError, ResamplingWarning, warn
 
-__all__ = ["GridResampler", "ResampledData", "ResampledSpec"]
+__all__ = ["GridResampler", "interpolate_fields", "query_points"]
+
+#: How far outside the box of a sample a query point may lie, as a part of its extent.
+_OUTSIDE = 1e-6
 
 
+def query_points(coords: Any, inputs: FieldSet) -> FieldSet:
+    """Read the points where outputs are wanted, and carry the input fields to them.
+
+    Parameters
+    ----------
+    coords : FieldSet, array-like of shape (Q, d) or (n, Q, d), or list of n arrays (Q_i, d)
+        Points, the same for all samples or each sample's own.
+    inputs : FieldSet
+        Samples with n rows.
+
+    Returns
+    -------
+    FieldSet
+        The points with input fields, if there are any, and global parameters.
+
+    Raises
+    ------
+    FieldDataError
+        If there are no points, their dimensions or number do not fit, or they lie outside a sample's box.
+    """
+    places = _places(coords, inputs)
+    _check_inside(places, inputs)
+    if inputs.n_channels == 0:
+        return places.with_params(inputs.params)
+    return places.with_values(interpolate_fields(inputs, places)).with_params(inputs.params)
+
+
+def _places(coords: Any, inputs: FieldSet) -> FieldSet:
+    """Query points as a FieldSet with as many samples as the inputs, and no channels."""
+    n_samples = len(inputs)
+    given: Any = coords
+    if isinstance(coords, FieldSet):
+        given = coords.coords if coords.shared_coords else coords.coords_list()
+    if isinstance(given, list) and given and np.ndim(given[0]) == 2:
+        arrays = [as_storage(item, f"coords of sample {i}") for i, item in enumerate(given)]
+        points: Any = np.stack(arrays) if len({item.shape for item in arrays}) == 1 else arrays
+    else:
+        points = np.asarray(as_storage(given, "coords"))
+        if points.ndim not in (2, 3):
+            raise FieldDataError(
+                f"coords has shape {points.shape}; expected (Q, d), or (n, Q, d) for {n_samples} samples."
+            )
+    shared = getattr(points, "ndim", 0) == 2
+    widths = {item.shape[-1] for item in ([points] if shared else points)}
+    if widths != {inputs.n_dims}:
+        raise FieldDataError(f"coords has {sorted(widths)} space dimensions, the samples have {inputs.n_dims}.")
+    if not shared and len(points) != n_samples:
+        raise FieldDataError(f"coords holds points of {len(points)} samples, X has {n_samples}; pass one set for each.")
+    if any(len(item) == 0 for item in ([points] if shared else points)):
+        raise FieldDataError("coords holds no points for some sample; pass at least one.")
+    if isinstance(points, list):
+        return FieldSet(points, [np.empty((len(item), 0)) for item in points])
+    return FieldSet(points, np.empty((n_samples, points.shape[-2], 0)))
+
+
+def _check_inside(places: FieldSet, inputs: FieldSet) -> None:
+    """Raise if a query point is not finite or lies outside the box of its sample."""
+    pairs = zip(places.coords_list(), inputs.coords_list(), strict=True)
+    if places.shared_coords and inputs.shared_coords:
+        pairs = zip([places.coords], [inputs.coords], strict=True)
+    for sample, (wanted, own) in enumerate(pairs):
+        lower, upper = own.min(axis=0), own.max(axis=0)
+        slack = _OUTSIDE * np.maximum(upper - lower, np.finfo(float).tiny)
+        inside = (wanted >= lower - slack) & (wanted <= upper + slack)
+        if not inside.all():
+            point, axis = np.argwhere(~inside)[0]
+            raise FieldDataError(
+                f"query point {point} of sample {sample} has coordinate {axis} = {wanted[point, axis]:g}, outside the "
+                f"sample's {lower[axis]:g} to {upper[axis]:g}; the model knows nothing there."
+            )
+
+
+def interpolate_fields(fields: FieldSet, places: FieldSet) -> FloatArray:
+    """Carry fields to other points.
+
+    Parameters
+    ----------
+    fields : FieldSet
+        Samples with values.
+    places : FieldSet
+        As many samples, whose values do not count.
+
+    Returns
+    -------
+    ndarray of shape (n, Q, c), or flat for ragged places
+        Values there: exact at the fields' own points, otherwise cubic splines on a rectilinear grid, linear
+        between scattered points, and that of the nearest point outside their hull.
+    """
+    values = fields.values
+    if values is None:
+        raise FieldDataError("this FieldSet has coordinates but no values to interpolate.")
+    if fields.shared_coords and places.shared_coords:
+        # One triangulation serves all samples.
+        wide = np.moveaxis(values, 0, 1).reshape(values.shape[1], -1)
+        found = _at(fields.coords, wide, places.coords, fields.grid_shape)
+        return np.moveaxis(found.reshape(len(found), len(fields), -1), 1, 0)
+    samples = zip(fields.coords_list(), fields.to_list(), places.coords_list(), strict=True)
+    parts = [_at(own, held, wanted, fields.grid_shape) for own, held, wanted in samples]
+    return np.concatenate(parts) if places.is_ragged else np.stack(parts)
+
+
+def _at(own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: GridShape | None) -> FloatArray:
+    """Values ``(Q, k)`` at the wanted points from values ``(P, k)`` at a sample's own."""
+    distance, nearest = KDTree(own).query(wanted)
+    result = values[nearest].astype(np.float64)
+    moved = distance > 0
+    if len(own) > 1 and moved.any():
+        result[moved] = _between(own, values, wanted[moved], result[moved], grid_shape)
+    return result
+
+
+def _between(
+    own: FloatArray, values: FloatArray, wanted: FloatArray, nearest: FloatArray, grid_shape: GridShape | None
+) -> FloatArray:
+    """Values between a sample's points; those of the nearest point outside their hull."""
+    spread = np.ptp(own, axis=0) > 0
+    own, wanted = own[:, spread], wanted[:, spread]
+    found = None if grid_shape is None else find_grid(own)
+    if found is not None and np.array_equal(found[1], np.arange(len(own))):
+        return _on_grid(own, values, wanted, found[0])
+    if own.shape[1] == 1:
+        order = np.argsort(own[:, 0], kind="stable")
+        return np.stack([np.interp(wanted[:, 0], own[order, 0], column[order]) for column in values.T], axis=-1)
+    try:
+        linear = LinearNDInterpolator(own, values, rescale=True)(wanted)
+    except QhullError as error:
+        raise FieldDataError(
+            f"the {len(own)} points of a sample span no volume, so nothing can be interpolated between them: {error}"
+        ) from error
+    return np.where(np.isnan(linear), nearest, linear)
+
+
+def _on_grid(own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: GridShape) -> FloatArray:
+    """Cubic splines along the axes of a rectilinear grid in C order, of a lower degree where an axis is too short."""
+    points = own.reshape(*grid_shape, -1)
+    # The first line of points along each axis of the grid.
+    axes = [np.moveaxis(points[..., axis], axis, 0).reshape(size, -1)[:, 0] for axis, size in enumerate(grid_shape)]
+    coefficients, knots, degrees = values.astype(np.float64).reshape(*grid_shape, -1), [], []
+    for axis, line in enumerate(axes):
+        spline = make_interp_spline(line, coefficients, k=min(3, len(line) - 1), axis=axis)
+        coefficients = np.moveaxis(spline.c, 0, axis)
+        knots.append(spline.t)
+        degrees.append(spline.k)
+    clipped = np.clip(wanted, [line[0] for line in axes], [line[-1] for line in axes])
+    return NdBSpline(tuple(knots), coefficients, degrees)(clipped)
+
+
+# ---------------------------------------------------------------------- to a grid and back
 @dataclass(frozen=True)
 class GridResampler:
     """A regular grid over a box, and the ways of fields from scattered points to it and back.
@@ -211,70 +360,19 @@ class GridResampler:
         coords = np.asarray(points.coords).reshape(-1, points.n_dims)
         cells = np.abs(coords - np.clip(coords, self.lower, self.upper)) / self.spacing
         if cells.max() > 1.0:
-            warnings.warn(
+            warn(
                 f"{np.count_nonzero(cells.max(axis=1) > 1.0)} points lie outside the box of the training points, "
                 f"{self.lower} to {self.upper}, by up to {cells.max():.3g} cells of the grid; they get the values of "
                 "the edge of the box. Train on samples that cover the whole domain.",
                 ResamplingWarning,
-                stacklevel=3,
             )
-
-
-@dataclass(frozen=True)
-class ResampledSpec(DataSpec):
-    """Kinds and sizes of X and y that lie on points, and the grid on which a network sees them.
-
-    Attributes
-    ----------
-    input_form, role, target_form, n_dims, n_fields, n_params, n_outputs : str or int
-        As in `DataSpec`: these describe the caller's data, and not what the network sees.
-    grid_shape, target_dtype, channel_names, n_scalars, layout, kept_axes, components : str, int or tuple
-        As in `DataSpec` too.
-    resampler : GridResampler
-        The grid.
-    """
-
-    resampler: GridResampler = field(kw_only=True)
-
-    def on_grid(self) -> DataSpec:
-        """Return the spec of what the network sees."""
-        content = {name: value for name, value in vars(self).items() if name != "resampler"}
-        n_fields = self.n_fields + self.resampler.distance
-        return replace(DataSpec(**content), layout="grid", grid_shape=self.resampler.grid_shape, n_fields=n_fields)
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> DataSpec:
-        """Build from what `to_dict` gave, after a trip through JSON."""
-        return super().from_dict(content | {"resampler": GridResampler.from_dict(content["resampler"])})
-
-
-@dataclass(frozen=True)
-class ResampledData(TrainingData):
-    """X and y of a fit on a grid.
-
-    Attributes
-    ----------
-    inputs, targets : FieldSet
-        As in `TrainingData`, on the grid; scalars alone stay as they are.
-    spec : DataSpec
-        What the caller's data looked like, and the grid.
-    points : FieldSet
-        The inputs on the caller's points.
-    """
-
-    points: FieldSet
 
 
 def _in_fixed_order(fields: FieldSet) -> FieldSet:
     """The fields with sorted points: where four lie on a circle, the triangulation follows their order."""
     if fields.grid_shape is not None:
         return fields
-    held, order = fields.read(slice(None)), point_order(fields)
-    coords, values = held.coords, np.asarray(held.values)
-    if held.shared_coords:
-        return held._replace(_coords=coords[order], _values=values[:, order])
-    moved = (array.reshape(-1, array.shape[-1])[order].reshape(array.shape) for array in (coords, values))
-    return held._replace(**dict(zip(("_coords", "_values"), moved, strict=True)))
+    return fields.with_order(point_order(fields))
 
 
 def _automatic_shape(extent: FloatArray, n_cells: float) -> list[int]:

@@ -4,7 +4,7 @@ A symmetry moves points by a signed permutation of the axes about the centre of 
 periodic shift. Scalar channels move with their points; components of a vector are also turned, so
 that a flipped velocity field flows the other way.
 
-Letters: M is the signed permutation matrix (d, d) of one element; s is the grid.
+Notation: M is the signed permutation matrix (d, d) of one element; s is the grid.
 """
 
 from collections.abc import Iterable, Sequence

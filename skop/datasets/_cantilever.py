@@ -2,7 +2,7 @@
 
 x runs along the beam from the clamp, y across it, z upwards. Ten-node tetrahedra of one topology for all samples.
 
-Letters: p parameters, P points, e elements, q quadrature points of an element, lambda and mu Lame's constants.
+Notation: p parameters, P points, e elements, q quadrature points of an element, lambda and mu Lame's constants.
 """
 
 from collections.abc import Mapping

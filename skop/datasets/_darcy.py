@@ -3,7 +3,7 @@
 The permeability ``a`` is a thresholded Gaussian random field and the pressure ``u`` solves
 ``-div(a grad u) = f`` with ``u = 0`` on the boundary. Axis 0 is x and axis 1 is y.
 
-Letters: n points a side of the solver's grid, h = 1 / (n - 1) their spacing, k = (k1, k2) the cosine
+Notation: n points a side of the solver's grid, h = 1 / (n - 1) their spacing, k = (k1, k2) the cosine
 modes, K modes a side, s stride between the solver's points and those returned.
 """
 

@@ -1,6 +1,6 @@
 """Stress around a void in a sheet of rubber: the recipe of the elasticity data of Li et al. (2023).
 
-Letters: r void radius, theta angle about the middle of the cell, g Gaussian random function of theta, k wave number,
+Notation: r void radius, theta angle about the middle of the cell, g Gaussian random function of theta, k wave number,
 P points of a sample.
 """
 

@@ -3,7 +3,7 @@
 The sheet is thin, so the stress across it is 0 and the stretch across it is 1 / J, which keeps the volume. No
 pressure is left to be found, and no element locks. Nine-node quadrilaterals, Newton's method with load steps.
 
-Letters: F deformation gradient in the plane (2 x 2), J = det F, c = F : F, P first Piola-Kirchhoff stress,
+Notation: F deformation gradient in the plane (2 x 2), J = det F, c = F : F, P first Piola-Kirchhoff stress,
 A = dP / dF, e elements, q quadrature points of an element, C1 and C2 the two moduli.
 """
 

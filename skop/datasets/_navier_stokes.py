@@ -4,7 +4,7 @@ The vorticity ``w`` of an incompressible flow in two dimensions follows
 ``dw/dt + u . grad w = viscosity * Laplace w + f`` on the unit square, from a Gaussian random field.
 Axis 0 is x and axis 1 is y.
 
-Letters: N points a side of the solver's grid, k = (k_x, k_y) wave vectors times 2 pi, K the largest wave
+Notation: N points a side of the solver's grid, k = (k_x, k_y) wave vectors times 2 pi, K the largest wave
 number kept, B samples of a batch, w vorticity, psi stream function (w = -Laplace psi), (u, v) velocity.
 """
 

@@ -1,19 +1,26 @@
-"""The estimators."""
+"""The estimators, and `OperatorRegressor`, the base of operators of your own."""
 
+from skop.estimators._base import OperatorRegressor
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._ensemble import EnsembleRegressor
-from skop.estimators._geomano import GeoMaNORegressor
-from skop.estimators._lamo import LaMORegressor
-from skop.estimators._load import load
+from skop.estimators._geomano import GeoMaNOArchitecture, GeoMaNORegressor
+from skop.estimators._lamo import LaMOArchitecture, LaMORegressor
+from skop.estimators._options import SymmetryOptions, TrainingOptions
+from skop.estimators._persistence import load
 from skop.estimators._rollout import RolloutRegressor
 from skop.estimators._time_conditioned import TimeConditionedRegressor
 
 __all__ = [
     "EnsembleRegressor",
+    "GeoMaNOArchitecture",
     "GeoMaNORegressor",
+    "LaMOArchitecture",
     "LaMORegressor",
+    "OperatorRegressor",
     "PODRegressor",
     "RolloutRegressor",
+    "SymmetryOptions",
     "TimeConditionedRegressor",
+    "TrainingOptions",
     "load",
 ]

@@ -6,23 +6,23 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin, _fit_context, clone
+from sklearn.base import RegressorMixin, clone
 from sklearn.decomposition import PCA
 from sklearn.dummy import DummyRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from sklearn.linear_model import RidgeCV
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
+from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray
-from skop.data import FieldSet, Predictions
-from skop.estimators._field import BaseFieldRegressor
+from skop.data import FieldSet, Predictions, Targets
+from skop.estimators._field import FieldRegressor
 from skop.exceptions import FieldDataError
 
 __all__ = ["PODRegressor"]
 
 
-class PODRegressor(BaseFieldRegressor):
+class PODRegressor(FieldRegressor):
     """Proper orthogonal decomposition of inputs and outputs, and a regression between the coefficients.
 
     Fields are projected on their leading principal components, a scikit-learn regressor maps the
@@ -96,7 +96,7 @@ class PODRegressor(BaseFieldRegressor):
         self.target_fields = target_fields
         self.cell_data = cell_data
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the bases and fit the map.
 
@@ -115,11 +115,10 @@ class PODRegressor(BaseFieldRegressor):
         FieldDataError
             If X or y cannot be used; a ValueError.
         """
-        X, y = self._check_table(X, y)
-        data = self._read_training_data(X, y)
+        data = self._read(X, y)
         self._store_spec(data.inputs, data.spec)
         rows = _rows(data.inputs)
-        targets, self.channel_unit_, self.scalar_unit_ = _matrix(data.targets, data.spec.scalar_output)
+        targets, self.channel_unit_, self.scalar_unit_ = _matrix(data.targets)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
         # Parameters differ in units, so each is standardised; a field keeps its own proportions.
         self.shift_ = rows.mean(axis=0)
@@ -190,25 +189,26 @@ class PODRegressor(BaseFieldRegressor):
         outputs = self.output_basis_.inverse_transform(coefficients)
         n_scalars = self.spec_.n_scalars
         scalars = outputs[:, outputs.shape[1] - n_scalars :] * self.scalar_unit_ if n_scalars else None
-        if self.spec_.scalar_output:
+        if not self.spec_.n_outputs:
             return Predictions(None, scalars)
         fields = outputs[:, : outputs.shape[1] - n_scalars].reshape(len(rows), -1, self.spec_.n_outputs)
         return Predictions(fields * self.channel_unit_, scalars)
 
 
-def _matrix(targets: FieldSet, scalar_output: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _matrix(targets: Targets) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Targets as one row a sample, and the units of channels and of scalars, which end the row beside a field."""
-    values = np.asarray(targets.values, dtype=np.float64)
-    if scalar_output:
-        return values[:, 0], np.ones(0), np.ones(values.shape[-1])
-    # Channels of different units count alike; a single one keeps its own.
+    values = targets.scalars[:, None] if targets.field is None else targets.field.values  # type: ignore[index]
+    values = np.asarray(values, dtype=np.float64)
+    # Channels, or scalars, of different units count alike; a single one keeps its own.
     spread = values.std(axis=(0, 1))
     units = np.where(spread > 0, spread, 1.0) if len(spread) > 1 else np.ones(1)
+    if targets.field is None:
+        return values[:, 0] / units, np.ones(0), units
     fields = (values / units).reshape(len(values), -1)
-    if targets.params is None:
+    if targets.scalars is None:
         return fields, units, np.ones(0)
     # A scalar counts as much as the whole field, so that the basis represents both.
-    numbers = np.asarray(targets.params, dtype=np.float64)
+    numbers = np.asarray(targets.scalars, dtype=np.float64)
     total, varies = np.sqrt(fields.var(axis=0).sum()) or 1.0, numbers.std(axis=0)
     scalar_units = np.where(varies > 0, varies, 1.0) / total
     return np.concatenate([fields, numbers / scalar_units], axis=1), units, scalar_units

@@ -5,15 +5,7 @@ from typing import Any, Self
 
 from skop.training import History, ProgressLine
 
-try:
-    from sklearn.callback import CallbackSupportMixin as CallbackSupport
-except ModuleNotFoundError:  # scikit-learn before 1.9
-
-    class CallbackSupport:  # type: ignore[no-redef]
-        """Stands in where scikit-learn has no callbacks."""
-
-
-__all__ = ["CallbackSupport", "EpochCallbacks"]
+__all__ = ["EpochCallbacks"]
 
 
 class EpochCallbacks:
@@ -21,7 +13,7 @@ class EpochCallbacks:
 
     Parameters
     ----------
-    estimator : BaseOperatorRegressor
+    estimator : OperatorRegressor
         The estimator being fitted.
     X, y, sample_weight
         What it is fitted on, for callbacks that score.

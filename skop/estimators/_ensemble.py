@@ -8,17 +8,17 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import MetaEstimatorMixin, _fit_context, clone
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils._param_validation import HasMethods, Interval
 
+from skop._sklearn_compat import HasMethods, Interval, fit_context
 from skop.data import FieldSet, Predictions
-from skop.estimators._field import BaseFieldRegressor
+from skop.estimators._field import FieldRegressor
 
 __all__ = ["EnsembleRegressor"]
 
 
-class EnsembleRegressor(MetaEstimatorMixin, BaseFieldRegressor):
+class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
     """Fit an estimator several times from different random states and average the predictions.
 
     On small sets a longer training of one network overfits, while the mean of several short trainings
@@ -87,7 +87,7 @@ class EnsembleRegressor(MetaEstimatorMixin, BaseFieldRegressor):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit all members on the same samples.
 
@@ -147,8 +147,9 @@ class EnsembleRegressor(MetaEstimatorMixin, BaseFieldRegressor):
             meshes = None
             found, places = zip(*(member._predict_at(inputs, coords) for member in self.estimators_), strict=True)
             points = places[0]
-        mean = self._in_form(_over_members(found, np.mean), points, meshes)
-        return (mean, self._in_form(_over_members(found, np.std), points, meshes)) if return_std else mean
+        form = self.spec_.target_form
+        mean = form.restore(_over_members(found, np.mean), points, meshes)
+        return (mean, form.restore(_over_members(found, np.std), points, meshes)) if return_std else mean
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Mean of the members in physical units."""

@@ -2,7 +2,7 @@
 
 Time lies in the channel axis: channel t c + k is component k of frame t.
 
-Letters: n trajectories, S frames of a target, P points, T points of all samples together, c channels of a frame.
+Notation: n trajectories, S frames of a target, P points, T points of all samples together, c channels of a frame.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, _fit_context, clone
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import _check_sample_weight
 
+from skop._sklearn_compat import check_sample_weight, fit_context
 from skop._typing import FloatArray
-from skop.data import FieldSet, Predictions, TrainingData, carries_points, is_mesh_input, is_table, read_training_data
-from skop.estimators._base import BaseOperatorRegressor
-from skop.estimators._field import BaseFieldRegressor
+from skop.data import FieldSet, Predictions, TrainingData
+from skop.estimators._base import OperatorRegressor
+from skop.estimators._field import FieldRegressor
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 from skop.training import TrainingPlan
@@ -27,7 +27,7 @@ from skop.training import TrainingPlan
 __all__ = ["BaseFrameRegressor", "join_frames", "repeat_samples"]
 
 
-class BaseFrameRegressor(MetaEstimatorMixin, BaseFieldRegressor):
+class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
     """Base of the estimators that fit another one on single frames.
 
     A subclass cuts trajectories into frames, calls `_fit_estimator`, and defines `_predict_values`, which collects
@@ -40,26 +40,21 @@ class BaseFrameRegressor(MetaEstimatorMixin, BaseFieldRegressor):
     n_frames_: int
 
     # ------------------------------------------------------------------ fit
-    def _read_trajectories(self, X: Any, y: Any, *, series: bool) -> TrainingData:
-        """X and y as FieldSets; tables as functions where they have one shape, unless they are time series."""
-        X, y = self._check_table(X, y)
-        if is_table(X) and not is_mesh_input(X) and y is not None and not carries_points(y):
-            # One column is never read as a function; the others are further columns of the same kind.
-            data = read_training_data(X, np.reshape(y, (len(y), -1))[:, 0] if series else y)
-            if data.spec.role == "features":
-                targets = np.reshape(y, (len(y), -1))
-                form = "vector" if np.ndim(y) == 1 else "table"
-                spec = replace(data.spec, target_form=form, n_scalars=targets.shape[1])
-                data = TrainingData(_one_point(X), _one_point(targets), spec)
-            return data
-        data = self._read_training_data(X, y)
-        if data.targets.params is not None:
+    def _read_trajectories(self, X: Any, y: Any) -> TrainingData:
+        """X and y as FieldSets; the columns of two tables are channels of one point."""
+        data = self._read(X, y)
+        if data.spec.role == "features":
+            return replace(data, inputs=_one_point(data.inputs.params))
+        if data.targets.field is not None and data.targets.scalars is not None:
             raise FieldDataError(f"{type(self).__name__} predicts frames; y has scalars (params) beside its field.")
         return data
 
-    def _target_points(self, data: TrainingData) -> FieldSet:
-        """Samples on whose points the targets lie: those of the inputs, or scalars on one point."""
-        return data.targets if data.spec.scalar_output else data.inputs
+    def _target_frames(self, data: TrainingData) -> tuple[FieldSet, FieldSet]:
+        """Frames of the targets, scalars on one point, and samples on whose points they lie."""
+        if data.targets.field is not None:
+            return data.targets.field, data.inputs
+        scalars = _one_point(data.targets.scalars)
+        return scalars, scalars
 
     def _fit_estimator(
         self,
@@ -73,14 +68,14 @@ class BaseFrameRegressor(MetaEstimatorMixin, BaseFieldRegressor):
         """Fit the estimator on single frames, S of them for each trajectory, and remember what the data looked like."""
         X: Any = inputs.values[:, 0] if data.spec.role == "features" else inputs  # type: ignore[index]
         y: Any = targets
-        if data.spec.scalar_output:
+        if data.targets.field is None:
             values = np.asarray(targets.values)[:, 0]
-            y = values[:, 0] if data.spec.target_form == "vector" else values
+            y = values[:, 0] if data.spec.target_form.squeezes_channel else values
         options = {}
         if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, np.empty((len(data.inputs), 1)), dtype=np.float64)
+            weight = check_sample_weight(sample_weight, np.empty((len(data.inputs), 1)), dtype=np.float64)
             options["sample_weight"] = np.repeat(weight, len(inputs) // len(data.inputs))
-        if isinstance(estimator, BaseOperatorRegressor):
+        if isinstance(estimator, OperatorRegressor):
             _fit_with_plan(estimator, X, y, options.get("sample_weight"), plan)
         else:
             estimator.fit(X, y, **options)
@@ -111,26 +106,30 @@ class BaseFrameRegressor(MetaEstimatorMixin, BaseFieldRegressor):
     def _as_predictions(self, frames: list[FloatArray]) -> Predictions:
         """Frames joined along the channels, in the kind of output of the fit."""
         values = np.concatenate(frames, axis=-1)
-        return Predictions(None, values[:, 0]) if self.spec_.scalar_output else Predictions(values)
+        return Predictions(values) if self.spec_.n_outputs else Predictions(None, values[:, 0])
 
     def _with_frames(self, n_frames: int) -> Self:
         """A copy that predicts another number of frames."""
         other, spec = copy.copy(self), self.spec_
+        size = {"n_outputs" if spec.n_outputs else "n_scalars": self._n_components * n_frames}
+        other.spec_ = replace(spec, target_form=spec.target_form.of_frames(), **size)  # type: ignore[arg-type]
         other.n_frames_ = n_frames
-        form = {"vector": "table"}.get(spec.target_form, spec.target_form.removesuffix("_single"))
-        count = (spec.n_outputs + spec.n_scalars) // self.n_frames_ * n_frames
-        sizes = {"n_scalars": count} if spec.scalar_output else {"n_outputs": count}
-        other.spec_ = replace(spec, target_form=form, channel_names=None, **sizes)  # type: ignore[arg-type]
         return other
 
+    @property
+    def _n_components(self) -> int:
+        """Channels of a frame."""
+        return (self.spec_.n_outputs + self.spec_.n_scalars) // self.n_frames_
+
     def _errors_by_frame(self, X: Any, y: Any, sample_weight: Any) -> FloatArray:
-        """Mean relative L2 error of each frame on its own, ``(S,)``."""
-        ((kind, *pair),) = self._scored_parts(X, y)
-        errors = [
-            relative_l2_error(*frames, sample_weight=sample_weight, kind=kind)
-            for frames in zip(*(_split_frames(samples, self.n_frames_) for samples in pair), strict=True)
-        ]
-        return np.array(errors)
+        """Mean relative L2 error of each frame on its own, ``(S,)``; zeros count against the mean of all frames."""
+        ((kind, true, found),) = self._scored_parts(X, y)
+        units = self._score_units(kind, true, sample_weight)
+        units = None if units is None else units[: self._n_components]
+        options: dict[str, Any] = {"sample_weight": sample_weight, "kind": kind, "units": units}
+        frames = [_split_frames(samples, self.n_frames_) for samples in (true, found)]
+        options["set_norm"] = _norm_of_frames(frames[0], sample_weight, units, scalar=kind == "scalar")
+        return np.array([relative_l2_error(*pair, **options) for pair in zip(*frames, strict=True)])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -138,13 +137,12 @@ class BaseFrameRegressor(MetaEstimatorMixin, BaseFieldRegressor):
         return tags
 
 
-@_fit_context(prefer_skip_nested_validation=True)
+@fit_context(prefer_skip_nested_validation=True)
 def _fit_with_plan(
-    estimator: BaseOperatorRegressor, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan
+    estimator: OperatorRegressor, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan
 ) -> None:
-    """What `BaseOperatorRegressor.fit` does, with another plan."""
-    X, y = estimator._check_table(X, y)
-    estimator._fit_data(estimator._read_training_data(X, y), X, y, sample_weight, plan)
+    """What `OperatorRegressor.fit` does, with another plan."""
+    estimator._fit_data(estimator._read(X, y), X, y, sample_weight, plan)
 
 
 def _one_point(table: Any) -> FieldSet:
@@ -157,6 +155,18 @@ def _split_frames(samples: Any, n_frames: int) -> list[list[FloatArray]]:
     return [
         list(frame) for frame in zip(*(np.split(np.asarray(item), n_frames, axis=-1) for item in samples), strict=True)
     ]
+
+
+def _norm_of_frames(
+    frames: list[list[FloatArray]], sample_weight: Any, units: FloatArray | None, *, scalar: bool
+) -> float:
+    """Root of the mean over all frames of the squared norm of the truth, which for scalars runs over the set."""
+    scale = 1.0 if units is None else units
+    squares = np.array(
+        [[np.square(np.asarray(item, dtype=np.float64) / scale).sum() for item in row] for row in frames]
+    )
+    weight = np.ones(squares.shape[1]) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    return float(np.sqrt((squares @ weight / (1.0 if scalar else weight.sum())).mean()))
 
 
 def repeat_samples(fields: FieldSet, count: int) -> FieldSet:

@@ -9,13 +9,11 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from skop._typing import GridShape
 from skop.data import Batch, FieldScaler, Scalers
 from skop.losses import TrainingLoss, get_loss
+from skop.networks import Outputs
 
 __all__ = ["Objective"]
-
-Outputs = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 
 
 class Objective:
@@ -32,8 +30,6 @@ class Objective:
         Over the samples of a batch, for named losses.
     scalers : Scalers
         Scalers of the targets.
-    pooled : bool
-        Whether targets are scalars alone, which form no grid.
     spacing : tuple of float or None
         Grid spacing, for losses with derivatives.
     scalar_weight : float, default=1.0
@@ -48,7 +44,6 @@ class Objective:
         reduction: str,
         scalers: Scalers,
         *,
-        pooled: bool,
         spacing: tuple[float, ...] | None,
         scalar_weight: float = 1.0,
         balanced: bool = False,
@@ -57,9 +52,11 @@ class Objective:
         self.loss = get_loss(loss, **options)
         self.scalar_loss = get_loss("mse", reduction=reduction)
         self.scalers, self.scalar_weight = scalers, scalar_weight
-        self.pooled, self.spacing = pooled, None if pooled else spacing
+        self.spacing = spacing
         self.physical = getattr(self.loss, "physical_units", True)
-        scaler = scalers.target
+        scaler = scalers.scalars if scalers.target is None else scalers.target
+        if scaler is None:
+            raise ValueError("an objective needs scalers of a field or of scalars.")
         # Relative losses have no unit, but their squares under- and overflow in single precision. A
         # caller's own loss gets true physical units.
         ours = isinstance(self.loss, TrainingLoss) and scaler.mode is not None
@@ -68,36 +65,46 @@ class Objective:
 
     def __call__(self, outputs: Outputs, batch: Batch) -> torch.Tensor:
         """Return the loss of a network's outputs as a scalar tensor."""
-        if not isinstance(outputs, tuple):
-            return self._field_loss(outputs, batch)
-        field, scalars = outputs
-        return self._field_loss(field, batch) + self.scalar_weight * self._scalar_loss(scalars, batch)
-
-    def _field_loss(self, outputs: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Loss of a field ``(B, P, q)`` or packed ``(T, q)``, or of scalars alone ``(B, 1, q)``."""
-        if batch.target is None:
+        if batch.target is None and batch.scalars is None:
             raise ValueError("a loss needs a batch with targets.")
-        scaler: FieldScaler = self.scalers.target
-        if self.physical:
-            physical = scaler.inverse_transform(outputs)
-            unit = torch.as_tensor(self.unit, dtype=physical.dtype, device=physical.device)
-            prediction, target = physical / unit, batch.target / unit
-        else:
-            prediction, target = outputs, scaler.transform(batch.target)
-        mask = None
-        if batch.sizes is not None and outputs.ndim == 2:
-            prediction, target, mask = _padded(prediction, target, batch.sizes)
-        grid: GridShape | None = None if self.pooled else batch.grid_shape
-        options: dict[str, Any] = {} if mask is None else {"mask": mask}
-        return self.loss(
-            prediction, target, sample_weight=batch.weight, grid_shape=grid, spacing=self.spacing, **options
-        )
-
-    def _scalar_loss(self, outputs: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Squared error of scaled scalars beside a field."""
+        if outputs.field is None:
+            return self._loss_of_scalars(outputs.scalars, batch)
+        loss = self._loss_of_field(outputs.field, batch)
+        if outputs.scalars is None:
+            return loss
         if batch.scalars is None or self.scalers.scalars is None:
             raise ValueError("the network gives scalars, but the batch holds none.")
-        return self.scalar_loss(outputs, self.scalers.scalars.transform(batch.scalars), sample_weight=batch.weight)
+        targets = self.scalers.scalars.transform(batch.scalars)
+        beside = self.scalar_loss(outputs.scalars[:, None], targets[:, None], sample_weight=batch.weight)
+        return loss + self.scalar_weight * beside
+
+    def _in_units(
+        self, outputs: torch.Tensor, target: torch.Tensor, scaler: FieldScaler
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Outputs and targets in the units of the loss."""
+        if not self.physical:
+            return outputs, scaler.transform(target)
+        physical = scaler.inverse_transform(outputs)
+        unit = torch.as_tensor(self.unit, dtype=physical.dtype, device=physical.device)
+        return physical / unit, target / unit
+
+    def _loss_of_field(self, outputs: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Loss of a field ``(B, P, q)`` or packed ``(T, q)``."""
+        if batch.target is None or self.scalers.target is None:
+            raise ValueError("the network gives a field, but the batch holds none.")
+        prediction, target = self._in_units(outputs, batch.target, self.scalers.target)
+        options: dict[str, Any] = {"sample_weight": batch.weight}
+        if batch.sizes is not None and outputs.ndim == 2:
+            prediction, target, options["mask"] = _padded(prediction, target, batch.sizes)
+        return self.loss(prediction, target, grid_shape=batch.grid_shape, spacing=self.spacing, **options)
+
+    def _loss_of_scalars(self, outputs: torch.Tensor | None, batch: Batch) -> torch.Tensor:
+        """Loss of scalars alone, as the channels of one point ``(B, 1, s)``."""
+        if outputs is None or batch.scalars is None or self.scalers.scalars is None:
+            raise ValueError("a loss needs outputs of the network, and a batch with targets of the same kind.")
+        prediction, target = self._in_units(outputs, batch.scalars, self.scalers.scalars)
+        weight = batch.weight
+        return self.loss(prediction[:, None], target[:, None], sample_weight=weight, grid_shape=None, spacing=None)
 
 
 def _padded(

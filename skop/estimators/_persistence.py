@@ -1,7 +1,8 @@
-"""Save a fitted estimator to one file without pickle, and load it without running anything it holds.
+"""Save fitted estimators to one file without pickle, and load them without running anything that the file holds.
 
-The file is in safetensors format: weights and statistics as tensors, and one JSON header with the
-class, parameters, kinds of data, history, versions and a checksum of everything.
+The file is in safetensors format: all arrays as tensors, and one JSON header with classes, parameters, fitted
+attributes, versions and a checksum of everything. Objects nest: an ensemble holds its members, a rollout its
+estimator. A class is only ever looked up in a list of those that may occur, and made without calling it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import sklearn
@@ -21,28 +23,40 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
+from sklearn.base import BaseEstimator
+from sklearn.decomposition import PCA
+from sklearn.dummy import DummyRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor, kernels
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
 
 from skop import losses
 from skop._typing import PathOrStr
-from skop.data import BoxScaler, DataSpec, FieldScaler, ResampledSpec, Scalers
+from skop._version import __version__
+from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm
+from skop.estimators._options import Options
 from skop.estimators._runtime import pick_device
-from skop.exceptions import ModelFileError
-from skop.losses import TrainingLoss
+from skop.exceptions import ModelFileError, SkopWarning, warn
 
-__all__ = ["read_model_file", "restore_estimator", "save_estimator"]
+__all__ = ["load", "save_estimator"]
 
-#: Raised when the layout changes; files of earlier formats stay readable.
-_FORMAT = 1
-_HISTORY = (
-    "loss_curve_",
-    "validation_scores_",
-    "n_iter_",
-    "best_iter_",
-    "stopped_",
-    "fit_seconds_",
-    "backend_",
-    "geometry_",
-)
+#: Raised when the layout changes.
+_FORMAT = 2
+
+#: What a file may hold beside the estimators and option objects of skop, by name.
+_KNOWN: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        *(BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm),
+        *(losses.GradientRelativeL2Loss, losses.H1Loss, losses.MSELoss, losses.RelativeL2Loss),
+        *(PCA, DummyRegressor, GaussianProcessRegressor, KernelRidge, LinearRegression, Ridge, RidgeCV),
+        *(kernels.ConstantKernel, kernels.Matern, kernels.Product, kernels.RBF, kernels.Sum, kernels.WhiteKernel),
+    )
+}
+#: Estimators of skop by name; they enter themselves when they are defined.
+ESTIMATORS: dict[str, type] = {}
+#: Keys of the header's objects that stand for what JSON has no type for.
+_TAGS = frozenset({"array", "columns", "device", "dict", "module", "object", "strings", "tuple"})
 
 
 def save_estimator(estimator: Any, path: PathOrStr) -> None:
@@ -50,7 +64,7 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
 
     Parameters
     ----------
-    estimator : BaseOperatorRegressor
+    estimator : estimator of skop
         Fitted.
     path : path-like
         File to write.
@@ -58,40 +72,135 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
     Raises
     ------
     ModelFileError
-        If a parameter cannot be written as JSON, or was changed after the fit so that the weights no
-        longer fit.
+        If a parameter cannot be written, or was changed after the fit so that the weights no longer fit.
     """
-    _check_still_fits(estimator)
-    tensors = {f"module.{name}": tensor.cpu().contiguous() for name, tensor in estimator.module_.state_dict().items()}
-    scalers = estimator.scalers_
-    for name, scaler in vars(scalers).items():
-        for statistic, array in vars(scaler).items() if scaler is not None else ():
-            if isinstance(array, np.ndarray):
-                tensors[f"scalers.{name}.{statistic}"] = torch.tensor(array)
-    if estimator.coords_ is not None:
-        tensors["coords"] = torch.tensor(np.ascontiguousarray(estimator.coords_))
+    tensors: dict[str, torch.Tensor] = {}
     header = {
         "format": _FORMAT,
-        "class": type(estimator).__name__,
-        "params": {name: _encode(name, value) for name, value in estimator.get_params(deep=False).items()},
-        "spec": estimator.spec_.to_dict(),
-        "spacing": estimator.spacing_,
-        "dtype": estimator.dtype_,
-        "n_features_in": estimator.n_features_in_,
-        "feature_names_in": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
-        "scaler_modes": {name: scaler.mode for name, scaler in vars(scalers).items() if scaler is not None},
-        "history": {name: getattr(estimator, name) for name in _HISTORY},
-        "versions": {"skop": _version(), "torch": torch.__version__, "scikit-learn": sklearn.__version__},
+        "versions": {"skop": __version__, "torch": torch.__version__, "scikit-learn": sklearn.__version__},
+        "estimator": _encode(estimator, "", tensors),
     }
     text = json.dumps(header, sort_keys=True)
-    metadata = {"skop": text, "sha256": _digest(text, tensors)}
-    _write_in_one_step(Path(path), save_tensors(tensors, metadata))
+    _write_in_one_step(Path(path), save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)}))
+
+
+def load(path: PathOrStr) -> Any:
+    """Load an estimator that ``est.save(path)`` wrote.
+
+    Nothing in the file is executed: it holds numbers and names, and only the classes of skop, and a few of
+    scikit-learn, can be named. A model fitted on a GPU loads where there is none.
+
+    Parameters
+    ----------
+    path : path-like
+        Model file.
+
+    Returns
+    -------
+    estimator
+        Fitted, with the predictions that it had when it was saved.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is no model file, damaged, of another format, or does not fit this version.
+    FileNotFoundError
+        If there is no such file.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, skop
+    >>> X, y = np.random.default_rng(0).random((8, 3)), np.arange(8.0)
+    >>> estimator = skop.LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     estimator.save(f"{folder}/model.skop")
+    ...     loaded = skop.load(f"{folder}/model.skop")
+    >>> bool((loaded.predict(X) == estimator.predict(X)).all())
+    True
+    """
+    header, tensors = _read(path)
+    written = header["versions"]["skop"]
+    with _named_failures(f"{path} does not fit this skop {__version__} (it was written by skop {written})"):
+        estimator = _decode(header["estimator"], tensors)
+    if not isinstance(estimator, tuple(ESTIMATORS.values())):
+        raise ModelFileError(f"{path} holds a {type(estimator).__name__} and no estimator of skop.")
+    theirs = header["versions"]["scikit-learn"]
+    if theirs != sklearn.__version__ and _holds_scikit_learn(header["estimator"]):
+        warn(
+            f"{path} holds objects of scikit-learn {theirs}, and {sklearn.__version__} is installed; compare a "
+            "prediction with one made when it was saved.",
+            SkopWarning,
+        )
+    return estimator
+
+
+# ---------------------------------------------------------------------- objects to JSON and tensors
+def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
+    """A value as JSON types; arrays go to `tensors`, named by their place."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return _encode_array(value, place, tensors)
+    if isinstance(value, list):
+        return [_encode(item, _below(place, number), tensors) for number, item in enumerate(value)]
+    if isinstance(value, tuple):
+        return {"tuple": [_encode(item, _below(place, number), tensors) for number, item in enumerate(value)]}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"dict": {key: _encode(item, _below(place, key), tensors) for key, item in value.items()}}
+    if isinstance(value, torch.device):
+        return {"device": str(value)}
+    if isinstance(value, torch.nn.Module):
+        weights = value.state_dict()
+        tensors.update({f"{place}.{name}": weight.cpu().contiguous() for name, weight in weights.items()})
+        return {"module": place}
+    if isinstance(value, np.random.RandomState | np.random.Generator):
+        # Its state has moved on with the fit; there is nothing that could be repeated with it.
+        return None
+    name = type(value).__name__
+    if _find_class(name) is not type(value):
+        raise ModelFileError(
+            f"{place or 'estimator'}={value!r} cannot be written to a model file; use what skop brings "
+            "along, such as a named loss, or joblib.dump for an estimator with other Python objects."
+        )
+    return {"object": name, "state": {key: _encode(*item, tensors) for key, item in _state(value, place)}}
+
+
+def _below(place: str, name: str | int) -> str:
+    """The place of a part of an object."""
+    return f"{place}.{name}" if place else str(name)
+
+
+def _state(value: Any, place: str) -> Iterator[tuple[str, tuple[Any, str]]]:
+    """Attributes of an object that are kept, by name, with their places."""
+    names = list(vars(value))
+    if isinstance(value, BaseEstimator) and type(value).__name__ in ESTIMATORS:
+        _check_still_fits(value)
+        parameters = value.get_params(deep=False)
+        names = [name for name in names if name in parameters or (name.endswith("_") and not name.startswith("_"))]
+    for name in names:
+        yield name, (getattr(value, name), _below(place, name))
+
+
+def _encode_array(value: np.ndarray, place: str, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """An array of numbers as a tensor, one of strings as a list."""
+    if value.dtype.kind in "OUS":
+        return {"strings": [str(item) for item in value.ravel()]}
+    # Products of matrices are rounded by the order in memory, so it is kept.
+    by_columns = value.ndim == 2 and value.flags.f_contiguous and not value.flags.c_contiguous
+    try:
+        tensors[place] = torch.tensor(np.ascontiguousarray(value.T if by_columns else value))
+    except TypeError as error:
+        raise ModelFileError(f"{place} is an array of {value.dtype}, which a model file cannot hold.") from error
+    return {"columns" if by_columns else "array": place}
 
 
 def _check_still_fits(estimator: Any) -> None:
     """Raise if the parameters now describe another network than the one that was fitted."""
-    with torch.random.fork_rng(devices=[]):
-        described = estimator._build_network(estimator.spec_, estimator.geometry_).state_dict()
+    if not hasattr(estimator, "module_"):
+        return
+    described = _described_network(estimator).state_dict()
     fitted = estimator.module_.state_dict()
     if {name: held.shape for name, held in described.items()} != {name: held.shape for name, held in fitted.items()}:
         raise ModelFileError(
@@ -100,44 +209,118 @@ def _check_still_fits(estimator: Any) -> None:
         )
 
 
-def _version() -> str:
-    """The version of skop, asked for late because the package imports this module."""
-    from skop import __version__
+def _described_network(estimator: Any) -> torch.nn.Module:
+    """The network that parameters and data describe, made without disturbing anyone's random numbers."""
+    with torch.random.fork_rng(devices=[]):
+        return estimator._build_network(estimator.spec_.network_spec, estimator.geometry_)
 
-    return __version__
+
+# ---------------------------------------------------------------------- and back
+def _decode(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+    """A value from its JSON form."""
+    if isinstance(value, list):
+        return [_decode(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    (tag,) = _TAGS & set(value)
+    content = value[tag]
+    if tag in ("array", "columns"):
+        return tensors[content].numpy() if tag == "array" else tensors[content].numpy().T
+    if tag == "strings":
+        return np.array(content, dtype=object)
+    if tag == "tuple":
+        return tuple(_decode(item, tensors) for item in content)
+    if tag == "dict":
+        return {key: _decode(item, tensors) for key, item in content.items()}
+    if tag == "device":
+        return torch.device(content)
+    if tag == "module":
+        prefix = f"{content}."
+        return {name.removeprefix(prefix): held for name, held in tensors.items() if name.startswith(prefix)}
+    return _decode_object(content, value["state"], tensors)
 
 
-def _encode(name: str, value: Any) -> Any:
-    """A parameter as JSON types."""
-    # A loss of someone's own would not be found again, even if it is called like one of ours.
-    if isinstance(value, TrainingLoss) and getattr(losses, type(value).__name__, None) is type(value):
-        return {"loss": type(value).__name__, "params": asdict(cast(Any, value))}
-    if isinstance(value, np.random.RandomState | np.random.Generator):
-        # Its state has moved on with the fit; there is nothing that could be repeated with it.
-        return None
-    try:
-        return json.loads(json.dumps(value, default=_plain))
-    except TypeError as error:
+def _decode_object(name: str, state: dict[str, Any], tensors: Mapping[str, torch.Tensor]) -> Any:
+    """An object of a known class, made without calling it."""
+    kind = _find_class(name)
+    if kind is None:
         raise ModelFileError(
-            f"parameter {name}={value!r} cannot be written to a model file; use a named loss or one of skop.losses, or "
-            "joblib.dump for an estimator with Python objects."
-        ) from error
+            f"the file holds a {name!r}, which this skop {__version__} does not know; known are {sorted(ESTIMATORS)} "
+            "and what belongs to them."
+        )
+    if is_dataclass(kind) and not issubclass(kind, BaseEstimator):
+        expected = {field.name for field in fields(kind)}
+        if expected != set(state):
+            raise ModelFileError(f"{name} has other parts here than in the file: {sorted(expected ^ set(state))}.")
+    value: Any = object.__new__(kind)
+    vars(value).update({key: _decode(item, tensors) for key, item in state.items()})
+    if isinstance(value, Options | ScalingOptions) or name in ESTIMATORS:
+        _check_parameters(value)
+    if hasattr(value, "module_"):
+        _restore_module(value)
+    return value
 
 
-def _plain(value: Any) -> Any:
-    """Numbers of NumPy as JSON types."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is no JSON type")
+def _check_parameters(estimator: BaseEstimator) -> None:
+    """Raise where a file of another version holds other parameters."""
+    expected, found = set(type(estimator)._get_param_names()), set(vars(estimator))
+    unknown = {name for name in found - expected if not name.endswith("_")}
+    if unknown or expected - found:
+        raise ModelFileError(
+            f"{type(estimator).__name__} has other parameters here than in the file: "
+            f"{sorted(unknown | (expected - found))}."
+        )
 
 
-def _digest(text: str, tensors: dict[str, torch.Tensor]) -> str:
+def _restore_module(estimator: Any) -> None:
+    """Build the network and put the weights in."""
+    weights, module = estimator.module_, _described_network(estimator).to(getattr(torch, estimator.dtype_))
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
+        raise ModelFileError(f"the file's weights do not fit the network that it describes: {error}") from error
+    try:
+        estimator.device_ = pick_device(estimator.device)
+    except ValueError:
+        # A model fitted on a GPU must be usable where there is none.
+        estimator.device_ = torch.device("cpu")
+    estimator.module_ = module.to(estimator.device_).eval()
+
+
+def _find_class(name: str) -> type | None:
+    """A class that a file may hold, by its name."""
+    return _KNOWN.get(name) or ESTIMATORS.get(name) or Options.known.get(name)
+
+
+def _holds_scikit_learn(value: Any) -> bool:
+    """Whether a header holds objects of scikit-learn."""
+    if isinstance(value, dict):
+        kind = _KNOWN.get(value.get("object", ""))
+        return (kind is not None and kind.__module__.startswith("sklearn.")) or any(
+            _holds_scikit_learn(item) for item in value.values()
+        )
+    return isinstance(value, list) and any(_holds_scikit_learn(item) for item in value)
+
+
+@contextmanager
+def _named_failures(words: str) -> Iterator[None]:
+    """Say which file it was that lacks something."""
+    try:
+        yield
+    except ModelFileError as error:
+        raise ModelFileError(f"{words}: {error}") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{words}: it lacks what a fitted estimator needs ({error!r}).") from error
+
+
+# ---------------------------------------------------------------------- files
+def _digest(text: str, tensors: Mapping[str, torch.Tensor]) -> str:
     """Checksum of the header and of every tensor with its name, type and shape."""
     total = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        total.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+        total.update(tensor.numpy().tobytes())
     return total.hexdigest()
 
 
@@ -159,26 +342,8 @@ def _write_in_one_step(path: Path, content: bytes) -> None:
         raise
 
 
-def read_model_file(path: PathOrStr) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """Read and check a model file.
-
-    Parameters
-    ----------
-    path : path-like
-        File that `save_estimator` wrote.
-
-    Returns
-    -------
-    tuple of (dict, dict of Tensor)
-        Header and tensors.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is no model file, damaged, or of a later format.
-    FileNotFoundError
-        If there is no such file.
-    """
+def _read(path: PathOrStr) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Header and tensors of a model file that is whole and of a format that this version reads."""
     content = Path(path).read_bytes()
     try:
         tensors = load_tensors(content)
@@ -193,112 +358,9 @@ def read_model_file(path: PathOrStr) -> tuple[dict[str, Any], dict[str, torch.Te
     if _digest(text, tensors) != expected:
         raise ModelFileError(f"{path} is damaged: its checksum does not match its content; take a fresh copy.")
     header = json.loads(text)
-    if header["format"] > _FORMAT:
+    if header["format"] != _FORMAT:
         raise ModelFileError(
             f"{path} has format {header['format']}, written by skop {header['versions']['skop']}; this skop "
-            f"{_version()} reads up to format {_FORMAT}. Upgrade skop."
+            f"{__version__} reads format {_FORMAT}. {'Upgrade skop' if header['format'] > _FORMAT else 'Fit again'}."
         )
     return header, tensors
-
-
-def restore_estimator(
-    header: dict[str, Any],
-    tensors: dict[str, torch.Tensor],
-    estimators: Mapping[str, type],
-    known_losses: Mapping[str, Callable[..., Any]],
-) -> Any:
-    """Build the fitted estimator of a model file.
-
-    Parameters
-    ----------
-    header, tensors
-        As `read_model_file` gives them.
-    estimators, known_losses : dict
-        Classes that a file may name; nothing else is ever looked up.
-
-    Returns
-    -------
-    BaseOperatorRegressor
-        Fitted, on the CPU unless its `device` parameter finds another.
-
-    Raises
-    ------
-    ModelFileError
-        If the file names an unknown class or parameter, or its weights do not fit the network.
-    """
-    if header["class"] not in estimators:
-        raise ModelFileError(
-            f"the file holds a {header['class']!r}, which this skop {_version()} does not know (file of skop "
-            f"{header['versions']['skop']}); known are {sorted(estimators)}."
-        )
-    try:
-        estimator = estimators[header["class"]](
-            **{name: _decode(value, known_losses) for name, value in header["params"].items()}
-        )
-    except (TypeError, KeyError) as error:
-        raise ModelFileError(
-            f"the file's parameters do not fit this version of {header['class']} ({error}); it was written by skop "
-            f"{header['versions']['skop']}."
-        ) from error
-    try:
-        _restore_data(estimator, header, tensors)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ModelFileError(f"the file lacks what a fitted {header['class']} needs ({error!r}).") from error
-    _restore_module(estimator, tensors)
-    return estimator
-
-
-def _restore_data(estimator: Any, header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
-    """Set what the estimator knows of the data and of its training."""
-    kind = ResampledSpec if "resampler" in header["spec"] else DataSpec
-    estimator.spec_ = kind.from_dict(header["spec"])
-    estimator.spacing_ = None if header["spacing"] is None else tuple(header["spacing"])
-    estimator.dtype_, estimator.n_features_in_ = header["dtype"], header["n_features_in"]
-    if header["feature_names_in"]:
-        estimator.feature_names_in_ = np.asarray(header["feature_names_in"], dtype=object)
-    for name, value in header["history"].items():
-        setattr(estimator, name, value)
-    estimator.coords_ = tensors["coords"].numpy() if "coords" in tensors else None
-    estimator.scalers_ = _restore_scalers(header["scaler_modes"], tensors)
-
-
-def _decode(value: Any, known_losses: Mapping[str, Callable[..., Any]]) -> Any:
-    """A parameter from its JSON form."""
-    if isinstance(value, dict) and set(value) == {"loss", "params"}:
-        return known_losses[value["loss"]](**value["params"])
-    return value
-
-
-def _restore_scalers(modes: dict[str, str | None], tensors: dict[str, torch.Tensor]) -> Scalers:
-    """The scalers from their statistics."""
-    found: dict[str, dict[str, np.ndarray]] = {}
-    for key, tensor in tensors.items():
-        if key.startswith("scalers."):
-            _, name, statistic = key.split(".")
-            found.setdefault(name, {})[statistic] = tensor.numpy()
-    scalers: dict[str, Any] = {"coords": BoxScaler(), "fields": None, "params": None, "target": None}
-    for name, statistics in found.items():
-        scaler: Any = BoxScaler(modes[name]) if name == "coords" else FieldScaler(modes[name])
-        vars(scaler).update(statistics)
-        scalers[name] = scaler
-    if scalers["target"] is None:
-        raise KeyError("scalers.target")
-    return Scalers(**scalers)
-
-
-def _restore_module(estimator: Any, tensors: dict[str, torch.Tensor]) -> None:
-    """Build the network without disturbing anyone's random numbers, and put the weights in."""
-    with torch.random.fork_rng(devices=[]):
-        network = estimator._build_network(estimator.spec_, estimator.geometry_)
-        module = network.to(getattr(torch, estimator.dtype_))
-    weights = {name.removeprefix("module."): tensor for name, tensor in tensors.items() if name.startswith("module.")}
-    try:
-        module.load_state_dict(weights)
-    except RuntimeError as error:
-        raise ModelFileError(f"the file's weights do not fit the network that it describes: {error}") from error
-    try:
-        estimator.device_ = pick_device(estimator.device)
-    except ValueError:
-        # A model fitted on a GPU must be usable where there is none.
-        estimator.device_ = torch.device("cpu")
-    estimator.module_ = module.to(estimator.device_).eval()

@@ -9,7 +9,6 @@ points to all others by cubic splines. Detail of the input between the coarse po
 the output below the training spacing is not resolved.
 """
 
-import warnings
 from collections.abc import Callable
 from itertools import product
 
@@ -18,7 +17,7 @@ from scipy.interpolate import make_interp_spline
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, grid_spacing
-from skop.exceptions import ResolutionWarning
+from skop.exceptions import ResolutionWarning, warn
 
 __all__ = ["predict_refined", "refinement_factors"]
 
@@ -60,11 +59,10 @@ def refinement_factors(inputs: FieldSet, training_spacing: tuple[float, ...], *,
     factors = tuple(1 if native else max(1, round(ratio)) for ratio in ratios)
     left = [ratio / factor for ratio, factor in zip(ratios, factors, strict=True)]
     if any(not 1 / _FAR_SPACING <= part <= _FAR_SPACING for part in left):
-        warnings.warn(
+        warn(
             f"X has grid spacing {_words(spacing)}, but the estimator was fitted at {_words(training_spacing)}; errors "
             "may be large. Check against known samples, or interpolate X onto the training spacing.",
             ResolutionWarning,
-            stacklevel=5,
         )
     return factors
 

@@ -6,13 +6,12 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Interval
 
+from skop._sklearn_compat import HasMethods, Interval, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions
-from skop.estimators._base import BaseOperatorRegressor
+from skop.estimators._base import OperatorRegressor
 from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
 from skop.estimators._unrolling import StepForward
 from skop.exceptions import FieldDataError
@@ -42,7 +41,7 @@ class RolloutRegressor(BaseFrameRegressor):
         Steps of the free run within training. 1 is teacher forcing, as published. With more, every
         `unroll`-th step starts from true frames, the steps between see the network's own frames, and
         gradients flow through them: slower, and steadier over long runs. Only for operator regressors of
-        skop, without `symmetries` and `draw_points`.
+        skop, without `symmetries` and `subsample_points`.
     noise : float, default=0.0
         Standard deviation of Gaussian noise on the windows in training, in units of the standard deviation of
         each channel: it teaches the step to correct small errors. Never there in predictions.
@@ -128,7 +127,7 @@ class RolloutRegressor(BaseFrameRegressor):
         """Frames of a prediction."""
         return self.n_frames_
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the estimator on all steps of the trajectories.
 
@@ -151,16 +150,17 @@ class RolloutRegressor(BaseFrameRegressor):
         FieldDataError
             If X or y cannot be used, or their channels are not whole frames; a ValueError.
         """
-        data = self._read_trajectories(X, y, series=self.n_steps != 1)
-        n_steps, n_channels = self._count_steps(data.inputs.n_channels, data.targets.n_channels)
+        data = self._read_trajectories(X, y)
+        frames, places = self._target_frames(data)
+        n_steps, n_channels = self._count_steps(data.inputs.n_channels, frames.n_channels)
         estimator = self._seeded_clone()
         if self.unroll > 1:
             _check_unrolling(estimator, data.spec.role)
-        inputs, targets = _one_steps(data.inputs, data.targets, self._target_points(data), n_steps, n_channels)
+        inputs, targets = _one_steps(data.inputs, frames, places, n_steps, n_channels)
         plan, inputs = self._plan(estimator, inputs, n_steps)
         self._fit_estimator(estimator, inputs, targets, data, sample_weight, plan)
         self.n_frames_, self.window_ = n_steps, self.window
-        scalars = data.spec.scalar_output and data.spec.role != "features"
+        scalars = not data.spec.n_outputs and data.spec.role != "features"
         self.feeds_back_ = self.window * n_channels == data.inputs.n_channels and not scalars
         return self
 
@@ -186,7 +186,7 @@ class RolloutRegressor(BaseFrameRegressor):
         """How the steps are trained, and the windows; noise comes anew in every step, or once for other estimators."""
         values = np.zeros((1, 1)) if inputs.values is None else inputs.values
         deviation = values.reshape(-1, values.shape[-1]).std(axis=0)
-        if isinstance(estimator, BaseOperatorRegressor):
+        if isinstance(estimator, OperatorRegressor):
             forward = None
             if self.noise or self.unroll > 1:
                 forward = StepForward(estimator, n_steps, self.unroll, self.noise, deviation)
@@ -266,14 +266,14 @@ class RolloutRegressor(BaseFrameRegressor):
 def _check_unrolling(estimator: Any, role: str) -> None:
     """Raise unless gradients can flow through several steps of the estimator."""
     name = type(estimator).__name__
-    if not isinstance(estimator, BaseOperatorRegressor):
+    if not isinstance(estimator, OperatorRegressor):
         raise FieldDataError(
             f"unroll > 1 trains a network through several steps, which {name} does not offer; set unroll=1, or wrap an "
             "operator regressor of skop itself, such as LaMORegressor, and that into others."
         )
     if role != "fields":
         raise FieldDataError("unroll > 1 needs X given as fields, not as a table; set unroll=1.")
-    for parameter in ("symmetries", "draw_points"):
+    for parameter in ("symmetries", "subsample_points"):
         value = getattr(estimator, parameter, None)
         if value is not None and np.size(value):
             raise FieldDataError(

@@ -1,12 +1,21 @@
-"""Device, precision and randomness of a fit."""
+"""Device, precision, threads and randomness of a fit."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 
-__all__ = ["isolated_randomness", "pick_device", "pick_dtype"]
+__all__ = ["isolated_randomness", "pick_device", "pick_dtype", "thread_limit"]
+
+#: Numbers of a layer's output that keep a thread busy for long enough to be worth waking it.
+_NUMBERS_A_THREAD = 2**19
+
+_lock = threading.Lock()
+_depth = threading.local()
+_n_limits = 0
+_usual_threads = 1
 
 
 def pick_device(name: str) -> torch.device:
@@ -99,3 +108,53 @@ def isolated_randomness(rng: np.random.RandomState, device: torch.device, determ
             yield
         finally:
             torch.use_deterministic_algorithms(before, warn_only=warn_only)
+
+
+@contextmanager
+def thread_limit(n_points: int, width: int) -> Iterator[int]:
+    """Let torch use as many CPU threads within the block as a problem of this size keeps busy.
+
+    Small operations are slower on several threads than on one, and much slower where another program takes one of
+    the cores: the threads wait for each other after every operation. One thread is used for each 2**19 numbers that a
+    layer gives, at least one, and never more than torch was set to by `torch.set_num_threads` or ``OMP_NUM_THREADS``.
+    The number depends on the problem alone and not on what else is running, since the last bits of torch's sums
+    depend on it.
+
+    Parameters
+    ----------
+    n_points : int
+        Points of a batch, over all its samples.
+    width : int
+        Channels of a layer.
+
+    Yields
+    ------
+    int
+        Threads within the block; afterwards torch has as many as before.
+
+    Examples
+    --------
+    >>> from skop.estimators._runtime import thread_limit
+    >>> with thread_limit(8 * 16 * 16, 64) as n_threads:
+    ...     n_threads
+    1
+    """
+    global _n_limits, _usual_threads
+    with _lock:
+        # Threads that begin while another one's limit holds would take that for the user's number.
+        if _n_limits == 0:
+            _usual_threads = torch.get_num_threads()
+        _n_limits += 1
+        usual = _usual_threads
+    depth = getattr(_depth, "value", 0)
+    before = torch.get_num_threads() if depth else usual
+    n_threads = max(1, min(usual, n_points * width // _NUMBERS_A_THREAD))
+    _depth.value = depth + 1
+    torch.set_num_threads(n_threads)
+    try:
+        yield n_threads
+    finally:
+        _depth.value = depth
+        torch.set_num_threads(before)
+        with _lock:
+            _n_limits -= 1

@@ -6,9 +6,8 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import _fit_context
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
+from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions
 from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
@@ -61,8 +60,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
     Notes
     -----
     Time lies in the channel axis of y: channel ``t * c + k`` is component k of frame t. For tables time is one
-    more column; two tables of one shape are functions on [0, 1] unless `times` is given. Parameters of the
-    estimator are reached as ``estimator__width`` in searches.
+    more column. Parameters of the estimator are reached as ``estimator__width`` in searches.
 
     References
     ----------
@@ -94,7 +92,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         self.grouping = grouping
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the estimator on all times of the trajectories.
 
@@ -117,11 +115,12 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         FieldDataError
             If X or y cannot be used, or the channels of y are not whole frames; a ValueError.
         """
-        data = self._read_trajectories(X, y, series=self.times is not None)
-        times = self._frame_times(data.targets.n_channels)
+        data = self._read_trajectories(X, y)
+        outputs, places = self._target_frames(data)
+        times = self._frame_times(outputs.n_channels)
         inputs = _with_times(data.inputs, times, table=data.spec.role == "features")
-        frames = [frame for fields in data.targets.to_list() for frame in np.split(fields, len(times), axis=-1)]
-        targets = join_frames(repeat_samples(self._target_points(data), len(times)), frames)
+        frames = [frame for fields in outputs.to_list() for frame in np.split(fields, len(times), axis=-1)]
+        targets = join_frames(repeat_samples(places, len(times)), frames)
         plan = DIRECT_TRAINING
         if self.grouping != "mixed":
             plan = TrainingPlan(group_size=len(times), grouping=self.grouping)  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """How a training passes through several time steps.
 
-Letters: B trajectories of a batch, S steps of each, P points, T points of all samples together, W frames of a window,
+Notation: B trajectories of a batch, S steps of each, P points, T points of all samples together, W frames of a window,
 c channels of a frame.
 """
 
@@ -16,6 +16,7 @@ from torch import nn
 
 from skop._typing import FloatArray
 from skop.data import Batch
+from skop.networks import Outputs
 
 __all__ = ["StepForward"]
 
@@ -30,7 +31,7 @@ class StepForward:
 
     Attributes
     ----------
-    model : BaseOperatorRegressor
+    model : OperatorRegressor
         The estimator that is fitted; its scalers are read when the training runs.
     n_steps : int
         Steps S of a trajectory.
@@ -48,7 +49,7 @@ class StepForward:
     noise: float
     deviation: FloatArray
 
-    def __call__(self, network: nn.Module, batch: Batch) -> torch.Tensor:
+    def __call__(self, network: nn.Module, batch: Batch) -> Outputs:
         """Return one output for each sample of the batch, ``(B S, P, c)`` or packed ``(T, c)``."""
         if self.noise:
             batch = self._disturbed(batch)
@@ -58,12 +59,10 @@ class StepForward:
         """The batch with noise on its windows, which tables have in their parameters."""
         name = "params" if batch.fields is None else "fields"
         held, scaler = getattr(batch, name), getattr(self.model.scalers_, name)
-        # A table that is read as a function has its columns along the points.
-        columns = self.deviation if held.shape[-1] == len(self.deviation) else self.deviation[:, np.newaxis]
-        size = torch.as_tensor(self.noise * columns / scaler.scale_, dtype=held.dtype, device=held.device)
+        size = torch.as_tensor(self.noise * self.deviation / scaler.scale_, dtype=held.dtype, device=held.device)
         return replace(batch, **{name: held + size * torch.randn_like(held)})
 
-    def _unrolled(self, network: nn.Module, batch: Batch) -> torch.Tensor:
+    def _unrolled(self, network: nn.Module, batch: Batch) -> Outputs:
         """Segments of `unroll` steps side by side, one call for each step of a segment."""
         scalers, fields = self.model.scalers_, batch.fields
         if fields is None:
@@ -74,7 +73,7 @@ class StepForward:
         window = _take(fields, rows, batch.sizes)
         while len(rows):
             part = _part(batch, rows, window)
-            output = network(**part.inputs())
+            output = network(**part.inputs()).field
             for row, piece in zip(rows, _pieces(output, part.sizes), strict=True):
                 outputs[row] = piece
             goes_on = (steps[rows] + 1 < self.n_steps) & ((steps[rows] + 1) % self.unroll != 0)
@@ -83,7 +82,7 @@ class StepForward:
             past = scalers.fields.inverse_transform(_take(window, kept, part.sizes))
             window = scalers.fields.transform(torch.cat([past[..., frame.shape[-1] :], frame], dim=-1))
             rows = rows[kept] + 1
-        return torch.cat(outputs) if batch.sizes is not None else torch.stack(outputs)
+        return Outputs(torch.cat(outputs) if batch.sizes is not None else torch.stack(outputs))
 
 
 def _pieces(values: torch.Tensor, sizes: Sequence[int] | None) -> tuple[torch.Tensor, ...]:

@@ -1,6 +1,6 @@
 """A predicted field beside the truth: one sample, all panels in a row.
 
-Letters of the shapes: n samples, P points of a sample, d space dimensions.
+Notation: n samples, P points of a sample, d space dimensions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape, IntArray
-from skop.data import FieldSet, TrainingData, read_training_data
+from skop.data import FieldSet, TrainingData, read
 from skop.exceptions import FieldDataError
 from skop.inspection._panels import draw_lines, draw_maps, panel_titles
 
@@ -140,13 +140,13 @@ class FieldErrorDisplay:
         """
         data = _read_pair(X, y)
         if isinstance(sample, str):
-            predicted = _read_pair(X, estimator.predict(X)).targets
-            sample = _rank_samples(data.targets, predicted, channel, sample)
+            predicted = _fields_of(_read_pair(X, estimator.predict(X)))
+            sample = _rank_samples(_fields_of(data), predicted, channel, sample)
             row = sample
         else:
             sample, row = _check_sample(sample, len(data.inputs)), 0
             one = _take_sample(X, sample, data.inputs.shared_coords)
-            predicted = _read_pair(one, estimator.predict(one)).targets
+            predicted = _fields_of(_read_pair(one, estimator.predict(one)))
         display = cls._from_fields(data, sample, predicted, row, channel, input_channel)
         return display.plot(ax=ax, cmap=cmap, input_cmap=input_cmap, error_cmap=error_cmap)
 
@@ -202,9 +202,9 @@ class FieldErrorDisplay:
         >>> FieldErrorDisplay.from_predictions(X, X, X * [[[[1.0]]], [[[1.3]]], [[[1.2]]]], sample="worst").sample
         1
         """
-        data, predicted = _read_pair(X, y_true), _read_pair(X, y_pred).targets
+        data, predicted = _read_pair(X, y_true), _fields_of(_read_pair(X, y_pred))
         if isinstance(sample, str):
-            sample = _rank_samples(data.targets, predicted, channel, sample)
+            sample = _rank_samples(_fields_of(data), predicted, channel, sample)
         sample = _check_sample(sample, len(data.inputs))
         display = cls._from_fields(data, sample, predicted, sample, channel, input_channel)
         return display.plot(ax=ax, cmap=cmap, input_cmap=input_cmap, error_cmap=error_cmap)
@@ -214,8 +214,9 @@ class FieldErrorDisplay:
         cls, data: TrainingData, sample: int, predicted: FieldSet, row: int, channel: int, input_channel: int
     ) -> Self:
         """Take one sample and one channel out of what was read."""
-        inputs, truth = data.inputs[[sample]], data.targets[[sample]]
-        names = data.targets.channel_names
+        fields = _fields_of(data)
+        inputs, truth = data.inputs[[sample]], fields[[sample]]
+        names = fields.channel_names
         return cls(
             inputs.coords.reshape(-1, inputs.n_dims),
             _channel_of(truth, channel, "y"),
@@ -284,13 +285,20 @@ class FieldErrorDisplay:
 
 def _read_pair(X: Any, y: Any) -> TrainingData:
     """Read X and y, and refuse a y that is no field."""
-    data = read_training_data(X, y)
-    if data.spec.scalar_output:
+    data = read(X, y)
+    if data.targets.field is None:
         raise FieldDataError(
             f"y holds {data.spec.n_scalars} scalars a sample, expected fields on the points of X; draw scalars with "
             "sklearn.metrics.PredictionErrorDisplay."
         )
     return data
+
+
+def _fields_of(data: TrainingData) -> FieldSet:
+    """Target fields of what was read."""
+    if data.targets.field is None:
+        raise ValueError("the targets hold no field.")
+    return data.targets.field
 
 
 def _check_sample(sample: int, n_samples: int) -> int:

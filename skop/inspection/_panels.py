@@ -1,6 +1,6 @@
 """The panels of `FieldErrorDisplay`: curves on a line, maps in two dimensions, slices in three.
 
-Letters of the shapes: P points, d space dimensions.
+Notation: P points, d space dimensions.
 """
 
 from __future__ import annotations

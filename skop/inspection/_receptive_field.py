@@ -1,6 +1,6 @@
 """Where a prediction looks: the mean absolute gradient of one output point with respect to every input point.
 
-Letters of the shapes: B samples of a batch, P points, d space dimensions, u units (channels or features).
+Notation: B samples of a batch, P points, d space dimensions, u units (channels or features).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 from skop._typing import FloatArray, GridShape
 from skop.data import FieldSet
-from skop.estimators._base import BaseOperatorRegressor
+from skop.estimators._base import OperatorRegressor
 from skop.exceptions import FieldDataError
 
 __all__ = ["MeasuredField", "measure_field", "receptive_field"]
@@ -136,7 +136,7 @@ def measure_field(estimator: Any, X: Any, point: Any, layer: int | None) -> Meas
 
 def _read_grid(estimator: Any, X: Any, layer: int | None) -> FieldSet:
     """Samples that a receptive field can be taken over."""
-    if not isinstance(estimator, BaseOperatorRegressor):
+    if not isinstance(estimator, OperatorRegressor):
         raise ValueError(
             f"estimator is a {type(estimator).__name__}, expected a LaMORegressor or GeoMaNORegressor; of a "
             "Pipeline, a search or an ensemble pass the fitted regressor inside, and X as that one gets it."
@@ -144,13 +144,13 @@ def _read_grid(estimator: Any, X: Any, layer: int | None) -> FieldSet:
     inputs, _ = estimator._read_inputs(X)
     if inputs.n_channels == 0:
         raise FieldDataError("X has no input fields, so there is nothing to differentiate by; pass X with fields.")
-    if layer is None and estimator.spec_.scalar_output:
+    if layer is None and not estimator.spec_.n_outputs:
         raise FieldDataError(
             f"the estimator predicts {estimator.spec_.n_scalars} scalars of a sample, which lie at no point; pass "
             "layer=-1 for the features of the point's token after the last block."
         )
     shape = inputs.grid_shape
-    if shape is None or estimator.spec_.layout == "points" or len(shape) != inputs.n_dims:
+    if shape is None or estimator.spec_.geometry == "points" or len(shape) != inputs.n_dims:
         who = "X lies" if shape is None else "the estimator was fitted"
         raise FieldDataError(
             f"{who} on points that form no {inputs.n_dims}-D grid in C order, but a receptive field needs one; "
@@ -245,7 +245,7 @@ def _forward(network: torch.nn.Module, arguments: dict[str, Any]) -> Any:
 def _output_at(network: torch.nn.Module, arguments: dict[str, Any], row: int) -> torch.Tensor:
     """Output channels (B, u) at a point."""
     outputs = _forward(network, arguments)
-    return (outputs[0] if isinstance(outputs, tuple) else outputs)[:, row]
+    return outputs.field[:, row]
 
 
 def _token_at(

@@ -1,6 +1,6 @@
 """The picture of an effective receptive field.
 
-Letters of the shapes: P points, d space dimensions.
+Notation: P points, d space dimensions.
 """
 
 from __future__ import annotations

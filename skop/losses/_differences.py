@@ -1,6 +1,6 @@
 """Finite differences and norms of batches of fields.
 
-Letters of the shapes: B samples of a batch, P points of a sample, c channels. Fields are flat
+Notation: B samples of a batch, P points of a sample, c channels. Fields are flat
 points with channels last, (B, P, c); on a regular grid the points are in C order (last axis
 fastest).
 """

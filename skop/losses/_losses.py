@@ -1,6 +1,6 @@
 """The losses themselves, and their names.
 
-Letters of the shapes: B samples of a batch, P points of a sample, c channels. Fields are flat
+Notation: B samples of a batch, P points of a sample, c channels. Fields are flat
 points with channels last, (B, P, c); on a regular grid the points are in C order (last axis
 fastest). u is the target, û the prediction.
 """

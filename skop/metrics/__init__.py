@@ -7,6 +7,7 @@ float64.
 """
 
 from skop.metrics._errors import (
+    channel_sizes,
     max_error,
     mean_absolute_error,
     mean_pointwise_relative_error,
@@ -25,6 +26,7 @@ from skop.metrics._scorers import (
 )
 
 __all__ = [
+    "channel_sizes",
     "h1_error",
     "max_error",
     "mean_absolute_error",

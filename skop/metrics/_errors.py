@@ -1,6 +1,6 @@
 """Errors of fields that need no grid.
 
-Letters: n samples, P points, c channels; u the truth, û the prediction, e = û - u.
+Notation: n samples, P points, c channels; u the truth, û the prediction, e = û - u.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,16 @@ from skop.metrics._inputs import (
     FloatArray,
     Kind,
     average_samples,
+    channel_squares,
     check_average,
     check_weights,
     divide_norms,
+    norm_of_set,
     pair_fields,
 )
 
 __all__ = [
+    "channel_sizes",
     "max_error",
     "mean_absolute_error",
     "mean_pointwise_relative_error",
@@ -43,6 +46,8 @@ def relative_l2_error(
     sample_weight: Any = None,
     average: Average = "mean",
     kind: Kind | None = None,
+    units: Any = None,
+    set_norm: float | None = None,
 ) -> float | FloatArray:
     """Relative L2 error ||û - u|| / ||u||: the number that operator-learning papers print.
 
@@ -60,6 +65,12 @@ def relative_l2_error(
     kind : {"field", "scalar"}, optional
         What the rows of a 2-D y are: one-channel fields (the default) or scalars. For scalars the
         norm runs over the set, because a single number has no shape to compare.
+    units : array-like of shape (c,), optional
+        Positive sizes by which the channels, or scalars, are divided first, so that those with large numbers do
+        not hide the others; see `channel_sizes`. None compares them in the units of the data.
+    set_norm : float, optional
+        Norm that a sample is compared with whose truth is zero everywhere. None takes the root of the mean of the
+        squared norms of y_true over the set.
 
     Returns
     -------
@@ -69,8 +80,8 @@ def relative_l2_error(
     Raises
     ------
     FieldDataError
-        If shapes, lengths or values cannot be used, or a sample's truth is zero everywhere and its
-        prediction is not (zero for zero counts as error 0).
+        If shapes, lengths or values cannot be used, or y_true is zero in all samples, and y_pred is not (zero for
+        zero counts as error 0).
 
     References
     ----------
@@ -87,15 +98,66 @@ def relative_l2_error(
     check_average(average, _AVERAGES)
     pairs = pair_fields(y_true, y_pred, kind)
     weight = check_weights(sample_weight, len(pairs))
+    scale = _check_units(units)
     if pairs.scalar:
-        return _relative_l2_of_set(pairs, weight, average)
+        return _relative_l2_of_set(pairs, weight, average, scale, set_norm)
     per_channel = average == "channel"
-    errors = _collect([_sum_of_squares(v - u, per_channel) for u, v in pairs])
-    truths = _collect([_sum_of_squares(u, per_channel) for u, _ in pairs])
-    return average_samples(divide_norms(np.sqrt(errors), np.sqrt(truths), weight, "sample"), weight, average)
+    errors = _collect([_sum_of_squares(_in_units(v - u, scale), per_channel) for u, v in pairs])
+    truths = _collect([_sum_of_squares(_in_units(u, scale), per_channel) for u, _ in pairs])
+    norms = np.sqrt(truths)
+    whole = norm_of_set(norms, weight) if set_norm is None else set_norm
+    return average_samples(divide_norms(np.sqrt(errors), norms, weight, "sample", whole), weight, average)
 
 
-def relative_l2_score(y_true: Any, y_pred: Any, *, sample_weight: Any = None, kind: Kind | None = None) -> float:
+def channel_sizes(
+    y_true: Any, *, sample_weight: Any = None, kind: Kind | None = None, n_components: int | None = None
+) -> FloatArray:
+    """Root mean square of each channel, or scalar, over a set: the `units` in which all of them count alike.
+
+    Parameters
+    ----------
+    y_true : array-like, list of array-like, or FieldSet
+        As for `relative_l2_error`.
+    sample_weight : array-like of shape (n,), optional
+        Non-negative weights of the samples.
+    kind : {"field", "scalar"}, optional
+        What the rows of a 2-D y are.
+    n_components : int, optional
+        Components of a frame where time lies in the channels: channel ``t * n_components + k`` has the size of
+        component k over all frames. None gives each channel a size of its own.
+
+    Returns
+    -------
+    ndarray of shape (c,)
+        Sizes. A channel that is zero everywhere has that of the largest one; all are 1 if there is none.
+
+    Raises
+    ------
+    FieldDataError
+        If y_true cannot be used, or its channels are not whole frames.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.metrics import channel_sizes, relative_l2_error
+    >>> u = np.array([[[3e6, 0.1], [4e6, 0.1]]])
+    >>> v = u * [1.0, 2.0]  # stress in Pa is right, displacement in m is not
+    >>> round(relative_l2_error(u, v), 6), round(relative_l2_error(u, v, units=channel_sizes(u)), 3)
+    (0.0, 0.707)
+    """
+    pairs = pair_fields(y_true, y_true, kind)
+    squares = channel_squares(pairs, check_weights(sample_weight, len(pairs)))
+    if n_components is not None:
+        if len(squares) % n_components:
+            raise FieldDataError(f"y_true has {len(squares)} channels, which are not frames of {n_components} each.")
+        squares = np.tile(squares.reshape(-1, n_components).mean(axis=0), len(squares) // n_components)
+    largest = squares.max() if squares.any() else 1.0
+    return np.sqrt(np.where(squares > 0, squares, largest))
+
+
+def relative_l2_score(
+    y_true: Any, y_pred: Any, *, sample_weight: Any = None, kind: Kind | None = None, units: Any = None
+) -> float:
     """One minus the mean relative L2 error: what `score` of skop's estimators returns.
 
     Parameters
@@ -106,6 +168,8 @@ def relative_l2_score(y_true: Any, y_pred: Any, *, sample_weight: Any = None, ki
         Non-negative weights of the samples.
     kind : {"field", "scalar"}, optional
         What the rows of a 2-D y are. For scalars the norm runs over the set.
+    units : array-like of shape (c,), optional
+        As for `relative_l2_error`; the `score` of an estimator with several outputs takes their `channel_sizes`.
 
     Returns
     -------
@@ -120,7 +184,7 @@ def relative_l2_score(y_true: Any, y_pred: Any, *, sample_weight: Any = None, ki
     >>> relative_l2_score(u, u), relative_l2_score(u, 0 * u)
     (1.0, 0.0)
     """
-    return 1.0 - float(relative_l2_error(y_true, y_pred, sample_weight=sample_weight, kind=kind))
+    return 1.0 - float(relative_l2_error(y_true, y_pred, sample_weight=sample_weight, kind=kind, units=units))
 
 
 def root_mean_squared_error(
@@ -295,7 +359,28 @@ def max_error(
     return over_samples if average == "channel" else float(over_samples)
 
 
-def _relative_l2_of_set(pairs: FieldPairs, weight: FloatArray, average: str) -> float | FloatArray:
+def _check_units(units: Any) -> FloatArray | None:
+    """Sizes of the channels as an array."""
+    if units is None:
+        return None
+    sizes = np.asarray(units, dtype=np.float64)
+    if sizes.ndim != 1 or not np.isfinite(sizes).all() or (sizes <= 0).any():
+        raise ValueError(f"units is {units!r}, expected one positive number for each channel.")
+    return sizes
+
+
+def _in_units(field: FloatArray, units: FloatArray | None) -> FloatArray:
+    """A field (P, c) in units of its channels."""
+    if units is None:
+        return field
+    if len(units) != field.shape[-1]:
+        raise FieldDataError(f"units has {len(units)} numbers for {field.shape[-1]} channels, expected one for each.")
+    return field / units
+
+
+def _relative_l2_of_set(
+    pairs: FieldPairs, weight: FloatArray, average: str, units: FloatArray | None, set_norm: float | None
+) -> float | FloatArray:
     """Relative L2 error of scalars per sample, the norms running over the samples."""
     if average == "none":
         raise ValueError(
@@ -303,13 +388,13 @@ def _relative_l2_of_set(pairs: FieldPairs, weight: FloatArray, average: str) -> 
             "whole set. Use mean_absolute_error(..., average='none')."
         )
     rows = list(pairs)
-    truth = _collect([u[0] for u, _ in rows])
-    error = _collect([v[0] - u[0] for u, v in rows])
+    truth = _in_units(_collect([u[0] for u, _ in rows]), units)
+    error = _in_units(_collect([v[0] - u[0] for u, v in rows]), units)
     squares = np.stack([weight @ np.square(error), weight @ np.square(truth)])
     if average == "mean":
         squares = squares.sum(axis=1, keepdims=True)
     error_norm, true_norm = np.sqrt(squares)
-    quotient = divide_norms(error_norm, true_norm, np.ones(len(true_norm)), "scalar")
+    quotient = divide_norms(error_norm, true_norm, np.ones(len(true_norm)), "scalar", set_norm)
     return quotient if average == "channel" else float(quotient[0])
 
 

@@ -1,6 +1,6 @@
 """Errors of fields on regular grids: slopes and frequency bands.
 
-Letters: n samples, P points, c channels; u the truth, û the prediction, e = û - u; k a wave number in
+Notation: n samples, P points, c channels; u the truth, û the prediction, e = û - u; k a wave number in
 cycles per box.
 """
 
@@ -17,6 +17,7 @@ from skop.metrics._inputs import (
     check_average,
     check_weights,
     divide_norms,
+    norm_of_set,
     pair_fields,
 )
 
@@ -86,7 +87,8 @@ def h1_error(
         grid = pairs.grid(index, _as_shape(grid_shape))
         steps = _check_steps(spacing, grid)
         norms[:, index] = [_h1_norm(field, grid, steps, gradient_weight) for field in (v - u, u)]
-    return average_samples(divide_norms(norms[0], norms[1], weight, "sample"), weight, average)
+    whole = norm_of_set(norms[1], weight)
+    return average_samples(divide_norms(norms[0], norms[1], weight, "sample", whole), weight, average)
 
 
 def spectral_error(

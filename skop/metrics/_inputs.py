@@ -1,6 +1,6 @@
 """One view on everything that a metric accepts: pairs of fields, sample by sample.
 
-Letters of the shapes: n samples, P points of a sample, c channels, q scalars of a sample.
+Notation: n samples, P points of a sample, c channels, q scalars of a sample.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,9 +19,11 @@ __all__ = [
     "GridShape",
     "Kind",
     "average_samples",
+    "channel_squares",
     "check_average",
     "check_weights",
     "divide_norms",
+    "norm_of_set",
     "pair_fields",
 ]
 
@@ -178,8 +180,23 @@ def average_samples(values: FloatArray, weight: FloatArray, average: str) -> flo
     return mean if average == "channel" else float(mean)
 
 
-def divide_norms(error: FloatArray, true: FloatArray, weight: FloatArray, what: str) -> FloatArray:
-    """Quotient of norms with 0/0 = 0; an error names what has a zero truth and a wrong prediction.
+def channel_squares(pairs: FieldPairs, weight: FloatArray) -> FloatArray:
+    """Mean square of each channel of the truth over the points of all samples, shape (c,)."""
+    sums, counts = np.zeros(()), 0.0
+    for (u, _), share in zip(pairs, weight, strict=True):
+        sums, counts = sums + share * np.square(u).sum(axis=0), counts + share * len(u)
+    return np.asarray(sums) / counts
+
+
+def norm_of_set(norms: FloatArray, weight: FloatArray) -> FloatArray:
+    """Root of the mean of the squared norms of the samples, shape () or (c,)."""
+    return np.sqrt(np.average(np.square(norms), axis=0, weights=weight))
+
+
+def divide_norms(
+    error: FloatArray, true: FloatArray, weight: FloatArray, what: str, set_norm: float | FloatArray | None = None
+) -> FloatArray:
+    """Quotient of norms; where a true norm is zero, the norm of the set takes its place.
 
     Parameters
     ----------
@@ -189,6 +206,8 @@ def divide_norms(error: FloatArray, true: FloatArray, weight: FloatArray, what: 
         Weights of the samples; those without weight are not looked at.
     what : str
         Name of what the first axis counts, for the message.
+    set_norm : float, ndarray of shape (c,) or None, default=None
+        What takes the place of a true norm of zero; None leaves 0/0 = 0 and refuses the rest.
 
     Returns
     -------
@@ -198,14 +217,16 @@ def divide_norms(error: FloatArray, true: FloatArray, weight: FloatArray, what: 
     Raises
     ------
     FieldDataError
-        If a true norm is 0 and its error is not.
+        If a true norm and the norm of the set are 0 and the error is not.
     """
+    if set_norm is not None:
+        true = np.where(true > 0, true, set_norm)
     undefined = (true == 0) & (error > 0) & (weight > 0).reshape(-1, *[1] * (error.ndim - 1))
     if undefined.any():
         position = np.argwhere(undefined)[0]
         channel = f", channel {position[1]}" if len(position) > 1 else ""
         raise FieldDataError(
-            f"{what} {position[0]}{channel} of y_true is zero everywhere and its prediction is not, so the "
-            "relative error is undefined. Leave it out (sample_weight 0), or use root_mean_squared_error."
+            f"{what} {position[0]}{channel} of y_true is zero everywhere and its prediction is not; the whole set "
+            "is zero there, so nothing tells the size that errors are relative to. Use root_mean_squared_error."
         )
     return np.divide(error, true, out=np.zeros_like(error), where=true > 0)

@@ -1,6 +1,6 @@
 """The error measures of PDEBench, with the layout of the axes said explicitly.
 
-Letters: n samples, P points, t frames, c channels; u the truth, û the prediction, e = û - u.
+Notation: n samples, P points, t frames, c channels; u the truth, û the prediction, e = û - u.
 """
 
 from typing import Any

@@ -1,41 +1,42 @@
 """Building blocks of the networks."""
 
-from skop.modules._blocks import FeedForward, PooledHead, PreNormBlock
-from skop.modules._directions import CROSSINGS, DIRECTION_ORDERS, direction_paths, scan_directions
+from skop.modules._blocks import FeedForward, PointBlock, PooledHead, PreNormBlock
+from skop.modules._conv import ConvHead, ConvStem
 from skop.modules._geometric_scan import CORRECTION_PLACES, RECURRENCES, GeometricScanMixer, check_correction
-from skop.modules._local import LocalHead, LocalStem
-from skop.modules._patch import PatchEmbedding, PatchExpansion, token_grid
-from skop.modules._position import CoordinatePosition, LearnedPosition
-from skop.modules._scan_paths import SCANS, scan_paths
+from skop.modules._grid_ssd import ACTIVATIONS, GridSSDMixer
+from skop.modules._latent_tokens import LatentBlock, LatentTokens
+from skop.modules._mixer import MIXERS, TokenMixer
+from skop.modules._patch import PatchEmbedding, PatchUnembedding, token_grid
+from skop.modules._positional_encoding import CoordinatePositionalEncoding, LearnedPositionalEncoding
+from skop.modules._scan_directions import DIRECTION_ORDERS, SCAN_DIRECTIONS, direction_paths, direction_set
 from skop.modules._sequence_ssd import BidirectionalSSDMixer, HydraMixer
-from skop.modules._slices import LatentSlices, SliceBlock
-from skop.modules._ssd import ACTIVATIONS, GridSSDMixer
 
 __all__ = [
     "ACTIVATIONS",
     "CORRECTION_PLACES",
-    "CROSSINGS",
     "DIRECTION_ORDERS",
+    "MIXERS",
     "RECURRENCES",
-    "SCANS",
+    "SCAN_DIRECTIONS",
     "BidirectionalSSDMixer",
-    "CoordinatePosition",
+    "ConvHead",
+    "ConvStem",
+    "CoordinatePositionalEncoding",
     "FeedForward",
     "GeometricScanMixer",
     "GridSSDMixer",
     "HydraMixer",
-    "LatentSlices",
-    "LearnedPosition",
-    "LocalHead",
-    "LocalStem",
+    "LatentBlock",
+    "LatentTokens",
+    "LearnedPositionalEncoding",
     "PatchEmbedding",
-    "PatchExpansion",
+    "PatchUnembedding",
+    "PointBlock",
     "PooledHead",
     "PreNormBlock",
-    "SliceBlock",
+    "TokenMixer",
     "check_correction",
     "direction_paths",
-    "scan_directions",
-    "scan_paths",
+    "direction_set",
     "token_grid",
 ]

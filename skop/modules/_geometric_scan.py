@@ -1,6 +1,6 @@
 """GeoMaNO's token mixer for grids: selective scans in several directions, with a correction of their overlap.
 
-Letters of the shapes: B batch, T tokens, K directions, E inner width, N states of a channel, r rank of the
+Notation: B batch, L tokens, K directions, E inner width, N states of a channel, r rank of the
 steps.
 """
 
@@ -12,12 +12,13 @@ import torch
 from torch import nn
 
 from skop._typing import GridShape
-from skop.modules._directions import direction_paths, scan_directions
-from skop.modules._ssd import ACTIVATIONS
+from skop.modules._grid_ssd import ACTIVATIONS
+from skop.modules._mixer import TokenMixer, grid_of_tokens
+from skop.modules._scan_directions import direction_paths, direction_set
 from skop.modules._steps import STEP_RANGE, initial_step_bias, log_range
 from skop.modules._token_convolution import convolve_tokens, token_convolution
-from skop.ops import selective_path_scan, selective_scan_2d, selective_scan_3d
-from skop.ops.selective_scan._correction import CORRECTIONS as CORRECTION_PLACES
+from skop.ops import CORRECTIONS as CORRECTION_PLACES
+from skop.ops import selective_scan, selective_scan_2d, selective_scan_3d
 
 __all__ = ["CORRECTION_PLACES", "RECURRENCES", "GeometricScanMixer", "check_correction"]
 
@@ -56,7 +57,7 @@ def check_correction(correction: str | None, n_directions: int) -> None:
         )
 
 
-class GeometricScanMixer(nn.Module):
+class GeometricScanMixer(TokenMixer, name="geometric_scan"):
     """Mix the tokens of a grid by selective scans in several directions (GeoMaNO, Algorithm 1).
 
     A linear layer gives a stream; a depthwise convolution over the token grid and an activation make the
@@ -81,30 +82,31 @@ class GeometricScanMixer(nn.Module):
     dt_rank : int or None, default=None
         Rank of the projection to the steps; None is ceil(width / 16), as in VMamba.
     recurrence : {"grid", "sequence"}, default="grid"
-        ``"grid"``: along one axis of the grid after the other, by `skop.ops.selective_scan_2d` or its
-        counterpart in three dimensions (paper: Darcy). ``"sequence"``: along the flattened grid, as Mamba
-        (paper: Navier-Stokes). On one axis both are the same.
-    crossing : {"cross", "corners", "all"}, default="cross"
-        Directions, see `scan_directions` (paper: ``"cross"``).
-    direction_order : {"reverses_last", "reverses_next"}, default="reverses_last"
-        Which direction a digit of the correction stands for; the paper leaves it open.
+        Course of the recurrence. ``"grid"``: along one axis of the grid after the other, by
+        `skop.ops.selective_scan_2d` or its counterpart in three dimensions (paper: Darcy). ``"sequence"``: along
+        the flattened grid, as Mamba (paper: Navier-Stokes). On one axis both are the same.
+    scan_directions : {"forward", "bidirectional", "cross", "corners", "row_corners", "all"}, default="cross"
+        Set of directions, see `direction_set` (paper: ``"cross"``).
+    direction_order : {"vmamba", "paper"}, default="vmamba"
+        Order of the directions, which says for which of them a digit of the correction stands; ``"paper"`` is
+        that in which its section 4.2 numbers them.
     correction : str or None, default=None
-        None, ``"learnable"`` (a share for each direction, channel and state, 0 at the start), or one digit
-        for each direction, 1 where it is corrected: ``"0001"``, ``"0011"``, ``"0111"`` in the paper.
-    correction_place : {"state", "output", "input"}, default="state"
-        Where the correction is taken off: off the state before it is read, which the paper's argument
+        Correction of the overlap: None, ``"learnable"`` (a share for each direction, channel and state, 0 at the
+        start), or one digit for each direction, 1 where it is corrected (paper: ``"0001"``, ``"0011"``, ``"0111"``).
+    correction_at : {"state", "output", "input"}, default="state"
+        Place where the correction is taken off: off the state before it is read, which the paper's argument
         calls for; off the output, as its Eqs. 9 and 10 are printed; or the raw input off the state, as its
         Algorithm 2 is printed.
     kernel_size : int, default=3
         Points of the depthwise convolution along each axis; 1 leaves it out.
     activation : {"silu", "gelu"}, default="silu"
-        The paper's sigma: of the convolution, the normalised output and the gate.
-    own_gate : bool, default=False
+        Activation of the convolution, the normalised output and the gate (the paper's sigma).
+    separate_gate : bool, default=False
         Whether the gate has a projection of its own (VMamba), or is the stream that is scanned (paper).
     activate_output : bool, default=True
         Whether the normalised output is activated before it is gated (paper: yes; VMamba: no).
     step_range : sequence of two floats, default=(0.001, 0.1)
-        Steps that the channels start from are drawn between these on a logarithmic scale, as in Mamba.
+        Range of the steps that the channels start from, drawn on a logarithmic scale, as in Mamba.
     decay_range : sequence of two floats or None, default=None
         Decay rates of a channel's states at the start, slowest and fastest, spread evenly on a logarithmic
         scale; None is 1 to `d_state`, as in Mamba. A state forgets by the exponential of -rate x step.
@@ -141,31 +143,31 @@ class GeometricScanMixer(nn.Module):
         expand: int = 2,
         dt_rank: int | None = None,
         recurrence: str = "grid",
-        crossing: str = "cross",
-        direction_order: str = "reverses_last",
+        scan_directions: str = "cross",
+        direction_order: str = "vmamba",
         correction: str | None = None,
-        correction_place: str = "state",
+        correction_at: str = "state",
         kernel_size: int = 3,
         activation: str = "silu",
-        own_gate: bool = False,
+        separate_gate: bool = False,
         activate_output: bool = True,
         step_range: Sequence[float] = STEP_RANGE,
         decay_range: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         _check_choice("recurrence", recurrence, RECURRENCES)
-        _check_choice("correction_place", correction_place, CORRECTION_PLACES)
+        _check_choice("correction_at", correction_at, CORRECTION_PLACES)
         _check_choice("activation", activation, tuple(ACTIVATIONS))
         inner, rank = expand * width, math.ceil(width / 16) if dt_rank is None else dt_rank
-        self.directions = scan_directions(n_dims, crossing, direction_order)
+        self.directions = direction_set(n_dims, scan_directions, direction_order)
         count = len(self.directions)
         check_correction(correction, count)
         self.scan_grid = _GRID_SCANS.get(n_dims) if recurrence == "grid" else None
-        self.correction_place = correction_place
+        self.correction_at = correction_at
         self.activation = ACTIVATIONS[activation]
-        self.sizes = (count, inner, d_state)
-        self.own_gate, self.activate_output = own_gate, activate_output
-        self.in_projection = nn.Linear(width, 2 * inner if own_gate else inner, bias=False)
+        self.n_dims, self.sizes = n_dims, (count, inner, d_state)
+        self.separate_gate, self.activate_output = separate_gate, activate_output
+        self.in_projection = nn.Linear(width, 2 * inner if separate_gate else inner, bias=False)
         self.convolution = token_convolution(n_dims, inner, kernel_size)
         self.direction_projection = nn.Linear(inner, count * (rank + 2 * d_state), bias=False)
         self.step_projection = nn.Parameter(torch.empty(count, inner, rank).uniform_(-(rank**-0.5), rank**-0.5))
@@ -182,17 +184,18 @@ class GeometricScanMixer(nn.Module):
         self.norm = nn.LayerNorm(inner)
         self.out_projection = nn.Linear(inner, width, bias=False)
 
-    def forward(self, tokens: torch.Tensor, token_grid: GridShape) -> torch.Tensor:
-        """Mix tokens ``(B, T, width)`` in C order on a grid with prod(token_grid) = T."""
+    def mix(self, tokens: torch.Tensor, grid: GridShape | None) -> torch.Tensor:
+        """Mix tokens ``(B, L, width)`` in C order on a grid; None is one line of tokens."""
+        grid = grid_of_tokens(tokens, grid, self.n_dims)
         stream = self.in_projection(tokens)
-        stream, gate = stream.chunk(2, dim=-1) if self.own_gate else (stream, stream)
-        mixed = self._scan(self.activation(convolve_tokens(self.convolution, stream, token_grid)), token_grid)
+        stream, gate = stream.chunk(2, dim=-1) if self.separate_gate else (stream, stream)
+        mixed = self._scan(self.activation(convolve_tokens(self.convolution, stream, grid)), grid)
         mixed = self.norm(mixed)
         mixed = self.activation(mixed) if self.activate_output else mixed
         return self.out_projection(mixed * self.activation(gate))
 
-    def _scan(self, signal: torch.Tensor, token_grid: GridShape) -> torch.Tensor:
-        """Scan a signal (B, T, E) in all directions and add them up."""
+    def _scan(self, signal: torch.Tensor, grid: GridShape) -> torch.Tensor:
+        """Scan a signal (B, L, E) in all directions and add them up."""
         count, inner, states = self.sizes
         rank = self.step_projection.shape[-1]
         sizes = [count * rank, count * states, count * states]
@@ -205,12 +208,12 @@ class GeometricScanMixer(nn.Module):
             "dt_bias": self.step_bias.view(count, inner),
             "dt_softplus": True,
             "R": None if self.correction is None else self.correction.view(count, inner, states),
-            "correction": self.correction_place,
+            "correction": self.correction_at,
         }
         if self.scan_grid is None:
-            paths = direction_paths(token_grid, self.directions, signal.device)
-            return selective_path_scan(signal, steps, decay, maps_in, maps_out, direct, paths=paths, **options)
-        x, dt, B, C = (values.unflatten(1, token_grid) for values in (signal, steps, maps_in, maps_out))
+            paths = direction_paths(grid, self.directions, signal.device)
+            return selective_scan(signal, steps, decay, maps_in, maps_out, direct, paths=paths, **options)
+        x, dt, B, C = (values.unflatten(1, grid) for values in (signal, steps, maps_in, maps_out))
         return self.scan_grid(x, dt, decay, B, C, direct, directions=self.directions, **options).flatten(1, -2)
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from skop._typing import GridShape
 
-__all__ = ["PatchEmbedding", "PatchExpansion", "token_grid"]
+__all__ = ["PatchEmbedding", "PatchUnembedding", "token_grid"]
 
 
 def token_grid(grid_shape: Sequence[int], patch_shape: Sequence[int], multiple: int = 1) -> GridShape:
@@ -39,6 +39,12 @@ def token_grid(grid_shape: Sequence[int], patch_shape: Sequence[int], multiple: 
     return tuple(counts)
 
 
+def _check_init(init: str) -> None:
+    """Raise an error unless there is such a distribution."""
+    if init not in ("default", "normal"):
+        raise ValueError(f"patch_init is {init!r}; expected 'default' or 'normal'.")
+
+
 class PatchEmbedding(nn.Module):
     """Linear embedding of non-overlapping patches, then layer normalisation.
 
@@ -52,8 +58,8 @@ class PatchEmbedding(nn.Module):
         Size of a token.
     patch_shape : tuple of int
         Points of a patch along each axis; LaMO uses (2, 2).
-    unit_normal : bool, default=False
-        Draw weight and bias from N(0, 1), as LaMO's public code does, and not by PyTorch's default.
+    init : {"default", "normal"}, default="default"
+        Distribution of weight and bias at the start: PyTorch's default, or N(0, 1) as in LaMO's public code.
 
     References
     ----------
@@ -67,12 +73,13 @@ class PatchEmbedding(nn.Module):
     torch.Size([1, 6, 8])
     """
 
-    def __init__(self, in_channels: int, width: int, patch_shape: GridShape, *, unit_normal: bool = False) -> None:
+    def __init__(self, in_channels: int, width: int, patch_shape: GridShape, *, init: str = "default") -> None:
         super().__init__()
+        _check_init(init)
         self.patch_shape = tuple(patch_shape)
         self.linear = nn.Linear(in_channels * prod(patch_shape), width)
         self.norm = nn.LayerNorm(width)
-        if unit_normal:
+        if init == "normal":
             nn.init.normal_(self.linear.weight)
             nn.init.normal_(self.linear.bias)
 
@@ -90,7 +97,7 @@ class PatchEmbedding(nn.Module):
         return self.norm(self.linear(blocks.permute(order).reshape(len(grid), prod(tokens), -1)))
 
 
-class PatchExpansion(nn.Module):
+class PatchUnembedding(nn.Module):
     """Map each token to the points of its patch and fold the patches back into a grid.
 
     Parameters
@@ -101,25 +108,26 @@ class PatchExpansion(nn.Module):
         Channels of the output.
     patch_shape : tuple of int
         Points of a patch along each axis.
-    unit_normal : bool, default=False
-        Draw shift and weights from N(0, 1), as LaMO's public code does; otherwise the shift starts
-        at zero and the weights by PyTorch's default.
+    init : {"default", "normal"}, default="default"
+        Distribution of shift and weights at the start: a shift of zero and PyTorch's default weights, or
+        N(0, 1) as in LaMO's public code.
 
     Examples
     --------
     >>> import torch
-    >>> from skop.modules import PatchExpansion
-    >>> PatchExpansion(8, 1, (2, 2))(torch.zeros(1, 6, 8), (3, 2), (5, 4)).shape
+    >>> from skop.modules import PatchUnembedding
+    >>> PatchUnembedding(8, 1, (2, 2))(torch.zeros(1, 6, 8), (3, 2), (5, 4)).shape
     torch.Size([1, 5, 4, 1])
     """
 
-    def __init__(self, width: int, out_channels: int, patch_shape: GridShape, *, unit_normal: bool = False) -> None:
+    def __init__(self, width: int, out_channels: int, patch_shape: GridShape, *, init: str = "default") -> None:
         super().__init__()
+        _check_init(init)
         self.patch_shape, self.out_channels = tuple(patch_shape), out_channels
         self.norm = nn.LayerNorm(width)
         self.shift = nn.Parameter(torch.zeros(width))
         self.linear = nn.Linear(width, out_channels * prod(patch_shape), bias=False)
-        if unit_normal:
+        if init == "normal":
             nn.init.normal_(self.shift)
             nn.init.normal_(self.linear.weight)
 

@@ -1,6 +1,6 @@
 """Mixers of token sequences that look both ways: LaMO's latent SSMs for points and meshes.
 
-Letters of the shapes: B batch, T tokens, R heads, N states.
+Notation: B batch, L tokens, R heads, N states.
 """
 
 import math
@@ -8,6 +8,8 @@ import math
 import torch
 from torch import nn
 
+from skop._typing import GridShape
+from skop.modules._mixer import TokenMixer
 from skop.modules._steps import initial_step_bias
 from skop.ops import ssd_scan
 
@@ -16,7 +18,7 @@ __all__ = ["BidirectionalSSDMixer", "HydraMixer"]
 _EPSILON = 1e-5
 
 
-class HydraMixer(nn.Module):
+class HydraMixer(TokenMixer, name="hydra"):
     """Mix a sequence by a quasi-separable matrix: two scans and a free diagonal.
 
     A linear layer gives a signal, a gate, and for each direction steps, input maps and output maps;
@@ -28,6 +30,8 @@ class HydraMixer(nn.Module):
     ----------
     width : int
         Size of a token.
+    n_dims : int, default=1
+        Axes of the token grid. The tokens of a grid are mixed as one sequence, in C order.
     d_state : int, default=64
         States of a head (paper: 64; public code for the airfoil: 1).
     expand : int, default=2
@@ -56,8 +60,18 @@ class HydraMixer(nn.Module):
     torch.Size([1, 12, 16])
     """
 
+    #: Vectors, one for each direction: weight decay leaves them alone unless it is asked not to.
+    no_weight_decay = ("step_bias", "log_decay", "direct")
+
     def __init__(
-        self, width: int, *, d_state: int = 64, expand: int = 2, n_heads: int | None = None, kernel_size: int = 3
+        self,
+        width: int,
+        n_dims: int = 1,
+        *,
+        d_state: int = 64,
+        expand: int = 2,
+        n_heads: int | None = None,
+        kernel_size: int = 3,
     ) -> None:
         super().__init__()
         inner = expand * width
@@ -78,8 +92,8 @@ class HydraMixer(nn.Module):
         self.norm = nn.RMSNorm(inner, eps=_EPSILON)
         self.out_projection = nn.Linear(inner, width, bias=False)
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Mix tokens ``(B, T, width)``."""
+    def mix(self, tokens: torch.Tensor, grid: GridShape | None) -> torch.Tensor:
+        """Mix tokens ``(B, L, width)`` as a sequence."""
         sizes = [self.inner, self.convolution.in_channels, 2 * self.n_heads]
         gate, streams, raw_steps = self.in_projection(tokens).split(sizes, dim=-1)
         streams = nn.functional.silu(self.convolution(streams.mT).mT)
@@ -92,7 +106,7 @@ class HydraMixer(nn.Module):
         return self.out_projection(normed * nn.functional.silu(gate))
 
     def _scan_both_ways(self, signal: torch.Tensor, raw_steps: torch.Tensor, maps: torch.Tensor) -> torch.Tensor:
-        """Sum of the scans of ``(B, T, R, channels)`` over what comes strictly before and strictly after."""
+        """Sum of the scans of ``(B, L, R, channels)`` over what comes strictly before and strictly after."""
         # Adding the float32 bias lifts half-precision logits, so that steps are float32 under autocast.
         steps = nn.functional.softplus(raw_steps + self.step_bias).flatten(-2)
         maps_in, maps_out = maps.transpose(2, 3).unbind(2)
@@ -111,7 +125,7 @@ class HydraMixer(nn.Module):
         return nn.functional.pad(before[:, :-1], (*none, 1, 0)) + nn.functional.pad(after[:, 1:], (*none, 0, 1))
 
 
-class BidirectionalSSDMixer(nn.Module):
+class BidirectionalSSDMixer(TokenMixer, name="mamba2"):
     """Mix a sequence by the mean of a Mamba-2 block's forward and backward pass.
 
     Both directions read one projection of the tokens; convolutions, steps, decays and skips are their
@@ -121,6 +135,8 @@ class BidirectionalSSDMixer(nn.Module):
     ----------
     width : int
         Size of a token.
+    n_dims : int, default=1
+        Axes of the token grid. The tokens of a grid are mixed as one sequence, in C order.
     d_state : int, default=64
         States of a head (paper: 64).
     expand : int, default=2
@@ -148,8 +164,18 @@ class BidirectionalSSDMixer(nn.Module):
     torch.Size([1, 12, 16])
     """
 
+    #: Vectors, one for each direction: weight decay leaves them alone unless it is asked not to.
+    no_weight_decay = ("step_bias", "log_decay", "direct")
+
     def __init__(
-        self, width: int, *, d_state: int = 64, expand: int = 2, n_heads: int | None = None, kernel_size: int = 3
+        self,
+        width: int,
+        n_dims: int = 1,
+        *,
+        d_state: int = 64,
+        expand: int = 2,
+        n_heads: int | None = None,
+        kernel_size: int = 3,
     ) -> None:
         super().__init__()
         inner = expand * width
@@ -166,8 +192,8 @@ class BidirectionalSSDMixer(nn.Module):
         self.norm = nn.RMSNorm(inner, eps=_EPSILON)
         self.out_projection = nn.Linear(inner, width, bias=False)
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Mix tokens ``(B, T, width)``."""
+    def mix(self, tokens: torch.Tensor, grid: GridShape | None) -> torch.Tensor:
+        """Mix tokens ``(B, L, width)`` as a sequence."""
         inner, states = self.inner, self.d_state
         gate, streams, raw_steps = self.in_projection(tokens).split([inner, inner + 2 * states, self.n_heads], dim=-1)
         both = torch.stack([self._convolve(streams, 0), self._convolve(streams.flip(1), 1).flip(1)], dim=2)
@@ -189,7 +215,7 @@ class BidirectionalSSDMixer(nn.Module):
         return self.out_projection(normed.mean(dim=2))
 
     def _convolve(self, streams: torch.Tensor, direction: int) -> torch.Tensor:
-        """Convolution of ``(B, T, streams)`` over each token and those before it."""
+        """Convolution of ``(B, L, streams)`` over each token and those before it."""
         return self.convolutions[direction](streams.mT).mT[:, : streams.shape[1]]
 
 

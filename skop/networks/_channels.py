@@ -1,15 +1,12 @@
-"""What goes into the points of every network, and what comes out.
+"""Channels of the points of every network: coordinates, fields and repeated parameters.
 
-Letters of the shapes: B batch, P points, T points of all samples of a packed batch, d space
+Notation: B batch, P points, T points of all samples of a packed batch, d space
 dimensions, c channels, p parameters.
 """
 
 import torch
 
-__all__ = ["NetworkOutput", "count_samples", "join_channels", "join_outputs", "repeat_on_points"]
-
-#: A field, the scalars of the samples, or both.
-NetworkOutput = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+__all__ = ["count_samples", "join_channels", "repeat_on_points"]
 
 
 def count_samples(coords: torch.Tensor, fields: torch.Tensor | None, params: torch.Tensor | None) -> int:
@@ -107,29 +104,3 @@ def repeat_on_points(values: torch.Tensor, n_points: int, sizes: tuple[int, ...]
         return values[:, None].expand(-1, n_points, -1)
     counts = torch.tensor(sizes, device=values.device)
     return values.repeat_interleave(counts, dim=0, output_size=n_points)
-
-
-def join_outputs(field: torch.Tensor | None, scalars: torch.Tensor | None) -> NetworkOutput:
-    """Return the one output that there is, or both.
-
-    Parameters
-    ----------
-    field : Tensor or None
-        Output field.
-    scalars : Tensor or None
-        Scalars of the samples.
-
-    Returns
-    -------
-    Tensor or tuple of two Tensors
-        Outputs.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.networks._channels import join_outputs
-    >>> join_outputs(None, torch.zeros(2, 1, 3)).shape
-    torch.Size([2, 1, 3])
-    """
-    outputs = [output for output in (field, scalars) if output is not None]
-    return (outputs[0], outputs[1]) if len(outputs) == 2 else outputs[0]

@@ -1,7 +1,6 @@
-"""The skeleton of the patch models: patches of a regular grid become tokens, and tokens patches again.
+"""The skeleton of the networks on grids: patches of a regular grid become tokens, and tokens patches again.
 
-Letters of the shapes: B batch, P points, d space dimensions, c channels, p parameters, q outputs,
-s scalars.
+Notation: B batch, P points, d space dimensions, c channels, p parameters, q outputs, s scalars.
 """
 
 from collections.abc import Callable
@@ -12,116 +11,136 @@ from torch import nn
 
 from skop._typing import GridShape
 from skop.modules import (
-    CoordinatePosition,
+    ConvHead,
+    ConvStem,
+    CoordinatePositionalEncoding,
     FeedForward,
-    LearnedPosition,
-    LocalHead,
-    LocalStem,
+    LearnedPositionalEncoding,
     PatchEmbedding,
-    PatchExpansion,
+    PatchUnembedding,
     PooledHead,
     PreNormBlock,
     token_grid,
 )
-from skop.networks._channels import NetworkOutput, join_channels, join_outputs
+from skop.networks._channels import join_channels
+from skop.networks._interface import OperatorNetwork, Outputs
 
 __all__ = ["PatchNetwork"]
 
 
-class PatchNetwork(nn.Module):
+class PatchNetwork(OperatorNetwork):
     """Encode patches of a grid as tokens, mix them in residual blocks, and expand them to points.
+
+    Sizes have no default values; a part that is optional is left out by default.
 
     Parameters
     ----------
     make_mixer : callable
-        Makes the token mixer of a block, which is called as ``mixer(tokens, token_grid)``.
-    depth : int
-        Number of blocks.
+        Factory of the token mixers, one for each block, see `skop.modules.TokenMixer`.
     n_dims : int
-        Space dimensions.
+        Space dimensions, 1 to 3.
     n_fields, n_params : int
         Input channels and global parameters; parameters are repeated on every point.
     n_outputs : int
         Output channels; 0 for no field.
-    grid_shape : tuple of int
-        Training grid; only a learned position table is tied to it.
     n_scalars : int
         Scalars of a sample, from the mean of its tokens; 0 for none.
+    grid_shape : tuple of int
+        Training grid. Only a learned positional encoding is tied to it; axes that are shorter than a patch get
+        smaller patches.
     patch_size : int
-        Points of a patch along each axis; axes shorter than this get smaller patches.
+        Points of a patch along each axis. Grids that are no multiple of it are padded with zeros.
     width : int
         Size of a token.
+    depth : int
+        Number of blocks.
     mlp_ratio : float
         Hidden size of the feed-forward part as a multiple of `width`.
-    position : {"learned", "coordinates", None}
-        Position code of the tokens: a table, a network of the token corners that any resolution can
-        use, or none beyond the coordinate channels.
-    n_frequencies : int
-        Sines and cosines of each coordinate in the position code ``"coordinates"``.
-    local_features : int
-        Features of a convolution over neighbouring points before the patches, and of one after them;
-        0 leaves both out.
-    dropout : float
-        In the blocks.
-    grid_multiple : int, default=1
-        Pad the grid to a multiple of this many points, beyond what the patch needs.
-    unit_normal_patches : bool, default=False
-        Initialise patch embedding and expansion from N(0, 1).
-    lift : int, default=0
+    positional_encoding : {"learned", "coordinates", None}, default=None
+        Positional encoding of the tokens: a table, a network of the coordinates of the first point of each patch,
+        which any resolution can use, or none beyond the coordinate channels.
+    n_frequencies : int, default=0
+        Sines and cosines of each coordinate in the encoding ``"coordinates"``: pi, 2 pi, 4 pi, ...
+    conv_channels : int, default=0
+        Channels of a convolution over neighbouring points before the patches, and of one after them, which let
+        points see across the edges of their patch; 0 leaves both out.
+    lifting_width : int, default=0
         Size to which a feed-forward network lifts every point before the patches; 0 leaves it out.
     coordinate_channels : bool, default=True
         Whether coordinates are input channels where there are fields or parameters.
+    dropout : float, default=0.0
+        Dropout in the blocks.
+    pad_to_multiple : int, default=1
+        Multiple of points to which the grid is padded, beyond what the patch needs.
+    patch_init : {"default", "normal"}, default="default"
+        Distribution of the weights of patch embedding and unembedding at the start: PyTorch's, or N(0, 1).
 
     Raises
     ------
     ValueError
-        If there is no such position code.
+        If there is no such positional encoding or distribution.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from functools import partial
+    >>> from skop.modules import HydraMixer
+    >>> from skop.networks import PatchNetwork
+    >>> sizes = {"n_dims": 2, "n_fields": 1, "n_params": 0, "n_outputs": 1, "n_scalars": 2, "grid_shape": (8, 6)}
+    >>> network = PatchNetwork(partial(HydraMixer, 16, 2), patch_size=2, width=16, depth=1, mlp_ratio=2.0, **sizes)
+    >>> outputs = network(torch.zeros(48, 2), torch.zeros(3, 48, 1), None, grid_shape=(8, 6))
+    >>> outputs.field.shape, outputs.scalars.shape
+    (torch.Size([3, 48, 1]), torch.Size([3, 2]))
     """
+
+    needs_grid = True
 
     def __init__(
         self,
         make_mixer: Callable[[], nn.Module],
-        depth: int,
+        /,
+        *,
         n_dims: int,
         n_fields: int,
         n_params: int,
         n_outputs: int,
-        grid_shape: GridShape,
-        *,
         n_scalars: int,
+        grid_shape: GridShape,
         patch_size: int,
         width: int,
+        depth: int,
         mlp_ratio: float,
-        position: str | None,
-        n_frequencies: int,
-        local_features: int,
-        dropout: float,
-        grid_multiple: int = 1,
-        unit_normal_patches: bool = False,
-        lift: int = 0,
+        positional_encoding: str | None = None,
+        n_frequencies: int = 0,
+        conv_channels: int = 0,
+        lifting_width: int = 0,
         coordinate_channels: bool = True,
+        dropout: float = 0.0,
+        pad_to_multiple: int = 1,
+        patch_init: str = "default",
     ) -> None:
         super().__init__()
         self.patch_shape = tuple(min(patch_size, size) for size in grid_shape)
-        self.grid_multiple = grid_multiple
+        self.pad_to_multiple = pad_to_multiple
         # Stands in for the field where there is none. LaMO's public code creates it in every case.
         self.placeholder = nn.Parameter(torch.rand(n_dims) / 2)
         self.skip_coords = not coordinate_channels and n_fields + n_params > 0
         channels = n_fields + n_params + (0 if self.skip_coords else n_dims)
-        self.stem = LocalStem(n_dims, channels, local_features) if local_features else None
-        channels += local_features
-        self.lift = FeedForward(channels, lift, out=lift) if lift else None
-        self.embedding = PatchEmbedding(lift or channels, width, self.patch_shape, unit_normal=unit_normal_patches)
-        self.position = _position_code(position, n_dims, prod(self._token_grid(grid_shape)), width, n_frequencies)
+        self.conv_stem = ConvStem(n_dims, channels, conv_channels) if conv_channels else None
+        channels += conv_channels
+        self.lifting = FeedForward(channels, lifting_width, out=lifting_width) if lifting_width else None
+        self.embedding = PatchEmbedding(lifting_width or channels, width, self.patch_shape, init=patch_init)
+        n_tokens = prod(self._token_grid(grid_shape))
+        self.positional_encoding = _positional_encoding(positional_encoding, n_dims, n_tokens, width, n_frequencies)
         self.blocks = nn.ModuleList(
             PreNormBlock(make_mixer(), width, int(mlp_ratio * width), dropout) for _ in range(depth)
         )
-        self.head = self.local_head = None
+        self.unembedding = self.conv_head = None
         if n_outputs:
-            expanded = local_features or n_outputs
-            self.head = PatchExpansion(width, expanded, self.patch_shape, unit_normal=unit_normal_patches)
-            if local_features:
-                self.local_head = LocalHead(n_dims, channels, local_features, n_outputs)
+            expanded = conv_channels or n_outputs
+            self.unembedding = PatchUnembedding(width, expanded, self.patch_shape, init=patch_init)
+            if conv_channels:
+                self.conv_head = ConvHead(n_dims, channels, conv_channels, n_outputs)
         self.scalar_head = PooledHead(width, n_scalars) if n_scalars else None
 
     def forward(
@@ -129,46 +148,34 @@ class PatchNetwork(nn.Module):
         coords: torch.Tensor,
         fields: torch.Tensor | None,
         params: torch.Tensor | None,
-        grid_shape: GridShape,
-    ) -> NetworkOutput:
-        """Map samples on a grid to fields, scalars, or both.
-
-        Parameters
-        ----------
-        coords : Tensor of shape (P, d) or (B, P, d)
-            Coordinates in C order, scaled to the unit box.
-        fields : Tensor of shape (B, P, c) or None
-            Input fields.
-        params : Tensor of shape (B, p) or None
-            Global parameters.
-        grid_shape : tuple of int
-            Points along each axis; their product is P.
-
-        Returns
-        -------
-        Tensor of shape (B, P, q), or of shape (B, 1, s), or a tuple of both
-            Outputs: a field, the scalars of the samples, or both.
-        """
+        grid_shape: GridShape | None = None,
+        sizes: tuple[int, ...] | None = None,
+        query_coords: torch.Tensor | None = None,
+        query_fields: torch.Tensor | None = None,
+    ) -> Outputs:
+        """Map samples on a grid to fields, scalars, or both, see `OperatorNetwork.forward`."""
+        self.check_arguments(coords, fields, params, grid_shape, sizes, query_coords, query_fields)
+        shape = tuple(grid_shape or ())
         moved = coords + self.placeholder if fields is None else coords
         points = join_channels(moved, fields, params)[..., coords.shape[-1] if self.skip_coords else 0 :]
-        grid = points.unflatten(1, grid_shape)
-        if self.stem is not None:
-            grid = self.stem(grid)
-        counts = self._token_grid(grid_shape)
-        tokens = self.embedding(grid if self.lift is None else self.lift(grid), counts)
-        if self.position is not None:
-            tokens = tokens + self.position(self._corners(coords, grid_shape, counts))
+        grid = points.unflatten(1, shape)
+        if self.conv_stem is not None:
+            grid = self.conv_stem(grid)
+        counts = self._token_grid(shape)
+        tokens = self.embedding(grid if self.lifting is None else self.lifting(grid), counts)
+        if self.positional_encoding is not None:
+            tokens = tokens + self.positional_encoding(self._corners(coords, shape, counts))
         for block in self.blocks:
             tokens = block(tokens, counts)
-        field = None if self.head is None else self.head(tokens, counts, grid_shape)
-        if field is not None and self.local_head is not None:
-            field = self.local_head(field, grid)
+        field = None if self.unembedding is None else self.unembedding(tokens, counts, shape)
+        if field is not None and self.conv_head is not None:
+            field = self.conv_head(field, grid)
         scalars = None if self.scalar_head is None else self.scalar_head(tokens)
-        return join_outputs(None if field is None else field.flatten(1, -2), scalars)
+        return Outputs(None if field is None else field.flatten(1, -2), scalars)
 
     def _token_grid(self, grid_shape: GridShape) -> GridShape:
         """Tokens along each axis of a grid."""
-        return token_grid(grid_shape, self.patch_shape, self.grid_multiple)
+        return token_grid(grid_shape, self.patch_shape, self.pad_to_multiple)
 
     def _corners(self, coords: torch.Tensor, grid_shape: GridShape, counts: GridShape) -> torch.Tensor:
         """Coordinates of the first point of each patch; tokens of padding take the last point of their axis."""
@@ -179,14 +186,14 @@ class PatchNetwork(nn.Module):
         return grid.flatten(-1 - len(grid_shape), -2)
 
 
-def _position_code(
-    position: str | None, n_dims: int, n_tokens: int, width: int, n_frequencies: int
+def _positional_encoding(
+    name: str | None, n_dims: int, n_tokens: int, width: int, n_frequencies: int
 ) -> nn.Module | None:
-    """The module of a named position code."""
-    if position is None:
+    """The module of a named positional encoding."""
+    if name is None:
         return None
-    if position == "learned":
-        return LearnedPosition(n_tokens, width)
-    if position == "coordinates":
-        return CoordinatePosition(n_dims, width, n_frequencies)
-    raise ValueError(f"position is {position!r}; expected 'learned', 'coordinates' or None.")
+    if name == "learned":
+        return LearnedPositionalEncoding(n_tokens, width)
+    if name == "coordinates":
+        return CoordinatePositionalEncoding(n_dims, width, n_frequencies)
+    raise ValueError(f"positional_encoding is {name!r}; expected 'learned', 'coordinates' or None.")

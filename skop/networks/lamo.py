@@ -1,19 +1,23 @@
-"""LaMO, the latent Mamba operator, on regular grids.
+"""LaMO, the latent Mamba operator, on regular grids, and on points and structured meshes.
 
 Tiwari, Dutta, Krishnan and Prathosh, "Latent Mamba Operator for Partial Differential Equations", ICML
-2025, section 3. A grid is cut into patches, each patch becomes a token (Remark 3.1), residual blocks
-mix the tokens by state-space scans along several paths and their channels by a feed-forward part
-(Eq. 11 to 13), and every token is expanded back to the points of its patch.
+2025, section 3. On a regular grid, patches of 2 x 2 points become tokens (Remark 3.1), residual blocks mix the
+tokens by scans in several directions (Eq. 11 to 13), and every token is expanded back to the points of its patch.
+On other points, every block pools the points into latent tokens by learned weights (Eq. 9 and 10), a bidirectional
+state-space model mixes the tokens, and the points take mixtures of them (Eq. 14 and 15).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
-from skop._typing import GridShape
-from skop.modules import GridSSDMixer
+from torch import nn
+
+from skop.modules import MIXERS, FeedForward, GridSSDMixer, LatentBlock, LatentTokens, PointBlock
 from skop.networks._patch_network import PatchNetwork
+from skop.networks._point_network import PointNetwork
 
-__all__ = ["LaMOPatchNetwork"]
+__all__ = ["LaMOPatchNetwork", "LaMOPointNetwork"]
 
 
 class LaMOPatchNetwork(PatchNetwork):
@@ -22,80 +26,41 @@ class LaMOPatchNetwork(PatchNetwork):
     Parameters
     ----------
     n_dims : int
-        Space dimensions; coordinates are always input channels.
-    n_fields, n_params : int
-        Input channels and global parameters; parameters are repeated on every point.
-    n_outputs : int
-        Output channels; 0 for no field.
-    grid_shape : tuple of int
-        Training grid; only a learned position table is tied to it.
-    n_scalars : int, default=0
-        Scalars of a sample, from the mean of its tokens; 0 for none.
-    patch_size : int, default=2
-        Points of a patch along each axis; the paper uses 2. Axes shorter than this get smaller patches.
-    width, depth : int, default=64, 8
-        Size of a token and number of blocks (paper, Darcy).
-    d_state, expand, n_heads, scan, path_weights, kernel_size, activation, decay_range
+        Space dimensions.
+    width : int
+        Size of a token.
+    d_state, expand, n_heads, scan_directions, path_weights, kernel_size, activation, decay_range
         See `skop.modules.GridSSDMixer`.
-    mlp_ratio : float, default=4
-        Hidden size of the feed-forward part as a multiple of `width`.
-    position : {"learned", "coordinates", None}, default="learned"
-        Position code of the tokens: the paper's table, a network of the token corners that any
-        resolution can use, or none beyond the coordinate channels.
-    n_frequencies : int, default=1
-        Sines and cosines of each coordinate in the position code ``"coordinates"``: pi, 2 pi, 4 pi, ...
-    local_features : int, default=0
-        Features of a convolution over neighbouring points before the patches, and of one after them,
-        which let points see across the edges of their patch. 0, as in the paper, leaves both out.
-    dropout : float, default=0.0
-        In the blocks.
-    grid_multiple : int, default=1
-        Pad the grid to a multiple of this many points, beyond what the patch needs; the public code
-        pads Darcy's 85 points to 88, a multiple of 8.
-    unit_normal_patches : bool, default=True
-        Initialise patch embedding and expansion from N(0, 1), as the public code.
-
-    Raises
-    ------
-    ValueError
-        If a size does not fit, or a grid does not fit a learned position table.
+    **skeleton
+        Keywords of `skop.networks.PatchNetwork`.
 
     Examples
     --------
     >>> import torch
     >>> from skop.networks import LaMOPatchNetwork
-    >>> network = LaMOPatchNetwork(2, 1, 0, 1, (8, 8), width=16, depth=1, d_state=4)
-    >>> network(torch.zeros(64, 2), torch.zeros(3, 64, 1), None, (8, 8)).shape
+    >>> network = LaMOPatchNetwork(
+    ...     n_dims=2, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, grid_shape=(8, 8), patch_size=2, width=16,
+    ...     depth=1, mlp_ratio=2.0, d_state=4, expand=2, n_heads=None, scan_directions="cross",
+    ...     path_weights="own_steps", kernel_size=3, activation="gelu", decay_range=(0.05, 1.0),
+    ... )
+    >>> network(torch.zeros(64, 2), torch.zeros(3, 64, 1), None, (8, 8)).field.shape
     torch.Size([3, 64, 1])
     """
 
     def __init__(
         self,
-        n_dims: int,
-        n_fields: int,
-        n_params: int,
-        n_outputs: int,
-        grid_shape: GridShape,
         *,
-        n_scalars: int = 0,
-        patch_size: int = 2,
-        width: int = 64,
-        depth: int = 8,
-        d_state: int = 64,
-        expand: int = 2,
-        n_heads: int | None = None,
-        scan: str = "multidirectional",
-        path_weights: str = "own",
-        kernel_size: int = 3,
-        activation: str = "gelu",
-        mlp_ratio: float = 4.0,
-        decay_range: Sequence[float] = (1.0, 1.0),
-        position: str | None = "learned",
-        n_frequencies: int = 1,
-        local_features: int = 0,
-        dropout: float = 0.0,
-        grid_multiple: int = 1,
-        unit_normal_patches: bool = True,
+        n_dims: int,
+        width: int,
+        d_state: int,
+        expand: int,
+        n_heads: int | None,
+        scan_directions: str,
+        path_weights: str,
+        kernel_size: int,
+        activation: str,
+        decay_range: Sequence[float],
+        **skeleton: Any,
     ) -> None:
         make_mixer = partial(
             GridSSDMixer,
@@ -104,28 +69,116 @@ class LaMOPatchNetwork(PatchNetwork):
             d_state=d_state,
             expand=expand,
             n_heads=n_heads,
-            scan=scan,
+            scan_directions=scan_directions,
             path_weights=path_weights,
             kernel_size=kernel_size,
             activation=activation,
             decay_range=decay_range,
         )
-        super().__init__(
-            make_mixer,
-            depth,
-            n_dims,
-            n_fields,
-            n_params,
-            n_outputs,
-            grid_shape,
-            n_scalars=n_scalars,
-            patch_size=patch_size,
-            width=width,
-            mlp_ratio=mlp_ratio,
-            position=position,
-            n_frequencies=n_frequencies,
-            local_features=local_features,
-            dropout=dropout,
-            grid_multiple=grid_multiple,
-            unit_normal_patches=unit_normal_patches,
+        super().__init__(make_mixer, n_dims=n_dims, width=width, **skeleton)
+
+
+class LaMOPointNetwork(PointNetwork):
+    """LaMO's model of latent tokens, for points in any order and for structured meshes.
+
+    Parameters
+    ----------
+    n_dims : int
+        Space dimensions.
+    width, depth : int
+        Size of the features and number of blocks.
+    structured : bool
+        Whether the points are a structured mesh of 1 to 3 axes in C order, on which values and queries come from
+        convolutions over neighbouring points.
+    n_latents, n_latent_heads, n_centred_heads : int
+        Latent tokens, heads with weights of their own, and heads whose tokens also have centres in the unit box,
+        where coordinates should lie; see `skop.modules.LatentTokens`. The paper has no centres.
+    temperature, normalize_latents, decoder
+        See `skop.modules.LatentTokens`, where the second is called `normalize`.
+    shared_projections : bool
+        Whether all blocks share what gives weights and values of the latent tokens (paper, Table 7).
+    mixer : {"hydra", "mamba2"} or another name in `skop.modules.MIXERS`
+        Mixer of the latent tokens: `skop.modules.HydraMixer` (public code for elasticity and airfoil) or
+        `skop.modules.BidirectionalSSDMixer` (plasticity and pipe).
+    d_state, expand, n_heads
+        See the mixers.
+    mlp_ratio : float
+        Hidden size of the feed-forward part as a multiple of `width`.
+    dropout : float, default=0.0
+        Dropout in the blocks.
+    **skeleton
+        Keywords of `skop.networks.PointNetwork`. ``weight_init="trunc_normal"`` leaves shared projections alone, as
+        the public code does.
+
+    Raises
+    ------
+    ValueError
+        If a size does not fit, or a name is unknown.
+
+    Notes
+    -----
+    The output at a point does not depend on the order of the points, unless they are a structured mesh.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.networks import LaMOPointNetwork
+    >>> network = LaMOPointNetwork(
+    ...     n_dims=2, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, width=16, depth=1, structured=False,
+    ...     n_latents=4, n_latent_heads=2, n_centred_heads=1, temperature=0.5, normalize_latents=True,
+    ...     decoder="encoder_weights", shared_projections=True, mixer="hydra", d_state=4, expand=2, n_heads=None,
+    ...     mlp_ratio=2.0,
+    ... )
+    >>> network(torch.zeros(50, 2), torch.zeros(3, 50, 1), None).field.shape
+    torch.Size([3, 50, 1])
+    """
+
+    def __init__(
+        self,
+        *,
+        n_dims: int,
+        width: int,
+        depth: int,
+        structured: bool,
+        n_latents: int,
+        n_latent_heads: int,
+        n_centred_heads: int,
+        temperature: float,
+        normalize_latents: bool,
+        decoder: str,
+        shared_projections: bool,
+        mixer: str,
+        d_state: int,
+        expand: int,
+        n_heads: int | None,
+        mlp_ratio: float,
+        dropout: float = 0.0,
+        **skeleton: Any,
+    ) -> None:
+        if mixer not in MIXERS:
+            raise ValueError(f"mixer is {mixer!r}; expected one of {tuple(sorted(MIXERS))}.")
+        make_latents = partial(
+            LatentTokens,
+            width,
+            n_latents,
+            n_latent_heads,
+            n_dims=n_dims,
+            n_grid_axes=n_dims if structured else None,
+            temperature=temperature,
+            normalize=normalize_latents,
+            decoder=decoder,
+            n_centred_heads=n_centred_heads,
         )
+
+        def make_blocks() -> Iterator[PointBlock]:
+            """Blocks, whose latent tokens are the network's, drawn before them and listed once."""
+            own = [make_latents() for _ in range(1 if shared_projections else depth)]
+            self.latents = nn.ModuleList(own)
+            self.latents.keeps_init = shared_projections  # type: ignore[assignment]
+            for number in range(depth):
+                token_mixer = MIXERS[mixer](width, 1, d_state=d_state, expand=expand, n_heads=n_heads)
+                mlp = FeedForward(width, int(mlp_ratio * width), dropout)
+                latents = own[0 if shared_projections else number]
+                yield LatentBlock(token_mixer, mlp, latents, width, dropout, shared=True)
+
+        super().__init__(make_blocks, n_dims=n_dims, width=width, structured=structured, **skeleton)

@@ -1,6 +1,6 @@
 """What the blocked torch forms of the selective scans share.
 
-Letters: N states of a channel, D channels, m independent rows of a block, v = dt x. A state (N, D) is one
+Notation: N states of a channel, D channels, m independent rows of a block, v = dt x. A state (N, D) is one
 contiguous matrix, and where the maps have it, v and the steps have one row and the maps one column.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from skop.ops.ssd_scan._torch import autocast_off
+from skop.ops._checks import autocast_off
 
 # Decays are powers of two: torch's exp2 takes a third of the time of its exp.
 LOG2_E, LN_2 = log2(e), log(2)

@@ -1,10 +1,13 @@
-"""Checks of arguments that the scans share: each names what came and what was expected."""
+"""Checks of arguments that the scans share, and their precision; an error names what came and what was expected."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import reduce as fold
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.amp.autocast_mode import is_autocast_available
 
 
 def expect_shape(name: str, value: Tensor, axes: str, expected: tuple[int, ...]) -> None:
@@ -160,6 +163,31 @@ def narrow_dtype(dtype: torch.dtype, *values: Tensor) -> torch.dtype:
     """
     narrow = dtype == torch.float32 and all(value.dtype == torch.bfloat16 for value in values)
     return torch.bfloat16 if narrow else dtype
+
+
+def autocast_off(device: torch.device) -> AbstractContextManager[Any]:
+    """Switch autocast off on a device: a recurrence needs the precision of its arguments.
+
+    Parameters
+    ----------
+    device : torch.device
+        Where the scan runs.
+
+    Returns
+    -------
+    context manager
+        Inside it, autocast is off; nothing changes on devices without autocast.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.ops._checks import autocast_off
+    >>> one = torch.ones(1, 1)
+    >>> with torch.autocast("cpu", torch.bfloat16), autocast_off(one.device):
+    ...     (one @ one).dtype
+    torch.float32
+    """
+    return torch.autocast(device.type, enabled=False) if is_autocast_available(device.type) else nullcontext()
 
 
 def fill_masked(values: Tensor, mask: Tensor | None, filling: float = 0.0) -> Tensor:

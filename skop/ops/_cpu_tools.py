@@ -1,9 +1,12 @@
 """What the CPU kernels of all scans share: compilation, tables of arguments, packed states.
 
-Letters of the shapes: K paths, D channels, N states of a channel.
+Notation of the shapes: K paths, D channels, N states of a channel.
 """
 
-from collections.abc import Mapping
+import ast
+import re
+from collections.abc import Container, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -16,13 +19,17 @@ from numba import cfunc, types
 from torch import Tensor
 from torch.nn.functional import pad
 
-from skop.ops._simd import LANES, bfloat16
+from skop.ops._simd import LANES
+from skop.ops._simd_checks import CHECKS, compiled, watched
 from skop.ops._threads import run_on_threads
 
-__all__ = ["by_channel", "pack_states", "run_kernel", "sum_in_place", "unpack_states"]
+__all__ = ["by_channel", "pack_states", "run_kernel", "run_parts", "sum_in_place", "unpack_states"]
 
 _ALIGNMENT = 64
-_NUMBERS = {torch.float32: types.float32, torch.float64: types.float64, torch.bfloat16: bfloat16}
+#: Bytes between regions of scratch memory, which keep them from lying a multiple of 4096 bytes apart, where the
+#: processor takes a read of one for a read of what was just written to another.
+_GAP = 5 * 64
+_NUMBERS = {torch.float32: types.float32, torch.float64: types.float64}
 
 
 def run_kernel(
@@ -33,6 +40,8 @@ def run_kernel(
     *,
     n_items: int,
     scratch_bytes: int,
+    regions: Mapping[str, int] | None = None,
+    outputs: Container[str] = (),
 ) -> None:
     """Run a kernel on torch's number of threads.
 
@@ -41,7 +50,7 @@ def run_kernel(
     kernel : Numba function
         Takes the table of arguments, as a pointer to numbers of a dtype, and work items from it until none are left.
     dtype : torch.dtype
-        float32, float64 or bfloat16.
+        float32 or float64.
     places : module
         Its constants are the places in the table: of every value, by name, of the counters ``NEXT`` and ``SLOT``, of
         ``ITEMS``, ``SCRATCH`` and ``SCRATCH_BYTES``, and their number ``N_ARGUMENTS``.
@@ -51,6 +60,10 @@ def run_kernel(
         Work items, which must not depend on the number of threads.
     scratch_bytes : int
         Memory of a thread.
+    regions : mapping from str to int, optional
+        Bytes of the parts of this memory that checks tell apart, at the distances in `values`; one part by default.
+    outputs : container of str, default ()
+        Names of the tensors that the kernel may write to, for the checks; see `skop.ops._simd_checks`.
     """
     n_threads = max(1, min(torch.get_num_threads(), n_items))
     size = _round_up(scratch_bytes)
@@ -59,7 +72,58 @@ def run_kernel(
     table = np.zeros(places.N_ARGUMENTS, dtype=np.int64)
     for name, value in {"ITEMS": n_items, "SCRATCH": start, "SCRATCH_BYTES": size, **values}.items():
         table[getattr(places, name)] = _as_integer(value)
-    run_on_threads(_compiled(kernel, dtype), table.ctypes.data, n_threads)
+    if not CHECKS:
+        run_on_threads(_compiled(kernel, dtype), table.ctypes.data, n_threads)
+        return
+    buffers = [("the table", table.ctypes.data, table.nbytes, True)]
+    for name, value in values.items():
+        if isinstance(value, Tensor):
+            buffers.append((name, value.data_ptr(), value.nbytes, name in outputs))
+    for slot in range(n_threads):
+        buffers.append(("the words", start + slot * size, 8 * places.N_ARGUMENTS if regions else size, True))
+        for name, count in (regions or {}).items():
+            buffers.append((name, start + slot * size + _as_integer(values[name]), count, True))
+    with watched(buffers):
+        run_on_threads(compiled(kernel, _NUMBERS[dtype]).address, table.ctypes.data, n_threads)
+
+
+def run_parts(
+    kernel: Any,
+    dtype: torch.dtype,
+    words: ModuleType,
+    values: Mapping[str, int | Tensor | None],
+    outputs: Mapping[str, Tensor | None],
+    parts: Mapping[str, Any],
+    regions: Mapping[str, int],
+    *,
+    n_items: int,
+) -> None:
+    """Run a kernel that has a workspace, see `skop.ops._cpu_workspace`, and is compiled in parts.
+
+    Parameters
+    ----------
+    kernel, dtype, values, n_items
+        As in `run_kernel`.
+    words : module
+        Its constants are the words of the workspace, with the first region as ``FIRST_REGION``, and their number.
+    outputs : mapping from str to Tensor or None
+        Further values, which the kernel may write to.
+    parts : mapping from str to Numba function
+        Functions of the workspace, by the words that hold their addresses.
+    regions : mapping from str to int
+        Bytes of the regions of a thread's scratch memory, by the words that hold their addresses.
+    """
+    addresses = {
+        name: int(compiled(part, _NUMBERS[dtype]).address) if CHECKS else _compiled(part, dtype)
+        for name, part in parts.items()
+    }
+    size, places = 8 * words.N_ARGUMENTS, {}
+    for name, count in regions.items():
+        places[name] = size = _round_up(size + _GAP)
+        size += count
+    sizes = {"N_WORDS": words.N_ARGUMENTS, "REGIONS": words.FIRST_REGION}
+    given = {**sizes, **values, **outputs, **addresses, **places}
+    run_kernel(kernel, dtype, words, given, n_items=n_items, scratch_bytes=size, regions=regions, outputs=outputs)
 
 
 def pack_states(values: Tensor) -> Tensor:
@@ -101,29 +165,72 @@ def _as_integer(value: Any) -> int:
     return value.data_ptr() if isinstance(value, Tensor) else int(value)
 
 
+#: Folder that holds the package.
+_ROOT = Path(__file__).parents[2]
+
+
 @cache
 def _compiled(kernel: Any, dtype: torch.dtype) -> int:
     """Address of the kernel compiled for a dtype, from Numba's cache on disk where it has been compiled before."""
     function = kernel.py_func
     # Numba compiles anew when the kernel's own file has changed. What that file imports is compiled into the kernel
-    # too, so the sources are made part of the name.
-    function.__qualname__ = f"{function.__name__}_{_fingerprint()}"
+    # too, so a hash of the sources is made part of the name.
+    function.__qualname__ = f"{function.__name__}_{_fingerprint(Path(function.__code__.co_filename))}"
     kind = types.void(types.CPointer(_NUMBERS[dtype]))
     compiled: Any
     try:
         compiled = cfunc(kind, cache=True)(function)
     except (RuntimeError, OSError):  # no place on disk that can be written to
         compiled = cfunc(kind)(function)
+    else:
+        if not compiled.cache_hits:
+            _remove_stale(Path(compiled._cache.cache_path), Path(function.__code__.co_filename).stem, function)
     return int(compiled.address)
 
 
+def _remove_stale(folder: Path, module: str, function: Any) -> None:
+    """Remove what Numba keeps of a kernel compiled from other sources: index and code, known by their names."""
+    ours = re.compile(rf"{re.escape(f'{module}.{function.__name__}')}_[0-9a-f]{{12}}-\d+\.py\d+\w*(\.\d+)?\.nb[ic]")
+    for path in folder.iterdir():
+        if ours.fullmatch(path.name) and not path.name.startswith(f"{module}.{function.__qualname__}-"):
+            with suppress(OSError):  # another process was quicker, or still reads it
+                path.unlink()
+
+
 @cache
-def _fingerprint() -> str:
-    """Letters that change with any source of the CPU kernels."""
-    return sha256(b"".join(path.read_bytes() for path in _sources())).hexdigest()[:12]
+def _fingerprint(file: Path) -> str:
+    """Letters that change with any source that is compiled into the kernels of a file."""
+    return sha256(b"".join(path.read_bytes() for path in _sources(file))).hexdigest()[:12]
 
 
-def _sources() -> list[Path]:
-    """Files whose code may be compiled into a kernel."""
-    folder = Path(__file__).parent
-    return sorted(path for pattern in ("_simd*.py", "_cpu*.py") for path in folder.rglob(pattern))
+def _sources(file: Path) -> list[Path]:
+    """The file and what it imports of `skop.ops`, directly or not."""
+    found, left = set(), [file]
+    while left:
+        path = left.pop()
+        if path not in found:
+            found.add(path)
+            left.extend(_imported(path))
+    return sorted(found)
+
+
+def _imported(file: Path) -> Iterator[Path]:
+    """Modules of `skop.ops` that a file names in its import statements; packages hold no compiled code themselves."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = _module(file).split(".")[: -node.level] if node.level else []
+            base = ".".join([*start, *filter(None, [node.module])])
+            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        for name in names:
+            path = _ROOT.joinpath(*name.split(".")).with_suffix(".py")
+            if name.startswith("skop.ops.") and path.is_file():
+                yield path
+
+
+def _module(file: Path) -> str:
+    """Name of the module in a file."""
+    return ".".join(file.relative_to(_ROOT).with_suffix("").parts)

@@ -1,14 +1,22 @@
 """Which implementation of a scan runs: the plain ones, or a kernel for the device at hand.
 
 Every operation has a plain form in torch, which runs anywhere, and kernels: Numba's on CPUs, Triton's on
-CUDA. The kernel of the device is taken. On its first use for a device and precision it has to agree with
-the float64 reference on a small problem, outputs and gradients; one that is missing or fails is named in
-a warning, once, and the plain form runs instead. A kernel of another package, where that is installed and
-passes the same check, takes the place of ours for the problems in which it is measured to be faster.
+CUDA. The choice is a fixed rule of the device, the precision and the shapes, so that all processes of one
+training choose alike:
+
+1. What the caller or the environment variable SKOP_BACKEND names, runs, or an error says why it cannot.
+2. On a CPU, a scan of few states (`Operation.small`; tokens x paths x channels x states of one sample) runs
+   in plain torch. The kernel would hardly be faster, and compiling it takes longer than many such scans.
+   The batch does not count: a sample is treated alike in any company.
+3. Otherwise the kernel of the device runs. Before its first use for a device and precision it has to agree
+   with the float64 reference on a small problem; one that is missing or fails is named in a warning, once,
+   and the plain form runs instead. The backward pass is compiled and checked when gradients are first
+   wanted, so a process that only predicts does without.
+
+The kernels of the package mamba_ssm run only where they are asked for by name.
 """
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,16 +24,16 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from skop.exceptions import KernelWarning, OptionalDependencyError
+from skop.exceptions import KernelWarning, OptionalDependencyError, warn
 from skop.ops._autograd import complete_derivatives, differentiable_gradients
-from skop.ops._measured import known_choice, problem_of, quickest
 
-__all__ = ["BACKENDS", "NARROW", "Operation", "record_backends"]
+__all__ = ["BACKENDS", "NARROW", "Operation", "n_states", "record_backends", "wants_gradients"]
 
 #: Names that `backend` arguments and the environment variable take.
 BACKENDS = ("naive", "torch", "numba", "triton", "mamba_ssm")
@@ -36,8 +44,10 @@ _KERNEL_FILES = {"numba": "_cpu", "triton": "_triton"}
 _INSTALL = {"numba": "pip install numba", **dict.fromkeys(("triton", "mamba_ssm"), "pip install 'skop[cuda]'")}
 #: Kernels of other packages, differentiable by themselves, and the precisions that they take.
 _FOREIGN = {"mamba_ssm": (torch.float32, torch.bfloat16)}
-#: Kernels of each device: ours, and then those that may be faster.
-_DEVICE_KERNELS: dict[str, tuple[str, ...]] = {"cpu": ("numba",), "cuda": ("triton", "mamba_ssm")}
+#: The kernel that a device runs unless another one is asked for.
+_USUAL = {"cpu": "numba", "cuda": "triton"}
+#: The kind of device that each kernel is for.
+_DEVICES = {"numba": "cpu", "triton": "cuda", "mamba_ssm": "cuda"}
 
 #: Most that a kernel may differ from the reference in the self-check, relative to the norm.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 3e-2}
@@ -93,6 +103,8 @@ class Operation:
     kernels : tuple of str, default ("numba", "triton")
         Our kernels that there are. Where that of the device is missing here, the plain form in torch runs
         without a warning.
+    small : int, default 0
+        States of one sample up to which plain torch runs on a CPU: see `n_states`.
     """
 
     name: str
@@ -100,12 +112,21 @@ class Operation:
     n_tensors: int
     example: Callable[[], tuple[Any, ...]]
     kernels: tuple[str, ...] = tuple(_KERNEL_FILES)
+    small: int = 0
 
-    def choose(self, backend: str | None, device: torch.device, dtype: torch.dtype) -> str:
-        """Choose the implementation for a device and the dtype of x.
+    def choose(
+        self,
+        backend: str | None,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        states: int | None = None,
+        gradients: bool = True,
+    ) -> str:
+        """Choose the implementation for a device, the dtype of x and the size of a scan.
 
         Plain forms are noted for `record_backends`, since callers may run them by themselves; kernels are
-        by `run`, which may take a faster one than the choice.
+        by `run`.
 
         Parameters
         ----------
@@ -115,6 +136,10 @@ class Operation:
             Where the tensors are.
         dtype : torch.dtype
             Precision of x.
+        states : int or None, default None
+            States of one sample, see `n_states`; None is more than a few.
+        gradients : bool, default True
+            Whether gradients are wanted; without, the backward pass is not checked.
 
         Returns
         -------
@@ -127,9 +152,8 @@ class Operation:
             If there is no such name, or what was asked for cannot run here.
         """
         asked, source = _asked(backend)
-        usual = _DEVICE_KERNELS.get(device.type, ("torch",))[0]
-        name = asked or (usual if usual in self.kernels else "torch")
-        problem = None if name in self.plain else _problem(self, name, device, dtype)
+        name = asked or self._usual(device, states)
+        problem = None if name in self.plain else _problem(self, name, device, dtype, gradients)
         if problem is not None and asked is not None:
             raise ValueError(f"{source} is {name!r}, but {self.name} cannot run so: {problem}.")
         if problem is not None:
@@ -159,33 +183,50 @@ class Operation:
         ValueError
             As in `choose`, or if a kernel that was asked for does not take the arguments.
         """
-        name = self.choose(backend, arguments[0].device, arguments[0].dtype)
+        x, dt, B, tensors = arguments[0], arguments[1], arguments[3], arguments[: self.n_tensors]
+        states, gradients = n_states(x, dt, B), wants_gradients(tensors)
+        name = self.choose(backend, x.device, x.dtype, states=states, gradients=gradients)
         if name in self.plain:
             return _in_one_precision(self.plain[name], *arguments)
-        asked, source = _asked(backend)
-        if asked is None:
-            name = self._faster(name, arguments)
-        elif (refusal := _refusal(self, name, arguments)) is not None:
-            raise ValueError(f"{source} is {name!r}, but {self.name} cannot run so: {refusal}.")
+        if (refusal := _refusal(self, name, arguments)) is not None:  # ours take all, so the name was asked for
+            raise ValueError(f"{_asked(backend)[1]} is {name!r}, but {self.name} cannot run so: {refusal}.")
         _note(name)
         return _kernel(self, name)(*arguments)
 
-    def _faster(self, own: str, arguments: tuple[Any, ...]) -> str:
-        """The device's own kernel, or another one that is measured to be faster."""
-        device, dtype = arguments[0].device, arguments[0].dtype
-        others = _DEVICE_KERNELS[device.type][1:]
-        if not others or torch.are_deterministic_algorithms_enabled():
-            return own
-        problem = problem_of(self.name, arguments, self.n_tensors)
-        known = known_choice(problem)
-        if known is not None or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
-            return known or own
-        able = (name for name in others if _problem(self, name, device, dtype) is None)
-        names = [own, *(name for name in able if _refusal(self, name, arguments) is None)]
-        if len(names) == 1:
-            return own
-        kernels = {name: _kernel(self, name) for name in names}
-        return quickest(problem, kernels, arguments, self.n_tensors, _TOLERANCE[dtype])
+    def _usual(self, device: torch.device, states: int | None) -> str:
+        """What runs where nothing is asked for."""
+        name = _USUAL.get(device.type)
+        if name not in self.kernels or (name == "numba" and states is not None and states <= self.small):
+            return "torch"
+        return name
+
+
+def n_states(x: Tensor, dt: Tensor, B: Tensor) -> int:
+    """Count the states of one sample: tokens x paths x channels x states of a channel.
+
+    Parameters
+    ----------
+    x : Tensor of shape (batch, ...)
+        Inputs in the shape of the core; with one axis more than the steps, the channels of a head.
+    dt : Tensor of shape (batch, ..., n_paths, channels or heads)
+        Step sizes.
+    B : Tensor of shape (batch, ..., d_state)
+        Input maps.
+
+    Returns
+    -------
+    int
+        Number of states that the scan of a sample visits.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.ops._dispatch import n_states
+    >>> n_states(torch.ones(5, 7, 1, 3), torch.ones(5, 7, 2, 3), torch.ones(5, 7, 2, 4))
+    168
+    """
+    channels = x.shape[-1] if x.ndim > dt.ndim else 1
+    return prod(dt.shape[1:]) * channels * B.shape[-1]
 
 
 def _asked(backend: str | None) -> tuple[str | None, str]:
@@ -220,7 +261,7 @@ def _kernel(operation: Operation, name: str) -> Callable[..., Any]:
 
 def _run_kernel(operation: Operation, kernels: Any, *arguments: Any) -> Any:
     """Call a kernel, by way of autograd where gradients are wanted."""
-    if _wants_gradients(arguments[: operation.n_tensors]):
+    if wants_gradients(arguments[: operation.n_tensors]):
         return _Kernel.apply(operation, kernels, *arguments)
     *outputs, _ = kernels.forward(*arguments, False)
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -230,7 +271,7 @@ def _run_foreign(operation: Operation, adapter: Any, *arguments: Any) -> Any:
     """Call the kernel of another package, and complete its derivatives."""
     tensors, rest = arguments[: operation.n_tensors], arguments[operation.n_tensors :]
     outputs = adapter.scan(*arguments)
-    if not _wants_gradients(tensors):
+    if not wants_gradients(tensors):
         return outputs
 
     def plain(form: str, *values: Any) -> Any:
@@ -239,8 +280,26 @@ def _run_foreign(operation: Operation, adapter: Any, *arguments: Any) -> Any:
     return complete_derivatives(outputs, tensors, partial(plain, "naive"), partial(plain, "torch"), adapter.constant)
 
 
-def _wants_gradients(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether autograd is to take part."""
+def wants_gradients(tensors: Sequence[Tensor | None]) -> bool:
+    """Tell whether autograd is to take part.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor or None
+        Arguments that have gradients.
+
+    Returns
+    -------
+    bool
+        True where gradients are enabled and one of the tensors needs them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.ops._dispatch import wants_gradients
+    >>> wants_gradients([None, torch.ones(1)]), wants_gradients([torch.ones(1, requires_grad=True)])
+    (False, True)
+    """
     return torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in tensors)
 
 
@@ -294,11 +353,11 @@ def _refusal(operation: Operation, name: str, arguments: tuple[Any, ...]) -> str
 
 
 @cache
-def _problem(operation: Operation, name: str, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why a kernel cannot be used, or None."""
+def _problem(operation: Operation, name: str, device: torch.device, dtype: torch.dtype, gradients: bool) -> str | None:
+    """Why a kernel cannot be used, or None; without gradients, its forward pass."""
     if name in _KERNEL_FILES and name not in operation.kernels:
         return f"it has no {name} kernels"
-    where = next(kind for kind, names in _DEVICE_KERNELS.items() if name in names)
+    where = _DEVICES[name]
     if device.type != where and not (name == "triton" and os.environ.get("TRITON_INTERPRET") == "1"):
         return f"the {name} kernels are for {where} tensors, and these are on {device.type}"
     if dtype not in _FOREIGN.get(name, (dtype,)):
@@ -310,8 +369,9 @@ def _problem(operation: Operation, name: str, device: torch.device, dtype: torch
     except Exception as error:  # whatever the import of compiled code may raise
         return f"the {name} kernels cannot be loaded ({error}); install what they need with: {_INSTALL[name]}"
     try:
-        with ThreadPoolExecutor(1) as thread:  # torch's modes and transforms belong to a thread: none is to take part
-            difference = thread.submit(_largest_difference, operation, name, device, dtype).result()
+        # In a fresh thread the caller's autocast, inference mode and transforms do not apply.
+        with ThreadPoolExecutor(1) as thread:
+            difference = thread.submit(_largest_difference, operation, name, device, dtype, gradients).result()
     except Exception as error:  # whatever a compiler or a driver may raise
         return f"the {name} kernel failed its self-check on {device} in {dtype} ({type(error).__name__}: {error})"
     if not difference <= _TOLERANCE[dtype]:
@@ -319,16 +379,19 @@ def _problem(operation: Operation, name: str, device: torch.device, dtype: torch
     return None
 
 
-def _largest_difference(operation: Operation, name: str, device: torch.device, dtype: torch.dtype) -> float:
-    """Largest relative difference between a kernel and the reference, over outputs and gradients."""
+def _largest_difference(
+    operation: Operation, name: str, device: torch.device, dtype: torch.dtype, gradients: bool
+) -> float:
+    """Largest relative difference between a kernel and the reference, over outputs and, if wanted, gradients."""
     example = operation.example()
     if name in _FOREIGN:
         example = _kernels(operation.name, name).reduced(example)
     rounded = [_placed(place, value, "cpu", dtype) for place, value in enumerate(example)]
     exact = [_placed(0, value, "cpu", torch.float64) for value in rounded]
-    expected = _outputs_and_gradients(operation.plain["naive"], operation.n_tensors, exact)
     there = [value.to(device) if isinstance(value, Tensor) else value for value in rounded]
-    actual = _outputs_and_gradients(_kernel(operation, name), operation.n_tensors, there)
+    results = _outputs_and_gradients if gradients else _outputs
+    expected = results(operation.plain["naive"], operation.n_tensors, exact)
+    actual = results(_kernel(operation, name), operation.n_tensors, there)
     pairs = zip(actual, expected, strict=True)
     differences = [(value.to("cpu", torch.float64) - true).norm() / true.norm() for value, true in pairs]
     return float(torch.stack(differences).max())  # NaN, where there is one, which Python's max would pass over
@@ -340,6 +403,13 @@ def _placed(place: int, value: Any, device: str, dtype: torch.dtype) -> Any:
         return value
     kind = dtype if place in NARROW else torch.promote_types(dtype, torch.float32)
     return value.detach().to(device, kind)
+
+
+def _outputs(function: Callable[..., Any], n_tensors: int, arguments: Sequence[Any]) -> list[Tensor]:
+    """Outputs alone."""
+    with torch.no_grad():
+        outputs = function(*arguments)
+    return [outputs] if isinstance(outputs, Tensor) else list(outputs)
 
 
 def _outputs_and_gradients(function: Callable[..., Any], n_tensors: int, arguments: Sequence[Any]) -> list[Tensor]:
@@ -357,4 +427,4 @@ def _outputs_and_gradients(function: Callable[..., Any], n_tensors: int, argumen
 @cache
 def _warn_once(message: str) -> None:
     """Warn; what has been said is not said again."""
-    warnings.warn(message, KernelWarning, stacklevel=4)
+    warn(message, KernelWarning)

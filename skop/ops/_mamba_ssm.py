@@ -3,8 +3,8 @@
 They scan each sequence from its first token to its last, so the tokens of a path are brought into a row and
 put back. What a kernel lacks is added around it, or it is not used.
 
-Letters of the shapes: b batch, L length, K paths, D channels of a path (S6), H heads of a path, P channels
-of a head (SSD), N states. Letters of the maths as in `skop.ops.selective_scan` and `skop.ops.ssd_scan`.
+Notation of the shapes: b batch, L length, K paths, D channels of a path (S6), H heads of a path, P channels
+of a head (SSD), N states. Notation of the maths as in `skop.ops.selective_scan` and `skop.ops.ssd_scan`.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from skop._optional import import_optional
 from skop.ops._blocked import own_share
-from skop.ops.selective_scan._naive import step_sizes
+from skop.ops._selective import step_sizes
 
 __all__ = ["Adapter", "adapter"]
 

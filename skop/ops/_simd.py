@@ -5,8 +5,7 @@ vectors, not because a compiler found a loop that it could prove free of aliases
 ``<16 x float>`` or ``<16 x double>``: one or two AVX-512 registers, more of AVX2 or NEON, whatever the
 processor has. No instruction of a particular processor is named, so that none can be missing.
 
-Pointers count in elements. A pointer to ``bfloat16`` (stored as uint16) loads as float32 and stores
-rounded to the nearest. Products and sums may be contracted to fused multiply-adds; NaN and infinity pass
+Pointers count in elements. Products and sums may be contracted to fused multiply-adds; NaN and infinity pass
 through everything.
 
 Only CPU kernels import this file, and they are imported when they are first used.
@@ -20,34 +19,44 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from skop.ops._simd_checks import checked
 from skop.ops._simd_vector import CONTRACT, INT32, INT64, KINDS, LANES, Kind, Vector
 
 __all__ = [
     "LANES",
     "address",
-    "bfloat16",
+    "call",
     "claim",
-    "computed",
     "constant",
     "exp2",
+    "inlined",
+    "integers",
     "load",
     "load_first",
+    "matrix",
     "maximum",
     "nan_beyond",
+    "number",
     "offset",
+    "outlined",
     "pointer",
     "prefetch",
+    "set_number",
     "sigmoid",
     "softplus",
     "splat",
     "store",
     "store_first",
     "sum_lanes",
+    "wide",
     "widen",
 ]
 
-#: Storage of bfloat16, which Numba has no type for.
-bfloat16 = types.uint16
+#: How the functions of a kernel are compiled: without the entries that Python and C would call, which take as long to
+#: compile as the functions themselves, and without exceptions.
+_LEAN = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
+outlined = njit(**_LEAN)
+inlined = njit(forceinline=True, **_LEAN)
 
 #: Integers that pick lanes: even ones of two vectors, then odd ones.
 _PICKS = [ir.Constant(ir.VectorType(INT32, LANES), list(range(start, 2 * LANES, 2))) for start in (0, 1)]
@@ -72,17 +81,6 @@ def address(typing_context: Any, start: types.Type) -> Any:
         return builder.ptrtoint(args[0], INT64)
 
     return types.int64(start), codegen
-
-
-@intrinsic
-def computed(typing_context: Any, start: types.Type) -> Any:
-    """Return a pointer, good for its type only, to what numbers in memory are computed in."""
-    result = types.CPointer(_vector_of(start).element)
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.bitcast(args[0], context.get_value_type(result))
-
-    return result(start), codegen
 
 
 @intrinsic
@@ -116,6 +114,71 @@ def claim(typing_context: Any, counter: types.Type) -> Any:
     return types.int64(types.CPointer(types.int64)), codegen
 
 
+def _word(builder: ir.IRBuilder, workspace: ir.Value, name: ir.Value) -> ir.Value:
+    """Pointer to a word of a workspace."""
+    return builder.gep(builder.bitcast(workspace, INT64.as_pointer()), [name])
+
+
+@intrinsic
+def number(typing_context: Any, workspace: types.Type, name: types.Type) -> Any:
+    """Integer that a word of the workspace holds; the pointer to the workspace has the type of what is computed."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.load(_word(builder, *args))
+
+    return types.int64(workspace, types.int64), codegen
+
+
+@intrinsic
+def set_number(typing_context: Any, workspace: types.Type, name: types.Type, value: types.Type) -> Any:
+    """Write an integer into a word of the workspace."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        builder.store(args[2], _word(builder, *args[:2]))
+        return context.get_dummy_value()
+
+    return types.void(workspace, types.int64, types.int64), codegen
+
+
+def _address_in(workspace: types.Type, result: types.Type) -> Any:
+    """What an intrinsic returns that reads an address from a word."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        return builder.inttoptr(builder.load(_word(builder, *args)), context.get_value_type(result))
+
+    return result(workspace, types.int64), codegen
+
+
+@intrinsic
+def matrix(typing_context: Any, workspace: types.Type, name: types.Type) -> Any:
+    """Pointer to numbers of the workspace's type, whose address a word holds: scratch memory, or a tensor."""
+    return _address_in(workspace, workspace)
+
+
+@intrinsic
+def wide(typing_context: Any, workspace: types.Type, name: types.Type) -> Any:
+    """Pointer to float64 whose address a word holds."""
+    return _address_in(workspace, types.CPointer(types.float64))
+
+
+@intrinsic
+def integers(typing_context: Any, workspace: types.Type, name: types.Type) -> Any:
+    """Pointer to int64 whose address a word holds."""
+    return _address_in(workspace, types.CPointer(types.int64))
+
+
+@intrinsic
+def call(typing_context: Any, workspace: types.Type, name: types.Type) -> Any:
+    """Call the function whose address a word holds with the workspace as its argument."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        kind = ir.FunctionType(ir.VoidType(), [args[0].type])
+        builder.call(builder.inttoptr(builder.load(_word(builder, *args)), kind.as_pointer()), args[:1])
+        return context.get_dummy_value()
+
+    return types.void(workspace, types.int64), codegen
+
+
 @intrinsic
 def splat(typing_context: Any, number: types.Type) -> Any:
     """Put one number into every lane."""
@@ -132,7 +195,7 @@ def load(typing_context: Any, start: types.Type, index: types.Type) -> Any:
     result = _vector_of(start)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return _from_storage(builder, start, _load(builder, start, builder.gep(args[0], [args[1]])))
+        return _load(builder, start, builder.gep(args[0], args[1:2]))
 
     return result(start, types.int64), codegen
 
@@ -142,28 +205,51 @@ def store(typing_context: Any, start: types.Type, index: types.Type, value: type
     """Write sixteen neighbouring numbers."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        stored = _to_storage(builder, start, args[2])
-        place = builder.bitcast(builder.gep(args[0], [args[1]]), stored.type.as_pointer())
-        builder.store(stored, place, align=start.dtype.bitwidth // 8)
+        _store(builder, start, builder.gep(args[0], args[1:2]), args[2])
         return context.get_dummy_value()
 
     return types.void(start, types.int64, value), codegen
 
 
-@njit(forceinline=True)
-def load_first(start, index, count, spare):
-    """Read the first numbers of sixteen by way of spare memory; the other lanes are 0."""
-    for lane in range(LANES):
-        spare[lane] = start[index + lane] if lane < count else 0
-    return load(spare, 0)
+def _first_lanes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
+    """Mask of the first lanes."""
+    lanes = ir.Constant(ir.VectorType(INT64, LANES), list(range(LANES)))
+    return builder.icmp_signed("<", lanes, _splat(builder, count))
 
 
-@njit(forceinline=True)
-def store_first(start, index, value, count, spare):
-    """Write the first of sixteen numbers by way of spare memory."""
-    store(spare, 0, value)
-    for lane in range(count):
-        start[index + lane] = spare[lane]
+@intrinsic
+def load_first(typing_context: Any, start: types.Type, index: types.Type, count: types.Type) -> Any:
+    """Read the first numbers of sixteen; the other lanes are 0, and their memory is not touched."""
+    result = Vector(start.dtype)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        vector, alignment = KINDS[result].vector, ir.Constant(INT32, start.dtype.bitwidth // 8)
+        size = builder.mul(args[2], ir.Constant(INT64, start.dtype.bitwidth // 8))
+        place = checked(builder, builder.gep(args[0], args[1:2]), size, is_write=False)
+        mask = _first_lanes(builder, args[2])
+        kind = ir.FunctionType(vector, [place.type, INT32, mask.type, vector])
+        name = f"llvm.masked.load.v{LANES}f{start.dtype.bitwidth}.p0"
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.call(function, [place, alignment, mask, KINDS[result].constant(0)])
+
+    return result(start, types.int64, types.int64), codegen
+
+
+@intrinsic
+def store_first(typing_context: Any, start: types.Type, index: types.Type, value: types.Type, count: types.Type) -> Any:
+    """Write the first of sixteen numbers."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        size = builder.mul(args[3], ir.Constant(INT64, start.dtype.bitwidth // 8))
+        place = checked(builder, builder.gep(args[0], args[1:2]), size, is_write=True)
+        mask = _first_lanes(builder, args[3])
+        kind = ir.FunctionType(ir.VoidType(), [args[2].type, place.type, INT32, mask.type])
+        name = f"llvm.masked.store.v{LANES}f{start.dtype.bitwidth}.p0"
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        builder.call(function, [args[2], place, ir.Constant(INT32, start.dtype.bitwidth // 8), mask])
+        return context.get_dummy_value()
+
+    return types.void(start, types.int64, value, types.int64), codegen
 
 
 @intrinsic
@@ -267,38 +353,21 @@ def sigmoid(typing_context: Any, value: types.Type) -> Any:
 
 def _vector_of(start: types.CPointer) -> Vector:
     """Type of what a pointer loads."""
-    return Vector(types.float32 if start.dtype == bfloat16 else start.dtype)
-
-
-def _storage(start: types.CPointer) -> ir.VectorType:
-    """LLVM type of sixteen numbers in memory."""
-    return ir.VectorType(ir.IntType(16), LANES) if start.dtype == bfloat16 else KINDS[_vector_of(start)].vector
-
-
-def _from_storage(builder: ir.IRBuilder, start: types.CPointer, stored: ir.Value) -> ir.Value:
-    """Make the vector of what was in memory: bfloat16 is the upper half of a float32."""
-    if start.dtype != bfloat16:
-        return stored
-    kind = KINDS[Vector(types.float32)]
-    return builder.bitcast(builder.shl(builder.zext(stored, kind.bits), kind.integers(16)), kind.vector)
-
-
-def _to_storage(builder: ir.IRBuilder, start: types.CPointer, value: ir.Value) -> ir.Value:
-    """What goes into memory for a vector: bfloat16 is rounded to the nearest, ties to even, and NaN stays."""
-    if start.dtype != bfloat16:
-        return value
-    kind = KINDS[Vector(types.float32)]
-    bits = builder.bitcast(value, kind.bits)
-    odd = builder.and_(builder.lshr(bits, kind.integers(16)), kind.integers(1))
-    rounded = builder.add(builder.add(bits, odd), kind.integers(0x7FFF))
-    missing = builder.fcmp_unordered("uno", value, value)
-    kept = builder.select(missing, builder.or_(bits, kind.integers(0x400000)), rounded)
-    return builder.trunc(builder.lshr(kept, kind.integers(16)), _storage(start))
+    return Vector(start.dtype)
 
 
 def _load(builder: ir.IRBuilder, start: types.CPointer, place: ir.Value) -> ir.Value:
-    """Read sixteen stored numbers."""
-    return builder.load(builder.bitcast(place, _storage(start).as_pointer()), align=start.dtype.bitwidth // 8)
+    """Read sixteen numbers."""
+    size = start.dtype.bitwidth // 8
+    place = checked(builder, place, LANES * size, is_write=False)
+    return builder.load(builder.bitcast(place, KINDS[_vector_of(start)].vector.as_pointer()), align=size)
+
+
+def _store(builder: ir.IRBuilder, start: types.CPointer, place: ir.Value, value: ir.Value) -> None:
+    """Write sixteen numbers."""
+    size = start.dtype.bitwidth // 8
+    place = checked(builder, place, LANES * size, is_write=True)
+    builder.store(value, builder.bitcast(place, value.type.as_pointer()), align=size)
 
 
 def _ask_for(builder: ir.IRBuilder, place: ir.Value) -> None:

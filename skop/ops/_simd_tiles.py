@@ -22,7 +22,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from skop.ops._simd import _ask_for, _load, _splat, _vector_of
+from skop.ops._simd import _ask_for, _load, _splat, _store, _vector_of
+from skop.ops._simd_checks import checked
 from skop.ops._simd_vector import CONTRACT, INT32, INT64, KINDS, LANES, Kind
 
 __all__ = ["ALL", "LINE", "LOWER", "UPPER", "add_product", "product", "transpose", "transpose_scaled"]
@@ -68,8 +69,7 @@ class _Tile:
             sums = [[self._start(row, column, is_fresh) for column in columns] for row in rows]
             for line, values in zip(places, self._loop(rows, columns, sums), strict=True):
                 for place, value in zip(line, values, strict=True):
-                    pointer = self.builder.bitcast(place, self.kind.vector.as_pointer())
-                    self.builder.store(value, pointer, align=self.start.dtype.bitwidth // 8)
+                    _store(self.builder, self.start, place, value)
 
     def _integer(self, value: int) -> ir.Constant:
         """Integer constant."""
@@ -96,7 +96,8 @@ class _Tile:
         builder = self.builder
         index = builder.ashr(index, self._integer(1))
         place = builder.select(builder.icmp_signed("<", index, end), index, end)
-        byte = builder.inttoptr(builder.load(self._word(place)), ir.IntType(8).as_pointer())
+        word = checked(builder, self._word(place), 8, is_write=False)
+        byte = builder.inttoptr(builder.load(word), ir.IntType(8).as_pointer())
         _ask_for(builder, byte)
 
     def _loop(self, rows: range, columns: range, sums: list[list[ir.Value]]) -> list[list[ir.Value]]:
@@ -118,7 +119,8 @@ class _Tile:
         ]
         results = []
         for line, start in zip(phis, starts, strict=True):
-            factor = _splat(builder, builder.load(builder.gep(start, [left_index])))
+            number = checked(builder, builder.gep(start, [left_index]), self.start.dtype.bitwidth // 8, is_write=False)
+            factor = _splat(builder, builder.load(number))
             products = [builder.fmul(factor, vector, flags=CONTRACT) for vector in vectors]
             results.append([builder.fadd(*pair, flags=CONTRACT) for pair in zip(line, products, strict=True)])
         steps = (self._integer(1), self.left_step, self.right_row, self._integer(1))
@@ -300,7 +302,7 @@ def _transposed(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
 def _transpose(builder: ir.IRBuilder, start: types.CPointer, args: Any) -> None:
     """Transpose block after block."""
     target, target_row, source, source_row, rows, columns, factors = args
-    lanes, zero, kind = ir.Constant(INT64, LANES), ir.Constant(INT64, 0), KINDS[_vector_of(start)]
+    lanes, zero = ir.Constant(INT64, LANES), ir.Constant(INT64, 0)
 
     def place(matrix: ir.Value, distance: ir.Value, row: ir.Value, column: ir.Value, more: int) -> ir.Value:
         index = builder.mul(distance, builder.add(row, ir.Constant(INT64, more)))
@@ -313,8 +315,7 @@ def _transpose(builder: ir.IRBuilder, start: types.CPointer, args: Any) -> None:
             if factor is not None:
                 values = [builder.fmul(value, factor) for value in values]
             for row, column in enumerate(_transposed(builder, values)):
-                pointer = builder.bitcast(place(target, target_row, j, i, row), kind.vector.as_pointer())
-                builder.store(column, pointer, align=start.dtype.bitwidth // 8)
+                _store(builder, start, place(target, target_row, j, i, row), column)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

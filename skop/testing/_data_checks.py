@@ -30,7 +30,6 @@ __all__ = [
     "check_constant_fields",
     "check_containers",
     "check_finite",
-    "check_function_to_function",
     "check_kinds_of_numbers",
     "check_memory_mapped",
     "check_odd_grids",
@@ -39,6 +38,7 @@ __all__ = [
     "check_parameters_to_field",
     "check_sample_order",
     "check_scalar_targets",
+    "check_tables_are_scalars",
 ]
 
 _ODD_GRIDS: dict[int, list[GridShape]] = {
@@ -169,13 +169,16 @@ def check_parameters_to_field(estimator: Any, n_dims: int) -> None:
     require_error(lambda: fitted.predict(params[:, :2]), "2", "predict with 2 parameters after a fit with 3")
 
 
-def check_function_to_function(estimator: Any, n_dims: int) -> None:
-    """Two tables of one shape are functions on [0, 1]: the same as 1-D fields of one channel."""
+def check_tables_are_scalars(estimator: Any, n_dims: int) -> None:
+    """Two tables of one shape are features and scalars; a function on points has a channel axis."""
     samples = make_samples(1, n_channels=1)
     X, y = samples.X[..., 0], samples.y[..., 0]
-    predicted = configured(estimator).fit(X, y).predict(X)
-    require(predicted.shape == y.shape, f"predictions have shape {predicted.shape}, expected {y.shape}")
-    require_identical(predicted, configured(estimator).fit(samples.X, samples.y).predict(samples.X), "1-D fields")
+    fitted = configured(estimator).fit(X, y)
+    require(fitted.predict(X).shape == y.shape, f"predictions have shape {fitted.predict(X).shape}, not {y.shape}")
+    require_error(lambda: fitted.predict(samples.X), "table", "predict a function after a fit on tables")
+    function = configured(estimator).fit(samples.X, y).predict(samples.X)
+    require(function.shape == y.shape, f"a function without a channel axis came back with shape {function.shape}")
+    require_identical(function, configured(estimator).fit(samples.X, samples.y).predict(samples.X)[..., 0], "fields")
 
 
 def check_constant_fields(estimator: Any, n_dims: int) -> None:

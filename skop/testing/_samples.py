@@ -1,6 +1,6 @@
 """Small data for the checks, and how they look at an estimator.
 
-Letters of the shapes: n samples, P points, d space dimensions, c channels, p parameters.
+Notation: n samples, P points, d space dimensions, c channels, p parameters.
 """
 
 import pickle

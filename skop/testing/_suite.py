@@ -118,9 +118,9 @@ def yield_field_checks(
     >>> print(next(yield_field_checks(LaMORegressor(), n_dims=[2])))
     check_clone[2-D]
     """
-    once = [*_ONCE, data.check_function_to_function] if 1 in n_dims else _ONCE
+    once = [*_ONCE, data.check_tables_are_scalars] if 1 in n_dims else _ONCE
     for function in once:
-        yield _check(function, 1 if function is data.check_function_to_function else n_dims[0])
+        yield _check(function, 1 if function is data.check_tables_are_scalars else n_dims[0])
     if "warm_start" in estimator.get_params(deep=False):
         yield _check(estimators.check_warm_start, n_dims[0])
     for dimensions in n_dims:

@@ -1,8 +1,7 @@
 """The training loop and its parts."""
 
 from skop.training._averaging import WeightAverage
-from skop.training._loop import History, Trainer, TrainingOptions
-from skop.training._memory import freed_memory_kept
+from skop.training._loop import History, Trainer, TrainerConfig
 from skop.training._order import epoch_rounds
 from skop.training._plan import DIRECT_TRAINING, TrainingPlan
 from skop.training._progress import ProgressLine
@@ -15,10 +14,9 @@ __all__ = [
     "ProgressLine",
     "RateAndMomentum",
     "Trainer",
-    "TrainingOptions",
+    "TrainerConfig",
     "TrainingPlan",
     "WeightAverage",
     "epoch_rounds",
-    "freed_memory_kept",
     "schedule_at",
 ]

@@ -19,6 +19,15 @@ class WeightAverage:
     decay : float
         Between 0 and 1, of one step.
 
+    Attributes
+    ----------
+    mean : list of Tensor
+        The average of each parameter, in the network's order; while swapped, the live weights.
+    steps : int
+        Updates so far.
+    is_swapped : bool
+        Whether the network holds the average at present.
+
     References
     ----------
     Polyak & Juditsky, "Acceleration of stochastic approximation by averaging", SIAM J. Control Optim. 30 (1992).
@@ -33,7 +42,7 @@ class WeightAverage:
     """
 
     def __init__(self, network: nn.Module, decay: float) -> None:
-        self.decay, self.steps = decay, 0
+        self.decay, self.steps, self.is_swapped = decay, 0, False
         self.live: list[torch.Tensor] = list(network.parameters())
         self.mean = [parameter.detach().clone() for parameter in self.live]
 
@@ -51,3 +60,4 @@ class WeightAverage:
             held = live.clone()
             live.copy_(mean)
             mean.copy_(held)
+        self.is_swapped = not self.is_swapped

@@ -1,6 +1,6 @@
 """The order in which an epoch visits the samples, and which of them share a batch.
 
-Letters: n samples, S samples of a group, G = n / S groups.
+Notation: n samples, S samples of a group, G = n / S groups.
 """
 
 from collections.abc import Iterator

@@ -9,6 +9,7 @@ from skop.bench.__main__ import main
 pytest.importorskip("skfem")
 
 
+@pytest.mark.exhaustive
 def test_every_model_is_measured_on_the_same_samples(tmp_path, capsys):
     output = tmp_path / "elasticity.md"
     words = ["--train", "12", "--test", "4", "--budgets", "1", "--seeds", "2", "--grid", "21", "--draw-points", "64"]

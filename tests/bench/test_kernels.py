@@ -15,7 +15,7 @@ from skop.bench import _kernel_peers, _kernel_runs, _kernels
 from skop.bench.__main__ import main
 from skop.bench._kernel_peers import IMPLEMENTATIONS, Implementation
 from skop.bench._kernel_runs import Settings, in_new_process, probe, write_reference
-from skop.bench._kernel_shapes import CASES, OPERATIONS, Rates, bound, make_problem, scaling_case
+from skop.bench._kernel_shapes import CASES, OPERATIONS, Rates, bound, function_name, make_problem, scaling_case
 
 SETTINGS = Settings("cpu", torch.float32, threads=1, repeats=1, limit=30.0)
 KINDS = {(case.op, case.extras): case for case in CASES}.values()
@@ -25,19 +25,19 @@ GREED = 64 * 2**20
 
 def load_wrong(op):
     """A scan that is off by a thousandth."""
-    function = getattr(skop.ops, op)
+    function = getattr(skop.ops, function_name(op))
     return lambda x, **rest: function(x * 1.001, backend="torch", **rest)
 
 
 def load_undefined(op):
     """A scan with one gradient that is NaN."""
-    function = getattr(skop.ops, op)
+    function = getattr(skop.ops, function_name(op))
     return lambda A, **rest: function(A=A + 0 * torch.sqrt(A - A), backend="torch", **rest)
 
 
 def load_greedy(op):
     """A scan that takes more memory than it needs."""
-    function = getattr(skop.ops, op)
+    function = getattr(skop.ops, function_name(op))
     return lambda x, **rest: torch.ones(GREED // 4)[0] * function(x, backend="torch", **rest)
 
 
@@ -46,7 +46,7 @@ def load_slow(op):
 
     def scan(**arguments):
         time.sleep(1.1)
-        return getattr(skop.ops, op)(**arguments, backend="torch")
+        return getattr(skop.ops, function_name(op))(**arguments, backend="torch")
 
     return scan
 
@@ -63,7 +63,7 @@ def run_exactly(function, case):
 
 def naive(case):
     """Reference results of both passes in float64."""
-    return run_exactly(lambda **rest: getattr(skop.ops, case.op)(**rest, backend="naive"), case)
+    return run_exactly(lambda **rest: getattr(skop.ops, function_name(case.op))(**rest, backend="naive"), case)
 
 
 def assert_close(found, expected):
@@ -103,6 +103,7 @@ def test_chunked_forms_are_right_beyond_a_chunk_of_chunks(op):
     assert_close(run_exactly(forms[op], case), naive(case))
 
 
+@pytest.mark.exhaustive
 def test_a_report_has_all_columns(tmp_path, capsys):
     output = tmp_path / "kernels.md"
     words = ["--quick", "--ops", "selective_path_scan", "--shapes", "main", "--repeats", "2"]
@@ -123,6 +124,7 @@ def test_a_report_has_all_columns(tmp_path, capsys):
     assert "| naive loop |" in capsys.readouterr().out
 
 
+@pytest.mark.exhaustive
 def test_times_are_followed_over_the_length(tmp_path):
     output = tmp_path / "kernels.md"
     words = ["--quick", "--scaling", "--shapes", "--ops", "ssd_scan", "--repeats", "1", "--only", "skop torch"]
@@ -153,6 +155,7 @@ def test_what_is_wrong_or_broken_has_no_time(tmp_path, monkeypatch):
     assert "error 1e-03" not in output.read_text()
 
 
+@pytest.mark.exhaustive
 def test_what_is_slow_runs_once(tmp_path, monkeypatch):
     output = tmp_path / "kernels.md"
     monkeypatch.setattr(_kernel_peers, "IMPLEMENTATIONS", (Implementation("slow", load_slow),))
@@ -178,6 +181,7 @@ def fail(*arguments):
     raise MemoryError("too much")
 
 
+@pytest.mark.exhaustive
 def test_without_a_reference_there_are_no_times(tmp_path, monkeypatch):
     output = tmp_path / "kernels.md"
     monkeypatch.setattr(_kernels, "write_reference", fail)

@@ -15,6 +15,7 @@ def test_errors_by_hand():
     np.testing.assert_allclose(_errors(predicted, truth), [np.sqrt(26 / 29), 1.0, 0.5])
 
 
+@pytest.mark.exhaustive
 def test_every_model_is_measured(tmp_path, capsys):
     output = tmp_path / "flow.md"
     words = ["--train", "4", "--test", "2", "--resolution", "8", "--solver-resolution", "16", "--budget", "1"]

@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from skop.bench.__main__ import main
 
 
+@pytest.mark.exhaustive
 def test_each_size_is_measured(tmp_path, capsys):
     output = tmp_path / "points.md"
     assert main(["point-scaling", "--sizes", "200", "2000", "--repeats", "1", "--output", str(output)]) == 0

@@ -77,6 +77,7 @@ def numbers_in(content):
     return [content] if isinstance(content, int | float) else []
 
 
+@pytest.mark.exhaustive
 def test_a_whole_run_writes_its_tables(tmp_path, capsys):
     write_data(tmp_path / "data.npz")
     output = tmp_path / "result.md"

@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from skop.bench.__main__ import main
 
 
+@pytest.mark.exhaustive
 def test_each_backend_is_measured(tmp_path, capsys):
     output = tmp_path / "step.md"
     words = ["training-step", "--resolution", "12", "--batch", "2", "--repeats", "2", "--output", str(output)]
@@ -15,6 +18,7 @@ def test_each_backend_is_measured(tmp_path, capsys):
     assert "| lamo | darcy | 2 x 12 x 12 | 1 | numba |" in capsys.readouterr().out
 
 
+@pytest.mark.exhaustive
 def test_each_operator_and_size_is_measured(capsys):
     words = ["training-step", "--operators", "lamo", "geomano", "--resolution", "6", "10", "--backends", "numba"]
     assert main([*words, "--batch", "2", "--repeats", "1"]) == 0

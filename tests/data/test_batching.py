@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from skop import FieldSet
-from skop.data import FieldLoader, GridSymmetries, ScalerModes, Scalers, unit_grid
+from skop.data import FieldLoader, GridSymmetries, Scalers, ScalingOptions, Targets, unit_grid
 from skop.exceptions import FieldDataError
 
 N, GRID, CPU = 7, (4, 4), torch.device("cpu")
@@ -22,19 +22,19 @@ WEIGHT = np.arange(1.0, N + 1)
 
 
 def sets():
-    return FieldSet(COORDS, FIELDS, params=PARAMS, grid_shape=GRID), FieldSet(COORDS, TARGETS, grid_shape=GRID)
+    return FieldSet(COORDS, FIELDS, params=PARAMS, grid_shape=GRID), Targets(FieldSet(COORDS, TARGETS, grid_shape=GRID))
 
 
 def loader_of(inputs, targets=None, *, scalers=None, dtype=torch.float64, **options):
     if scalers is None:
-        scalers = Scalers.fit(inputs, targets, np.ones(len(inputs)), ScalerModes())
+        scalers = Scalers.fit(inputs, targets, np.ones(len(inputs)), ScalingOptions())
     return FieldLoader(inputs, scalers, targets=targets, device=CPU, dtype=dtype, **options)
 
 
 def all_of(loader, size=3, order=None):
     """All batches of a loader joined: name -> array."""
     batches = list(loader.batches(size, order))
-    names = ("fields", "params", "target", "weight")
+    names = ("fields", "params", "target", "scalars", "weight")
     return {name: np.concatenate([getattr(batch, name) for batch in batches]) for name in names
             if getattr(batches[0], name) is not None}  # fmt: skip
 
@@ -61,8 +61,8 @@ def test_scalers_weigh_samples():
     inputs, targets = sets()
     counts = np.array([0, 2, 1, 0, 3, 1, 1])
     rows = np.repeat(np.arange(N), counts)
-    weighted = Scalers.fit(inputs, targets, counts.astype(float), ScalerModes(target="point"))
-    repeated = Scalers.fit(inputs[rows], targets[rows], np.ones(len(rows)), ScalerModes(target="point"))
+    weighted = Scalers.fit(inputs, targets, counts.astype(float), ScalingOptions(targets="point"))
+    repeated = Scalers.fit(inputs[rows], targets[rows], np.ones(len(rows)), ScalingOptions(targets="point"))
     for name in ("fields", "params", "target"):
         np.testing.assert_allclose(getattr(weighted, name).mean_, getattr(repeated, name).mean_, rtol=1e-12)
         np.testing.assert_allclose(getattr(weighted, name).scale_, getattr(repeated, name).scale_, rtol=1e-10)
@@ -71,9 +71,9 @@ def test_scalers_weigh_samples():
 
 def test_statistics_of_pieces_are_those_of_the_whole(monkeypatch):
     inputs, targets = sets()
-    whole = Scalers.fit(inputs, targets, WEIGHT, ScalerModes())
-    monkeypatch.setattr("skop.data._checks._CHUNK_VALUES", 70)
-    pieces = Scalers.fit(inputs, targets, WEIGHT, ScalerModes())
+    whole = Scalers.fit(inputs, targets, WEIGHT, ScalingOptions())
+    monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", 70)
+    pieces = Scalers.fit(inputs, targets, WEIGHT, ScalingOptions())
     np.testing.assert_allclose(whole.fields.mean_, pieces.fields.mean_, rtol=1e-13)
     np.testing.assert_allclose(whole.target.scale_, pieces.target.scale_, rtol=1e-13)
 
@@ -81,15 +81,15 @@ def test_statistics_of_pieces_are_those_of_the_whole(monkeypatch):
 def test_samples_of_different_size_count_alike():
     coords = [RANDOM.random((size, 2)) for size in (3, 30)]
     fields = FieldSet(coords, [np.zeros((3, 1)), np.full((30, 1), 4.0)])
-    scalers = Scalers.fit(fields, fields, np.array([1.0, 3.0]), ScalerModes())
+    scalers = Scalers.fit(fields, Targets(fields), np.array([1.0, 3.0]), ScalingOptions())
     assert scalers.fields.mean_ == pytest.approx([3.0])
     assert scalers.fields.scale_ == pytest.approx([np.sqrt(3.0)])
     with pytest.raises(FieldDataError, match="same points in every sample"):
-        Scalers.fit(fields, fields, np.ones(2), ScalerModes(fields="point"))
+        Scalers.fit(fields, Targets(fields), np.ones(2), ScalingOptions(inputs="point"))
 
 
 def test_what_is_missing_stays_missing():
-    inputs, targets = FieldSet(COORDS, params=PARAMS), FieldSet(COORDS, TARGETS)
+    inputs, targets = FieldSet(COORDS, params=PARAMS), Targets(FieldSet(COORDS, TARGETS))
     batch = loader_of(inputs, targets).gather(np.array([1, 0]))
     assert batch.fields is None
     assert batch.weight is None
@@ -127,7 +127,7 @@ def test_files_give_exactly_what_memory_gives(tmp_path, kind, dtype):
             else:
                 stored[name] = file.create_dataset(name, data=array, chunks=(2, 16, 1) if kind == "chunked" else None)
         inputs = FieldSet(COORDS, stored["x"], params=PARAMS, grid_shape=GRID)
-        targets = FieldSet(COORDS, stored["y"], grid_shape=GRID)
+        targets = Targets(FieldSet(COORDS, stored["y"], grid_shape=GRID))
         rows = np.array([5, 1, 6, 1, 0])
         memory = sets()
         for a, b in ((slice(None), np.arange(N)), ([0, 2, 3, 5], np.array([0, 2, 3, 5]))):
@@ -160,7 +160,8 @@ def test_read_only_arrays_raise_no_warning_and_are_copied():
     coords, fields, targets, params = arrays
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        loader = loader_of(FieldSet(coords, fields, params=params), FieldSet(coords, targets), weight=WEIGHT)
+        inputs = FieldSet(coords, fields, params=params)
+        loader = loader_of(inputs, Targets(FieldSet(coords, targets)), weight=WEIGHT)
         batch = loader.gather(np.arange(N))
     for tensor in (batch.coords, batch.fields, batch.params, batch.target, batch.weight):
         tensor.add_(1)
@@ -171,13 +172,13 @@ def test_read_only_arrays_raise_no_warning_and_are_copied():
 @pytest.mark.parametrize("kind", [">f8", ">f4", "<f2", np.longdouble, np.int16, ">i4", np.uint8, np.uint16, bool])
 def test_every_kind_of_number_becomes_a_tensor(kind):
     values = np.round(FIELDS).clip(0).astype(kind)
-    loader = loader_of(FieldSet(COORDS, values), FieldSet(COORDS, values), dtype=torch.float32)
+    loader = loader_of(FieldSet(COORDS, values), Targets(FieldSet(COORDS, values)), dtype=torch.float32)
     np.testing.assert_array_equal(loader.gather(np.arange(N)).target, values.astype(np.float32))
 
 
 def test_scalers_survive_a_pickle():
     inputs, targets = sets()
-    scalers = Scalers.fit(inputs, targets, WEIGHT, ScalerModes(fields="point"))
+    scalers = Scalers.fit(inputs, targets, WEIGHT, ScalingOptions(inputs="point"))
     again = pickle.loads(pickle.dumps(scalers))
     np.testing.assert_array_equal(
         all_of(loader_of(inputs, scalers=again))["fields"], all_of(loader_of(inputs, scalers=scalers))["fields"]
@@ -188,9 +189,9 @@ def test_scalers_survive_a_pickle():
 def test_input_and_target_of_a_sample_move_together():
     labels = np.arange(16.0)[:, None] + 100 * np.arange(N)[:, None, None]
     inputs = FieldSet(COORDS, labels, grid_shape=GRID)
-    targets = FieldSet(COORDS, np.concatenate([labels, -labels], axis=-1), grid_shape=GRID)
+    targets = Targets(FieldSet(COORDS, np.concatenate([labels, -labels], axis=-1), grid_shape=GRID))
     symmetries = GridSymmetries(["flip_x", "transpose", "shift_y"], GRID)
-    scalers = Scalers.fit(inputs, targets, np.ones(N), ScalerModes(fields=None, target=None))
+    scalers = Scalers.fit(inputs, targets, np.ones(N), ScalingOptions(inputs=None, targets=None))
     generator = torch.Generator().manual_seed(0)
     loader = loader_of(inputs, targets, scalers=scalers, symmetries=symmetries, generator=generator)
     found = all_of(loader, 4, np.arange(N)[::-1].copy())
@@ -219,10 +220,10 @@ def test_vectors_turn_before_they_are_scaled():
 
 
 def test_scalar_targets_stay_while_fields_move():
-    targets = FieldSet(np.zeros((1, 1)), np.arange(2.0 * N).reshape(N, 1, 2))
+    targets = Targets(scalars=np.arange(2.0 * N).reshape(N, 2))
     symmetries = GridSymmetries(["transpose"], GRID)
     loader = loader_of(sets()[0], targets, symmetries=symmetries, generator=torch.Generator().manual_seed(0))
-    np.testing.assert_array_equal(all_of(loader)["target"], targets.values)
+    np.testing.assert_array_equal(all_of(loader)["scalars"], targets.scalars)
 
 
 def test_symmetries_that_do_not_fit_are_refused():
@@ -240,10 +241,10 @@ def test_symmetries_that_do_not_fit_are_refused():
 def test_scales_for_each_point_tie_to_the_grid(what):
     inputs, targets = sets()
     modes = ("point", "channel") if what == "input" else ("channel", "point")
-    scalers = Scalers.fit(inputs, targets, WEIGHT, ScalerModes(fields=modes[0], target=modes[1]))
+    scalers = Scalers.fit(inputs, targets, WEIGHT, ScalingOptions(inputs=modes[0], targets=modes[1]))
     assert len(list(loader_of(inputs, scalers=scalers).batches(2))) == 4
     other = FieldSet(unit_grid((5, 5)), np.zeros((2, 25, 2)), params=PARAMS[:2])
     with pytest.raises(FieldDataError, match=f"one {what} scale for each of 16 points"):
         loader_of(other, scalers=scalers)
-    scalar = Scalers.fit(inputs, FieldSet(np.zeros((1, 1)), PARAMS[:, None]), WEIGHT, ScalerModes(target="point"))
+    scalar = Scalers.fit(inputs, Targets(scalars=PARAMS), WEIGHT, ScalingOptions(targets="point"))
     assert loader_of(other, scalers=scalar).gather(np.array([0])).fields.shape == (1, 25, 2)

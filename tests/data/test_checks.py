@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skop import FieldSet
-from skop.data import read_training_data, unit_grid
+from skop.data import read, unit_grid
 from skop.exceptions import FieldDataError
 
 RANDOM = np.random.default_rng(0)
@@ -23,15 +23,15 @@ def spoiled(array, place, value):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_values_that_are_no_numbers_are_located(value):
     with pytest.raises(FieldDataError, match=r"X .*sample 3, channel 1"):
-        read_training_data(spoiled(X, (3, 0, 2, 1), value), Y)
+        read(spoiled(X, (3, 0, 2, 1), value), Y)
     with pytest.raises(FieldDataError, match=r"y .*sample 4, channel 2"):
-        read_training_data(X, spoiled(Y, (4, 3, 1, 2), value))
-    with pytest.raises(FieldDataError, match=r"y .*sample 2, channel 0"):
-        read_training_data(TABLE, spoiled(SCALARS, 2, value))
+        read(X, spoiled(Y, (4, 3, 1, 2), value))
+    with pytest.raises(FieldDataError, match=r"y .*sample 2, scalar 0"):
+        read(TABLE, spoiled(SCALARS, 2, value))
     with pytest.raises(FieldDataError, match=r"X .*params.*\[1, 3\]"):
-        read_training_data(spoiled(TABLE, (1, 3), value), Y)
+        read(spoiled(TABLE, (1, 3), value), Y)
     with pytest.raises(FieldDataError, match=r"X .*coords.*\[7, 1\]"):
-        read_training_data((spoiled(COORDS, (7, 1), value), FLAT_X), FLAT_Y)
+        read((spoiled(COORDS, (7, 1), value), FLAT_X), FLAT_Y)
 
 
 def test_bad_value_of_a_ragged_sample_is_located(monkeypatch):
@@ -40,9 +40,9 @@ def test_bad_value_of_a_ragged_sample_is_located(monkeypatch):
     fields = [points.copy() for points in coords]
     fields[2][0, 1] = np.nan
     for chunk in (1, 10**6):
-        monkeypatch.setattr("skop.data._checks._CHUNK_VALUES", chunk)
+        monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", chunk)
         with pytest.raises(FieldDataError, match="sample 2, channel 1"):
-            read_training_data(FieldSet(coords, fields), np.zeros(4))
+            read(FieldSet(coords, fields), np.zeros(4))
 
 
 def test_bad_value_of_a_memory_map_is_found_by_streaming(tmp_path, monkeypatch):
@@ -50,10 +50,10 @@ def test_bad_value_of_a_memory_map_is_found_by_streaming(tmp_path, monkeypatch):
     mapped[:] = 0.5
     mapped[33, 5, 4, 1] = np.inf
     mapped.flush()
-    monkeypatch.setattr("skop.data._checks._CHUNK_VALUES", 60 * 4)
+    monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", 60 * 4)
     sizes = []
     isfinite = np.isfinite
     monkeypatch.setattr(np, "isfinite", lambda values: sizes.append(np.size(values)) or isfinite(values))
     with pytest.raises(FieldDataError, match="sample 33, channel 1"):
-        read_training_data(np.load(tmp_path / "x.npy", mmap_mode="r"), np.zeros(40))
+        read(np.load(tmp_path / "x.npy", mmap_mode="r"), np.zeros(40))
     assert max(sizes) <= 60 * 4

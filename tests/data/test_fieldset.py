@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from skop import FieldSet
-from skop.data import concatenate
 from skop.exceptions import FieldDataError
 
 N, P, D, C = 6, 12, 2, 3
@@ -290,7 +289,7 @@ def test_joining_undoes_splitting(kind, request):
 
 def test_sets_on_different_shared_points_become_own(arrays):
     coords, values = arrays
-    joined = concatenate([FieldSet(coords, values[:2]), FieldSet(coords + 1, values[2:5])])
+    joined = FieldSet.concatenate([FieldSet(coords, values[:2]), FieldSet(coords + 1, values[2:5])])
     assert not joined.shared_coords
     np.testing.assert_array_equal(joined.coords, np.concatenate([[coords] * 2, [coords + 1] * 3]))
     np.testing.assert_array_equal(joined.values, values[:5])
@@ -309,7 +308,7 @@ def test_what_differs_cannot_be_joined(shared, ragged, arrays):
     with pytest.raises(FieldDataError, match="n_channels"):
         np.concatenate([ragged, FieldSet([coords, coords[:2]], [coords, coords[:2]], params=np.eye(4)[:2])])
     with pytest.raises(FieldDataError, match="nothing"):
-        concatenate([])
+        FieldSet.concatenate([])
     with pytest.raises(FieldDataError, match="sample axis"):
         np.concatenate([plain, plain], axis=1)
     with pytest.raises(TypeError):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from skop import FieldSet
-from skop.data import is_table, read_training_data
-from skop.data._forms import Predictions, as_list, carries_points, is_pairs, is_point_sets, restore_form
+from skop.data import Predictions, read
+from skop.data._reading import _as_list, _carries_points, _is_pairs, _is_point_sets, _is_table
 from skop.exceptions import FieldDataError, SkopWarning
 
 
@@ -23,10 +23,10 @@ def pairs(points, fields):
 
 def round_trip(X, y):
     """Give the targets of y back in the form of y."""
-    data = read_training_data(X, y)
-    fields = None if data.spec.scalar_output else data.targets.values
-    scalars = data.targets.values[:, 0] if data.spec.scalar_output else data.targets.params
-    return restore_form(Predictions(fields, scalars), data.inputs, data.spec)
+    data = read(X, y)
+    field = data.targets.field
+    predictions = Predictions(None if field is None else field.values, data.targets.scalars)
+    return data.spec.target_form.restore(predictions, data.inputs)
 
 
 def assert_same(found, expected):
@@ -99,59 +99,58 @@ def test_a_sample_of_lists_comes_alone():
 
 def test_predictions_of_other_sizes_come_as_lists_where_y_was_an_array():
     generator = np.random.default_rng(0)
-    data = read_training_data(FieldSet(generator.random((6, 2)), generator.random((3, 6, 1))), generator.random((3, 6)))
+    data = read(FieldSet(generator.random((6, 2)), generator.random((3, 6, 1))), generator.random((3, 6)))
     points, fields = ragged()
     flat = np.concatenate(fields)[:, :1]
-    found = restore_form(Predictions(flat), FieldSet(points, fields), data.spec)
+    found = data.spec.target_form.restore(Predictions(flat), FieldSet(points, fields))
     assert [item.shape for item in found] == [(5,), (1,), (7,)]
 
 
 def test_lists_of_one_shape_are_read_as_points_with_a_warning():
     points, fields = ragged((6, 6, 6))
     with pytest.warns(SkopWarning, match="2-D points"):
-        data = read_training_data(points, fields)
-    assert (data.spec.n_fields, data.spec.n_dims, data.spec.layout) == (0, 2, "points")
+        data = read(points, fields)
+    assert (data.spec.n_fields, data.spec.n_dims, data.spec.geometry) == (0, 2, "points")
 
 
 def test_sizes_and_scalars_are_counted():
     points, fields = ragged()
     y = FieldSet(points, fields, params=np.ones((3, 4)))
-    spec = read_training_data(FieldSet(points, fields, params=np.ones((3, 2))), y).spec
+    spec = read(FieldSet(points, fields, params=np.ones((3, 2))), y).spec
     assert (spec.n_fields, spec.n_params, spec.n_outputs, spec.n_scalars) == (2, 2, 2, 4)
-    assert not spec.scalar_output
-    spec = read_training_data(points, np.ones((3, 4))).spec
-    assert (spec.n_outputs, spec.n_scalars, spec.scalar_output) == (0, 4, True)
+    spec = read(points, np.ones((3, 4))).spec
+    assert (spec.n_outputs, spec.n_scalars) == (0, 4)
 
 
 def test_kinds_are_told_apart():
     points, fields = ragged()
     held = np.empty(3, dtype=object)
     held[:] = points
-    assert is_point_sets(as_list(held))
-    assert is_point_sets(points)
-    assert not is_point_sets(pairs(points, fields))
-    assert not is_point_sets([[1.0, 2.0]])
-    assert not is_point_sets([])
-    assert not is_point_sets([np.zeros((4, 4, 1))])
-    assert is_pairs(pairs(points, fields))
-    assert is_pairs([(points[0], None)])
-    assert not is_pairs(points)
-    assert not is_table(points)
-    assert not is_table(held)
-    assert not is_table(pairs(points, fields))
-    assert is_table([[1.0, 2.0]])
-    assert is_table([np.zeros(3)])
-    assert is_table([])
-    assert carries_points(FieldSet(points, fields))
-    assert carries_points(pairs(points, fields))
-    assert not carries_points(None)
-    assert not carries_points(np.zeros(3))
+    assert _is_point_sets(_as_list(held))
+    assert _is_point_sets(points)
+    assert not _is_point_sets(pairs(points, fields))
+    assert not _is_point_sets([[1.0, 2.0]])
+    assert not _is_point_sets([])
+    assert not _is_point_sets([np.zeros((4, 4, 1))])
+    assert _is_pairs(pairs(points, fields))
+    assert _is_pairs([(points[0], None)])
+    assert not _is_pairs(points)
+    assert not _is_table(points)
+    assert not _is_table(_as_list(held))
+    assert not _is_table(pairs(points, fields))
+    assert _is_table([[1.0, 2.0]])
+    assert _is_table([np.zeros(3)])
+    assert _is_table([])
+    assert _carries_points(FieldSet(points, fields))
+    assert _carries_points(pairs(points, fields))
+    assert not _carries_points(None)
+    assert not _carries_points(np.zeros(3))
 
 
 def test_predictions_without_content_are_refused():
     points, _ = ragged()
     with pytest.raises(ValueError, match="neither"):
-        restore_form(Predictions(None), FieldSet(points), read_training_data(points, np.ones(3)).spec)
+        read(points, np.ones(3)).spec.target_form.restore(Predictions(None), FieldSet(points))
 
 
 def test_points_of_y_must_be_those_of_x():
@@ -159,4 +158,4 @@ def test_points_of_y_must_be_those_of_x():
     moved = [item + 0.1 for item in points]
     for y in (FieldSet(moved, fields), pairs(moved, fields), (moved, fields)):
         with pytest.raises(FieldDataError, match=r"point|coord"):
-            read_training_data(points, y)
+            read(points, y)

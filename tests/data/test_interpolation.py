@@ -5,7 +5,7 @@ import pytest
 
 from skop import FieldSet
 from skop.data import unit_grid
-from skop.data._interpolation import interpolate_fields, query_points
+from skop.data._resampling import interpolate_fields, query_points
 from skop.exceptions import FieldDataError
 
 

@@ -178,10 +178,100 @@ def test_fields_are_selected_in_the_order_asked_for():
         samples.select("heat")
 
 
-def test_orphaned_and_duplicate_points_are_points():
+def test_duplicate_points_are_points():
     mesh = plane_mesh()
-    doubled = meshio.Mesh(np.concatenate([mesh.points, mesh.points[:1]]), mesh.cells)
+    doubled = meshio.Mesh(
+        np.concatenate([mesh.points, mesh.points[:1]]), [*mesh.cells, meshio.CellBlock("vertex", [[SIDE**2]])]
+    )
     assert read_meshes(doubled).fields.n_points.tolist() == [SIDE**2 + 1]
+
+
+# ---------------------------------------------------------------------- points that no cell uses
+def with_far_points(mesh, places, far=(100.0, 100.0, 50.0)):
+    """The same mesh with points that no cell uses before the given points, where all fields are NaN."""
+    numbers = np.arange(len(mesh.points)) + np.searchsorted(places, np.arange(len(mesh.points)), side="right")
+    points = np.insert(mesh.points, places, far, axis=0)
+    data = {name: np.insert(values, places, np.nan, axis=0) for name, values in mesh.point_data.items()}
+    cells = [meshio.CellBlock(block.type, numbers[block.data]) for block in mesh.cells]
+    return meshio.Mesh(points, cells, data, mesh.cell_data), numbers
+
+
+def test_points_without_cells_are_left_out():
+    whole = [stressed_mesh(), stressed_mesh(1.0), stressed_mesh(2.0)]
+    pairs = [(whole[0], np.arange(SIDE**2)), with_far_points(whole[1], [0, 5, 5]), with_far_points(whole[2], [16])]
+    names = ["displacement", "stress"]
+    with pytest.warns(SkopWarning) as caught:
+        samples = read_meshes([mesh for mesh, _ in pairs], names)
+    assert [str(item.message).split(":")[0] for item in caught] == [
+        "4 points in 2 of 3 meshes (first in mesh 1) belong to no cell"
+    ]
+    assert caught[0].filename == __file__
+    expected = read_meshes(whole, names)
+    assert samples.axes == expected.axes == (0, 1)
+    np.testing.assert_array_equal(samples.fields.coords, expected.fields.coords)
+    np.testing.assert_array_equal(samples.fields.values, expected.fields.values)
+    np.testing.assert_array_equal(samples.select(None).coords, expected.fields.coords)
+    assert samples.used_points[0] is None
+    for rows, (_, numbers) in zip(samples.used_points[1:], pairs[1:], strict=True):
+        np.testing.assert_array_equal(rows, numbers)
+
+
+def test_predictions_have_a_row_for_each_point_of_the_mesh(tmp_path):
+    mesh, numbers = with_far_points(stressed_mesh(), [0, 5])
+    with pytest.warns(SkopWarning, match="2 points in 1 of 1"):
+        samples = read_meshes(mesh, ["displacement", "stress"])
+    (out,) = attach_predictions(samples.meshes, samples.fields)
+    np.testing.assert_array_equal(out.points, mesh.points)
+    assert out.point_data["displacement"].shape == (SIDE**2 + 2, 3)
+    np.testing.assert_array_equal(out.point_data["stress"][numbers], stressed_mesh().point_data["stress"])
+    assert np.flatnonzero(np.isnan(out.point_data["stress"])).tolist() == [0, 6]
+    for ending in (".vtu", ".vtk", ".xdmf"):
+        out.write(tmp_path / f"out{ending}")
+        with pytest.warns(SkopWarning, match="2 points in 1 of 1"):
+            again = read_meshes(tmp_path / f"out{ending}", ["displacement", "stress"])
+        np.testing.assert_array_equal(again.fields.values, samples.fields.values)
+        np.testing.assert_array_equal(again.fields.coords, samples.fields.coords)
+    # Values on all points are taken as they are.
+    fields = FieldSet(mesh.points, np.ones((1, len(mesh.points), 1)), channel_names=["p"])
+    np.testing.assert_array_equal(attach_predictions([mesh], fields)[0].point_data["p"], 1)
+    with pytest.raises(FieldDataError, match="has 18 points, of which 16 belong to cells, its prediction has 3"):
+        attach_predictions([mesh], FieldSet(np.eye(3), np.ones((1, 3, 1))))
+
+
+def test_meshes_that_differ_in_unused_points_share_the_others():
+    pairs = [with_far_points(stressed_mesh(), [3], far) for far in ([9.0, 9, 9], [7.0, 7, 7])]
+    with pytest.warns(SkopWarning, match="2 points in 2 of 2"):
+        fields = read_meshes([mesh for mesh, _ in pairs], "stress").fields
+    assert fields.shared_coords
+    ((kind, nodes),) = fields.cells
+    assert kind == "triangle"
+    np.testing.assert_array_equal(nodes, plane_mesh().cells[0].data)
+
+
+def test_every_point_of_a_cloud_counts():
+    for cells in ([], [("triangle", np.zeros((0, 3), dtype=int))]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            samples = read_meshes(meshio.Mesh(np.eye(3), cells, {"s": np.arange(3.0)}), "s")
+        assert samples.used_points == [None]
+        assert samples.fields.n_points.tolist() == [3]
+
+
+def test_cells_that_meshio_leaves_out_use_points(tmp_path):
+    """A voxel, which meshio does not know, beside a tetrahedron."""
+    points = np.array([[x, y, z] for z in (0.0, 1) for y in (0, 1) for x in (0, 1)])
+    mesh = meshio.Mesh(points, [("hexahedron", [[*range(8)]]), ("tetra", [[0, 1, 2, 4]])], {"s": np.arange(8.0)})
+    mesh.write(tmp_path / "a.vtk", binary=False)
+    text = (tmp_path / "a.vtk").read_text()
+    assert "CELL_TYPES 2\n12\n" in text
+    (tmp_path / "a.vtk").write_text(text.replace("CELL_TYPES 2\n12\n", "CELL_TYPES 2\n11\n"))
+    with pytest.warns(SkopWarning, match=r"a\.vtk: .*cells that meshio cannot handle"):
+        samples = read_meshes(tmp_path / "a.vtk", "s")
+    np.testing.assert_array_equal(samples.fields.values[0, :, 0], np.arange(8))
+    assert samples.used_points == [None]
+    # Nor do four rows count as a prediction for the corners of the tetrahedron.
+    with pytest.raises(FieldDataError, match="mesh 0 has 8 points, its prediction has 4"):
+        attach_predictions(samples.meshes, FieldSet(np.zeros((4, 3)), np.ones((1, 4, 1))))
 
 
 # ---------------------------------------------------------------------- dropped coordinates
@@ -200,6 +290,35 @@ def test_rounding_does_not_make_a_coordinate():
     mesh.points[:, 2] = 1e-17 * np.arange(SIDE**2)
     assert read_meshes(mesh).axes == (0, 1)
     mesh.points[:, 2] = 1e-9 * np.arange(SIDE**2)
+    assert read_meshes(mesh).axes == (0, 1, 2)
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e6])
+@pytest.mark.parametrize("height", [0.0, 3.0])
+@pytest.mark.parametrize(("dtype", "noise", "relief"), [("f8", 3e-16, 1e-10), ("f4", 2e-7, 1e-4)])
+def test_noise_is_measured_by_the_size_of_the_mesh(size, height, dtype, noise, relief):
+    rng = np.random.default_rng(0)
+    mesh = plane_mesh(height=height)
+    for scale, axes in ((noise, (0, 1)), (relief, (0, 1, 2))):
+        points = mesh.points + scale * rng.standard_normal((SIDE**2, 1)) * [0, 0, 1]
+        noisy = meshio.Mesh((size * points).astype(dtype), mesh.cells)
+        assert read_meshes(noisy).axes == axes
+        assert read_meshes(noisy, axes=axes).fields.n_dims == len(axes)
+
+
+def test_a_plane_that_was_turned_and_turned_back_is_flat():
+    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
+    mesh = plane_mesh()
+    mesh.points = 7.3 * mesh.points @ turn @ turn.T
+    assert np.ptp(mesh.points[:, 2]) > 1e-16
+    assert read_meshes(mesh).axes == (0, 1)
+
+
+def test_relief_far_from_the_origin_counts():
+    """Coordinates of a map in float32: x and y are large, heights are small."""
+    mesh = plane_mesh()
+    mesh.points[:, 2] = np.linspace(0, 1, SIDE**2)
+    mesh.points = (1000 * mesh.points * [1, 1, 0.02] + [5e5, 5e6, 0]).astype("f4")
     assert read_meshes(mesh).axes == (0, 1, 2)
 
 
@@ -286,9 +405,44 @@ def test_cell_data_is_used_only_when_asked_for():
         read_meshes(mesh, "heat", cell_data="points")
     with pytest.raises(FieldDataError, match="no cell data 'cold'; it has 'heat'"):
         carry_cell_data(mesh, "cold")
-    orphaned = meshio.Mesh(np.concatenate([mesh.points, [[9, 9, 9]]]), mesh.cells, cell_data=mesh.cell_data)
-    with pytest.raises(FieldDataError, match="1 points of mesh 0 belong to no cell"):
-        read_meshes(orphaned, "heat", cell_data="to_points")
+
+
+def test_cell_data_and_points_without_cells():
+    mesh = plane_mesh()
+    mesh.cell_data["heat"] = [np.arange(1.0, len(mesh.cells[0]) + 1)]
+    orphaned, numbers = with_far_points(mesh, [0, 7])
+    expected = read_meshes(mesh, "heat", cell_data="to_points").fields.values
+    with pytest.warns(SkopWarning, match="2 points in 1 of 1"):
+        found = read_meshes(orphaned, "heat", cell_data="to_points").fields.values
+    np.testing.assert_array_equal(found, expected)
+    carried = carry_cell_data(orphaned, "heat")
+    np.testing.assert_array_equal(carried[numbers], expected[0])
+    assert np.flatnonzero(np.isnan(carried[:, 0])).tolist() == [0, 8]
+
+
+@pytest.mark.parametrize("point", [-1, SIDE**2, 10**6])
+@pytest.mark.parametrize("cell_data", ["refuse", "to_points"])
+def test_cells_with_points_that_are_not_there(tmp_path, point, cell_data):
+    mesh = stressed_mesh()
+    mesh.cell_data["heat"] = [np.ones(len(mesh.cells[0]))]
+    mesh.cells[0].data[2, 1] = point
+    mesh.write(tmp_path / "cut.vtu")
+    message = rf"cells of type 'triangle' in (mesh 0|.*cut\.vtu) name point {point}; expected 0 to 15, .* 16 points"
+    field = "stress" if cell_data == "refuse" else "heat"
+    for source in (mesh, tmp_path / "cut.vtu"):
+        with pytest.raises(FieldDataError, match=message):
+            read_meshes(source, field, cell_data=cell_data)
+    with pytest.raises(FieldDataError, match=f"in the mesh name point {point}"):
+        carry_cell_data(mesh, "heat")
+
+
+def test_polyhedra_with_points_that_are_not_there():
+    faces = [np.array(face) for face in ([0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 9])]
+    mesh = meshio.Mesh(np.eye(4)[:, :3], [("polyhedron4", [faces])])
+    with pytest.raises(FieldDataError, match="'polyhedron4' in mesh 0 name point 9; expected 0 to 3"):
+        read_meshes(mesh)
+    with pytest.raises(FieldDataError, match="'triangle' in mesh 0 have dtype float64; expected integers"):
+        read_meshes(meshio.Mesh(np.eye(3), [("triangle", [[0.0, 1, 2]])]))
 
 
 # ---------------------------------------------------------------------- predictions
@@ -386,8 +540,40 @@ def test_readers_that_wait_for_more_are_stopped(tmp_path, ending, size):
 
 
 def test_unknown_kinds_of_files(folder):
-    with pytest.raises(FieldDataError, match=r"cannot read .*notes\.txt .*Could not deduce file format"):
+    with pytest.raises(FieldDataError, match=r"cannot read .*notes\.txt: there is no reader for files .* '\.txt'"):
         read_meshes(folder / "notes.txt")
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        (".vtp", "VTK polygonal data (.vtp). Convert it to .vtu"),
+        (".VTI", "VTK image data"),
+        (".vtr", "VTK rectilinear grids"),
+        (".vts", "VTK structured grids"),
+        (".vtkhdf", "VTKHDF"),
+        (".vtm", "VTK multi-block data (.vtm), which list other files"),
+        (".pvd", "ParaView collections"),
+        (".pvtu", "parallel VTK data"),
+    ],
+)
+def test_formats_without_a_reader_are_named(tmp_path, ending, words):
+    (tmp_path / f"run{ending}").write_text("<VTKFile></VTKFile>")
+    with pytest.raises(FieldDataError) as error:
+        read_meshes(tmp_path / f"run{ending}")
+    assert words in str(error.value)
+    assert f"run{ending}: there is no reader for" in str(error.value)
+    assert "damaged" not in str(error.value)
+
+
+def test_time_series_are_named(tmp_path):
+    mesh = plane_mesh()
+    with meshio.xdmf.TimeSeriesWriter(str(tmp_path / "run.xdmf"), data_format="XML") as writer:
+        writer.write_points_cells(mesh.points, mesh.cells)
+        for time in (0.0, 1.0):
+            writer.write_data(time, point_data={"s": np.full(SIDE**2, time)})
+    with pytest.raises(FieldDataError, match=r"run\.xdmf: it holds a time series"):
+        read_meshes(tmp_path / "run.xdmf", "s")
 
 
 def test_formats_that_need_other_packages_say_so(tmp_path, monkeypatch):
@@ -426,9 +612,26 @@ def test_points_that_do_not_fit():
         read_meshes(meshio.Mesh(np.zeros((2, 3), dtype=complex), []))
 
 
-def test_nan_is_left_to_the_validation():
-    mesh = plane_mesh(s=np.full(SIDE**2, np.nan))
-    mesh.points[0, 2] = np.nan
-    samples = read_meshes(mesh, "s")
-    assert samples.axes == (0, 1, 2)
-    assert np.isnan(samples.fields.values).all()
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_nan_names_the_mesh_and_the_field(tmp_path, bad):
+    mesh = stressed_mesh()
+    mesh.point_data["displacement"][5, 1] = bad
+    mesh.point_data["stress"][[7, 9]] = bad
+    mesh.cell_data["heat"] = [np.ones(len(mesh.cells[0]))]
+    mesh.cell_data["heat"][0][0] = bad
+    mesh.write(tmp_path / "run_3.vtu")
+    for source, name in ((tmp_path / "run_3.vtu", r".*run_3\.vtu"), ([plane_mesh(), mesh][1:], "mesh 0")):
+        assert read_meshes(source).fields.n_dims == 2
+        for field, words in (
+            (
+                "displacement",
+                f"point data 'displacement' of {name}: NaN or infinity at 1 of 16 points, first at point 5",
+            ),
+            ("stress", f"point data 'stress' of {name}: NaN or infinity at 2 of 16 points, first at point 7"),
+            ("heat", f"cell data 'heat' of {name}, averaged to its points: NaN or infinity at 3 of 16"),
+        ):
+            with pytest.raises(FieldDataError, match=words):
+                read_meshes(source, field, cell_data="to_points")
+    mesh.points[3, 2] = bad
+    with pytest.raises(FieldDataError, match="points of mesh 0: NaN or infinity at 1 of 16 points, first at point 3"):
+        read_meshes(mesh)

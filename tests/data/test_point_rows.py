@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from skop import FieldSet
-from skop.data._point_rows import batch_rows, draw_rows, is_uniform, point_order
+from skop.data._fieldset import point_order
+from skop.data._loading import batch_rows, draw_rows, is_uniform
 
 SIZES = np.array([5, 1, 9, 3])
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from skop import FieldSet
-from skop.data import FieldLoader, ScalerModes, Scalers, unit_grid
+from skop.data import FieldLoader, Scalers, ScalingOptions, Targets, unit_grid
 from skop.exceptions import FieldDataError
 
 SIZES = (5, 1, 9, 5)
@@ -28,15 +28,15 @@ def sets(sizes=SIZES, scalars=False):
         else FieldSet(np.stack(points), np.stack(fields), params=params)
     )
     shaped = inputs.with_values(np.concatenate(targets) if inputs.is_ragged else np.stack(targets))
-    return inputs, shaped.with_params(params[:, :1] * 100) if scalars else shaped
+    return inputs, Targets(shaped, params[:, :1] * 100 if scalars else None)
 
 
-def scalers_of(inputs, targets, **modes):
-    return Scalers.fit(inputs, targets, np.ones(len(inputs)), ScalerModes(**modes))
+def scalers_of(inputs, targets, /, **options):
+    return Scalers.fit(inputs, targets, np.ones(len(inputs)), ScalingOptions(**options))
 
 
 def loader_of(inputs, targets, **options):
-    scalers = options.pop("scalers", None) or scalers_of(inputs, targets, coords=None, fields=None, params=None)
+    scalers = options.pop("scalers", None) or scalers_of(inputs, targets, coords=None, inputs=None, params=None)
     options = {"device": torch.device("cpu"), "dtype": torch.float64} | options
     return FieldLoader(inputs, scalers, targets=targets, **options)
 
@@ -59,9 +59,9 @@ def test_packed_samples_are_those_asked_for(indices, sort_points):
         order = np.lexsort(inputs[i].coords.T[::-1]) if sort_points else slice(None)
         np.testing.assert_array_equal(held[0][row], inputs[i].coords[order])
         np.testing.assert_array_equal(held[1][row], inputs[i].values[order])
-        np.testing.assert_array_equal(held[2][row], targets[i].values[order])
+        np.testing.assert_array_equal(held[2][row], targets.field[i].values[order])
     np.testing.assert_array_equal(batch.params, inputs.params[indices])
-    np.testing.assert_array_equal(batch.scalars[:, 0], targets.params[indices])
+    np.testing.assert_array_equal(batch.scalars, targets.scalars[indices])
     np.testing.assert_array_equal(batch.weight, WEIGHT[indices])
 
 
@@ -107,17 +107,19 @@ def test_batches_of_bounded_size():
 
 def test_scalar_targets_of_ragged_samples():
     inputs, _ = sets()
-    scalar = FieldSet(np.zeros((1, 1)), np.arange(8.0).reshape(4, 1, 2))
-    for options in ({}, {"draw_points": 3, "generator": torch.Generator().manual_seed(0)}):
+    scalar = Targets(scalars=np.arange(8.0).reshape(4, 2))
+    for options in ({}, {"subsample_points": 3, "generator": torch.Generator().manual_seed(0)}):
         batch = loader_of(inputs, scalar, sort_points=True, **options).gather(np.array([2, 0]))
-        np.testing.assert_array_equal(batch.target, scalar.values[[2, 0]])
+        np.testing.assert_array_equal(batch.scalars, scalar.scalars[[2, 0]])
 
 
 # ---------------------------------------------------------------------- random parts
 @pytest.mark.parametrize("sizes", [(50, 3, 20), (30, 30, 30)])
 def test_drawn_points_are_a_random_part(sizes):
     inputs, targets = sets(sizes)
-    loader = loader_of(inputs, targets, draw_points=10, generator=torch.Generator().manual_seed(0), sort_points=True)
+    loader = loader_of(
+        inputs, targets, subsample_points=10, generator=torch.Generator().manual_seed(0), sort_points=True
+    )
     drawn, expected = [], [min(10, size) for size in sizes]
     for _ in range(30):
         batch = loader.gather(np.arange(3))
@@ -136,7 +138,7 @@ def test_drawn_points_are_a_random_part(sizes):
 
 def test_fields_are_drawn_with_their_points():
     inputs, targets = sets((40, 30))
-    loader = loader_of(inputs, targets, draw_points=8, generator=torch.Generator().manual_seed(0))
+    loader = loader_of(inputs, targets, subsample_points=8, generator=torch.Generator().manual_seed(0))
     batch = loader.gather(np.array([1, 0]))
     known = {tuple(point): tuple(values) for point, values in zip(inputs.coords, inputs.values, strict=True)}
     for point, values in zip(batch.coords.reshape(-1, 2).tolist(), batch.fields.reshape(-1, 2).tolist(), strict=True):
@@ -148,7 +150,9 @@ def test_shared_points_are_drawn_for_each_sample():
     values = np.broadcast_to(points.sum(axis=1)[:, None], (4, 30, 1))
     held = FieldSet(points, values)
     for count in (1, 4):
-        loader = loader_of(held, held, draw_points=6, generator=torch.Generator().manual_seed(0), sort_points=True)
+        loader = loader_of(
+            held, Targets(held), subsample_points=6, generator=torch.Generator().manual_seed(0), sort_points=True
+        )
         batch = loader.gather(np.arange(count))
         assert batch.coords.shape == (count, 6, 2)
         np.testing.assert_allclose(batch.fields[..., 0], batch.coords.sum(dim=-1))
@@ -159,14 +163,14 @@ def test_shared_points_are_drawn_for_each_sample():
 def test_no_more_points_than_there_are():
     inputs, targets = sets()
     whole = loader_of(inputs, targets).gather(np.arange(4))
-    drawn = loader_of(inputs, targets, draw_points=9, generator=torch.Generator()).gather(np.arange(4))
+    drawn = loader_of(inputs, targets, subsample_points=9, generator=torch.Generator()).gather(np.arange(4))
     np.testing.assert_array_equal(drawn.coords, whole.coords)
     assert drawn.sizes == whole.sizes
 
 
 def test_grid_is_gone_with_the_points_left_out():
     held = FieldSet(unit_grid((4, 4)), np.ones((2, 16, 1)), grid_shape=(4, 4))
-    batch = loader_of(held, held, draw_points=6, generator=torch.Generator()).gather(np.arange(2))
+    batch = loader_of(held, Targets(held), subsample_points=6, generator=torch.Generator()).gather(np.arange(2))
     assert batch.grid_shape is None
 
 
@@ -174,7 +178,7 @@ def test_grid_is_gone_with_the_points_left_out():
 def test_statistics_of_ragged_samples():
     """Each sample counts by its weight, whatever its number of points; coordinates count by points."""
     inputs, targets = sets(scalars=True)
-    scalers = Scalers.fit(inputs, targets, WEIGHT, ScalerModes(coords="standard"))
+    scalers = Scalers.fit(inputs, targets, WEIGHT, ScalingOptions(coords="standard"))
     means = np.stack([values.mean(axis=0) for values in inputs.to_list()])
     mean = np.average(means, axis=0, weights=WEIGHT)
     squares = np.stack([((values - mean) ** 2).mean(axis=0) for values in inputs.to_list()])
@@ -182,7 +186,7 @@ def test_statistics_of_ragged_samples():
     np.testing.assert_allclose(scalers.fields.scale_, np.sqrt(np.average(squares, axis=0, weights=WEIGHT)), rtol=1e-12)
     np.testing.assert_allclose(scalers.coords.lower_, inputs.coords.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(scalers.coords.span_, inputs.coords.std(axis=0), rtol=1e-12)
-    for scaler, numbers in ((scalers.params, inputs.params), (scalers.scalars, targets.params)):
+    for scaler, numbers in ((scalers.params, inputs.params), (scalers.scalars, targets.scalars)):
         mean = np.average(numbers, axis=0, weights=WEIGHT)
         np.testing.assert_allclose(scaler.mean_, mean, rtol=1e-12)
         spread = np.sqrt(np.average((numbers - mean) ** 2, axis=0, weights=WEIGHT))
@@ -194,7 +198,7 @@ def test_modes_of_coordinates_and_parameters():
     box = scalers_of(inputs, targets)
     np.testing.assert_array_equal(box.coords.lower_, inputs.coords.min(axis=0))
     np.testing.assert_array_equal(box.coords.span_, np.ptp(inputs.coords, axis=0))
-    bare = scalers_of(inputs, targets, coords=None, fields=None, params=None, target=None)
+    bare = scalers_of(inputs, targets, coords=None, inputs=None, params=None, targets=None)
     for scaler in (bare.fields, bare.params, bare.target):
         assert not scaler.mean_.any()
         assert (scaler.scale_ == 1).all()
@@ -211,7 +215,7 @@ def test_an_axis_without_extent_is_only_shifted():
         item[:, 1] = 7.0
     inputs = FieldSet(points, fields)
     for mode in ("box", "standard"):
-        scaler = scalers_of(inputs, inputs, coords=mode).coords
+        scaler = scalers_of(inputs, Targets(inputs), coords=mode).coords
         assert scaler.span_[1] == 1
         np.testing.assert_array_equal(scaler.transform(torch.as_tensor(inputs.coords))[:, 1], 0.0)
 
@@ -223,7 +227,7 @@ def test_rounding_is_no_extent(mode, value):
     points = np.full((1000, 2), value)
     points[:, 0] = np.linspace(0, 1, 1000)
     held = FieldSet(points, np.ones((1, 1000, 1)))
-    scaler = scalers_of(held, held, coords=mode).coords
+    scaler = scalers_of(held, Targets(held), coords=mode).coords
     scaled = scaler.transform(torch.as_tensor(points))
     assert abs(scaled[:, 1]).max() < 1e-9
     assert abs(scaler.transform(torch.tensor([[0.5, value * (1 + 1e-6)]]))[0, 1]) < 1e-3
@@ -232,10 +236,10 @@ def test_rounding_is_no_extent(mode, value):
 def test_scale_for_each_point_needs_the_same_points():
     inputs, targets = sets()
     with pytest.raises(FieldDataError, match="'point'"):
-        scalers_of(inputs, targets, fields="point")
+        scalers_of(inputs, targets, inputs="point")
     with pytest.raises(FieldDataError, match="'point'"):
-        scalers_of(inputs, targets, target="point")
+        scalers_of(inputs, targets, targets="point")
     uniform = sets((5, 5, 5))
-    scalers = scalers_of(*uniform, fields="point")
+    scalers = scalers_of(*uniform, inputs="point")
     with pytest.raises(FieldDataError, match="scaler 'point'"):
         loader_of(inputs, targets, scalers=scalers)

@@ -2,12 +2,13 @@
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from skop import FieldSet
-from skop.data import DataSpec, GridResampler, ResampledSpec, unit_grid
+from skop.data import DataSpec, GridResampler, TargetForm, unit_grid
 from skop.exceptions import FieldDataError, ResamplingWarning
 
 KINDS = ("shared", "own", "ragged")
@@ -276,15 +277,14 @@ def test_parameters_and_bare_points_go_along():
 
 def test_json_gives_an_equal_spec():
     resampler = GridResampler.fit(fields_of(points_of("ragged"), linear), (4, 5))
-    own = DataSpec("pairs", "fields", "list", 2, 2, 0, 1, None, "float64", ("u",), layout="points")
-    spec = ResampledSpec(**vars(own), resampler=resampler)
+    own = DataSpec("pairs", "fields", TargetForm("list"), 2, 2, 0, 1, None, geometry="points")
+    spec = replace(own, resampler=resampler)
     assert spec != own
-    again = ResampledSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
+    again = DataSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
     assert again == spec
     assert hash(again) == hash(spec)
     assert again.resampler.error is None
-    seen = again.on_grid()
-    assert type(seen) is DataSpec
-    assert (seen.grid_shape, seen.layout, seen.n_fields, seen.channel_names) == ((4, 5), "grid", 3, ("u",))
+    seen = again.network_spec
+    assert (seen.grid_shape, seen.geometry, seen.n_fields, seen.resampler) == ((4, 5), "grid", 3, None)
     other = GridResampler(resampler.lower, resampler.upper, (4, 6), distance=True)
     assert other != resampler

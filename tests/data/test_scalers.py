@@ -1,10 +1,14 @@
 """Scalers against the plain formulas, and laws of weights."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 
-from skop.data import BoxScaler, FieldScaler
+from skop import FieldSet
+from skop.data import BoxScaler, FieldScaler, Scalers, ScalingOptions, Targets
 
 N, P, C = 9, 5, 3
 VALUES = np.random.default_rng(0).normal([1.0, -300.0, 1e-6], [2.0, 0.1, 1e-7], (N, P, C))
@@ -115,3 +119,20 @@ def test_box_becomes_the_unit_box(shape):
 def test_axis_without_extent_is_only_shifted():
     scaler = BoxScaler().fit(np.array([[0, 7], [4, 7]]))
     assert scaler.transform(torch.tensor([[1.0, 9.0]])).tolist() == [[0.25, 2.0]]
+
+
+def test_scaling_options_are_an_estimator_of_scikit_learn():
+    options = ScalingOptions(inputs="point", params=None)
+    assert clone(options).get_params() == {"coords": "box", "inputs": "point", "params": None, "targets": "channel"}
+    assert options.set_params(targets=None) is options
+    assert options.targets is None
+    assert repr(options) == "ScalingOptions(inputs='point', params=None, targets=None)"
+    assert pickle.loads(pickle.dumps(options)).get_params() == options.get_params()
+    with pytest.raises(TypeError, match="positional"):
+        ScalingOptions("box")
+
+
+def test_unknown_scalings_are_named():
+    fields = FieldSet(np.zeros((5, 1)), VALUES)
+    with pytest.raises(ValueError, match=r"'inputs'.*'pixel'"):
+        Scalers.fit(fields, Targets(fields), np.ones(N), ScalingOptions(inputs="pixel"))

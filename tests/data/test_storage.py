@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skop import FieldSet
-from skop.data import iterate_rows, read_training_data, unit_grid
+from skop.data import iterate_rows, read, unit_grid
 from skop.data._storage import as_storage, is_lazy, read_rows, reshape_rows, select_rows, take_rows
 from skop.exceptions import FieldDataError
 
@@ -105,14 +105,19 @@ def test_hdf5_coordinates(file):
 
 def test_hdf5_as_training_data(file):
     X = (unit_grid(GRID), file["flat"])
-    for name, form, channels in (("flat", "points", 2), ("single", "points_single", 1), ("values", "grid", 2)):
-        data = read_training_data(X, file[name])
-        assert data.spec.target_form == form
+    for name, form, channels in (
+        ("flat", (False, False), 2),
+        ("single", (False, True), 1),
+        ("values", (True, False), 2),
+    ):
+        data = read(X, file[name])
+        assert (data.spec.target_form.has_grid_axes, data.spec.target_form.squeezes_channel) == form
         assert not data.targets.in_memory
-        np.testing.assert_array_equal(data.targets[[3, 1]].values, FLAT[[3, 1]][..., :channels])
-    data = read_training_data(file["values"], file["scalars"])
-    assert data.spec.target_form == "vector"
-    np.testing.assert_array_equal(data.targets.values[:, 0, 0], VALUES[:, 0, 0, 0])
+        np.testing.assert_array_equal(data.targets[[3, 1]].field.values, FLAT[[3, 1]][..., :channels])
+        assert data.targets.read([3, 1]).in_memory
+    data = read(file["values"], file["scalars"])
+    assert data.spec.target_form.squeezes_channel
+    np.testing.assert_array_equal(data.targets.scalars[:, 0], VALUES[:, 0, 0, 0])
     np.testing.assert_array_equal(data.inputs[2:4].values, FLAT[2:4])
 
 
@@ -142,7 +147,7 @@ def test_selection_of_a_memory_map_survives_a_pickle(mapped):
 
 
 def test_streaming_reads_pieces_in_order(monkeypatch):
-    monkeypatch.setattr("skop.data._checks._CHUNK_VALUES", 3 * 24)
+    monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", 3 * 24)
     source = Counting(FLAT)
     pieces = list(iterate_rows(FieldSet(unit_grid(GRID), source)))
     assert [start for start, _ in pieces] == [0, 3, 6]

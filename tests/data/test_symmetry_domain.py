@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from skop import FieldSet, LaMORegressor
-from skop.data import FieldLoader, GridSymmetries, ScalerModes, Scalers
+from skop.data import FieldLoader, GridSymmetries, Scalers, ScalingOptions, Targets
 from skop.exceptions import FieldDataError
 
 CPU = {"device": torch.device("cpu"), "dtype": torch.float64}
@@ -89,8 +89,8 @@ def test_a_batch_is_the_transformed_field_at_the_transformed_points(names, grid,
     symmetries = declared(names, grid, domain)
     coords = half_open(grid, domain)
     values = fields_on(coords)[None].repeat(2, axis=0)
-    inputs, targets = FieldSet(coords, values, grid_shape=grid), FieldSet(coords, 3 * values, grid_shape=grid)
-    scalers = Scalers.fit(inputs, targets, np.ones(2), ScalerModes(fields=None, target=None))
+    inputs, targets = FieldSet(coords, values, grid_shape=grid), Targets(FieldSet(coords, 3 * values, grid_shape=grid))
+    scalers = Scalers.fit(inputs, targets, np.ones(2), ScalingOptions(inputs=None, targets=None))
     for number, matrix in enumerate(symmetries.matrices):
         loader = FieldLoader(inputs, scalers, targets=targets, symmetries=symmetries, element=number, **CPU)
         batch = loader.gather(np.arange(2))
@@ -106,9 +106,9 @@ def test_random_draws_of_a_loader_give_each_sample_its_own_points():
     symmetries = GridSymmetries(names, grid, domain=domain)
     coords = half_open(grid, domain)
     inputs = FieldSet(coords, np.zeros((60, 25, 1)), grid_shape=grid)
-    scalers = Scalers.fit(inputs, inputs, np.ones(60), ScalerModes(fields=None, target=None))
+    scalers = Scalers.fit(inputs, Targets(inputs), np.ones(60), ScalingOptions(inputs=None, targets=None))
     generator = torch.Generator().manual_seed(0)
-    loader = FieldLoader(inputs, scalers, targets=inputs, symmetries=symmetries, generator=generator, **CPU)
+    loader = FieldLoader(inputs, scalers, targets=Targets(inputs), symmetries=symmetries, generator=generator, **CPU)
     points = loader.gather(np.arange(60)).coords
     assert points.shape == (60, 25, 2)
     assert len({sample.numpy().round(9).tobytes() for sample in points}) == 4  # each axis mirrored or not
@@ -138,7 +138,7 @@ def test_points_do_not_move_without_a_domain():
 def test_a_domain_needs_points_that_all_samples_share():
     names, grid, domain = GROUPS[0]
     own = FieldSet(np.stack([half_open(grid, domain)] * 2), np.zeros((2, 5, 1)), grid_shape=grid)
-    scalers = Scalers.fit(own, own, np.ones(2), ScalerModes(fields=None, target=None))
+    scalers = Scalers.fit(own, Targets(own), np.ones(2), ScalingOptions(inputs=None, targets=None))
     with pytest.raises(FieldDataError, match="all samples share"):
         FieldLoader(own, scalers, symmetries=GridSymmetries(names, grid, domain=domain), **CPU)
 
@@ -154,7 +154,7 @@ def moved_set(fields, symmetries, number, vectors):
 
 def fitted(X, y, **params):
     settings = {"width": 8, "depth": 1, "d_state": 4, "n_heads": 1, "max_iter": 2, "random_state": 0}
-    return LaMORegressor(dtype="float64", **(settings | params)).fit(X, y)
+    return LaMORegressor(dtype="float64").set_params(**(settings | params)).fit(X, y)
 
 
 def test_averaged_predictions_are_equivariant():
@@ -164,9 +164,14 @@ def test_averaged_predictions_are_equivariant():
     coords = half_open(grid, domain)
     X = FieldSet(coords, generator.normal(size=(6, 36, 3)), grid_shape=grid)
     y = FieldSet(coords, generator.normal(size=(6, 36, 3)), grid_shape=grid)
-    params = {"symmetries": names, "domain": domain, "input_vectors": vectors, "target_vectors": vectors}
+    params = {
+        "symmetries": names,
+        "symmetries__domain": domain,
+        "symmetries__input_vectors": vectors,
+        "symmetries__target_vectors": vectors,
+    }
     symmetries = GridSymmetries(names, grid, vectors, vectors, domain)
-    estimator = fitted(X, y, **params, average_symmetries=True)
+    estimator = fitted(X, y, **params, symmetries__average_predictions=True)
     plain = fitted(X, y, **params)
     for number in range(symmetries.order):
         image = moved_set(X, symmetries, number, vectors)
@@ -182,7 +187,9 @@ def test_averaged_scalars_are_invariant():
     generator = np.random.default_rng(0)
     X = FieldSet(half_open(grid, domain), generator.normal(size=(6, 24, 1)), grid_shape=grid)
     names = ["flip_x", "flip_y"]
-    estimator = fitted(X, np.arange(6.0), symmetries=names, domain=domain, average_symmetries=True)
+    estimator = fitted(
+        X, np.arange(6.0), symmetries=names, symmetries__domain=domain, symmetries__average_predictions=True
+    )
     symmetries = GridSymmetries(names, grid, domain=domain)
     for number in range(4):
         np.testing.assert_allclose(

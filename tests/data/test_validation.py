@@ -8,15 +8,8 @@ import pytest
 from scipy import sparse
 
 from skop import FieldSet
-from skop.data import (
-    Predictions,
-    carries_points,
-    is_table,
-    read_inputs,
-    read_training_data,
-    restore_form,
-    unit_grid,
-)
+from skop.data import Predictions, read, read_inputs, unit_grid
+from skop.data._reading import _carries_points, _is_table
 from skop.exceptions import FieldDataError, SkopWarning
 
 N = 5
@@ -33,18 +26,28 @@ PHYSICAL = COORDS * [2.0, 5.0] + 1.0
 
 def round_trip(X, y):
     """Read X and y, and hand the targets back as if they were predictions."""
-    data = read_training_data(X, y)
+    data = read(X, y)
     coords = data.inputs.coords if data.spec.role == "parameters" else None
-    inputs = read_inputs(X, data.spec, coords)
+    inputs, meshes = read_inputs(X, data.spec, coords=coords)
+    assert meshes is None
     np.testing.assert_array_equal(inputs.coords, data.inputs.coords)
-    return data, restore_form(as_predictions(data), inputs, data.spec)
+    return data, data.spec.target_form.restore(as_predictions(data), inputs)
 
 
 def as_predictions(data):
     """Targets as if they had been predicted."""
-    if data.spec.scalar_output:
-        return Predictions(None, data.targets.values[:, 0])
-    return Predictions(data.targets.values, data.targets.params)
+    field = data.targets.field
+    return Predictions(None if field is None else field.values, data.targets.scalars)
+
+
+def form_of(data):
+    """Name of the form of y."""
+    form = data.spec.target_form
+    if not data.spec.n_outputs:
+        return "vector" if form.squeezes_channel else "table"
+    if form.container != "array":
+        return form.container
+    return ("grid" if form.has_grid_axes else "points") + ("_single" if form.squeezes_channel else "")
 
 
 # ---------------------------------------------------------------------- X given as fields
@@ -56,9 +59,9 @@ def test_grid_arrays(n_dims, channels, kind):
     fields = RANDOM.random((N, *grid, 2))
     targets = RANDOM.random((N, *grid, channels)).astype(kind)
     data, back = round_trip(fields, targets)
-    assert (data.spec.input_form, data.spec.role, data.spec.target_form) == ("grid", "fields", "grid")
+    assert (data.spec.input_form, data.spec.role, form_of(data)) == ("grid", "fields", "grid")
     assert (data.spec.n_dims, data.spec.n_fields, data.spec.n_outputs, data.spec.n_params) == (n_dims, 2, channels, 0)
-    assert data.spec.grid_shape == data.inputs.grid_shape == data.targets.grid_shape == grid
+    assert data.spec.grid_shape == data.inputs.grid_shape == data.targets.field.grid_shape == grid
     np.testing.assert_array_equal(data.inputs.coords, unit_grid(grid))
     np.testing.assert_array_equal(data.inputs.to_grid(), fields)
     assert back.dtype == kind
@@ -85,10 +88,11 @@ def test_every_form_of_y_comes_back(n_dims, x_form, y_form):
     }[y_form]  # fmt: skip
     data, back = round_trip(inputs, targets)
     same = {"points": "grid", "points_single": "grid_single"} if n_dims == 1 else {}
-    assert data.spec.target_form == same.get(y_form, y_form)
-    assert data.spec.scalar_output == (y_form in ("vector", "table"))
+    assert form_of(data) == same.get(y_form, y_form)
+    is_scalar = y_form in ("vector", "table")
+    assert (data.targets.field is None) == is_scalar
     outputs = 1 if y_form in ("grid_single", "points_single", "vector") else 2
-    assert (data.spec.n_outputs, data.spec.n_scalars) == ((0, outputs) if data.spec.scalar_output else (outputs, 0))
+    assert (data.spec.n_outputs, data.spec.n_scalars) == ((0, outputs) if is_scalar else (outputs, 0))
     if y_form == "fieldset":
         assert type(back) is FieldSet
         assert back.channel_names == ("u", "v")
@@ -114,20 +118,20 @@ def test_coordinates_with_grid_axes():
 
 
 def test_flat_points_in_c_order_are_a_grid():
-    assert read_training_data((PHYSICAL, FLAT_X), FLAT_Y).spec.grid_shape == GRID
-    assert read_training_data((PHYSICAL[:, :1] * 0 + np.arange(12.0)[:, None], FLAT_X), FLAT_Y).spec.grid_shape == (12,)
+    assert read((PHYSICAL, FLAT_X), FLAT_Y).spec.grid_shape == GRID
+    assert read((PHYSICAL[:, :1] * 0 + np.arange(12.0)[:, None], FLAT_X), FLAT_Y).spec.grid_shape == (12,)
 
 
 def test_points_in_another_order_stay_in_it():
     order = RANDOM.permutation(12)
     data, back = round_trip((COORDS[order], FLAT_X[:, order]), FLAT_Y[:, order])
     assert data.spec.grid_shape is None
-    assert data.spec.target_form == "grid"
+    assert form_of(data) == "grid"
     np.testing.assert_array_equal(data.inputs.coords, COORDS[order])
     np.testing.assert_array_equal(back, FLAT_Y[:, order])
     # A grid array has another order than these points: nothing can tell which value goes where.
     with pytest.raises(FieldDataError, match="does not fit"):
-        read_training_data((COORDS[order], FLAT_X[:, order]), Y)
+        read((COORDS[order], FLAT_X[:, order]), Y)
 
 
 @pytest.mark.parametrize("form", ["tuple", "fieldset"])
@@ -140,7 +144,7 @@ def test_y_on_other_points_than_x_is_refused(form, what):
     y = (coords, values) if form == "tuple" else FieldSet(coords, values)
     for inputs in (X, (COORDS, FLAT_X), FieldSet(COORDS, FLAT_X)):
         with pytest.raises(FieldDataError, match=r"same points|other points"):
-            read_training_data(inputs, y)
+            read(inputs, y)
 
 
 def test_own_coordinates_that_agree_are_accepted():
@@ -148,7 +152,7 @@ def test_own_coordinates_that_agree_are_accepted():
     data, back = round_trip((own, FLAT_X), FieldSet(own, FLAT_Y))
     assert not data.inputs.shared_coords
     np.testing.assert_array_equal(back.coords, own)
-    assert read_training_data((np.stack([COORDS] * N), FLAT_X), (COORDS + 1e-12, FLAT_Y)).spec.n_outputs == 3
+    assert read((np.stack([COORDS] * N), FLAT_X), (COORDS + 1e-12, FLAT_Y)).spec.n_outputs == 3
 
 
 def test_geometry_and_parameters_as_fieldsets():
@@ -166,34 +170,34 @@ def test_ragged_fieldsets():
     sizes = [3, 5, 2]
     coords = [RANDOM.random((size, 2)) for size in sizes]
     fields = FieldSet(coords, [points[:, :1] for points in coords])
-    data = read_training_data(fields, FieldSet(coords, [points * 2 for points in coords]))
+    data = read(fields, FieldSet(coords, [points * 2 for points in coords]))
     assert data.spec.grid_shape is None
-    assert read_training_data(fields, np.arange(3.0)).spec.target_form == "vector"
-    assert read_training_data((coords, [points[:, :1] for points in coords]), np.eye(3)).spec.target_form == "table"
+    assert form_of(read(fields, np.arange(3.0))) == "vector"
+    assert form_of(read((coords, [points[:, :1] for points in coords]), np.eye(3))) == "table"
     with pytest.raises(FieldDataError, match="differ in their points"):
-        read_training_data(fields, np.zeros((3, 3, 1)))
+        read(fields, np.zeros((3, 3, 1)))
     other = [RANDOM.random((size, 2)) for size in (3, 4, 2)]
     with pytest.raises(FieldDataError, match="same points"):
-        read_training_data(fields, FieldSet(other, other))
+        read(fields, FieldSet(other, other))
     moved = [points + 1 for points in coords]
     with pytest.raises(FieldDataError, match="other points"):
-        read_training_data(fields, FieldSet(moved, moved))
+        read(fields, FieldSet(moved, moved))
     with pytest.raises(FieldDataError, match="same points"):
-        read_training_data(fields, FieldSet(COORDS, FLAT_Y[:3]))
+        read(fields, FieldSet(COORDS, FLAT_Y[:3]))
 
 
 def test_selected_fieldsets_are_read_as_selected():
     order = [3, 0, 4]
-    data = read_training_data(FieldSet(COORDS, FLAT_X)[order], FieldSet(COORDS, FLAT_Y)[order])
+    data = read(FieldSet(COORDS, FLAT_X)[order], FieldSet(COORDS, FLAT_Y)[order])
     np.testing.assert_array_equal(data.inputs.values, FLAT_X[order])
-    np.testing.assert_array_equal(data.targets.values, FLAT_Y[order])
+    np.testing.assert_array_equal(data.targets.field.values, FLAT_Y[order])
 
 
 # ---------------------------------------------------------------------- X given as a table
 def test_table_of_features():
     for y, form, outputs in ((TABLE[:, 0], "vector", 1), (TABLE[:, :2], "table", 2), (TABLE[:, :1], "table", 1)):
         data, back = round_trip(TABLE, y)
-        assert (data.spec.input_form, data.spec.role, data.spec.target_form) == ("table", "features", form)
+        assert (data.spec.input_form, data.spec.role, form_of(data)) == ("table", "features", form)
         assert (data.spec.n_params, data.spec.n_fields) == (4, 0)
         assert (data.spec.n_outputs, data.spec.n_scalars) == (0, outputs)
         np.testing.assert_array_equal(data.inputs.params, TABLE)
@@ -201,13 +205,17 @@ def test_table_of_features():
     assert round_trip(TABLE[:, :1], TABLE[:, :1])[0].spec.role == "features"
 
 
-def test_table_of_functions():
+def test_tables_of_one_shape_are_scalars_and_functions_have_a_channel_axis():
     y = RANDOM.random((N, 4))
     data, back = round_trip(TABLE, y)
-    assert (data.spec.role, data.spec.grid_shape, data.spec.n_fields) == ("function", (4,), 1)
-    np.testing.assert_array_equal(data.inputs.coords[:, 0], [0, 1 / 3, 2 / 3, 1])
-    np.testing.assert_array_equal(data.inputs.values[..., 0], TABLE)
+    assert (data.spec.role, data.spec.n_params, data.spec.n_scalars) == ("features", 4, 4)
     np.testing.assert_array_equal(back, y)
+    for targets in (y, y[..., None]):
+        data, back = round_trip(TABLE[..., None], targets)
+        assert (data.spec.role, data.spec.grid_shape, data.spec.n_fields) == ("fields", (4,), 1)
+        np.testing.assert_array_equal(data.inputs.coords[:, 0], [0, 1 / 3, 2 / 3, 1])
+        np.testing.assert_array_equal(data.inputs.values[..., 0], TABLE)
+        np.testing.assert_array_equal(back, targets)
 
 
 @pytest.mark.parametrize(
@@ -232,17 +240,17 @@ def test_table_of_parameters(y):
 def test_parameters_need_shared_points():
     own = np.stack([COORDS + i for i in range(N)])
     with pytest.raises(FieldDataError, match="share their coordinates"):
-        read_training_data(TABLE, (own, FLAT_Y))
+        read(TABLE, (own, FLAT_Y))
     with pytest.raises(FieldDataError, match="share their coordinates"):
-        read_training_data(np.eye(2), FieldSet([COORDS, COORDS[:2]], [COORDS, COORDS[:2]]))
+        read(np.eye(2), FieldSet([COORDS, COORDS[:2]], [COORDS, COORDS[:2]]))
 
 
 def test_data_frames():
     frame = pd.DataFrame(TABLE, columns=list("abcd"))
-    np.testing.assert_array_equal(read_training_data(frame, Y).inputs.params, TABLE)
-    assert read_training_data(frame, pd.Series(TABLE[:, 0])).spec.target_form == "vector"
-    assert read_training_data(X, pd.DataFrame(TABLE[:, :2])).spec.target_form == "table"
-    np.testing.assert_array_equal(read_training_data(X, pd.Series(TABLE[:, 0])).targets.values[:, 0, 0], TABLE[:, 0])
+    np.testing.assert_array_equal(read(frame, Y).inputs.params, TABLE)
+    assert form_of(read(frame, pd.Series(TABLE[:, 0]))) == "vector"
+    assert form_of(read(X, pd.DataFrame(TABLE[:, :2]))) == "table"
+    np.testing.assert_array_equal(read(X, pd.Series(TABLE[:, 0])).targets.scalars[:, 0], TABLE[:, 0])
 
 
 @pytest.mark.parametrize(
@@ -253,7 +261,7 @@ def test_data_frames():
      ([(COORDS, COORDS)], False), ([[1.0], [1.0, 2.0]], True), (sparse.eye_array(3), True)],
 )  # fmt: skip
 def test_tables_are_told_from_fields(item, table):
-    assert is_table(item) is table
+    assert _is_table(item) is table
 
 
 @pytest.mark.parametrize(
@@ -262,7 +270,7 @@ def test_tables_are_told_from_fields(item, table):
      (FieldSet(COORDS, FLAT_Y), True)],
 )  # fmt: skip
 def test_targets_that_bring_points(y, carries):
-    assert carries_points(y) is carries
+    assert _carries_points(y) is carries
 
 
 def test_lists_of_arrays_on_one_grid():
@@ -274,17 +282,17 @@ def test_lists_of_arrays_on_one_grid():
 
 # ---------------------------------------------------------------------- predictions
 def test_prediction_on_a_finer_grid_has_its_shape():
-    spec = read_training_data(X, Y).spec
-    finer = read_inputs(np.zeros((2, 8, 6, 2)), spec, None)
-    assert restore_form(Predictions(np.zeros((2, 48, 3))), finer, spec).shape == (2, 8, 6, 3)
-    spec = read_training_data(X, Y[..., 0]).spec
-    assert restore_form(Predictions(np.zeros((2, 48, 1))), finer, spec).shape == (2, 8, 6)
+    spec = read(X, Y).spec
+    finer = read_inputs(np.zeros((2, 8, 6, 2)), spec)[0]
+    assert spec.target_form.restore(Predictions(np.zeros((2, 48, 3))), finer).shape == (2, 8, 6, 3)
+    spec = read(X, Y[..., 0]).spec
+    assert spec.target_form.restore(Predictions(np.zeros((2, 48, 1))), finer).shape == (2, 8, 6)
 
 
 def test_inputs_may_change_their_container():
-    spec = read_training_data(X, Y).spec
+    spec = read(X, Y).spec
     for inputs in (X, (COORDS, FLAT_X), FieldSet(COORDS, X), list(X)):
-        np.testing.assert_array_equal(read_inputs(inputs, spec, None).values, FLAT_X)
+        np.testing.assert_array_equal(read_inputs(inputs, spec)[0].values, FLAT_X)
 
 
 @pytest.mark.parametrize(
@@ -296,39 +304,39 @@ def test_inputs_may_change_their_container():
 )  # fmt: skip
 def test_predict_refuses_what_fit_did_not_see(inputs, message):
     with pytest.raises(FieldDataError, match=message):
-        read_inputs(inputs, read_training_data(X, Y).spec, None)
+        read_inputs(inputs, read(X, Y).spec)
 
 
 def test_table_estimator_refuses_fields():
     with pytest.raises(FieldDataError, match="fitted on a 2-D table"):
-        read_inputs(X, read_training_data(TABLE, TABLE[:, 0]).spec, None)
+        read_inputs(X, read(TABLE, TABLE[:, 0]).spec)
     with pytest.raises(FieldDataError, match=r"3 parameters.*fitted with 4"):
-        read_inputs(TABLE[:, :3], read_training_data(TABLE, TABLE[:, 0]).spec, None)
+        read_inputs(TABLE[:, :3], read(TABLE, TABLE[:, 0]).spec)
 
 
 # ---------------------------------------------------------------------- small and plain data
 def test_single_samples_points_and_constants():
-    assert read_training_data(X[:1], Y[:1]).inputs.shape == (1, 12, 2)
+    assert read(X[:1], Y[:1]).inputs.shape == (1, 12, 2)
     data, back = round_trip(np.ones((3, 1, 2)), np.ones((3, 1, 1)))
-    assert (data.spec.grid_shape, data.spec.target_form, back.shape) == ((1,), "grid", (3, 1, 1))
-    assert read_training_data(np.ones((3, 1, 1, 2)), np.arange(3.0)).spec.target_form == "vector"
-    assert read_training_data(np.ones_like(X), np.zeros_like(Y)).spec.n_outputs == 3
+    assert (data.spec.grid_shape, form_of(data), back.shape) == ((1,), "grid", (3, 1, 1))
+    assert form_of(read(np.ones((3, 1, 1, 2)), np.arange(3.0))) == "vector"
+    assert read(np.ones_like(X), np.zeros_like(Y)).spec.n_outputs == 3
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.uint8, bool])
 def test_integers_and_booleans_are_predicted_as_floats(kind):
     data, back = round_trip((X > 0.5).astype(kind), (Y > 0.5).astype(kind))
-    assert data.spec.target_dtype == "float64"
+    assert data.spec.target_form.dtype == "float64"
     np.testing.assert_array_equal(back, Y > 0.5)
     assert back.dtype == np.float64
 
 
 def test_square_arrays_without_channels_warn():
     with pytest.warns(SkopWarning, match=r"X\[..., None\]"):
-        read_training_data(np.zeros((3, 8, 8)), np.zeros(3))
+        read(np.zeros((3, 8, 8)), np.zeros(3))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        read_training_data(np.zeros((3, 8, 8, 1)), np.zeros((3, 8, 8)))
+        read(np.zeros((3, 8, 8, 1)), np.zeros((3, 8, 8)))
 
 
 # ---------------------------------------------------------------------- mistakes
@@ -382,10 +390,10 @@ MISTAKES = {
 def test_mistakes_are_named(case):
     inputs, targets, message = MISTAKES[case]
     with pytest.raises(FieldDataError, match=message):
-        read_training_data(inputs, targets)
+        read(inputs, targets)
 
 
-def test_layouts_of_points():
+def test_geometries_of_points():
     grid = unit_grid((5, 3)).reshape(5, 3, 2)
     sheared = grid + 0.1 * grid[..., ::-1] * [1, 0]
     cases = {
@@ -393,8 +401,8 @@ def test_layouts_of_points():
         "structured": [sheared, np.swapaxes(grid, 0, 1).reshape(5, 3, 2), np.stack([grid] * 2)],
         "points": [RANDOM.random((15, 2))],
     }
-    for layout, places in cases.items():
+    for geometry, places in cases.items():
         for coords in places:
             points = coords.shape[1:-1] if coords.ndim == 4 else coords.shape[:-1]
             fields = FieldSet(coords, np.ones((2, *points, 1)))
-            assert read_training_data(fields, fields).spec.layout == layout
+            assert read(fields, fields).spec.geometry == geometry

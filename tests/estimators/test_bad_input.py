@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -21,7 +22,9 @@ FLAT = X.reshape(5, 24, 2)
 
 
 def small(**params):
-    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | params))
+    return LaMORegressor().set_params(
+        **({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | params)
+    )
 
 
 def with_value(array, place, value):
@@ -98,14 +101,20 @@ REFUSED_BY_FIT = {
     ),
     "exchange of unlike axes": (X, Y, {"symmetries": ["transpose"]}, {}, ["'transpose'", "(6, 4)", "flip_x"]),
     "symmetry of a missing axis": (X, Y, {"symmetries": ["flip_z"]}, {}, ["'flip_z'", "(6, 4)"]),
-    "vector of three in 2-D": (X, Y, {"symmetries": ["flip_x"], "input_vectors": [(0, 1, 1)]}, {}, ["3 components"]),
+    "vector of three in 2-D": (
+        X,
+        Y,
+        {"symmetries": ["flip_x"], "symmetries__input_vectors": [(0, 1, 1)]},
+        {},
+        ["3 components"],
+    ),
     "negative width": (X, Y, {"width": -1}, {}, ["'width'", "-1"]),
     "no epoch": (X, Y, {"max_iter": 0}, {}, ["'max_iter'"]),
     "unknown loss": (X, Y, {"loss": "huber"}, {}, ["'loss'", "huber"]),
-    "unknown scan": (X, Y, {"scan": "spiral"}, {}, ["'scan'", "spiral"]),
-    "unknown schedule": (X, Y, {"schedule": "linear"}, {}, ["'schedule'", "linear"]),
-    "unknown scaler": (X, Y, {"input_scaler": "robust"}, {}, ["'input_scaler'", "robust"]),
-    "fraction of validation too large": (X, Y, {"validation_fraction": 1.5}, {}, ["'validation_fraction'"]),
+    "unknown scan": (X, Y, {"architecture__scan_directions": "spiral"}, {}, ["'scan_directions'", "spiral"]),
+    "unknown schedule": (X, Y, {"training__schedule": "linear"}, {}, ["'schedule'", "linear"]),
+    "unknown scaler": (X, Y, {"scaling__inputs": "robust"}, {}, ["'inputs'", "robust"]),
+    "fraction of validation too large": (X, Y, {"training__validation_fraction": 1.5}, {}, ["'validation_fraction'"]),
     "heads that do not divide": (X, Y, {"n_heads": 3}, {}, ["n_heads=3", "16"]),
     "unknown device": (X, Y, {"device": "abacus"}, {}, ["'abacus'", "'cpu'"]),
 }
@@ -123,15 +132,28 @@ def test_fit_refuses(name):
         assert word in str(caught.value)
 
 
-FITTED = {
-    "fields": small().fit(X, Y),
-    "table": small().fit(TABLE, SCALARS),
-    "parameters": small().fit(TABLE, Y),
-    "function": small().fit(FLAT[..., 0], FLAT[..., 1]),
-    "learned position": small(position="learned").fit(X, Y),
-    "scaler of points": small(input_scaler="point").fit(X, Y),
-    "target scaler of points": small(target_scaler="point").fit(X, Y),
+#: What a fitted estimator needs: (parameters, X, y).
+FITS = {
+    "fields": ({}, X, Y),
+    "table": ({}, TABLE, SCALARS),
+    "parameters": ({}, TABLE, Y),
+    "learned position": ({"architecture__positional_encoding": "learned"}, X, Y),
+    "scaler of points": ({"scaling__inputs": "point"}, X, Y),
+    "target scaler of points": ({"scaling__targets": "point"}, X, Y),
 }
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """A function that gives an estimator of FITS, which is fitted at its first use."""
+
+    @cache
+    def fit(name):
+        params, inputs, targets = FITS[name]
+        return small(max_iter=1, **params).fit(inputs, targets)
+
+    return fit
+
 
 # name: (estimator, X, words of the message)
 REFUSED_BY_PREDICT = {
@@ -145,7 +167,6 @@ REFUSED_BY_PREDICT = {
     "fields for parameters": ("parameters", X, ["fields", "2-D table"]),
     "more features": ("table", np.hstack([TABLE, TABLE]), ["6 features", "3 features"]),
     "fewer parameters": ("parameters", TABLE[:, :2], ["2 features", "3 features"]),
-    "a function on fewer points": ("function", FLAT[:, :9, 0], ["9 features", "24 features"]),
     "no sample": ("fields", X[:0], ["length 0"]),
     "no row": ("table", TABLE[:0], ["0 sample"]),
     "NaN": ("fields", with_value(X, (1, 0, 0, 1), np.nan), ["NaN", "sample 1", "channel 1"]),
@@ -160,7 +181,7 @@ REFUSED_BY_PREDICT = {
     "another grid with a learned position": (
         "learned position",
         np.zeros((2, 4, 4, 2)),
-        ["position='learned'", "fitted for 6 tokens", "cannot serve 4"],
+        ["positional_encoding='learned'", "fitted for 6 tokens", "cannot serve 4"],
     ),
     "another grid with scales of points": (
         "scaler of points",
@@ -176,9 +197,9 @@ REFUSED_BY_PREDICT = {
 
 
 @pytest.mark.parametrize("name", REFUSED_BY_PREDICT)
-def test_predict_refuses_and_changes_nothing(name):
+def test_predict_refuses_and_changes_nothing(name, fitted):
     key, inputs, words = REFUSED_BY_PREDICT[name]
-    estimator = FITTED[key]
+    estimator = fitted(key)
     before = state_of(estimator)
     with pytest.raises(ValueError, match=re.escape(words[0])) as caught:
         estimator.predict(inputs)
@@ -187,11 +208,11 @@ def test_predict_refuses_and_changes_nothing(name):
     assert state_of(estimator) == before
 
 
-def test_errors_about_data_are_of_one_class():
+def test_errors_about_data_are_of_one_class(fitted):
     with pytest.raises(FieldDataError):
         small().fit(X, Y[:4])
     with pytest.raises(FieldDataError):
-        FITTED["fields"].predict(X[..., :1])
+        fitted("fields").predict(X[..., :1])
 
 
 def test_a_warm_start_with_data_of_another_kind_is_refused_and_keeps_the_model():

@@ -10,10 +10,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import skop.estimators._prediction
+import skop.estimators._base
 from skop import FieldSet, LaMORegressor
 from skop.data import Batch, unit_grid
-from skop.estimators._base import BaseOperatorRegressor
+from skop.estimators._base import OperatorRegressor
 from skop.exceptions import SkopWarning
 from skop.losses import RelativeL2Loss
 from skop.metrics import neg_relative_l2_scorer
@@ -28,7 +28,9 @@ def make_data(n_samples=8, seed=0):
 
 
 def small(**params):
-    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 3, "random_state": 0} | params))
+    return LaMORegressor().set_params(
+        **({"width": 8, "depth": 1, "d_state": 4, "max_iter": 3, "random_state": 0} | params)
+    )
 
 
 def zero_network(estimator, bias=0.0):
@@ -37,7 +39,7 @@ def zero_network(estimator, bias=0.0):
         for parameter in estimator.module_.parameters():
             parameter.zero_()
         if bias:
-            estimator.module_.head.linear.bias.fill_(bias)
+            estimator.module_.unembedding.linear.bias.fill_(bias)
     return estimator
 
 
@@ -105,12 +107,12 @@ def test_a_table_after_fields_has_its_own_feature_counts_and_names():
 def test_the_first_loss_is_that_of_the_untrained_network():
     X, y = make_data()
     # One batch and one epoch: the recorded loss is the loss before the only step.
-    params = {"max_iter": 1, "batch_size": 8, "weight_averaging": None, "dtype": "float64"}
+    params = {"max_iter": 1, "batch_size": 8, "training__ema_decay": None, "dtype": "float64"}
     estimator = small(**params).fit(X, y)
     untrained = small(**params, learning_rate_init=1e-300).fit(X, y).predict(X)
     errors = np.linalg.norm((untrained - y).reshape(8, -1), axis=1) / np.linalg.norm(y.reshape(8, -1), axis=1)
     np.testing.assert_allclose(estimator.loss_curve_, [errors.mean()], rtol=1e-10)
-    summed = small(**params, loss_reduction="sum").fit(X, y)
+    summed = small(**params, training__loss_reduction="sum").fit(X, y)
     np.testing.assert_allclose(summed.loss_curve_, [errors.sum()], rtol=1e-10)
 
 
@@ -139,7 +141,9 @@ def test_a_loss_of_ones_own_sees_physical_units_and_the_grid():
 # ---------------------------------------------------------------- weights and splits
 def test_early_stopping_keeps_the_best_weights():
     X, y = make_data(24)
-    estimator = small(early_stopping=True, validation_fraction=0.25, max_iter=12, n_iter_no_change=3).fit(X, y)
+    estimator = small(early_stopping=True, training__validation_fraction=0.25, max_iter=12, n_iter_no_change=3).fit(
+        X, y
+    )
     scores = estimator.validation_scores_
     assert estimator.best_iter_ == 1 + int(np.argmax(scores))
     assert len(scores) == estimator.n_iter_
@@ -150,7 +154,7 @@ def test_early_stopping_keeps_the_best_weights():
 
 def test_early_stopping_ends_a_fit_that_does_not_improve():
     X, y = make_data(12)
-    estimator = small(early_stopping=True, n_iter_no_change=2, max_iter=50, tol=10.0).fit(X, y)
+    estimator = small(early_stopping=True, n_iter_no_change=2, max_iter=50, training__tol=10.0).fit(X, y)
     assert estimator.stopped_ == "early_stopping"
     assert estimator.n_iter_ == 3
 
@@ -160,7 +164,7 @@ def test_validation_samples_do_not_reach_the_scalers_or_the_loss():
     held_out = np.sort(np.random.RandomState(0).permutation(8)[:2])
     wild = y.copy()
     wild[held_out] *= 1e3
-    params = {"early_stopping": True, "validation_fraction": 0.25, "max_iter": 1}
+    params = {"early_stopping": True, "training__validation_fraction": 0.25, "max_iter": 1}
     calm, changed = small(**params).fit(X, y), small(**params).fit(X, wild)
     np.testing.assert_array_equal(calm.predict(X), changed.predict(X))
     assert calm.validation_scores_ != changed.validation_scores_
@@ -170,7 +174,7 @@ def test_samples_of_weight_zero_are_not_drawn_for_validation():
     X, y = make_data(8)
     weight = np.array([1, 1, 0, 0, 0, 0, 1, 1.0])
     y[2:6] = 1e3
-    estimator = small(early_stopping=True, validation_fraction=0.5, max_iter=2)
+    estimator = small(early_stopping=True, training__validation_fraction=0.5, max_iter=2)
     assert estimator.fit(X, y, sample_weight=weight).validation_scores_ == (
         estimator.fit(X[weight > 0], y[weight > 0]).validation_scores_
     )
@@ -178,14 +182,14 @@ def test_samples_of_weight_zero_are_not_drawn_for_validation():
 
 def test_validation_on_zero_fields_takes_the_absolute_error():
     X, y = make_data(8)
-    estimator = small(early_stopping=True, validation_fraction=0.5, loss="mse").fit(X, 0 * y)
+    estimator = small(early_stopping=True, training__validation_fraction=0.5, loss="mse").fit(X, 0 * y)
     assert np.isfinite(estimator.validation_scores_).all()
 
 
 def test_scalar_validation_is_the_score_of_the_set():
     X, _ = make_data(12)
     y = X[:, 0, 0, 0]
-    estimator = small(early_stopping=True, validation_fraction=0.25, max_iter=4).fit(X, y)
+    estimator = small(early_stopping=True, training__validation_fraction=0.25, max_iter=4).fit(X, y)
     held_out = np.sort(np.random.RandomState(0).permutation(12)[:3])
     np.testing.assert_allclose(estimator.score(X[held_out], y[held_out]), max(estimator.validation_scores_), rtol=1e-6)
 
@@ -198,7 +202,7 @@ def test_the_size_of_the_batches_of_predict_does_not_matter(points, monkeypatch)
         estimator = small(dtype=dtype).fit(X, y)
         expected = estimator.predict(X)
         with monkeypatch.context() as patch:
-            patch.setattr(skop.estimators._prediction, "_PREDICT_POINTS", points)
+            patch.setattr(skop.estimators._base, "_PREDICT_POINTS", points)
             np.testing.assert_allclose(estimator.predict(X), expected, rtol=0, atol=tolerance * np.abs(expected).max())
 
 
@@ -241,7 +245,7 @@ def test_precision_of_the_weights(dtype, expected):
 
 def test_bfloat16_autocast_trains_and_predicts_near_full_precision():
     X, y = make_data()
-    low, full = small(autocast="bfloat16").fit(X, y), small().fit(X, y)
+    low, full = small(training__autocast="bfloat16").fit(X, y), small().fit(X, y)
     assert next(low.module_.parameters()).dtype == torch.float32
     assert low.loss_curve_ != full.loss_curve_
     np.testing.assert_allclose(low.loss_curve_, full.loss_curve_, rtol=0.05)
@@ -325,7 +329,7 @@ def test_score_ranks_like_any_regressor_on_a_table():
 
 def test_the_base_builds_no_network():
     with pytest.raises(NotImplementedError):
-        BaseOperatorRegressor()._build_network(None, "grid")
+        OperatorRegressor()._build_network(None, "grid")
 
 
 def test_the_fitted_estimator_shows_itself_without_its_weights():

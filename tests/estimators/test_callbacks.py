@@ -18,7 +18,9 @@ Y = 2 + X[..., :1]
 
 
 def small(**params):
-    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 3, "random_state": 0} | params))
+    return LaMORegressor().set_params(
+        **({"width": 8, "depth": 1, "d_state": 4, "max_iter": 3, "random_state": 0} | params)
+    )
 
 
 class Recorder:
@@ -61,7 +63,7 @@ def test_a_true_return_stops_the_fit():
 
 def test_callbacks_see_an_estimator_that_predicts_as_if_the_fit_had_stopped():
     recorder = Recorder()
-    estimator = small(max_iter=3, weight_averaging=None).set_callbacks(recorder).fit(X, Y)
+    estimator = small(max_iter=3, training__ema_decay=None).set_callbacks(recorder).fit(X, Y)
     np.testing.assert_array_equal(recorder.fitted[-1].predict(X), estimator.predict(X))
     assert not np.array_equal(recorder.fitted[0].predict(X), estimator.predict(X))
     assert not any(fitted.module_.training for fitted in recorder.fitted)
@@ -74,7 +76,7 @@ def test_callbacks_do_not_disturb_the_training():
 
 def test_scoring_monitor_logs_the_score_of_every_epoch():
     monitor = sklearn_callback.ScoringMonitor(scoring=neg_relative_l2_scorer)
-    estimator = small(max_iter=3, weight_averaging=None).set_callbacks(monitor).fit(X, Y)
+    estimator = small(max_iter=3, training__ema_decay=None).set_callbacks(monitor).fit(X, Y)
     scores = [row["score"] for row in monitor.get_logs().data if row["task_name"] == "epoch"]
     assert len(scores) == 3
     np.testing.assert_allclose(scores[-1], estimator.score(X, Y) - 1, rtol=1e-6)
@@ -83,14 +85,14 @@ def test_scoring_monitor_logs_the_score_of_every_epoch():
 def test_scoring_monitor_weights_the_samples():
     monitor = sklearn_callback.ScoringMonitor(scoring=neg_relative_l2_scorer)
     weight = np.arange(8.0)
-    estimator = small(weight_averaging=None).set_callbacks(monitor).fit(X, Y, sample_weight=weight)
+    estimator = small(training__ema_decay=None).set_callbacks(monitor).fit(X, Y, sample_weight=weight)
     scores = [row["score"] for row in monitor.get_logs().data if row["task_name"] == "epoch"]
     np.testing.assert_allclose(scores[-1], estimator.score(X, Y, sample_weight=weight) - 1, rtol=1e-6)
 
 
 def test_callbacks_see_averaged_weights_where_those_will_be_kept():
     recorder = Recorder(stop_after=3)
-    estimator = small(max_iter=50, weight_averaging=0.9).set_callbacks(recorder).fit(X, Y)
+    estimator = small(max_iter=50, training__ema_decay=0.9).set_callbacks(recorder).fit(X, Y)
     np.testing.assert_array_equal(recorder.fitted[-1].predict(X), estimator.predict(X))
 
 

@@ -12,8 +12,16 @@ SIZES = (40, 7, 1, 60, 9, 40)
 
 
 def small(**params):
-    tiny = {"width": 8, "depth": 1, "n_latents": 4, "n_slice_heads": 2, "d_state": 4, "max_iter": 2, "random_state": 0}
-    return LaMORegressor(**(tiny | params))
+    tiny = {
+        "width": 8,
+        "depth": 1,
+        "n_latents": 4,
+        "architecture__n_latent_heads": 2,
+        "d_state": 4,
+        "max_iter": 2,
+        "random_state": 0,
+    }
+    return LaMORegressor().set_params(**(tiny | params))
 
 
 def samples(sizes=SIZES):
@@ -46,14 +54,14 @@ class Recorder:
 def test_every_step_sees_another_part():
     X, y = samples()
     loss = Recorder()
-    small(draw_points=10, batch_size=6, max_iter=4, loss=loss).fit(X, y)
+    small(subsample_points=10, batch_size=6, max_iter=4, loss=loss).fit(X, y)
     assert loss.sizes == [[1, 7, 9, 10, 10, 10]] * 4
     assert len({target.sum().item() for target in loss.targets}) == 4
 
 
 def test_draws_are_reproducible():
     X, y = samples()
-    first, second, other = (small(draw_points=10, random_state=seed).fit(X, y).predict(X) for seed in (0, 0, 1))
+    first, second, other = (small(subsample_points=10, random_state=seed).fit(X, y).predict(X) for seed in (0, 0, 1))
     np.testing.assert_array_equal(flat(first), flat(second))
     assert not np.array_equal(flat(first), flat(other))
 
@@ -64,7 +72,7 @@ def test_draws_do_not_depend_on_the_order_of_points():
     orders = [generator.permutation(size) for size in SIZES]
     mixed = [(place[order], field[order]) for (place, field), order in zip(X, orders, strict=True)]
     truth = [item[order] for item, order in zip(y, orders, strict=True)]
-    model = small(draw_points=10, dtype="float64")
+    model = small(subsample_points=10, dtype="float64")
     expected = flat(model.fit(X, y).predict(X))
     np.testing.assert_allclose(flat(model.fit(mixed, truth).predict(X)), expected, rtol=1e-9)
 
@@ -72,7 +80,7 @@ def test_draws_do_not_depend_on_the_order_of_points():
 def test_more_points_than_there_are_change_nothing():
     X, y = samples()
     # One batch: the order of the samples, for which both draw other random numbers, does not count.
-    losses = [small(draw_points=count, batch_size=6, max_iter=1).fit(X, y).loss_curve_[0] for count in (None, 60)]
+    losses = [small(subsample_points=count, batch_size=6, max_iter=1).fit(X, y).loss_curve_[0] for count in (None, 60)]
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
@@ -81,7 +89,7 @@ def test_more_points_than_there_are_change_nothing():
 def test_draws_of_all_kinds(form, loss):
     generator = np.random.default_rng(0)
     points, values = generator.random((5, 30, 2)), 1 + generator.random((5, 30, 1))
-    options, fitting = {"draw_points": 8, "loss": loss}, {}
+    options, fitting = {"subsample_points": 8, "loss": loss}, {}
     X, y = FieldSet(points, values), FieldSet(points, values)
     if form == "shared":
         X = y = FieldSet(points[0], values)
@@ -95,7 +103,7 @@ def test_draws_of_all_kinds(form, loss):
     elif form == "weights":
         fitting = {"sample_weight": [1, 0, 1, 2, 1]}
     elif form == "early":
-        options |= {"early_stopping": True, "validation_fraction": 0.4}
+        options |= {"early_stopping": True, "training__validation_fraction": 0.4}
     model = small(**options).fit(X, y, **fitting)
     assert np.isfinite(model.loss_curve_).all()
     assert np.isfinite(model.score(X, y))
@@ -105,15 +113,15 @@ def test_draws_of_a_grid_are_refused():
     grid = np.ones((4, 5, 5, 1))
     bent = FieldSet(unit_grid((5, 5)) @ np.array([[1.0, 0.3], [0.2, 1.0]]), np.ones((4, 25, 1)), grid_shape=(5, 5))
     for X in (grid, bent):
-        with pytest.raises(FieldDataError, match="draw_points=5"):
-            small(draw_points=5).fit(X, X)
-    model = small(draw_points=5, geometry="points").fit(bent, bent)
+        with pytest.raises(FieldDataError, match="subsample_points=5"):
+            small(subsample_points=5).fit(X, X)
+    model = small(subsample_points=5, geometry="points").fit(bent, bent)
     assert model.predict(bent).shape == (4, 25, 1)
 
 
 def test_predictions_use_all_points():
     X, y = samples()
-    model = small(draw_points=3).fit(X, y)
+    model = small(subsample_points=3).fit(X, y)
     assert [item.shape for item in model.predict(X)] == [item.shape for item in y]
     np.testing.assert_array_equal(flat(model.predict(X)), flat(model.predict(X)))
 
@@ -121,7 +129,7 @@ def test_predictions_use_all_points():
 def test_members_of_an_ensemble_draw_for_themselves():
     X, y = samples()
     _, spread = (
-        EnsembleRegressor(small(draw_points=5), n_members=2, random_state=0).fit(X, y).predict(X, return_std=True)
+        EnsembleRegressor(small(subsample_points=5), n_members=2, random_state=0).fit(X, y).predict(X, return_std=True)
     )
     assert flat(spread).any()
 
@@ -137,21 +145,26 @@ def test_units_of_inputs_and_parameters_do_not_matter():
         return flat(small(dtype="float64", **modes).fit(inputs, y).predict(inputs))
 
     for mode in ("box", "standard"):
-        expected = predicted(1.0, 1.0, 1.0, coord_scaler=mode, n_local_heads=0)
-        found = predicted(np.array([1e-3, 1e4]), 1e6, np.array([1e-5, 1e5]), coord_scaler=mode, n_local_heads=0)
+        expected = predicted(1.0, 1.0, 1.0, scaling__coords=mode, architecture__n_centred_heads=0)
+        found = predicted(
+            np.array([1e-3, 1e4]), 1e6, np.array([1e-5, 1e5]), scaling__coords=mode, architecture__n_centred_heads=0
+        )
         np.testing.assert_allclose(found, expected, rtol=1e-7)
     assert not np.allclose(
-        predicted(1.0, 1.0, 1.0, coord_scaler=None, n_local_heads=0),
-        predicted(9.0, 1.0, 1.0, coord_scaler=None, n_local_heads=0),
+        predicted(1.0, 1.0, 1.0, scaling__coords=None, architecture__n_centred_heads=0),
+        predicted(9.0, 1.0, 1.0, scaling__coords=None, architecture__n_centred_heads=0),
     )
-    assert not np.allclose(predicted(1.0, 1.0, 1.0, param_scaler=None), predicted(1.0, 1.0, 9.0, param_scaler=None))
+    assert not np.allclose(
+        predicted(1.0, 1.0, 1.0, scaling__params=None), predicted(1.0, 1.0, 9.0, scaling__params=None)
+    )
 
 
 def test_modes_of_the_fitted_scalers():
     X, y = samples()
     points = np.concatenate([place for place, _ in X])
     box, standard, bare = (
-        small(coord_scaler=mode, n_local_heads=0).fit(X, y).scalers_.coords for mode in ("box", "standard", None)
+        small(scaling__coords=mode, architecture__n_centred_heads=0).fit(X, y).scalers_.coords
+        for mode in ("box", "standard", None)
     )
     np.testing.assert_allclose([box.lower_, box.span_], [points.min(axis=0), np.ptp(points, axis=0)])
     np.testing.assert_allclose([standard.lower_, standard.span_], [points.mean(axis=0), points.std(axis=0)])
@@ -165,22 +178,22 @@ def test_scalars_are_weighted_against_the_field(weight):
     points = [place for place, _ in X]
     truth = FieldSet(points, y, params=np.arange(6.0)[:, None])
     options = {"batch_size": 6, "max_iter": 1}
-    losses = {w: small(scalar_weight=w, **options).fit(X, truth).loss_curve_[0] for w in (0.0, 1.0, weight)}
+    losses = {w: small(training__scalar_weight=w, **options).fit(X, truth).loss_curve_[0] for w in (0.0, 1.0, weight)}
     assert losses[weight] == pytest.approx(losses[0.0] + weight * (losses[1.0] - losses[0.0]), rel=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["box", "standard", None])
 def test_scaling_is_saved(mode, tmp_path):
     X, y = samples()
-    model = small(coord_scaler=mode, n_local_heads=0, param_scaler=None).fit(X, y)
+    model = small(scaling__coords=mode, architecture__n_centred_heads=0, scaling__params=None).fit(X, y)
     model.save(tmp_path / "model.skop")
     np.testing.assert_array_equal(flat(skop.load(tmp_path / "model.skop").predict(X)), flat(model.predict(X)))
 
 
-@pytest.mark.parametrize("name", ["coord_scaler", "param_scaler", "scalar_weight", "draw_points"])
+@pytest.mark.parametrize("name", ["scaling__coords", "scaling__params", "training__scalar_weight", "subsample_points"])
 def test_unknown_values_are_refused(name):
     X, y = samples()
-    with pytest.raises(ValueError, match=name):
+    with pytest.raises(ValueError, match=name.rpartition("__")[2]):
         small(**{name: -1}).fit(X, y)
 
 
@@ -188,19 +201,19 @@ def test_unknown_values_are_refused(name):
 def test_centres_in_space_need_the_box(mode):
     generator = np.random.default_rng(0)
     X = FieldSet(generator.random((4, 9, 2)))
-    with pytest.raises(ValueError, match=r"n_local_heads=2 has centres.*coord_scaler='box' or n_local_heads=0"):
-        small(coord_scaler=mode, n_local_heads=2).fit(X, generator.random((4, 9, 1)))
+    with pytest.raises(ValueError, match=r"n_centred_heads=2 has centres.*scaling__coords='box' or"):
+        small(scaling__coords=mode, architecture__n_centred_heads=2).fit(X, generator.random((4, 9, 1)))
 
 
-@pytest.mark.parametrize("role", ["input_scaler", "target_scaler"])
+@pytest.mark.parametrize("role", ["scaling__inputs", "scaling__targets"])
 def test_statistics_of_single_points_follow_the_order_of_the_points(role):
     generator = np.random.default_rng(0)
     points = generator.random((12, 2))
     level = 100.0 * np.arange(12.0)[:, None]
     fields, targets = level + generator.normal(size=(8, 12, 1)), level + generator.normal(size=(8, 12, 1))
-    model = small(learning_rate_init=1e-9, input_scaler=None, target_scaler=None).set_params(**{role: "point"})
+    model = small(learning_rate_init=1e-9, scaling__inputs=None, scaling__targets=None).set_params(**{role: "point"})
     fitted = model.fit(FieldSet(points, fields), targets)
-    if role == "target_scaler":
+    if role == "scaling__targets":
         # Nothing is learned at this rate: what comes out is the statistics of the targets and a small remainder.
         assert np.abs(fitted.predict(FieldSet(points, fields)) - level).max() < 10
     order = generator.permutation(12)
@@ -210,5 +223,5 @@ def test_statistics_of_single_points_follow_the_order_of_the_points(role):
     np.testing.assert_allclose(found, model.predict(FieldSet(points, fields))[:, order], rtol=1e-4, atol=1e-3)
     probe = model.predict(FieldSet(points, fields), coords=points[[3]])
     np.testing.assert_allclose(probe, model.predict(FieldSet(points, fields))[:, [3]], rtol=1e-5)
-    with pytest.raises(FieldDataError, match="scalers 'channel'"):
-        model.set_params(draw_points=3).fit(FieldSet(points, fields), targets)
+    with pytest.raises(FieldDataError, match="scaling of whole channels"):
+        model.set_params(subsample_points=3).fit(FieldSet(points, fields), targets)

@@ -31,7 +31,9 @@ def estimator(request):
 FORMS = {
     "features, vector": (TABLE, TABLE[:, 0]),
     "features, table": (TABLE, TABLE[:, :2]),
-    "function": (VALUES[:, :, 0], VALUES[:, :, 1]),
+    "features, table of the same shape": (VALUES[:, :, 0], VALUES[:, :, 1]),
+    "function": (VALUES[:, :, :1], VALUES[:, :, 1:]),
+    "function, no channel axis": (VALUES[:, :, :1], VALUES[:, :, 1]),
     "parameters, grid": (TABLE, GRIDS),
     "grid, vector": (GRIDS, TABLE[:, 0]),
     "grid, table": (GRIDS, TABLE[:, :2]),
@@ -99,11 +101,16 @@ def test_the_score_of_fields_is_one_minus_the_mean_relative_error(estimator, X, 
         predicted, truth = predicted[1], y[1]
     if isinstance(y, FieldSet):
         predicted, truth = predicted.values, y.values
-    difference, norm = (np.linalg.norm(part.reshape(6, -1), axis=1) for part in (predicted - truth, truth))
-    assert estimator.score(X, y) == pytest.approx(1 - np.mean(difference / norm), rel=1e-6)
-    weight = np.array([1.0, 0, 2, 0, 0, 3])
-    expected = 1 - np.average(difference / norm, weights=weight)
-    assert estimator.score(X, y, sample_weight=weight) == pytest.approx(expected, rel=1e-6)
+    for weight in (np.ones(6), np.array([1.0, 0, 2, 0, 0, 3])):
+        difference, norm = (np.linalg.norm(part.reshape(6, -1), axis=1) for part in (predicted - truth, truth))
+        expected = 1 - np.average(difference / norm, weights=weight)
+        assert estimator.score_physical(X, y, sample_weight=weight) == pytest.approx(expected, rel=1e-6)
+        squares = np.average((truth**2).reshape(6, -1, estimator.spec_.n_outputs).mean(axis=1), axis=0, weights=weight)
+        parts = [(part / np.sqrt(squares).reshape(-1)[: truth.shape[-1]]) for part in (predicted - truth, truth)]
+        if estimator.spec_.n_outputs > 1:
+            difference, norm = (np.linalg.norm(part.reshape(6, -1), axis=1) for part in parts)
+        expected = 1 - np.average(difference / norm, weights=weight)
+        assert estimator.score(X, y, sample_weight=weight) == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_norm_of_scalars_runs_over_the_set(estimator):

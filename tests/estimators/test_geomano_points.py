@@ -19,7 +19,7 @@ SIZES = (40, 31, 52, 40, 36, 44)
 
 def small(**params):
     tiny = {"grid": (8, 6), "width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0, "device": "cpu"}
-    return GeoMaNORegressor(**(tiny | params))
+    return GeoMaNORegressor().set_params(**(tiny | params))
 
 
 def linear(points, number):
@@ -58,13 +58,13 @@ def flat(prediction):
 
 
 def meshes(count=6):
-    """Triangles with a load and a stress on their points, which are other ones in each."""
+    """Meshes with a load and a stress on their points, which are other ones in each."""
     points, fields, _, targets = ragged(sizes=SIZES[:count])
     found = []
     for own, load, stress in zip(points, fields, targets, strict=True):
         places = np.column_stack([own, np.full(len(own), 0.5)])
         data = {"load": load[:, 0], "stress": stress[:, 0]}
-        found.append(meshio.Mesh(places, [("triangle", np.array([[0, 1, 2]]))], point_data=data))
+        found.append(meshio.Mesh(places, [("vertex", np.arange(len(own))[:, None])], point_data=data))
     return found
 
 
@@ -146,15 +146,15 @@ def test_what_a_fit_says_of_itself():
     assert model.geometry_ == "grid"
     # The caller's data, and not those of the network, which has the channel of distances too.
     spec = model.spec_
-    assert (spec.layout, spec.grid_shape, spec.n_fields, spec.n_params) == ("points", None, 2, 3)
+    assert (spec.geometry, spec.grid_shape, spec.n_fields, spec.n_params) == ("points", None, 2, 3)
     assert spec.resampler == GridResampler((0.0, 0.0), (1.0, 1.0), (8, 6), distance=True)
-    assert spec.on_grid().n_fields == 3
+    assert spec.network_spec.n_fields == 3
     assert model.n_features_in_ == 2
     assert model.resampling_error_ < 1e-10
     one, held, truth = shared()
     model.fit((one, held), truth)
     assert not model.spec_.resampler.distance
-    assert model.spec_.on_grid().n_fields == 1
+    assert model.spec_.network_spec.n_fields == 1
     assert small(grid="auto").fit((one, held), truth).spec_.resampler.grid_shape == (8, 7)
 
 
@@ -175,7 +175,7 @@ def test_the_order_of_points_is_followed_bit_by_bit():
 def test_samples_do_not_depend_on_their_mates():
     points, fields, _, targets = ragged()
     pairs = list(zip(points, fields, strict=True))
-    model = small(dtype="float64", deterministic=True).fit(pairs, targets)
+    model = small(dtype="float64", training__deterministic=True).fit(pairs, targets)
     together = model.predict(pairs)
     for number, pair in enumerate(pairs):
         np.testing.assert_array_equal(model.predict([pair])[0], together[number])
@@ -189,11 +189,11 @@ def test_resampled_points_of_a_grid_are_that_grid():
     y = X[..., :1] + 2
     changes = {"dtype": "float64", "patch_size": 2, "grid": shape}
     on_grid = small(**changes).fit((points, X), y)
-    assert on_grid.spec_.layout == "grid"
-    assert not hasattr(on_grid.spec_, "resampler")
+    assert on_grid.spec_.geometry == "grid"
+    assert on_grid.spec_.resampler is None
     assert on_grid.resampling_error_ is None
     shuffled = small(**changes).fit((points[order], X[:, order]), y[:, order])
-    assert shuffled.spec_.layout == "points"
+    assert shuffled.spec_.geometry == "points"
     expected = on_grid.predict((points, X))
     np.testing.assert_allclose(shuffled.predict((points[order], X[:, order])), expected[:, order], rtol=1e-8)
 
@@ -296,12 +296,6 @@ def test_other_kinds_of_grids_are_refused(grid):
         small(grid=grid).fit(points, targets)
 
 
-def test_draw_points_has_no_points_to_draw():
-    points, _, _, targets = ragged()
-    with pytest.raises(FieldDataError, match="draw_points"):
-        small(draw_points=5).fit(points, targets)
-
-
 def test_a_coarse_grid_warns_with_its_error():
     # Between the corners of the box, triangles would be long and far from the targets.
     points = [own[4:] for own in ragged(sizes=(300, 280, 310))[0]]
@@ -351,7 +345,7 @@ def test_weight_zero_is_left_out(early_stopping):
 
 def test_early_stopping():
     points, _, _, targets = ragged(sizes=SIZES * 2)
-    model = small(early_stopping=True, validation_fraction=0.25, max_iter=3).fit(points, targets)
+    model = small(early_stopping=True, training__validation_fraction=0.25, max_iter=3).fit(points, targets)
     assert len(model.validation_scores_) == 3
     assert np.isfinite(model.validation_scores_).all()
 
@@ -375,7 +369,9 @@ def test_warm_start_keeps_the_grid(tmp_path):
 
 def test_symmetries_hold_on_the_box_of_the_grid():
     points, fields, targets = shared()
-    model = small(symmetries=("flip_x",), average_symmetries=True, dtype="float64").fit((points, fields), targets)
+    model = small(symmetries=("flip_x",), symmetries__average_predictions=True, dtype="float64").fit(
+        (points, fields), targets
+    )
     mirrored = points * [-1, 1] + [1, 0]
     found = model.predict((mirrored, fields))
     np.testing.assert_allclose(found, model.predict((points, fields)), rtol=1e-8)

@@ -1,7 +1,5 @@
 """LaMORegressor: its parameters reach the network, and the data it is made for."""
 
-import inspect
-
 import numpy as np
 import pytest
 import torch
@@ -9,44 +7,62 @@ from torch import nn
 
 import skop.estimators._lamo
 from skop import FieldSet, LaMORegressor
-from skop.data import DataSpec, unit_grid
+from skop.data import DataSpec, TargetForm, unit_grid
 from skop.exceptions import FieldDataError
-from skop.modules import CoordinatePosition, LearnedPosition
-from skop.networks import LaMOPatchNetwork, LaMOSliceNetwork
+from skop.modules import CoordinatePositionalEncoding, LearnedPositionalEncoding, direction_set
+from skop.networks import LaMOPatchNetwork, LaMOPointNetwork
 
 RANDOM = np.random.default_rng(0)
 
 
 def small(**params):
-    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | params))
+    return LaMORegressor().set_params(
+        **({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | params)
+    )
 
 
 def network(grid=(6, 4), n_params=0, n_outputs=1, n_scalars=0, geometry="grid", **params):
-    spec = DataSpec("grid", "fields", "grid", len(grid), 1, n_params, n_outputs, grid, "float32", n_scalars=n_scalars)
+    spec = DataSpec("grid", "fields", TargetForm("array"), len(grid), 1, n_params, n_outputs, grid, n_scalars=n_scalars)
     return small(**params)._build_network(spec, geometry)
 
 
 @pytest.mark.parametrize(
     ("kind", "geometry"),
-    [(LaMOPatchNetwork, "grid"), (LaMOSliceNetwork, "structured"), (LaMOSliceNetwork, "points")],
+    [(LaMOPatchNetwork, "grid"), (LaMOPointNetwork, "structured"), (LaMOPointNetwork, "points")],
 )
 def test_every_setting_of_the_network_is_a_parameter_of_the_estimator_and_is_passed_on(monkeypatch, kind, geometry):
     of_the_data = {"n_dims", "n_fields", "n_params", "n_outputs", "grid_shape", "n_scalars", "structured"}
-    settings = set(inspect.signature(kind).parameters) - of_the_data
+    # LaMO always has coordinates among its channels, and points are not lifted beyond the stem.
+    fixed = {"coordinate_channels", "lifting_width"}
+    settings = kind.keywords() - of_the_data - fixed
     values = {name: object() for name in settings}
+    own = set(LaMORegressor().get_params())
     passed = {}
     monkeypatch.setattr(skop.estimators._lamo, kind.__name__, lambda **options: passed.update(options))
-    network(geometry=geometry, **values)
+    network(geometry=geometry, **{name if name in own else f"architecture__{name}": values[name] for name in settings})
     assert {name: passed.get(name) for name in settings} == values
     assert passed.get("structured", False) == (geometry == "structured")
 
 
 def test_parameters_shape_the_network():
     values = {
-        "patch_size": 3, "width": 12, "depth": 2, "d_state": 5, "expand": 3, "n_heads": 2, "scan": "corner",
-        "path_weights": "shared", "kernel_size": 5, "activation": "silu", "mlp_ratio": 1.5, "position": "learned",
-        "dropout": 0.25, "grid_multiple": 6, "unit_normal_patches": True, "decay_range": (0.25, 2.0),
-    }  # fmt: skip
+        "patch_size": 3,
+        "width": 12,
+        "depth": 2,
+        "d_state": 5,
+        "architecture__expand": 3,
+        "n_heads": 2,
+        "architecture__scan_directions": "row_corners",
+        "architecture__path_weights": "shared",
+        "architecture__kernel_size": 5,
+        "architecture__activation": "silu",
+        "architecture__mlp_ratio": 1.5,
+        "architecture__positional_encoding": "learned",
+        "dropout": 0.25,
+        "architecture__pad_to_multiple": 6,
+        "architecture__patch_init": "normal",
+        "architecture__decay_range": (0.25, 2.0),
+    }
     built = network((9, 7), **values)
     mixer = built.blocks[0].mixer
     assert built.patch_shape == (3, 3)
@@ -54,38 +70,41 @@ def test_parameters_shape_the_network():
     assert mixer.in_projection.weight.shape == (2 * 36, 12)
     torch.testing.assert_close(mixer.log_decay.exp(), torch.tensor([[0.25, 2.0]]))
     assert mixer.path_projection.weight.shape == (2 + 2 * 5, 36)
-    assert (mixer.scan, mixer.n_heads, mixer.d_state) == ("corner", 2, 5)
+    assert mixer.directions == direction_set(2, "row_corners", "paper")
+    assert (mixer.n_heads, mixer.d_state) == (2, 5)
     assert mixer.convolution.kernel_size == (5, 5)
     assert mixer.activation is nn.functional.silu
-    assert built.blocks[0].feed.expand.out_features == 18
-    assert isinstance(built.position, LearnedPosition)
-    assert built.blocks[0].dropout.p == built.blocks[0].feed.dropout.p == 0.25
+    assert built.blocks[0].mlp.fc1.out_features == 18
+    assert isinstance(built.positional_encoding, LearnedPositionalEncoding)
+    assert built.blocks[0].dropout.p == built.blocks[0].mlp.dropout.p == 0.25
     assert built._token_grid((9, 7)) == (4, 4)
     # A learned table has no frequencies, so they are looked for beside it.
-    assert len(network(n_frequencies=3).position.frequencies) == 3
+    assert len(network(architecture__n_frequencies=3).positional_encoding.frequencies) == 3
     # 24 weights of a token from N(0, 1) have a spread that PyTorch's uniform start never has.
     assert built.embedding.linear.weight.std() > 0.8
 
 
 @pytest.mark.parametrize(
-    ("position", "kind"), [("learned", LearnedPosition), ("coordinates", CoordinatePosition), (None, type(None))]
+    ("position", "kind"),
+    [("learned", LearnedPositionalEncoding), ("coordinates", CoordinatePositionalEncoding), (None, type(None))],
 )
 def test_position_codes(position, kind):
-    assert isinstance(network(position=position).position, kind)
+    assert isinstance(network(architecture__positional_encoding=position).positional_encoding, kind)
 
 
 def test_scalar_targets_get_the_pooled_head():
     alone, beside = network(n_outputs=0, n_scalars=2), network(n_scalars=2)
     X = (torch.zeros(24, 2), torch.zeros(3, 24, 1), None, (6, 4))
-    assert alone(*X).shape == (3, 1, 2)
-    assert [part.shape for part in beside(*X)] == [(3, 24, 1), (3, 1, 2)]
+    assert alone(*X).field is None
+    assert alone(*X).scalars.shape == (3, 2)
+    assert [part.shape for part in beside(*X)] == [(3, 24, 1), (3, 2)]
 
 
 @pytest.mark.parametrize("shape", [(7,), (5, 4), (4, 3, 5)])
-@pytest.mark.parametrize("scan", ["unidirectional", "bidirectional", "multidirectional", "corner"])
+@pytest.mark.parametrize("scan", ["forward", "bidirectional", "cross", "row_corners"])
 def test_every_scan_fits_in_every_dimension(shape, scan):
     X = RANDOM.normal(size=(4, *shape, 1))
-    predicted = small(scan=scan, kernel_size=1).fit(X, X).predict(X)
+    predicted = small(architecture__scan_directions=scan, architecture__kernel_size=1).fit(X, X).predict(X)
     assert predicted.shape == X.shape
     assert np.isfinite(predicted).all()
 
@@ -156,3 +175,17 @@ def test_the_seed_decides_the_first_weights():
 
     assert torch.equal(weights(0), weights(0))
     assert not torch.equal(weights(0), weights(1))
+
+
+def test_points_go_through_a_grid_on_request():
+    points = RANDOM.random((60, 2))
+    X = np.sin(points @ RANDOM.normal(size=(2, 8))).T[..., None]
+    model = small(grid=(8, 8)).fit((points, X), X + 1)
+    assert (model.geometry_, model.spec_.geometry, model.spec_.network_spec.grid_shape) == ("grid", "points", (8, 8))
+    assert isinstance(model.module_, LaMOPatchNetwork)
+    assert 0 < model.resampling_error_ < 0.2
+    assert model.predict((points, X)).shape == X.shape
+    assert model.predict((points, X), coords=points[:5]).shape == (8, 5, 1)
+    assert small().fit((points, X), X).resampling_error_ is None
+    with pytest.raises(FieldDataError, match="resample the fields onto one by grid='auto'"):
+        small(geometry="grid").fit((points, X), X)

@@ -6,20 +6,18 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 
 import skop
 from skop import losses
-from skop.estimators import _load
-from skop.estimators._base import BaseOperatorRegressor
+from skop.estimators import _persistence
 
 
-def test_every_operator_regressor_can_be_loaded():
+def test_every_estimator_and_option_object_can_be_loaded():
     public = {
-        name: item
-        for name, item in vars(skop).items()
-        if inspect.isclass(item) and issubclass(item, BaseOperatorRegressor)
+        name: item for name, item in vars(skop).items() if inspect.isclass(item) and issubclass(item, BaseEstimator)
     }
-    assert public == _load._ESTIMATORS
+    assert {name: _persistence._find_class(name) for name in public} == public
 
 
 def test_every_public_loss_can_be_loaded():
@@ -28,7 +26,7 @@ def test_every_public_loss_can_be_loaded():
         for name in losses.__all__
         if inspect.isclass(getattr(losses, name)) and not inspect.isabstract(getattr(losses, name))
     }
-    assert public == _load._LOSSES
+    assert {name: _persistence._find_class(name) for name in public} == public
 
 
 @pytest.mark.parametrize("kind", [str, lambda path: path], ids=["str", "Path"])

@@ -11,14 +11,23 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import skop
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor
-from skop.exceptions import FieldDataError
+from skop.data import read_meshes
+from skop.exceptions import FieldDataError, SkopWarning
 
 NAMES = {"input_fields": ["load"], "target_fields": ["stress", "displacement"]}
 
 
 def small(**params):
-    tiny = {"width": 8, "depth": 1, "n_latents": 4, "n_slice_heads": 2, "d_state": 4, "max_iter": 2, "random_state": 0}
-    return LaMORegressor(**(tiny | NAMES | params))
+    tiny = {
+        "width": 8,
+        "depth": 1,
+        "n_latents": 4,
+        "architecture__n_latent_heads": 2,
+        "d_state": 4,
+        "max_iter": 2,
+        "random_state": 0,
+    }
+    return LaMORegressor().set_params(**(tiny | NAMES | params))
 
 
 def make_mesh(side=4, seed=0, height=0.5, stretch=1.0):
@@ -152,13 +161,14 @@ def test_score_is_that_of_the_named_fields():
         pairs = [(found.point_data[name], mesh.point_data[name]) for name in NAMES["target_fields"]]
         error = sum(np.sum((a - b) ** 2) for a, b in pairs)
         errors.append(np.sqrt(error / sum(np.sum(b**2) for _, b in pairs)))
-    assert model.score(meshes) == pytest.approx(1 - np.mean(errors), rel=1e-6)
+    assert model.score_physical(meshes) == pytest.approx(1 - np.mean(errors), rel=1e-6)
     assert model.score(meshes, meshes) == model.score(meshes)
     scores = model.score_channels(meshes)
     assert list(scores) == ["stress", "displacement_0", "displacement_1", "displacement_2"]
     assert np.isfinite(list(scores.values())).all()
     weights = np.arange(1.0, 7)
-    assert model.score(meshes, sample_weight=weights) == pytest.approx(1 - np.average(errors, weights=weights))
+    weighted = model.score_physical(meshes, sample_weight=weights)
+    assert weighted == pytest.approx(1 - np.average(errors, weights=weights))
 
 
 def test_points_elsewhere_come_as_a_fieldset():
@@ -184,6 +194,134 @@ def test_saved_models_read_meshes(make, tmp_path):
         assert other.score(make()) == model.score(make())
 
 
+# ---------------------------------------------------------------------- points that no cell uses
+def with_far_points(meshes, value=np.nan):
+    """The same meshes with one or two points far away behind their own, in no cell; every third mesh has none."""
+    changed = []
+    for i, mesh in enumerate(meshes):
+        count = i % 3
+        points = np.concatenate([mesh.points, np.full((count, 3), 100.0 + i)])
+        data = {
+            name: np.concatenate([values, np.full((count, *values.shape[1:]), value)])
+            for name, values in mesh.point_data.items()
+        }
+        changed.append(meshio.Mesh(points, mesh.cells, data, mesh.cell_data))
+    return changed
+
+
+def own_rows(found, mesh):
+    """Predicted fields at the points of the mesh without far points; the others must be NaN."""
+    for values in found.point_data.values():
+        assert np.isnan(values[len(mesh.points) :]).all()
+    return numbers([meshio.Mesh(mesh.points, [], {k: v[: len(mesh.points)] for k, v in found.point_data.items()})])
+
+
+@pytest.mark.parametrize("make", [ragged, shared])
+@pytest.mark.parametrize("value", [np.nan, 7.0])
+def test_points_without_cells_change_nothing(make, value):
+    far = with_far_points(make(), value)
+    clean = small().fit(make())
+    with pytest.warns(SkopWarning) as caught:
+        model = small().fit(far)
+    assert [str(item.message).split(" (")[0] for item in caught] == ["6 points in 4 of 6 meshes"]
+    assert caught[0].filename == __file__
+    with pytest.warns(SkopWarning, match="6 points in 4 of 6"):
+        found = model.predict(far)
+    for mesh, whole, expected in zip(found, make(), clean.predict(make()), strict=True):
+        np.testing.assert_array_equal(own_rows(mesh, whole), numbers([expected]))
+    np.testing.assert_array_equal(numbers(model.predict(make())), numbers(clean.predict(make())))
+
+
+@pytest.mark.filterwarnings("ignore:6 points in 4 of 6 meshes")
+def test_scores_do_not_see_points_without_cells(tmp_path):
+    far = with_far_points(ragged())
+    model = small().fit(far, far)
+    score = small().fit(ragged()).score(ragged())
+    for i, mesh in enumerate(far):
+        mesh.write(tmp_path / f"far_{i}.vtu")
+    for X, y in (
+        (far, None),
+        (far, far),
+        (str(tmp_path / "*.vtu"), None),
+        (far, str(tmp_path / "*.vtu")),
+        (far, ragged()),
+    ):
+        assert model.score(X, y) == score
+    assert model.score_channels(far) == small().fit(ragged()).score_channels(ragged())
+    # Meshes that were predicted are targets again.
+    assert model.score(far, model.predict(far)) == 1
+    scalars = small(target_fields=None).fit(far, np.arange(6.0))
+    np.testing.assert_array_equal(
+        scalars.predict(far), small(target_fields=None).fit(ragged(), np.arange(6.0)).predict(ragged())
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.* belong to no cell")
+@pytest.mark.parametrize("make", [ragged, shared])
+@pytest.mark.parametrize("n_channels", [0, 2])
+def test_arrays_beside_meshes_have_a_row_for_each_point(make, n_channels):
+    """Results that came without the mesh, such as those of an Abaqus run with a reference point."""
+    points = [np.concatenate([mesh.points, np.full((i % 2 + 1, 3), 9.0)]) for i, mesh in enumerate(make())]
+    far = [
+        meshio.Mesh(
+            places, mesh.cells, {"load": np.append(mesh.point_data["load"], [3.0] * (len(places) - len(mesh.points)))}
+        )
+        for places, mesh in zip(points, make(), strict=True)
+    ]
+
+    def truth(meshes):
+        values = [mesh.points[:, 0] + mesh.point_data["load"] for mesh in meshes]
+        return values if n_channels == 0 else [np.stack([item] * n_channels, axis=1) for item in values]
+
+    model = small(target_fields=None).fit(far, truth(far))
+    clean = small(target_fields=None).fit(make(), truth(make()))
+    for found, expected, mesh in zip(model.predict(far), clean.predict(make()), far, strict=True):
+        assert len(found) == len(mesh.points)
+        np.testing.assert_array_equal(found[: len(expected)], expected)
+        assert np.isnan(found[len(expected) :]).all()
+    assert model.score(far, truth(far)) == clean.score(make(), truth(make()))
+    # Fields that carry their own points keep these.
+    pairs = [
+        (mesh.points[:, :2], values.reshape(len(values), -1))
+        for mesh, values in zip(make(), truth(make()), strict=True)
+    ]
+    assert model.score(far, pairs) == clean.score(make(), pairs)
+    of_pairs = small(target_fields=None).fit(far, pairs).predict(far)
+    np.testing.assert_array_equal([len(found[1]) for found in of_pairs], [len(mesh.points) for mesh in make()])
+    # Values of the used points alone, as read_meshes gives them, are legal too.
+    assert model.score(far, truth(make())) == clean.score(make(), truth(make()))
+
+
+@pytest.mark.filterwarnings("ignore:.* belong to no cell")
+def test_one_array_beside_meshes():
+    far = [
+        meshio.Mesh(
+            np.insert(mesh.points, 0, 9, axis=0),
+            [("triangle", mesh.cells[0].data + 1)],
+            {"load": np.append(0, mesh.point_data["load"])},
+        )
+        for mesh in shared()
+    ]
+    y = np.stack([mesh.point_data["load"] for mesh in far])
+    model = small(target_fields=None).fit(far, y)
+    found = model.predict(far)
+    assert found.shape == y.shape
+    assert np.isnan(found[:, 0]).all()
+    np.testing.assert_array_equal(found[:, 1:], small(target_fields=None).fit(shared(), y[:, 1:]).predict(shared()))
+
+
+@pytest.mark.filterwarnings("ignore:.* belong to no cell")
+def test_other_estimators_and_points_without_cells():
+    far = with_far_points(shared())
+    mean, spread = EnsembleRegressor(small(), n_members=2, random_state=0).fit(far).predict(far, return_std=True)
+    for mesh, whole in zip([*mean, *spread], [*shared(), *shared()], strict=True):
+        assert np.isfinite(own_rows(mesh, whole)).all()
+    # Far points that differ between the meshes leave the others shared.
+    model = PODRegressor(**NAMES).fit(with_far_points(shared(12)))
+    assert model.score(with_far_points(shared(12))) == PODRegressor(**NAMES).fit(shared(12)).score(shared(12))
+    assert np.isfinite(cross_val_score(small(), far, far, cv=2, error_score="raise")).all()
+
+
 # ---------------------------------------------------------------------- scikit-learn's tools and other estimators
 @pytest.mark.parametrize("make", [ragged, shared])
 def test_cross_validation_over_meshes(make):
@@ -203,7 +341,8 @@ def test_pod_on_meshes_that_share_points():
     prediction = model.predict(shared(12))
     assert list(prediction[0].point_data) == NAMES["target_fields"]
     # Targets are linear in the load.
-    assert model.score(shared(12)) > 0.99
+    assert model.score_physical(shared(12)) > 0.99
+    assert model.score(shared(12)) > 0.98
     assert set(model.score_channels(shared(12))) >= {"stress", "displacement_2"}
     with pytest.raises(FieldDataError, match="same points in every sample"):
         PODRegressor(**NAMES).fit(ragged())
@@ -244,12 +383,24 @@ def with_nan(mesh, name):
     return meshio.Mesh(mesh.points, mesh.cells, point_data=dict(mesh.point_data) | {name: values})
 
 
+def with_nan_point(mesh):
+    points = mesh.points.copy()
+    points[7, 1] = np.nan
+    return meshio.Mesh(points, mesh.cells, point_data=mesh.point_data)
+
+
 REFUSED_BY_FIT = {
     "no target fields": (ragged(), None, {"target_fields": None}, ["target_fields"]),
     "an unknown input": ([*ragged()[:2], without(ragged()[2], "load")], None, {}, ["mesh 2", "'load'", "'stress'"]),
     "an unknown target": (ragged(), None, {"target_fields": ["strain"]}, ["mesh 0", "'strain'", "'stress'"]),
-    "NaN in an input": ([ragged()[0], with_nan(ragged()[1], "load")], None, {}, ["X", "NaN", "sample 1"]),
-    "NaN in a target": ([ragged()[0], with_nan(ragged()[1], "stress")], None, {}, ["y", "NaN", "sample 1"]),
+    "NaN in an input": ([ragged()[0], with_nan(ragged()[1], "load")], None, {}, ["'load' of mesh 1", "NaN", "point 5"]),
+    "NaN in a target": (
+        [ragged()[0], with_nan(ragged()[1], "stress")],
+        None,
+        {},
+        ["'stress' of mesh 1", "NaN", "point 5"],
+    ),
+    "NaN in the points": ([ragged()[0], with_nan_point(ragged()[1])], None, {}, ["points of mesh 1", "NaN", "point 7"]),
     "another number of targets": (ragged(), ragged()[:5], {}, ["X has 6 samples", "y has 5"]),
     "targets on other points": (shared(2), [make_mesh(4), make_mesh(4, stretch=2.0)], {}, ["other points"]),
     "targets with other numbers of points": (ragged(2), ragged(3)[1:], {}, ["points"]),
@@ -259,7 +410,7 @@ REFUSED_BY_FIT = {
     "an array of fields": (ragged(), np.zeros((6, 9, 1)), {}, ["(6, 9, 1)", "list of arrays"]),
     "a grid": (ragged(), None, {"geometry": "grid"}, ["geometry='grid'"]),
     "a bent grid": (ragged(), None, {"geometry": "structured"}, ["geometry='structured'"]),
-    "a scale for each point": (ragged(), None, {"target_scaler": "point"}, ["'point'", "'channel'"]),
+    "a scale for each point": (ragged(), None, {"scaling__targets": "point"}, ["'point'", "'channel'"]),
 }
 
 
@@ -287,7 +438,7 @@ REFUSED_BY_PREDICT = {
     "the field is missing": (lambda folder: [without(ragged()[0], "load")], ["mesh 0", "'load'"]),
     "one file was cut off": (lambda folder: [cut_off(folder)], ["run_2.vtu"]),
     "a file was cut off": (lambda folder: cut_off(folder) and str(folder / "*.vtu"), ["run_2.vtu"]),
-    "NaN": (lambda folder: [ragged()[1], with_nan(ragged()[0], "load")], ["X", "NaN", "sample 1"]),
+    "NaN": (lambda folder: [ragged()[1], with_nan(ragged()[0], "load")], ["'load' of mesh 1", "NaN", "point 5"]),
     "no points": (lambda folder: [meshio.Mesh(np.zeros((0, 3)), [], point_data={"load": np.zeros(0)})], ["no points"]),
     "other components": (lambda folder: [wide()], ["2 channels", "1"]),
     "nothing": (lambda folder: [], []),
@@ -332,4 +483,12 @@ def test_meshes_for_a_model_of_arrays():
 
 def test_clones_are_unfitted_and_equal():
     model = small().fit(ragged())
-    assert clone(model).get_params() == model.get_params()
+    assert repr(clone(model).get_params()) == repr(model.get_params())
+
+
+def test_meshes_beside_a_table_are_refused_with_advice():
+    meshes = shared(6)
+    with pytest.raises(FieldDataError, match=r"read_meshes.*select"):
+        small().fit(np.arange(12.0).reshape(6, 2), meshes)
+    fields = read_meshes(meshes, ["stress"]).select(["stress"])
+    assert small(max_iter=1).fit(np.arange(12.0).reshape(6, 2), fields).predict(np.zeros((1, 2))).shape == (1, 16, 1)

@@ -7,6 +7,7 @@ import torch
 from skop.data import Batch, BoxScaler, FieldScaler, Scalers
 from skop.estimators._objective import Objective
 from skop.losses import MSELoss, RelativeL2Loss
+from skop.networks import Outputs
 
 
 @pytest.fixture
@@ -18,7 +19,8 @@ def fields():
 def make(fields, loss, **changes):
     scaler = FieldScaler(changes.pop("mode", "channel")).fit(lambda: iter([(fields, np.ones(len(fields)))]))
     scalers = Scalers(BoxScaler(), None, None, scaler)
-    return Objective(loss, "mean", scalers, **({"pooled": False, "spacing": None} | changes)), scaler
+    objective = Objective(loss, "mean", scalers, **({"spacing": None} | changes))
+    return lambda field, batch: objective(Outputs(field), batch), scaler
 
 
 def batch_of(fields, weight=None):
@@ -74,10 +76,40 @@ def test_a_callers_own_loss_gets_true_physical_units(fields):
 
 def test_scalars_form_no_grid(fields):
     seen = {}
-    objective, _ = make(fields, lambda *pair, **options: seen.update(options) or pair[0].sum(), pooled=True)
-    objective(torch.zeros(fields.shape, dtype=torch.float64), batch_of(fields))
+
+    def loss(prediction, target, **options):
+        seen.update(target=target, **options)
+        return prediction.sum()
+
+    table = fields[:, 0]
+    scaler = FieldScaler().fit(lambda: iter([(table[:, None], np.ones(len(table)))]))
+    objective = Objective(loss, "mean", Scalers(BoxScaler(), None, None, None, scaler), spacing=(0.2,))
+    batch = Batch(torch.zeros(6, 1), None, None, (6,), scalars=torch.from_numpy(table))
+    objective(Outputs(scalars=torch.zeros(table.shape, dtype=torch.float64)), batch)
+    np.testing.assert_array_equal(seen["target"], table[:, None])
     assert seen["grid_shape"] is None
     assert seen["spacing"] is None
+    squared = Objective("mse", "mean", objective.scalers, spacing=None)
+    expected = np.mean(((table - scaler.mean_) / scaler.scale_) ** 2)
+    assert float(squared(Outputs(scalars=torch.zeros(4, 2, dtype=torch.float64)), batch)) == pytest.approx(expected)
+
+
+def test_scalars_beside_a_field_add_their_squared_error(fields):
+    weight = np.ones(len(fields))
+    scalers = [
+        FieldScaler().fit(lambda: iter([(fields, weight)])),
+        FieldScaler().fit(lambda: iter([(fields[:, :1], weight)])),
+    ]
+    objective = Objective("mse", "mean", Scalers(BoxScaler(), None, None, *scalers), spacing=None, scalar_weight=3.0)
+    target, scalars = torch.from_numpy(fields), torch.from_numpy(fields[:, 0])
+    batch = Batch(torch.zeros(6, 1), None, None, (6,), target, scalars=scalars)
+    zeros = Outputs(torch.zeros_like(target), torch.zeros_like(scalars))
+    expected = [
+        np.mean(scaler.transform(part).numpy() ** 2) for scaler, part in zip(scalers, (target, scalars), strict=True)
+    ]
+    assert float(objective(zeros, batch)) == pytest.approx(expected[0] + 3 * expected[1])
+    with pytest.raises(ValueError, match="scalars"):
+        objective(zeros, Batch(torch.zeros(6, 1), None, None, (6,), target))
 
 
 def test_a_batch_without_targets_is_refused(fields):

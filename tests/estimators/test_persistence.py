@@ -8,13 +8,26 @@ import pytest
 import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
+from sklearn.linear_model import LinearRegression
 
 import skop
-from skop import FieldSet, LaMORegressor
+from skop import (
+    EnsembleRegressor,
+    FieldSet,
+    LaMORegressor,
+    PODRegressor,
+    RolloutRegressor,
+    TimeConditionedRegressor,
+)
 from skop.data import unit_grid
-from skop.estimators._persistence import _digest, read_model_file
-from skop.exceptions import ModelFileError
+from skop.estimators._persistence import _digest, _read
+from skop.exceptions import ModelFileError, SkopWarning
 from skop.losses import GradientRelativeL2Loss, H1Loss, RelativeL2Loss, TrainingLoss
+
+
+class HuberLike(LinearRegression):
+    """A regressor of someone's own."""
+
 
 GENERATOR = np.random.default_rng(0)
 GRID = (4, 6)
@@ -26,7 +39,7 @@ FIELDS = FieldSet(POINTS, GRIDS.reshape(6, 24, 2), params=TABLE, grid_shape=GRID
 
 def small(**params):
     settings = {"width": 8, "depth": 1, "d_state": 4, "n_heads": 1, "max_iter": 1, "random_state": 0, "device": "cpu"}
-    return LaMORegressor(**(settings | params))
+    return LaMORegressor().set_params(**(settings | params))
 
 
 def reloaded(estimator, folder):
@@ -61,19 +74,25 @@ CASES = {
     "features": (TABLE, TABLE[:, 0], {}),
     "parameters to field": (TABLE, GRIDS, {}),
     "parameters to FieldSet": (TABLE, FieldSet(POINTS * 3, FIELDS.values, grid_shape=GRID), {}),
-    "function": (GRIDS[..., 0].reshape(6, 24), GRIDS[..., 1].reshape(6, 24), {}),
+    "function": (GRIDS[..., 0].reshape(6, 24, 1), GRIDS[..., 1].reshape(6, 24), {}),
     "FieldSet": (FIELDS, FIELDS, {}),
     "tuple": ((POINTS, FIELDS.values), (POINTS, FIELDS.values), {}),
-    "scalers per point": (GRIDS, GRIDS, {"input_scaler": "point", "target_scaler": "point"}),
-    "no scalers": (GRIDS, GRIDS, {"input_scaler": None, "target_scaler": None}),
+    "scalers per point": (GRIDS, GRIDS, {"scaling__inputs": "point", "scaling__targets": "point"}),
+    "no scalers": (GRIDS, GRIDS, {"scaling__inputs": None, "scaling__targets": None}),
     "loss object": (GRIDS, GRIDS, {"loss": GradientRelativeL2Loss(gradient_weight=0.25, reduction="sum")}),
     "symmetries": (
-        GRIDS, GRIDS,
-        {"symmetries": ("flip_x",), "domain": np.array([[0.0, 1.0], [0.0, 1.0]]), "average_symmetries": True,
-         "input_vectors": ((0, 1),), "target_vectors": ((0, 1),)},
+        GRIDS,
+        GRIDS,
+        {
+            "symmetries": ("flip_x",),
+            "symmetries__domain": np.array([[0.0, 1.0], [0.0, 1.0]]),
+            "symmetries__average_predictions": True,
+            "symmetries__input_vectors": ((0, 1),),
+            "symmetries__target_vectors": ((0, 1),),
+        },
     ),
     "early stopping": (GRIDS, GRIDS, {"early_stopping": True, "max_iter": 3}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("X", "y", "params"), CASES.values(), ids=CASES)
@@ -86,27 +105,33 @@ def test_predictions_and_records_come_back_bit_for_bit(X, y, params, tmp_path):
     assert values(found).dtype == values(expected).dtype
     assert loaded.score(X, y) == estimator.score(X, y)
     assert loaded.spec_ == estimator.spec_
-    for name in ("loss_curve_", "validation_scores_", "n_iter_", "best_iter_", "stopped_", "fit_seconds_",
-                 "n_features_in_", "dtype_"):  # fmt: skip
+    for name in (
+        "loss_curve_",
+        "validation_scores_",
+        "n_iter_",
+        "best_iter_",
+        "stopped_",
+        "fit_seconds_",
+        "n_features_in_",
+        "dtype_",
+    ):
         assert getattr(loaded, name) == getattr(estimator, name)
     assert not loaded.module_.training
     # Saving what was loaded changes nothing either.
     np.testing.assert_array_equal(values(reloaded(loaded, tmp_path).predict(X)), values(expected))
 
 
-def plain(value):
-    """Tuples and arrays as the lists that JSON has."""
-    return json.loads(json.dumps(value, default=lambda array: array.tolist()))
-
-
 def test_parameters_come_back(tmp_path):
-    params = CASES["symmetries"][2] | {"decay_range": (np.float64(0.1), 2.0), "width": np.int64(8)}
+    params = CASES["symmetries"][2] | {"architecture__decay_range": (np.float64(0.1), 2.0), "width": np.int64(8)}
     params["learning_rate_init"] = np.float32(0.25)
     estimator = small(**params).fit(GRIDS, GRIDS)
-    found = reloaded(estimator, tmp_path).get_params()
-    assert {name: plain(value) for name, value in found.items()} == {
-        name: plain(value) for name, value in estimator.get_params().items()
-    }
+    found, expected = reloaded(estimator, tmp_path).get_params(), estimator.get_params()
+    options = {"training", "scaling", "symmetries", "architecture"}
+    assert set(found) == set(expected)
+    for name in set(found) - options:
+        np.testing.assert_equal(found[name], expected[name])
+    # A tuple stays one, so that what was left as it was prints as the default.
+    assert isinstance(found["architecture__decay_range"], tuple)
 
 
 LOSSES = [H1Loss(), RelativeL2Loss(reduction="sum"), GradientRelativeL2Loss(gradient_weight=0.5)]
@@ -170,10 +195,10 @@ def test_the_file_holds_tensors_and_json_and_no_pickle(path):
     tensors = load_tensors(content)
     size = int.from_bytes(content[:8], "little")
     header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["skop"])
-    assert header["class"] == "LaMORegressor"
-    assert header["params"]["width"] == 8
+    assert header["estimator"]["object"] == "LaMORegressor"
+    assert header["estimator"]["state"]["width"] == 8
     assert header["versions"]["skop"] == skop.__version__
-    assert {name.split(".")[0] for name in tensors} == {"module", "scalers"}
+    assert {name.split(".")[0] for name in tensors} == {"module_", "scalers_"}
     assert b"numpy" not in content
     assert b"__reduce__" not in content
 
@@ -273,10 +298,17 @@ def test_a_changed_type_of_a_tensor_is_refused(model, path, old, new):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"hello", b"\x80\x04K\x01.", b"\xff" * 100, json.dumps({"a": 1}).encode(),
-     save_tensors({"a": torch.zeros(2)}), save_tensors({"a": torch.zeros(2)}, {"skop": "no json", "sha256": "0"})],
+    [
+        b"",
+        b"hello",
+        b"\x80\x04K\x01.",
+        b"\xff" * 100,
+        json.dumps({"a": 1}).encode(),
+        save_tensors({"a": torch.zeros(2)}),
+        save_tensors({"a": torch.zeros(2)}, {"skop": "no json", "sha256": "0"}),
+    ],
     ids=["empty", "text", "pickle", "ones", "json", "other tensors", "bad header"],
-)  # fmt: skip
+)
 def test_foreign_files_are_refused(content, tmp_path):
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(ModelFileError, match="file"):
@@ -290,7 +322,7 @@ def test_a_missing_file_is_missing(tmp_path):
 
 def rewrite(path, change):
     """Change header and tensors of a file and write it with a checksum that fits."""
-    header, tensors = read_model_file(path)
+    header, tensors = _read(path)
     change(header, tensors)
     text = json.dumps(header, sort_keys=True)
     Path(path).write_bytes(save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)}))
@@ -301,25 +333,78 @@ def test_a_rewritten_file_without_change_loads(model, path):
     np.testing.assert_array_equal(skop.load(path).predict(GRIDS), model.predict(GRIDS))
 
 
+def state_of(header):
+    return header["estimator"]["state"]
+
+
 CHANGES = {
     "later format": (lambda header, _: header.update(format=99), r"format 99.*Upgrade"),
-    "unknown class": (lambda header, _: header.update({"class": "os.system"}), r"'os.system'.*LaMORegressor"),
-    "unknown parameter": (lambda header, _: header["params"].update(colour="red"), "colour"),
-    "unknown loss": (lambda header, _: header["params"].update(loss={"loss": "Exec", "params": {}}), "Exec"),
+    "earlier format": (lambda header, _: header.update(format=1), r"format 1.*Fit again"),
+    "unknown class": (lambda header, _: header["estimator"].update(object="os.system"), r"'os.system'.*LaMORegressor"),
+    "no estimator": (lambda header, _: header.update(estimator=state_of(header)["scalers_"]), "no estimator of skop"),
+    "unknown parameter": (lambda header, _: state_of(header).update(colour="red"), "colour"),
+    "missing parameter": (lambda header, _: state_of(header).pop("patch_size"), "patch_size"),
+    "unknown loss": (lambda header, _: state_of(header).update(loss={"object": "Exec", "state": {}}), "Exec"),
     "unknown option of a loss": (
-        lambda header, _: header["params"].update(loss={"loss": "H1Loss", "params": {"colour": 1}}), "colour",
+        lambda header, _: state_of(header).update(loss={"object": "H1Loss", "state": {"colour": 1}}),
+        "colour",
     ),
-    "another network": (lambda header, _: header["params"].update(width=12), "weights do not fit"),
+    "another network": (lambda header, _: state_of(header).update(width=12), "weights do not fit"),
     "missing weight": (
-        lambda _, tensors: tensors.pop(next(name for name in tensors if name.startswith("module."))),
+        lambda _, tensors: tensors.pop(next(name for name in tensors if name.startswith("module_."))),
         "weights do not fit",
     ),
-    "further weight": (lambda _, tensors: tensors.update({"module.more": torch.zeros(2)}), "weights do not fit"),
-}  # fmt: skip
+    "missing statistic": (
+        lambda _, tensors: tensors.pop(next(name for name in tensors if name.startswith("scalers_."))),
+        "lacks",
+    ),
+    "further weight": (lambda _, tensors: tensors.update({"module_.more": torch.zeros(2)}), "weights do not fit"),
+}
 
 
 @pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
 def test_whole_files_that_do_not_fit_are_refused(path, change, message):
     rewrite(path, change)
     with pytest.raises(ModelFileError, match=message):
+        skop.load(path)
+
+
+# ---------------------------------------------------------------- every estimator
+def nested():
+    member = small()
+    return {
+        "POD with ridge": (PODRegressor(), GRIDS, GRIDS[..., :1]),
+        "POD with a Gaussian process": (PODRegressor(regressor="gaussian_process", n_components=2), TABLE, GRIDS),
+        "POD with the mean": (PODRegressor(regressor="mean"), GRIDS, TABLE),
+        "ensemble": (EnsembleRegressor(member, n_members=2, random_state=0), GRIDS, GRIDS[..., :1]),
+        "rollout": (RolloutRegressor(member, window=2), GRIDS, np.concatenate([GRIDS, GRIDS], axis=-1)),
+        "times": (TimeConditionedRegressor(PODRegressor(), times=[0.5, 2.0]), GRIDS, GRIDS),
+        "ensemble of rollouts": (
+            EnsembleRegressor(RolloutRegressor(member, window=2), n_members=2, random_state=0),
+            GRIDS,
+            GRIDS,
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", nested())
+def test_estimators_around_others_come_back_bit_for_bit(name, tmp_path):
+    estimator, X, y = nested()[name]
+    fitted = estimator.fit(X, y)
+    loaded = reloaded(fitted, tmp_path)
+    np.testing.assert_array_equal(values(loaded.predict(X)), values(fitted.predict(X)))
+    assert repr(loaded.get_params(deep=False)) == repr(fitted.get_params(deep=False))
+
+
+def test_a_regressor_that_is_not_known_is_refused_with_advice(tmp_path):
+    fitted = PODRegressor(regressor=HuberLike()).fit(GRIDS, GRIDS[..., :1])
+    with pytest.raises(ModelFileError, match=r"regressor=.*joblib\.dump"):
+        fitted.save(tmp_path / "model.skop")
+
+
+def test_another_scikit_learn_is_named(tmp_path):
+    path = tmp_path / "model.skop"
+    PODRegressor().fit(GRIDS, GRIDS[..., :1]).save(path)
+    rewrite(path, lambda header, _: header["versions"].update({"scikit-learn": "1.0"}))
+    with pytest.warns(SkopWarning, match=r"scikit-learn 1\.0"):
         skop.load(path)

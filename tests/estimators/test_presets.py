@@ -1,22 +1,20 @@
 """Published configurations: every number against the paper's Table 6 and the authors' scripts."""
 
-import inspect
+import warnings
 
 import numpy as np
 import pytest
 
-from skop import FieldSet, LaMORegressor, TimeConditionedRegressor
-from skop.data import DataSpec
-from skop.estimators.presets import preset_parameters
+from skop import FieldSet, LaMOArchitecture, LaMORegressor, TimeConditionedRegressor
+from skop.data import DataSpec, TargetForm
 from skop.losses import get_loss
-from skop.networks import LaMOPatchNetwork, LaMOSliceNetwork
 
 NAMES = ("darcy", "navier_stokes")
 SLICE_NAMES = ("elasticity", "plasticity", "airfoil", "pipe")
 
 
 def spec_of(grid, n_fields):
-    return DataSpec("grid", "fields", "grid", len(grid), n_fields, 0, 1, grid, "float32")
+    return DataSpec("grid", "fields", TargetForm("array"), len(grid), n_fields, 0, 1, grid)
 
 
 def count(module):
@@ -43,57 +41,145 @@ def test_parameter_counts_are_those_of_the_public_code(name, grid, n_fields, pub
 )
 def test_parameter_counts_of_slice_models_are_those_of_the_public_code(name, grid, sizes, published):
     model = LaMORegressor.from_preset(name)
-    spec = DataSpec("fieldset", "fields", "grid", 2, *sizes, grid, "float32", layout="structured" if grid else "points")
+    geometry = "structured" if grid else "points"
+    spec = DataSpec("fieldset", "fields", TargetForm("fieldset"), 2, *sizes, grid, geometry=geometry)
     assert count(model._build_network(spec, model._choose_geometry(spec))) == published
 
 
 def test_token_grids_are_those_of_the_public_code():
     darcy = LaMORegressor.from_preset("darcy")._build_network(spec_of((85, 85), 1), "grid")
     assert darcy._token_grid((85, 85)) == (44, 44)
-    assert darcy.position.table.shape == (1936, 64)
+    assert darcy.positional_encoding.table.shape == (1936, 64)
     navier_stokes = LaMORegressor.from_preset("navier_stokes")._build_network(spec_of((64, 64), 10), "grid")
-    assert navier_stokes.position.table.shape == (1024, 256)
+    assert navier_stokes.positional_encoding.table.shape == (1024, 256)
 
 
 # Settings of the authors' training scripts.
 PUBLISHED = {
     "darcy": {
-        "width": 64, "depth": 8, "mlp_ratio": 4, "n_heads": 4, "d_state": 64, "expand": 2, "learning_rate_init": 5e-4,
-        "weight_decay": 1e-5, "batch_size": 4, "clip_norm": 0.1, "schedule": "one_cycle", "max_iter": 500,
-        "loss_reduction": "sum", "loss": "relative_l2_gradient", "target_scaler": "channel",
+        "width": 64,
+        "depth": 8,
+        "architecture__mlp_ratio": 4,
+        "n_heads": 4,
+        "d_state": 64,
+        "architecture__expand": 2,
+        "learning_rate_init": 5e-4,
+        "training__weight_decay": 1e-5,
+        "batch_size": 4,
+        "training__max_grad_norm": 0.1,
+        "training__schedule": "one_cycle",
+        "max_iter": 500,
+        "training__loss_reduction": "sum",
+        "loss": "relative_l2_gradient",
+        "scaling__targets": "channel",
     },
     "elasticity": {
-        "width": 128, "depth": 8, "mlp_ratio": 1, "n_heads": 4, "d_state": 64, "expand": 2, "learning_rate_init": 1e-3,
-        "weight_decay": 1e-5, "batch_size": 1, "clip_norm": 0.1, "schedule": "cosine", "schedule_interval": "epoch",
-        "warmup_fraction": 0.0, "max_iter": 500, "loss_reduction": "sum", "loss": "relative_l2", "input_scaler": None,
-        "target_scaler": "channel", "coord_scaler": None, "mixer": "hydra", "shared_projections": True,
+        "width": 128,
+        "depth": 8,
+        "architecture__mlp_ratio": 1,
+        "n_heads": 4,
+        "d_state": 64,
+        "architecture__expand": 2,
+        "learning_rate_init": 1e-3,
+        "training__weight_decay": 1e-5,
+        "batch_size": 1,
+        "training__max_grad_norm": 0.1,
+        "training__schedule": "cosine",
+        "training__schedule_interval": "epoch",
+        "training__warmup_fraction": 0.0,
+        "max_iter": 500,
+        "training__loss_reduction": "sum",
+        "loss": "relative_l2",
+        "scaling__inputs": None,
+        "scaling__targets": "channel",
+        "scaling__coords": None,
+        "architecture__mixer": "hydra",
+        "architecture__shared_projections": True,
         "geometry": "points",
     },
     "plasticity": {
-        "width": 128, "depth": 8, "mlp_ratio": 1, "n_heads": 8, "d_state": 64, "expand": 2, "learning_rate_init": 1e-3,
-        "weight_decay": 1e-5, "batch_size": 8, "clip_norm": 0.1, "schedule": "one_cycle", "max_iter": 500,
-        "loss_reduction": "sum", "loss": "relative_l2", "input_scaler": "channel", "target_scaler": None,
-        "param_scaler": None, "mixer": "mamba2", "shared_projections": False, "geometry": "structured",
-        "parameter_embedding": "sinusoidal",
+        "width": 128,
+        "depth": 8,
+        "architecture__mlp_ratio": 1,
+        "n_heads": 8,
+        "d_state": 64,
+        "architecture__expand": 2,
+        "learning_rate_init": 1e-3,
+        "training__weight_decay": 1e-5,
+        "batch_size": 8,
+        "training__max_grad_norm": 0.1,
+        "training__schedule": "one_cycle",
+        "max_iter": 500,
+        "training__loss_reduction": "sum",
+        "loss": "relative_l2",
+        "scaling__inputs": "channel",
+        "scaling__targets": None,
+        "scaling__params": None,
+        "architecture__mixer": "mamba2",
+        "architecture__shared_projections": False,
+        "geometry": "structured",
+        "architecture__parameter_embedding": "sinusoidal",
     },
     "airfoil": {
-        "width": 128, "depth": 8, "mlp_ratio": 1, "n_heads": 2, "d_state": 1, "expand": 1, "learning_rate_init": 1e-3,
-        "weight_decay": 1e-5, "batch_size": 4, "clip_norm": 0.1, "schedule": "one_cycle", "max_iter": 500,
-        "loss_reduction": "sum", "loss": "relative_l2", "target_scaler": None, "coord_scaler": None, "mixer": "hydra",
-        "shared_projections": True, "geometry": "structured",
+        "width": 128,
+        "depth": 8,
+        "architecture__mlp_ratio": 1,
+        "n_heads": 2,
+        "d_state": 1,
+        "architecture__expand": 1,
+        "learning_rate_init": 1e-3,
+        "training__weight_decay": 1e-5,
+        "batch_size": 4,
+        "training__max_grad_norm": 0.1,
+        "training__schedule": "one_cycle",
+        "max_iter": 500,
+        "training__loss_reduction": "sum",
+        "loss": "relative_l2",
+        "scaling__targets": None,
+        "scaling__coords": None,
+        "architecture__mixer": "hydra",
+        "architecture__shared_projections": True,
+        "geometry": "structured",
     },
     "pipe": {
-        "width": 128, "depth": 8, "mlp_ratio": 2, "n_heads": 8, "d_state": 64, "expand": 2, "learning_rate_init": 1e-3,
-        "weight_decay": 1e-5, "batch_size": 8, "clip_norm": 0.1, "schedule": "one_cycle", "max_iter": 500,
-        "loss_reduction": "sum", "loss": "relative_l2", "target_scaler": "channel", "coord_scaler": "standard",
-        "mixer": "mamba2", "shared_projections": False, "geometry": "structured",
+        "width": 128,
+        "depth": 8,
+        "architecture__mlp_ratio": 2,
+        "n_heads": 8,
+        "d_state": 64,
+        "architecture__expand": 2,
+        "learning_rate_init": 1e-3,
+        "training__weight_decay": 1e-5,
+        "batch_size": 8,
+        "training__max_grad_norm": 0.1,
+        "training__schedule": "one_cycle",
+        "max_iter": 500,
+        "training__loss_reduction": "sum",
+        "loss": "relative_l2",
+        "scaling__targets": "channel",
+        "scaling__coords": "standard",
+        "architecture__mixer": "mamba2",
+        "architecture__shared_projections": False,
+        "geometry": "structured",
     },
     "navier_stokes": {
-        "width": 256, "depth": 8, "mlp_ratio": 4, "n_heads": 16, "d_state": 64, "expand": 2, "learning_rate_init": 5e-4,
-        "weight_decay": 0.05, "batch_size": 2, "clip_norm": None, "schedule": "one_cycle", "max_iter": 500,
-        "loss_reduction": "sum", "loss": "relative_l2", "target_scaler": None,
+        "width": 256,
+        "depth": 8,
+        "architecture__mlp_ratio": 4,
+        "n_heads": 16,
+        "d_state": 64,
+        "architecture__expand": 2,
+        "learning_rate_init": 5e-4,
+        "training__weight_decay": 0.05,
+        "batch_size": 2,
+        "training__max_grad_norm": None,
+        "training__schedule": "one_cycle",
+        "max_iter": 500,
+        "training__loss_reduction": "sum",
+        "loss": "relative_l2",
+        "scaling__targets": None,
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", NAMES + SLICE_NAMES)
@@ -102,43 +188,55 @@ def test_settings_are_those_of_the_scripts(name):
     assert {key: parameters[key] for key in PUBLISHED[name]} == PUBLISHED[name]
     # The reported model is that of the last epoch, without averaging, early stopping or augmentation.
     assert parameters["early_stopping"] is False
-    assert parameters["weight_averaging"] is None
-    assert parameters["decay_vectors"] is True
-    assert name in SLICE_NAMES or tuple(parameters["decay_range"]) == (1.0, 1.0)
+    assert parameters["training__ema_decay"] is None
+    assert parameters["training__decay_bias_and_norm"] is True
+    assert name in SLICE_NAMES or tuple(parameters["architecture__decay_range"]) == (1.0, 1.0)
     assert parameters["symmetries"] is None
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_heads_have_32_channels(name):
-    parameters = preset_parameters("lamo", name)
-    assert parameters["expand"] * parameters["width"] / parameters["n_heads"] == 32
+    parameters = LaMORegressor.from_preset(name).get_params()
+    assert parameters["architecture__expand"] * parameters["width"] / parameters["n_heads"] == 32
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_presets_name_every_parameter_of_the_network_and_only_existing_ones(name):
-    parameters = preset_parameters("lamo", name)
-    known = set(inspect.signature(LaMORegressor).parameters)
-    assert set(parameters) <= known
+@pytest.mark.parametrize("name", NAMES + SLICE_NAMES)
+def test_presets_name_every_parameter_of_their_network(name):
     # Defaults may change; a preset must not change with them.
-    network = known & set(inspect.signature(LaMOPatchNetwork).parameters)
-    assert network - set(parameters) == {"n_frequencies"}  # which a learned position table does not have
-    LaMORegressor(**parameters)._validate_params()
-    get_loss(parameters["loss"], reduction=parameters["loss_reduction"])
+    preset, geometry = LaMORegressor._presets[name], LaMORegressor._presets[name]["geometry"]
+    effective = {
+        part
+        for part in LaMOArchitecture().get_params()
+        if geometry in LaMORegressor._effective_on.get(f"architecture__{part}", (geometry,))
+    }
+    unnamed = effective - set(preset["architecture"])
+    assert unnamed == ({"n_frequencies"} if name in NAMES else set())  # a learned position table has none
+    assert set(preset["architecture"]) <= effective
+    assert {"width", "depth", "d_state", "n_heads", "dropout"} <= set(preset)
 
 
-@pytest.mark.parametrize("name", SLICE_NAMES)
-def test_presets_of_slice_models_name_every_parameter_of_the_network_and_only_existing_ones(name):
-    parameters = preset_parameters("lamo", name)
-    known = set(inspect.signature(LaMORegressor).parameters)
-    assert set(parameters) <= known
-    assert known & set(inspect.signature(LaMOSliceNetwork).parameters) <= set(parameters)
-    LaMORegressor(**parameters)._validate_params()
+@pytest.mark.parametrize("name", NAMES + SLICE_NAMES)
+def test_presets_are_valid_and_warn_of_nothing(name):
+    model = LaMORegressor.from_preset(name)
+    model._validate_params()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model._check_options(model.geometry)
+    get_loss(model.loss, reduction=model.training.loss_reduction)
 
 
 @pytest.mark.parametrize("name", SLICE_NAMES)
 def test_presets_fit_data_of_the_layout_of_their_benchmark(name):
     generator = np.random.default_rng(0)
-    small = {"width": 16, "depth": 1, "n_latents": 4, "n_slice_heads": 2, "n_heads": 1, "d_state": 4, "max_iter": 1}
+    small = {
+        "width": 16,
+        "depth": 1,
+        "n_latents": 4,
+        "architecture__n_latent_heads": 2,
+        "n_heads": 1,
+        "d_state": 4,
+        "max_iter": 1,
+    }
     model = LaMORegressor.from_preset(name, random_state=0, **small)
     if name == "plasticity":
         profile, frames = generator.normal(size=(9, 6, 4, 1)), generator.normal(size=(9, 6, 4, 3 * 4))
@@ -153,11 +251,12 @@ def test_presets_fit_data_of_the_layout_of_their_benchmark(name):
     assert fitted.geometry_ == ("points" if name == "elasticity" else "structured")
 
 
-def test_changes_win_and_copies_are_independent():
-    assert LaMORegressor.from_preset("darcy", max_iter=3, width=16).get_params()["max_iter"] == 3
-    preset_parameters("lamo", "darcy")["width"] = 1
-    assert preset_parameters("lamo", "darcy")["width"] == 64
-    with pytest.raises(TypeError, match="colour"):
+def test_changes_win_and_presets_do_not_change():
+    changed = LaMORegressor.from_preset("darcy", max_iter=3, width=16, training__weight_decay=0.5)
+    assert (changed.max_iter, changed.width, changed.training.weight_decay) == (3, 16, 0.5)
+    assert changed.training.ema_decay is None
+    assert LaMORegressor.from_preset("darcy").training.weight_decay == 1e-5
+    with pytest.raises(ValueError, match="colour"):
         LaMORegressor.from_preset("darcy", colour=3)
-    with pytest.raises(ValueError, match=r"no preset 'weather' for lamo; choose from \['airfoil', 'darcy', "):
-        preset_parameters("lamo", "weather")
+    with pytest.raises(ValueError, match=r"LaMORegressor has no preset 'weather'; choose from \['airfoil', 'darcy', "):
+        LaMORegressor.from_preset("weather")

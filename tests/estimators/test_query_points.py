@@ -11,8 +11,8 @@ from skop.exceptions import FieldDataError
 
 def tiny(**changes):
     """An estimator that fits in a moment."""
-    options = {"width": 8, "depth": 1, "n_latents": 4, "n_slice_heads": 2, "d_state": 4, "max_iter": 2}
-    return LaMORegressor(**(options | {"batch_size": 2, "random_state": 0, "dtype": "float64"} | changes))
+    options = {"width": 8, "depth": 1, "n_latents": 4, "architecture__n_latent_heads": 2, "d_state": 4, "max_iter": 2}
+    return LaMORegressor().set_params(**(options | {"batch_size": 2, "random_state": 0, "dtype": "float64"} | changes))
 
 
 def ragged(n_dims=2):
@@ -41,7 +41,7 @@ def assert_close(found, expected, tolerance=1e-6):
 def test_own_points_give_the_prediction(with_fields, decoder):
     points, y = ragged()
     X = list(zip(points, y, strict=True)) if with_fields else points
-    fitted = tiny(decoder=decoder).fit(X, y)
+    fitted = tiny(architecture__decoder=decoder).fit(X, y)
     expected = fitted.predict(X)
     for coords in (points, FieldSet(points), FieldSet(points, y)):
         assert_close(fitted.predict(X, coords=coords), expected)

@@ -19,8 +19,16 @@ TOLERANCES = {"float32": 1e-6, "float64": 1e-12}
 
 
 def small(**params):
-    tiny = {"width": 8, "depth": 1, "n_latents": 4, "n_slice_heads": 2, "d_state": 4, "max_iter": 2, "random_state": 0}
-    return LaMORegressor(**(tiny | params))
+    tiny = {
+        "width": 8,
+        "depth": 1,
+        "n_latents": 4,
+        "architecture__n_latent_heads": 2,
+        "d_state": 4,
+        "max_iter": 2,
+        "random_state": 0,
+    }
+    return LaMORegressor().set_params(**(tiny | params))
 
 
 def samples(sizes=SMALL, n_channels=2, seed=0):
@@ -53,7 +61,7 @@ def fitted(request):
     """A model of fields and parameters on samples of very different sizes."""
     dtype, deterministic = request.param
     points, fields, params, targets = samples(SIZES)
-    model = small(dtype=dtype, deterministic=deterministic, max_iter=1)
+    model = small(dtype=dtype, training__deterministic=deterministic, max_iter=1)
     return model.fit(FieldSet(points, fields, params=params), FieldSet(points, targets)), dtype, deterministic
 
 
@@ -316,7 +324,9 @@ def test_warm_start_continues_on_other_ragged_samples():
 def test_early_stopping_validates_by_the_score():
     points, fields, _, targets = samples(SMALL * 2)
     pairs = list(zip(points, fields, strict=True))
-    model = small(early_stopping=True, validation_fraction=0.25, max_iter=3, weight_averaging=None).fit(pairs, targets)
+    model = small(early_stopping=True, training__validation_fraction=0.25, max_iter=3, training__ema_decay=None).fit(
+        pairs, targets
+    )
     assert len(model.validation_scores_) == 3
     assert np.isfinite(model.validation_scores_).all()
 

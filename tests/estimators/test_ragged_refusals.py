@@ -11,8 +11,16 @@ SIZES = (12, 7, 1, 20, 9, 12)
 
 
 def small(**params):
-    tiny = {"width": 8, "depth": 1, "n_latents": 4, "n_slice_heads": 2, "d_state": 4, "max_iter": 1, "random_state": 0}
-    return LaMORegressor(**(tiny | params))
+    tiny = {
+        "width": 8,
+        "depth": 1,
+        "n_latents": 4,
+        "architecture__n_latent_heads": 2,
+        "d_state": 4,
+        "max_iter": 1,
+        "random_state": 0,
+    }
+    return LaMORegressor().set_params(**(tiny | params))
 
 
 def samples(sizes=SIZES, n_channels=2):
@@ -44,16 +52,28 @@ def zipped(points, fields):
 TWO = [np.zeros((12, 2)), np.zeros((12, 2))]
 # name: (X, y, parameters, words of the message)
 REFUSED_BY_FIT = {
-    "no points": (zipped(replaced(POINTS, 1, np.zeros((0, 2))), replaced(FIELDS, 1, np.zeros((0, 2)))),
-                  replaced(TARGETS, 1, np.zeros((0, 1))), {}, ["sample 1", "no points"]),
-    "no points, no fields": (replaced(POINTS, 2, np.zeros((0, 2))), replaced(TARGETS, 2, np.zeros((0, 1))), {},
-                             ["sample 2", "no points"]),
+    "no points": (
+        zipped(replaced(POINTS, 1, np.zeros((0, 2))), replaced(FIELDS, 1, np.zeros((0, 2)))),
+        replaced(TARGETS, 1, np.zeros((0, 1))),
+        {},
+        ["sample 1", "no points"],
+    ),
+    "no points, no fields": (
+        replaced(POINTS, 2, np.zeros((0, 2))),
+        replaced(TARGETS, 2, np.zeros((0, 1))),
+        {},
+        ["sample 2", "no points"],
+    ),
     "NaN in fields": (zipped(POINTS, poisoned(FIELDS, 3)), TARGETS, {}, ["X", "NaN", "sample 3", "channel 1"]),
     "NaN in points": (zipped(poisoned(POINTS, 3), FIELDS), TARGETS, {}, ["X", "NaN", "coords", "sample 3"]),
     "NaN in points alone": (poisoned(POINTS, 4), TARGETS, {}, ["X", "NaN", "coords", "sample 4"]),
     "infinity in y": (PAIRS, poisoned(TARGETS, 5, np.inf), {}, ["y", "infinity", "sample 5", "channel 0"]),
-    "NaN in params": (FieldSet(POINTS, FIELDS, params=poisoned(list(np.ones((6, 2))), 2)), TARGETS, {},
-                      ["X", "NaN", "params", "[2, 1]"]),
+    "NaN in params": (
+        FieldSet(POINTS, FIELDS, params=poisoned(list(np.ones((6, 2))), 2)),
+        TARGETS,
+        {},
+        ["X", "NaN", "params", "[2, 1]"],
+    ),
     "NaN in scalars": (PAIRS, [0, 1, np.nan, 3, 4, 5], {}, ["y", "NaN", "sample 2"]),
     "no channels": (zipped(POINTS, [item[:, :0] for item in FIELDS]), TARGETS, {}, ["X", "channels"]),
     "y of no channels": (PAIRS, [item[:, :0] for item in TARGETS], {}, ["y", "channels"]),
@@ -64,8 +84,12 @@ REFUSED_BY_FIT = {
     "one y too long, single": (PAIRS, replaced(SINGLE, 4, np.zeros(10)), {}, ["y of sample 4", "(10,)", "9 points"]),
     "one y of other channels": (PAIRS, replaced(TARGETS, 4, np.zeros((9, 2))), {}, ["y of sample 4", "(9, 2)"]),
     "y with and without channels": (PAIRS, replaced(TARGETS, 4, np.zeros(9)), {}, ["y of sample 4", "(9,)"]),
-    "one field too long": (zipped(POINTS, replaced(FIELDS, 4, np.zeros((10, 2)))), TARGETS, {},
-                           ["sample 4", "(10, 2)"]),
+    "one field too long": (
+        zipped(POINTS, replaced(FIELDS, 4, np.zeros((10, 2)))),
+        TARGETS,
+        {},
+        ["sample 4", "(10, 2)"],
+    ),
     "one y too few": (PAIRS, TARGETS[:5], {}, ["X has 6 samples", "y has 5"]),
     "one scalar too few": (PAIRS, np.arange(5.0), {}, ["X has 6 samples", "y has 5"]),
     "tuples and arrays": (replaced(PAIRS, 3, POINTS[3]), TARGETS, {}, ["sample 3", "tuple"]),
@@ -87,15 +111,28 @@ REFUSED_BY_FIT = {
     "y on other points": (PAIRS, zipped(replaced(POINTS, 3, POINTS[3][::-1]), TARGETS), {}, ["other points", "order"]),
     "y on other numbers of points": (PAIRS, zipped(POINTS[::-1], TARGETS[::-1]), {}, ["same points"]),
     "y of points alone": (PAIRS, [(item, None) for item in POINTS], {}, ["y", "without values"]),
-    "fields of one size, other points": (zipped(TWO, [np.zeros((12, 2)), np.zeros((11, 2))]), TARGETS[:2], {},
-                                         ["sample 1", "(11, 2)"]),
+    "fields of one size, other points": (
+        zipped(TWO, [np.zeros((12, 2)), np.zeros((11, 2))]),
+        TARGETS[:2],
+        {},
+        ["sample 1", "(11, 2)"],
+    ),
     "a grid": (PAIRS, TARGETS, {"geometry": "grid"}, ["geometry='grid'", "grid"]),
     "a bent grid": (PAIRS, TARGETS, {"geometry": "structured"}, ["geometry='structured'"]),
-    "a grid of shared points": ((POINTS[0], np.ones((3, 12, 1))), np.ones((3, 12, 1)), {"geometry": "grid"},
-                                ["geometry='grid'"]),
-    "draws of a grid": (np.ones((3, 4, 4, 1)), np.ones((3, 4, 4, 1)), {"draw_points": 3}, ["draw_points=3", "points"]),
-    "draws of no points": (PAIRS, TARGETS, {"draw_points": 0}, ["draw_points"]),
-    "a scale of each point": (PAIRS, TARGETS, {"input_scaler": "point"}, ["'point'", "'channel'"]),
+    "a grid of shared points": (
+        (POINTS[0], np.ones((3, 12, 1))),
+        np.ones((3, 12, 1)),
+        {"geometry": "grid"},
+        ["geometry='grid'"],
+    ),
+    "draws of a grid": (
+        np.ones((3, 4, 4, 1)),
+        np.ones((3, 4, 4, 1)),
+        {"subsample_points": 3},
+        ["subsample_points=3", "points"],
+    ),
+    "draws of no points": (PAIRS, TARGETS, {"subsample_points": 0}, ["subsample_points"]),
+    "a scale of each point": (PAIRS, TARGETS, {"scaling__inputs": "point"}, ["'point'", "'channel'"]),
     "symmetries": (PAIRS, TARGETS, {"symmetries": ["x"]}, ["symmetries"]),
     "derivatives": (PAIRS, TARGETS, {"loss": "h1"}, ["grid"]),
     "a table with ragged y": (np.ones((6, 2)), TARGETS, {}, []),
@@ -103,7 +140,7 @@ REFUSED_BY_FIT = {
     "an array with ragged y": (np.ones((6, 5, 5, 1)), TARGETS, {}, []),
     "sets of lists": ([PAIRS[:2], PAIRS[2:4]], TARGETS[:2], {}, []),
     "FieldSets in a list": ([FieldSet(POINTS, FIELDS)] * 2, TARGETS[:2], {}, ["np.concatenate"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", list(REFUSED_BY_FIT))

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-import skop.estimators._prediction
+import skop.estimators._base
 from skop import FieldSet, LaMORegressor
 from skop.data import Predictions, unit_grid
 from skop.estimators._refinement import predict_refined, refinement_factors
@@ -210,7 +210,7 @@ def test_scalars_are_the_weighted_mean_over_the_readings(average):
 # ---------------------------------------------------------------- the estimator
 def fitted(X, y, **params):
     settings = {"width": 8, "depth": 1, "d_state": 4, "n_heads": 1, "max_iter": 1, "random_state": 0}
-    return LaMORegressor(dtype="float64", **(settings | params)).fit(X, y)
+    return LaMORegressor(dtype="float64").set_params(**(settings | params)).fit(X, y)
 
 
 def test_pieces_of_a_set_are_predicted_as_the_whole(monkeypatch):
@@ -219,7 +219,7 @@ def test_pieces_of_a_set_are_predicted_as_the_whole(monkeypatch):
     estimator = fitted(X, X)
     fine = FieldSet(unit_grid((9, 9)), generator.normal(size=(7, 81, 1)), grid_shape=(9, 9))
     whole = estimator.predict(fine)
-    monkeypatch.setattr(skop.estimators._prediction, "_PREDICT_POINTS", 200)
+    monkeypatch.setattr(skop.estimators._base, "_PREDICT_POINTS", 200)
     assert whole.shape == (7, 9, 9, 1)
     np.testing.assert_allclose(estimator.predict(fine), whole, rtol=1e-12, atol=1e-13)
 

@@ -20,7 +20,9 @@ GRID = (4, 4)
 
 
 def network(**changes):
-    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | changes))
+    return LaMORegressor().set_params(
+        **({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | changes)
+    )
 
 
 def exact(**changes):
@@ -123,13 +125,13 @@ def test_the_steps_of_a_trajectory_share_a_batch(fields, monkeypatch):
 
 def test_batch_gradient_is_the_sum_over_the_steps(fields):
     X, y = fields
-    settings = {"loss_reduction": "sum", "dtype": "float64", "max_iter": 1, "batch_size": 10}
+    settings = {"training__loss_reduction": "sum", "dtype": "float64", "max_iter": 1, "batch_size": 10}
     model = RolloutRegressor(network(**settings), window=3).fit(X, y).estimator_
     history = np.concatenate([X, y], axis=-1)
     objective = model._make_loss(None)
 
     def gradient(windows, frames):
-        data = model._read_training_data(on_grid(windows), on_grid(frames))
+        data = model._read(on_grid(windows), on_grid(frames))
         batch = model._loader(data.inputs, targets=data.targets).gather(np.arange(len(windows)))
         model.module_.zero_grad()
         objective(model.module_(**batch.inputs()), batch).backward()

@@ -1,10 +1,13 @@
 """Device, precision and randomness of a fit."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
 
-from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype
+from skop import LaMORegressor
+from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
 
 CPU = torch.device("cpu")
 
@@ -25,7 +28,7 @@ def test_auto_takes_cuda_where_there_is_one_and_cuda_without_one_is_an_error(mon
         pick_device("cuda:0")
 
 
-@pytest.mark.parametrize("role", ["fields", "features", "parameters", "function"])
+@pytest.mark.parametrize("role", ["fields", "features", "parameters"])
 def test_precision_follows_the_name_and_otherwise_the_role(role):
     assert pick_dtype("float32", role) == "float32"
     assert pick_dtype("float64", role) == "float64"
@@ -66,3 +69,76 @@ def test_deterministic_algorithms_hold_within_the_block_only(before):
         assert torch.is_deterministic_algorithms_warn_only_enabled() is warn_only
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+# ---------------------------------------------------------------- threads
+@pytest.fixture
+def four_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("n_points", "expected"), [(1, 1), (2**14 - 1, 1), (2**14, 2), (3 * 2**13, 3), (2**20, 4)])
+def test_threads_follow_the_size_up_to_the_users_number(four_threads, n_points, expected):
+    with thread_limit(n_points, 64) as n_threads:
+        assert n_threads == torch.get_num_threads() == expected
+    assert torch.get_num_threads() == 4
+
+
+def test_a_users_single_thread_stays_single(four_threads):
+    torch.set_num_threads(1)
+    with thread_limit(2**20, 64):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 1
+
+
+def test_limits_nest_and_end_with_errors(four_threads):
+    def fails():
+        with thread_limit(1, 1):
+            with thread_limit(2**20, 64):
+                assert torch.get_num_threads() == 4
+            assert torch.get_num_threads() == 1
+            raise RuntimeError("within")
+
+    with pytest.raises(RuntimeError, match="within"):
+        fails()
+    assert torch.get_num_threads() == 4
+
+
+def test_threads_of_python_do_not_take_a_limit_for_the_users_number(four_threads):
+    inside, leave, seen = threading.Event(), threading.Event(), []
+
+    def first():
+        with thread_limit(1, 1):
+            inside.set()
+            leave.wait()
+
+    def second():
+        inside.wait()
+        with thread_limit(2**20, 64) as n_threads:
+            seen.append(n_threads)
+        seen.append(torch.get_num_threads())
+        leave.set()
+
+    running = [threading.Thread(target=part) for part in (first, second)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    late = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    late.start()
+    late.join()
+    assert seen == [4, 4, 4]
+
+
+def test_a_fit_and_a_prediction_use_threads_by_size(four_threads):
+    X = np.random.default_rng(0).normal(size=(6, 16, 16, 1))
+    model = LaMORegressor(width=8, depth=1, n_heads=2, max_iter=1, warm_start=True, random_state=0).fit(X, X)
+    seen = []
+    model.module_.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
+    model.fit(X, X)
+    model.predict(X)
+    assert set(seen) == {1}
+    assert torch.get_num_threads() == 4

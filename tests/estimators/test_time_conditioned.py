@@ -10,14 +10,16 @@ from sklearn.model_selection import GridSearchCV
 from skop import FieldSet, LaMORegressor, PODRegressor, TimeConditionedRegressor
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError
-from skop.metrics import neg_relative_l2_scorer, relative_l2_error
+from skop.metrics import channel_sizes, neg_relative_l2_scorer, relative_l2_error
 from skop.training import Trainer, schedule_at
 
 GRID = (4, 4)
 
 
 def network(**changes):
-    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | changes))
+    return LaMORegressor().set_params(
+        **({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | changes)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def spied_batches(monkeypatch, model, X, y):
 # ---------------------------------------------------------------------- training
 def test_the_published_order_of_times(fields, monkeypatch):
     X, y = fields
-    options = {"batch_size": 4, "max_iter": 2, "schedule": "one_cycle", "param_scaler": None}
+    options = {"batch_size": 4, "max_iter": 2, "training__schedule": "one_cycle", "scaling__params": None}
     batches = spied_batches(monkeypatch, TimeConditionedRegressor(network(**options), times=5), X, y)
     # 3 batches of 4 trajectories, 5 steps each, twice.
     assert [len(times) for times, _, _ in batches] == [4] * 30
@@ -112,7 +114,7 @@ def test_the_same_by_hand(fields):
 def test_time_comes_after_the_parameters_of_x(fields, monkeypatch):
     X, y = fields
     points = FieldSet(unit_grid(GRID), X.reshape(12, 16, 2), params=np.arange(24.0).reshape(12, 2))
-    model = TimeConditionedRegressor(network(max_iter=1, param_scaler=None), times=[7.0, 8.0, 9.0, 10.0, 11.0])
+    model = TimeConditionedRegressor(network(max_iter=1, scaling__params=None), times=[7.0, 8.0, 9.0, 10.0, 11.0])
     batches = spied_batches(monkeypatch, model, points, points.with_values(y.reshape(12, 16, 10)))
     assert {time for times, _, _ in batches for time in times} == {7.0, 8.0, 9.0, 10.0, 11.0}
     assert model.estimator_.spec_.n_params == 3
@@ -133,7 +135,9 @@ def test_kinds_of_y_come_back(fields):
         expected = predicted if expected is None else expected
         np.testing.assert_allclose(predicted.reshape(y.shape), expected, atol=1e-10)
         np.testing.assert_allclose(one.reshape(12, *GRID, 2), expected[..., 2:4], atol=1e-10)
-        assert model.score(inputs, targets) == pytest.approx(1 - relative_l2_error(y, expected))
+        assert model.score_physical(inputs, targets) == pytest.approx(1 - relative_l2_error(y, expected))
+        units = channel_sizes(y, n_components=2)
+        assert model.score(inputs, targets) == pytest.approx(1 - relative_l2_error(y, expected, units=units))
 
 
 @pytest.mark.parametrize("ragged", [False, True])
@@ -170,16 +174,16 @@ def test_scalars_and_tables(fields):
     assert vector.predict(table, times=[0.0, 0.0]).shape == (30, 2)
 
 
-def test_tables_of_one_shape_are_functions_unless_times_are_given():
+def test_tables_of_one_shape_are_series_and_functions_have_a_channel_axis():
     table = np.random.default_rng(0).standard_normal((12, 4))
-    function = TimeConditionedRegressor(PODRegressor()).fit(table, table)
+    function = TimeConditionedRegressor(PODRegressor()).fit(table[..., None], table)
     assert function.times_.tolist() == [0.0]
-    assert function.spec_.role == "function"
-    np.testing.assert_array_equal(
-        function.predict(table),
-        TimeConditionedRegressor(PODRegressor()).fit(table[..., None], table).predict(table[..., None]),
-    )
+    assert function.spec_.role == "fields"
+    assert function.predict(table[..., None]).shape == (12, 4)
+    default = TimeConditionedRegressor(PODRegressor()).fit(table, table)
+    np.testing.assert_allclose(default.times_, [0, 1 / 3, 2 / 3, 1])
     series = TimeConditionedRegressor(PODRegressor(), times=4).fit(table, table)
+    np.testing.assert_array_equal(series.predict(table), default.predict(table))
     assert series.spec_.role == "features"
     assert series.predict(table, times=[0.5]).shape == (12, 1)
 
@@ -187,8 +191,10 @@ def test_tables_of_one_shape_are_functions_unless_times_are_given():
 def test_errors_by_time_are_those_of_each_frame(fields):
     X, y = fields
     model = TimeConditionedRegressor(PODRegressor(n_components=1), times=5).fit(X, y)
-    difference = (y - model.predict(X)).reshape(12, 16, 5, 2)
-    expected = np.sqrt((difference**2).sum(axis=(1, 3)) / (y.reshape(12, 16, 5, 2) ** 2).sum(axis=(1, 3))).mean(axis=0)
+    truth = y.reshape(12, 16, 5, 2)
+    units = np.sqrt((truth**2).mean(axis=(0, 1, 2)))
+    difference, truth = (truth - model.predict(X).reshape(truth.shape)) / units, truth / units
+    expected = np.sqrt((difference**2).sum(axis=(1, 3)) / (truth**2).sum(axis=(1, 3))).mean(axis=0)
     np.testing.assert_allclose(model.error_by_time(X, y), expected, rtol=1e-10)
     assert expected.min() > 0.01
 
@@ -217,7 +223,9 @@ def test_weights_reach_the_frames(fields):
 
 def test_early_stopping_holds_out_whole_trajectories(fields):
     X, y = fields
-    model = TimeConditionedRegressor(network(early_stopping=True, validation_fraction=0.25), times=5).fit(X, y)
+    model = TimeConditionedRegressor(network(early_stopping=True, training__validation_fraction=0.25), times=5).fit(
+        X, y
+    )
     assert len(model.estimator_.validation_scores_) == 2
 
 

@@ -5,15 +5,18 @@ import pytest
 import torch
 
 from skop import FieldSet, LaMORegressor
-from skop.data import unit_grid
+from skop.data import Targets, unit_grid
 from skop.estimators._rollout import _one_steps
 from skop.estimators._unrolling import StepForward
+from skop.networks import Outputs
 
 GRID = (4, 4)
 
 
 def network(**changes):
-    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | changes))
+    return LaMORegressor().set_params(
+        **({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0} | changes)
+    )
 
 
 def on_grid(values, **options):
@@ -33,7 +36,7 @@ def unrolled_parts(inputs, targets, unroll, n_steps=4):
     model = network(dtype="float64", max_iter=1)
     steps = _one_steps(inputs, targets, inputs.with_params(None), n_steps, targets.n_channels // n_steps)
     model.fit(*steps)
-    batch = model._loader(steps[0], targets=steps[1]).gather(np.arange(len(steps[0])))
+    batch = model._loader(steps[0], targets=Targets(steps[1])).gather(np.arange(len(steps[0])))
     forward = StepForward(model, n_steps, unroll, 0.0, np.ones(inputs.n_channels))
     return model, batch, forward
 
@@ -56,7 +59,7 @@ def test_unrolled_outputs_are_those_of_runs_between_true_windows(fields, unroll,
     model, batch, forward = unrolled_parts(X, y.with_params(None), unroll)
     whole = X.with_values(np.concatenate([X.values, y.values], axis=-1)).with_params(X.params)
     expected = free_run(model, whole, starts, 4).reshape(40, 16, 1)
-    actual = model.scalers_.target.inverse_transform(forward(model.module_, batch)).detach().numpy()
+    actual = model.scalers_.target.inverse_transform(forward(model.module_, batch).field).detach().numpy()
     np.testing.assert_allclose(actual, expected, rtol=1e-8, atol=1e-8)
 
 
@@ -101,7 +104,7 @@ def test_unrolled_packed_samples_are_those_of_single_ones():
         def forward(self, coords, fields, params, grid_shape, sizes=None):
             means = [part.mean(-2, keepdim=True).expand_as(part) for part in coords.split(sizes)] if sizes else None
             mean = torch.cat(means) if sizes else coords.mean(-2, keepdim=True).expand_as(coords)
-            return torch.tanh(fields[..., :1] - 0.5 * fields[..., 1:2] + mean[..., :1])
+            return Outputs(torch.tanh(fields[..., :1] - 0.5 * fields[..., 1:2] + mean[..., :1]))
 
     points = FieldSet([rng.random((size, 2)) for size in sizes], [fields[i, :size] for i, size in enumerate(sizes)])
     model = network(max_iter=1, dtype="float64").fit(
@@ -113,7 +116,7 @@ def test_unrolled_packed_samples_are_those_of_single_ones():
     for rows in ([0, 1, 2], [0], [1], [2]):
         steps, _ = _one_steps(places[rows], targets[rows], places[rows], 4, 1)
         loader = model._loader(steps)
-        outputs.append(forward(Local(), loader.gather(np.arange(len(steps)))).reshape(-1, 1))
+        outputs.append(forward(Local(), loader.gather(np.arange(len(steps)))).field.reshape(-1, 1))
     torch.testing.assert_close(outputs[0], torch.cat(outputs[1:]))
 
 
@@ -129,7 +132,7 @@ def test_noise_has_the_spread_of_the_field_and_comes_anew(fields, input_scaler):
             seen.append((scaler.inverse_transform(noisy.fields) - scaler.inverse_transform(batch.fields)).numpy())
             return noisy
 
-    model = network(max_iter=1, input_scaler=input_scaler, dtype="float64").fit(on_grid(5 * X), on_grid(y[..., :1]))
+    model = network(max_iter=1, scaling__inputs=input_scaler, dtype="float64").fit(on_grid(5 * X), on_grid(y[..., :1]))
     deviation = (5 * X).reshape(-1, 3).std(axis=0)
     batch = model._loader(on_grid(5 * X)).gather(np.arange(10))
     forward = Spy(model, 1, 1, 0.2, deviation)

@@ -119,11 +119,11 @@ def test_channels_are_chosen_and_named(fields):
     assert any(axes.get_ylabel() == "speed" for axes in display.figure_.axes)
 
 
-def test_tables_of_functions_are_lines():
-    X = np.random.default_rng(0).random((4, 7))
+def test_functions_are_lines():
+    X = np.random.default_rng(0).random((4, 7, 1))
     display = FieldErrorDisplay.from_estimator(Recorded(), X, X**2, sample=1)
-    np.testing.assert_allclose(display.artists_[1][1].get_ydata(), X[1] + 1)
-    np.testing.assert_allclose(display.artists_[0][0].get_ydata(), X[1])
+    np.testing.assert_allclose(display.artists_[1][1].get_ydata(), X[1, :, 0] + 1)
+    np.testing.assert_allclose(display.artists_[0][0].get_ydata(), X[1, :, 0])
 
 
 def test_parameters_have_no_input_panel(fields):

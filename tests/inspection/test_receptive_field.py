@@ -13,10 +13,11 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
-from skop import EnsembleRegressor, FieldSet, GeoMaNORegressor, LaMORegressor  # noqa: E402
+from skop import EnsembleRegressor, FieldSet, GeoMaNORegressor, LaMOArchitecture, LaMORegressor  # noqa: E402
 from skop.data import unit_grid  # noqa: E402
 from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
 from skop.inspection import ReceptiveFieldDisplay, receptive_field  # noqa: E402
+from skop.networks import Outputs  # noqa: E402
 
 SHAPES = {1: (9,), 2: (7, 6), 3: (5, 4, 6)}
 SMALL = {"width": 8, "depth": 2, "patch_size": 2, "max_iter": 1, "random_state": 0, "dtype": "float64"}
@@ -33,11 +34,11 @@ def samples(shape, channels=1, n=6):
 
 
 def geomano(**parameters):
-    return GeoMaNORegressor(**SMALL | {"d_state": 2, "local_features": 0} | parameters)
+    return GeoMaNORegressor().set_params(**SMALL | {"d_state": 2, "architecture__conv_channels": 0} | parameters)
 
 
 def lamo(**parameters):
-    return LaMORegressor(**SMALL | {"local_features": 0} | parameters)
+    return LaMORegressor().set_params(**SMALL | {"architecture__conv_channels": 0} | parameters)
 
 
 def fit(estimator, shape, channels=1, targets=1):
@@ -62,7 +63,7 @@ class Stencil(torch.nn.Module):
     def forward(self, coords, fields, params, grid_shape):
         convolve = {1: torch.nn.functional.conv1d, 2: torch.nn.functional.conv2d, 3: torch.nn.functional.conv3d}
         grid = fields.unflatten(1, grid_shape).movedim(-1, 1)
-        return convolve[len(grid_shape)](grid, self.kernel, padding="same").movedim(1, -1).flatten(1, -2)
+        return Outputs(convolve[len(grid_shape)](grid, self.kernel, padding="same").movedim(1, -1).flatten(1, -2))
 
 
 def patch_of(shape, point, patch=2):
@@ -152,7 +153,7 @@ def test_later_blocks_see_at_least_as_far():
 @pytest.mark.parametrize("n_dims", [1, 2, 3])
 def test_differences_of_predictions_agree(make, n_dims):
     shape = SHAPES[n_dims]
-    model, X = fit(make(local_features=2), shape, channels=2, targets=2)
+    model, X = fit(make(architecture__conv_channels=2), shape, channels=2, targets=2)
     point = tuple(size // 3 for size in shape)
     field, step = receptive_field(model, X, point=point), 1e-5
     # Units of the scalers: a difference in physical units, times input scale, over target scale.
@@ -175,7 +176,10 @@ def test_grids_that_the_network_reads_as_points_have_fields_too(kind):
         coords = coords + 0.1 * np.sin(3 * coords[:, ::-1])
     X = FieldSet(coords, values, grid_shape=shape)
     model = LaMORegressor(
-        **SMALL | {"depth": 1}, geometry="points" if kind == "points" else "auto", n_latents=4, n_slice_heads=2
+        **SMALL | {"depth": 1},
+        geometry="points" if kind == "points" else "auto",
+        n_latents=4,
+        architecture=LaMOArchitecture(n_latent_heads=2),
     ).fit(X, values)
     field, step = receptive_field(model, X, point=(1, 2)), 1e-5
     for place in (6, 0, 19):
@@ -206,8 +210,8 @@ def test_every_form_of_the_data_gives_the_same_field():
         np.testing.assert_allclose(receptive_field(model, form), expected)
 
 
-def test_tables_of_functions_lie_on_a_line():
-    X = samples((8,))[..., 0]
+def test_functions_lie_on_a_line():
+    X = samples((8,))
     model = lamo().fit(X, X**2)
     assert receptive_field(model, X, point=0.5).shape == (8,)
 
@@ -293,7 +297,7 @@ def test_dropout_is_off_and_its_mode_is_kept():
 def test_a_failing_network_leaves_no_hook_and_no_mode():
     model, X = fit(geomano(), SHAPES[2])
     model.module_.train()
-    model.module_.head = None
+    model.module_.unembedding = None
     model.module_.blocks[1].mixer = torch.nn.Linear(3, 3)
     with pytest.raises(TypeError):
         receptive_field(model, X, layer=0)
@@ -342,7 +346,9 @@ def test_inputs_without_fields_are_refused():
 def test_point_sets_are_refused():
     rng = np.random.default_rng(0)
     coords, values = rng.random((30, 2)), rng.random((6, 30, 1))
-    model = LaMORegressor(width=8, depth=1, max_iter=1, n_latents=4, n_slice_heads=2, random_state=0)
+    model = LaMORegressor(
+        width=8, depth=1, max_iter=1, n_latents=4, random_state=0, architecture=LaMOArchitecture(n_latent_heads=2)
+    )
     with pytest.raises(FieldDataError, match="X lies on points that form no 2-D grid"):
         receptive_field(model.fit((coords, values), values), (coords, values))
     on_grid = FieldSet(unit_grid((5, 6)), values, grid_shape=(5, 6))
@@ -354,7 +360,9 @@ def test_grids_of_each_sample_its_own_are_refused():
     coords = np.stack([unit_grid((4, 5)) * scale for scale in (1.0, 2.0, 3.0)])
     values = samples((4, 5), n=3).reshape(3, -1, 1)
     X = FieldSet(coords, values, grid_shape=(4, 5))
-    model = LaMORegressor(width=8, depth=1, max_iter=1, n_latents=4, n_slice_heads=2, random_state=0).fit(X, values)
+    model = LaMORegressor(
+        width=8, depth=1, max_iter=1, n_latents=4, random_state=0, architecture=LaMOArchitecture(n_latent_heads=2)
+    ).fit(X, values)
     with pytest.raises(FieldDataError, match="each sample of X lies on a grid of its own"):
         receptive_field(model, X)
     assert receptive_field(model, X[[1]], point=(1.9, 0.1)).shape == (4, 5)
@@ -380,9 +388,15 @@ def test_wrong_layers_are_named(layer):
 def test_networks_of_points_have_no_token_of_a_point():
     X = samples((4, 4))
     model = LaMORegressor(
-        width=8, depth=1, max_iter=1, n_latents=4, n_slice_heads=2, geometry="structured", random_state=0
+        width=8,
+        depth=1,
+        max_iter=1,
+        n_latents=4,
+        geometry="structured",
+        random_state=0,
+        architecture=LaMOArchitecture(n_latent_heads=2),
     ).fit(X, X)
-    with pytest.raises(ValueError, match="layer is 0, but the LaMOSliceNetwork has no token for each patch"):
+    with pytest.raises(ValueError, match="layer is 0, but the LaMOPointNetwork has no token for each patch"):
         receptive_field(model, X, layer=0)
 
 

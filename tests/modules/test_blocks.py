@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from skop.modules import FeedForward, PooledHead, PreNormBlock
+from skop.modules import FeedForward, LatentBlock, LatentTokens, PointBlock, PooledHead, PreNormBlock, TokenMixer
 
 TOKENS = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(0))
 
@@ -21,15 +21,15 @@ def test_block_is_equations_11_and_12():
     torch.manual_seed(0)
     block = PreNormBlock(ReverseTokens(), 8, 16)
     middle = TOKENS + block.norm_mixer(TOKENS).flip(1)
-    expected = middle + block.feed(block.norm_feed(middle))
+    expected = middle + block.mlp(block.norm_mlp(middle))
     torch.testing.assert_close(block(TOKENS, (2, 3)), expected)
 
 
 def test_feed_forward_is_two_linear_maps_with_an_exact_gelu():
     feed = FeedForward(8, 16)
-    hidden = TOKENS @ feed.expand.weight.T + feed.expand.bias
+    hidden = TOKENS @ feed.fc1.weight.T + feed.fc1.bias
     gelu = hidden * 0.5 * (1 + torch.erf(hidden / 2**0.5))
-    torch.testing.assert_close(feed(TOKENS), gelu @ feed.contract.weight.T + feed.contract.bias)
+    torch.testing.assert_close(feed(TOKENS), gelu @ feed.fc2.weight.T + feed.fc2.bias)
 
 
 def test_tokens_are_fed_forward_one_by_one():
@@ -51,6 +51,61 @@ def test_dropout_acts_in_training_only(dropout):
 def test_pooled_head_is_the_mean_of_normed_tokens_in_any_order_and_number():
     head = PooledHead(8, 3)
     expected = head.linear(torch.nn.functional.layer_norm(TOKENS, (8,)).mean(1))
-    torch.testing.assert_close(head(TOKENS), expected[:, None])
+    torch.testing.assert_close(head(TOKENS), expected)
     torch.testing.assert_close(head(TOKENS.flip(1)), head(TOKENS))
     torch.testing.assert_close(head(TOKENS.repeat(1, 3, 1)), head(TOKENS))
+
+
+# ---------------------------------------------------------------- blocks of points
+class SoftmaxPool(PointBlock):
+    """A block whose summary is a softmax over all points, which parts of a sample can not simply add up."""
+
+    def encode(self, points, coords, sizes=None, grid_shape=None):
+        samples = points.unbind() if sizes is None else points.split(sizes)
+        top = torch.stack([own.amax(0) for own in samples])
+        rows = [(own - peak).exp() for own, peak in zip(samples, top, strict=True)]
+        sums = [(weights * own).sum(0) for weights, own in zip(rows, samples, strict=True)]
+        return top, torch.stack([weights.sum(0) for weights in rows]), torch.stack(sums)
+
+    def merge(self, first, second):
+        top = torch.maximum(first[0], second[0])
+        scales = [(part[0] - top).exp() for part in (first, second)]
+        return top, *(first[i] * scales[0] + second[i] * scales[1] for i in (1, 2))
+
+    def mix(self, summary):
+        return (summary[2] / summary[1])[:, None]
+
+    def decode(self, points, coords, latents, sizes=None, grid_shape=None):
+        latents = latents if sizes is None else latents[:, 0].repeat_interleave(torch.tensor(sizes), 0)
+        return points + latents.tanh()
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3, 9])
+@torch.no_grad()
+def test_a_block_with_its_own_summary_is_packed_queried_and_cut_into_chunks(chunk_size):
+    block, points, sizes = SoftmaxPool(), TOKENS.double().reshape(12, 8), (9, 3)
+    moved, latents = block(points, None, sizes)
+    for number, (own, found) in enumerate(zip(points.split(sizes), moved.split(sizes), strict=True)):
+        expected = own + ((own.softmax(0) * own).sum(0)).tanh()
+        torch.testing.assert_close(found, expected)
+        alone, others = own[None].clone(), own[None, :2].clone()
+        torch.testing.assert_close(block.decode(others, None, latents[number : number + 1])[0], expected[:2])
+        nowhere = torch.zeros(1, len(own), 0)
+        block.update_in_place([(alone, nowhere), (others, nowhere[:, :2])], chunk_size)
+        torch.testing.assert_close(alone[0], expected)
+        torch.testing.assert_close(others[0], expected[:2])
+
+
+def test_shared_latent_tokens_are_no_weights_of_the_block():
+    latents = LatentTokens(8, 3, 2)
+    own, shared = (LatentBlock(TokenMixer(), FeedForward(8, 8), latents, 8, shared=shared) for shared in (False, True))
+    assert {name for name in own.state_dict() if name.startswith("latents.")}
+    assert not {name for name in shared.state_dict() if name.startswith("latents.")}
+    assert shared.latents is own.latents is latents
+
+
+@pytest.mark.parametrize("method", ["encode", "mix", "decode"])
+def test_an_unfinished_block_says_what_it_lacks(method):
+    arguments = {"encode": (TOKENS, None), "mix": ((),), "decode": (TOKENS, None, TOKENS)}[method]
+    with pytest.raises(NotImplementedError, match=f"PointBlock has to define {method}"):
+        getattr(PointBlock(), method)(*arguments)

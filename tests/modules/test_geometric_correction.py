@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from skop.modules import RECURRENCES, GeometricScanMixer, check_correction, scan_directions
+from skop.modules import RECURRENCES, GeometricScanMixer, check_correction, direction_set
 
 #: silu(ONE) = 1.
 ONE = 1.2784645427610738
@@ -52,7 +52,7 @@ def test_hidden_states_of_the_four_directions_are_those_of_section_4_3():
     ]
     for k, expected in enumerate(printed):
         readers = [int(k == other) for other in range(4)]
-        mixer = constant_mixer(None, readers, recurrence="sequence", direction_order="reverses_next")
+        mixer = constant_mixer(None, readers, recurrence="sequence", direction_order="paper")
         np.testing.assert_allclose(responses(mixer)[4], expected, atol=1e-12)
     together = responses(constant_mixer(None, recurrence="sequence"))[4]
     np.testing.assert_allclose(together, np.sum(printed, axis=0), atol=1e-12)
@@ -67,7 +67,7 @@ def test_the_last_state_forgets_by_the_distances_of_appendix_c(recurrence, power
 
 
 @pytest.mark.parametrize("recurrence", RECURRENCES)
-@pytest.mark.parametrize("order", ["reverses_last", "reverses_next"])
+@pytest.mark.parametrize("order", ["vmamba", "paper"])
 @pytest.mark.parametrize("grid", [(3, 3), (2, 5)])
 def test_digits_say_how_often_the_own_token_is_counted_and_touch_nothing_else(recurrence, order, grid):
     options = {"recurrence": recurrence, "direction_order": order}
@@ -89,13 +89,13 @@ def test_every_digit_belongs_to_one_direction(recurrence):
 
 @pytest.mark.parametrize(
     ("order", "digits", "turned"),
-    [("reverses_last", "0011", [2, 3]), ("reverses_next", "0011", [2, 3]), ("reverses_last", "0100", [1])],
+    [("vmamba", "0011", [2, 3]), ("paper", "0011", [2, 3]), ("vmamba", "0100", [1])],
 )
 @pytest.mark.parametrize("recurrence", RECURRENCES)
 def test_digits_follow_the_order_of_the_directions(order, digits, turned, recurrence):
     # Rows, columns, reversed rows, reversed columns; or each followed by its reverse. The cell to the right of the
     # middle sees the middle first on rows, the cell below on columns, and so on.
-    next_cells = {"reverses_last": [5, 7, 3, 1], "reverses_next": [5, 3, 7, 1]}[order]
+    next_cells = {"vmamba": [5, 7, 3, 1], "paper": [5, 3, 7, 1]}[order]
     for k, next_cell in enumerate(next_cells):
         readers = [int(k == other) for other in range(4)]
         mixer = constant_mixer(digits, readers, recurrence=recurrence, direction_order=order, decay=0.01)
@@ -125,7 +125,7 @@ def test_everything_corrected_leaves_no_own_token(recurrence):
 )
 def test_what_each_place_leaves_of_the_own_token(digits, place, own):
     for recurrence in RECURRENCES:
-        mixer = constant_mixer(digits, (5,) * 4, map_in=3.0, step=2.0, recurrence=recurrence, correction_place=place)
+        mixer = constant_mixer(digits, (5,) * 4, map_in=3.0, step=2.0, recurrence=recurrence, correction_at=place)
         found = np.diag(responses(mixer))
         np.testing.assert_allclose(found, own(digits.count("1")), atol=1e-10)
 
@@ -139,13 +139,13 @@ def test_a_learned_share_takes_off_its_part(recurrence):
     np.testing.assert_allclose(np.diag(responses(mixer)), 0.5 + 2 * 0.75 + 4 * 2 + 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("crossing", ["cross", "corners", "all"])
+@pytest.mark.parametrize("scan_directions", ["cross", "corners", "all"])
 @pytest.mark.parametrize("n_dims", [1, 2, 3])
-def test_corrections_have_a_digit_for_every_direction(n_dims, crossing):
-    count = len(scan_directions(n_dims, crossing))
+def test_corrections_have_a_digit_for_every_direction(n_dims, scan_directions):
+    count = len(direction_set(n_dims, scan_directions))
     for correction in (None, "learnable", "0" * count, "1" * count):
         check_correction(correction, count)
-        GeometricScanMixer(2, n_dims, d_state=1, crossing=crossing, correction=correction)
+        GeometricScanMixer(2, n_dims, d_state=1, scan_directions=scan_directions, correction=correction)
     for correction in ("0" * (count - 1), "1" * (count + 1), "0" * (count - 1) + "2"):
         with pytest.raises(ValueError, match=f"{count} digits"):
             check_correction(correction, count)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from skop.modules import PatchEmbedding, PatchExpansion, token_grid
+from skop.modules import PatchEmbedding, PatchUnembedding, token_grid
 
 CASES = [
     ((7,), (2,)), ((6,), (3,)), ((1,), (1,)), ((5,), (7,)),
@@ -19,7 +19,7 @@ def identity_pair(patch, channels):
     """Embedding and expansion whose linear maps are the identity, without norms and shifts."""
     width = channels * prod(patch)
     embedding = PatchEmbedding(channels, width, patch).double()
-    expansion = PatchExpansion(width, channels, patch).double()
+    expansion = PatchUnembedding(width, channels, patch).double()
     embedding.norm = expansion.norm = torch.nn.Identity()
     with torch.no_grad():
         embedding.linear.weight.copy_(torch.eye(width))
@@ -81,7 +81,7 @@ def test_token_counts_cover_the_grid_and_no_patch_too_many():
 
 def test_embedding_and_expansion_are_the_published_formulas():
     generator = torch.Generator().manual_seed(0)
-    embedding, expansion = PatchEmbedding(2, 6, (2, 2)).double(), PatchExpansion(6, 1, (2, 2)).double()
+    embedding, expansion = PatchEmbedding(2, 6, (2, 2)).double(), PatchUnembedding(6, 1, (2, 2)).double()
     with torch.no_grad():
         expansion.shift.copy_(torch.randn(6, generator=generator))
     grid = torch.randn(1, 2, 2, 2, generator=generator, dtype=torch.float64)
@@ -100,9 +100,9 @@ def test_embedding_and_expansion_are_the_published_formulas():
 
 def test_published_start_is_unit_normal_and_ours_is_not():
     torch.manual_seed(0)
-    for unit_normal in (True, False):
-        embedding = PatchEmbedding(16, 64, (2, 2), unit_normal=unit_normal)
-        expansion = PatchExpansion(64, 16, (2, 2), unit_normal=unit_normal)
+    for init in ("normal", "default"):
+        embedding = PatchEmbedding(16, 64, (2, 2), init=init)
+        expansion = PatchUnembedding(64, 16, (2, 2), init=init)
         spreads = [embedding.linear.weight.std(), expansion.linear.weight.std()]
-        assert all((0.9 < spread < 1.1) == unit_normal for spread in spreads)
-        assert bool(expansion.shift.abs().sum() > 0) == unit_normal
+        assert all((0.9 < spread < 1.1) == (init == "normal") for spread in spreads)
+        assert bool(expansion.shift.abs().sum() > 0) == (init == "normal")

@@ -51,3 +51,17 @@ def test_other_than_one_to_three_axes_are_refused(n_dims):
 def test_an_even_size_is_refused(kernel_size):
     with pytest.raises(ValueError, match=f"kernel_size={kernel_size} is even.*use an odd one"):
         token_convolution(2, 3, kernel_size)
+
+
+@pytest.mark.parametrize("n_dims", [1, 2, 3])
+def test_a_lone_token_is_convolved_as_torch_does_it(n_dims):
+    torch.manual_seed(0)
+    convolution, grid = token_convolution(n_dims, 5, 3).double(), (1,) * n_dims
+    tokens = torch.randn(4, 1, 5, dtype=torch.float64, requires_grad=True)
+    expected = convolution(tokens.transpose(1, 2).reshape(4, 5, *grid)).flatten(2).transpose(1, 2)
+    found = convolve_tokens(convolution, tokens, grid)
+    torch.testing.assert_close(found, expected, rtol=1e-14, atol=0)
+    inputs = (tokens, convolution.weight, convolution.bias)
+    gradients = (torch.autograd.grad((part**2).sum(), inputs) for part in (found, expected))
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)

@@ -1,6 +1,7 @@
 """What the CPU kernels share: packed states, tables of arguments, scratch memory, compiled code that stays."""
 
 import gc
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from numba.core.caching import CompileResultCacheImpl
 
 from skop.ops import _cpu_tools
 from skop.ops._cpu_tools import pack_states, run_kernel, unpack_states
-from skop.ops._simd import LANES, address, bfloat16, claim, offset, pointer
+from skop.ops._simd import LANES, address, claim, offset, pointer
 
 NEXT, SLOT, ITEMS, SCRATCH, SCRATCH_BYTES, NUMBERS, NOTHING, SIZE, TAKEN, N_ARGUMENTS = range(10)
 PLACES = SimpleNamespace(
@@ -88,10 +89,6 @@ def test_kernels_are_compiled_for_the_dtype(dtype):
     assert numbers.tolist() == [3.0, 2.5]
 
 
-def test_bfloat16_is_stored_as_integers():
-    assert _cpu_tools._NUMBERS[torch.bfloat16] is bfloat16
-
-
 def test_compiled_code_stays():
     numbers = torch.zeros(1)
     for _ in range(3):
@@ -130,8 +127,75 @@ def test_packing_takes_any_strides():
     assert not np.shares_memory(pack_states(values).numpy(), values.numpy())
 
 
-def test_every_file_that_numba_compiles_is_part_of_the_names_of_the_kernels():
-    folder = Path(_cpu_tools.__file__).parent
-    compiled = {path for path in folder.rglob("*.py") if "from numba import" in path.read_text()}
-    assert len(compiled) > 8
-    assert compiled <= set(_cpu_tools._sources())
+FOLDER = Path(_cpu_tools.__file__).parent
+#: Files of kernels and of what they share.
+KERNEL_FILES = sorted(
+    path
+    for path in FOLDER.rglob("_*.py")
+    if path.name.startswith(("_cpu_", "_simd")) and path.name != Path(_cpu_tools.__file__).name
+)
+
+
+def compiled_functions(path):
+    """Functions for Numba's compiler that the code of a file can name, and its intrinsics."""
+    values = vars(import_module(_cpu_tools._module(path))).values()
+    found = (getattr(value, "py_func", getattr(value, "_defn", None)) for value in values)
+    return [function for function in found if function is not None]
+
+
+def test_every_function_that_a_kernel_may_call_is_part_of_its_name():
+    counts = []
+    for path in KERNEL_FILES:
+        sources, functions = _cpu_tools._sources(path), compiled_functions(path)
+        assert {path, *(Path(function.__code__.co_filename) for function in functions)} <= set(sources)
+        counts.append(len(functions))
+    assert sum(counts) > 50
+
+
+def test_kernels_of_one_scan_do_not_depend_on_the_files_of_another():
+    """But for shared files."""
+    kernels = [path for path in KERNEL_FILES if path.parent != FOLDER and compiled_functions(path)]
+    assert kernels
+    for kernel in kernels:
+        sources = _cpu_tools._sources(kernel)
+        assert {path.parent for path in sources} <= {FOLDER, kernel.parent}
+        assert not [path.name for path in sources if path.name in ("__init__.py", "_dispatch.py", "_cpu.py")]
+
+
+def test_sources_are_found_by_every_kind_of_import(tmp_path, monkeypatch):
+    folder = tmp_path / "skop" / "ops" / "one"
+    folder.mkdir(parents=True)
+    texts = {
+        "one/_a.py": "import skop.ops._b\nfrom . import _c\nfrom skop.ops.one import _d, missing\nimport numpy",
+        "one/_c.py": "from .. import _e\nfrom ._a import something\nfrom skop.other import _f",
+        "one/_d.py": "def late():\n    from .._g import anything",
+    }
+    for name in ("_b.py", "_e.py", "_f.py", "_g.py", "__init__.py", "one/__init__.py"):
+        texts[name] = ""
+    for name, text in texts.items():
+        (folder.parent / name).write_text(text)
+    monkeypatch.setattr(_cpu_tools, "_ROOT", tmp_path)
+    found = {str(path.relative_to(folder.parent)) for path in _cpu_tools._sources(folder / "_a.py")}
+    assert found == {"one/_a.py", "_b.py", "one/_c.py", "one/_d.py", "_e.py", "_g.py"}
+
+
+def test_only_stale_code_of_the_same_kernel_is_removed(tmp_path):
+    def forward(numbers):
+        """Stand for a kernel."""
+
+    forward.__qualname__ = "forward_0123456789ab"
+    stale = ["_cpu.forward_ba9876543210-12.py311.nbi", "_cpu.forward_ba9876543210-12.py311.3.nbc"]
+    others = [
+        "_cpu.forward_0123456789ab-12.py311.nbi",
+        "_cpu.forward_0123456789ab-12.py312.1.nbc",
+        "_cpu.backward_ba9876543210-12.py311.nbi",
+        "_other.forward_ba9876543210-12.py311.nbi",
+        "_cpu.forward-12.py311.nbi",
+        "_cpu.forward_new-12.py311.nbi",
+        "_cpu.forward_ba9876543210-12.py311.txt",
+        "_cpu.cpython-311.pyc",
+    ]
+    for name in stale + others:
+        (tmp_path / name).touch()
+    _cpu_tools._remove_stale(tmp_path, "_cpu", forward)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)

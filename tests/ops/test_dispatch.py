@@ -3,16 +3,20 @@
 import contextlib
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import softplus
 
+import skop
 import skop.ops
 from skop.exceptions import KernelWarning
-from skop.ops import _dispatch, record_backends, selective_path_scan, selective_scan
-from skop.ops._dispatch import Operation
+from skop.ops import _dispatch, record_backends, selective_scan
+from skop.ops._dispatch import Operation, n_states
 from skop.ops.selective_scan import _cpu
 from skop.ops.selective_scan._operation import SELECTIVE_SCAN
+from skop.ops.selective_scan_2d._operation import SELECTIVE_SCAN_2D
+from skop.ops.ssd_scan._operation import SSD_SCAN
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 CACHES = (_dispatch._problem, _dispatch._kernels, _dispatch._warn_once)
@@ -27,8 +31,9 @@ def forget():
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch):
-    """No choice from outside, and nothing remembered of other tests nor left to them."""
+    """No choice from outside, no scan is small, and nothing remembered of other tests nor left to them."""
     monkeypatch.delenv("SKOP_BACKEND", raising=False)
+    monkeypatch.setattr(_dispatch, "n_states", lambda *arguments: 2**40)
     forget()
     yield
     monkeypatch.undo()
@@ -61,9 +66,30 @@ def scan(values, backend=None, **options):
     return selective_scan(**values, dt_softplus=True, backend=backend, **options)
 
 
-def choose(backend=None, device=CPU, dtype=torch.float32):
+def choose(backend=None, device=CPU, dtype=torch.float32, **options):
     """Choice for the selective scan."""
-    return SELECTIVE_SCAN.choose(backend, device, dtype)
+    return SELECTIVE_SCAN.choose(backend, device, dtype, **options)
+
+
+def sized(scan, states):
+    """Arguments of a scan of one state for each channel and so many states in all, and its operation."""
+    tokens, paths = states // 64, torch.arange(states // 64)[None]
+    one = torch.ones(2, tokens, 1, 64)
+    maps, rates, grid = one[..., :1], -torch.ones(1, 64, 1), (2, 1, tokens)
+    return {
+        "selective_scan": lambda **more: skop.ops.selective_scan(
+            one[:, :, 0], one, rates, maps, maps, paths=paths, **more
+        ),
+        "selective_scan_2d": lambda **more: skop.ops.selective_scan_2d(
+            one.view(*grid, 64), one.view(*grid, 1, 64), rates, *[maps.view(*grid, 1, 1)] * 2, **more
+        ),
+        "ssd_scan": lambda **more: skop.ops.ssd_scan(
+            one.view(2, tokens, 2, 32), one[..., :2], rates[..., :2, 0], maps, maps, paths=paths, **more
+        ),
+        "ssd_scan of groups": lambda **more: skop.ops.ssd_scan(
+            one.view(2, tokens, 2, 32), one[:, :, 0, :2], rates[0, :2, 0], maps, maps, **more
+        ),
+    }[scan]
 
 
 def weights(value):
@@ -71,7 +97,9 @@ def weights(value):
     return torch.arange(1, value.numel() + 1).cos().view_as(value).to(value.dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, pytest.param(torch.bfloat16, marks=pytest.mark.exhaustive)]
+)
 def test_the_kernel_of_the_device_is_the_default(dtype):
     assert choose(dtype=dtype) == "numba"
     assert choose(device=META, dtype=dtype) == "torch"
@@ -84,6 +112,87 @@ def test_arguments_go_before_the_environment(monkeypatch, name):
     assert choose("torch") == "torch"
     monkeypatch.setenv("SKOP_BACKEND", "")
     assert choose() == "numba"
+
+
+LIMITS = {
+    "selective_scan": SELECTIVE_SCAN.small,
+    "selective_scan_2d": SELECTIVE_SCAN_2D.small,
+    "ssd_scan": SSD_SCAN.small,
+    "ssd_scan of groups": SSD_SCAN.small,
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_small_scans_run_in_plain_torch_unless_a_kernel_is_asked_for(monkeypatch, name):
+    monkeypatch.setattr(_dispatch, "n_states", n_states)
+    monkeypatch.setattr(_dispatch, "_problem", lambda *asked: None)
+    for states, expected in [(LIMITS[name], "torch"), (LIMITS[name] + 64, "numba")]:
+        scan = sized(name, states)
+        with record_backends() as used:
+            y = scan()
+        assert used == {expected}
+        with record_backends() as used:
+            asked = scan(backend="numba")
+        assert used == {"numba"}
+        torch.testing.assert_close(y, asked, rtol=1e-4, atol=1e-4)
+    monkeypatch.setenv("SKOP_BACKEND", "numba")
+    with record_backends() as used:
+        sized(name, 64)()
+    assert used == {"numba"}
+
+
+@pytest.mark.parametrize("batch", [1, 1000])
+def test_a_scan_of_one_token_compiles_nothing_in_any_company(monkeypatch, batch):
+    """As in a table, and whatever the other samples of the batch."""
+    monkeypatch.setattr(_dispatch, "n_states", n_states)
+    monkeypatch.setattr(_dispatch, "_problem", lambda *asked: pytest.fail(f"{asked} was to be compiled"))
+    x, maps = torch.ones(batch, 1, 256), torch.ones(batch, 1, 1, 16)
+    with record_backends() as used:
+        selective_scan(x.requires_grad_(), x, -torch.ones(256, 16), maps, maps)
+        skop.ops.ssd_scan(x.unflatten(2, (4, 64)), x[..., :4], -torch.ones(4), maps, maps)
+    assert used == {"torch"}
+
+
+def first_fits():
+    """Small problems, as a newcomer tries: a table, fields and point sets; for each, an estimator as it comes."""
+    generator = np.random.default_rng(0)
+    table, fields = generator.normal(size=(20, 4)), generator.normal(size=(3, 32, 32))
+    clouds = [(generator.random((500, 2)), generator.normal(size=(500, 1))) for _ in range(3)]
+    return {
+        "table": (skop.LaMORegressor, table, table[:, 0]),
+        "fields": (skop.LaMORegressor, fields, fields),
+        "point sets": (skop.LaMORegressor, clouds, [values for _, values in clouds]),
+        "table of GeoMaNO": (skop.GeoMaNORegressor, table, table[:, 0]),
+    }
+
+
+@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
+@pytest.mark.parametrize("kind", first_fits())
+def test_a_first_fit_of_a_small_problem_compiles_nothing(monkeypatch, kind):
+    monkeypatch.setattr(_dispatch, "n_states", n_states)
+    monkeypatch.setattr(_dispatch, "_problem", lambda *asked: pytest.fail(f"{asked} was to be compiled"))
+    estimator, X, y = first_fits()[kind]
+    assert estimator(max_iter=1, random_state=0).fit(X, y).backend_ == "torch"
+
+
+def test_states_are_counted_for_one_sample():
+    x, dt, maps = torch.ones(5, 7, 1, 3), torch.ones(5, 7, 2, 3), torch.ones(5, 7, 2, 4)
+    assert n_states(x, dt, maps) == 7 * 2 * 3 * 4
+    assert n_states(x.unsqueeze(-1).expand(-1, -1, -1, -1, 6), dt, maps) == 7 * 2 * 3 * 6 * 4
+    assert n_states(x[:, :, None], dt[:, :, None], maps[:, :, None]) == 7 * 2 * 3 * 4
+
+
+def test_a_process_that_only_predicts_does_not_compile_the_backward_pass(monkeypatch):
+    calls, forward, backward = [], _cpu.forward, _cpu.backward
+    monkeypatch.setattr(_cpu, "forward", lambda *given: calls.append("forward") or forward(*given))
+    monkeypatch.setattr(_cpu, "backward", lambda *given: calls.append("backward") or backward(*given))
+    values = make(dtype=torch.float32)
+    with torch.no_grad():
+        scan(values)
+    scan({name: value.detach() for name, value in values.items()})
+    assert set(calls) == {"forward"}
+    scan(values)  # gradients may follow
+    assert "backward" in calls
 
 
 def test_unknown_names_are_named(monkeypatch):
@@ -160,17 +269,17 @@ BROKEN = {
     **{f"y {change.__name__}": changing(0, change) for change in (one_percent, one_nan)},
     **{f"final {change.__name__}": changing(1, change) for change in (one_percent, one_nan)},
     **{
-        f"grad {name} {change.__name__}": changing(place, change, "backward")
-        for place, name in enumerate(NAMES)
-        for change in (one_percent, one_nan)
+        f"grad {name}": changing(NAMES.index(name), one_percent, "backward")
+        for name in ("x", "A", "R", "initial_state")
     },
+    "grad x one_nan": changing(0, one_nan, "backward"),
 }
 
 
 @pytest.mark.parametrize("breakage", BROKEN.values(), ids=BROKEN)
 def test_broken_kernels_are_warned_of_once_and_replaced(monkeypatch, breakage):
     reason = breakage(monkeypatch)
-    values = {name: value.detach() for name, value in make(dtype=torch.float32).items()}
+    values = make(dtype=torch.float32)
     with pytest.warns(KernelWarning) as warned, record_backends() as used:
         y = scan(values)
     assert used == {"torch"}
@@ -251,7 +360,7 @@ def test_records_nest():
         with record_backends() as other:
             paths = torch.arange(3)[None]
             maps = torch.ones(1, 3, 1, 1)
-            selective_path_scan(maps[..., 0], maps, -torch.ones(1, 1, 1), maps, maps, paths=paths)
+            selective_scan(maps[..., 0], maps, -torch.ones(1, 1, 1), maps, maps, paths=paths)
         scan(values, "numba")
     scan(values, "naive")
     assert (outer, inner, other) == ({"naive", "torch", "numba"}, {"torch"}, {"numba"})
@@ -274,7 +383,9 @@ def test_gradcheck_and_gradgradcheck_through_the_kernel():
     assert torch.autograd.gradgradcheck(outputs, tuple(values.values()))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, pytest.param(torch.bfloat16, marks=pytest.mark.exhaustive)]
+)
 def test_first_derivatives_that_can_be_differentiated_equal_those_that_cannot(dtype):
     values = make(dtype=dtype)
     leaves = list(values.values())
@@ -300,16 +411,16 @@ def test_second_derivative_where_arguments_depend_on_each_other():
     torch.testing.assert_close(penalty("numba"), penalty("naive"), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_gradient_of_one_argument_only(name):
-    def gradient(backend, create_graph):
+def test_gradient_of_one_argument_only():
+    def gradient(name, backend, create_graph):
         values = {key: value.detach().requires_grad_(key == name) for key, value in make().items()}
         y, final = scan(values, backend, return_final_state=True)
         output = y if name in ("C", "D", "R") else final
         return torch.autograd.grad(output, values[name], weights(output), create_graph=create_graph)[0]
 
-    for create_graph in (False, True):
-        torch.testing.assert_close(gradient("numba", create_graph), gradient("naive", create_graph))
+    for name in NAMES:
+        for create_graph in (False, True):
+            torch.testing.assert_close(gradient(name, "numba", create_graph), gradient(name, "naive", create_graph))
 
 
 def test_backward_twice_and_expanded_cotangents():
@@ -324,6 +435,7 @@ def test_backward_twice_and_expanded_cotangents():
 def test_without_gradients_no_checkpoints_are_kept(monkeypatch, mode):
     values = make(dtype=torch.float32)
     expected = scan(values, "numba", return_final_state=True)
+    choose(dtype=torch.float32, gradients=False)
     kept, original = [], _cpu.forward
 
     def spy(*arguments):

@@ -149,31 +149,59 @@ def test_kernels_are_compiled_once_for_all_processes():
     assert run(PASSES) == ["0"]
 
 
-def test_compiled_code_goes_out_of_use_when_a_source_changes(tmp_path):
-    """Also a source that the kernel imports, which Numba does not look at."""
-    folder = tmp_path / "skop" / "ops"
+def tiny_package(root):
+    """A copy of what kernels share, and one kernel; and how to run it with a cache of its own."""
+    folder = root / "skop" / "ops"
     (folder / "tiny").mkdir(parents=True)
-    for name in ("_simd.py", "_simd_vector.py", "_threads.py", "_cpu_tools.py"):
-        shutil.copy(Path(_cpu_tools.__file__).parent / name, folder)
+    for path in Path(_cpu_tools.__file__).parent.glob("_*.py"):
+        if path.name.startswith(("_simd", "_cpu")) or path.name == "_threads.py":
+            shutil.copy(path, folder)
     for package in (folder.parent, folder, folder / "tiny"):
         (package / "__init__.py").touch()
     (folder / "tiny" / "_cpu_tiny.py").write_text(TINY)
-    options = {"folder": tmp_path, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    return folder, {"folder": root, "NUMBA_CACHE_DIR": str(root / "cache")}
+
+
+@pytest.mark.exhaustive
+def test_compiled_code_goes_out_of_use_when_a_source_changes(tmp_path):
+    """Also a source that the kernel imports, which Numba does not look at."""
+    folder, options = tiny_package(tmp_path)
     assert run(RUN_TINY, **options) == ["0.5"]
     assert list((tmp_path / "cache").rglob("*.nbc"))
     source = (folder / "_simd.py").read_text()
     doubled = source.replace("[*kind.power, 1.0]", "[*kind.power, 2.0]")  # of exp2
     assert doubled != source
     (folder / "_simd.py").write_text(doubled)
+    (before,) = (tmp_path / "cache").rglob("*.nbi")
     assert run(RUN_TINY, **options) == ["1.0"]
+    (after,) = (tmp_path / "cache").rglob("*.nbi")  # nothing stays behind
+    assert before.name != after.name
+    assert len(list((tmp_path / "cache").rglob("*.nbc"))) == 1
+    (folder / "tiny" / "_cpu_other.py").write_text("unused = 1")  # not compiled into this kernel
+    times = [path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.nb?")]
+    assert run(RUN_TINY, **options) == ["1.0"]
+    assert [path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.nb?")] == times
 
 
+#: A processor without the widest vectors.
+HASWELL = {
+    "NUMBA_CPU_NAME": "haswell",
+    "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+sse4.2,+popcnt,-avx512f",
+}
+
+
+def test_a_small_kernel_for_a_processor_without_the_widest_vectors(tmp_path):
+    _, options = tiny_package(tmp_path)
+    assert run(RUN_TINY, **options, **HASWELL) == ["0.5"]
+
+
+@pytest.mark.exhaustive
 def test_code_for_a_processor_without_the_widest_vectors(tmp_path):
-    features = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+sse4.2,+popcnt,-avx512f"
-    environment = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(tmp_path)}
-    difference, kernels = run(BUILD, **environment)
+    difference, kernels = run(BUILD, **HASWELL, NUMBA_CACHE_DIR=str(tmp_path))
     assert float(difference) < 1e-6
-    assert kernels == "False 2"
+    wide, count = kernels.split()
+    assert wide == "False"
+    assert int(count) == 9  # parts of the forward and the backward pass
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +212,7 @@ def parallel(tmp_path_factory):
     return json.loads(line)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["fork", "spawn", "loky", "threading", "parent afterwards"])
 def test_workers_of_every_kind_agree_bit_by_bit(parallel, kind):
     for (value, before, after), (true, *_) in zip(parallel[kind], parallel["parent"], strict=True):
@@ -209,7 +238,7 @@ def in_threads(count, function):
     return [results[number] for number in range(count)]
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
 def test_threads_of_python_may_scan_at_once(threads):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)

@@ -3,12 +3,14 @@
 On CPUs functions stand in for them, see `mamba_ssm_stand_in`.
 """
 
+import sys
+
 import pytest
 import torch
-from mamba_ssm_stand_in import allow, forget, normal, public_problems, put, run, weights
+from mamba_ssm_stand_in import allow, forget, normal, public_problems, put, run, selective_scan_fn, weights
 from torch import Tensor
 
-from skop.ops import _dispatch, _mamba_ssm
+from skop.ops import _dispatch, _mamba_ssm, selective_scan, selective_scan_2d
 from skop.ops.selective_scan._operation import SELECTIVE_SCAN
 from skop.ops.ssd_scan._operation import SSD_SCAN
 
@@ -84,33 +86,44 @@ def expect_the_reference(operation, arguments, only=None):
 
 
 @standing_in
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("bare", [False, True])
-@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize(("order", "shared", "bare", "steps"), [
+    ("forwards", False, False, True),
+    ("backwards", False, True, False),
+    ("both backwards", True, False, True),
+    ("there and back", True, True, False),
+    ("three paths", True, False, False),
+    ("three paths", False, False, True),
+])  # fmt: skip
 def test_s6_is_the_reference(order, shared, bare, steps):
     expect_the_reference(SELECTIVE_SCAN, s6_problem(ORDERS[order], shared=shared, bare=bare, steps=steps))
 
 
 @standing_in
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("shared_maps", [False, True])
-@pytest.mark.parametrize("options", [{}, {"bare": True}, {"skip_per_head": True}], ids=["all", "bare", "D of heads"])
+@pytest.mark.parametrize(("order", "shared", "shared_maps", "options"), [
+    ("forwards", False, False, {}),
+    ("backwards", False, True, {"bare": True}),
+    ("both backwards", True, False, {"skip_per_head": True}),
+    ("both forwards", False, True, {}),
+    ("there and back", True, True, {}),
+    ("three paths", True, False, {}),
+    ("three paths", False, True, {"skip_per_head": True}),
+])  # fmt: skip
 def test_ssd_is_the_reference(order, shared, shared_maps, options):
     expect_the_reference(SSD_SCAN, ssd_problem(ORDERS[order], shared=shared, shared_maps=shared_maps, **options))
 
 
 @standing_in
-@pytest.mark.parametrize("only", [0, 1])
-def test_gradients_of_one_output_only(only):
-    expect_the_reference(SELECTIVE_SCAN, s6_problem(MIXED), only)
-    expect_the_reference(SSD_SCAN, ssd_problem(MIXED), only)
+def test_gradients_of_one_output_only():
+    for only in (0, 1):
+        expect_the_reference(SELECTIVE_SCAN, s6_problem(MIXED), only)
+        expect_the_reference(SSD_SCAN, ssd_problem(MIXED), only)
 
 
 @standing_in
-@pytest.mark.parametrize(("operation", "problem"), [(SELECTIVE_SCAN, s6_problem), (SSD_SCAN, ssd_problem)])
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("operation", "problem", "shared"), [
+    (SELECTIVE_SCAN, s6_problem, True),
+    (SSD_SCAN, ssd_problem, False),
+])  # fmt: skip
 def test_second_derivatives_are_right(operation, problem, shared):
     arguments = problem(torch.tensor([[0, 1, 2], [1, 2, 0]], dtype=torch.int32), shared=shared)
     count = operation.n_tensors
@@ -144,8 +157,12 @@ def test_the_gradients_of_some_arguments_only():
 
 
 @standing_in
-@pytest.mark.parametrize("name", public_problems())
-@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+@pytest.mark.parametrize(("name", "dtype", "bound"), [
+    ("s6", torch.float32, 1e-5),
+    ("s6 paths", torch.bfloat16, 2e-2),
+    ("ssd", torch.bfloat16, 2e-2),
+    ("ssd paths", torch.float32, 1e-5),
+])  # fmt: skip
 def test_public_functions_by_name(name, dtype, bound):
     scan, leaves = public_problems(dtype)[name]
     found, used = run(scan, "mamba_ssm", leaves)
@@ -157,7 +174,7 @@ def test_public_functions_by_name(name, dtype, bound):
 
 
 @standing_in
-@pytest.mark.parametrize("name", public_problems())
+@pytest.mark.parametrize("name", ["s6", "ssd paths"])
 def test_results_may_be_written_to(name):
     scan, leaves = public_problems()[name]
     expected, _ = run(scan, "naive", leaves)
@@ -187,6 +204,125 @@ def test_what_the_kernel_keeps_is_not_written_to(operation, problem):
     torch.testing.assert_close(torch.autograd.grad(y, leaves, cotangent / 2), sources)
 
 
+REFUSED = {
+    "no initial_state": {"initial_state": torch.ones(1, 2, 3)},
+    "no torch.float64": {"x": torch.ones(1, 9, 2, dtype=torch.float64)},
+    "at most 256 states, and these are 257": {
+        "A": -torch.ones(2, 257),
+        **dict.fromkeys("BC", torch.ones(1, 9, 1, 257)),
+    },
+}
+
+
+@standing_in
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_it_cannot_do_is_refused_with_the_reason(monkeypatch, reason):
+    x, maps = torch.ones(1, 9, 2), torch.ones(1, 9, 1, 3)
+    values = {"x": x, "dt": x, "A": -torch.ones(2, 3), "B": maps, "C": maps} | REFUSED[reason]
+    with pytest.raises(ValueError, match=f"backend is 'mamba_ssm', but selective_scan cannot run so: .*{reason}"):
+        selective_scan(**values, backend="mamba_ssm")
+    monkeypatch.setenv("SKOP_BACKEND", "mamba_ssm")
+    with pytest.raises(ValueError, match=f"SKOP_BACKEND is 'mamba_ssm', but selective_scan cannot run so: .*{reason}"):
+        selective_scan(**values)
+
+
+@standing_in
+def test_it_runs_only_where_it_is_asked_for(monkeypatch):
+    """A choice by speed could differ from process to process of one training."""
+    for name, (scan, leaves) in public_problems().items():
+        assert run(scan, None, leaves)[1] <= {"numba", "torch"}, name
+    monkeypatch.setenv("SKOP_BACKEND", "mamba_ssm")
+    for name, (scan, leaves) in public_problems().items():
+        assert run(scan, None, leaves)[1] == {"mamba_ssm"}, name
+    grid, maps = torch.ones(1, 3, 4, 1, 2), torch.ones(1, 3, 4, 1, 3)
+    with pytest.raises(ValueError, match=r"SKOP_BACKEND is 'mamba_ssm'.*: mamba_ssm has no selective_scan_2d"):
+        selective_scan_2d(grid[..., 0, :], grid, -torch.ones(1, 2, 3), maps, maps)
+
+
+def test_it_is_for_cuda(monkeypatch):
+    put(monkeypatch)
+    scan, leaves = public_problems()["s6"]
+    with pytest.raises(ValueError, match="the mamba_ssm kernels are for cuda tensors, and these are on cpu"):
+        scan("mamba_ssm", *leaves)
+
+
+def wrong(*arguments, **options):
+    """Off by one percent."""
+    y, state = selective_scan_fn(*arguments, **options)
+    return 1.01 * y, state
+
+
+def not_built(*arguments, **options):
+    """Installed without the extension."""
+    raise RuntimeError("selective_scan_cuda is not installed")
+
+
+@pytest.mark.parametrize(("function", "reason"), [
+    (wrong, r"off by \d.*e-0\d in its self-check"),
+    (not_built, "failed its self-check .*RuntimeError: selective_scan_cuda is not installed"),
+])  # fmt: skip
+def test_what_fails_the_self_check_is_refused(monkeypatch, function, reason):
+    put(monkeypatch, s6=function)
+    allow(monkeypatch)
+    scan, leaves = public_problems()["s6"]
+    with pytest.raises(ValueError, match=f"backend is 'mamba_ssm', but selective_scan cannot run so: .*{reason}"):
+        scan("mamba_ssm", *leaves)
+
+
+def test_an_installation_that_is_missing_or_cannot_be_imported(monkeypatch):
+    allow(monkeypatch)
+    monkeypatch.setitem(sys.modules, "mamba_ssm", None)
+    scan, leaves = public_problems()["ssd"]
+    with pytest.raises(ValueError, match=r"it is not installed. Install it with: pip install 'skop\[cuda\]'"):
+        scan("mamba_ssm", *leaves)
+    put(monkeypatch)
+    forget()
+
+    def refuse(name):
+        raise OSError(f"libcudart.so: cannot open, for {name}")
+
+    monkeypatch.setattr(_dispatch, "import_module", refuse)
+    with pytest.raises(ValueError, match=r"kernels cannot be loaded .libcudart.so: cannot open"):
+        scan("mamba_ssm", *leaves)
+
+
+@standing_in
+def test_deterministic_algorithms_are_refused():
+    torch.use_deterministic_algorithms(True)
+    try:
+        for scan, leaves in public_problems().values():
+            with pytest.raises(ValueError, match="mamba_ssm adds up gradients in no fixed order"):
+                scan("mamba_ssm", *leaves)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@standing_in
+@pytest.mark.parametrize(("name", "mode"), [("s6 paths", torch.no_grad), ("ssd", torch.inference_mode)])
+def test_training_after_a_first_call_without_gradients(name, mode):
+    scan, leaves = public_problems()[name]
+    with mode():
+        before = scan("mamba_ssm", *leaves)
+    assert not any(value.requires_grad for value in before)
+    found, _ = run(scan, "mamba_ssm", leaves)
+    for value, true in zip(before, found, strict=False):
+        torch.testing.assert_close(value, true)
+
+
+@standing_in
+def test_autocast_and_a_default_device_elsewhere_change_nothing():
+    scan, leaves = public_problems()["s6"]
+    expected, _ = run(scan, "mamba_ssm", leaves)
+    forget()
+    with torch.autocast("cpu", torch.bfloat16), torch.device("meta"):
+        outputs = scan("mamba_ssm", *leaves)
+        with torch.device("cpu"):
+            cotangents = [weights(value) for value in outputs]
+        grads = torch.autograd.grad(outputs, leaves, cotangents)
+    for value, true in zip([*outputs, *grads], expected, strict=True):
+        assert torch.equal(value, true)
+
+
 def test_a_table_of_paths_is_looked_at_once_and_forgotten_with_it(monkeypatch):
     looks, equal = [], torch.equal
     monkeypatch.setattr(torch, "equal", lambda *given: looks.append(None) or equal(*given))
@@ -204,7 +340,7 @@ def test_a_table_of_paths_is_looked_at_once_and_forgotten_with_it(monkeypatch):
 @pytest.mark.parametrize("operation", [SELECTIVE_SCAN, SSD_SCAN], ids=lambda operation: operation.name)
 def test_the_real_kernels(operation, dtype):
     pytest.importorskip("mamba_ssm")
-    reason = _dispatch._problem(operation, "mamba_ssm", torch.device("cuda", 0), dtype)
+    reason = _dispatch._problem(operation, "mamba_ssm", torch.device("cuda", 0), dtype, True)
     if reason is not None:  # an installation without its extension, or TF32 in the place of float32
         pytest.skip(reason)
     problem = s6_problem if operation is SELECTIVE_SCAN else ssd_problem

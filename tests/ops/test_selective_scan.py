@@ -11,6 +11,8 @@ from skop.ops.selective_scan._naive import selective_scan_naive
 from skop.ops.selective_scan._torch import selective_scan_torch
 
 BACKENDS = ("torch", "numba")
+#: The laws hold for each form; the kernel, which the tests of equality hold to the reference, is in the long rest.
+LAWS = ("torch", pytest.param("numba", marks=pytest.mark.exhaustive))
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}
 NAMES = ("x", "dt", "A", "B", "C", "D", "dt_bias", "R", "initial_state")
 SEQUENCES = ("x", "dt", "B", "C")
@@ -81,8 +83,11 @@ def gradients(values, outputs, seed=1):
 
 
 @pytest.mark.parametrize("backend", ["naive", *BACKENDS])
-@pytest.mark.parametrize(("without", "reverse"), [((), False), (("D", "R"), (True, False)), (("dt_bias",), True)])
-@pytest.mark.parametrize("dt_softplus", [True, False])
+@pytest.mark.parametrize(("without", "reverse", "dt_softplus"), [
+    ((), False, True),
+    (("D", "R"), (True, False), False),
+    (("dt_bias",), True, True),
+])  # fmt: skip
 def test_definition_in_numpy(backend, without, reverse, dt_softplus):
     values = make(13, without=without)
     if not dt_softplus:
@@ -93,20 +98,19 @@ def test_definition_in_numpy(backend, without, reverse, dt_softplus):
 
 
 CASES = [
-    # length, groups, without, masked, reverse
-    (1, 2, (), False, True),
-    (2, 1, ("D", "R", "dt_bias", "initial_state"), False, (True,)),
-    (17, 4, ("initial_state",), True, True),
-    (64, 4, ("R",), True, (True, False, False, True)),
-    (65, 2, ("D",), False, (False, True)),
-    (130, 1, ("dt_bias", "R"), True, True),
-    (300, 2, ("initial_state",), False, False),
+    # length, groups, without, masked, reverse, dt_softplus
+    (1, 2, (), False, True, True),
+    (2, 1, ("D", "R", "dt_bias", "initial_state"), False, (True,), False),
+    (17, 4, ("initial_state",), True, True, True),
+    (64, 4, ("R",), True, (True, False, False, True), False),
+    (65, 2, ("D",), False, (False, True), True),
+    (130, 1, ("dt_bias", "R"), True, True, False),
+    (300, 2, ("initial_state",), False, False, True),
 ]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("length", "groups", "without", "masked", "reverse"), CASES)
-@pytest.mark.parametrize("dt_softplus", [True, False])
+@pytest.mark.parametrize(("length", "groups", "without", "masked", "reverse", "dt_softplus"), CASES)
 def test_equals_the_reference(backend, length, groups, without, masked, reverse, dt_softplus):
     values = make(length, groups=groups, without=without)
     if not dt_softplus:
@@ -179,15 +183,15 @@ def test_gradients_of_only_one_output(backend, part):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", NAMES)
-def test_gradient_of_only_one_argument(backend, name):
-    values = {k: v.detach().requires_grad_(k == name) for k, v in make(12).items()}
-    fast, slow = (selective_scan(**values, dt_softplus=True, backend=choice) for choice in (backend, "naive"))
-    got, expected = (torch.autograd.grad(out.sin().sum(), values[name]) for out in (fast, slow))
-    torch.testing.assert_close(got, expected, **TOLERANCE)
+def test_gradient_of_only_one_argument(backend):
+    for name in NAMES:
+        values = {k: v.detach().requires_grad_(k == name) for k, v in make(12).items()}
+        fast, slow = (selective_scan(**values, dt_softplus=True, backend=choice) for choice in (backend, "naive"))
+        got, expected = (torch.autograd.grad(out.sin().sum(), values[name]) for out in (fast, slow))
+        torch.testing.assert_close(got, expected, **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_backward_leaves_the_cotangent_and_what_it_kept_alone(backend):
     values = make(12)
     y = selective_scan(**values, dt_softplus=True, backend=backend)
@@ -228,7 +232,7 @@ def test_second_derivative_where_arguments_depend_on_each_other(backend):
     torch.testing.assert_close(penalty(backend), penalty("naive"), **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_linear_in_x_and_the_initial_state(backend):
     a, b = make(40, seed=0), make(40, seed=1)
     shared = {name: a[name] for name in NAMES if name not in ("x", "initial_state")}
@@ -239,8 +243,8 @@ def test_linear_in_x_and_the_initial_state(backend):
     torch.testing.assert_close(whole, 2 * parts[0] - parts[1], **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("token", [0, 15, 16, 39])
+@pytest.mark.parametrize("backend", LAWS)
+@pytest.mark.parametrize("token", [0, 16, 39])
 def test_causality(backend, token):
     values, other = make(40), make(40, seed=7)
     fixed = {name: values[name] for name in NAMES if name not in SEQUENCES}
@@ -252,7 +256,7 @@ def test_causality(backend, token):
     assert not torch.isclose(first[:, token:], second[:, token:]).any()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_with_r_of_one_a_token_sees_only_those_before_it(backend):
     values = make(20, without=("D",))
     values["R"] = torch.ones_like(values["R"])
@@ -268,7 +272,7 @@ def test_with_r_of_one_a_token_sees_only_those_before_it(backend):
     torch.testing.assert_close(third - second, 2.0 * changed, **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_y_is_linear_in_r(backend):
     values = make(20)
 
@@ -281,8 +285,8 @@ def test_y_is_linear_in_r(backend):
     torch.testing.assert_close(scan(0 * ones), scan(None), **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("length", [30, 200])
+@pytest.mark.parametrize("backend", LAWS)
+@pytest.mark.parametrize("length", [200])
 def test_reversal(backend, length):
     values = make(length)
     flipped = {k: v.flip(1) if k in SEQUENCES else v for k, v in values.items()}
@@ -293,8 +297,7 @@ def test_reversal(backend, length):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("cut", [1, 64, 199])
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("cut", "reverse"), [(1, True), (64, False)])
 def test_concatenation(backend, cut, reverse):
     values = make(200)
     fixed = {name: values[name] for name in ("A", "D", "dt_bias", "R")}
@@ -309,7 +312,7 @@ def test_concatenation(backend, cut, reverse):
     torch.testing.assert_close((torch.cat(ys[:: -1 if reverse else 1], dim=1), state), (y, end), **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_impulse_response_of_constant_coefficients(backend):
     length, step = 150, 0.25
     rates, b, c = (torch.tensor([v]).double() for v in ([-0.125, -1.0], [2.0, -1.0], [0.5, 3.0]))
@@ -322,7 +325,7 @@ def test_impulse_response_of_constant_coefficients(backend):
     torch.testing.assert_close(y.flatten(), expected, **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_equals_the_ssd_scan_where_the_states_share_their_decay(backend):
     values = make(50, groups=1, without=("dt_bias", "R"))
     step, rates = softplus(values["dt"]), values["A"][:, :1]
@@ -343,8 +346,7 @@ def test_equals_the_ssd_scan_where_the_states_share_their_decay(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("reverse", [False, (False, True)])
-@pytest.mark.parametrize("dt_softplus", [True, False])
+@pytest.mark.parametrize(("reverse", "dt_softplus"), [(False, True), ((False, True), False)])
 def test_padding_changes_nothing_whatever_it_holds(backend, reverse, dt_softplus):
     values = make(50)
     if not dt_softplus:
@@ -362,7 +364,7 @@ def test_padding_changes_nothing_whatever_it_holds(backend, reverse, dt_softplus
     torch.testing.assert_close(got, gradients(values, expected), **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_a_fully_masked_sample_keeps_its_state(backend):
     values = make(10)
     mask = torch.tensor([[True], [False]]).expand(2, 10)
@@ -398,8 +400,11 @@ def test_float32_error_on_a_long_sequence(backend):
     assert max(errors) < 1e-5, errors
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("backend", "dtype"), [
+    ("torch", torch.bfloat16),
+    ("numba", torch.float16),
+    pytest.param("numba", torch.bfloat16, marks=pytest.mark.exhaustive),
+])  # fmt: skip
 def test_low_precision_is_computed_in_float32(backend, dtype):
     values = make(200, dtype=dtype)
     wide = {name: value.detach().float().requires_grad_() for name, value in values.items()}
@@ -449,7 +454,7 @@ def test_strong_decay_neither_overflows_nor_loses_the_own_token(backend, length)
     assert all(grad.isfinite().all() for grad in gradients(values, [y]))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_weak_decay_adds_up_the_inputs(backend):
     length = 300
     x = torch.ones(1, length, 1)
@@ -459,14 +464,14 @@ def test_weak_decay_adds_up_the_inputs(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", NAMES)
-def test_nan_is_not_lost(backend, name):
-    values = {k: v.detach().clone() for k, v in make(100).items()}
-    values[name].view(-1)[-1] = torch.nan
-    y, state = selective_scan(**values, dt_softplus=True, return_final_state=True, backend=backend)
-    assert y[-1, -1].isnan().any()
-    if name not in ("C", "D", "R"):
-        assert state[-1].isnan().any()
+def test_nan_is_not_lost(backend):
+    for name in NAMES:
+        values = {k: v.detach().clone() for k, v in make(100).items()}
+        values[name].view(-1)[-1] = torch.nan
+        y, state = selective_scan(**values, dt_softplus=True, return_final_state=True, backend=backend)
+        assert y[-1, -1].isnan().any()
+        if name not in ("C", "D", "R"):
+            assert state[-1].isnan().any()
 
 
 BAD = [
@@ -493,7 +498,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), BAD)
-def test_errors_name_the_argument(change, message):
-    with pytest.raises(ValueError, match=message):
-        selective_scan(**(make(5) | change))
+def test_errors_name_the_argument():
+    for change, message in BAD:
+        with pytest.raises(ValueError, match=message):
+            selective_scan(**(make(5) | change))

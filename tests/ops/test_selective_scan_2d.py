@@ -11,6 +11,8 @@ from torch.nn.functional import softplus
 from skop.ops import selective_scan, selective_scan_2d
 
 BACKENDS = ("torch", "numba")
+#: The laws hold for each form; the kernel, which the tests of equality hold to the reference, is in the long rest.
+LAWS = ("torch", pytest.param("numba", marks=pytest.mark.exhaustive))
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}
 NAMES = ("x", "dt", "A", "B", "C", "D", "dt_bias", "R")
 GRIDS = ("x", "dt", "B", "C")
@@ -78,8 +80,7 @@ def gradients(values, y):
 
 
 @pytest.mark.parametrize("backend", ["naive", *BACKENDS])
-@pytest.mark.parametrize("directions", [((2, 1),), CROSS, ALL])
-@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize(("directions", "masked"), [(CROSS, False), (ALL, True)])
 def test_definition_in_numpy(backend, directions, masked):
     values = make(4, 3, count=len(directions), channels=2, d_state=2)
     mask = some_mask(4, 3) if masked else torch.ones(2, 4, 3, dtype=torch.bool)
@@ -89,19 +90,18 @@ def test_definition_in_numpy(backend, directions, masked):
 
 
 CASES = [
-    # height, width, directions, without, masked
-    (1, 1, ((2, 1),), (), False),
-    (1, 9, CROSS, ("R",), False),
-    (9, 1, CROSS, ("D", "dt_bias"), True),
-    (7, 5, ALL, (), True),
-    (5, 12, CROSS, ("D", "R", "dt_bias"), False),
-    (33, 20, ((-1, 2), (2, -1)), (), True),
+    # height, width, directions, without, masked, dt_softplus
+    (1, 1, ((2, 1),), (), False, True),
+    (1, 9, CROSS, ("R",), False, False),
+    (9, 1, CROSS, ("D", "dt_bias"), True, True),
+    (7, 5, ALL, (), True, False),
+    (5, 12, CROSS, ("D", "R", "dt_bias"), False, True),
+    (33, 20, ((-1, 2), (2, -1)), (), True, True),
 ]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("height", "width", "directions", "without", "masked"), CASES)
-@pytest.mark.parametrize("dt_softplus", [True, False])
+@pytest.mark.parametrize(("height", "width", "directions", "without", "masked", "dt_softplus"), CASES)
 def test_equals_the_reference(backend, height, width, directions, without, masked, dt_softplus):
     values = make(height, width, count=len(directions), without=without)
     if not dt_softplus:
@@ -153,15 +153,15 @@ def test_gradients_that_can_be_differentiated_again_are_the_same(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", NAMES)
-def test_gradient_of_only_one_argument(backend, name):
-    values = {k: v.detach().requires_grad_(k == name) for k, v in make(4, 5).items()}
-    fast, slow = (selective_scan_2d(**values, dt_softplus=True, backend=choice) for choice in (backend, "naive"))
-    got, expected = (torch.autograd.grad(out.sin().sum(), values[name]) for out in (fast, slow))
-    torch.testing.assert_close(got, expected, **TOLERANCE)
+def test_gradient_of_only_one_argument(backend):
+    for name in NAMES:
+        values = {k: v.detach().requires_grad_(k == name) for k, v in make(4, 5).items()}
+        fast, slow = (selective_scan_2d(**values, dt_softplus=True, backend=choice) for choice in (backend, "naive"))
+        got, expected = (torch.autograd.grad(out.sin().sum(), values[name]) for out in (fast, slow))
+        torch.testing.assert_close(got, expected, **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", ["naive", *BACKENDS])
+@pytest.mark.parametrize("backend", LAWS)
 def test_one_path_leads_from_a_source_to_a_cell(backend):
     """A constant decay acts once for each step of the Manhattan distance, whatever ways there are."""
     height, width, decay, source = 5, 7, 0.8, (1, 2)
@@ -190,14 +190,14 @@ def weights_of(cell, height, width, backend, *, decay=0.8, shares=None, directio
     return weights[0, ..., 0]
 
 
-@pytest.mark.parametrize("backend", ["naive", *BACKENDS])
+@pytest.mark.parametrize("backend", LAWS)
 def test_numbers_of_the_paper(backend):
     """GeoMaNO, Eq. 26: the last state of a 3 x 3 grid."""
     powers = torch.tensor([[4, 3, 2], [3, 2, 1], [2, 1, 0]])
     torch.testing.assert_close(weights_of((2, 2), 3, 3, backend), 3.0 * 0.8 ** powers.double(), **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", ["naive", *BACKENDS])
+@pytest.mark.parametrize("backend", LAWS)
 def test_it_is_not_the_one_pass_recurrence(backend):
     """h = a (h_left + h_up) + u counts all monotone ways: binomial weights on top of the Manhattan law."""
     height, width, decay = 4, 5, 0.8
@@ -210,8 +210,8 @@ def test_it_is_not_the_one_pass_recurrence(backend):
     assert one_pass[4, 5] == pytest.approx(35 * weights[3, 4])
 
 
-@pytest.mark.parametrize("backend", ["naive", *BACKENDS])
-@pytest.mark.parametrize(("shares", "times"), [(None, 4), ((0, 0, 0, 1), 3), ((0, 0, 1, 1), 2), ((1, 1, 1, 1), 0)])
+@pytest.mark.parametrize("backend", LAWS)
+@pytest.mark.parametrize(("shares", "times"), [(None, 4), ((0, 0, 1, 1), 2)])
 def test_own_cell_counts_once_for_each_direction_that_is_not_corrected(backend, shares, times):
     """GeoMaNO, section 4.3: with four directions Bx is there four times, less what the correction takes off."""
     weights = weights_of((1, 1), 3, 3, backend, shares=shares, directions=CROSS)
@@ -220,8 +220,8 @@ def test_own_cell_counts_once_for_each_direction_that_is_not_corrected(backend, 
     torch.testing.assert_close(weights, expected, **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", ["naive", *BACKENDS])
-@pytest.mark.parametrize("direction", ALL)
+@pytest.mark.parametrize("backend", LAWS)
+@pytest.mark.parametrize("direction", [(2, 1), (-1, 2), (-2, -1)])
 def test_path_runs_along_the_first_axis_from_the_source_then_along_the_second(backend, direction):
     """Closed form with decays of their own in every cell: the product over the cells entered on the way."""
     height, width = 4, 5
@@ -245,7 +245,7 @@ def test_path_runs_along_the_first_axis_from_the_source_then_along_the_second(ba
     torch.testing.assert_close(y, expected, **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_causality_and_the_share_of_the_own_cell(backend):
     values = make(5, 6, without=("D",))
     values["R"] = torch.ones_like(values["R"])
@@ -261,7 +261,7 @@ def test_causality_and_the_share_of_the_own_cell(backend):
     torch.testing.assert_close(influenced, expected)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_y_is_linear_in_r_and_in_x(backend):
     values, other = make(4, 5), make(4, 5, seed=1)
 
@@ -274,8 +274,8 @@ def test_y_is_linear_in_r_and_in_x(backend):
     torch.testing.assert_close(mixed, 2 * scan() - scan(x=other["x"]), **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("direction", ALL)
+@pytest.mark.parametrize("backend", LAWS)
+@pytest.mark.parametrize("direction", [(1, 2), (-2, 1), (2, -1), (-1, -2)])
 def test_directions_are_turns_of_the_grid(backend, direction):
     values = make(4, 6)
     y = selective_scan_2d(**values, directions=(direction,), dt_softplus=True, backend=backend)
@@ -292,7 +292,7 @@ def test_directions_are_turns_of_the_grid(backend, direction):
     torch.testing.assert_close(y, z.flip(backwards), **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_the_transposed_direction_is_another_map(backend):
     values = make(4, 6)
     first, second = (
@@ -303,7 +303,7 @@ def test_the_transposed_direction_is_another_map(backend):
     torch.testing.assert_close(first[:, :, 0], second[:, :, 0], **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_equals_the_sum_of_single_directions(backend):
     values = make(5, 4, count=4)
     whole = selective_scan_2d(**values, directions=CROSS, dt_softplus=True, backend=backend)
@@ -317,9 +317,8 @@ def test_equals_the_sum_of_single_directions(backend):
     torch.testing.assert_close(whole, total, **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("axis", [1, 2])
-@pytest.mark.parametrize("direction", ALL)
+@pytest.mark.parametrize("backend", LAWS)
+@pytest.mark.parametrize(("axis", "direction"), [(1, (2, 1)), (1, (2, -1)), (2, (-1, 2)), (2, (-2, -1))])
 def test_one_row_or_one_column_is_a_sequence(backend, axis, direction):
     sizes = [1, 1]
     sizes[axis - 1] = 13
@@ -376,8 +375,11 @@ def test_float32_error(backend):
     assert max(errors) < 1e-5, errors
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("backend", "dtype"), [
+    ("torch", torch.bfloat16),
+    ("numba", torch.float16),
+    pytest.param("numba", torch.bfloat16, marks=pytest.mark.exhaustive),
+])  # fmt: skip
 def test_low_precision_is_computed_in_float32(backend, dtype):
     values = make(6, 7, count=4, dtype=dtype)
     wide = {name: value.detach().float() for name, value in values.items()}
@@ -412,7 +414,7 @@ def test_strong_decay_neither_overflows_nor_loses_the_own_cell(backend):
     assert all(grad.isfinite().all() for grad in gradients(values, y))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_weak_decay_adds_up_the_quadrant(backend):
     one = torch.ones(1, 9, 11, 1, 1)
     y = selective_scan_2d(one[..., 0], 1e-3 * one, torch.tensor([[[-1e-6]]]), one, one, backend=backend)
@@ -421,12 +423,12 @@ def test_weak_decay_adds_up_the_quadrant(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", NAMES)
-def test_nan_is_not_lost(backend, name):
-    values = {k: v.detach().clone() for k, v in make(5, 6).items()}
-    values[name].view(-1)[-1] = torch.nan
-    y = selective_scan_2d(**values, dt_softplus=True, backend=backend)
-    assert y[-1, -1, -1].isnan().any()
+def test_nan_is_not_lost(backend):
+    for name in NAMES:
+        values = {k: v.detach().clone() for k, v in make(5, 6).items()}
+        values[name].view(-1)[-1] = torch.nan
+        y = selective_scan_2d(**values, dt_softplus=True, backend=backend)
+        assert y[-1, -1, -1].isnan().any()
 
 
 BAD = [
@@ -453,7 +455,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), BAD)
-def test_errors_name_the_argument(change, message):
-    with pytest.raises(ValueError, match=message):
-        selective_scan_2d(**(make(4, 5, count=2) | {"directions": ((2, 1), (1, 2))} | change))
+def test_errors_name_the_argument():
+    for change, message in BAD:
+        with pytest.raises(ValueError, match=message):
+            selective_scan_2d(**(make(4, 5, count=2) | {"directions": ((2, 1), (1, 2))} | change))

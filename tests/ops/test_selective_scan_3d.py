@@ -13,6 +13,8 @@ from skop.ops import _dispatch, record_backends, selective_scan, selective_scan_
 from skop.ops.selective_scan_3d._operation import SELECTIVE_SCAN_3D
 
 BACKENDS = ("naive", "torch")
+#: The laws hold for both forms; the slow one, which the other is compared with, is in the long rest.
+LAWS = ("torch", pytest.param("naive", marks=pytest.mark.exhaustive))
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}
 NAMES = ("x", "dt", "A", "B", "C", "D", "dt_bias", "R")
 GRIDS = ("x", "dt", "B", "C")
@@ -96,17 +98,16 @@ def test_definition_in_numpy(backend, masked):
 
 
 CASES = [
-    # grid, directions, without, masked
-    ((1, 1, 1), ((3, 2, 1),), (), False),
-    ((1, 7, 1), SOME, ("R",), False),
-    ((4, 1, 5), SOME, ("D", "dt_bias"), True),
-    ((5, 4, 3), SOME, (), True),
-    ((17, 3, 4), ((3, 2, 1), (1, 2, 3)), ("D", "R", "dt_bias"), False),
+    # grid, directions, without, masked, dt_softplus
+    ((1, 1, 1), ((3, 2, 1),), (), False, True),
+    ((1, 7, 1), SOME, ("R",), False, False),
+    ((4, 1, 5), SOME, ("D", "dt_bias"), True, True),
+    ((5, 4, 3), SOME, (), True, True),
+    ((17, 3, 4), ((3, 2, 1), (1, 2, 3)), ("D", "R", "dt_bias"), False, False),
 ]
 
 
-@pytest.mark.parametrize(("grid", "directions", "without", "masked"), CASES)
-@pytest.mark.parametrize("dt_softplus", [True, False])
+@pytest.mark.parametrize(("grid", "directions", "without", "masked", "dt_softplus"), CASES)
 def test_blocks_equal_the_reference(grid, directions, without, masked, dt_softplus):
     values = make(*grid, count=len(directions), without=without)
     if not dt_softplus:
@@ -167,12 +168,12 @@ def test_gradients_that_can_be_differentiated_again_are_the_same():
     torch.testing.assert_close(again, once, **TOLERANCE)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_gradient_of_only_one_argument(name):
-    values = {k: v.detach().requires_grad_(k == name) for k, v in make(3, 4, 2).items()}
-    fast, slow = (selective_scan_3d(**values, dt_softplus=True, backend=choice) for choice in ("torch", "naive"))
-    got, expected = (torch.autograd.grad(out.sin().sum(), values[name]) for out in (fast, slow))
-    torch.testing.assert_close(got, expected, **TOLERANCE)
+def test_gradient_of_only_one_argument():
+    for name in NAMES:
+        values = {k: v.detach().requires_grad_(k == name) for k, v in make(3, 4, 2).items()}
+        fast, slow = (selective_scan_3d(**values, dt_softplus=True, backend=choice) for choice in ("torch", "naive"))
+        got, expected = (torch.autograd.grad(out.sin().sum(), values[name]) for out in (fast, slow))
+        torch.testing.assert_close(got, expected, **TOLERANCE)
 
 
 def weights_from(source, grid, direction, decay, backend):
@@ -183,7 +184,7 @@ def weights_from(source, grid, direction, decay, backend):
     return selective_scan_3d(x, one, rate, one, one, directions=(direction,), backend=backend)[0, ..., 0]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_manhattan_distance_is_the_power_of_a_constant_decay(backend):
     """Eq. 23 of GeoMaNO with one axis more, in all 48 directions."""
     grid, source, decay = (4, 3, 5), (1, 2, 2), 0.7
@@ -197,7 +198,7 @@ def test_manhattan_distance_is_the_power_of_a_constant_decay(backend):
             assert weights[cell].item() == pytest.approx(expected, rel=1e-12, abs=0), (direction, cell)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_it_is_not_the_one_pass_recurrence(backend):
     """h = a (h_left + h_up + h_front) + u counts all monotone ways: multinomial weights."""
     grid, decay = (3, 3, 4), 0.6
@@ -212,8 +213,8 @@ def test_it_is_not_the_one_pass_recurrence(backend):
     assert one_pass[3, 3, 4] == pytest.approx(210 * weights[2, 2, 3].item())
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("direction", SOME)
+@pytest.mark.parametrize("backend", LAWS)
+@pytest.mark.parametrize("direction", SOME[1:5:2])
 def test_one_path_leads_from_each_source_to_each_cell(backend, direction):
     """Closed form with decays of their own in every cell: the product over the cells entered on the way."""
     grid = (3, 4, 3)
@@ -234,9 +235,8 @@ def test_one_path_leads_from_each_source_to_each_cell(backend, direction):
     torch.testing.assert_close(y[0, ..., 0].detach(), torch.from_numpy(expected), **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("axis", [1, 2, 3])
-@pytest.mark.parametrize("direction", SOME)
+@pytest.mark.parametrize(("backend", "direction"), [("torch", SOME[1]), ("torch", SOME[3]), ("naive", SOME[4])])
 def test_one_plane_is_the_scan_of_a_plane(backend, axis, direction):
     grid = [4, 5, 3]
     grid[axis - 1] = 1
@@ -251,9 +251,8 @@ def test_one_plane_is_the_scan_of_a_plane(backend, axis, direction):
     torch.testing.assert_close(gradients(values, y), gradients(values, expected.unsqueeze(axis)), **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("axis", [1, 2, 3])
-@pytest.mark.parametrize("direction", [(3, 2, 1), (-2, -3, -1)])
+@pytest.mark.parametrize(("backend", "direction"), [("naive", (3, 2, 1)), ("torch", (-2, -3, -1))])
 def test_a_line_is_a_sequence(backend, axis, direction):
     grid = [1, 1, 1]
     grid[axis - 1] = 13
@@ -265,7 +264,7 @@ def test_a_line_is_a_sequence(backend, axis, direction):
     torch.testing.assert_close(y.flatten(1, 3), expected, **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_directions_are_turns_of_the_grid(backend):
     """All 48: the grid is flipped and its axes are exchanged, and back."""
     values = {k: v.detach() for k, v in make(3, 4, 2, channels=2, d_state=2).items()}
@@ -277,7 +276,7 @@ def test_directions_are_turns_of_the_grid(backend):
         torch.testing.assert_close(y, expected.movedim((1, 2, 3), axes).flip(backwards), **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_orders_of_the_axes_are_six_maps(backend):
     values = {k: v.detach() for k, v in make(3, 3, 3).items()}
     ys = [
@@ -288,7 +287,7 @@ def test_orders_of_the_axes_are_six_maps(backend):
         assert i == j or not torch.isclose(ys[i], ys[j]).any()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_equals_the_sum_of_single_directions(backend):
     values = make(3, 4, 2, count=len(SOME))
     whole = selective_scan_3d(**values, directions=SOME, dt_softplus=True, backend=backend)
@@ -301,7 +300,7 @@ def test_equals_the_sum_of_single_directions(backend):
     torch.testing.assert_close(whole, total, **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_strict_causality_where_the_own_cell_is_taken_off(backend):
     values = make(4, 3, 5, without=("D",))
     values["R"] = torch.ones_like(values["R"])
@@ -317,7 +316,7 @@ def test_strict_causality_where_the_own_cell_is_taken_off(backend):
     torch.testing.assert_close(influenced, expected)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 def test_y_is_linear_in_r_and_in_x(backend):
     values, other = make(3, 4, 2), make(3, 4, 2, seed=1)
 
@@ -330,7 +329,7 @@ def test_y_is_linear_in_r_and_in_x(backend):
     torch.testing.assert_close(mixed, 2 * scan() - scan(x=other["x"]), **TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LAWS)
 @pytest.mark.parametrize("dt_softplus", [True, False])
 def test_padding_changes_nothing_whatever_it_holds(backend, dt_softplus):
     values = make(3, 4, 2, count=len(SOME))
@@ -392,11 +391,11 @@ def test_autocast_has_no_influence():
     torch.testing.assert_close((y, *inside), (expected, *grads), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_nan_is_not_lost(name):
-    values = {k: v.detach().clone() for k, v in make(3, 4, 2).items()}
-    values[name].view(-1)[-1] = torch.nan
-    assert selective_scan_3d(**values, dt_softplus=True)[-1, -1, -1, -1].isnan().any()
+def test_nan_is_not_lost():
+    for name in NAMES:
+        values = {k: v.detach().clone() for k, v in make(3, 4, 2).items()}
+        values[name].view(-1)[-1] = torch.nan
+        assert selective_scan_3d(**values, dt_softplus=True)[-1, -1, -1, -1].isnan().any()
 
 
 @pytest.mark.filterwarnings("error")
@@ -449,7 +448,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), BAD)
-def test_errors_name_the_argument(change, message):
-    with pytest.raises(ValueError, match=message):
-        selective_scan_3d(**(make(3, 4, 5, count=2) | {"directions": ((3, 2, 1), (1, 2, 3))} | change))
+def test_errors_name_the_argument():
+    for change, message in BAD:
+        with pytest.raises(ValueError, match=message):
+            selective_scan_3d(**(make(3, 4, 5, count=2) | {"directions": ((3, 2, 1), (1, 2, 3))} | change))

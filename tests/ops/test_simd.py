@@ -1,18 +1,18 @@
 """The vector type that the CPU kernels are written in, against NumPy and torch, lane by lane."""
 
 import ctypes
+import mmap
 import re
 from functools import cache
 
 import numpy as np
 import pytest
-import torch
 from numba import cfunc, njit, types
 
 from skop.ops import _simd
 from skop.ops._simd import LANES
 
-NUMBERS = {np.float32: types.float32, np.float64: types.float64, np.uint16: _simd.bfloat16}
+NUMBERS = {np.float32: types.float32, np.float64: types.float64}
 FLOATS = [np.float32, np.float64]
 SIGNS = {np.float32: np.uint32, np.float64: np.uint64}
 
@@ -29,11 +29,11 @@ def call(function, *arrays):
     ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arrays))(kernel.address)(*(array.ctypes.data for array in arrays))
 
 
-def apply(function, values, kind=None):
+def apply(function, values):
     """Map a function of a vector over an array, filled up to whole vectors."""
     full = np.zeros(-(-len(values) // LANES) * LANES, values.dtype)
     full[: len(values)] = values
-    result = np.empty_like(full, kind)
+    result = np.empty_like(full)
     call(function, full, result, np.array([len(full)]))
     return result[: len(values)]
 
@@ -54,12 +54,6 @@ def softplus(source, target, count):
 def sigmoid(source, target, count):
     for index in range(0, count[0], LANES):
         _simd.store(target, index, _simd.sigmoid(_simd.load(source, index)))
-
-
-@njit
-def copy(source, target, count):
-    for index in range(0, count[0], LANES):
-        _simd.store(target, index, _simd.load(source, index))
 
 
 @njit
@@ -91,13 +85,13 @@ def sum_lanes(source, target):
 
 
 @njit
-def load_first(source, target, spare, counts):
-    _simd.store(target, 0, _simd.load_first(source, 0, counts[0], spare))
+def load_first(source, target, counts):
+    _simd.store(target, 0, _simd.load_first(source, 0, counts[0]))
 
 
 @njit
-def store_first(source, target, spare, counts):
-    _simd.store_first(target, 0, _simd.load(source, 0), counts[0], spare)
+def store_first(source, target, counts):
+    _simd.store_first(target, 0, _simd.load(source, 0), counts[0])
 
 
 @njit
@@ -108,7 +102,7 @@ def count_up(counter, values):
 
 @njit
 def through_addresses(source, target):
-    there = _simd.pointer(_simd.address(source), _simd.computed(source))
+    there = _simd.pointer(_simd.address(source), source)
     also = _simd.pointer(_simd.address(source), source)
     _simd.prefetch(there, 10**12)
     _simd.store(target, 0, _simd.load(there, 0) + _simd.load(_simd.offset(also, LANES), -LANES))
@@ -217,47 +211,36 @@ def test_widen_and_sum_lanes(kind):
     np.testing.assert_array_equal(np.isnan(sums), np.arange(LANES) == 3)
 
 
-def as_bfloat16(values):
-    """Bits of bfloat16 that torch rounds float32 to."""
-    return torch.from_numpy(values).to(torch.bfloat16).view(torch.int16).numpy().view(np.uint16)
-
-
-def test_all_bfloat16_numbers_load_and_store_as_in_torch():
-    bits = np.arange(2**16).astype(np.uint16)
-    expected = torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16).float().numpy()
-    wide = apply(copy, bits, np.float32)
-    np.testing.assert_array_equal(wide, expected)
-    back, missing = apply(copy, wide, np.uint16), np.isnan(wide)
-    np.testing.assert_array_equal(back[~missing], bits[~missing])
-    assert np.isnan(apply(copy, back[missing], np.float32)).all()
-
-
-def test_rounding_to_bfloat16_is_that_of_torch():
-    upper = np.arange(2**16, dtype=np.uint32) << 16
-    lower = [0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF]  # ties, and what lies on both sides of them
-    values = np.concatenate([upper | np.uint32(low) for low in lower]).view(np.float32)
-    stored, missing = apply(copy, values, np.uint16), np.isnan(values)
-    np.testing.assert_array_equal(stored[~missing], as_bfloat16(values)[~missing])
-    assert np.isnan(apply(copy, stored[missing], np.float32)).all()
-
-
-@pytest.mark.parametrize("kind", [*FLOATS, np.uint16])
+@pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize("count", [0, 1, 7, 15, 16])
 def test_first_lanes_leave_the_rest_alone(kind, count):
-    values = np.arange(1, LANES + 1).astype(kind)
-    number = np.float32 if kind is np.uint16 else kind
-    wide = apply(copy, values, number) if kind is np.uint16 else values
-    spare, counts = np.full(LANES, 99).astype(kind), np.array([count])
-    beyond = np.full(LANES, np.nan, np.float32)  # is neither read nor written
-    guarded = np.concatenate([values[:count], as_bfloat16(beyond) if kind is np.uint16 else beyond.astype(kind)])
-    loaded = np.empty(LANES, number)
-    call(load_first, guarded, loaded, spare, counts)
-    np.testing.assert_array_equal(loaded, np.where(np.arange(LANES) < count, wide, 0))
+    values, counts = np.arange(1, LANES + 1).astype(kind), np.array([count])
+    guarded = np.append(values[:count], kind(np.nan))  # NaN beyond is neither read nor written
+    loaded = np.empty(LANES, kind)
+    call(load_first, guarded, loaded, counts)
+    np.testing.assert_array_equal(loaded, np.where(np.arange(LANES) < count, values, 0))
     target = np.full(2 * LANES, 55).astype(kind)
-    call(store_first, wide, target, spare, counts)
-    stored = target[:count] if kind is not np.uint16 else apply(copy, np.resize(target, LANES), number)[:count]
-    np.testing.assert_array_equal(stored, wide[:count])
+    call(store_first, values, target, counts)
+    np.testing.assert_array_equal(target[:count], values[:count])
     np.testing.assert_array_equal(target[count:], np.full(2 * LANES - count, 55).astype(kind))
+
+
+def test_first_lanes_touch_no_memory_beyond():
+    """The page behind the numbers may not be read or written: the process would not survive."""
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 2 * page)
+    libc, start = ctypes.CDLL(None), ctypes.addressof(ctypes.c_byte.from_buffer(memory))
+    if libc.mprotect(ctypes.c_void_p(start + page), page, 0) != 0:
+        pytest.skip("memory cannot be protected here")
+    try:
+        numbers = np.frombuffer(memory, np.float32, 3, page - 12)
+        numbers[:], loaded = [1, 2, 3], np.empty(LANES, np.float32)
+        call(load_first, numbers, loaded, np.array([3]))
+        np.testing.assert_array_equal(loaded[:4], [1, 2, 3, 0])
+        call(store_first, loaded + 1, numbers, np.array([3]))
+        np.testing.assert_array_equal(numbers, [2, 3, 4])
+    finally:
+        libc.mprotect(ctypes.c_void_p(start + page), page, mmap.PROT_READ | mmap.PROT_WRITE)
 
 
 def test_claim_counts():

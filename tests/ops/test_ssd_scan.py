@@ -11,10 +11,19 @@ TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}
 NAMES = ("x", "dt", "A", "B", "C", "D", "initial_state")
 
 
-@pytest.fixture(autouse=True, params=["torch", "numba"])
-def default_backend(request, monkeypatch):
+@pytest.fixture(params=["torch", "numba"])
+def each_backend(request, monkeypatch):
     """What runs where a test names no backend."""
     monkeypatch.setenv("SKOP_BACKEND", request.param)
+
+
+each_backend_in_turn = pytest.mark.usefixtures("each_backend")
+
+
+@pytest.fixture(autouse=True)
+def _default_backend(monkeypatch):
+    """Plain torch, where a test does not ask for each backend: the kernel has tests of its own."""
+    monkeypatch.setenv("SKOP_BACKEND", "torch")
 
 
 def make(
@@ -90,22 +99,21 @@ def gradients(values, outputs, seed=1):
 
 
 CASES = [
-    # length, groups, skip, start, masked, reverse
-    (1, 2, "channel", False, False, False),
-    (1, 2, "channel", True, False, True),
-    (2, 1, "none", False, False, (True,)),
-    (63, 4, "head", False, True, True),
-    (64, 2, "channel", False, False, False),
-    (64, 4, "channel", True, True, (True, False, False, True)),
-    (65, 2, "head", True, False, (False, True)),
-    (130, 1, "channel", True, True, True),
-    (130, 2, "none", False, True, (True, False)),
-    (130, 4, "channel", True, False, (False, False, True, False)),
+    # length, groups, skip, start, masked, reverse, chunk_size
+    (1, 2, "channel", True, False, True, 64),
+    (2, 1, "none", False, False, (True,), 1),
+    (63, 4, "head", False, True, True, 64),
+    (64, 2, "channel", False, False, False, 64),
+    (64, 4, "channel", True, True, (True, False, False, True), 7),
+    (65, 2, "head", True, False, (False, True), 64),
+    (130, 1, "channel", True, True, True, 64),
+    (130, 2, "none", False, True, (True, False), 7),
+    (130, 4, "channel", True, False, (False, False, True, False), 64),
 ]
 
 
-@pytest.mark.parametrize(("length", "groups", "skip", "start", "masked", "reverse"), CASES)
-@pytest.mark.parametrize("chunk_size", [64, 7])
+@each_backend_in_turn
+@pytest.mark.parametrize(("length", "groups", "skip", "start", "masked", "reverse", "chunk_size"), CASES)
 def test_equals_the_reference(length, groups, skip, start, masked, reverse, chunk_size):
     values = make(length, groups=groups, skip=skip, start=start)
     options = {"mask": holes(length) if masked else None, "reverse": reverse, "return_final_state": True}
@@ -115,6 +123,7 @@ def test_equals_the_reference(length, groups, skip, start, masked, reverse, chun
     torch.testing.assert_close(gradients(values, fast), gradients(values, slow), **TOLERANCE)
 
 
+@each_backend_in_turn
 @pytest.mark.parametrize("part", [0, 1])
 def test_gradients_of_only_one_output(part):
     values = make(20)
@@ -127,8 +136,12 @@ def test_gradients_of_only_one_output(part):
     torch.testing.assert_close(got, expected, **TOLERANCE)
 
 
-@pytest.mark.parametrize("sizes", [{"heads": 1, "groups": 1}, {"head_dim": 1}, {"d_state": 1}, {"batch": 1}])
-@pytest.mark.parametrize("chunk_size", [1, 6, 64])
+@pytest.mark.parametrize(("sizes", "chunk_size"), [
+    ({"heads": 1, "groups": 1}, 1),
+    ({"head_dim": 1}, 6),
+    ({"d_state": 1}, 64),
+    ({"batch": 1}, 6),
+])  # fmt: skip
 def test_sizes_of_one(sizes, chunk_size):
     values = make(12, **sizes)
     fast = ssd_scan(**values, chunk_size=chunk_size, return_final_state=True)
@@ -137,6 +150,7 @@ def test_sizes_of_one(sizes, chunk_size):
     torch.testing.assert_close(gradients(values, fast), gradients(values, slow), **TOLERANCE)
 
 
+@each_backend_in_turn
 def test_backward_leaves_the_cotangent_and_what_it_kept_alone():
     values = make(12, heads=1, groups=1, start=False)
     y = ssd_scan(**values)
@@ -149,8 +163,8 @@ def test_backward_leaves_the_cotangent_and_what_it_kept_alone():
     torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("backend", ["torch", "naive"])
-@pytest.mark.parametrize(("skip", "reverse"), [("head", False), ("channel", [True, False]), ("none", True)])
+@pytest.mark.parametrize("backend", ["torch", "naive", "numba"])
+@pytest.mark.parametrize(("skip", "reverse"), [("head", False), ("channel", [True, False])])
 def test_definition_in_numpy(backend, skip, reverse):
     values = make(23, skip=skip)
     mask = holes(23)
@@ -175,6 +189,7 @@ def test_gradcheck_and_gradgradcheck(backend, reverse):
     assert torch.autograd.gradgradcheck(scan, tuple(values.values()))
 
 
+@each_backend_in_turn
 def test_second_derivative_where_arguments_depend_on_each_other():
     def penalty(backend):
         base = make(9, start=False)["x"]
@@ -184,7 +199,7 @@ def test_second_derivative_where_arguments_depend_on_each_other():
         (slope,) = torch.autograd.grad(y.square().sum(), base, create_graph=True)
         return torch.autograd.grad(slope.square().sum(), base)[0]
 
-    torch.testing.assert_close(penalty("torch"), penalty("naive"), **TOLERANCE)
+    torch.testing.assert_close(penalty(None), penalty("naive"), **TOLERANCE)
 
 
 def test_linear_in_x_and_the_initial_state():
@@ -195,7 +210,7 @@ def test_linear_in_x_and_the_initial_state():
     torch.testing.assert_close(whole, 2 * parts[0] - parts[1], **TOLERANCE)
 
 
-@pytest.mark.parametrize("token", [0, 15, 16, 39])
+@pytest.mark.parametrize("token", [0, 16, 39])
 def test_causality(token):
     values = make(40)
     other = make(40, seed=7)
@@ -207,7 +222,8 @@ def test_causality(token):
     assert not torch.isclose(y[:, token:], changed[:, token:]).any()
 
 
-@pytest.mark.parametrize("length", [30, 64, 130])
+@each_backend_in_turn
+@pytest.mark.parametrize("length", [64, 130])
 def test_reversal(length):
     values = make(length)
     flipped = {k: v.flip(1) if k in ("x", "dt", "B", "C") else v for k, v in values.items()}
@@ -216,8 +232,8 @@ def test_reversal(length):
     torch.testing.assert_close((y, state), (y_flipped.flip(1), state_flipped), **TOLERANCE)
 
 
-@pytest.mark.parametrize("cut", [1, 50, 64, 99])
-@pytest.mark.parametrize("reverse", [False, True])
+@each_backend_in_turn
+@pytest.mark.parametrize(("cut", "reverse"), [(1, True), (64, False)])
 def test_concatenation(cut, reverse):
     values = make(100)
     sequences = {name: values[name] for name in ("x", "dt", "B", "C")}
@@ -257,7 +273,8 @@ def test_dense_matrix():
     torch.testing.assert_close(ssd_scan(**values, chunk_size=16)[0], expected, **TOLERANCE)
 
 
-@pytest.mark.parametrize("reverse", [False, True, (False, True)])
+@each_backend_in_turn
+@pytest.mark.parametrize("reverse", [False, (False, True)])
 def test_padding_changes_nothing_whatever_it_holds(reverse):
     values = make(50)
     padded = dict(values)
@@ -273,6 +290,7 @@ def test_padding_changes_nothing_whatever_it_holds(reverse):
     torch.testing.assert_close(got, gradients(values, expected), **TOLERANCE)
 
 
+@each_backend_in_turn
 def test_a_fully_masked_sample_keeps_its_state():
     values = make(10)
     mask = torch.tensor([[True], [False]]).expand(2, 10)
@@ -281,6 +299,7 @@ def test_a_fully_masked_sample_keeps_its_state():
     assert (y[1] == 0).all()
 
 
+@each_backend_in_turn
 @pytest.mark.parametrize("skip", ["none", "channel"])
 def test_strided_arguments(skip):
     values = make(70, skip=skip)
@@ -291,6 +310,7 @@ def test_strided_arguments(skip):
     assert ssd_scan(**strided).is_contiguous()
 
 
+@each_backend_in_turn
 def test_float32_error_on_a_long_sequence():
     values = make(4096, batch=1, dtype=torch.float32)
     exact = {name: value.detach().double().requires_grad_() for name, value in values.items()}
@@ -303,11 +323,15 @@ def test_float32_error_on_a_long_sequence():
     assert max(errors) < 1e-5, errors
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_low_precision_is_computed_in_float32(dtype):
+@pytest.mark.parametrize(("backend", "dtype"), [
+    ("torch", torch.bfloat16),
+    ("numba", torch.float16),
+    pytest.param("numba", torch.bfloat16, marks=pytest.mark.exhaustive),
+])  # fmt: skip
+def test_low_precision_is_computed_in_float32(backend, dtype):
     values = make(200, dtype=dtype)
     wide = {name: value.detach().float().requires_grad_() for name, value in values.items()}
-    (y, state), (y_wide, state_wide) = (ssd_scan(**v, return_final_state=True) for v in (values, wide))
+    (y, state), (y_wide, state_wide) = (ssd_scan(**v, return_final_state=True, backend=backend) for v in (values, wide))
     assert y.dtype == dtype
     assert state.dtype == torch.float32
     torch.testing.assert_close((y, state), (y_wide.to(dtype), state_wide), rtol=0, atol=0)
@@ -316,6 +340,7 @@ def test_low_precision_is_computed_in_float32(dtype):
         assert grad.shape == value.shape
 
 
+@each_backend_in_turn
 def test_autocast_has_no_influence():
     values = make(70, dtype=torch.float32)
     expected = ssd_scan(**values)
@@ -326,6 +351,7 @@ def test_autocast_has_no_influence():
     torch.testing.assert_close((y, *inside), (expected, *grads), rtol=0, atol=0)
 
 
+@each_backend_in_turn
 @pytest.mark.parametrize("length", [40, 200])
 def test_strong_decay_neither_overflows_nor_loses_the_own_token(length):
     values = make(length, dtype=torch.float32, start=False, skip="none")
@@ -337,6 +363,7 @@ def test_strong_decay_neither_overflows_nor_loses_the_own_token(length):
     assert all(grad.isfinite().all() for grad in gradients(values, [y]))
 
 
+@each_backend_in_turn
 def test_weak_decay_adds_up_the_inputs():
     length = 300
     x = torch.ones(1, length, 1, 1)
@@ -345,14 +372,15 @@ def test_weak_decay_adds_up_the_inputs():
     torch.testing.assert_close(y.flatten(), expected, rtol=1e-5, atol=0)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_nan_is_not_lost(name):
-    values = {k: v.detach().clone() for k, v in make(100).items()}
-    values[name].view(-1)[-1] = torch.nan
-    y, state = ssd_scan(**values, return_final_state=True)
-    assert y[-1, -1].isnan().any()
-    if name not in ("C", "D"):
-        assert state[-1].isnan().any()
+@each_backend_in_turn
+def test_nan_is_not_lost():
+    for name in NAMES:
+        values = {k: v.detach().clone() for k, v in make(100).items()}
+        values[name].view(-1)[-1] = torch.nan
+        y, state = ssd_scan(**values, return_final_state=True)
+        assert y[-1, -1].isnan().any()
+        if name not in ("C", "D"):
+            assert state[-1].isnan().any()
 
 
 BAD = [
@@ -376,7 +404,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), BAD)
-def test_errors_name_the_argument(change, message):
-    with pytest.raises(ValueError, match=message):
-        ssd_scan(**(make(5) | change))
+def test_errors_name_the_argument():
+    for change, message in BAD:
+        with pytest.raises(ValueError, match=message):
+            ssd_scan(**(make(5) | change))

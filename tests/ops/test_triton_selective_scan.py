@@ -18,6 +18,7 @@ NAMES = ("x", "dt", "A", "B", "C", "D", "dt_bias", "R", "initial_state")
 OPTIONAL = NAMES[5:]
 
 
+@pytest.mark.exhaustive
 def test_in_the_interpreter():
     pytest.importorskip("triton")
     if INTERPRETED:
@@ -105,6 +106,10 @@ class TestInterpreted:
     """Tiny scans, one number after the other."""
 
     __test__ = INTERPRETED
+
+    def test_quick(self):
+        values, order = make(5, batch=2, paths=2)
+        assert max(errors(values, order, True).values()) < 1e-12
 
     @pytest.mark.parametrize(
         ("length", "softplus", "options"),

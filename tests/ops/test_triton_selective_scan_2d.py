@@ -19,6 +19,7 @@ OPTIONAL = NAMES[5:]
 ALL_DIRECTIONS = tuple((a * first, b * (3 - first)) for first in (1, 2) for a in (1, -1) for b in (1, -1))
 
 
+@pytest.mark.exhaustive
 def test_in_the_interpreter():
     pytest.importorskip("triton")
     if INTERPRETED:
@@ -107,6 +108,9 @@ class TestInterpreted:
         from skop.ops.selective_scan_2d import _triton
 
         monkeypatch.setattr(_triton, "_TILE", 4)
+
+    def test_quick(self):
+        assert max(errors(make(5, 3), ((2, -1),)).values()) < 1e-12
 
     @pytest.mark.parametrize("direction", ALL_DIRECTIONS)
     def test_each_direction(self, direction):

@@ -18,6 +18,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 NAMES = ("x", "dt", "A", "B", "C", "D", "initial_state")
 
 
+@pytest.mark.exhaustive
 def test_in_the_interpreter():
     pytest.importorskip("triton")
     if INTERPRETED:
@@ -122,6 +123,10 @@ class TestInterpreted:
     """Tiny scans, one number after the other."""
 
     __test__ = INTERPRETED
+
+    def test_quick(self):
+        values, order = make(5, batch=2, paths=2)
+        assert max(errors(values, order).values()) < 1e-12
 
     @pytest.mark.parametrize(
         ("length", "options"),

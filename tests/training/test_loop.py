@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from torch import nn
 
 from skop.data import Batch
 from skop.exceptions import SkopWarning, TrainingDivergedError
-from skop.training import Trainer, TrainingOptions, schedule_at
+from skop.modules import BidirectionalSSDMixer, GridSSDMixer, HydraMixer
+from skop.training import Trainer, TrainerConfig, schedule_at
 
 N_SAMPLES = 12
 
@@ -58,7 +60,7 @@ def make_trainer(loss=squared, seed=0, network=None, **options):
     chosen = {"max_iter": 5, "batch_size": 4, "learning_rate": 0.05, "schedule": "constant", "warmup_fraction": 0.0}
     hooks = {name: options.pop(name) for name in ("validate", "on_epoch_end", "forward") if name in options}
     network = PointwiseLinear() if network is None else network
-    return Trainer(network, loss, TrainingOptions(**(chosen | options)), np.random.RandomState(seed), **hooks)
+    return Trainer(network, loss, TrainerConfig(**(chosen | options)), np.random.RandomState(seed), **hooks)
 
 
 def rates_of(trainer):
@@ -91,7 +93,7 @@ def test_a_linear_problem_is_solved():
 
 
 def test_the_loop_is_adamw_with_clipping_in_a_seeded_order():
-    options = {"weight_decay": 0.1, "clip_norm": 0.5, "schedule": "one_cycle", "max_iter": 4, "batch_size": 5}
+    options = {"weight_decay": 0.1, "max_grad_norm": 0.5, "schedule": "one_cycle", "max_iter": 4, "batch_size": 5}
     trainer, loader = make_trainer(**options), Loader()
     history = trainer.run(loader)
 
@@ -170,12 +172,19 @@ def test_forward_stands_in_for_the_call():
     np.testing.assert_allclose(weights_of(trainer), [1.0, -0.5, 0.25], atol=1e-2)
 
 
+class Pair(NamedTuple):
+    """Outputs of a network, of which one may be missing."""
+
+    field: torch.Tensor | None
+    scalars: torch.Tensor | None
+
+
 def test_outputs_of_mixed_precision_reach_the_loss_widened():
     kinds = []
 
     def both(network, batch):
         outputs = network(**batch.inputs())
-        return outputs, outputs.mean(1, keepdim=True)
+        return Pair(outputs, outputs.mean(1, keepdim=True))
 
     def spy(outputs, batch):
         kinds.extend(part.dtype for part in outputs)
@@ -193,7 +202,7 @@ def test_clipping_bounds_the_gradient():
     def spy(prediction, batch):
         return 1e6 * squared(prediction, batch)
 
-    trainer = make_trainer(loss=spy, clip_norm=0.25, max_iter=2)
+    trainer = make_trainer(loss=spy, max_grad_norm=0.25, max_iter=2)
     step = trainer.optimizer.step
 
     def recorded_step():
@@ -209,7 +218,7 @@ def test_a_summed_loss_with_a_clipped_gradient_moves_like_a_mean():
     def summed(prediction, batch):
         return len(batch) * squared(prediction, batch)
 
-    mean, total = make_trainer(clip_norm=1e-3), make_trainer(loss=summed, clip_norm=1e-3)
+    mean, total = make_trainer(max_grad_norm=1e-3), make_trainer(loss=summed, max_grad_norm=1e-3)
     curves = [trainer.run(Loader()).loss_curve for trainer in (mean, total)]
     np.testing.assert_allclose(weights_of(total), weights_of(mean), rtol=1e-6)
     np.testing.assert_allclose(curves[1], 4 * np.array(curves[0]), rtol=1e-6)
@@ -219,15 +228,45 @@ def test_decay_shrinks_matrices_and_vectors_as_asked():
     def nothing(prediction, batch):
         return 0.0 * squared(prediction, batch)
 
-    for decay_vectors, expected in ((True, [0.9, 0.9, 0.9]), (False, [0.9, 0.9, 1.0])):
+    for decay_bias_and_norm, expected in ((True, [0.9, 0.9, 0.9]), (False, [0.9, 0.9, 1.0])):
         network = PointwiseLinear()
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.fill_(1.0)
         options = {"weight_decay": 0.5, "learning_rate": 0.2, "max_iter": 1, "batch_size": N_SAMPLES}
-        trainer = make_trainer(loss=nothing, network=network, decay_vectors=decay_vectors, **options)
+        trainer = make_trainer(loss=nothing, network=network, decay_bias_and_norm=decay_bias_and_norm, **options)
         trainer.run(Loader())
         np.testing.assert_allclose(weights_of(trainer), expected, rtol=1e-6)
+
+
+def test_a_module_names_what_does_not_decay():
+    class Scaled(PointwiseLinear):
+        no_weight_decay = ("rates",)
+
+        def __init__(self):
+            super().__init__()
+            self.rates = nn.Parameter(torch.ones(2, 3, dtype=torch.float64))
+
+    def nothing(prediction, batch):
+        return 0.0 * (squared(prediction, batch) + trainer.network.rates.sum())
+
+    for decay_all, expected in ((True, 0.9), (False, 1.0)):
+        options = {"weight_decay": 0.5, "learning_rate": 0.2, "max_iter": 1, "batch_size": N_SAMPLES}
+        trainer = make_trainer(loss=nothing, network=Scaled(), decay_bias_and_norm=decay_all, **options)
+        trainer.run(Loader())
+        np.testing.assert_allclose(trainer.network.rates.detach(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "mixer", [GridSSDMixer(16, 2, expand=2, n_heads=2, d_state=4), BidirectionalSSDMixer(32), HydraMixer(32)]
+)
+def test_decay_rates_steps_and_direct_paths_of_scans_do_not_decay(mixer):
+    trainer = make_trainer(network=mixer, weight_decay=0.1, decay_bias_and_norm=False)
+    decaying, spared = trainer.optimizer.param_groups
+    names = {parameter: name for name, parameter in mixer.named_parameters()}
+    assert {"step_bias", "log_decay", "direct"} <= {names[parameter] for parameter in spared["params"]}
+    assert {"in_projection.weight", "out_projection.weight"} <= {names[parameter] for parameter in decaying["params"]}
+    assert (decaying["weight_decay"], spared["weight_decay"]) == (0.1, 0.0)
 
 
 def test_autocast_runs_the_network_in_bfloat16_and_the_loss_in_full_precision():
@@ -304,12 +343,12 @@ def test_averaged_weights_validate_and_stay():
         seen.append(weights_of(trainer))
         return float(len(seen))
 
-    trainer = make_trainer(validate=validate, weight_averaging=0.9, max_iter=3)
+    trainer = make_trainer(validate=validate, ema_decay=0.9, max_iter=3)
     history = trainer.run(Loader())
     plain = make_trainer(max_iter=3)
     assert plain.run(Loader()).loss_curve == history.loss_curve  # averaging does not touch the training
     assert torch.equal(weights_of(trainer), seen[0])
-    averaged = make_trainer(weight_averaging=0.9, max_iter=3)
+    averaged = make_trainer(ema_decay=0.9, max_iter=3)
     averaged.run(Loader())
     assert torch.equal(weights_of(averaged), seen[2])
     assert not torch.equal(seen[2], weights_of(plain))
@@ -329,6 +368,114 @@ def test_a_time_budget_ends_the_training_and_the_schedule():
     assert history.stopped == "max_time"
     # The rate follows the time: it has fallen to almost nothing although a million epochs were allowed.
     assert rates[-1] < 0.1 * max(rates)
+
+
+class Clock:
+    """Stands in for time.perf_counter."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr("skop.training._loop.time.perf_counter", lambda: self.now)
+
+    def compiles_then_takes(self, first, later):
+        """A forward pass whose first call takes as long as a compiler does."""
+        calls = []
+
+        def forward(network, batch):
+            self.now += first if not calls else later
+            calls.append(1)
+            return network(**batch.inputs())
+
+        return forward
+
+
+def test_the_clock_of_a_time_budget_starts_when_kernels_are_compiled(monkeypatch):
+    clock = Clock(monkeypatch)
+    forward = clock.compiles_then_takes(100.0, 0.25)
+    trainer = make_trainer(forward=forward, max_iter=10**6, max_time=6.0)
+    history = trainer.run(Loader())
+    # An epoch is three steps.
+    assert history.stopped == "max_time"
+    np.testing.assert_allclose(history.seconds, 0.75 * np.arange(1, 9))
+
+
+def test_validation_compiles_before_the_clock_starts_too(monkeypatch):
+    clock = Clock(monkeypatch)
+    calls = []
+
+    def validate():
+        clock.now += 0.5 if calls else 100.0
+        calls.append(trainer.network.training)
+        return 1.0
+
+    trainer = make_trainer(validate=validate, max_iter=10**6, max_time=5.0)
+    history = trainer.run(Loader())
+    assert len(history.loss_curve) == len(history.validation_errors) == 10
+    assert not any(calls)
+
+
+def test_the_untimed_pass_changes_nothing():
+    def noisy(network, batch):
+        inputs = batch.inputs()
+        return network(**inputs | {"fields": inputs["fields"] + torch.randn_like(inputs["fields"])})
+
+    class Counting(PointwiseLinear):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, **inputs):
+            self.calls += self.training
+            return super().forward(**inputs)
+
+    curves, states = [], []
+    for max_time in (None, 1e9):
+        torch.manual_seed(0)
+        trainer = make_trainer(network=Counting(), forward=noisy, max_time=max_time, ema_decay=0.9, schedule="cosine")
+        loader = JitteredLoader()
+        curves.append(trainer.run(loader).loss_curve)
+        states.append(trainer.state_dict())
+    assert curves[0] == curves[1]
+    assert states[0]["network"]["calls"] == states[1]["network"]["calls"]
+    assert_same({name: held for name, held in states[0].items() if name not in ("elapsed", "history")}, states[1])
+
+
+def test_a_time_budget_of_few_epochs_warns(monkeypatch):
+    clock = Clock(monkeypatch)
+    trainer = make_trainer(forward=clock.compiles_then_takes(1.0, 1.0), max_iter=100, max_time=8.0)
+    with pytest.warns(SkopWarning, match="max_time=8.0 ended the training after 3 epochs.*raise max_time"):
+        trainer.run(Loader())
+
+
+@pytest.mark.parametrize(("max_iter", "max_time"), [(3, None), (3, 1e9), (100, 30.0)])
+def test_other_ends_do_not_warn_of_few_epochs(monkeypatch, max_iter, max_time):
+    clock = Clock(monkeypatch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_trainer(forward=clock.compiles_then_takes(1.0, 1.0), max_iter=max_iter, max_time=max_time).run(Loader())
+
+
+@pytest.mark.parametrize(("learning_rate", "warned"), [(1e-9, True), (0.05, False)])
+def test_a_training_no_better_than_the_mean_field_warns(learning_rate, warned):
+    network = PointwiseLinear()
+    with torch.no_grad():
+        network.linear.bias.fill_(5.0)
+    trainer = make_trainer(network=network, learning_rate=learning_rate, max_iter=20)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer.run(Loader())
+    loader = Loader()
+    reached = squared(network(None, loader.fields, None, None), Batch(None, None, None, None, loader.target))
+    assert (reached >= (loader.target**2).mean()) == warned
+    assert [str(warning.message).startswith("the training loss") for warning in caught] == [True] * warned
+
+
+def test_targets_without_a_field_to_learn_do_not_warn():
+    loader = Loader()
+    loader.target.zero_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_trainer(max_iter=6, learning_rate=1e-9).run(loader)
 
 
 def test_a_callback_ends_the_training():
@@ -368,16 +515,22 @@ def test_an_interruption_keeps_the_weights_of_the_last_or_the_best_epoch(validat
     assert torch.equal(weights_of(trainer), after[1 if validated else 2])
 
 
-def test_an_interruption_of_the_first_epoch_leaves_the_first_weights():
-    def interrupted(prediction, batch):
-        raise KeyboardInterrupt
+def test_an_interruption_of_the_first_epoch_is_raised_and_leaves_the_first_weights():
+    calls = []
 
-    trainer = make_trainer(loss=interrupted)
+    def interrupted(prediction, batch):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return squared(prediction, batch)
+
+    trainer = make_trainer(loss=interrupted, ema_decay=0.9)
     before = weights_of(trainer)
-    with pytest.warns(SkopWarning):
-        history = trainer.run(Loader())
-    assert history.loss_curve == []
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run(Loader())
+    assert trainer.history.loss_curve == []
     assert torch.equal(weights_of(trainer), before)
+    assert all(parameter.grad is None for parameter in trainer.network.parameters())
 
 
 # ---------------------------------------------------------------- divergence
@@ -396,7 +549,7 @@ class BreaksAt:
 
 def broken_trainer(bad_calls, value=np.nan, **options):
     loss = BreaksAt(bad_calls, value)
-    loss.trainer = make_trainer(loss=loss, **options)
+    loss.trainer = make_trainer(loss=loss, **({"max_iter": 4} | options))
     return loss, loss.trainer
 
 
@@ -404,12 +557,12 @@ def broken_trainer(bad_calls, value=np.nan, **options):
 @pytest.mark.parametrize("averaging", [None, 0.9])
 def test_a_loss_that_is_not_finite_takes_the_weights_back_and_halves_the_rate(value, averaging):
     # Three steps an epoch; the sixth is in the second epoch.
-    loss, trainer = broken_trainer({6}, value, weight_averaging=averaging)
+    loss, trainer = broken_trainer({6}, value, ema_decay=averaging)
     with pytest.warns(SkopWarning, match="in epoch 2; back to the last good epoch at half the learning rate"):
         history = trainer.run(Loader())
     assert torch.equal(loss.weights[6], loss.weights[3])
-    np.testing.assert_allclose(loss.rates, [0.05] * 6 + [0.025] * 12)
-    assert len(history.loss_curve) == 5
+    np.testing.assert_allclose(loss.rates, [0.05] * 6 + [0.025] * 9)
+    assert len(history.loss_curve) == 4
     assert np.isfinite(history.loss_curve).all()
     assert torch.isfinite(weights_of(trainer)).all()
 
@@ -475,3 +628,136 @@ def test_weights_that_overflow_while_the_loss_is_finite_are_not_called_good():
         history = trainer.run(Loader())
     assert np.isfinite(history.loss_curve).all()
     assert torch.isfinite(weights_of(trainer)).all()
+
+
+# ---------------------------------------------------------------- states
+class JitteredLoader(Loader):
+    """Moves the samples at random, as symmetries do, by a generator of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(3)
+
+    def batches(self, batch_size, order):
+        for batch in super().batches(batch_size, order):
+            batch.fields = batch.fields + 0.1 * torch.randn(batch.fields.shape, generator=self.generator).double()
+            yield batch
+
+
+class Dropped(PointwiseLinear):
+    """Has dropout, which draws from torch's generator, and a buffer that training changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(5, dtype=torch.float64)
+
+    def forward(self, coords, fields, params, grid_shape):
+        return super().forward(coords, nn.functional.dropout(self.norm(fields), 0.3, self.training), params, grid_shape)
+
+
+def assert_same(first, second):
+    """Nested states are equal to the bit."""
+    for name, held in first.items():
+        if isinstance(held, dict):
+            assert_same(held, second[name])
+        else:
+            assert torch.equal(held, second[name]) if torch.is_tensor(held) else held == second[name], name
+
+
+def resumable(on_epoch_end=None, **options):
+    """A training that uses everything that has a state."""
+
+    def error():
+        loader = Loader()
+        with torch.no_grad():
+            return float((trainer.network(None, loader.fields, None, None) - loader.target).abs().max())
+
+    chosen = {"max_iter": 12, "batch_size": 5, "schedule": "one_cycle", "ema_decay": 0.9, "n_iter_no_change": 4}
+    hooks = {"validate": error, "on_epoch_end": on_epoch_end}
+    trainer = make_trainer(network=Dropped(), learning_rate=0.3, **(chosen | hooks | options))
+    return trainer
+
+
+@pytest.mark.parametrize("options", [{}, {"ema_decay": None, "validate": None, "schedule": "cosine"}])
+@pytest.mark.parametrize("stop", [1, 6])
+def test_a_saved_training_goes_on_bit_for_bit(tmp_path, options, stop):
+    torch.manual_seed(0)
+    whole = resumable(**options)
+    expected = whole.run(JitteredLoader())
+
+    def save(history, part):
+        if len(history.loss_curve) == stop:
+            torch.save(first.state_dict(), tmp_path / "state.pt")
+            return True
+        return False
+
+    torch.manual_seed(0)
+    first = resumable(save, **options)
+    first.run(JitteredLoader())
+    torch.manual_seed(99)
+    second, loader = resumable(seed=7, **options), JitteredLoader()
+    loader.generator.manual_seed(8)
+    second.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    history = second.run(loader)
+    assert len(history.loss_curve) > stop
+    assert history.loss_curve == expected.loss_curve
+    assert history.validation_errors == expected.validation_errors
+    assert (history.best_iter, history.stopped) == (expected.best_iter, expected.stopped)
+    assert_same(second.network.state_dict(), whole.network.state_dict())
+    assert len(history.seconds) == len(history.loss_curve)
+    assert np.all(np.diff(history.seconds) >= 0)
+
+
+def test_a_training_that_had_stopped_early_does_not_go_on():
+    states, errors = [], iter([1.0, *[2.0] * 9])
+    options = {"max_iter": 10, "n_iter_no_change": 3, "validate": lambda: next(errors)}
+    trainer = make_trainer(on_epoch_end=lambda history, part: states.append(trainer.state_dict()), **options)
+    trainer.run(Loader())
+    again = make_trainer(**options)
+    again.load_state_dict(states[-1])
+    history = again.run(Loader())
+    assert len(history.loss_curve) == 4
+    assert history.stopped == "early_stopping"
+    assert torch.equal(weights_of(again), weights_of(trainer))
+
+
+def test_a_time_budget_counts_earlier_runs(monkeypatch):
+    clock, states = Clock(monkeypatch), []
+    options = {"forward": clock.compiles_then_takes(0.25, 0.25), "max_iter": 1000, "max_time": 6.0}
+    first = make_trainer(on_epoch_end=lambda history, part: states.append(first.state_dict()), **options)
+    curve = first.run(Loader()).loss_curve
+    clock.now += 1000.0
+    second = make_trainer(**options)
+    second.load_state_dict(states[4])
+    assert second.run(Loader()).loss_curve == curve
+
+
+def test_a_state_is_a_copy_and_stays_as_it_is():
+    states = []
+    first = resumable(lambda history, part: states.append((first.state_dict(), first.state_dict())))
+    first.run(JitteredLoader())
+    second = resumable()
+    second.load_state_dict(states[0][0])
+    second.run(JitteredLoader())
+    assert_same({name: held for name, held in states[0][0].items() if name != "elapsed"}, states[0][1])
+
+
+def test_a_state_names_weights_averages_and_moments():
+    trainer = make_trainer(ema_decay=0.9)
+    trainer.run(Loader())
+    state = trainer.state_dict()
+    names = {"linear.weight", "linear.bias"}
+    assert set(state["network"]) == set(state["optimizer"]) == set(state["average"]["mean"]) == names
+    # When the run is over the network holds the average; the state has both where they belong.
+    assert not torch.equal(state["network"]["linear.bias"], trainer.network.linear.bias)
+    assert torch.equal(state["average"]["mean"]["linear.bias"], trainer.network.linear.bias)
+
+
+def test_a_state_that_does_not_fit_is_an_error():
+    state = make_trainer(ema_decay=0.9).state_dict()
+    with pytest.raises(ValueError, match="ema_decay=None"):
+        make_trainer().load_state_dict(state)
+    with pytest.raises(ValueError, match=r"\['optimizer'\]"):
+        make_trainer().load_state_dict({name: held for name, held in state.items() if name != "optimizer"})
+    with pytest.raises(RuntimeError, match="weight"):
+        make_trainer(network=nn.Linear(3, 1), ema_decay=0.9).load_state_dict(state)

@@ -2,14 +2,15 @@
 
 Slow, but the definition itself: every other implementation is tested against it.
 
-Letters of the shapes: b batch, L length, K paths, D channels of a path, N states of a channel.
-Letters of the maths: x input, dt step, A decay rate, B input map, C output map, D skip, R share of
+Notation of the shapes: b batch, L length, K paths, D channels of a path, N states of a channel.
+Notation of the maths: x input, dt step, A decay rate, B input map, C output map, D skip, R share of
 the own token's input that y does not see, y output.
 """
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from skop.ops._selective import step_sizes
 
 
 def selective_scan_naive(
@@ -83,31 +84,3 @@ def selective_scan_naive(
         y = y + D * inputs
     y = y[:, order.argsort(0), each]
     return (y.sum(2, keepdim=True) if x.shape[2] < n_paths else y), state
-
-
-def step_sizes(dt: Tensor, dt_bias: Tensor | None, softplus: bool) -> Tensor:
-    """Steps from what the network computes: the bias is added, then the softplus is taken.
-
-    Parameters
-    ----------
-    dt : Tensor of shape (..., K, D)
-        Step sizes before the bias.
-    dt_bias : Tensor of shape (K, D) or None
-        Bias.
-    softplus : bool
-        Whether to take the softplus.
-
-    Returns
-    -------
-    Tensor of shape (..., K, D)
-        Steps.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops.selective_scan._naive import step_sizes
-    >>> step_sizes(torch.tensor([[-torch.inf, -1.0]]), torch.ones(1, 2), softplus=True)
-    tensor([[0.0000, 0.6931]])
-    """
-    biased = dt if dt_bias is None else dt + dt_bias
-    return functional.softplus(biased) if softplus else biased

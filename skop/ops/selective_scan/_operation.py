@@ -26,5 +26,9 @@ def _example() -> tuple[object, ...]:
 
 
 SELECTIVE_SCAN = Operation(
-    "selective_scan", {"naive": selective_scan_naive, "torch": selective_scan_torch}, n_tensors=9, example=_example
+    "selective_scan",
+    {"naive": selective_scan_naive, "torch": selective_scan_torch},
+    n_tensors=9,
+    example=_example,
+    small=2**12,
 )

@@ -2,10 +2,10 @@
 
 The derivation is in the README of this folder.
 
-Letters of the shapes: b batch, L length, K paths, D channels, N states of a channel, S segments of a
+Notation of the shapes: b batch, L length, K paths, D channels, N states of a channel, S segments of a
 path that are walked side by side, T tokens of a segment, M = S b K rows, q tokens of a block, m rows
 of a block. Packed means (T, M, N or 1, D or 1): the state (N, D) of a row is one contiguous matrix.
-Letters of the maths: x input, dt step, A decay rate, B input map, C output map, D skip, R share of
+Notation of the maths: x input, dt step, A decay rate, B input map, C output map, D skip, R share of
 the own token's input that y does not see, y output.
 """
 
@@ -17,8 +17,9 @@ from torch.nn.functional import pad
 
 from skop.ops._autograd import differentiable_gradients
 from skop.ops._blocked import LOG2_E, Packed, accumulate, accumulate_back, block_numbers, own_share, slices, views
-from skop.ops.selective_scan._naive import selective_scan_naive, step_sizes
-from skop.ops.ssd_scan._torch import autocast_off
+from skop.ops._checks import autocast_off
+from skop.ops._selective import step_sizes
+from skop.ops.selective_scan._naive import selective_scan_naive
 
 #: Steps of a block; the state before each block is kept for the backward pass.
 _STEPS = 16

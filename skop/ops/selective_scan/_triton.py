@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from skop.ops._selective import step_sizes
 from skop.ops._triton_tools import LAUNCH, carry, on_device, power_of_two, step_gradient
-from skop.ops.selective_scan._naive import step_sizes
 from skop.ops.selective_scan._triton_kernels import chunk_states_kernel, gradient_kernel, output_kernel
 
 __all__ = ["backward", "forward"]

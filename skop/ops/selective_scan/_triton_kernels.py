@@ -5,7 +5,7 @@ channels and go through the states one after the other: nothing of the size of t
 enters and leaves a chunk. The output kernel goes through the tokens instead, all states in registers,
 because that is the least arithmetic and needs no scan across threads.
 
-Letters: b batch, L length, K paths, D channels, N states. Maths: a = exp(dt A) decay of a token,
+Notation: b batch, L length, K paths, D channels, N states. Maths: a = exp(dt A) decay of a token,
 u = dt x, h state, kept = a h of the token before, what the decay leaves of the older tokens.
 """
 

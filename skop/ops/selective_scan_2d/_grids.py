@@ -5,12 +5,10 @@ from numbers import Integral
 
 from torch import Tensor
 
-from skop.ops._checks import expect_axes, expect_floating, expect_mask, expect_one_device, expect_shape
+from skop.ops._checks import autocast_off, expect_axes, expect_floating, expect_mask, expect_one_device, expect_shape
 from skop.ops._dispatch import Operation
-from skop.ops.selective_scan._correction import split_correction
-from skop.ops.selective_scan._prepare import prepare
+from skop.ops._selective import prepare, split_correction
 from skop.ops.selective_scan_2d._naive import Direction
-from skop.ops.ssd_scan._torch import autocast_off
 
 #: What a direction is, by the number of axes of the grid.
 _GROUPS = {2: "pairs of the axes 1 and 2", 3: "triples of the axes 1, 2 and 3"}

@@ -2,15 +2,15 @@
 
 Slow, but the definition itself: every other implementation is tested against it. Grids have any number of axes.
 
-Letters of the shapes: b batch, H rows, W columns, or more axes, K directions, D channels, N states of a channel.
-Letters of the maths: x input, dt step, A decay rate, B input map, C output map, D skip, R share of
+Notation of the shapes: b batch, H rows, W columns, or more axes, K directions, D channels, N states of a channel.
+Notation of the maths: x input, dt step, A decay rate, B input map, C output map, D skip, R share of
 the own cell's input that y does not see, y output.
 """
 
 import torch
 from torch import Tensor
 
-from skop.ops.selective_scan._naive import step_sizes
+from skop.ops._selective import step_sizes
 
 #: Signed axis of each pass in turn, counted from 1 over the axes of the grid, minus backwards.
 Direction = tuple[int, ...]

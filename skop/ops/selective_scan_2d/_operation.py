@@ -28,4 +28,5 @@ SELECTIVE_SCAN_2D = Operation(
     {"naive": selective_scan_2d_naive, "torch": selective_scan_2d_torch},
     n_tensors=8,
     example=_example,
+    small=2**12,
 )

@@ -3,9 +3,9 @@
 The derivation is in the README of this folder. Grids have any number of axes: what is said of rows, the cells
 of one place on the first axis, holds of planes.
 
-Letters of the shapes: b batch, H rows, W columns, or more axes, K directions, D channels, N states of a channel,
+Notation of the shapes: b batch, H rows, W columns, or more axes, K directions, D channels, N states of a channel,
 m samples of a block. Packed means (H, W, b, N or 1, D or 1): a state (N, D) is one contiguous matrix.
-Letters of the maths: x input, dt step, A decay rate, B input map, C output map, D skip, R share of
+Notation of the maths: x input, dt step, A decay rate, B input map, C output map, D skip, R share of
 the own cell's input that y does not see, y output.
 """
 
@@ -17,9 +17,9 @@ from torch import Tensor
 
 from skop.ops._autograd import differentiable_gradients
 from skop.ops._blocked import LOG2_E, Packed, accumulate, accumulate_back, block_numbers, own_share, slices, views
-from skop.ops.selective_scan._naive import step_sizes
+from skop.ops._checks import autocast_off
+from skop.ops._selective import step_sizes
 from skop.ops.selective_scan_2d._naive import Direction, oriented, selective_scan_2d_naive
-from skop.ops.ssd_scan._torch import autocast_off
 
 #: Rows of a block; the states of the row before each block are kept for the backward pass.
 _ROWS = 8

@@ -1,6 +1,6 @@
 """The selective scan over a three-dimensional grid: along one axis after the other.
 
-Letters: x input, dt step, A decay rate, B input map, C output map, D skip, R share of the own cell's
+Notation: x input, dt step, A decay rate, B input map, C output map, D skip, R share of the own cell's
 input that y does not see, y output.
 """
 

@@ -1,6 +1,6 @@
 """The SSD scan along several paths over the same tokens, by bringing the tokens of each path into a row.
 
-Letters of the shapes: b batch, L length, K paths, H heads of a path, P channels of a head, N states.
+Notation of the shapes: b batch, L length, K paths, H heads of a path, P channels of a head, N states.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,6 @@ from skop.ops.ssd_scan._naive import ssd_scan_naive
 from skop.ops.ssd_scan._torch import ssd_scan_torch
 
 __all__ = ["path_scan_naive", "path_scan_torch"]
-
-_CHUNK_SIZE = 64
 
 
 def path_scan_naive(
@@ -74,6 +72,7 @@ def path_scan_torch(
     D: Tensor | None,
     initial_state: Tensor | None,
     paths: Tensor,
+    chunk_size: int = 64,
 ) -> tuple[Tensor, Tensor]:
     """Scan in chunks along every path.
 
@@ -81,6 +80,8 @@ def path_scan_torch(
     ----------
     x, dt, A, B, C, D, initial_state, paths
         As in `path_scan_naive`.
+    chunk_size : int, default 64
+        Most tokens of a chunk.
 
     Returns
     -------
@@ -99,7 +100,7 @@ def path_scan_torch(
     tensor([1.7500, 1.5000, 1.0000])
     """
     return _scan_gathered(
-        partial(ssd_scan_torch, chunk_size=_CHUNK_SIZE, return_final_state=True),
+        partial(ssd_scan_torch, chunk_size=chunk_size, return_final_state=True),
         x,
         dt,
         A,

@@ -1,22 +1,20 @@
 """Fused CPU kernels of `skop.ops.ssd_scan`: what they are given, and what becomes of their results.
 
-Letters of the shapes: b batch, L length, K paths, H heads, P channels of a head, N states of a channel.
+Notation: b batch, L length, K paths, H heads, P channels of a head, N states of a channel.
 """
 
-from collections.abc import Callable
 from math import e, log2, prod
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from skop.ops._cpu_tools import run_kernel, sum_in_place
+from skop.ops._cpu_tools import run_parts, sum_in_place
 from skop.ops._simd import LANES
-from skop.ops.ssd_scan import _cpu_frame
-from skop.ops.ssd_scan._cpu_backward import backward as backward_kernel
-from skop.ops.ssd_scan._cpu_frame import CHUNK, KEPT, scratch_bytes
-from skop.ops.ssd_scan._cpu_kernels import forward as forward_kernel
+from skop.ops.ssd_scan import _cpu_backward, _cpu_kernels, _cpu_rows
+from skop.ops.ssd_scan import _cpu_words as words
 
 __all__ = ["backward", "forward"]
 
@@ -30,6 +28,31 @@ _MOST_STATES = 1 << 16
 _ALIGNMENT = 64
 #: Bytes of a large page of most systems.
 _LARGE_PAGE = 1 << 21
+#: Whether products of matrices ask for memory that will be needed soon; a benchmark goes without.
+_PREFETCHES = True
+
+#: Parts of the kernels, by the words that hold their addresses.
+_SHARED = {
+    "PRODUCT": _cpu_rows.product_part,
+    "ADD_PRODUCT": _cpu_rows.add_product_part,
+    "TRANSPOSE": _cpu_rows.transpose_part,
+    "TRANSPOSE_SCALED": _cpu_rows.transpose_scaled_part,
+    "ASK": _cpu_rows.ask_part,
+}
+_FORWARD = _SHARED | {
+    "WALK": _cpu_kernels.walk_forward,
+    "CHUNK_MAPS": _cpu_kernels.forward_maps,
+    "HEAD_PART": _cpu_kernels.forward_head,
+    "AHEAD_PART": _cpu_kernels.ask_forward,
+}
+_BACKWARD = _SHARED | {
+    "WALK": _cpu_backward.walk_backward,
+    "CHUNK_MAPS": _cpu_backward.backward_maps,
+    "HEAD_PART": _cpu_backward.backward_head,
+    "AHEAD_PART": _cpu_backward.ask_backward,
+    "END_CHUNK": _cpu_backward.end_chunk,
+    "ADVANCE": _cpu_backward.advance_all,
+}
 
 
 def forward(
@@ -89,8 +112,8 @@ def forward(
     kept = None
     if keep:
         samples, n_paths, *rest = problem.state_shape
-        kept = _empty((samples, n_paths, -(-x.shape[1] // (KEPT * CHUNK)), *rest), dt.dtype)
-    problem.run(forward_kernel, Y=y, FINAL=final, CHECKPOINTS=kept)
+        kept = _empty((samples, n_paths, -(-x.shape[1] // (words.KEPT * words.CHUNK)), *rest), dt.dtype)
+    problem.run(_FORWARD, {}, {"Y": y, "FINAL": final, "CHECKPOINTS": kept})
     return y.to(x.dtype), final, kept
 
 
@@ -147,19 +170,13 @@ def backward(
     rows_shape = (samples, n_paths, heads, -(-channels // LANES) * LANES)
     grad_d = None if D is None else dt.new_empty(rows_shape, dtype=torch.float64)
     grad_start = None if initial_state is None else dt.new_empty(problem.state_shape)
-    problem.run(
-        backward_kernel,
-        CHECKPOINTS=checkpoints,
-        GRAD_Y=grad_y.to(problem.x.dtype).contiguous(),
-        GRAD_FINAL=None if grad_final is None else grad_final.contiguous(),
-        GRAD_X=grad_x,
-        GRAD_DT=grad_dt,
-        GRAD_A=grad_a,
-        GRAD_B=grad_maps[0],
-        GRAD_C=grad_maps[1],
-        GRAD_D=grad_d,
-        GRAD_START=grad_start,
-    )
+    given = {
+        "CHECKPOINTS": checkpoints,
+        "GRAD_Y": grad_y.to(dt.dtype).contiguous(),
+        "GRAD_FINAL": None if grad_final is None else grad_final.contiguous(),
+    }
+    grads = {"GRAD_X": grad_x, "GRAD_DT": grad_dt, "GRAD_A": grad_a, "GRAD_B": grad_maps[0], "GRAD_C": grad_maps[1]}
+    problem.run(_BACKWARD, given, {**grads, "GRAD_D": grad_d, "GRAD_START": grad_start})
     grad_b, grad_c = (_sum_maps(value, n_maps).to(B.dtype) for value in grad_maps)
     if grad_d is not None and D is not None:
         grad_d = grad_d.sum(0)[..., :channels].sum_to_size(D.shape).to(D.dtype)
@@ -202,28 +219,29 @@ class _Problem:
         samples, length, n_paths, heads = dt.shape
         channels, states = x.shape[4], B.shape[3]
         shared = x.shape[2] < n_paths
-        # The outputs of the paths are added in full precision and rounded once.
-        kind = dt.dtype if shared else x.dtype
-        self.x, self.dt = x.to(kind).contiguous(), dt.contiguous()
+        self.x, self.dt, B, C = (value.to(dt.dtype).contiguous() for value in (x, dt, B, C))
         self.state_shape = (samples, n_paths, heads, channels, states)
         items = samples * (1 if shared else n_paths)
         most = max(1, _MOST_STATES // (channels * states))
         wanted = max(_LEAST_HEADS, -(-heads // -(-_LEAST_ITEMS // items)))
         split_heads = min(heads, most, wanted)
         self.splits = -(-heads // split_heads)
-        self.n_items, self.scratch_bytes = items * self.splits, scratch_bytes(channels, states, split_heads)
+        self.n_items = items * self.splits
+        wide_channels, wide_states = (-(-size // LANES) * LANES for size in (channels, states))
+        self.regions = words.region_sizes(wide_channels, wide_states, split_heads, dt.element_size())
         skips = dt.new_zeros(n_paths, heads, channels) if D is None else D.expand(n_paths, heads, channels)
         start = None if initial_state is None else initial_state.contiguous()
         self.values: dict[str, int | Tensor | None] = {
             "SAMPLES": samples, "LENGTH": length, "N_PATHS": n_paths, "SHARED": shared,
             "SHARED_MAPS": B.shape[2] < n_paths, "HEADS": heads, "CHANNELS": channels, "STATES": states,
-            "SPLITS": self.splits, "SPLIT_HEADS": split_heads,
-            "HAS_SKIP": D is not None, "X": self.x, "DT": self.dt,
-            "A": (A.double() * log2(e)).contiguous(), "B": B.to(kind).contiguous(), "C": C.to(kind).contiguous(),
+            "SPLITS": self.splits, "SPLIT_HEADS": split_heads, "WIDE_CHANNELS": wide_channels,
+            "WIDE_STATES": wide_states, "SIZE": wide_channels * wide_states,
+            "QUEUE_END": words.QUEUE_SIZE if _PREFETCHES else 0, "HAS_SKIP": D is not None, "X": self.x, "DT": self.dt,
+            "A": (A.double() * log2(e)).contiguous(), "B": B, "C": C,
             "D": pad(skips, (0, -channels % LANES)).contiguous(), "START": start, "PATHS": paths.contiguous(),
         }  # fmt: skip
 
-    def run(self, kernel: Callable[..., None], **more: Tensor | None) -> None:
+    def run(self, parts: dict[str, Any], more: dict[str, Tensor | None], outputs: dict[str, Tensor | None]) -> None:
         """Run a kernel on the problem and what more it needs."""
-        values, sizes = {**self.values, **more}, {"n_items": self.n_items, "scratch_bytes": self.scratch_bytes}
-        run_kernel(kernel, self.x.dtype, _cpu_frame, values, **sizes)
+        values = self.values | more
+        run_parts(_cpu_rows.run, self.dt.dtype, words, values, outputs, parts, self.regions, n_items=self.n_items)

@@ -6,338 +6,377 @@ state in the outputs from it on, of the inputs before it in the leaving state, a
 leaving state. Nothing is subtracted: where decays are strong, the sum is far smaller than others here.
 """
 
-from numba import float64, int64, njit
+from math import log
 
-from skop.ops._simd import LANES, address, claim, computed, load, offset, pointer, store
-from skop.ops._simd_tiles import ALL, LOWER, UPPER, add_product, product, transpose, transpose_scaled
-from skop.ops.ssd_scan._cpu_frame import (
-    ACROSS,
-    AHEAD,
-    CHANNELS,
-    CHECKPOINTS,
-    CHUNK,
-    CROSSED,
-    DT,
-    FALL,
-    FEED,
-    GRAD,
-    GRAD_A,
-    GRAD_B,
-    GRAD_C,
-    GRAD_D,
-    GRAD_DT,
-    GRAD_FINAL,
-    GRAD_IN,
-    GRAD_OUT,
-    GRAD_PRODUCTS,
-    GRAD_SCALED,
-    GRAD_START,
-    GRAD_X,
-    GRAD_Y,
-    GRADS,
-    HAS_SKIP,
-    HEADS,
-    HELD,
-    HERE,
-    INPUTS,
-    ITEMS,
-    KEPT,
-    LATER,
-    LENGTH,
-    MAPPED,
-    MAPS_ACROSS,
-    MAPS_IN,
-    MAPS_OUT,
-    N_PATHS,
-    NEXT,
-    OUT,
-    PRODUCTS,
-    RISE,
-    SAMPLES,
-    SCALED,
-    SHARED,
-    SHARED_MAPS,
-    SHARES,
-    SIZE,
-    SPARE,
-    SPLITS,
-    STATES,
-    TOKENS,
-    WEIGHTS,
-    WIDE_CHANNELS,
-    WIDE_STATES,
-    B,
-    C,
-    X,
-    add_skip,
-    ask_maps,
-    ask_rows,
-    ask_states,
-    ask_steps,
-    claim_frame,
-    empty_queue,
-    fill,
-    kept_before,
+from skop.ops._simd import (
+    LANES,
+    address,
+    call,
+    constant,
+    exp2,
+    inlined,
+    integers,
+    load,
     matrix,
+    nan_beyond,
     number,
-    parts_of,
-    queue_of,
-    read_maps,
-    read_rows,
-    read_states,
-    read_tokens,
-    row_of,
-    rows_of_maps,
-    sums_of,
-    tensor,
-    whole,
-    write_row,
-    write_rows,
-    write_states,
+    offset,
+    outlined,
+    set_number,
+    splat,
+    store,
+    sum_lanes,
+    wide,
+    widen,
 )
-from skop.ops.ssd_scan._cpu_kernels import advance, read_gates
-from skop.ops.ssd_scan._cpu_shares import (
-    add_entered,
-    add_skip_gradient,
-    scale_rows,
-    share_of_inputs,
-    state_product,
-    weigh_back,
-    write_steps,
-)
+from skop.ops._simd_tiles import ALL, LOWER, UPPER
+from skop.ops.ssd_scan import _cpu_kernels as kernels
+from skop.ops.ssd_scan import _cpu_rows as rows
+from skop.ops.ssd_scan import _cpu_words as w
 
 __all__: list[str] = []
 
+_LN_2 = log(2)
 
-@njit
-def _read_head(frame, like_x, sums, path, head, count, full):
-    """Lay out inputs and gradients of the outputs of a head; return the decay over the chunk."""
-    inputs, grad, grad_y = matrix(frame, INPUTS), matrix(frame, GRAD), tensor(frame, GRAD_Y, like_x)
-    x, channels, across = tensor(frame, X, like_x), number(frame, WIDE_CHANNELS), matrix(frame, ACROSS)
-    decay = read_gates(frame, path, head, count, full)
-    read_rows(frame, x, inputs, matrix(frame, SCALED), row_of(frame, FEED), path, head, count, full)
-    read_rows(frame, grad_y, grad, matrix(frame, GRAD_SCALED), row_of(frame, RISE), path, head, count, full)
-    if number(frame, HAS_SKIP):
-        add_skip_gradient(frame, sums, full)
-    transpose(across, CHUNK, inputs, channels, full, channels)
+
+@inlined
+def add_skip_gradient(f, sums, full):
+    """Gradient of the skip."""
+    row_size, inputs, grad = number(f, w.WIDE_CHANNELS), matrix(f, w.INPUTS), matrix(f, w.GRAD)
+    for p in range(0, row_size, LANES):
+        total = constant(f, 0)
+        for t in range(full):
+            total = total + load(inputs, t * row_size + p) * load(grad, t * row_size + p)
+        store(sums, LANES + p, load(sums, LANES + p) + widen(total))
+
+
+@inlined
+def weigh_back(f, full):
+    """Weights S K, with rows of outputs; gradients of K; sums over pairs of an input and a later output.
+
+    From the last output back, each input's sum over its outputs runs on. At each token, those of the inputs before it
+    are what passes the token.
+    """
+    integer, rest, step = rows.row_of(f, w.INTEGER), rows.row_of(f, w.REST), rows.row_of(f, w.STEP)
+    column = rows.row_of(f, w.COLUMN)
+    above, lower, partial = matrix(f, w.ABOVE), matrix(f, w.UNDER), matrix(f, w.PARTIAL)
+    products, shares = matrix(f, w.PRODUCTS), matrix(f, w.SHARES)
+    weights, grad_products = matrix(f, w.WEIGHTS), matrix(f, w.GRAD_PRODUCTS)
+    rows.fill(column, w.CHUNK, 0)
+    for i in range(full - LANES, -1, -LANES):
+        rows.fill(partial, LANES * LANES, 0)
+        for j in range(0, i + LANES, LANES):
+            that_integer, that_rest, that_step = load(integer, j), load(rest, j), load(step, j)
+            running = load(column, j)
+            for r in range(LANES - 1, -1, -1):
+                place = (i + r) * w.CHUNK + j
+                exponent = (splat(integer[i + r]) - that_integer) + (splat(rest[i + r]) - that_rest)
+                if j == i:
+                    exponent = exponent + load(above, r * LANES)
+                decay = nan_beyond(exp2(exponent), exponent)
+                share, weight = decay * load(shares, place), decay * load(products, place)
+                store(weights, place, weight)
+                store(grad_products, place, load(grad_products, place) + share * that_step)
+                pair = weight * load(shares, place)
+                running = running + pair
+                passing = running * load(lower, r * LANES) if j == i else running
+                store(partial, r * LANES, load(partial, r * LANES) + passing * that_step)
+            store(column, j, running)
+        store(rows.row_of(f, w.WITHIN), i, sum_lanes(partial))
+
+
+@inlined
+def add_entered(f, full):
+    """Add what the entering state gives to the gradient of w.C; the share of that state in each output."""
+    row_size, entered, partial = number(f, w.WIDE_STATES), rows.row_of(f, w.ENTERED), matrix(f, w.PARTIAL)
+    mapped, maps_out, grad_out = matrix(f, w.MAPPED), matrix(f, w.MAPS_OUT), matrix(f, w.GRAD_OUT)
+    for first in range(0, full, LANES):
+        for r in range(LANES):
+            total = constant(f, 0)
+            for n in range(0, row_size, LANES):
+                place = (first + r) * row_size + n
+                value = load(mapped, place)
+                total = total + value * load(maps_out, place)
+                store(grad_out, place, load(grad_out, place) + value)
+            store(partial, r * LANES, total)
+        store(entered, first, sum_lanes(partial))
+
+
+@inlined
+def share_of_inputs(f, full):
+    """What each input, at a step of size 1, contributes by way of the leaving state."""
+    across, crossed, fall = matrix(f, w.ACROSS), matrix(f, w.CROSSED), rows.row_of(f, w.FALL)
+    channels, direct = number(f, w.WIDE_CHANNELS), rows.row_of(f, w.DIRECT)
+    for t in range(0, full, LANES):
+        total = constant(f, 0)
+        for p in range(channels):
+            total = total + load(across, p * w.CHUNK + t) * load(crossed, p * w.CHUNK + t)
+        store(direct, t, total * load(fall, t))
+
+
+@inlined
+def state_product(f, states, grads):
+    """Product of the entering state with the gradient of the leaving one."""
+    zero, spare, size = constant(f, 0), matrix(f, w.SPARE), number(f, w.SIZE)
+    a, b, c, d = zero, zero, zero, zero  # a sum waits for its last term
+    for i in range(0, size, 4 * LANES):
+        a = a + load(states, i) * load(grads, i)
+        b = b + load(states, i + LANES) * load(grads, i + LANES)
+        c = c + load(states, i + 2 * LANES) * load(grads, i + 2 * LANES)
+        d = d + load(states, i + 3 * LANES) * load(grads, i + 3 * LANES)
+    store(spare, 0, (a + b) + (c + d))
+    result = 0.0
+    for lane in range(LANES):
+        result += spare[lane]
+    return result
+
+
+@inlined
+def write_steps(f, sums, full, passed):
+    """Write the gradients of the steps, and add to that of the rate."""
+    heads, n_paths, path, head = number(f, w.HEADS), number(f, w.N_PATHS), number(f, w.PATH), number(f, w.HEAD)
+    rate, tokens, count = wide(f, w.A)[path * heads + head] * _LN_2, integers(f, w.TOKENS), number(f, w.COUNT)
+    step, direct, grad_dt = rows.row_of(f, w.STEP), rows.row_of(f, w.DIRECT), matrix(f, w.GRAD_DT)
+    before, after, within = rows.row_of(f, w.BEFORE), rows.row_of(f, w.AFTER), rows.row_of(f, w.WITHIN)
+    column, entered = rows.row_of(f, w.COLUMN), rows.row_of(f, w.ENTERED)
+    total, rest = 0.0, passed
+    for t in range(full):
+        before[t] = total
+        total += step[t] * direct[t]
+    for t in range(full - 1, -1, -1):
+        rest += entered[t] if t < count else 0
+        after[t] = rest
+    for t in range(0, full, LANES):
+        grad_log = load(after, t) + load(within, t) + load(before, t)
+        store(sums, 0, load(sums, 0) + widen(load(step, t) * grad_log))
+        store(after, t, constant(f, rate) * grad_log + load(column, t) + load(direct, t))
+    for t in range(count):
+        grad_dt[(tokens[t] * n_paths + path) * heads + head] = after[t]
+
+
+@inlined
+def scale_rows(f, full):
+    """Turn gradients of u into those of x."""
+    step, out, row_size = rows.row_of(f, w.STEP), matrix(f, w.OUT), number(f, w.WIDE_CHANNELS)
+    for t in range(full):
+        weight = splat(step[t])
+        for p in range(0, row_size, LANES):
+            store(out, t * row_size + p, weight * load(out, t * row_size + p))
+
+
+@inlined
+def read_head(f, sums, full):
+    """Lay out inputs and gradients of the outputs of the head; return the decay over the chunk."""
+    inputs, grad, across = matrix(f, w.INPUTS), matrix(f, w.GRAD), matrix(f, w.ACROSS)
+    channels = number(f, w.WIDE_CHANNELS)
+    decay = kernels.read_gates(f)
+    rows.read_rows(f, matrix(f, w.X), inputs, matrix(f, w.SCALED), rows.row_of(f, w.FEED))
+    rows.read_rows(f, matrix(f, w.GRAD_Y), grad, matrix(f, w.GRAD_SCALED), rows.row_of(f, w.RISE))
+    if number(f, w.HAS_SKIP):
+        add_skip_gradient(f, sums, full)
+    rows.turn(f, across, w.CHUNK, inputs, channels, full, channels, w.TRANSPOSE)
     for i in range(0, full, LANES):
-        block, rows = offset(matrix(frame, SHARES), i * CHUNK), offset(grad, i * channels)
-        product(block, CHUNK, rows, channels, 1, across, CHUNK, LANES, i + LANES, channels, queue_of(frame))
-    weigh_back(frame, full)
+        block, left = offset(matrix(f, w.SHARES), i * w.CHUNK), offset(grad, i * channels)
+        rows.matmul(f, block, w.CHUNK, left, channels, 1, across, w.CHUNK, LANES, i + LANES, channels)
+    weigh_back(f, full)
     return decay
 
 
-@njit
-def _write_head(frame, grad_x, grads, path, head, count, full):
-    """Gradients of the inputs of a head."""
-    queue = queue_of(frame)
-    channels, row_size, out = number(frame, WIDE_CHANNELS), number(frame, WIDE_STATES), matrix(frame, OUT)
-    crossed, grad, weights = matrix(frame, CROSSED), matrix(frame, GRAD), matrix(frame, WEIGHTS)
-    product(crossed, CHUNK, grads, row_size, 1, matrix(frame, MAPS_ACROSS), CHUNK, channels, full, row_size, queue)
-    share_of_inputs(frame, full)
-    transpose_scaled(out, channels, crossed, CHUNK, channels, full, row_of(frame, FALL))
-    add_product(out, channels, 1, out, weights, 1, CHUNK, grad, channels, full, channels, full, UPPER, queue)
-    scale_rows(frame, full)
-    if number(frame, HAS_SKIP):
-        add_skip(frame, grad, path, head, full)
-    write_rows(frame, grad_x, path, head, count)
+@inlined
+def write_head(f, grads, full):
+    """Gradients of the inputs of the head."""
+    channels, row_size, out = number(f, w.WIDE_CHANNELS), number(f, w.WIDE_STATES), matrix(f, w.OUT)
+    crossed, grad, weights = matrix(f, w.CROSSED), matrix(f, w.GRAD), matrix(f, w.WEIGHTS)
+    across = matrix(f, w.MAPS_ACROSS)
+    rows.matmul(f, crossed, w.CHUNK, grads, row_size, 1, across, w.CHUNK, channels, full, row_size)
+    share_of_inputs(f, full)
+    rows.turn_scaled(f, out, channels, crossed, w.CHUNK, channels, full, rows.row_of(f, w.FALL))
+    rows.add_matmul(f, out, channels, 1, out, weights, 1, w.CHUNK, grad, channels, full, channels, full, UPPER)
+    scale_rows(f, full)
+    if number(f, w.HAS_SKIP):
+        rows.add_skip(f, grad)
+    rows.write_rows(f, matrix(f, w.GRAD_X))
 
 
-@njit
-def _backward_head(frame, like_x, states, grads, sums, path, head, count, full):
+@outlined
+def backward_head(f):
     """Gradients of a head in a chunk, from the state that enters it and the gradient of that which leaves it."""
-    queue = queue_of(frame)
-    channels, row_size = number(frame, WIDE_CHANNELS), number(frame, WIDE_STATES)
-    scaled, grad_scaled = matrix(frame, SCALED), matrix(frame, GRAD_SCALED)
-    grad_in, maps_out = matrix(frame, GRAD_IN), matrix(frame, MAPS_OUT)
-    decay = _read_head(frame, like_x, sums, path, head, count, full)
-    product(
-        matrix(frame, MAPPED), row_size, grad_scaled, channels, 1, states, row_size, full, row_size, channels, queue
+    channels, row_size, full = number(f, w.WIDE_CHANNELS), number(f, w.WIDE_STATES), number(f, w.FULL)
+    scaled, grad_scaled, mapped = matrix(f, w.SCALED), matrix(f, w.GRAD_SCALED), matrix(f, w.MAPPED)
+    grad_in, maps_out = matrix(f, w.GRAD_IN), matrix(f, w.MAPS_OUT)
+    states, grads, sums = matrix(f, w.STATE), matrix(f, w.GRAD_STATE), rows.sums_of(f)
+    decay = read_head(f, sums, full)
+    rows.matmul(f, mapped, row_size, grad_scaled, channels, 1, states, row_size, full, row_size, channels)
+    add_entered(f, full)
+    write_head(f, grads, full)
+    write_steps(f, sums, full, decay * state_product(f, states, grads))
+    rows.add_matmul(
+        f, grad_in, row_size, 1, grad_in, scaled, channels, 1, grads, row_size, full, row_size, channels, ALL
     )
-    add_entered(frame, full)
-    _write_head(frame, tensor(frame, GRAD_X, like_x), grads, path, head, count, full)
-    passed = decay * state_product(frame, states, grads)
-    write_steps(frame, tensor(frame, GRAD_DT, frame), sums, path, head, count, full, passed)
-    add_product(
-        grad_in, row_size, 1, grad_in, scaled, channels, 1, grads, row_size, full, row_size, channels, ALL, queue
-    )
-    add_product(
-        grads,
-        row_size,
-        decay,
-        grads,
-        grad_scaled,
-        1,
-        channels,
-        maps_out,
-        row_size,
-        channels,
-        row_size,
-        full,
-        ALL,
-        queue,
+    rows.add_matmul(
+        f, grads, row_size, decay, grads, grad_scaled, 1, channels, maps_out, row_size, channels, row_size, full, ALL
     )
 
 
-@njit
-def first_map(frame, name, split, together):
+@inlined
+def are_together(f):
+    """Whether all paths share x and maps, so that gradients of the maps are added to those of earlier paths."""
+    return number(f, w.SHARED) != 0 and number(f, w.SHARED_MAPS) != 0
+
+
+@inlined
+def first_map(f, name):
     """First gradient of B or C of the split."""
-    size = number(frame, SAMPLES) * number(frame, LENGTH) * number(frame, STATES)
-    if not together:
-        size *= number(frame, N_PATHS)
-    return offset(tensor(frame, name, frame), split * size)
+    size = number(f, w.SAMPLES) * number(f, w.LENGTH) * number(f, w.STATES)
+    if not are_together(f):
+        size *= number(f, w.N_PATHS)
+    return offset(matrix(f, name), number(f, w.SPLIT) * size)
 
 
-@njit
-def _write_maps(frame, source, target, path, count):
+@outlined
+def write_maps(f, source, target):
     """Write gradients of B or C; those of maps and x that all paths share are added to what earlier paths gave."""
-    states, row_size, spare = number(frame, STATES), number(frame, WIDE_STATES), matrix(frame, SPARE)
-    together = number(frame, SHARED) != 0 and number(frame, SHARED_MAPS) != 0
-    stride, first = rows_of_maps(frame, path, together)
-    tokens = tensor(frame, TOKENS, pointer(0, int64))
-    for t in range(count):
-        row = offset(target, first + tokens[t] * stride)
-        write_row(row, offset(source, t * row_size), states, together and path > 0, spare)
+    states, row_size, tokens = number(f, w.STATES), number(f, w.WIDE_STATES), integers(f, w.TOKENS)
+    stride, first = rows.rows_of_maps(f, are_together(f))
+    is_more = are_together(f) and number(f, w.PATH) > 0
+    for t in range(number(f, w.COUNT)):
+        rows.write_row(offset(target, first + tokens[t] * stride), offset(source, t * row_size), states, is_more)
 
 
-@njit
-def _backward_maps(frame, like_x, batch, path, begin, count, full, ahead):
+@outlined
+def backward_maps(f):
     """Tokens of a chunk, products of their maps, with rows of outputs and lanes of inputs, and sums of 0."""
-    row_size = number(frame, WIDE_STATES)
-    maps_in, maps_out, across = matrix(frame, MAPS_IN), matrix(frame, MAPS_OUT), matrix(frame, MAPS_ACROSS)
-    read_tokens(frame, batch, path, begin, count, ahead)
-    read_maps(frame, tensor(frame, B, like_x), maps_in, path, count, full)
-    read_maps(frame, tensor(frame, C, like_x), maps_out, path, count, full)
-    transpose(across, CHUNK, maps_in, row_size, full, row_size)
+    row_size, full = number(f, w.WIDE_STATES), number(f, w.FULL)
+    maps_in, maps_out, across = matrix(f, w.MAPS_IN), matrix(f, w.MAPS_OUT), matrix(f, w.MAPS_ACROSS)
+    rows.read_chunk(f)
+    rows.read_maps(f, matrix(f, w.C), maps_out)
+    rows.turn(f, across, w.CHUNK, maps_in, row_size, full, row_size, w.TRANSPOSE)
     for i in range(0, full, LANES):
-        block, rows = offset(matrix(frame, PRODUCTS), i * CHUNK), offset(maps_out, i * row_size)
-        product(block, CHUNK, rows, row_size, 1, across, CHUNK, LANES, i + LANES, row_size, queue_of(frame))
-    fill(matrix(frame, GRAD_IN), full * row_size, 0)
-    fill(matrix(frame, GRAD_OUT), full * row_size, 0)
-    fill(matrix(frame, GRAD_PRODUCTS), CHUNK * CHUNK, 0)
+        block, left = offset(matrix(f, w.PRODUCTS), i * w.CHUNK), offset(maps_out, i * row_size)
+        rows.matmul(f, block, w.CHUNK, left, row_size, 1, across, w.CHUNK, LANES, i + LANES, row_size)
+    rows.fill(matrix(f, w.GRAD_IN), full * row_size, 0)
+    rows.fill(matrix(f, w.GRAD_OUT), full * row_size, 0)
+    rows.fill(matrix(f, w.GRAD_PRODUCTS), w.CHUNK * w.CHUNK, 0)
 
 
-@njit
-def _ask_ahead(frame, like_x, split, path, head, first, last):
+@outlined
+def ask_backward(f):
     """Ask for what a head writes, and for its share of what the chunk ahead reads."""
-    together = number(frame, SHARED) != 0 and number(frame, SHARED_MAPS) != 0
-    local, heads = head - first, last - first
-    empty_queue(frame)
-    ask_rows(frame, tensor(frame, GRAD_X, like_x), path, head, HERE)
-    ask_maps(frame, first_map(frame, GRAD_B, split, together), path, together, HERE, local, heads)
-    ask_maps(frame, first_map(frame, GRAD_C, split, together), path, together, HERE, local, heads)
-    ask_rows(frame, tensor(frame, X, like_x), path, head, AHEAD)
-    ask_rows(frame, tensor(frame, GRAD_Y, like_x), path, head, AHEAD)
-    ask_maps(frame, tensor(frame, B, like_x), path, number(frame, SHARED_MAPS), AHEAD, local, heads)
-    ask_maps(frame, tensor(frame, C, like_x), path, number(frame, SHARED_MAPS), AHEAD, local, heads)
-    if head == first:
-        ask_steps(frame, tensor(frame, DT, frame), path, first, last, AHEAD)
-        ask_steps(frame, tensor(frame, GRAD_DT, frame), path, first, last, HERE)
+    shared, together = number(f, w.SHARED_MAPS) != 0, are_together(f)
+    rows.empty_queue(f)
+    rows.ask_rows(f, matrix(f, w.GRAD_X), w.HERE)
+    rows.ask_maps(f, first_map(f, w.GRAD_B), together, w.HERE)
+    rows.ask_maps(f, first_map(f, w.GRAD_C), together, w.HERE)
+    rows.ask_rows(f, matrix(f, w.X), w.AHEAD)
+    rows.ask_rows(f, matrix(f, w.GRAD_Y), w.AHEAD)
+    rows.ask_maps(f, matrix(f, w.B), shared, w.AHEAD)
+    rows.ask_maps(f, matrix(f, w.C), shared, w.AHEAD)
+    if number(f, w.HEAD) == number(f, w.FIRST):
+        rows.ask_steps(f, matrix(f, w.DT), w.AHEAD)
+        rows.ask_steps(f, matrix(f, w.GRAD_DT), w.HERE)
 
 
-@njit
-def _backward_chunk(frame, like_x, held, split, batch, path, first, last, begin, ahead):
+@outlined
+def end_chunk(f):
+    """Gradients of the maps of a chunk."""
+    row_size, full, both = number(f, w.WIDE_STATES), number(f, w.FULL), matrix(f, w.GRAD_PRODUCTS)
+    maps_in, maps_out, chunk = matrix(f, w.MAPS_IN), matrix(f, w.MAPS_OUT), w.CHUNK
+    grad_in, grad_out = matrix(f, w.GRAD_IN), matrix(f, w.GRAD_OUT)
+    rows.add_matmul(
+        f, grad_out, row_size, 1, grad_out, both, chunk, 1, maps_in, row_size, full, row_size, full, LOWER
+    )  # fmt: skip
+    rows.add_matmul(
+        f, grad_in, row_size, 1, grad_in, both, 1, chunk, maps_out, row_size, full, row_size, full, UPPER
+    )  # fmt: skip
+    write_maps(f, grad_in, first_map(f, w.GRAD_B))
+    write_maps(f, grad_out, first_map(f, w.GRAD_C))
+
+
+@outlined
+def advance_all(f):
+    """Compute the states that leave a whole chunk from those that enter it, of all heads."""
+    size, first = number(f, w.SIZE), number(f, w.FIRST)
+    rows.read_chunk(f)
+    for head in range(first, number(f, w.LAST)):
+        set_number(f, w.HEAD, head)
+        place = (head - first) * size
+        decay = kernels.read_gates(f)
+        rows.read_rows(f, matrix(f, w.X), matrix(f, w.INPUTS), matrix(f, w.SCALED), rows.row_of(f, w.FEED))
+        rows.empty_queue(f)
+        rows.ask_rows(f, matrix(f, w.GRAD_Y), w.AHEAD)
+        rows.ask_rows(f, matrix(f, w.X), w.AHEAD)
+        kernels.advance(f, offset(matrix(f, w.LATER), place), offset(matrix(f, w.HELD), place), decay)
+
+
+@inlined
+def backward_chunk(f, held, begin, distance):
     """Gradients of one chunk in the heads of the item, whose entering states are held in memory."""
-    queue = queue_of(frame)
-    count, row_size, size = min(CHUNK, number(frame, LENGTH) - begin), number(frame, WIDE_STATES), number(frame, SIZE)
-    full, all_grads = whole(count), matrix(frame, GRADS)
-    numbers, kept = number(frame, CHANNELS) * number(frame, STATES), tensor(frame, CHECKPOINTS, frame)
-    earlier = kept_before(frame, batch, path, begin // (KEPT * CHUNK)) - number(frame, HEADS)
-    _backward_maps(frame, like_x, batch, path, begin, count, full, ahead)
-    for head in range(first, last):
-        states, grads = offset(held, (head - first) * size), offset(all_grads, (head - first) * size)
-        _ask_ahead(frame, like_x, split, path, head, first, last)
-        if begin > 0 and begin % (KEPT * CHUNK) == 0:
-            ask_states(frame, offset(kept, (earlier + head) * numbers))
-        _backward_head(frame, like_x, states, grads, sums_of(frame, head - first), path, head, count, full)
-    maps_in, maps_out, both = matrix(frame, MAPS_IN), matrix(frame, MAPS_OUT), matrix(frame, GRAD_PRODUCTS)
-    grad_in, grad_out = matrix(frame, GRAD_IN), matrix(frame, GRAD_OUT)
-    together = number(frame, SHARED) != 0 and number(frame, SHARED_MAPS) != 0
-    add_product(grad_out, row_size, 1, grad_out, both, CHUNK, 1, maps_in, row_size, full, row_size, full, LOWER, queue)
-    add_product(grad_in, row_size, 1, grad_in, both, 1, CHUNK, maps_out, row_size, full, row_size, full, UPPER, queue)
-    _write_maps(frame, grad_in, first_map(frame, GRAD_B, split, together), path, count)
-    _write_maps(frame, grad_out, first_map(frame, GRAD_C, split, together), path, count)
+    size, first, kept = number(f, w.SIZE), number(f, w.FIRST), matrix(f, w.CHECKPOINTS)
+    numbers = number(f, w.CHANNELS) * number(f, w.STATES)
+    rows.enter_chunk(f, begin, distance)
+    earlier = rows.kept_before(f, begin // (w.KEPT * w.CHUNK)) - number(f, w.HEADS)
+    call(f, w.CHUNK_MAPS)
+    for head in range(first, number(f, w.LAST)):
+        set_number(f, w.HEAD, head)
+        set_number(f, w.STATE, address(offset(held, (head - first) * size)))
+        set_number(f, w.GRAD_STATE, address(offset(matrix(f, w.GRADS), (head - first) * size)))
+        call(f, w.AHEAD_PART)
+        if begin > 0 and begin % (w.KEPT * w.CHUNK) == 0:
+            rows.ask_states(f, offset(kept, (earlier + head) * numbers))
+        call(f, w.HEAD_PART)
+    call(f, w.END_CHUNK)
 
 
-@njit
-def _advance_all(frame, like_x, batch, path, first, last, begin):
-    """Compute the states that leave a whole chunk from those that enter it."""
-    size, x, grad_y = number(frame, SIZE), tensor(frame, X, like_x), tensor(frame, GRAD_Y, like_x)
-    held, all_later = matrix(frame, HELD), matrix(frame, LATER)
-    inputs, scaled, feed = matrix(frame, INPUTS), matrix(frame, SCALED), row_of(frame, FEED)
-    read_tokens(frame, batch, path, begin, CHUNK, CHUNK)
-    read_maps(frame, tensor(frame, B, like_x), matrix(frame, MAPS_IN), path, CHUNK, CHUNK)
-    for head in range(first, last):
-        states, later = offset(held, (head - first) * size), offset(all_later, (head - first) * size)
-        decay = read_gates(frame, path, head, CHUNK, CHUNK)
-        read_rows(frame, x, inputs, scaled, feed, path, head, CHUNK, CHUNK)
-        empty_queue(frame)
-        ask_rows(frame, grad_y, path, head, AHEAD)
-        ask_rows(frame, x, path, head, AHEAD)
-        advance(frame, later, states, decay, CHUNK)
-
-
-@njit
-def _begin(frame, row, first, last):
+@inlined
+def begin_path(f, row):
     """Gradients of the final states, and sums of 0."""
-    size, numbers, grads = number(frame, SIZE), number(frame, CHANNELS) * number(frame, STATES), matrix(frame, GRADS)
-    final = tensor(frame, GRAD_FINAL, frame)
-    fill(grads, (last - first) * size, 0)
-    if number(frame, GRAD_FINAL):
+    size, numbers, grads = number(f, w.SIZE), number(f, w.CHANNELS) * number(f, w.STATES), matrix(f, w.GRADS)
+    first, last = number(f, w.FIRST), number(f, w.LAST)
+    rows.fill(grads, (last - first) * size, 0)
+    if number(f, w.GRAD_FINAL):
         for head in range(first, last):
-            read_states(frame, offset(grads, (head - first) * size), offset(final, (row + head) * numbers))
-    fill(sums_of(frame, 0), (last - first) * (LANES + number(frame, WIDE_CHANNELS)), 0)
+            source = offset(matrix(f, w.GRAD_FINAL), (row + head) * numbers)
+            rows.read_states(f, offset(grads, (head - first) * size), source)
+    rows.fill(wide(f, w.SUMS), (last - first) * (LANES + number(f, w.WIDE_CHANNELS)), 0)
 
 
-@njit
-def _end(frame, row, first, last):
+@inlined
+def end_path(f, row):
     """Write the gradients of the initial states, and what was added up over the length."""
-    size, numbers, grads = number(frame, SIZE), number(frame, CHANNELS) * number(frame, STATES), matrix(frame, GRADS)
-    rates, skips = tensor(frame, GRAD_A, pointer(0, float64)), tensor(frame, GRAD_D, pointer(0, float64))
-    channels, start = number(frame, WIDE_CHANNELS), tensor(frame, GRAD_START, frame)
-    for head in range(first, last):
-        sums = sums_of(frame, head - first)
+    size, numbers, grads = number(f, w.SIZE), number(f, w.CHANNELS) * number(f, w.STATES), matrix(f, w.GRADS)
+    rates, skips, channels = wide(f, w.GRAD_A), wide(f, w.GRAD_D), number(f, w.WIDE_CHANNELS)
+    for head in range(number(f, w.FIRST), number(f, w.LAST)):
+        set_number(f, w.HEAD, head)
+        sums, place = rows.sums_of(f), (head - number(f, w.FIRST)) * size
         rates[row + head] = 0
         for lane in range(LANES):
             rates[row + head] += sums[lane]
-        if number(frame, GRAD_START):
-            write_states(frame, offset(start, (row + head) * numbers), offset(grads, (head - first) * size))
-        if number(frame, GRAD_D):
+        if number(f, w.GRAD_START):
+            rows.write_states(f, offset(matrix(f, w.GRAD_START), (row + head) * numbers), offset(grads, place))
+        if number(f, w.GRAD_D):
             for p in range(0, channels, LANES):
                 store(skips, (row + head) * channels + p, load(sums, LANES + p))
 
 
-@njit
-def _backward_path(frame, like_x, split, batch, path, first, last):
+@outlined
+def walk_backward(f):
     """Gradients of one sample along one path in some heads."""
-    length, heads, size = number(frame, LENGTH), number(frame, HEADS), number(frame, SIZE)
-    row, numbers = batch * number(frame, N_PATHS) + path, number(frame, CHANNELS) * number(frame, STATES)
-    kept, pairs = tensor(frame, CHECKPOINTS, frame), (length + KEPT * CHUNK - 1) // (KEPT * CHUNK)
-    held, later = matrix(frame, HELD), matrix(frame, LATER)
-    _begin(frame, row * heads, first, last)
-    for pair in range(pairs - 1, -1, -1):
-        begin = pair * KEPT * CHUNK
-        for head in range(first, last):
-            place = kept_before(frame, batch, path, pair) + head
-            read_states(frame, offset(held, (head - first) * size), offset(kept, place * numbers))
-        if begin + CHUNK < length:
-            _advance_all(frame, like_x, batch, path, first, last, begin)
-            _backward_chunk(frame, like_x, later, split, batch, path, first, last, begin + CHUNK, -CHUNK)
-        _backward_chunk(frame, like_x, held, split, batch, path, first, last, begin, -KEPT * CHUNK)
-    _end(frame, row * heads, first, last)
-
-
-@njit(forceinline=True)
-def backward(like_x):
-    """Take work items of the backward pass until there are none left.
-
-    The argument is the table, typed as a pointer to numbers such as x holds.
-    """
-    table = pointer(address(like_x), int64)
-    frame = claim_frame(table, computed(like_x))
-    item = claim(offset(table, NEXT))
-    while item < number(frame, ITEMS):
-        batch, path, end, first, last = parts_of(frame, item)
-        for each in range(path, end):
-            _backward_path(frame, like_x, item % number(frame, SPLITS), batch, each, first, last)
-        item = claim(offset(table, NEXT))
+    length, heads, size = number(f, w.LENGTH), number(f, w.HEADS), number(f, w.SIZE)
+    row, numbers = (
+        number(f, w.BATCH) * number(f, w.N_PATHS) + number(f, w.PATH),
+        number(f, w.CHANNELS) * number(f, w.STATES),
+    )
+    first, kept, two = number(f, w.FIRST), matrix(f, w.CHECKPOINTS), w.KEPT * w.CHUNK
+    begin_path(f, row * heads)
+    for pair in range((length + two - 1) // two - 1, -1, -1):
+        begin, n_chunks = pair * two, 2 if pair * two + w.CHUNK < length else 1
+        for head in range(first, number(f, w.LAST)):
+            target = offset(matrix(f, w.HELD), (head - first) * size)
+            rows.read_states(f, target, offset(kept, (rows.kept_before(f, pair) + head) * numbers))
+        if n_chunks == 2:
+            rows.enter_chunk(f, begin, w.CHUNK)
+            call(f, w.ADVANCE)
+        for chunk in range(n_chunks - 1, -1, -1):
+            held, distance = (matrix(f, w.LATER), -w.CHUNK) if chunk else (matrix(f, w.HELD), -two)
+            backward_chunk(f, held, begin + chunk * w.CHUNK, distance)
+    end_path(f, row * heads)

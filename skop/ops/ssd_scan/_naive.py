@@ -2,7 +2,7 @@
 
 Slow, but the definition itself: every other implementation is tested against it.
 
-Letters: h state, t token, x input, y output, A decay rate, B input map, C output map, D skip.
+Notation: h state, t token, x input, y output, A decay rate, B input map, C output map, D skip.
 """
 
 import torch

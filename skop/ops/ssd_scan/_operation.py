@@ -23,4 +23,10 @@ def _example() -> tuple[object, ...]:
     return x, dt.exp(), -normal(paths, heads).exp(), *maps, skip, start, order
 
 
-SSD_SCAN = Operation("ssd_scan", {"naive": path_scan_naive, "torch": path_scan_torch}, n_tensors=7, example=_example)
+SSD_SCAN = Operation(
+    "ssd_scan",
+    {"naive": path_scan_naive, "torch": path_scan_torch},
+    n_tensors=7,
+    example=_example,
+    small=2**17,
+)

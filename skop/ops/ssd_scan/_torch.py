@@ -2,13 +2,12 @@
 
 The derivation is in the README of this folder.
 
-Letters of the shapes: b batch, c chunks, q tokens of a chunk, h heads, g groups, k = h/g heads of a
+Notation of the shapes: b batch, c chunks, q tokens of a chunk, h heads, g groups, k = h/g heads of a
 group, p head_dim, n d_state. Packed means (b, c, h, q, ...): every head of a chunk is one matrix.
-Letters of the maths: l sum of the log-decays from the start of the chunk up to a token, u = dt x,
+Notation of the maths: l sum of the log-decays from the start of the chunk up to a token, u = dt x,
 K = C Bᵀ, S = exp(l_i - l_j) where j comes before i or is i, and 0 elsewhere.
 """
 
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import groupby
 from math import e, log2
@@ -16,10 +15,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.amp.autocast_mode import is_autocast_available
 from torch.nn.functional import pad
 
 from skop.ops._autograd import differentiable_gradients
+from skop.ops._checks import autocast_off
 from skop.ops.ssd_scan._naive import ssd_scan_naive
 
 # Decays are powers of two: torch's exp is several times slower where its result underflows, as
@@ -106,31 +105,6 @@ def chunk_length(length: int, chunk_size: int) -> int:
         return length
     divisors = (size for size in range(chunk_size, chunk_size // 2, -1) if length % size == 0)
     return next(divisors, chunk_size)
-
-
-def autocast_off(device: torch.device) -> AbstractContextManager[Any]:
-    """Switch autocast off on a device: a recurrence needs the precision of its arguments.
-
-    Parameters
-    ----------
-    device : torch.device
-        Where the scan runs.
-
-    Returns
-    -------
-    context manager
-        Inside it, autocast is off; nothing changes on devices without autocast.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops.ssd_scan._torch import autocast_off
-    >>> one = torch.ones(1, 1)
-    >>> with torch.autocast("cpu", torch.bfloat16), autocast_off(one.device):
-    ...     (one @ one).dtype
-    torch.float32
-    """
-    return torch.autocast(device.type, enabled=False) if is_autocast_available(device.type) else nullcontext()
 
 
 class _ChunkedScan(torch.autograd.Function):

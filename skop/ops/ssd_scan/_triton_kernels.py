@@ -5,7 +5,7 @@ one head, along one path. The tokens of a chunk are held in reverse order, last 
 to be summed in the backward pass then are sums from the first row on, and sums of steps after a token
 are exact to the last digit, where differences of sums from the start would not be.
 
-Letters: b batch, k path, h head, p channel of the head, n state, q tokens of a chunk.
+Notation: b batch, k path, h head, p channel of the head, n state, q tokens of a chunk.
 i is the token that receives, j the token that sends; rows of a matrix are i, columns j.
 """
 

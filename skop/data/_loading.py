@@ -1,0 +1,437 @@
+"""Turn FieldSets into batches of tensors for a network.
+
+Notation: B samples of a batch, P points, T points of all samples of a batch together,
+d space dimensions, c channels, p parameters, s scalars, Q query points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from skop._typing import FloatArray, GridShape, IntArray
+from skop.data._fieldset import FieldSet, point_order
+from skop.data._reading import Targets
+from skop.data._scaling import FieldScaler, Scalers
+from skop.data._symmetry import GridSymmetries
+from skop.exceptions import FieldDataError
+
+__all__ = ["Batch", "FieldLoader"]
+
+
+@dataclass
+class Batch:
+    """Tensors of a few samples.
+
+    Samples with different numbers of points are packed: one after the other along one axis of T points.
+
+    Attributes
+    ----------
+    coords : Tensor of shape (P, d), (B, P, d) or (T, d)
+        Scaled coordinates.
+    fields : Tensor of shape (B, P, c) or (T, c), or None
+        Scaled input fields.
+    params : Tensor of shape (B, p) or None
+        Scaled global parameters.
+    grid_shape : tuple of int or None
+        Points along each axis.
+    target : Tensor of shape (B, P, q) or (T, q), or None
+        Target fields in physical units.
+    weight : Tensor of shape (B,) or None
+        Sample weights.
+    sizes : tuple of int or None
+        Points of each packed sample; None when all have as many.
+    scalars : Tensor of shape (B, s) or None
+        Scalar targets, in physical units.
+    order : ndarray of int or None
+        Where each point stands in the caller's batch, flattened: point i of the batch is the caller's point
+        ``order[i]``. None when the points are in the caller's order.
+    queries : dict
+        Further arguments of the network: the points where outputs are wanted, and the fields there.
+    """
+
+    coords: torch.Tensor
+    fields: torch.Tensor | None
+    params: torch.Tensor | None
+    grid_shape: GridShape | None
+    target: torch.Tensor | None = None
+    weight: torch.Tensor | None = None
+    sizes: tuple[int, ...] | None = None
+    scalars: torch.Tensor | None = None
+    order: IntArray | None = None
+    queries: dict[str, torch.Tensor | None] | None = None
+
+    def inputs(self) -> dict[str, Any]:
+        """Return what a network's ``forward`` takes, by name."""
+        inputs: dict[str, Any] = {
+            "coords": self.coords,
+            "fields": self.fields,
+            "params": self.params,
+            "grid_shape": self.grid_shape,
+        }
+        if self.sizes is not None:
+            inputs["sizes"] = self.sizes
+        return inputs | (self.queries or {})
+
+    def __len__(self) -> int:
+        if self.sizes is not None:
+            return len(self.sizes)
+        held = self.fields if self.fields is not None else self.params if self.params is not None else self.coords
+        return len(held)
+
+
+class FieldLoader:
+    """Batches of a FieldSet, scaled and on the device.
+
+    Sets in memory are converted once; others are read batch by batch.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        Samples.
+    scalers : Scalers
+        Fitted scalers.
+    targets : Targets or None, default=None
+        Fields on the same points, scalars, or both.
+    weight : ndarray of shape (n,) or None, default=None
+        Sample weights.
+    device, dtype : torch.device, torch.dtype
+        Where tensors go and their precision.
+    symmetries : GridSymmetries or None, default=None
+        Random transformations of training samples.
+    generator : torch.Generator or None, default=None
+        Source of randomness for the symmetries and the choice of points.
+    element : int or None, default=None
+        Apply this element of the symmetries to every sample, and not a random one.
+    sort_points : bool, default=False
+        Bring the points of each sample into one fixed order, see `point_order`.
+    subsample_points : int or None, default=None
+        Give this many points of each sample, drawn at random each time; samples with fewer are whole.
+    queries : FieldSet or None, default=None
+        Points where outputs are wanted, with input fields there; batches then hold one sample.
+    """
+
+    def __init__(
+        self,
+        inputs: FieldSet,
+        scalers: Scalers,
+        *,
+        targets: Targets | None = None,
+        weight: FloatArray | None = None,
+        device: torch.device,
+        dtype: torch.dtype,
+        symmetries: GridSymmetries | None = None,
+        generator: torch.Generator | None = None,
+        element: int | None = None,
+        sort_points: bool = False,
+        subsample_points: int | None = None,
+        queries: FieldSet | None = None,
+    ) -> None:
+        self.inputs, self.targets, self.scalers = inputs, targets, scalers
+        self.device, self.dtype = device, dtype
+        self.symmetries, self.generator, self.element = symmetries, generator, element
+        self.subsample_points, self.queries = subsample_points, queries
+        self.weight = None if weight is None else self._tensor(weight)
+        self._check_points()
+        self._check_symmetries()
+        self._sizes = inputs.n_points
+        self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
+        self._order = point_order(inputs) if sort_points else None
+        self._points = self._shared_coords = None
+        if inputs.shared_coords:
+            points = inputs.coords if self._order is None else inputs.coords[self._order]
+            self._points = torch.tensor(np.ascontiguousarray(points, dtype=np.float64), device=device)
+            self._shared_coords = scalers.coords.transform(self._points).to(dtype)
+        held = inputs.in_memory and (targets is None or targets.in_memory)
+        self._whole = self._convert(inputs, targets, self._rank(np.arange(len(inputs)))) if held else None
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def _check_points(self) -> None:
+        """Raise if statistics per point meet another number of points."""
+        n_points = 0 if self.inputs.is_ragged else self.inputs.shape[1]
+        for what, scaler in (("input", self.scalers.fields), ("target", self.scalers.target)):
+            if scaler is not None and scaler.mean_.ndim == 2 and len(scaler.mean_) != n_points:
+                came = "differing numbers of points" if self.inputs.is_ragged else str(n_points)
+                raise FieldDataError(
+                    f"the estimator was fitted with one {what} scale for each of {len(scaler.mean_)} points (scaler "
+                    f"'point'); X has {came}. Fit with the scaler 'channel' to change the grid."
+                )
+
+    def _check_symmetries(self) -> None:
+        """Raise if the declared symmetries do not fit the points or the channels."""
+        symmetries = self.symmetries
+        if symmetries is None:
+            return
+        if symmetries.domain is not None and not self.inputs.shared_coords:
+            raise FieldDataError(
+                "symmetries about a domain need coordinates that all samples share; set symmetries=None."
+            )
+        if self.inputs.shared_coords and symmetries.domain is None:
+            symmetries.check_points(self.inputs.coords)
+        target = None if self.targets is None else self.targets.field
+        for fields, vectors in ((self.inputs, symmetries.input_vectors), (target, symmetries.target_vectors)):
+            n_channels = np.inf if fields is None else fields.n_channels
+            wrong = [vector for vector in vectors if max(vector) >= n_channels]
+            if wrong:
+                raise FieldDataError(
+                    f"vector {wrong[0]} names a channel that is not there: they run from 0 to {n_channels - 1}."
+                )
+
+    def _tensor(self, array: FloatArray, scale: Callable[[torch.Tensor], torch.Tensor] | None = None) -> torch.Tensor:
+        """Copy an array to a tensor of the right kind; arrays may be read-only."""
+        # Scaling comes before the cast: a small signal on a large mean would not survive it. torch knows
+        # neither foreign byte orders nor extended precision.
+        exact = torch.tensor(np.ascontiguousarray(array, dtype=np.float64))
+        return (exact if scale is None else scale(exact)).to(self.device, self.dtype)
+
+    def _rank(self, indices: IntArray) -> IntArray | None:
+        """Where each point of a batch stands in the caller's order, flattened; None when nothing is sorted."""
+        if self._order is None:
+            return None
+        starts = np.repeat(np.cumsum(self._sizes[indices]) - self._sizes[indices], self._sizes[indices])
+        if self.inputs.shared_coords:
+            return np.tile(self._order, len(indices)) + starts
+        rows = batch_rows(self._offsets, indices)
+        return self._order[rows] - np.repeat(self._offsets[indices], self._sizes[indices]) + starts
+
+    def _convert(self, inputs: FieldSet, targets: Targets | None, rank: IntArray | None) -> dict[str, Any]:
+        """Tensors of samples; fields unscaled and in full precision where a symmetry may still move them."""
+        scalers, values = self.scalers, _sorted(inputs.values, rank)
+        fields: torch.Tensor | None = None
+        if values is not None and scalers.fields is not None:
+            if self.symmetries is None:
+                fields = self._tensor(values, scalers.fields.transform)
+            else:
+                fields = torch.tensor(np.ascontiguousarray(values, dtype=np.float64), device=self.device)
+        target = None if targets is None or targets.field is None else _sorted(targets.field.values, rank)
+        scalars = None if targets is None else targets.scalars
+        coords = None if inputs.shared_coords else _sorted(inputs.coords, rank)
+        return {
+            "coords": None if coords is None else self._tensor(coords, scalers.coords.transform),
+            "fields": fields,
+            "params": self._numbers(inputs.params, scalers.params),
+            "target": None if target is None else self._tensor(target),
+            "scalars": None if scalars is None else self._tensor(scalars),
+        }
+
+    def _numbers(self, numbers: FloatArray | None, scaler: FieldScaler | None) -> torch.Tensor | None:
+        """Global numbers ``(n, p)`` of each sample as a tensor, scaled."""
+        if numbers is None:
+            return None
+        return self._tensor(numbers, None if scaler is None else scaler.transform)
+
+    def gather(self, indices: IntArray) -> Batch:
+        """Return the samples at `indices` as a batch.
+
+        Parameters
+        ----------
+        indices : ndarray of int
+            Samples.
+
+        Returns
+        -------
+        Batch
+            On the device.
+        """
+        rank = self._rank(indices)
+        if self._whole is None:
+            targets = None if self.targets is None else self.targets.read(indices)
+            parts = self._convert(self.inputs.read(indices), targets, rank)
+        else:
+            parts = self._select(self._whole, indices)
+        if self.symmetries is not None:
+            self._move(parts, len(indices), self.symmetries)
+        coords: Any = self._shared_coords if parts["coords"] is None else parts["coords"]
+        batch = Batch(
+            coords=coords,
+            fields=parts["fields"],
+            params=parts["params"],
+            grid_shape=self.inputs.grid_shape,
+            target=parts["target"],
+            weight=None if self.weight is None else self.weight[torch.as_tensor(indices, device=self.device)],
+            scalars=parts["scalars"],
+            order=rank,
+        )
+        if self.subsample_points is not None:
+            _subsample_points(batch, self._sizes[indices], self.subsample_points, self.generator)
+        elif self.inputs.is_ragged:
+            _pack(batch, tuple(self._sizes[indices].tolist()))
+        if self.queries is not None:
+            batch.queries = self._query(self.queries[indices])
+        return batch
+
+    def _select(self, whole: dict[str, Any], indices: IntArray) -> dict[str, Any]:
+        """Rows of the tensors of all samples."""
+        samples = torch.as_tensor(indices, device=self.device)
+        points = samples
+        if self.inputs.is_ragged:
+            points = torch.as_tensor(batch_rows(self._offsets, indices), device=self.device)
+        flat = {"coords", "fields"}
+        if self.targets is not None and self.targets.field is not None and self.targets.field.is_ragged:
+            flat.add("target")
+        return {
+            name: None if held is None else held[points if name in flat else samples] for name, held in whole.items()
+        }
+
+    def _query(self, queries: FieldSet) -> dict[str, torch.Tensor | None]:
+        """Points of one sample where outputs are wanted, as arguments of the network."""
+        values, n_points = queries.values, int(queries.n_points[0])
+        fields = None
+        if values is not None and self.scalers.fields is not None:
+            fields = self._tensor(values.reshape(1, n_points, -1), self.scalers.fields.transform)
+        coords = self._tensor(queries.coords.reshape(1, n_points, -1), self.scalers.coords.transform)
+        return {"query_coords": coords, "query_fields": fields}
+
+    def _move(self, parts: dict[str, Any], n_samples: int, symmetries: GridSymmetries) -> None:
+        """Apply one random symmetry to each sample, in place of the parts."""
+        if self.element is None:
+            element, sources = symmetries.draw(n_samples, self.generator)
+        else:
+            element, sources = symmetries.element(self.element, n_samples)
+        if symmetries.domain is not None and self._points is not None:
+            moved = symmetries.move_points(self._points, element)
+            parts["coords"] = self.scalers.coords.transform(moved).to(self.dtype)
+        fields, target = parts["fields"], parts["target"]
+        if fields is not None and self.scalers.fields is not None:
+            moved = symmetries.apply(fields, element, sources, symmetries.input_vectors)
+            parts["fields"] = self.scalers.fields.transform(moved).to(self.dtype)
+        if target is not None:
+            parts["target"] = symmetries.apply(target, element, sources, symmetries.target_vectors)
+
+    def batches(self, batch_size: int, order: IntArray | None = None) -> Iterator[Batch]:
+        """Yield batches in the given order of samples.
+
+        Parameters
+        ----------
+        batch_size : int
+            Samples of a batch; the last may be smaller.
+        order : ndarray of int or None, default=None
+            Order of the samples; None keeps theirs.
+
+        Yields
+        ------
+        Batch
+            On the device.
+        """
+        order = np.arange(len(self)) if order is None else order
+        for start in range(0, len(order), batch_size):
+            yield self.gather(order[start : start + batch_size])
+
+    def bounded_batches(self, n_points: int) -> Iterator[tuple[IntArray, Batch]]:
+        """Yield batches of successive samples that have no more than some points together, at least one sample each.
+
+        Parameters
+        ----------
+        n_points : int
+            Points of a batch; 0 gives one sample at a time.
+
+        Yields
+        ------
+        tuple of (ndarray of int, Batch)
+            Which samples, and their tensors.
+        """
+        start = 0
+        while start < len(self):
+            last = np.searchsorted(self._offsets, self._offsets[start] + n_points, side="right") - 1
+            stop = max(start + 1, int(last))
+            yield (indices := np.arange(start, stop)), self.gather(indices)
+            start = stop
+
+
+def _sorted(array: FloatArray | None, rank: IntArray | None) -> FloatArray | None:
+    """Points of samples in another order; flat or with a sample axis."""
+    if array is None or rank is None:
+        return array
+    return array.reshape(-1, array.shape[-1])[rank].reshape(array.shape)
+
+
+def _pack(batch: Batch, sizes: tuple[int, ...]) -> None:
+    """Give flat points a sample axis where all samples have as many, and otherwise state their sizes."""
+    if not is_uniform(sizes):
+        batch.sizes = sizes
+        return
+    batch.coords = batch.coords.unflatten(0, (len(sizes), -1))
+    batch.fields = None if batch.fields is None else batch.fields.unflatten(0, (len(sizes), -1))
+    if batch.target is not None and batch.target.ndim == 2:
+        batch.target = batch.target.unflatten(0, (len(sizes), -1))
+
+
+def _subsample_points(batch: Batch, sizes: IntArray, count: int, generator: torch.Generator | None) -> None:
+    """Keep a random part of the points of each sample."""
+    rows, drawn = draw_rows(sizes, count, generator)
+    index = torch.as_tensor(rows, device=batch.coords.device)
+    coords = batch.coords
+    if len(coords) != sizes.sum() and coords.ndim == 2:
+        coords = coords.expand(len(sizes), *coords.shape)
+    batch.coords = coords.reshape(-1, coords.shape[-1])[index]
+    batch.fields = None if batch.fields is None else batch.fields.reshape(-1, batch.fields.shape[-1])[index]
+    if batch.target is not None:
+        batch.target = batch.target.reshape(-1, batch.target.shape[-1])[index]
+    batch.order = None if batch.order is None else batch.order[rows]
+    batch.grid_shape = None
+    _pack(batch, drawn)
+
+
+# ---------------------------------------------------------------------- rows of points
+def batch_rows(offsets: IntArray, indices: IntArray) -> IntArray:
+    """Return the flat rows of some samples, one sample after the other.
+
+    Parameters
+    ----------
+    offsets : ndarray of shape (n + 1,)
+        Where each sample begins.
+    indices : ndarray of int
+        Samples.
+
+    Returns
+    -------
+    ndarray of int
+        Rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.data._loading import batch_rows
+    >>> batch_rows(np.array([0, 2, 5]), np.array([1, 0])).tolist()
+    [2, 3, 4, 0, 1]
+    """
+    parts = [np.arange(offsets[index], offsets[index + 1]) for index in indices]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=int)
+
+
+def draw_rows(sizes: IntArray, count: int, generator: torch.Generator | None) -> tuple[IntArray, tuple[int, ...]]:
+    """Draw some points of each sample at random, without repetition.
+
+    Parameters
+    ----------
+    sizes : ndarray of int
+        Points of each sample.
+    count : int
+        Points to draw; samples with no more are taken whole.
+    generator : torch.Generator or None
+        Source of randomness.
+
+    Returns
+    -------
+    rows : ndarray of int
+        Flat rows of the points drawn, in their order within each sample.
+    drawn : tuple of int
+        Points of each sample that were drawn.
+    """
+    starts = np.cumsum(sizes) - sizes
+    parts = [
+        start + np.sort(torch.randperm(int(size), generator=generator)[:count].numpy())
+        for start, size in zip(starts, sizes, strict=True)
+    ]
+    return np.concatenate(parts), tuple(len(part) for part in parts)
+
+
+def is_uniform(sizes: FloatArray | IntArray | tuple[int, ...]) -> bool:
+    """Tell whether all samples have as many points."""
+    return len(set(np.asarray(sizes).tolist())) < 2

@@ -1,0 +1,934 @@
+"""X and y are read once, here: the forms in which samples come, their checks, and the way back to the form of y.
+
+`read` turns X and y of a fit into a `TrainingData`; `read_inputs` and `read_truth` hold X and y of a prediction or a
+score against the `DataSpec` of the fit. What lies behind them works on FieldSets and `Targets`, and trusts these.
+
+Notation: n samples, P points of a sample, d space dimensions, c channels, q output channels, p parameters, s scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from skop._typing import FloatArray, GridShape, IntArray
+from skop.data._fieldset import FieldSet, iterate_rows
+from skop.data._grid import find_grid, unit_grid
+from skop.data._meshes import (
+    MeshSamples,
+    attach_predictions,
+    drop_unused_rows,
+    is_mesh_input,
+    read_meshes,
+    restore_unused_rows,
+)
+from skop.data._resampling import GridResampler
+from skop.data._storage import as_storage, is_lazy, read_rows, reshape_rows
+from skop.exceptions import FieldDataError, warn
+
+__all__ = [
+    "DataSpec",
+    "Predictions",
+    "TargetForm",
+    "Targets",
+    "TrainingData",
+    "read",
+    "read_inputs",
+    "read_truth",
+]
+
+#: How far points may differ and still count as the same, as a part of the extent of their axis.
+_SAME_POINT = 1e-6
+
+
+# ---------------------------------------------------------------------- what is read
+@dataclass(frozen=True)
+class Targets:
+    """Outputs of samples: a field, scalars, or both.
+
+    Attributes
+    ----------
+    field : FieldSet or None, default=None
+        Fields on the points of the inputs.
+    scalars : ndarray of shape (n, s) or None, default=None
+        Scalars of each sample.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.data import Targets
+    >>> targets = Targets(scalars=np.zeros((5, 2)))
+    >>> len(targets), targets[1:3].scalars.shape, targets.n_outputs, targets.n_scalars
+    (5, (2, 2), 0, 2)
+    """
+
+    field: FieldSet | None = None
+    scalars: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        sizes = {len(part) for part in (self.field, self.scalars) if part is not None}
+        if len(sizes) != 1:
+            raise FieldDataError(f"targets need a field or scalars of as many samples, got {sorted(sizes)} samples.")
+
+    def __len__(self) -> int:
+        return len(self.scalars) if self.field is None else len(self.field)  # type: ignore[arg-type]
+
+    def __getitem__(self, rows: Any) -> Targets:
+        return Targets(
+            None if self.field is None else self.field[rows], None if self.scalars is None else self.scalars[rows]
+        )
+
+    def read(self, rows: Any) -> Targets:
+        """Return the samples at `rows` with their fields in memory."""
+        part = self[rows]
+        return part if part.field is None else replace(part, field=part.field.read(slice(None)))
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the field, if there is one, is a plain array in memory."""
+        return self.field is None or self.field.in_memory
+
+    @property
+    def n_outputs(self) -> int:
+        """Channels q of the field."""
+        return 0 if self.field is None else self.field.n_channels
+
+    @property
+    def n_scalars(self) -> int:
+        """Scalars s of a sample."""
+        return 0 if self.scalars is None else int(self.scalars.shape[1])
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Outputs of an estimator in physical units, in the caller's order of samples and points.
+
+    Attributes
+    ----------
+    fields : ndarray of shape (n, P, q), or (T, q) for ragged samples with T points together, or None
+        Output fields.
+    scalars : ndarray of shape (n, s) or None
+        Output scalars.
+    """
+
+    fields: FloatArray | None
+    scalars: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class TargetForm:
+    """The form of y, and the way back to it.
+
+    Attributes
+    ----------
+    container : {"array", "list", "pairs", "tuple", "fieldset", "meshes"}
+        Kind of thing that y was. Scalars are an array.
+    dtype : str, default="float64"
+        Type of the numbers in predictions.
+    squeezes_channel : bool, default=False
+        Whether y had no axis for its one channel, or its one scalar.
+    has_grid_axes : bool, default=False
+        Whether an array has one axis for each space dimension, and not one for all points.
+    channel_names : tuple of str or None, default=None
+        Names of the output channels.
+    components : tuple of (str, int) or None, default=None
+        Output fields of a mesh and their numbers of channels; None when y was no mesh.
+    """
+
+    container: str
+    dtype: str = "float64"
+    squeezes_channel: bool = False
+    has_grid_axes: bool = False
+    channel_names: tuple[str, ...] | None = None
+    components: tuple[tuple[str, int], ...] | None = None
+
+    def restore(self, predictions: Predictions, points: FieldSet, meshes: Sequence[Any] | None = None) -> Any:
+        """Give predictions the form that y had.
+
+        Parameters
+        ----------
+        predictions : Predictions
+            Outputs in physical units.
+        points : FieldSet
+            Where the fields lie.
+        meshes : sequence of meshio.Mesh or None, default=None
+            Meshes whose points these are, if X came as meshes.
+
+        Returns
+        -------
+        ndarray, list, FieldSet, tuple or list of meshio.Mesh
+            The same kind of thing that y was; a FieldSet where y was meshes and there are none. Samples with
+            different numbers of points come as a list where y was an array.
+        """
+        if predictions.fields is None:
+            if predictions.scalars is None:
+                raise ValueError("predictions hold neither fields nor scalars.")
+            scalars = predictions.scalars.astype(self.dtype, copy=False)
+            return scalars[:, 0] if self.squeezes_channel else scalars
+        result = self._fields(predictions.fields.astype(self.dtype, copy=False), predictions.scalars, points)
+        if meshes is None:
+            return result
+        if self.components is None or not isinstance(result, FieldSet):
+            return restore_unused_rows(result, meshes)
+        return attach_predictions(meshes, result, dict(self.components))
+
+    def _fields(self, values: FloatArray, scalars: FloatArray | None, points: FieldSet) -> Any:
+        """Values ``(n, P, q)`` or ``(T, q)`` in the container."""
+        if self.container == "tuple":
+            if points.is_ragged:
+                return points.coords_list(), points.with_values(values).to_list()
+            return points.coords, values
+        if self.container in ("fieldset", "meshes"):
+            fields = points.with_values(values, self.channel_names)
+            return fields if scalars is None else fields.with_params(scalars.astype(self.dtype, copy=False))
+        if self.container == "array" and not points.is_ragged:
+            n_samples, n_points, n_channels = values.shape
+            axes = (points.grid_shape or (n_points,)) if self.has_grid_axes else (n_points,)
+            return values.reshape(n_samples, *axes, *(() if self.squeezes_channel else (n_channels,)))
+        samples = points.with_values(values).to_list()
+        if self.container == "pairs":
+            return list(zip(points.coords_list(), samples, strict=True))
+        return [sample[:, 0] for sample in samples] if self.squeezes_channel else samples
+
+    def of_frames(self) -> TargetForm:
+        """Return the form of predictions with another number of channels, which have no names."""
+        return replace(self, squeezes_channel=False, channel_names=None)
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> TargetForm:
+        """Build from the attributes as JSON gives them back."""
+        names, parts = content.get("channel_names"), content.get("components")
+        return cls(
+            **content
+            | {
+                "channel_names": None if names is None else tuple(names),
+                "components": None if parts is None else tuple((name, count) for name, count in parts),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """Kinds and sizes of X and y, as found by a fit: everything that a prediction must match or give back.
+
+    Attributes
+    ----------
+    input_form : {"table", "grid", "fieldset", "tuple", "list", "pairs", "meshes"}
+        How X came: a 2-D table, an array on a regular grid, a FieldSet, ``(coords, fields)``, a list of points or of
+        ``(coords, fields)``, or meshes.
+    role : {"features", "parameters", "fields"}
+        What X means: features of scalars, global parameters of a field, or fields.
+    target_form : TargetForm
+        How y came and predictions go.
+    n_dims, n_fields, n_params, n_outputs : int
+        Space dimensions, input channels, global parameters, channels of the output field (0 without one).
+    grid_shape : tuple of int or None
+        Points along each axis in training; None when the points form no grid.
+    n_scalars : int, default=0
+        Output scalars of a sample, alone or beside the field.
+    geometry : {"grid", "structured", "points"}, default="grid"
+        Whether the points form one rectilinear grid, a grid that is bent or each sample's own, or none.
+    kept_axes : tuple of int or None, default=None
+        Coordinates of a mesh that were kept; None when X was no mesh.
+    resampler : GridResampler or None, default=None
+        The grid to which samples are brought before the network sees them; None if it sees them as they are.
+    """
+
+    input_form: str
+    role: str
+    target_form: TargetForm
+    n_dims: int
+    n_fields: int
+    n_params: int
+    n_outputs: int
+    grid_shape: GridShape | None
+    n_scalars: int = 0
+    geometry: str = "grid"
+    kept_axes: tuple[int, ...] | None = None
+    resampler: GridResampler | None = None
+
+    @property
+    def network_spec(self) -> DataSpec:
+        """What the network sees: this, or the data on the grid to which they are resampled."""
+        if self.resampler is None:
+            return self
+        return replace(
+            self,
+            geometry="grid",
+            grid_shape=self.resampler.grid_shape,
+            n_fields=self.n_fields + self.resampler.distance,
+            resampler=None,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes as plain JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> DataSpec:
+        """Build from what `to_dict` gave, after a trip through JSON."""
+        parts: dict[str, Any] = {
+            name: tuple(content[name]) for name in ("grid_shape", "kept_axes") if content.get(name) is not None
+        }
+        parts["target_form"] = TargetForm.from_dict(content["target_form"])
+        if content.get("resampler") is not None:
+            parts["resampler"] = GridResampler.from_dict(content["resampler"])
+        return cls(**(content | parts))
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """X and y of a fit in one form.
+
+    Attributes
+    ----------
+    inputs : FieldSet
+        Coordinates, fields and parameters; a table of features is the parameters of one point.
+    targets : Targets
+        Fields on the same points, scalars, or both.
+    spec : DataSpec
+        What they looked like.
+    """
+
+    inputs: FieldSet
+    targets: Targets
+    spec: DataSpec
+
+
+# ---------------------------------------------------------------------- reading
+def read(
+    X: Any,
+    y: Any = None,
+    *,
+    estimator: Any = None,
+    input_fields: Sequence[str] | None = None,
+    target_fields: Sequence[str] | None = None,
+    cell_data: str = "refuse",
+) -> TrainingData:
+    """Read X and y of a fit.
+
+    Parameters
+    ----------
+    X : array (n, p) or (n, *grid, c), FieldSet, (coords, fields), list of points or of (coords, fields), or meshes
+        Inputs.
+    y : ndarray, FieldSet, (coords, fields), list of arrays or of (coords, fields), meshes, or None, default=None
+        Targets; None is for meshes that hold their targets themselves.
+    estimator : estimator or None, default=None
+        Estimator that is fitted: scikit-learn checks tables for it and sets its `n_features_in_` and
+        `feature_names_in_`. None leaves out these checks.
+    input_fields, target_fields : sequence of str or None, default=None
+        Fields of meshes that are inputs and targets.
+    cell_data : {"refuse", "to_points"}, default="refuse"
+        What to do with fields on cells, see `read_meshes`.
+
+    Returns
+    -------
+    TrainingData
+        Inputs and targets, on grids in C order where the points form one.
+
+    Raises
+    ------
+    FieldDataError
+        If shapes, counts, kinds or values are unusable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.data import read
+    >>> data = read(np.zeros((5, 8, 8, 2)), np.zeros((5, 8, 8)))
+    >>> data.spec.grid_shape, data.spec.n_fields, data.targets.n_outputs
+    ((8, 8), 2, 1)
+    """
+    kept_axes = components = None
+    if is_mesh_input(X):
+        X, y, kept_axes, components = _read_meshes(X, y, input_fields, target_fields, cell_data)
+    elif is_mesh_input(y) and not isinstance(y, np.ndarray):
+        raise FieldDataError(
+            "y is meshes, but X is not; read them by skop.data.read_meshes(y, names) and pass what its select(names) "
+            "gives."
+        )
+    X, y = _as_list(X), _as_list(y)
+    if _is_table(X):
+        inputs, (targets, form), role, geometry = _read_table(X, y, estimator)
+        input_form = "table"
+    else:
+        if y is None:
+            raise FieldDataError("fitting requires y to be passed, but the target y is None.")
+        inputs, geometry = _find_geometry(_fields_as_set(X, "X"))
+        _check_not_empty(inputs, "X")
+        if _is_point_sets(X):
+            _warn_if_ambiguous(X, "X")
+        input_form, role = _form_of(X), "fields"
+        targets, form = _match_target(y, inputs, listed=input_form in ("list", "pairs"))
+    if len(inputs) != len(targets):
+        raise FieldDataError(
+            f"X has {len(inputs)} samples and y has {len(targets)}: inconsistent numbers of samples; one y a sample."
+        )
+    _check_finite(inputs, "X")
+    _check_targets(targets)
+    if kept_axes is not None:
+        input_form = "meshes"
+    if components is not None:
+        form = replace(form, container="meshes", components=components)
+    spec = DataSpec(
+        input_form=input_form,
+        role=role,
+        target_form=form,
+        n_dims=inputs.n_dims,
+        n_fields=inputs.n_channels,
+        n_params=inputs.n_params,
+        n_outputs=targets.n_outputs,
+        grid_shape=inputs.grid_shape,
+        n_scalars=targets.n_scalars,
+        geometry=geometry,
+        kept_axes=kept_axes,
+    )
+    return TrainingData(inputs, targets, spec)
+
+
+def read_inputs(
+    X: Any,
+    spec: DataSpec,
+    *,
+    coords: FloatArray | None = None,
+    estimator: Any = None,
+    input_fields: Sequence[str] | None = None,
+    cell_data: str = "refuse",
+) -> tuple[FieldSet, list[Any] | None]:
+    """Read X of a prediction and hold it against the fit.
+
+    Parameters
+    ----------
+    X : as in `read`
+        Inputs.
+    spec : DataSpec
+        What the fit saw.
+    coords : ndarray of shape (P, d) or None, default=None
+        Where parameters are turned into fields; needed when X is a table of parameters.
+    estimator, input_fields, cell_data : as in `read`
+        Estimator, and the fields of meshes.
+
+    Returns
+    -------
+    inputs : FieldSet
+        Inputs as in the fit.
+    meshes : list of meshio.Mesh or None
+        Meshes that predictions go back to, if X came as meshes.
+
+    Raises
+    ------
+    FieldDataError
+        If X is of another kind than in the fit, or its channels or dimensions differ.
+    """
+    meshes = None
+    if is_mesh_input(X):
+        if spec.kept_axes is None:
+            raise FieldDataError(
+                f"X is meshes, but the estimator was fitted on X as {spec.input_form!r}; pass the same "
+                "kind, or read the meshes by skop.data.read_meshes."
+            )
+        samples = _open_meshes(X, input_fields, cell_data, spec.kept_axes)
+        X, meshes = samples.fields, samples.meshes
+    X = _as_list(X)
+    is_table = _is_table(X)
+    if is_table != (spec.input_form == "table"):
+        came = "a 2-D table" if is_table else f"fields ({_describe(X)})"
+        expected = "a 2-D table" if spec.input_form == "table" else "fields"
+        raise FieldDataError(f"X is {came}, but the estimator was fitted on {expected}; pass the same kind.")
+    if is_table:
+        table = np.asarray(X) if estimator is None else validate_data(estimator, X, reset=False, dtype=np.float64)
+        inputs = _table_inputs(table, coords, spec.grid_shape)
+    else:
+        inputs, _ = _find_geometry(_fields_as_set(X, "X"))
+    for what, count, fitted in (
+        ("channels", inputs.n_channels, spec.n_fields),
+        ("parameters", inputs.n_params, spec.n_params),
+        ("space dimensions", inputs.n_dims, spec.n_dims),
+    ):
+        if count != fitted:
+            raise FieldDataError(f"X has {count} {what}, but the estimator was fitted with {fitted}; {_describe(X)}.")
+    _check_not_empty(inputs, "X")
+    _check_finite(inputs, "X")
+    return inputs, meshes
+
+
+def read_truth(
+    y: Any,
+    inputs: FieldSet,
+    spec: DataSpec,
+    *,
+    X: Any = None,
+    meshes: list[Any] | None = None,
+    target_fields: Sequence[str] | None = None,
+    cell_data: str = "refuse",
+) -> Targets:
+    """Read the truth that predictions are held against.
+
+    Parameters
+    ----------
+    y : as in `read`
+        Fields on the points of the inputs, scalars, or both.
+    inputs : FieldSet
+        Inputs of the prediction.
+    spec : DataSpec
+        What the fit saw.
+    X : object, default=None
+        What the inputs were read from: meshes that hold the truth too where y is None.
+    meshes : list of meshio.Mesh or None, default=None
+        As `read_inputs` gives them.
+    target_fields, cell_data : as in `read`
+        Fields of meshes.
+
+    Returns
+    -------
+    Targets
+        Truth in the order of points of the inputs.
+
+    Raises
+    ------
+    FieldDataError
+        If y lies on other points or has other channels or scalars than those of the fit.
+    """
+    if meshes is not None:
+        if y is None or is_mesh_input(y):
+            source = X if y is None else y
+            y = _open_meshes(source, _named(target_fields), cell_data, spec.kept_axes).fields
+        elif spec.n_outputs:
+            y = drop_unused_rows(y, meshes)
+    if y is None:
+        raise FieldDataError("scoring requires the truth y, but it is None.")
+    if not spec.n_outputs:
+        scalars, expected = np.asarray(y), (len(inputs), spec.n_scalars)
+        if scalars.shape != expected and (scalars.shape != expected[:1] or spec.n_scalars > 1):
+            raise FieldDataError(f"y has shape {scalars.shape}; expected {expected}, one row for each sample.")
+        return Targets(scalars=scalars.reshape(expected))
+    targets, _ = _match_target(_as_list(y), inputs, listed=spec.input_form in ("list", "pairs"))
+    if targets.n_outputs != spec.n_outputs:
+        came = "scalars" if targets.field is None else f"{targets.n_outputs} channels"
+        raise FieldDataError(f"y has {came}, but the estimator was fitted on fields of {spec.n_outputs} channels.")
+    if targets.n_scalars != spec.n_scalars and spec.n_scalars:
+        raise FieldDataError(
+            f"the estimator predicts {spec.n_scalars} scalars beside the field, but y holds "
+            f"{targets.n_scalars}; pass a FieldSet whose params they are."
+        )
+    _check_targets(targets)
+    return targets if spec.n_scalars else Targets(targets.field)
+
+
+# ---------------------------------------------------------------------- kinds of things
+def _as_list(samples: Any) -> Any:
+    """An object array of samples as a list, and anything else as it is; scikit-learn makes such arrays of lists."""
+    if isinstance(samples, np.ndarray) and samples.dtype == object and samples.ndim == 1:
+        return list(samples) if len(samples) and isinstance(samples[0], np.ndarray | tuple) else samples
+    return samples
+
+
+def _is_pairs(samples: Any) -> bool:
+    """Whether samples are a list of ``(coords, fields)``; fields of None mean points alone."""
+    return isinstance(samples, list) and bool(samples) and isinstance(samples[0], tuple)
+
+
+def _is_point_sets(samples: Any) -> bool:
+    """Whether samples are a list of arrays ``(P_i, k)``; nested lists are one array written out, and grids are not."""
+    return isinstance(samples, list) and bool(samples) and all(getattr(item, "ndim", 0) == 2 for item in samples)
+
+
+def _is_table(X: Any) -> bool:
+    """Whether X is a 2-D table, or something that scikit-learn must judge, and no fields."""
+    if isinstance(X, FieldSet | tuple) or is_lazy(X):
+        return False
+    if isinstance(X, list):
+        return not X or _axes_of(X[0]) < 2
+    return getattr(X, "ndim", 2) <= 2
+
+
+def _axes_of(sample: Any) -> int:
+    """Count the axes of one item of a list; a tuple of (coords, fields) counts as a field."""
+    if isinstance(sample, FieldSet) or (isinstance(sample, tuple) and any(_axes_of(part) > 1 for part in sample)):
+        return 2
+    try:
+        return int(sample.ndim) if hasattr(sample, "ndim") else np.ndim(sample)
+    except ValueError:
+        # Rows of different lengths: scikit-learn says what is wrong with them.
+        return 1
+
+
+def _carries_points(y: Any) -> bool:
+    """Whether y brings its own points, so that a 2-D X beside it holds global parameters."""
+    if y is None or isinstance(y, FieldSet | tuple) or _is_pairs(y):
+        return y is not None
+    if isinstance(y, list) and len({np.shape(item) for item in y if hasattr(item, "shape")}) > 1:
+        return True
+    # Asking NumPy for the number of axes would fail on array-likes that implement only __array__.
+    return (y.ndim if hasattr(y, "ndim") else np.asarray(y).ndim) > 2
+
+
+def _form_of(samples: Any) -> str:
+    """Name of the form of fields."""
+    if isinstance(samples, FieldSet):
+        return "fieldset"
+    if isinstance(samples, tuple):
+        return "tuple"
+    return "pairs" if _is_pairs(samples) else "list" if _is_point_sets(samples) else "grid"
+
+
+def _describe(X: Any) -> str:
+    """Words for what came."""
+    return f"it came as {type(X).__name__}" + (f" of shape {tuple(X.shape)}" if hasattr(X, "shape") else "")
+
+
+# ---------------------------------------------------------------------- meshes
+def _named(target_fields: Sequence[str] | None) -> list[str]:
+    """Names of the target fields of meshes."""
+    if target_fields is None:
+        raise FieldDataError(
+            "the targets are fields of meshes, but target_fields does not name them; set target_fields=['...'] "
+            "to names in their point_data."
+        )
+    return list(target_fields)
+
+
+def _open_meshes(meshes: Any, names: Any, cell_data: Any, axes: tuple[int, ...] | None) -> MeshSamples:
+    """Meshes with some of their fields."""
+    return read_meshes(meshes, None if names is None else list(names), cell_data=cell_data, axes=axes)
+
+
+def _read_meshes(
+    X: Any, y: Any, input_fields: Sequence[str] | None, target_fields: Sequence[str] | None, cell_data: str
+) -> tuple[FieldSet, Any, tuple[int, ...], tuple[tuple[str, int], ...] | None]:
+    """Inputs and targets of meshes, the kept coordinates, and the components of fields that are meshes' own."""
+    own = y is None or y is X
+    names = dict.fromkeys([*(input_fields or ()), *(_named(target_fields) if own else ())])
+    samples = _open_meshes(X, names, cell_data, None)
+    inputs = samples.select(input_fields)
+    if not own and not is_mesh_input(y):
+        return inputs, drop_unused_rows(y, samples.meshes), samples.axes, None
+    wanted = _named(target_fields)
+    targets = samples if own else _open_meshes(y, wanted, cell_data, samples.axes)
+    return inputs, targets.select(wanted), samples.axes, tuple((name, targets.components[name]) for name in wanted)
+
+
+# ---------------------------------------------------------------------- tables
+def _read_table(X: Any, y: Any, estimator: Any) -> tuple[FieldSet, tuple[Targets, TargetForm], str, str]:
+    """Read a 2-D X: global parameters where y is a field, and features where it is scalars."""
+    is_field = _carries_points(y)
+    if estimator is None:
+        X = np.asarray(X)
+    elif is_field:
+        X = validate_data(estimator, X, dtype=np.float64)
+    else:
+        X, y = validate_data(estimator, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
+    if y is None:
+        raise FieldDataError("fitting requires y to be passed, but the target y is None.")
+    if not is_field:
+        inputs = _table_inputs(X, None, (1,))
+        _check_not_empty(inputs, "X")
+        return inputs, _read_scalars(np.asarray(y)), "features", "grid"
+    fields, geometry = _find_geometry(_target_fields(y))
+    if not fields.shared_coords:
+        raise FieldDataError(
+            "X holds global parameters, so all samples of y must share their coordinates; for meshes that differ "
+            "pass X as a FieldSet with params."
+        )
+    inputs = _table_inputs(X, fields.coords, fields.grid_shape)
+    _check_not_empty(inputs, "X")
+    return inputs, _field_targets(fields, y), "parameters", geometry
+
+
+def _table_inputs(X: FloatArray, coords: FloatArray | None, grid_shape: GridShape | None) -> FieldSet:
+    """A table as parameters on given points, or of one point."""
+    return FieldSet(np.zeros((1, 1)) if coords is None else coords, params=X, grid_shape=grid_shape)
+
+
+# ---------------------------------------------------------------------- fields
+def _fields_as_set(X: Any, name: str) -> FieldSet:
+    """Fields of any form as a FieldSet."""
+    if isinstance(X, FieldSet):
+        return X
+    if isinstance(X, tuple):
+        if len(X) != 2:
+            raise FieldDataError(f"{name} is a tuple of {len(X)} items; expected (coords, fields).")
+        return FieldSet(X[0], X[1])
+    if _is_pairs(X):
+        return _join_pairs(X, name)
+    return _join_samples(X, None) if _is_point_sets(X) else _grid_array(X, name)
+
+
+def _join_pairs(samples: list[Any], name: str) -> FieldSet:
+    """Read a list of (coords, fields), fields of None meaning points alone."""
+    for i, sample in enumerate(samples):
+        if not isinstance(sample, tuple) or len(sample) != 2:
+            raise FieldDataError(f"sample {i} of {name} is no tuple (coords, fields), as the first sample is.")
+    coords, values = [pair[0] for pair in samples], [pair[1] for pair in samples]
+    missing = [i for i, value in enumerate(values) if value is None]
+    if missing and len(missing) < len(samples):
+        raise FieldDataError(f"sample {missing[0]} of {name} has no fields, others have; pass fields for all or none.")
+    return _join_samples(coords, None if missing else values)
+
+
+def _join_samples(coords: list[Any], values: list[Any] | None) -> FieldSet:
+    """One FieldSet of points ``(P_i, d)`` and fields ``(P_i, c)``; points that all share are stored once."""
+    points = [np.asarray(as_storage(item, f"coords of sample {i}")) for i, item in enumerate(coords)]
+    if values is not None:
+        values = [np.asarray(as_storage(item, f"fields of sample {i}")) for i, item in enumerate(values)]
+    if len({item.shape for item in points}) > 1:
+        return FieldSet(points, values)
+    if values is None:
+        return FieldSet(np.stack(points))
+    wrong = next((i for i, item in enumerate(values) if item.shape != values[0].shape), None)
+    if wrong is not None:
+        raise FieldDataError(
+            f"fields of sample {wrong} have shape {values[wrong].shape}; expected {values[0].shape}, as sample 0."
+        )
+    is_shared = all(np.array_equal(item, points[0]) for item in points[1:])
+    return FieldSet(points[0] if is_shared else np.stack(points), np.stack(values))
+
+
+def _warn_if_ambiguous(samples: list[Any], name: str) -> None:
+    """Say how a list of arrays of one shape is read: a stack of them would mean something else."""
+    if len(samples) > 1 and len({item.shape for item in samples}) == 1:
+        n_points, width = samples[0].shape
+        warn(
+            f"{name} is a list of arrays of shape {(n_points, width)}, read as the {width}-D points of a sample each. "
+            f"For {width} channels on a 1-D grid pass one array: np.stack({name})."
+        )
+
+
+def _grid_array(X: Any, name: str) -> FieldSet:
+    """Place an array (n, *grid, c) as fields on the unit box."""
+    if isinstance(X, list) and any(isinstance(item, FieldSet | tuple) for item in X):
+        raise FieldDataError(
+            f"{name} is a list of {type(X[0]).__name__}; join FieldSets by np.concatenate(list), and pass tuples "
+            "(coords, fields) for all samples or none."
+        )
+    if isinstance(X, list) and len({np.shape(item) for item in X}) > 1:
+        raise FieldDataError(
+            f"{name} is a list of {len(X)} arrays of different shapes, for example {np.shape(X[0])} and "
+            f"{next(np.shape(item) for item in X if np.shape(item) != np.shape(X[0]))}; a regular grid needs one "
+            "shape, and samples on points of their own are pairs (coords, fields) or arrays (points, dimensions)."
+        )
+    array = as_storage(X, name)
+    if not 3 <= array.ndim <= 5:
+        raise FieldDataError(
+            f"{name} has shape {tuple(array.shape)}; expected (n_samples, *grid, channels) with 1 to 3 grid axes."
+        )
+    grid = tuple(int(size) for size in array.shape[1:-1])
+    if len(grid) == 1 and grid[0] == array.shape[-1] > 3:
+        warn(
+            f"{name} of shape {tuple(array.shape)} is read as a 1-D grid of {grid[0]} points with {grid[0]} channels. "
+            f"For one channel on a {grid[0]}x{grid[0]} grid, add a channel axis: {name}[..., None]."
+        )
+    if 0 in array.shape:
+        raise FieldDataError(f"{name} has shape {tuple(array.shape)}: an axis has length 0; nothing to learn from.")
+    return FieldSet(unit_grid(grid), array, grid_shape=grid)
+
+
+def _find_geometry(fields: FieldSet) -> tuple[FieldSet, str]:
+    """Set grid_shape where shared points, in C order already, form a grid, and tell what kind of grid it is."""
+    if fields.grid_shape is None:
+        found = find_grid(fields.coords) if fields.shared_coords else None
+        if found is None or not np.array_equal(found[1], np.arange(len(found[1]))):
+            return fields, "points"
+        fields = fields.with_grid(found[0])
+        return fields, "grid" if _runs_straight(fields) else "structured"
+    if len(fields.grid_shape) != fields.n_dims:
+        return fields, "points"
+    straight = fields.shared_coords and _runs_straight(fields) and find_grid(fields.coords) is not None
+    return fields, "grid" if straight else "structured"
+
+
+def _runs_straight(fields: FieldSet) -> bool:
+    """Whether each coordinate changes along one axis of the stated grid only; axes may be in any order."""
+    shape = fields.grid_shape or ()
+    points = fields.coords.reshape(*shape, fields.n_dims)
+    slack = _SAME_POINT * np.ptp(fields.coords, axis=0) if len(fields.coords) else 0.0
+    changes = np.array(
+        [(np.ptp(points, axis=axis) > slack).any(axis=tuple(range(len(shape) - 1))) for axis in range(len(shape))]
+    )
+    return bool((changes.sum(axis=0) <= 1).all() and (changes.sum(axis=1) <= 1).all())
+
+
+# ---------------------------------------------------------------------- targets
+def _field_targets(fields: FieldSet, y: Any) -> tuple[Targets, TargetForm]:
+    """Targets of a FieldSet that was read from y, and the form of y."""
+    dtype = fields.dtype if fields.dtype.kind == "f" else np.dtype(float)
+    kind = _form_of(y) if isinstance(y, FieldSet | tuple) or _is_pairs(y) else "array"
+    form = TargetForm(kind, dtype.name, has_grid_axes=kind == "array", channel_names=fields.channel_names)
+    return Targets(fields.with_params(None), fields.params), form
+
+
+def _target_fields(y: Any) -> FieldSet:
+    """Read a y that carries its own points, or a grid array."""
+    if not isinstance(y, FieldSet | tuple) and not _is_pairs(y):
+        return _grid_array(y, "y")
+    fields = _fields_as_set(y, "y")
+    if fields.n_channels == 0:
+        raise FieldDataError(f"y is a {type(y).__name__} without values; pass the fields to learn.")
+    return fields
+
+
+def _match_target(y: Any, inputs: FieldSet, *, listed: bool) -> tuple[Targets, TargetForm]:
+    """Read a y on the points of X, or scalars; X may be a list of samples."""
+    if isinstance(y, FieldSet | tuple) or _is_pairs(y):
+        fields = _target_fields(y)
+        _check_same_points(fields, inputs)
+        if fields.is_ragged != inputs.is_ragged and len(fields) == len(inputs):
+            values = np.concatenate(fields.to_list())
+            whole = values if inputs.is_ragged else values.reshape(*inputs.shape[:2], -1)
+            fields = inputs.with_values(whole, fields.channel_names).with_params(fields.params)
+        elif fields.grid_shape is None and inputs.grid_shape is not None:
+            fields = fields.with_grid(inputs.grid_shape)
+        return _field_targets(fields, y)
+    if isinstance(y, list) and y and (listed or inputs.is_ragged or not inputs.shared_coords) and np.ndim(y[0]) > 0:
+        return _listed_target(y, inputs)
+    array = as_storage(y, "y")
+    if len(array.shape) <= 2 and inputs.is_ragged:
+        return _read_scalars(array)
+    if inputs.is_ragged or 0 in array.shape:
+        expected = (
+            "a list of arrays, since the samples of X differ in their points" if inputs.is_ragged else "no empty axis"
+        )
+        raise FieldDataError(f"y has shape {tuple(array.shape)}; expected {expected}.")
+    per_sample, points = tuple(array.shape[1:]), (int(inputs.n_points[0]),)
+    grid = inputs.grid_shape or points
+    for has_grid_axes, base in ((True, grid), (False, points)):
+        if per_sample[:-1] == base:
+            return _on_points(inputs, array, has_grid_axes=has_grid_axes, squeezes_channel=False)
+        if per_sample == base and per_sample != (1,):
+            return _on_points(inputs, array, has_grid_axes=has_grid_axes, squeezes_channel=True)
+    if len(array.shape) <= 2:
+        return _read_scalars(array)
+    raise FieldDataError(
+        f"y has shape {tuple(array.shape)}, which does not fit the points of X: expected (n, "
+        f"{', '.join(map(str, grid))}, channels) for fields on the same grid, or (n,) or (n, q) for scalars."
+    )
+
+
+def _listed_target(y: list[Any], inputs: FieldSet) -> tuple[Targets, TargetForm]:
+    """Read a list of arrays, one for each sample, on the points of X."""
+    arrays = [np.asarray(as_storage(item, f"y of sample {i}")) for i, item in enumerate(y)]
+    if len(arrays) != len(inputs):
+        raise FieldDataError(
+            f"X has {len(inputs)} samples and y has {len(arrays)}: inconsistent numbers of samples; one y a sample."
+        )
+    single = arrays[0].ndim == 1
+    if single and len({len(item) for item in arrays}) == 1 and len(arrays[0]) != inputs.n_points[0]:
+        return _read_scalars(np.stack(arrays))
+    for i, (item, n_points) in enumerate(zip(arrays, inputs.n_points, strict=True)):
+        expected = (n_points,) if single else (n_points, arrays[0].shape[-1])
+        if item.shape != expected:
+            raise FieldDataError(f"y of sample {i} has shape {item.shape}; X has {n_points} points there: {expected}.")
+    values = np.concatenate([item[:, None] if single else item for item in arrays])
+    whole = values if inputs.is_ragged else values.reshape(len(arrays), int(inputs.n_points[0]), -1)
+    targets, form = _field_targets(inputs.with_values(whole), y)
+    return targets, replace(form, container="list", has_grid_axes=False, squeezes_channel=single)
+
+
+def _on_points(
+    inputs: FieldSet, array: Any, *, has_grid_axes: bool, squeezes_channel: bool
+) -> tuple[Targets, TargetForm]:
+    """Target fields on the points of the inputs."""
+    n_points = int(inputs.n_points[0])
+    values = reshape_rows(array, (n_points, 1 if squeezes_channel else int(array.shape[-1])))
+    coords = inputs.coords if inputs.shared_coords else np.zeros((n_points, inputs.n_dims))
+    targets, form = _field_targets(FieldSet(coords, values, grid_shape=inputs.grid_shape), array)
+    return targets, replace(form, has_grid_axes=has_grid_axes, squeezes_channel=squeezes_channel)
+
+
+def _read_scalars(y: Any) -> tuple[Targets, TargetForm]:
+    """Scalars alone."""
+    y = as_storage(y, "y")
+    y = read_rows(y, slice(None)) if is_lazy(y) else y
+    if y.ndim not in (1, 2) or 0 in y.shape[1:]:
+        raise FieldDataError(f"y has shape {y.shape}; expected (n_samples,) or (n_samples, n_scalars).")
+    return Targets(scalars=y.reshape(len(y), -1)), TargetForm("array", squeezes_channel=y.ndim == 1)
+
+
+# ---------------------------------------------------------------------- checks
+def _check_targets(targets: Targets) -> None:
+    """Raise if targets are empty or not finite."""
+    if targets.field is not None:
+        _check_not_empty(targets.field, "y")
+        _check_finite(targets.field, "y")
+    if targets.scalars is not None and not np.isfinite(targets.scalars).all():
+        sample, scalar = np.argwhere(~np.isfinite(targets.scalars))[0].tolist()
+        raise FieldDataError(
+            f"Input y contains NaN or infinity, first in sample {sample}, scalar {scalar}; remove the sample or repair "
+            "the value."
+        )
+    if len(targets) == 0:
+        raise FieldDataError("y has 0 samples; at least one is required.")
+
+
+def _check_not_empty(fields: FieldSet, name: str) -> None:
+    """Raise if there is no sample, or one without points."""
+    if len(fields) == 0:
+        raise FieldDataError(f"{name} has 0 samples; at least one is required.")
+    if fields.n_channels == 0 and fields.values is not None:
+        raise FieldDataError(f"{name} has fields without channels; pass None for points alone.")
+    empty: IntArray = np.flatnonzero(fields.n_points == 0)
+    if len(empty):
+        raise FieldDataError(f"sample {empty[0]} of {name} has no points; remove it.")
+
+
+def _check_finite(fields: FieldSet, name: str) -> None:
+    """Raise if a value, coordinate or parameter is NaN or infinite; values are read in pieces."""
+    for start, values in iterate_rows(fields):
+        if not np.isfinite(values).all():
+            sample, channel = _place_of_first(values, start, fields)
+            raise FieldDataError(
+                f"Input {name} contains NaN or infinity, first in sample {sample}, channel {channel}; remove the "
+                "sample or repair the value."
+            )
+    for what, array in (("coords", fields.coords), ("params", fields.params)):
+        if array is not None and not np.isfinite(array).all():
+            place = np.argwhere(~np.isfinite(array))[0].tolist()
+            words = f"at index {place}"
+            if what == "coords" and fields.is_ragged:
+                sample = int(np.searchsorted(np.cumsum(fields.n_points), place[0], side="right"))
+                words = f"in sample {sample}, coordinate {place[1]}"
+            raise FieldDataError(f"Input {name} contains NaN or infinity in its {what}, first {words}.")
+
+
+def _place_of_first(values: FloatArray, start: int, fields: FieldSet) -> tuple[int, int]:
+    """Sample and channel of the first value that is not finite."""
+    place = np.argwhere(~np.isfinite(values))[0]
+    offsets = fields[start:].offsets
+    if offsets is not None:
+        return start + int(np.searchsorted(offsets, place[0], side="right")) - 1, int(place[-1])
+    return start + int(place[0]), int(place[-1])
+
+
+def _check_same_points(fields: FieldSet, inputs: FieldSet) -> None:
+    """Raise if targets lie on other points than inputs, or on the same in another order.
+
+    Sets of different length pass: that error has its own message.
+    """
+    if len(fields) != len(inputs) or len(fields) == 0:
+        return
+    if not np.array_equal(fields.n_points, inputs.n_points):
+        raise FieldDataError(
+            f"y has {_points_of(fields)} points a sample, X has {_points_of(inputs)}; they must be the same points."
+        )
+    theirs, ours = fields.coords, inputs.coords
+    if fields.is_ragged != inputs.is_ragged:
+        # Samples that were cut out of a ragged set stay ragged, even if all have as many points.
+        theirs, ours = (np.concatenate(part.coords_list()) for part in (fields, inputs))
+    if fields.n_dims == inputs.n_dims:
+        extent = np.ptp(np.asarray(ours, dtype=float).reshape(-1, inputs.n_dims), axis=0)
+        if np.all(np.abs(theirs - ours) <= _SAME_POINT * extent):
+            return
+    raise FieldDataError(
+        "y lies on other points than X, or on the same points in another order; bring both into one order. An array "
+        "(n, *grid, c) lies on the unit box: pass (coords, fields) for another place."
+    )
+
+
+def _points_of(fields: FieldSet) -> str:
+    """Numbers of points a sample, in words."""
+    counts = fields.n_points
+    return f"{counts.min()} to {counts.max()}" if counts.min() < counts.max() else str(counts[0])

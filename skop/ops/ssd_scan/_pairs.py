@@ -1,0 +1,135 @@
+"""All pairs of tokens at once: the plain form of `skop.ops.ssd_scan` for few tokens along paths in opposite pairs.
+
+Notation of the shapes: b batch, l tokens, k paths, m pairs of opposite paths, h heads, p channels of a
+head, n states. Notation of the maths as in the README: s sum of the log-decays up to a token,
+W weight with which token j enters the output of token i.
+
+A path and its reverse reach complementary pairs of tokens, so that both fit into one matrix: entries
+below the diagonal (in the order of the path) come from the path, those above from its reverse, and the
+diagonal from both. That halves the exponentials and products, which are most of the time.
+"""
+
+from math import e, log, log2
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["scan_pairs"]
+
+# Powers of two: torch's exp slows down several times where it underflows, exp2 does not.
+_LOG2_E = log2(e)
+_LN_2 = log(2)
+
+
+def scan_pairs(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, paths: Tensor) -> Tensor:
+    """Scan along paths in opposite pairs, without the direct term.
+
+    Parameters
+    ----------
+    x, dt, A, B, C
+        As in `skop.ops.ssd_scan` with paths, in one precision; B and C may have one path for all.
+    paths : int64 Tensor of shape (n_paths, length)
+        Even rows are paths and each odd row is the reverse of the row before it.
+
+    Returns
+    -------
+    Tensor of shape (batch, length, heads, head_dim)
+        Sum of the outputs.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.ops.ssd_scan._pairs import scan_pairs
+    >>> one = torch.ones(1, 2, 1, 1)
+    >>> scan_pairs(one, one.expand(1, 2, 2, 1), torch.zeros(2, 1), one, one, torch.tensor([[0, 1], [1, 0]])).flatten()
+    tensor([3., 3.])
+    """
+    # Visiting order of each pair, and the place of each token in it.
+    order = paths[::2]
+    rank = torch.argsort(order, dim=1)
+    steps = dt.permute(2, 3, 0, 1)  # k h b l
+    logs = steps * (A[:, :, None, None] * _LOG2_E)
+    forward = _cumulate(logs[::2], order, rank)
+    # Along the reverse path the sum runs from the last token: total minus what lies before the token.
+    ahead = _cumulate(logs[1::2], order, rank)
+    backward = logs[1::2] - ahead
+    sums = torch.stack([forward, backward], dim=1).permute(3, 0, 1, 2, 4)  # b m 2 h l
+    # The step enters as one more power of two; the floor keeps the logarithm of a vanished step finite.
+    sizes = torch.log2(steps.clamp_min(torch.finfo(steps.dtype).tiny))
+    sources = sizes.unflatten(0, (-1, 2)).permute(3, 0, 1, 2, 4) - sums
+    later = rank[:, :, None] < rank[:, None, :]  # m i j: token j comes after token i
+    inner = C.permute(0, 2, 1, 3) @ B.permute(0, 2, 3, 1)  # b k i j
+    maps = inner
+    if inner.shape[1] > 1:
+        pairs = inner.unflatten(1, (-1, 2))
+        maps = torch.where(later, pairs[:, :, 1], pairs[:, :, 0])  # b m i j
+    # The own token enters each path, but the matrix holds it once for each pair.
+    reverse = slice(None) if inner.shape[1] == 1 else slice(1, None, 2)
+    own = (C * B).sum(-1)[..., reverse, None] * dt[..., 1::2, :]  # b l m h
+    y = _WeightedSum.apply(x.transpose(1, 2), sums, sources, maps, later)
+    return y.transpose(1, 2) + own.sum(2)[..., None] * x
+
+
+def _cumulate(logs: Tensor, order: Tensor, rank: Tensor) -> Tensor:
+    """Sum log-decays (m, h, b, l) along the order of each pair, tokens staying where they are."""
+    index = order[:, None, None].expand_as(logs)
+    place = rank[:, None, None].expand_as(logs)
+    return torch.gather(torch.cumsum(torch.gather(logs, 3, index), dim=3), 3, place)
+
+
+class _WeightedSum(torch.autograd.Function):
+    """y_i = sum_j W_ij x_j with W = sum over pairs of 2^(sum_i + source_j) * maps_ij.
+
+    Written out because plain autograd would keep and pass over four times as many (l, l) matrices.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, sums: Tensor, sources: Tensor, maps: Tensor, later: Tensor) -> Tensor:
+        """Arguments: x (b, h, l, p), sums and sources (b, m, 2, h, l), maps (b, m or 1, l, l), later (m, l, l)."""
+        decays = _decays(sums, sources, later)
+        if maps.shape[1] == 1:
+            weights = decays.sum(1).mul_(maps)
+        else:
+            weights = decays[:, 0] * maps[:, 0, None]
+            for pair in range(1, maps.shape[1]):
+                weights.addcmul_(decays[:, pair], maps[:, pair, None])
+        ctx.save_for_backward(x, sums, sources, maps, later, decays, weights)
+        return weights @ x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of all floating arguments."""
+        x, sums, sources, maps, later, decays, weights = ctx.saved_tensors
+        if torch.is_grad_enabled():  # only where a second derivative will be asked for
+            return (*_differentiable_gradients(x, sums, sources, maps, later, grad), None)
+        product = (grad @ x.mT)[:, None] * decays  # b m h i j
+        grad_maps = product.sum(2)
+        if maps.shape[1] == 1:
+            grad_maps = grad_maps.sum(1, keepdim=True)
+        product.mul_(maps[:, :, None])
+        reverse = product * later[:, None]
+        product.sub_(reverse)
+        both = (product, reverse)
+        grad_sums = torch.stack([part.sum(-1) for part in both], dim=2).mul_(_LN_2)
+        grad_sources = torch.stack([part.sum(-2) for part in both], dim=2).mul_(_LN_2)
+        return weights.mT @ grad, grad_sums, grad_sources, grad_maps, None
+
+
+def _decays(sums: Tensor, sources: Tensor, later: Tensor) -> Tensor:
+    """Decay of each pair of tokens times the step of the source, (b, m, h, i, j)."""
+    exponents = sums[..., :, None] + sources[..., None, :]
+    # The choice comes before the exponential, so that the other direction's growth cannot overflow.
+    return torch.where(later[:, None], exponents[:, :, 1], exponents[:, :, 0]).exp2()
+
+
+def _differentiable_gradients(
+    x: Tensor, sums: Tensor, sources: Tensor, maps: Tensor, later: Tensor, grad: Tensor
+) -> tuple[Tensor, ...]:
+    """The same gradients by plain autograd, which can be differentiated again."""
+    inputs = [
+        tensor.detach().requires_grad_() if not tensor.requires_grad else tensor for tensor in (x, sums, sources, maps)
+    ]
+    x, sums, sources, maps = inputs
+    y = (_decays(sums, sources, later) * maps[:, :, None]).sum(1) @ x
+    return torch.autograd.grad(y, inputs, grad, create_graph=True)

@@ -1,0 +1,84 @@
+"""Ctrl-C: a fit of the user's own keeps its model; inside other tools, and before the first epoch, it ends the call."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from skop import EnsembleRegressor, LaMORegressor, RolloutRegressor
+from skop.data import FieldLoader
+from skop.exceptions import SkopWarning
+
+X = np.random.default_rng(0).normal(size=(8, 4, 4, 1))
+
+
+def small(**params):
+    sizes = {"width": 8, "depth": 1, "d_state": 4, "max_iter": 6, "batch_size": 2, "random_state": 0}
+    return LaMORegressor(**(sizes | params))
+
+
+@pytest.fixture
+def interrupt_after(monkeypatch):
+    """Interrupt when this many batches have been gathered, over all fits."""
+
+    def install(n_batches):
+        gather, count = FieldLoader.gather, [0]
+
+        def interrupted(self, indices):
+            count[0] += 1
+            if count[0] == n_batches:
+                raise KeyboardInterrupt
+            return gather(self, indices)
+
+        monkeypatch.setattr(FieldLoader, "gather", interrupted)
+        return count
+
+    return install
+
+
+def test_a_fit_of_its_own_keeps_the_model(interrupt_after):
+    interrupt_after(11)  # in the third epoch of four batches
+    with pytest.warns(SkopWarning, match="interrupted"):
+        model = small().fit(X, X)
+    assert (model.n_iter_, model.stopped_) == (2, "interrupted")
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_an_interrupt_before_the_first_epoch_raises_and_hands_out_no_model(interrupt_after):
+    interrupt_after(2)
+    model = small()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, X)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+def test_an_interrupt_before_the_first_epoch_leaves_an_earlier_fit_whole(interrupt_after):
+    model = small(max_iter=1).fit(X, X)
+    expected = model.predict(X)
+    count = interrupt_after(10**9)
+    count[0] = 10**9 - 2
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(random_state=1).fit(X, X)
+    np.testing.assert_array_equal(model.predict(X), expected)
+
+
+CALLS = {
+    "cross-validation": lambda: cross_val_score(small(), X, X, cv=2),
+    "search": lambda: GridSearchCV(small(), {"width": [8, 16]}, cv=2).fit(X, X),
+    "ensemble": lambda: EnsembleRegressor(small(), n_members=3, random_state=0).fit(X, X),
+    "ensemble of rollouts": lambda: EnsembleRegressor(RolloutRegressor(small(), window=1), n_members=2).fit(X, X),
+    "pipeline": lambda: make_pipeline(small()).fit(X, X),
+}
+
+
+@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_an_interrupt_inside_another_call_reaches_the_user(name, interrupt_after):
+    count = interrupt_after(9)
+    with pytest.raises(KeyboardInterrupt):
+        CALLS[name]()
+    # Nothing was trained after it.
+    assert count[0] <= 10

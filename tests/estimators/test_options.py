@@ -1,0 +1,143 @@
+"""Constructors: dataclasses with option objects, reached by searches, and no parameter that is silently ignored."""
+
+import inspect
+import pickle
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+import skop
+from skop import (
+    GeoMaNORegressor,
+    LaMOArchitecture,
+    LaMORegressor,
+    ScalingOptions,
+    SymmetryOptions,
+    TrainingOptions,
+)
+from skop.exceptions import SkopWarning
+from skop.modules import MIXERS
+
+FIELDS = np.random.default_rng(0).normal(size=(6, 5, 4, 1))
+POINTS = [np.random.default_rng(seed).random((7, 2)) for seed in range(6)]
+VALUES = [points[:, :1] for points in POINTS]
+SMALL: dict[str, Any] = {"width": 8, "depth": 1, "d_state": 4, "max_iter": 1, "random_state": 0}
+OPERATORS = [LaMORegressor, GeoMaNORegressor]
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_a_user_sees_at_most_thirty_parameters_all_by_keyword(kind):
+    parameters = inspect.signature(kind).parameters.values()
+    assert len(parameters) <= 30
+    assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters)
+
+
+@pytest.mark.parametrize("kind", [TrainingOptions, ScalingOptions, SymmetryOptions, LaMOArchitecture])
+def test_option_objects_are_estimators_with_valid_defaults(kind):
+    options = kind()
+    options._validate_params()
+    assert set(options.get_params()) == set(options._parameter_constraints)
+    copy = pickle.loads(pickle.dumps(clone(options)))
+    assert copy.get_params() == options.get_params()
+
+
+def test_searches_reach_options_that_were_not_given():
+    search = GridSearchCV(
+        LaMORegressor(**SMALL), {"training__weight_decay": [0.0, 0.5], "architecture__conv_channels": [0, 2]}, cv=2
+    ).fit(FIELDS, FIELDS)
+    assert set(search.best_params_) == {"training__weight_decay", "architecture__conv_channels"}
+    best = search.best_estimator_
+    assert best.training.weight_decay == search.best_params_["training__weight_decay"]
+    assert best.training.ema_decay == TrainingOptions().ema_decay
+    assert LaMORegressor().training is None
+
+
+def test_options_given_as_names_become_an_object_when_a_part_is_set():
+    model = LaMORegressor(symmetries=["flip_x"]).set_params(symmetries__average_predictions=True)
+    assert model.symmetries.names == ["flip_x"]
+    assert model.symmetries.average_predictions
+
+
+def test_options_are_the_same_as_their_defaults_and_change_the_fit():
+    plain = LaMORegressor(**SMALL).fit(FIELDS, FIELDS).predict(FIELDS)
+    same = LaMORegressor(**SMALL, training=TrainingOptions(), scaling=ScalingOptions()).fit(FIELDS, FIELDS)
+    other = LaMORegressor(**SMALL, scaling=ScalingOptions(inputs=None)).fit(FIELDS, FIELDS)
+    np.testing.assert_array_equal(same.predict(FIELDS), plain)
+    assert not np.array_equal(other.predict(FIELDS), plain)
+
+
+@pytest.mark.parametrize("name", ["training__beta_2", "scaling__coords", "architecture__mixer", "symmetries__names"])
+def test_a_wrong_option_is_refused_before_training(name):
+    with pytest.raises(ValueError, match=name.partition("__")[2]):
+        LaMORegressor(**SMALL).set_params(**{name: -1}).fit(FIELDS, FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "name", "value"),
+    [
+        (FIELDS, FIELDS, "n_latents", 5),
+        (FIELDS, FIELDS, "architecture__mixer", "mamba2"),
+        (POINTS, VALUES, "patch_size", 3),
+        (POINTS, VALUES, "architecture__scan_directions", "forward"),
+        (POINTS, VALUES, "refinement", "native"),
+    ],
+)
+def test_a_parameter_without_effect_warns(X, y, name, value):
+    model = LaMORegressor(**SMALL).set_params(**{name: value})
+    with pytest.warns(SkopWarning, match=f"{name}={value!r} has no effect on points read as geometry"):
+        model.fit(X, y)
+
+
+def test_names_of_mesh_fields_warn_where_there_are_no_meshes():
+    with pytest.warns(SkopWarning, match=r"target_fields=\['stress'\] has no effect, since X holds no meshes"):
+        LaMORegressor(**SMALL, target_fields=["stress"]).fit(FIELDS, FIELDS)
+
+
+def test_every_parameter_with_an_effect_is_silent():
+    pairs = list(zip(POINTS, VALUES, strict=True))
+    for X, y in ((FIELDS, FIELDS), (pairs, VALUES)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SkopWarning)
+            LaMORegressor(**SMALL, dropout=0.1, n_heads=1, architecture=LaMOArchitecture(expand=1)).fit(X, y)
+
+
+def test_the_table_of_effects_names_existing_parameters():
+    for kind in OPERATORS:
+        known = kind().set_params(architecture__expand=2).get_params()
+        assert set(kind._effective_on) <= set(known)
+
+
+def test_a_subclass_needs_its_fields_and_its_network_only(tmp_path):
+    @dataclass(kw_only=True, eq=False, repr=False)
+    class WiderLaMO(LaMORegressor):
+        """LaMO with another default.
+
+        Parameters
+        ----------
+        width : int, default=12
+            Size of a token.
+        """
+
+        width: int = 12
+        extra: int = 3
+
+        _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+            **LaMORegressor._parameter_constraints,
+            "extra": [int],
+        }
+
+    model = WiderLaMO(depth=1, d_state=4, max_iter=1, extra=4).fit(FIELDS, FIELDS)
+    assert clone(model).get_params()["extra"] == 4
+    assert "max_iter : int, default=100" in WiderLaMO.__doc__
+    model.save(tmp_path / "model.skop")
+    np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(FIELDS), model.predict(FIELDS))
+
+
+def test_names_of_mixers_are_those_of_the_registry():
+    for name in ("hydra", "mamba2"):
+        assert name in MIXERS

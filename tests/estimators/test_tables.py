@@ -1,0 +1,49 @@
+"""Tables of parameters with scalars of different units: every output is learned, whatever the numbers of columns."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import r2_score
+
+from skop import GeoMaNORegressor, LaMORegressor, PODRegressor
+from skop.estimators import EnsembleRegressor
+
+N_TRAIN = 60
+
+
+def beams(n_samples=80):
+    """Young's modulus in Pa and thickness in m; stress in Pa and deflection in m of a cantilever beam."""
+    generator = np.random.default_rng(0)
+    modulus, thickness = generator.uniform(190e9, 220e9, n_samples), generator.uniform(0.006, 0.008, n_samples)
+    inertia = 0.05 * thickness**3 / 12
+    outputs = (1500.0 * thickness / 2 / inertia, 1500.0 / (3 * modulus * inertia))
+    return np.column_stack([modulus, thickness]), np.column_stack(outputs)
+
+
+def lamo(**changes):
+    """A small network that learns the beams in a second."""
+    return LaMORegressor(width=16, depth=1, d_state=4, max_iter=60, learning_rate_init=5e-3, random_state=0, **changes)
+
+
+def geomano():
+    """The same with the other operator."""
+    return GeoMaNORegressor(width=16, depth=1, d_state=4, max_iter=60, learning_rate_init=5e-3, random_state=0)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [lamo(), geomano(), PODRegressor(), EnsembleRegressor(lamo(), n_members=1)],
+    ids=["lamo", "geomano", "pod", "ensemble"],
+)
+def test_as_many_outputs_as_parameters_are_scalars(estimator):
+    X, y = beams()
+    fitted = estimator.fit(X[:N_TRAIN], y[:N_TRAIN])
+    scores = r2_score(y[N_TRAIN:], fitted.predict(X[N_TRAIN:]), multioutput="raw_values")
+    assert (scores > 0.9).all(), scores
+    assert fitted.spec_.role == "features"
+
+
+def test_another_column_does_not_change_the_meaning():
+    X, y = beams()
+    fits = [lamo().fit(X, np.column_stack([y] * count)[:, :columns]) for count, columns in ((1, 1), (1, 2), (2, 3))]
+    assert {fitted.spec_.role for fitted in fits} == {"features"}
+    assert [fitted.predict(X).shape for fitted in fits] == [(80, 1), (80, 2), (80, 3)]

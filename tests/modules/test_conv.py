@@ -1,0 +1,70 @@
+"""Convolutions at full resolution: what they keep, what they see, and that they know no place."""
+
+import pytest
+import torch
+
+from skop.modules import ConvHead, ConvStem
+
+GRIDS = [(9,), (7, 8), (6, 5, 7)]
+
+
+def random(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def inside(grid, margin=2):
+    """Points far enough from the border that neither padding nor a roll reaches them."""
+    return (slice(None), *(slice(margin, -margin) for _ in grid))
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_the_stem_keeps_its_channels_and_appends_features(grid):
+    fields = random(2, *grid, 3)
+    extended = ConvStem(len(grid), 3, 5).double()(fields)
+    assert extended.shape == (2, *grid, 8)
+    assert torch.equal(extended[..., :3], fields)
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_the_head_gives_its_channels(grid):
+    head = ConvHead(len(grid), 3, 4, 2).double()
+    assert head(random(2, *grid, 4), random(2, *grid, 3)).shape == (2, *grid, 2)
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_shifted_fields_give_shifted_features_inside(grid):
+    axes, steps = tuple(range(1, len(grid) + 1)), (1,) * len(grid)
+    fields, tokens = random(2, *grid, 3), random(2, *grid, 4, seed=1)
+    stem, head = ConvStem(len(grid), 3, 5).double(), ConvHead(len(grid), 3, 4, 2).double()
+
+    def roll(values):
+        return torch.roll(values, steps, axes)
+
+    for function, given in ((stem, (fields,)), (head, (tokens, fields))):
+        moved = function(*(roll(values) for values in given))
+        torch.testing.assert_close(moved[inside(grid)], roll(function(*given))[inside(grid)])
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("kind", ["stem", "head"])
+def test_a_point_is_seen_by_its_neighbours_only(grid, kind):
+    module = (ConvStem(len(grid), 1, 5) if kind == "stem" else ConvHead(len(grid), 1, 5, 2)).double()
+    centre = tuple(size // 2 for size in grid)
+
+    def run(fields):
+        return module(fields) if kind == "stem" else module(torch.zeros(1, *grid, 5).double(), fields)
+
+    fields = random(1, *grid, 1)
+    changed = fields.clone()
+    changed[(0, *centre)] += 1.0
+    differs = (run(changed) != run(fields)).any(dim=-1)[0]
+    expected = torch.zeros(grid, dtype=torch.bool)
+    expected[tuple(slice(place - 1, place + 2) for place in centre)] = True
+    assert torch.equal(differs, expected)
+
+
+def test_the_head_reads_the_tokens_and_the_fields():
+    head, tokens, fields = ConvHead(2, 3, 4, 1).double(), random(1, 5, 5, 4), random(1, 5, 5, 3)
+    both = head(tokens, fields)
+    assert not torch.allclose(head(torch.zeros_like(tokens), fields), both)
+    assert not torch.allclose(head(tokens, torch.zeros_like(fields)), both)
