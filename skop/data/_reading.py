@@ -236,6 +236,8 @@ class DataSpec:
         Coordinates of a mesh that were kept; None when X was no mesh.
     resampler : GridResampler or None, default=None
         The grid to which samples are brought before the network sees them; None if it sees them as they are.
+    channel_names : tuple of str or None, default=None
+        Names of the input channels.
     """
 
     input_form: str
@@ -250,6 +252,7 @@ class DataSpec:
     geometry: str = "grid"
     kept_axes: tuple[int, ...] | None = None
     resampler: GridResampler | None = None
+    channel_names: tuple[str, ...] | None = None
 
     @property
     def network_spec(self) -> DataSpec:
@@ -272,7 +275,9 @@ class DataSpec:
     def from_dict(cls, content: dict[str, Any]) -> DataSpec:
         """Build from what `to_dict` gave, after a trip through JSON."""
         parts: dict[str, Any] = {
-            name: tuple(content[name]) for name in ("grid_shape", "kept_axes") if content.get(name) is not None
+            name: tuple(content[name])
+            for name in ("grid_shape", "kept_axes", "channel_names")
+            if content.get(name) is not None
         }
         parts["target_form"] = TargetForm.from_dict(content["target_form"])
         if content.get("resampler") is not None:
@@ -386,6 +391,7 @@ def read(
         n_scalars=targets.n_scalars,
         geometry=geometry,
         kept_axes=kept_axes,
+        channel_names=inputs.channel_names,
     )
     return TrainingData(inputs, targets, spec)
 
@@ -451,6 +457,7 @@ def read_inputs(
     ):
         if count != fitted:
             raise FieldDataError(f"X has {count} {what}, but the estimator was fitted with {fitted}; {_describe(X)}.")
+    _check_order(inputs.channel_names, spec.channel_names, "X")
     _check_not_empty(inputs, "X")
     _check_finite(inputs, "X")
     return inputs, meshes
@@ -515,6 +522,8 @@ def read_truth(
             f"the estimator predicts {spec.n_scalars} scalars beside the field, but y holds "
             f"{targets.n_scalars}; pass a FieldSet whose params they are."
         )
+    if targets.field is not None:
+        _check_order(targets.field.channel_names, spec.target_form.channel_names, "y")
     _check_targets(targets)
     return targets if spec.n_scalars else Targets(targets.field)
 
@@ -862,6 +871,15 @@ def _check_targets(targets: Targets) -> None:
         )
     if len(targets) == 0:
         raise FieldDataError("y has 0 samples; at least one is required.")
+
+
+def _check_order(names: Sequence[str] | None, fitted: Sequence[str] | None, what: str) -> None:
+    """Raise if channels have the names of the fit in another order."""
+    if names is not None and fitted is not None and tuple(names) != tuple(fitted) and set(names) == set(fitted):
+        raise FieldDataError(
+            f"the channels of {what} are {list(names)}, but those of the fit were {list(fitted)}; bring them into "
+            "this order."
+        )
 
 
 def _check_not_empty(fields: FieldSet, name: str) -> None:

@@ -8,7 +8,7 @@ Notation: n samples, P points, T points of all samples together, q output channe
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
@@ -283,7 +283,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         kind = self._option_types[name]
         if isinstance(given, kind):
             return given
-        return kind() if given is None else kind(names=given)
+        if given is None:
+            return kind()
+        if kind is not SymmetryOptions:
+            raise ValueError(f"{name} is {given!r}; expected a skop.{kind.__name__}(...), or None for its defaults.")
+        return kind(names=given)
 
     @property
     def _symmetries(self) -> SymmetryOptions | None:
@@ -292,16 +296,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         return declared if len(declared.names) else None
 
     def _check_options(self, geometry: str) -> None:
-        """Check the parameters of option objects, and warn of parameters that have no effect on this geometry."""
-        for name in self._option_types:
-            self._options(name)._validate_params()
-        idle = [
-            name
-            for name, geometries in self._effective_on.items()
-            if geometry not in geometries and _differs_from_default(self, name)
-        ]
+        """Warn of parameters that have no effect on this geometry."""
+        idle = self._changed(name for name, geometries in self._effective_on.items() if geometry not in geometries)
         if idle:
-            words = ", ".join(f"{name}={_nested(self, name)!r}" for name in idle)
+            words = ", ".join(f"{name}={value!r}" for name, value in idle.items())
             warn(
                 f"{words} has no effect on points read as geometry {geometry!r}; "
                 f"{'it acts' if len(idle) == 1 else 'they act'} on "
@@ -309,11 +307,26 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                 SkopWarning,
             )
 
+    def _changed(self, names: Iterable[str]) -> dict[str, Any]:
+        """Those of the named parameters, such as ``"architecture__mixer"``, whose values are not the defaults."""
+        parts = {
+            "": (self, type(self)()),
+            **{key: (self._options(key), kind()) for key, kind in self._option_types.items()},
+        }
+        changed = {}
+        for name in names:
+            holder, _, inner = name.rpartition("__")
+            value, default = (getattr(part, inner) for part in parts[holder])
+            if value is not default and not np.array_equal(value, default):
+                changed[name] = value
+        return changed
+
     def _check_mesh_parameters(self, spec: DataSpec) -> None:
         """Warn of parameters of meshes where X is no mesh."""
-        names = [name for name in ("input_fields", "target_fields", "cell_data") if _differs_from_default(self, name)]
-        if names and spec.kept_axes is None:
-            words = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        changed = self._changed(("input_fields", "target_fields", "cell_data"))
+        # Estimators that wrap this one have read the meshes, and pass a FieldSet.
+        if changed and spec.kept_axes is None and spec.input_form != "fieldset":
+            words = ", ".join(f"{name}={value!r}" for name, value in changed.items())
             warn(f"{words} has no effect, since X holds no meshes; it names fields of meshes.", SkopWarning)
 
     # ------------------------------------------------------------------ what a subclass gives
@@ -382,16 +395,32 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             If the loss stays non-finite at lowered rates.
         KeyboardInterrupt
             If the user interrupts before the first whole epoch, or in a fit that another tool has called, such as a
-            search, a cross-validation or an ensemble. Otherwise an interrupt ends the training and keeps the best
-            weights so far.
+            search, a cross-validation, a pipeline or an ensemble. Otherwise an interrupt ends the training and keeps
+            the best weights so far.
         """
-        return self._fit_data(self._read(X, y), X, y, sample_weight)
+        return self._fit_data(X, y, sample_weight)
 
-    def _fit_data(
-        self, data: TrainingData, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING
-    ) -> Self:
-        """Train on data that were read; X, y and the plan are what callbacks and time steppers need."""
-        before = dict(self.__dict__)
+    def _fit_data(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING) -> Self:
+        """Read and train by a plan; a fit that fails leaves an earlier one, or none, as it was."""
+        before = _fitted_attributes(self)
+        try:
+            history = self._train(X, y, sample_weight, plan)
+        except BaseException:
+            # No untrained model is handed out; what callbacks hold must stay for them to be torn down.
+            for name in _fitted_attributes(self):
+                delattr(self, name)
+            self.__dict__.update(before)
+            raise
+        if history.stopped == "interrupted" and _is_called_by_another_tool():
+            # A search or a cross-validation must end too, and not go on with a fold that was cut short.
+            raise KeyboardInterrupt("training was interrupted")
+        return self
+
+    def _train(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan) -> History:
+        """Read, prepare, train, and store what the training showed."""
+        for name in self._option_types:
+            self._options(name)._validate_params()
+        data = self._read(X, y)
         weight = _check_weight(sample_weight, len(data.inputs))
         rng = check_random_state(self.random_state)
         points = data.inputs
@@ -405,19 +434,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             randomness = isolated_randomness(rng, self.device_, self._options("training").deterministic)
             threads = thread_limit(_points_of_a_step(usable, trainer.options, self.subsample_points), self.width)
             with randomness, threads, record_backends() as used:
-                try:
-                    history = trainer.run(loader)
-                except KeyboardInterrupt:
-                    # Before the first whole epoch: an earlier fit stays, and no untrained model is handed out.
-                    self.__dict__.clear()
-                    self.__dict__.update(before)
-                    raise
+                history = trainer.run(loader)
         self._record(history)
         self.backend_ = ", ".join(sorted(used)) or "torch"
-        if history.stopped == "interrupted" and _is_called_by_another_tool():
-            # A search or a cross-validation must end too, and not go on with a fold that was cut short.
-            raise KeyboardInterrupt("training was interrupted")
-        return self
+        return history
 
     def _split(
         self, n_samples: int, weight: FloatArray | None, rng: np.random.RandomState, group_size: int
@@ -606,10 +626,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _record(self, history: History) -> None:
         """Store what the training showed."""
+        self.best_iter_, self.stopped_ = len(self.loss_curve_) + history.best_iter, history.stopped
         self.loss_curve_ = [*self.loss_curve_, *history.loss_curve]
         self.validation_scores_ = [*self.validation_scores_, *(1.0 - error for error in history.validation_errors)]
         self.n_iter_ = len(self.loss_curve_)
-        self.best_iter_, self.stopped_ = history.best_iter, history.stopped
         self.fit_seconds_ = history.seconds[-1] if history.seconds else 0.0
 
     # ------------------------------------------------------------------ prediction
@@ -769,9 +789,12 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             raise FieldDataError("gradient needs the resolution of the training, but X lies on a finer grid.")
         loaders, parts = self._prediction_loaders(inputs), []
         for indices, _ in loaders[0].bounded_batches(_PREDICT_POINTS):
-            params = torch.tensor(np.asarray(inputs.params[indices], dtype=np.float64), requires_grad=True)
-            values = select(self._mean_outputs(loaders, indices, params))
-            parts.append(torch.autograd.grad(values.sum(), params)[0].numpy())
+            with torch.inference_mode(False), torch.enable_grad():
+                params = torch.tensor(np.asarray(inputs.params[indices], dtype=np.float64), requires_grad=True)
+                values = select(self._mean_outputs(loaders, indices, params))
+                if not values.requires_grad:
+                    raise FieldDataError("output does not depend on the predicted field by operations of torch.")
+                parts.append(torch.autograd.grad(values.sum(), params)[0].numpy())
         return np.concatenate(parts)
 
     def _selection(self, output: Any) -> Callable[[Outputs], torch.Tensor]:
@@ -828,6 +851,11 @@ def _is_called_by_another_tool() -> bool:
         if name.partition(".")[0] in _TOOLS and name != fit_context.__module__:
             return True
     return False
+
+
+def _fitted_attributes(estimator: Any) -> dict[str, Any]:
+    """What a fit has set, by name."""
+    return {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
 
 
 def _usable(n_samples: int, weight: FloatArray | None) -> IntArray:
@@ -936,18 +964,6 @@ def set_error(predicted: FloatArray, truth: FloatArray) -> float:
         predicted, truth = predicted / sizes, truth / sizes
     norm = np.linalg.norm(truth)
     return float(np.linalg.norm(predicted - truth) / (norm if norm > 0 else 1.0))
-
-
-def _nested(estimator: Any, name: str) -> Any:
-    """The value of a parameter, which may be one of an option object, ``"architecture__mixer"``."""
-    parameter, _, inner = name.partition("__")
-    return getattr(estimator._options(parameter), inner) if inner else getattr(estimator, parameter)
-
-
-def _differs_from_default(estimator: Any, name: str) -> bool:
-    """Whether a parameter, which may be one of an option object, was changed."""
-    default = _nested(type(estimator)(), name)
-    return bool(np.any(np.asarray(_nested(estimator, name) != default)))
 
 
 def _share_documentation(estimator: type, base: type) -> None:

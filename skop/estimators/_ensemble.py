@@ -155,6 +155,11 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         """Mean of the members in physical units."""
         return _over_members([member._predict_values(inputs) for member in self.estimators_], np.mean)
 
+    @property
+    def _n_components(self) -> int | None:
+        """Channels of a frame, where the members predict frames."""
+        return self.estimators_[0]._n_components
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags

@@ -22,7 +22,7 @@ from skop.data import (
     read_truth,
 )
 from skop.estimators._persistence import ESTIMATORS, save_estimator
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, warn
 from skop.metrics import channel_sizes, relative_l2_score
 
 __all__ = ["FieldRegressor"]
@@ -42,6 +42,12 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        known = ESTIMATORS.get(cls.__name__)
+        if known is not None and known.__module__.startswith("skop.") and known.__module__ != cls.__module__:
+            warn(
+                f"{cls.__name__} is the name of an estimator of skop; models of this class cannot be saved. Rename it."
+            )
+            return
         ESTIMATORS[cls.__name__] = cls
 
     # ------------------------------------------------------------------ reading

@@ -142,7 +142,7 @@ def _fit_with_plan(
     estimator: OperatorRegressor, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan
 ) -> None:
     """What `OperatorRegressor.fit` does, with another plan."""
-    estimator._fit_data(estimator._read(X, y), X, y, sample_weight, plan)
+    estimator._fit_data(X, y, sample_weight, plan)
 
 
 def _one_point(table: Any) -> FieldSet:

@@ -159,7 +159,9 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
         # Its state has moved on with the fit; there is nothing that could be repeated with it.
         return None
     name = type(value).__name__
-    if _find_class(name) is not type(value):
+    known = _find_class(name)
+    # A class that was defined again, as by a cell of a notebook that ran twice, is still that class.
+    if known is None or (known.__module__, known.__qualname__) != (type(value).__module__, type(value).__qualname__):
         raise ModelFileError(
             f"{place or 'estimator'}={value!r} cannot be written to a model file; use what skop brings "
             "along, such as a named loss, or joblib.dump for an estimator with other Python objects."
@@ -183,11 +185,14 @@ def _state(value: Any, place: str) -> Iterator[tuple[str, tuple[Any, str]]]:
         yield name, (getattr(value, name), _below(place, name))
 
 
-def _encode_array(value: np.ndarray, place: str, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """An array of numbers as a tensor, one of strings as a list."""
+def _encode_array(value: np.ndarray, place: str, tensors: dict[str, torch.Tensor]) -> Any:
+    """An array of numbers as a tensor, one of strings or other objects as a list."""
+    if value.dtype.kind == "O" and not all(isinstance(item, str) for item in value.flat):
+        return _encode(value.tolist(), place, tensors)
     if value.dtype.kind in "OUS":
         return {"strings": [str(item) for item in value.ravel()]}
     # Products of matrices are rounded by the order in memory, so it is kept.
+    value = value.astype(value.dtype.newbyteorder("="), copy=False)
     by_columns = value.ndim == 2 and value.flags.f_contiguous and not value.flags.c_contiguous
     try:
         tensors[place] = torch.tensor(np.ascontiguousarray(value.T if by_columns else value))

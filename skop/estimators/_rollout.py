@@ -273,9 +273,11 @@ def _check_unrolling(estimator: Any, role: str) -> None:
         )
     if role != "fields":
         raise FieldDataError("unroll > 1 needs X given as fields, not as a table; set unroll=1.")
-    for parameter in ("symmetries", "subsample_points"):
-        value = getattr(estimator, parameter, None)
-        if value is not None and np.size(value):
+    for parameter, is_set in (
+        ("symmetries", estimator._symmetries is not None),
+        ("subsample_points", estimator.subsample_points is not None),
+    ):
+        if is_set:
             raise FieldDataError(
                 f"unroll > 1 joins the steps of a trajectory, which {parameter} would move or draw each by itself; set "
                 f"{parameter}=None in {name}, or unroll=1."

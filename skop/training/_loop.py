@@ -228,11 +228,11 @@ class Trainer:
         n_groups = len(loader) // self.options.group_size
         self.total_steps = self.options.max_iter * -(-n_groups // self.options.batch_size)
         self._set_random_states(loader)
-        good = self._snapshot()
-        if self.options.max_time is not None:
-            self._warm_up(loader, good)
-        self.start = time.perf_counter()
+        first = good = self._snapshot()
         try:
+            if self.options.max_time is not None:
+                self._warm_up(loader, good)
+            self.start = time.perf_counter()
             while self.history.stopped == "max_iter" and len(self.history.loss_curve) < self.options.max_iter:
                 mean_loss = self._epoch(loader)
                 if not (np.isfinite(mean_loss) and self._weights_finite()):
@@ -240,12 +240,13 @@ class Trainer:
                     continue
                 good = self._snapshot()
                 self._finish_epoch(mean_loss)
-        except KeyboardInterrupt:
-            self._restore(good)
-            if not self.history.loss_curve:
+        except BaseException as error:
+            if not isinstance(error, KeyboardInterrupt) or not self.history.loss_curve:
+                self._restore(first)
                 self.network.zero_grad(set_to_none=True)
                 self.network.eval()
                 raise
+            self._restore(good)
             self.history.stopped = "interrupted"
             warn("training was interrupted; the best weights so far are kept.")
         self.elapsed, self.start = self._seconds(), None

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -14,7 +15,7 @@ import skop.estimators._base
 from skop import FieldSet, LaMORegressor
 from skop.data import Batch, unit_grid
 from skop.estimators._base import OperatorRegressor
-from skop.exceptions import SkopWarning
+from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError
 from skop.losses import RelativeL2Loss
 from skop.metrics import neg_relative_l2_scorer
 
@@ -345,3 +346,57 @@ def test_a_batch_counts_its_samples():
     assert len(Batch(coords, torch.zeros(3, 24, 1), None, GRID)) == 3
     assert len(Batch(coords, None, torch.zeros(5, 2), GRID)) == 5
     assert len(Batch(torch.zeros(4, 24, 2), None, None, GRID)) == 4
+
+
+# ---------------------------------------------------------------- fits that fail
+def failing_loss(prediction, target, **_):
+    raise RuntimeError("a loss of someone's own")
+
+
+FAILURES = {
+    "symmetry that does not exist": ({"symmetries": ["typo"]}, FieldDataError),
+    "loss that raises": ({"loss": failing_loss}, RuntimeError),
+    "option out of range": ({"training__beta_2": 2.0}, ValueError),
+    "divergence": ({"learning_rate_init": 1e30, "training__max_grad_norm": None}, TrainingDivergedError),
+}
+
+
+@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
+@pytest.mark.parametrize("warm_start", [False, True])
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_fit_that_fails_leaves_the_earlier_fit_whole(name, warm_start):
+    changes, error = FAILURES[name]
+    X, y = make_data()
+    model = small(dropout=0.5).fit(X, y)
+    expected, epochs = model.predict(X), model.n_iter_
+    with pytest.raises(error):
+        model.set_params(warm_start=warm_start, **changes).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), expected)
+    assert (model.n_iter_, len(model.loss_curve_)) == (epochs, epochs)
+    assert not model.module_.training
+
+
+def test_a_first_fit_that_fails_leaves_an_unfitted_estimator():
+    X, y = make_data()
+    model = small(symmetries=["typo"])
+    with pytest.raises(FieldDataError):
+        model.fit(X, y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_the_best_epoch_counts_from_the_first_fit():
+    X, y = make_data(12)
+    model = small(early_stopping=True, warm_start=True, training__validation_fraction=0.4).fit(X, y).fit(X, y)
+    assert model.validation_scores_[model.best_iter_ - 1] == max(model.validation_scores_[3:])
+
+
+def test_channels_with_the_names_of_the_fit_in_another_order_are_refused():
+    X, _ = make_data()
+    fields = X.reshape(len(X), -1, 2)
+    ordered, swapped = (FieldSet(unit_grid(GRID), fields, channel_names=names) for names in (["a", "b"], ["b", "a"]))
+    model = small(max_iter=1).fit(ordered, ordered)
+    with pytest.raises(FieldDataError, match=r"channels of X are \['b', 'a'\]"):
+        model.predict(swapped)
+    with pytest.raises(FieldDataError, match="channels of y are"):
+        model.score(ordered, swapped)

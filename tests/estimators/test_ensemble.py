@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV
 
-from skop import EnsembleRegressor, FieldSet, LaMORegressor
+from skop import EnsembleRegressor, FieldSet, LaMORegressor, RolloutRegressor
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
@@ -106,3 +106,12 @@ def test_bad_data_is_refused_in_the_members_words(fields):
     X, y = fields
     with pytest.raises(FieldDataError, match=r"12 samples.*y has 11"):
         EnsembleRegressor(member(), n_members=2).fit(X, y[:11])
+
+
+def test_the_score_of_one_rollout_is_that_of_the_rollout():
+    """Frames of a decaying trajectory have one unit, also where an ensemble averages them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(8, 4, 4, 4))
+    y = np.concatenate([X * 0.1**step for step in range(1, 4)], axis=-1)
+    ensemble = EnsembleRegressor(RolloutRegressor(member(max_iter=1), window=2), n_members=1, random_state=0).fit(X, y)
+    assert ensemble.score(X, y) == ensemble.estimators_[0].score(X, y)

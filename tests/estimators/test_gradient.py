@@ -120,3 +120,17 @@ def test_nothing_changes_in_the_model():
     assert all(parameter.grad is None for parameter in model.module_.parameters())
     assert torch.is_grad_enabled()
     np.testing.assert_array_equal(model.predict(P), expected)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_callers_may_have_switched_gradients_off(mode):
+    model = small().fit(P, FIELD[:, 0, 0, 0])
+    expected = model.gradient(P)
+    with mode():
+        np.testing.assert_array_equal(model.gradient(P), expected)
+
+
+def test_an_output_without_derivative_is_named():
+    model = small(max_iter=1).fit(P, FIELD)
+    with pytest.raises(FieldDataError, match="does not depend on the predicted field"):
+        model.gradient(P, lambda field: torch.ones(len(field)))

@@ -77,6 +77,14 @@ def test_a_wrong_option_is_refused_before_training(name):
         LaMORegressor(**SMALL).set_params(**{name: -1}).fit(FIELDS, FIELDS)
 
 
+def test_a_dictionary_is_no_option_object():
+    model = LaMORegressor(**SMALL, training={"tol": 0})
+    with pytest.raises(ValueError, match="training"):
+        model.fit(FIELDS, FIELDS)
+    with pytest.raises(ValueError, match=r"expected a skop\.TrainingOptions"):
+        model.set_params(training__tol=1)
+
+
 @pytest.mark.parametrize(
     ("X", "y", "name", "value"),
     [

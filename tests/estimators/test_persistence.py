@@ -408,3 +408,18 @@ def test_another_scikit_learn_is_named(tmp_path):
     rewrite(path, lambda header, _: header["versions"].update({"scikit-learn": "1.0"}))
     with pytest.warns(SkopWarning, match=r"scikit-learn 1\.0"):
         skop.load(path)
+
+
+def test_arrays_of_foreign_byte_order_and_of_objects_are_saved(tmp_path):
+    vectors = np.array([[0, 1]], dtype=object)
+    estimator = small(symmetries=("flip_x",), symmetries__input_vectors=vectors, symmetries__average_predictions=True)
+    loaded = reloaded(estimator.fit(GRIDS, GRIDS[..., :1]), tmp_path)
+    np.testing.assert_array_equal(loaded.predict(GRIDS), estimator.predict(GRIDS))
+    foreign = small().fit(TABLE, (POINTS.astype(">f8"), FIELDS.values))
+    np.testing.assert_array_equal(reloaded(foreign, tmp_path).predict(TABLE)[1], foreign.predict(TABLE)[1])
+
+
+def test_a_class_of_the_name_of_one_of_skop_does_not_take_its_place(model, tmp_path):
+    with pytest.warns(SkopWarning, match="Rename it"):
+        type("LaMORegressor", (LaMORegressor,), {"__module__": "someone"})
+    assert type(reloaded(model, tmp_path)) is LaMORegressor
