@@ -114,7 +114,7 @@ def isolated_randomness(rng: np.random.RandomState, device: torch.device, determ
 def thread_limit(n_points: int, width: int) -> Iterator[int]:
     """Let torch use as many CPU threads within the block as a problem of this size keeps busy.
 
-    Small operations are slower on several threads than on one, and much slower where another program takes one of
+    Small operations gain little from several threads, and are much slower where another program takes one of
     the cores: the threads wait for each other after every operation. One thread is used for each 2**19 numbers that a
     layer gives, at least one, and never more than torch was set to by `torch.set_num_threads` or ``OMP_NUM_THREADS``.
     The number depends on the problem alone and not on what else is running, since the last bits of torch's sums
