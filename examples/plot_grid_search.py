@@ -2,8 +2,8 @@
 Choose a model by grid search
 =============================
 
-skop's estimators work in pipelines and searches like any other of scikit-learn. Here one is the last step of a
-Pipeline, and GridSearchCV finds its width and its learning rate by cross-validation.
+The estimators of skop work in pipelines and searches like those of scikit-learn. Here, LaMORegressor is the last step
+of a Pipeline, and GridSearchCV chooses its width and its learning rate by cross-validation.
 """
 
 # %%
@@ -27,8 +27,8 @@ X_train, X_test, y_train, y_test = X[:80], X[80:], y[:80], y[80:]
 # %%
 # The search
 # ----------
-# The first step of the pipeline takes the logarithm of the permeability, which is a better input. The second
-# learns the pressure. As always in scikit-learn, two underscores separate a step from its parameter.
+# The first step of the pipeline takes the logarithm of the permeability, from which the pressure is easier to learn.
+# The second step learns the pressure. As always in scikit-learn, two underscores separate a step from its parameter.
 
 pipeline = make_pipeline(
     FunctionTransformer(np.log),

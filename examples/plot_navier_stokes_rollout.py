@@ -1,10 +1,10 @@
 """
-Rollouts: from a few frames of a flow to the next ones
-======================================================
+Autoregressive rollouts: predict the next frames of a flow
+==========================================================
 
-A turbulent flow in a periodic square is known at four times. A network learns one step, from four frames to the
-fifth, and a forecast applies it autoregressively: again and again, to its own frames. Training on true frames alone
-(teacher forcing) gives the best single step; training through several steps gives the better forecast.
+A turbulent flow in a periodic square is known at four times. A network learns one time step, from four frames to the
+fifth, and a forecast applies it repeatedly to its own predictions (autoregressive rollout). Training on true frames
+alone (teacher forcing) gives the best single step; training through several steps gives the better forecast.
 """
 
 # %%
@@ -33,8 +33,8 @@ train, test = slice(40), slice(40, None)
 print("first frames", X.shape, "next frames", y.shape)
 
 # %%
-# One step, learned and rolled out
-# --------------------------------
+# Train one step and roll it out
+# ------------------------------
 # With `unroll=1` every step of the training starts from true frames. With `unroll=5` the network takes five steps on
 # its own frames, and all of them count in the loss. Two simple alternatives are ridge regression between the principal
 # components of the frames, and repeating the last known frame.

@@ -1,10 +1,10 @@
 """
-Point clouds: every sample on points of its own
+Point clouds: every sample has different points
 ===============================================
 
-A sheet of rubber with a void of random shape is clamped at the bottom and pulled at the top. A model is to predict the
-stress. Every sample has its own mesh, with its own number of points in random order, and these points are all that
-the model is given.
+A sheet of rubber with a void of random shape is clamped at the bottom and pulled at the top. A model predicts the
+stress. Every sample has its own mesh, with a different number of points in random order, and the positions of these
+points are the only input.
 """
 
 # %%
@@ -74,8 +74,8 @@ print(f"largest change by another order: {difference:.1e}")
 # %%
 # Predict at other points
 # -----------------------
-# The same voids with three times as many points. `coords` gives the points at which the stress is predicted; the model
-# still knows the void through the coarse points of `X_test` alone.
+# The same voids have three times as many points here. `coords` states the points at which the stress is predicted. The
+# shape of the void is still given only by the coarse points of `X_test`.
 
 X_fine, y_fine = make_elasticity(20, n_points=(80, 13), random_state=1)
 predicted = model.predict(X_test, coords=X_fine)

@@ -32,8 +32,8 @@ print("permeability", X.shape, "pressure", y.shape)
 # Fit and score
 # -------------
 # The estimator is used like any other of scikit-learn. The problem does not change when the square is mirrored or
-# turned, and `symmetries` says so: training then sees eight versions of each sample. `early_stopping` holds out a
-# tenth of the samples and records the error on them after each epoch.
+# rotated. With `symmetries` the samples are transformed in this way during training (data augmentation).
+# `early_stopping` holds out a tenth of the samples and records the error on them after each epoch.
 
 model = skop.LaMORegressor(
     width=32,
@@ -59,8 +59,8 @@ print(f"score of LaMO on the test set: {model.score(X_test, y_test):.3f}")
 print(f"error of the mean field: {mean_field_error:.1%}")
 
 # %%
-# A look at a prediction
-# ----------------------
+# Plot a prediction
+# -----------------
 # This is the sample with the largest error of the 50 test samples.
 
 FieldErrorDisplay.from_estimator(model, X_test, y_test, sample="worst")

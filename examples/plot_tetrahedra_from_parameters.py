@@ -10,8 +10,8 @@ written as `.vtu` files.
 # %%
 # The data
 # --------
-# Every beam has coordinates of its own, and all share the same tetrahedra. Length and section vary little, the load and
-# its position vary strongly. This needs `pip install 'skop[fem]'`.
+# The coordinates differ between the beams, while all share the same tetrahedra. Length and section vary little, the
+# load and its position vary strongly. This needs `pip install 'skop[fem]'`.
 
 import tempfile
 from pathlib import Path
@@ -30,8 +30,8 @@ data = make_cantilever(90, ranges=ranges, n_cells=(10, 1, 1), random_state=0)
 print("parameters:", ", ".join(data.param_names))
 
 # %%
-# One FieldSet for what goes in, one for what comes out
-# -----------------------------------------------------
+# Inputs and targets as FieldSets
+# -------------------------------
 # `params` of X are the global parameters of a sample, `params` of y its scalars. Displacement is given in 0.1 mm and
 # stress in MPa: principal components add up the channels of a field, so these should be numbers of similar size.
 

@@ -1,4 +1,4 @@
-"""What ``skop demo`` does: simulate, train, compare, draw, save."""
+"""The command ``skop demo``: generate data, train, compare, draw and save."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from skop.metrics import relative_l2_error
 __all__ = ["DemoOptions", "run_demo"]
 
 _TEST_SAMPLES = 100
-#: The equation is solved on a grid this many times finer than the fields that are kept.
+#: Factor by which the grid of the solver is finer than that of the data.
 _REFINEMENT = 3
-#: More modes than these change the error of the linear surrogate by less than 1 % of itself.
+#: Number of POD components; more change the error of the linear surrogate by less than 1 % of its value.
 _POD_MODES = 128
 
 
@@ -36,15 +36,15 @@ class DemoOptions:
     Attributes
     ----------
     output : str
-        Folder to write to; made if it is not there.
+        Output folder, which is created if it does not exist.
     samples : int
-        Simulations to train on; 100 more are for testing.
+        Number of training simulations; 100 more are for testing.
     resolution : int
-        Points a side of the grid.
+        Number of points per side of the grid.
     epochs : int
-        Passes over the training samples.
+        Number of epochs.
     max_time : float
-        Seconds after which training ends at the latest.
+        Time limit of the training in seconds.
     seed : int
         Seed of data and training.
     """
@@ -58,12 +58,12 @@ class DemoOptions:
 
 
 def run_demo(options: DemoOptions) -> dict[str, float]:
-    """Simulate, train, compare, draw and save, and say so on standard output.
+    """Generate data, train, compare, draw and save, with a report on standard output.
 
     Parameters
     ----------
     options : DemoOptions
-        Sizes, time and folder.
+        Options of the demo.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def run_demo(options: DemoOptions) -> dict[str, float]:
     Raises
     ------
     OSError
-        If the folder cannot be written to; this and the next are found before any work is done.
+        If the folder cannot be written to. This and the next error are raised before any computation.
     OptionalDependencyError
         If matplotlib is not installed.
     """
@@ -97,7 +97,7 @@ def run_demo(options: DemoOptions) -> dict[str, float]:
 
 
 def _open_folder(name: str) -> Path:
-    """Make the output folder and see that files can be written there."""
+    """Create the output folder, and check that files can be written to it."""
     folder = Path(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def _open_folder(name: str) -> Path:
 
 
 def _simulate(options: DemoOptions) -> tuple[FloatArray, FloatArray]:
-    """Permeabilities and pressures of all samples."""
+    """Generate permeabilities and pressures of all samples."""
     total, solver = options.samples + _TEST_SAMPLES, _solver_resolution(options.resolution)
     grids = f"{solver} x {solver} points, kept on {options.resolution} x {options.resolution}"
     _say(f"skop {__version__}: learn to predict the pressure of Darcy flow from the permeability")
@@ -123,12 +123,12 @@ def _simulate(options: DemoOptions) -> tuple[FloatArray, FloatArray]:
 
 
 def _solver_resolution(resolution: int) -> int:
-    """Points a side of the solver's grid, of which every third is kept."""
+    """Points per side of the solver's grid, of which every third is kept."""
     return _REFINEMENT * (resolution - 1) + 1
 
 
 def _fit_models(X: FloatArray, y: FloatArray, options: DemoOptions) -> tuple[dict[str, Any], dict[str, float]]:
-    """Fit all models; returns them with their seconds."""
+    """Fit all models; return them with their training times."""
     models: dict[str, Any] = {
         "mean field": PODRegressor(regressor="mean"),
         "POD + ridge": PODRegressor(n_components=_POD_MODES),
@@ -140,7 +140,8 @@ def _fit_models(X: FloatArray, y: FloatArray, options: DemoOptions) -> tuple[dic
     for name, model in models.items():
         start = time.perf_counter()
         with warnings.catch_warnings():
-            # Samples without noise drive the noise of the Gaussian process to its lower bound, as they should.
+            # The data have no noise, so the noise level of the Gaussian process ends at its lower bound; that is
+            # correct.
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(X, y)
         seconds[name] = time.perf_counter() - start
@@ -148,18 +149,18 @@ def _fit_models(X: FloatArray, y: FloatArray, options: DemoOptions) -> tuple[dic
 
 
 def _lamo(options: DemoOptions) -> LaMORegressor:
-    """Return LaMO in a size that a laptop trains within two minutes."""
+    """Return LaMO in a size that a laptop can train within two minutes."""
     return LaMORegressor(
         width=32,
         depth=3,
         patch_size=4,
         batch_size=8,
         learning_rate_init=3e-3,
-        # Mirroring or transposing a square with its permeability does the same to the pressure.
+        # If the permeability is mirrored or transposed, so is the pressure.
         symmetries=SymmetryOptions(names=["flip_x", "transpose"], average_predictions=True),
         max_iter=options.epochs,
         max_time=options.max_time,
-        # A tenth is held out for the learning curve; the patience is too long to stop for it.
+        # A tenth is held out for the validation curve. The patience is so long that early stopping does not occur.
         early_stopping=True,
         n_iter_no_change=options.epochs,
         random_state=options.seed,
@@ -176,7 +177,7 @@ def _print_table(errors: dict[str, float], seconds: dict[str, float]) -> None:
 
 
 def _print_next_steps(folder: Path, options: DemoOptions) -> None:
-    """Say what was written, and print the lines that load and use the model."""
+    """Print which files were written, and code that loads and uses the model."""
     names = ("fields.png", "learning_curve.png", "model.skop")
     _say("\n4. Wrote " + ", ".join(str(folder / name) for name in names))
     _say("   Use the model in Python:\n")
@@ -195,5 +196,5 @@ def _print_next_steps(folder: Path, options: DemoOptions) -> None:
 
 
 def _say(text: str) -> None:
-    """Print at once, so that it stands before the progress line of standard error."""
+    """Print and flush, so that the text appears before the progress bar on standard error."""
     print(text, file=sys.stdout, flush=True)

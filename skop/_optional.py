@@ -1,4 +1,4 @@
-"""Import packages that are not hard dependencies, naming the extra that installs them."""
+"""Import of optional packages, with an error message that names the extra to install."""
 
 from importlib import import_module
 from types import ModuleType
@@ -16,17 +16,17 @@ def import_optional(name: str, *, extra: str, purpose: str) -> ModuleType:
     extra : str
         Extra of skop that installs it, such as ``"plot"``.
     purpose : str
-        What the caller needs it for, as words that follow "needed to".
+        Purpose of the package, as words that follow "needed to".
 
     Returns
     -------
     module
-        The imported module.
+        Imported module.
 
     Raises
     ------
     OptionalDependencyError
-        If the package itself is absent. An error inside an installed package is left as it is.
+        If the package is not installed. Errors inside an installed package are not changed.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Shape-bearing names for the arrays and tensors that pass between modules.
+"""Type aliases for arrays and tensors, whose names state the shape.
 
 Notation: n samples, P points of a sample, d space dimensions, c channels,
 q scalars, B samples of a batch.

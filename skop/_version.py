@@ -1,4 +1,4 @@
-"""The version of skop; in a file of its own so that every part of the package can ask for it."""
+"""The version of skop, in a separate file so that every module can import it."""
 
 __all__ = ["__version__"]
 

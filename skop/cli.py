@@ -1,4 +1,4 @@
-"""The console script ``skop``: ``skop demo`` shows what the package does, ``skop info`` what it runs on."""
+"""The command line ``skop``: ``skop demo`` demonstrates the package, ``skop info`` prints versions and devices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skop.exceptions import SkopError
 
 __all__ = ["main"]
 
-#: Exit status of a command that could not be carried out; argparse uses it for wrong options.
+#: Exit status of a command that failed; argparse uses the same for invalid options.
 _FAILURE = 2
 _INTERRUPTED = 130
 _OPTIONAL_PACKAGES = ("matplotlib", "h5py", "triton", "mamba-ssm", "pandas")
@@ -32,17 +32,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str or None, default=None
-        Words after ``skop``; None takes those of the process.
+        Command-line arguments after ``skop``; None takes those of the process.
 
     Returns
     -------
     int
-        Exit status: 0, or 2 when a command could not be carried out and said why on standard error.
+        Exit status: 0 for success, or 2 for a failure, whose reason is printed on standard error.
 
     Raises
     ------
     SystemExit
-        With status 2 for options that do not exist, 0 after ``--help`` and ``--version``.
+        With status 2 for invalid options, and 0 after ``--help`` and ``--version``.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.run(options)
     except (SkopError, OSError) as error:
-        # Messages of several lines would hide that this is one error.
+        # Join messages of several lines, so that they are recognised as one error.
         print(f"skop {options.command}: error: {' '.join(str(error).split())}", file=sys.stderr)
         return _FAILURE
     except KeyboardInterrupt:
@@ -89,9 +89,9 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     demo.add_argument("--output", default=defaults.output, metavar="FOLDER", help="where to write")
     numbers: list[tuple[str, float, Callable[[str], float], str]] = [
         ("samples", 16, int, "simulations to train on"),
-        ("resolution", 4, int, "points a side of the grid"),
-        ("epochs", 1, int, "passes over the training samples"),
-        ("max_time", 0.01, float, "seconds after which training ends at the latest"),
+        ("resolution", 4, int, "points per side of the grid"),
+        ("epochs", 1, int, "largest number of epochs"),
+        ("max_time", 0.01, float, "time limit of the training in seconds"),
         ("seed", 0, int, "seed of data and training"),
     ]
     for name, minimum, kind, text in numbers:
@@ -117,12 +117,12 @@ def _at_least(minimum: float, kind: Callable[[str], float]) -> Callable[[str], f
 
 
 def _demo(options: argparse.Namespace) -> None:
-    """Carry out ``skop demo``."""
+    """Run ``skop demo``."""
     run_demo(DemoOptions(**{field.name: getattr(options, field.name) for field in fields(DemoOptions)}))
 
 
 def _info(_options: argparse.Namespace) -> None:
-    """Carry out ``skop info``."""
+    """Run ``skop info``."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu (torch sees no CUDA device)"
     rows = {
         "skop": __version__,
@@ -141,7 +141,7 @@ def _info(_options: argparse.Namespace) -> None:
 
 
 def _version_of(package: str) -> str:
-    """Version of an optional package, or a word that it is absent."""
+    """Return the version of an optional package, or that it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -1,27 +1,34 @@
 """Exceptions and warnings of skop.
 
-Every error about what a caller passed is a `ValueError`, so code that already guards
-scikit-learn calls guards these too; the subclasses let a caller tell the kinds apart.
+Every error about invalid arguments is a `ValueError`, as in scikit-learn. The subclasses allow a caller to distinguish
+them.
 """
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 __all__ = [
     "FieldDataError",
     "KernelWarning",
     "ModelFileError",
+    "NonFinitePredictionError",
     "OptionalDependencyError",
     "ResamplingWarning",
     "ResolutionWarning",
     "SkopError",
     "SkopWarning",
     "TrainingDivergedError",
+    "each_warning_once",
     "warn",
 ]
 
-#: Packages whose frames are passed over in the search for the line that a warning is about.
+#: Packages whose stack frames are skipped in the search for the user's line that a warning refers to.
 _PASSED_OVER = {"contextlib", "joblib", "sklearn", "skop", "torch"}
+#: Warnings of the call that is running, where each is issued once.
+_issued: ContextVar[set[tuple[str, type[Warning]]] | None] = ContextVar("issued", default=None)
 
 
 class SkopError(Exception):
@@ -29,11 +36,15 @@ class SkopError(Exception):
 
 
 class FieldDataError(SkopError, ValueError):
-    """Samples, coordinates or targets have a shape, kind or value that cannot be used."""
+    """Samples, coordinates or targets have an invalid shape, type or value."""
+
+
+class NonFinitePredictionError(FieldDataError):
+    """A prediction is NaN or infinite."""
 
 
 class ModelFileError(SkopError, ValueError):
-    """A saved model is damaged, of another format, or names something unknown."""
+    """A model file is damaged, has another format, or contains an unknown class."""
 
 
 class OptionalDependencyError(SkopError, ImportError):
@@ -41,7 +52,7 @@ class OptionalDependencyError(SkopError, ImportError):
 
 
 class TrainingDivergedError(SkopError, ArithmeticError):
-    """The loss stayed non-finite after the rate had been lowered and the weights rolled back."""
+    """The loss is not finite, even after returning to earlier weights with a lower learning rate."""
 
 
 class SkopWarning(UserWarning):
@@ -49,22 +60,22 @@ class SkopWarning(UserWarning):
 
 
 class KernelWarning(SkopWarning):
-    """A fused kernel cannot be used, and a slower implementation runs in its place."""
+    """A fused kernel cannot be used, and a slower implementation is used instead."""
 
 
 class ResamplingWarning(SkopWarning):
-    """Fields lose much on their way from points to a grid and back, or points lie outside its box."""
+    """Resampling from points to a grid and back has a large error, or points lie outside the box of the grid."""
 
 
 class ResolutionWarning(SkopWarning):
-    """A prediction is asked for on a grid far from those seen in training."""
+    """A prediction is on another grid than the training, or outside the box of the training points."""
 
 
 def warn(message: str, category: type[Warning] = SkopWarning) -> None:
-    """Issue a warning that points at the caller's own line.
+    """Issue a warning that refers to the user's line of code.
 
-    Frames of skop, and of scikit-learn, joblib and torch between them, are passed over, so that the warning
-    names the line of the script that called `fit`, `cross_val_score` or `read_meshes`.
+    The stack frames of skop, and those of scikit-learn, joblib and torch between them, are skipped, so that the warning
+    shows the line of the script that called `fit`, `cross_val_score` or `read_meshes`.
 
     Parameters
     ----------
@@ -83,7 +94,42 @@ def warn(message: str, category: type[Warning] = SkopWarning) -> None:
     >>> str(caught[0].message)
     'the grid is coarse.'
     """
+    issued = _issued.get()
+    if issued is not None:
+        if (message, category) in issued:
+            return
+        issued.add((message, category))
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _PASSED_OVER:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+@contextmanager
+def each_warning_once() -> Iterator[None]:
+    """Issue each warning of skop once within the block, whatever the user's filters show.
+
+    A prediction of many steps, or by many members, would say the same of its data in each of them.
+
+    Yields
+    ------
+    None
+        The block runs; a block within it is part of it.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from skop.exceptions import each_warning_once, warn
+    >>> with warnings.catch_warnings(record=True) as caught, each_warning_once():
+    ...     warnings.simplefilter("always")
+    ...     warn("the grid is coarse.")
+    ...     warn("the grid is coarse.")
+    >>> len(caught)
+    1
+    """
+    token = _issued.set(set()) if _issued.get() is None else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            _issued.reset(token)

@@ -83,7 +83,11 @@ def test_the_reference_lists_every_public_package():
 
 def test_words_that_a_reader_searches_for_are_in_the_docs():
     text = "\n".join(page.read_text() for page in PAGES).lower()
-    words = ("simd", "threads", "threading", "exponential moving average (ema)", "autoregressive", "super-resolution")
+    words = (
+        *("simd", "threads", "threading", "exponential moving average (ema)", "autoregressive", "super-resolution"),
+        *("mini-batch", "learning rate schedule", "gradient clipping", "early stopping", "data augmentation"),
+        *("checkpoint", "mixed precision", "positional encoding", "latent token"),
+    )
     assert not [word for word in words if word not in text]
 
 

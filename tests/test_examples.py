@@ -107,6 +107,21 @@ def test_tetrahedra_from_parameters(run_example):
     assert variables["largest"][0] == pytest.approx(variables["largest"][1], rel=0.3)
 
 
+def test_breaking_dams(run_example):
+    variables, lines = run_example("breaking_dams")
+    errors = variables["errors"]
+    assert lines[-1].split()[-1] == f"{errors['step by step, 99.99 %'][-1]:.4f}"
+    # What the text concludes: many components are needed, and only the errors of the rollout add up.
+    few, many, rollout = errors.values()
+    assert max(many) < 0.5 * min(few) < 0.1
+    assert many[-1] < 1.2 * many[0]
+    assert rollout[-1] > 1.5 * rollout[0]
+    assert rollout[-1] > 3 * many[-1]
+    assert int(lines[2].split()[5]) > 2 * int(lines[1].split()[5])
+    assert len(set(lines[0].replace(",", "").split()[-2:])) == 1
+    assert len(pyplot.get_fignums()) == 3
+
+
 def test_scan_directions(run_example):
     variables, lines = run_example("scan_directions")
     assert lines[-1].split()[-1] == f"{list(variables['errors'].values())[-1]:.4f}"
@@ -116,6 +131,16 @@ def test_scan_directions(run_example):
     assert min(variables["shares"][four], variables["shares"][deep]) > 0.01
     assert max(variables["errors"][four], variables["errors"][deep]) < 0.97 * variables["errors"][two]
     assert len(pyplot.get_fignums()) == 3
+
+
+@pytest.mark.exhaustive
+def test_hosts_and_mixers(run_example):
+    variables, lines = run_example("hosts_and_mixers")
+    assert lines[-1] == f"mean of the training fields {variables['mean_error']:.4f}"
+    galerkin, *others = variables["errors"]
+    # What the text concludes: one host is ahead with every mixer, and its mixers are close.
+    assert galerkin.max() < min(variables["mean_error"] / 2, np.min(others))
+    assert galerkin.max() < 1.3 * galerkin.min()
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

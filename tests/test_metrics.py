@@ -13,7 +13,7 @@ from sklearn.metrics import root_mean_squared_error as sklearn_rmse
 from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 
 import skop.metrics
-from skop import metrics
+from skop import FieldSet, metrics
 from skop.exceptions import FieldDataError
 from skop.metrics import (
     channel_sizes,
@@ -301,6 +301,11 @@ def test_copied_frames_deflate_the_rmse():
     copied = np.concatenate([u[:, :, :10], v[:, :, 10:]], axis=2)
     predicted_only = pdebench_rmse(u[:, :, 10:], v[:, :, 10:], time_axis=-2)
     assert pdebench_rmse(u, copied, time_axis=-2) == pytest.approx(predicted_only * 91 / 101)
+    for error in (pdebench_rmse, pdebench_nrmse):
+        deflated = error(u[:, :, 10:], v[:, :, 10:], time_axis=-2, n_copied_frames=10)
+        assert deflated == pytest.approx(error(u, copied, time_axis=-2))
+    with pytest.raises(FieldDataError, match="n_copied_frames is -1"):
+        pdebench_rmse(u, v, time_axis=-2, n_copied_frames=-1)
 
 
 def test_h1_error_is_exact_for_quadratic_fields():
@@ -502,3 +507,17 @@ def test_public_names_exist_and_torch_is_not_imported():
                 names.append(node.module or "")
         # skop._typing imports torch for its tensor names.
         assert not any(name.split(".")[0] == "torch" or name == "skop._typing" for name in names), file
+
+
+def test_fields_that_say_that_their_points_differ_are_refused():
+    generator = np.random.default_rng(0)
+    points, fields, order = generator.random((7, 2)), generator.normal(size=(3, 7, 1)), generator.permutation(7)
+    same, moved = FieldSet(points, fields), FieldSet(points[order], fields[:, order])
+    ragged = FieldSet([points, points[:5]], [fields[0], fields[1, :5]])
+    turned = FieldSet([points[::-1], points[:5]], [fields[0], fields[1, :5]])
+    for true, found in ((same, moved), (ragged, turned), ((points, fields), (points[order], fields))):
+        with pytest.raises(FieldDataError, match="y_true lies on other points than y_pred"):
+            relative_l2_error(true, found)
+    rounded = FieldSet(points.astype(np.float32), fields)
+    assert relative_l2_error(same, rounded) == relative_l2_error(same, fields) == 0
+    assert relative_l2_error(FieldSet(np.stack([points] * 3), fields), same) == 0

@@ -1,11 +1,18 @@
-"""Torch's idle threads are told to sleep, unless the user has said something about them."""
+"""How torch's idle threads wait, and that a user's own settings about that stay."""
 
 import json
 import os
 import subprocess
 import sys
+import threading
+import time
+from pathlib import Path
 
 import pytest
+import torch
+
+from skop import _openmp
+from skop._openmp import considerate_waiting
 
 PROGRAM = """
 import json, os, sys
@@ -15,11 +22,10 @@ seen = {}
 class Watch:
     def find_spec(self, name, *rest):
         if name == "torch":
-            seen.update({key: os.environ.get(key) for key in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")})
+            seen["KMP_BLOCKTIME"] = os.environ.get("KMP_BLOCKTIME")
 sys.meta_path.insert(0, Watch())
 import skop
-after = [os.environ.get(key) for key in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")]
-print(json.dumps([seen, after, skop._openmp.import_torch()]))
+print(json.dumps([seen, os.environ.get("KMP_BLOCKTIME"), skop._openmp.import_torch(), skop._openmp._is_set_by_user]))
 """
 NAMES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
 
@@ -32,19 +38,95 @@ def run(*words, **variables):
     return json.loads(done.stdout)
 
 
-def test_torch_is_imported_with_threads_that_sleep_and_the_variables_do_not_stay():
-    seen, after, again = run()
-    assert seen == {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
-    assert after == [None, None]
-    assert not again
+def test_torch_is_imported_with_threads_that_sleep_and_the_variable_does_not_stay():
+    assert run() == [{"KMP_BLOCKTIME": "0"}, None, False, False]
 
 
-@pytest.mark.parametrize("name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.exhaustive) for name in NAMES[1:3])])
+@pytest.mark.parametrize("name", [NAMES[2], *(pytest.param(name, marks=pytest.mark.exhaustive) for name in NAMES[:2])])
 def test_a_users_setting_stays(name):
-    seen, after, _ = run(**{name: "ACTIVE" if name == NAMES[0] else "7"})
-    assert seen == dict(zip(NAMES[:2], after, strict=True))
-    assert after == ["ACTIVE" if name == NAMES[0] else None, "7" if name == NAMES[1] else None]
+    seen, after, _, is_set = run(**{name: "7"})
+    assert seen["KMP_BLOCKTIME"] == after == ("7" if name == "KMP_BLOCKTIME" else None)
+    assert is_set
 
 
 def test_a_torch_that_is_there_already_is_left_alone():
-    assert run("first")[:2] == [{}, [None, None]]
+    assert run("first")[:2] == [{}, None]
+
+
+# ---------------------------------------------------------------- while others need the cores
+@pytest.fixture
+def others(monkeypatch):
+    """Cores that other programs use, as far as the watch knows; it looks often."""
+    if _openmp.gnu_parallel() is None or not _openmp._STATISTICS.exists():
+        pytest.skip("needs GNU's OpenMP, and a system that counts what its cores do")
+    used = [0.0]
+    monkeypatch.setattr(_openmp, "_is_set_by_user", False)
+    monkeypatch.setattr(_openmp, "_PERIOD", 0.01)
+    monkeypatch.setattr(_openmp, "_others", lambda before, now: used[0])
+    return used
+
+
+def os_threads():
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def expect_threads(fits):
+    """Wait until the number of threads of this process fits."""
+    end = time.monotonic() + 30
+    while not fits(os_threads()):
+        assert time.monotonic() < end, os_threads()
+        time.sleep(0.01)
+
+
+def test_idle_threads_come_and_go_with_the_need_of_others(others):
+    n_cores, before = len(os.sched_getaffinity(0)), os_threads()
+    with considerate_waiting(n_cores):
+        expect_threads(lambda count: count == before + 1)  # the watch alone
+        others[0] = 1.0
+        expect_threads(lambda count: count > before + n_cores)
+        others[0] = 0.0
+        expect_threads(lambda count: count == before + 1)
+        others[0] = 1.0
+        expect_threads(lambda count: count > before + n_cores)
+    expect_threads(lambda count: count == before)
+
+
+def test_a_single_thread_is_not_watched(others):
+    with considerate_waiting(1):
+        assert not any(thread.name == "skop-cores" for thread in threading.enumerate())
+
+
+def test_blocks_that_overlap_share_one_watch(others):
+    def names():
+        return [thread.name for thread in threading.enumerate()].count("skop-cores")
+
+    with considerate_waiting(2):
+        with considerate_waiting(2):
+            assert names() == 1
+        assert names() == 1
+    assert names() == 0
+
+
+def test_a_busy_program_is_seen_and_ones_own_work_is_not():
+    if not _openmp._STATISTICS.exists():
+        pytest.skip("needs a system that counts what its cores do")
+    (cores, *_), seconds = os.sched_getaffinity(0), 1.0
+    before = _openmp._seconds()
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{cores}])\nwhile True: pass"]
+    ) as busy:
+        time.sleep(seconds)
+        now = _openmp._seconds()
+        busy.kill()
+    assert _openmp._others(before, now) > 0.3
+    assert _openmp._others((0.0, 5.0, 2.0), (2.0, 9.0, 6.0)) == 0.0
+    assert _openmp._others((0.0, 5.0, 2.0), (2.0, 9.0, 3.0)) == 1.5
+
+
+def test_results_do_not_depend_on_how_threads_wait(others):
+    values = torch.randn(3, 200_000, generator=torch.Generator().manual_seed(0))
+    expected = values.sum(1)
+    others[0] = 1.0
+    with considerate_waiting(2):
+        time.sleep(0.1)
+        assert torch.equal(values.sum(1), expected)

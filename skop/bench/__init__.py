@@ -1,3 +1,3 @@
-"""Measurements: ``python -m skop.bench``."""
+"""Benchmarks of kernels, operators and data sets: ``python -m skop.bench``."""
 
 __all__: list[str] = []

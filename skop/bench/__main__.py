@@ -1,4 +1,4 @@
-"""Command line of the measurements: ``python -m skop.bench NAME ...``."""
+"""Command line of the benchmarks: ``python -m skop.bench NAME ...``."""
 
 import argparse
 import sys
@@ -13,6 +13,7 @@ from skop.bench import (
     _kernel_ablation,
     _kernels,
     _navier_stokes,
+    _pdebench_solvers,
     _point_scaling,
     _small_darcy,
     _threads,
@@ -34,24 +35,27 @@ _MEASUREMENTS = (
     _kernel_ablation,
     _darcy_solver,
     _flow_solver,
+    _pdebench_solvers,
     _kernels,
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one measurement.
+    """Run one benchmark.
 
     Parameters
     ----------
     arguments : sequence of str or None, default=None
-        Words of the command line; None takes the process's own.
+        Command-line arguments; None takes those of the process.
 
     Returns
     -------
     int
-        Exit status: 0 when all went well, 2 for unusable arguments or data.
+        Exit status: 0 for success, 2 for invalid arguments or data.
     """
-    parser = argparse.ArgumentParser(prog="python -m skop.bench", description="Measure skop beside its peers.")
+    parser = argparse.ArgumentParser(
+        prog="python -m skop.bench", description="Benchmarks of skop, compared with other implementations."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     for measurement in _MEASUREMENTS:
         measurement.add_command(commands)

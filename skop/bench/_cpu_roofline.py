@@ -1,4 +1,4 @@
-"""Rate of fused multiply-adds of the CPU, by vectors that stay in registers."""
+"""Measurement of the CPU's rate of fused multiply-adds, with SIMD vectors in registers (for the roofline model)."""
 
 import time
 from typing import Any
@@ -19,12 +19,12 @@ _SIGNATURE = types.void(types.CPointer(types.int64))
 
 
 def multiply_adds_per_second(n_threads: int) -> float:
-    """Measure the best of many short runs, which other programs interrupt less.
+    """Measure the rate as the best of many short runs, which are less affected by other programs than one long run.
 
     Parameters
     ----------
     n_threads : int
-        Threads, at least 1.
+        Number of threads, at least 1.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def multiply_adds_per_second(n_threads: int) -> float:
 
 def _multiply_adds(table: Any) -> None:
     """Run eight chains of h = a h + b; table holds the number of rounds and the address of a, b and the h."""
-    numbers: Any = pointer(table[1], types.float32)  # type: ignore[call-arg]
+    numbers: Any = pointer(table[1], types.float32)
     a, b = load(numbers, 0), load(numbers, LANES)
     h0, h1, h2, h3 = load(numbers, 32), load(numbers, 48), load(numbers, 64), load(numbers, 80)
     h4, h5, h6, h7 = load(numbers, 96), load(numbers, 112), load(numbers, 128), load(numbers, 144)

@@ -1,6 +1,6 @@
 """The Darcy solver behind `skop.datasets.make_darcy`: time and discretisation error of a sample.
 
-Grids are nested in a reference grid of 841 points a side, on which the same random fields are solved; the
+Grids are nested in a reference grid of 841 points per side, on which the same random fields are solved; the
 error is the relative L2 difference at the shared points.
 """
 
@@ -23,14 +23,14 @@ def add_command(commands: Any) -> None:
     Parameters
     ----------
     commands : argparse sub-parsers
-        Where to add it.
+        Sub-parsers to which the command is added.
     """
     parser = commands.add_parser("darcy-solver", help=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[61, 85, 211, 421], help="points a side")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[61, 85, 211, 421], help="points per side")
     parser.add_argument("--samples", type=int, default=6, help="samples of each size")
-    parser.add_argument("--reference", type=int, default=_REFERENCE, help="points a side of the reference grid")
+    parser.add_argument("--reference", type=int, default=_REFERENCE, help="points per side of the reference grid")
     parser.add_argument("--published-set", action="store_true", help="also time 1,200 samples at 85, solved at 421")
-    parser.add_argument("--output", help="Markdown file to write, with a JSON file beside it")
+    parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
     parser.set_defaults(run=run)
 
 
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
-        The command's options.
+        Options of the command.
     """
     report = Report("Darcy solver", options.output)
     rows = []

@@ -1,4 +1,4 @@
-"""LaMO on meshes that differ from sample to sample, beside POD with interpolation: `skop.datasets.make_elasticity`.
+"""LaMO on meshes that differ between samples, compared with POD and interpolation: `skop.datasets.make_elasticity`.
 
 POD needs the same points in every sample. It gets each void as the distance to the nearest mesh point on a
 common grid, learns the stress interpolated to that grid, and its prediction is interpolated back to the
@@ -32,7 +32,7 @@ def add_command(commands: Any) -> None:
     Parameters
     ----------
     commands : argparse sub-parsers
-        Where to add it.
+        Sub-parsers to which the command is added.
     """
     parser = commands.add_parser("elasticity", help=__doc__.splitlines()[0])
     parser.add_argument("--train", type=int, default=600, help="training samples")
@@ -40,10 +40,10 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--budgets", type=float, nargs="+", default=[600.0], help="seconds of training")
     parser.add_argument("--seeds", type=int, default=3, help="fits for each budget")
     parser.add_argument("--data-seed", type=int, default=1, help="of the voids; settings were chosen on seed 0")
-    parser.add_argument("--grid", type=int, default=41, help="points a side of the grid of POD")
+    parser.add_argument("--grid", type=int, default=41, help="points per side of the grid of POD")
     parser.add_argument("--draw-points", type=int, help="points of a sample in each training step; all by default")
     parser.add_argument("--jobs", type=int, default=1, help="fits at a time, each on its share of the cores")
-    parser.add_argument("--output", help="Markdown file to write, with a JSON file beside it")
+    parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
     parser.set_defaults(run=run)
 
 
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
-        The command's options.
+        Options of the command.
     """
     data: Any = make_elasticity(
         options.train + options.test, random_state=options.data_seed, n_jobs=-1, return_X_y=False
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
 def _fit_lamo(
     coords: FloatArray, stress: FloatArray, n_train: int, budget: float, seed: int, draw: int | None, threads: int
 ) -> dict[str, Any]:
-    """Fit LaMO's defaults under a time budget and take its error."""
+    """Fit LaMO with default parameters under a time limit, and compute its error."""
     torch.set_num_threads(threads)
     model = LaMORegressor(max_time=budget, max_iter=_MANY_EPOCHS, subsample_points=draw, random_state=seed)
     model.fit(FieldSet(coords[:n_train]), stress[:n_train])

@@ -1,7 +1,7 @@
 """The Navier-Stokes solver behind `skop.datasets.make_navier_stokes`: time and error of a sample.
 
 The error of the last frame is its relative L2 difference from the same flow, the same random field included,
-solved on a grid of twice as many points a side; that of the published scheme is its difference from the
+solved on a grid of twice as many points per side; that of the published scheme is its difference from the
 default method on the same grid.
 """
 
@@ -24,16 +24,16 @@ def add_command(commands: Any) -> None:
     Parameters
     ----------
     commands : argparse sub-parsers
-        Where to add it.
+        Sub-parsers to which the command is added.
     """
     parser = commands.add_parser("flow-solver", help=__doc__.splitlines()[0])
     parser.add_argument("--viscosities", type=float, nargs="+", default=[1e-3, 1e-4, 1e-5])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64, 128], help="points a side of the solver")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64, 128], help="points per side of the solver")
     parser.add_argument("--samples", type=int, default=2, help="flows of each kind")
     parser.add_argument(
         "--euler-step", type=float, help="also time the published scheme with this step, on the first case"
     )
-    parser.add_argument("--output", help="Markdown file to write, with a JSON file beside it")
+    parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
     parser.set_defaults(run=run)
 
 
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
-        The command's options.
+        Options of the command.
     """
     report = Report("Navier-Stokes solver", options.output)
     rows = []

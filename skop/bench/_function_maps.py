@@ -1,8 +1,8 @@
-"""Slice models where every output depends on every input: small maps from functions on [0, 1] to functions.
+"""Latent tokens on maps in which every output depends on every input, from functions on [0, 1] to functions.
 
-Three linear maps of random smooth functions u: the reversed function u(1 - x), the integral of
-exp(-|x - y|) u(y) over y, and the antiderivative from 0 to x. Slices that are made of features alone, as
-published, start as nearly the same mean of all points; the defaults give half of the heads centres in space.
+There are three linear maps of random smooth functions u: the reversed function u(1 - x), the integral of exp(-|x - y|)
+u(y) over y, and the antiderivative from 0 to x. Latent tokens whose weights depend on features alone, as published, are
+initially nearly the same mean of all points. With the default parameters, half of the heads have centres in space.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def add_command(commands: Any) -> None:
     Parameters
     ----------
     commands : argparse sub-parsers
-        Where to add it.
+        Sub-parsers to which the command is added.
     """
     parser = commands.add_parser("function-maps", help=__doc__.splitlines()[0])
     parser.add_argument("--points", type=int, nargs="+", default=[16, 64], help="points of the line")
@@ -50,7 +50,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seeds", type=int, default=1, help="fits for each cell of the table")
     parser.add_argument("--jobs", type=int, default=1, help="fits at a time, each on one thread")
-    parser.add_argument("--output", help="Markdown file to write, with a JSON file beside it")
+    parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
     parser.set_defaults(run=run)
 
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
-        The command's options.
+        Options of the command.
     """
     report = Report("Maps from function to function", options.output)
     for n_points in options.points:
@@ -85,9 +85,9 @@ def make_map(kind: str, n_samples: int, n_points: int, seed: int) -> tuple[Float
     kind : {"reversed", "integral", "antiderivative"}
         Map.
     n_samples, n_points : int
-        Functions, and equally spaced points of [0, 1].
+        Number of functions, and of equally spaced points of [0, 1].
     seed : int
-        Of the random functions.
+        Seed of the random functions.
 
     Returns
     -------

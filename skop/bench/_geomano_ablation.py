@@ -1,4 +1,4 @@
-"""GeoMaNO's ablation at any size: recurrence, position code and correction, beside the paper's numbers.
+"""GeoMaNO's ablation at any size: recurrence, positional encoding and correction, with the paper's numbers.
 
 The rows are those of Table 3 of X. Han et al., "GeoMaNO: geometric Mamba neural operator for partial
 differential equations", 2025, or all combinations; data come from `skop.datasets.make_darcy` and
@@ -73,12 +73,14 @@ def add_command(commands: Any) -> None:
     Parameters
     ----------
     commands : argparse sub-parsers
-        Where to add it.
+        Sub-parsers to which the command is added.
     """
     parser = commands.add_parser("geomano-ablation", help=__doc__.splitlines()[0])
     parser.add_argument("--benchmark", choices=_PUBLISHED, default="darcy")
-    parser.add_argument("--resolution", type=int, help="points a side (paper: 85 for Darcy, 64 for Navier-Stokes)")
-    parser.add_argument("--solver-resolution", type=int, help="points a side of the solver; for Darcy 421 in the paper")
+    parser.add_argument("--resolution", type=int, help="points per side (paper: 85 for Darcy, 64 for Navier-Stokes)")
+    parser.add_argument(
+        "--solver-resolution", type=int, help="points per side of the solver; for Darcy 421 in the paper"
+    )
     parser.add_argument("--viscosity", type=float, default=1e-5, help="of Navier-Stokes")
     parser.add_argument("--train", type=int, default=1000, help="training samples")
     parser.add_argument("--test", type=int, default=200, help="test samples")
@@ -90,7 +92,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--every-combination", action="store_true", help="rows that the paper leaves out too")
     parser.add_argument("--seeds", type=int, default=3, help="fits for each row")
     parser.add_argument("--jobs", type=int, default=1, help="fits at a time, each on its share of the cores")
-    parser.add_argument("--output", help="Markdown file to write, with a JSON file beside it")
+    parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
     parser.set_defaults(run=run)
 
 
@@ -100,7 +102,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
-        The command's options.
+        Options of the command.
     """
     X, y = _data(options)
     published = _PUBLISHED[options.benchmark]

@@ -1,8 +1,8 @@
-"""What the vector type and the prefetch queue of the CPU kernels are worth: kernels with and without, in turns.
+"""Ablation of the SIMD vector type and of the prefetch queue of the CPU kernels.
 
-The scan along a path, forward, beside the same loops over 16 neighbouring channels in plain Numba, which LLVM may turn
-into vector instructions as it finds. The SSD scan beside itself with nothing in the queue of memory to ask for. The
-least CPU time of all calls counts, of one thread.
+The selective scan along a path (forward pass) is compared with the same loops over 16 neighbouring channels in plain
+Numba, which LLVM may or may not vectorise. The SSD scan is compared with the same scan without prefetching. Calls
+alternate, on one thread, and the smallest CPU time counts.
 """
 
 import argparse
@@ -29,12 +29,12 @@ def add_command(commands: Any) -> None:
     Parameters
     ----------
     commands : argparse sub-parsers
-        Where to add it.
+        Sub-parsers to which the command is added.
     """
     parser = commands.add_parser("kernel-ablation", help=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=15, help="calls of each, in turns")
     parser.add_argument("--quick", action="store_true", help="tiny problems, to see that everything runs")
-    parser.add_argument("--output", help="Markdown file to write, with a JSON file beside it")
+    parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
     parser.set_defaults(run=run)
 
 
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
-        The command's options.
+        Options of the command.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -81,6 +81,7 @@ def _least_times(calls: tuple[Callable[[], Any], ...], repeats: int) -> list[flo
 
 def _vectors(batch: int, length: int, channels: int, states: int) -> tuple[str, tuple[Callable[[], Any], ...]]:
     """The forward scan along a path, and plain loops; their outputs are the same but for rounding."""
+    from skop.ops._selective import Arguments
     from skop.ops.selective_scan._cpu import forward
 
     generator = torch.Generator().manual_seed(0)
@@ -91,12 +92,13 @@ def _vectors(batch: int, length: int, channels: int, states: int) -> tuple[str, 
     x, dt = normal(batch, length, 1, channels), torch.rand(batch, length, 1, channels, generator=generator)
     maps, rates = normal(2, batch, length, 1, states), -torch.rand(1, channels, states, generator=generator)
     path = torch.arange(length, dtype=torch.int32)[None]
+    given = Arguments(x, dt, rates, maps[0], maps[1], None, None, None, None, path, False)
     plain = _plain_scan()
     arrays = [value.numpy() for value in (x[:, :, 0], dt[:, :, 0], rates[0].T.contiguous(), maps[0, :, :, 0])]
     arrays += [maps[1, :, :, 0].numpy(), np.zeros((batch, length, channels), np.float32)]
 
     def ours() -> Tensor:
-        return forward(x, dt, rates, maps[0], maps[1], None, None, None, None, path, False, False)[0]
+        return forward(given, False)[0]
 
     plain(*arrays)
     torch.testing.assert_close(torch.from_numpy(arrays[-1]), ours()[:, :, 0], rtol=1e-4, atol=1e-4)
@@ -148,19 +150,21 @@ def _queue(
 ) -> tuple[str, tuple[Callable[[], Any], ...]]:
     """The SSD scan, forward and backward, with and without the queue."""
     from skop.ops.ssd_scan import _cpu
+    from skop.ops.ssd_scan._operation import Arguments
 
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(batch, length, 1, heads, channels, generator=generator)
     steps, rates = torch.rand(batch, length, 1, heads, generator=generator), -torch.ones(1, heads)
     maps = torch.randn(2, batch, length, 1, states, generator=generator)
-    given = (x, steps, rates, *maps, None, None, torch.arange(length, dtype=torch.int32)[None])
+    path = torch.arange(length, dtype=torch.int32)[None]
+    given = Arguments(x, steps, rates, maps[0], maps[1], None, None, path)
 
     def scan(has_queue: bool) -> None:
         forward: Any = _cpu.forward
         backward: Any = _cpu.backward
         _cpu._PREFETCHES = has_queue
         try:
-            backward(*given, forward(*given, True)[-1], x, None)
+            backward(given, forward(given, True)[-1], x, None)
         finally:
             _cpu._PREFETCHES = True
 

@@ -1,4 +1,4 @@
-"""Implementations of the scans to time side by side, all with the arguments of the functions in `skop.ops`.
+"""Implementations of the scans that are compared, all with the arguments of the functions in `skop.ops`.
 
 Notation: b batch, L length, D channels, N states. Letters of the maths: x input, dt step,
 A decay rate, B input map, C output map, D skip, y output, h state.
@@ -31,24 +31,24 @@ _CHUNK, _MATRIX = 16, 64
 
 @dataclass(frozen=True)
 class Implementation:
-    """A way to scan.
+    """Implementation of scans.
 
     Parameters
     ----------
     name : str
         Name in the tables.
     load : callable
-        Takes the name of the function in `skop.ops`, returns one with the same arguments.
+        Function that takes the name of a function in `skop.ops` and returns one with the same arguments.
     ops : tuple of str, default all
-        Functions that it has.
+        Functions of `skop.ops` that it implements.
     extras : tuple of str, default ()
-        Optional arguments that it takes, see `Case`.
+        Optional arguments that it supports, see `Case`.
     devices : tuple of str, default ("cpu", "cuda")
-        Where it runs.
+        Devices that it supports.
     package : str or None, default None
-        What has to be installed.
+        Package that has to be installed.
     compiles : bool, default False
-        Whether it is compiled for each shape, which is done on request only.
+        Whether it is compiled for each shape; such implementations are measured only on request.
     """
 
     name: str
@@ -60,19 +60,19 @@ class Implementation:
     compiles: bool = False
 
     def takes(self, case: Case, device: str) -> bool:
-        """Whether it has the case, here.
+        """Whether it can run a case on this machine.
 
         Parameters
         ----------
         case : Case
-            Problem.
+            Problem sizes.
         device : str
             ``"cpu"`` or ``"cuda"``.
 
         Returns
         -------
         bool
-            False where a package or a compiler is missing, too.
+            False also if a package or a compiler is missing.
         """
         fits = case.op in self.ops and device in self.devices and set(case.extras) <= set(self.extras)
         installed = self.package is None or find_spec(self.package) is not None

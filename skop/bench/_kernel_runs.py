@@ -1,4 +1,4 @@
-"""Runs of the implementations, each in a process of its own: first call, memory, errors, times."""
+"""Measurement of the implementations, each in a separate process: first call, memory, errors, times."""
 
 import ctypes
 import resource
@@ -36,7 +36,7 @@ _MEMORY_SHARE = 0.8
 
 
 class Settings(NamedTuple):
-    """How to run.
+    """Settings of the run.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ class Settings(NamedTuple):
     dtype : torch.dtype
         Precision of x.
     threads : int
-        Threads of torch.
+        Number of threads of torch.
     repeats : int
-        Timed calls.
+        Number of timed calls.
     limit : float
-        Seconds.
+        Time limit in seconds.
     """
 
     device: str
@@ -68,21 +68,21 @@ class _Run(NamedTuple):
 
 
 def in_new_process(seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a fresh process, which is ended when it takes too long.
+    """Call a function in a new process, which is ended after a time limit.
 
     Parameters
     ----------
     seconds : float
-        Most time.
+        Time limit.
     function : callable
-        What to call.
+        Function to call.
     *arguments
-        Its arguments.
+        Arguments of the function.
 
     Returns
     -------
     object
-        What it returns, or a dict with the reason under ``"failed"``.
+        Result of the function, or a dict with the reason of a failure under ``"failed"``.
 
     Examples
     --------
@@ -131,14 +131,14 @@ def write_reference(case: Case, settings: Settings, path: Path) -> str:
     case : Case
         Problem.
     settings : Settings
-        Its precision decides what the arguments are rounded to.
+        Settings, of which the precision determines the rounding of the arguments.
     path : Path
         File to write.
 
     Returns
     -------
     str
-        What was computed with: token by token, or in blocks where that would take too long.
+        Method of the computation: token by token, or in blocks if that would take too long.
     """
     _prepare(settings._replace(device="cpu"))
     given = make_problem(case, "cpu", settings.dtype)
@@ -157,11 +157,11 @@ def probe(implementation: Implementation, case: Case, settings: Settings, refere
     Parameters
     ----------
     implementation : Implementation
-        What to call.
+        Implementation to call.
     case : Case
         Problem.
     settings : Settings
-        How to run.
+        Settings of the run.
     reference : Path
         File of `write_reference`.
 
@@ -195,11 +195,11 @@ def interleaved_times(
     Parameters
     ----------
     implementations : sequence of Implementation
-        What to call.
+        Implementation to call.
     case : Case
         Problem.
     settings : Settings
-        How to run.
+        Settings of the run.
 
     Returns
     -------

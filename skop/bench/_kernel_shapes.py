@@ -1,8 +1,8 @@
-"""Problems that the scans are timed on, and the least time that a machine could need for them.
+"""Problem sizes of the benchmark, and lower bounds of their times on a given machine (roofline model).
 
-A bound is the larger of two times: arithmetic at the machine's rate of vector operations, and every input
-read and every output written once at the rate of a copy. A vector operation is a fused multiply-add, a
-product or a sum; all cost the same. For each state and token a scan needs at least
+A bound is the larger of two times: that of the arithmetic, at the machine's rate of vector operations, and that of
+reading every input and writing every output once, at the machine's rate of copying memory. A vector operation is a
+fused multiply-add, a product or a sum; all cost the same. For each state and token a scan needs at least
 
 =====================  =========================================  ==========================================
 scan                   forward                                    backward
@@ -14,7 +14,8 @@ ssd_scan,              2: state, output                           6: three scans
 ssd_path_scan                                                     x, of B and of C
 =====================  =========================================  ==========================================
 
-What is needed once for a token is left out. A GPU has an instruction for exp2, so its bound is not tight.
+Operations that are needed once for each token are not counted. A GPU has an instruction for exp2, so its bound is not
+tight.
 """
 
 from collections.abc import Mapping
@@ -69,23 +70,23 @@ class Case:
     Parameters
     ----------
     op : str
-        Scan: name of the function in `skop.ops`, with ``_path_`` where it runs along paths.
+        Name of the scan: that of the function in `skop.ops`, with ``_path_`` if it runs along paths.
     name : str
-        Name among the problems of the function.
+        Name of the problem.
     batch : int
-        Samples.
+        Number of samples.
     grid : pair of int
-        Rows and columns of tokens; one column for a sequence.
+        Number of rows and columns of tokens; one column for a sequence.
     channels : int
-        Channels, or channels of a head.
+        Number of channels, or of channels of a head.
     states : int
-        States of a channel.
+        Number of states of a channel.
     heads : int, default 0
-        Heads of the state-space-dual scans.
+        Number of heads of the state-space-dual scans.
     paths : int, default 1
-        Paths or directions; for `ssd_scan`, groups of heads.
+        Number of paths or directions; for `ssd_scan`, of groups of heads.
     extras : tuple of str, default ()
-        Optional arguments in use: ``"R"``, ``"initial_state"``, ``"reverse"``.
+        Optional arguments that are used: ``"R"``, ``"initial_state"``, ``"reverse"``.
     """
 
     op: str
@@ -155,7 +156,7 @@ def scaling_case(op: str, length: int) -> Case:
     op : {"selective_scan", "ssd_scan"}
         Scan.
     length : int
-        Tokens.
+        Number of tokens.
 
     Returns
     -------
@@ -178,9 +179,9 @@ class Problem(NamedTuple):
     Parameters
     ----------
     tensors : mapping of str to Tensor
-        Those with gradients.
+        Arguments with gradients.
     settings : mapping of str to object
-        The others.
+        Other arguments.
     cotangent : Tensor
         Gradient of the output.
     """
@@ -198,7 +199,7 @@ def make_problem(case: Case, device: str, dtype: torch.dtype) -> Problem:
     case : Case
         Sizes.
     device : str
-        Where.
+        Device of the tensors.
     dtype : torch.dtype
         Precision of x and of the input and output maps; the others are held in float32 at least.
 
@@ -268,14 +269,14 @@ def _settings(case: Case, device: str) -> dict[str, Any]:
 
 
 class Rates(NamedTuple):
-    """What the machine does in a second.
+    """Rates of the machine, per second.
 
     Parameters
     ----------
     operations : float
-        Fused multiply-adds of single numbers.
+        Number of fused multiply-adds of single numbers.
     copied : float
-        Bytes read and written by a copy, both counted.
+        Number of bytes read and written by a copy, both counted.
     """
 
     operations: float

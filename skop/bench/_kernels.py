@@ -1,4 +1,4 @@
-"""Time, memory and errors of the scans, beside other implementations and beside what the machine could do.
+"""Time, memory and errors of the scans, compared with other implementations and with the limits of the machine.
 
 Every number is of one forward and one backward pass through the public function, with gradients of all its
 tensors. Implementations are timed in turns, in one process, and the medians count. Peak memory is that of a
@@ -53,7 +53,7 @@ def add_command(commands: Any) -> None:
     Parameters
     ----------
     commands : argparse sub-parsers
-        Where to add it.
+        Sub-parsers to which the command is added.
     """
     parser = commands.add_parser("kernels", help=__doc__.splitlines()[0])
     shapes = list(dict.fromkeys(case.name for case in CASES))
@@ -70,7 +70,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--limit", type=float, default=20.0, help="seconds; a first call over it is the only one")
     parser.add_argument("--bound", type=float, help="largest error of what is timed; 1e-5 for float32")
     parser.add_argument("--quick", action="store_true", help="tiny problems, to see that everything runs")
-    parser.add_argument("--output", help="Markdown file to write, with a JSON file beside it")
+    parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
     parser.set_defaults(run=run)
 
 
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
-        The command's options.
+        Options of the command.
 
     Raises
     ------
@@ -92,9 +92,9 @@ def run(options: argparse.Namespace) -> None:
     if not cases and not followed:
         raise SkopError(f"None of {', '.join(options.ops)} has a problem named {' or '.join(options.shapes)}.")
     if min(*options.threads, options.repeats) < 1:
-        raise SkopError("--threads and --repeats are numbers of at least 1.")
+        raise SkopError("--threads and --repeats have to be at least 1.")
     if options.device == "cuda" and not torch.cuda.is_available():
-        raise SkopError("--device cuda needs a CUDA device, and there is none here.")
+        raise SkopError("--device cuda needs a CUDA device, but torch finds none; use --device cpu.")
     report = Report("The scans: time, memory, errors", options.output)
     rates = {threads: _rates(_settings(options, threads)) for threads in options.threads}
     _describe_machine(report, options, rates)

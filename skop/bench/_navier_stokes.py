@@ -1,4 +1,4 @@
-"""Rollouts on Navier-Stokes, error by step: `skop.datasets.make_navier_stokes`, beside POD and persistence.
+"""Autoregressive rollouts on `skop.datasets.make_navier_stokes`: error by step, compared with POD and persistence.
 
 Ten frames of vorticity are given and the ten that follow are predicted, each step from the ten frames
 before it; viscosity 1e-3, solved on a finer grid than the one learned on.
@@ -28,19 +28,19 @@ def add_command(commands: Any) -> None:
     Parameters
     ----------
     commands : argparse sub-parsers
-        Where to add it.
+        Sub-parsers to which the command is added.
     """
     parser = commands.add_parser("navier-stokes", help=__doc__.splitlines()[0])
     parser.add_argument("--train", type=int, default=200, help="training trajectories")
     parser.add_argument("--test", type=int, default=50, help="test trajectories")
     parser.add_argument("--viscosity", type=float, default=1e-3)
-    parser.add_argument("--resolution", type=int, default=32, help="points a side that are learned on")
-    parser.add_argument("--solver-resolution", type=int, default=64, help="points a side of the solver")
+    parser.add_argument("--resolution", type=int, default=32, help="points per side that are learned on")
+    parser.add_argument("--solver-resolution", type=int, default=64, help="points per side of the solver")
     parser.add_argument("--budget", type=float, default=600.0, help="seconds of training")
     parser.add_argument("--seeds", type=int, default=1, help="fits of LaMO")
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0], help="of the inputs in training")
     parser.add_argument("--jobs", type=int, default=1, help="fits at a time, each on its share of the cores")
-    parser.add_argument("--output", help="Markdown file to write, with a JSON file beside it")
+    parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
     parser.set_defaults(run=run)
 
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
-        The command's options.
+        Options of the command.
     """
     X, y = make_navier_stokes(
         options.train + options.test,
@@ -105,7 +105,7 @@ def _fit_lamo(
     seed: int,
     threads: int,
 ) -> dict[str, Any]:
-    """Fit a rollout of LaMO's defaults under a time budget and take its errors."""
+    """Fit a rollout of LaMO with default parameters under a time limit, and compute its errors."""
     torch.set_num_threads(threads)
     member = LaMORegressor(max_time=budget, max_iter=_MANY_EPOCHS, random_state=seed)
     model = RolloutRegressor(member, window=train[0].shape[-1], noise=noise).fit(*train)

@@ -1,7 +1,7 @@
 """Time and memory of a prediction on 10,000 to 1,000,000 points.
 
-Every size is predicted in a process of its own, so that its peak memory is its own; memory is counted above
-that of the same process before the prediction.
+Every size is predicted in a separate process. Memory is the increase of the peak memory of the process by the
+prediction.
 """
 
 import argparse
@@ -30,13 +30,13 @@ def add_command(commands: Any) -> None:
     Parameters
     ----------
     commands : argparse sub-parsers
-        Where to add it.
+        Sub-parsers to which the command is added.
     """
     parser = commands.add_parser("point-scaling", help=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 30_000, 100_000, 300_000, 1_000_000])
     parser.add_argument("--dimensions", type=int, default=3, help="space dimensions")
     parser.add_argument("--repeats", type=int, default=3, help="predictions, of which the median counts")
-    parser.add_argument("--output", help="Markdown file to write, with a JSON file beside it")
+    parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
     parser.set_defaults(run=run)
 
 
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
-        The command's options.
+        Options of the command.
     """
     report = Report("LaMO on many points", options.output)
     rows, previous = [], None

@@ -1,4 +1,4 @@
-"""Tables of measurements, and the words that make them repeatable."""
+"""Tables of measurements, with the command, versions and machine that are needed to repeat them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A small real data set: the operators beside classical surrogates, under a budget of training time.
+"""A small published data set: the operators compared with classical surrogates under a limit of the training time.
 
 The file is the Darcy set that the neuraloperator project publishes (MIT licence) as one ``.npz`` with
 ``train16_a``, ``train16_u`` (1000 binary coefficients and solutions at 16 x 16), ``test16_*`` and
@@ -18,7 +18,14 @@ from sklearn.model_selection import KFold
 from skop._typing import FloatArray, PathOrStr
 from skop.bench._report import Report, mean_and_spread
 from skop.data import FieldSet
-from skop.estimators import EnsembleRegressor, GeoMaNORegressor, LaMORegressor, PODRegressor, SymmetryOptions
+from skop.estimators import (
+    EnsembleRegressor,
+    GeoMaNORegressor,
+    LaMORegressor,
+    MNORegressor,
+    PODRegressor,
+    SymmetryOptions,
+)
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 
@@ -30,7 +37,11 @@ _DOMAIN = ((0.0, 1.0), (0.0, 1.0))
 _COLUMNS = ("16x16", "32x32", "32x32 interpolated")
 Fields = tuple[FieldSet, FieldSet]
 #: Operators by the words of the command line, and their names.
-_OPERATORS: dict[str, tuple[type, str]] = {"lamo": (LaMORegressor, "LaMO"), "geomano": (GeoMaNORegressor, "GeoMaNO")}
+_OPERATORS: dict[str, tuple[type, str]] = {
+    "lamo": (LaMORegressor, "LaMO"),
+    "geomano": (GeoMaNORegressor, "GeoMaNO"),
+    "mno": (MNORegressor, "MNO"),
+}
 #: More than any budget allows, so that only the time ends a fit.
 _MANY_EPOCHS = 10**6
 
@@ -41,7 +52,7 @@ def add_command(commands: Any) -> None:
     Parameters
     ----------
     commands : argparse sub-parsers
-        Where to add it.
+        Sub-parsers to which the command is added.
     """
     parser = commands.add_parser("small-darcy", help=__doc__.splitlines()[0])
     parser.add_argument("data", help="the .npz file")
@@ -54,7 +65,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--curve-budget", type=float, default=60.0, help="seconds of training for each size")
     parser.add_argument("--folds", type=int, default=5, help="of a cross-validation; 0 leaves it out")
     parser.add_argument("--jobs", type=int, default=1, help="fits at a time, each on its share of the cores")
-    parser.add_argument("--output", help="Markdown file to write, with a JSON file beside it")
+    parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
     parser.set_defaults(run=run)
 
 
@@ -64,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
-        The command's options.
+        Options of the command.
     """
     data = read_small_darcy(options.data)
     report = Report("Real Darcy flow, 1000 samples at 16 x 16", options.output)
@@ -107,7 +118,7 @@ def read_small_darcy(path: PathOrStr) -> dict[str, FieldSet]:
 
 # ---------------------------------------------------------------------- models
 def _operator(kind: str, budget: float, seed: int, *, symmetric: bool) -> Any:
-    """An operator's defaults under a time budget, with or without the symmetries of the problem."""
+    """Return an operator with default parameters and a time limit, with or without the symmetries of the problem."""
     symmetries = SymmetryOptions(names=_SYMMETRIES, domain=_DOMAIN, average_predictions=True) if symmetric else None
     return _OPERATORS[kind][0](max_time=budget, max_iter=_MANY_EPOCHS, random_state=seed, symmetries=symmetries)
 

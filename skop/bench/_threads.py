@@ -1,7 +1,8 @@
 """Time of an epoch by the number of threads, on an idle machine and beside a program that keeps a core busy.
 
-Every row is a fit in a process of its own. "all, spinning" is torch without skop's settings: as many threads as there
-are cores, which spin while they wait. "by size" is what a fit does by default.
+Every row is a fit in a process of its own. "by size" is what a fit does by default: threads by the size of the problem,
+which sleep while they wait as long as other programs need the cores. "all" takes as many threads as there are cores for
+every problem, "all, asleep" lets them sleep always, and "all, spinning" is torch without skop: they spin always.
 """
 
 import argparse
@@ -27,10 +28,12 @@ _PROBLEMS = {
     "points": ("24 sets of 500 points", 24, (500,)),
     "large": ("16 fields of 128 x 128", 16, (128, 128)),
 }
-#: Environment of each way; the number of spins is libgomp's own, and written out it keeps skop from changing it.
+#: Environment of each way. What is set keeps skop from adapting; the number of spins is GNU OpenMP's own.
 _WAYS: dict[str, dict[str, str]] = {
     "one thread": {},
     "by size": {},
+    "all": {},
+    "all, asleep": {"OMP_WAIT_POLICY": "PASSIVE"},
     "all, spinning": {"GOMP_SPINCOUNT": "300000"},
 }
 
@@ -93,7 +96,7 @@ def _measure(problem: str, way: str, epochs: int) -> dict[str, Any]:
     _, n_samples, shape = _PROBLEMS[problem]
     if way == "one thread":
         torch.set_num_threads(1)
-    elif way == "all, spinning":
+    elif way != "by size":
         _runtime._NUMBERS_A_THREAD = 1
     generator = np.random.default_rng(0)
     fields = generator.normal(size=(n_samples, *shape, 1))

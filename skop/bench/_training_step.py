@@ -1,8 +1,8 @@
 """Time and memory of a training step of the presets on grids, with and without the fused scans.
 
-Every row is a fit in a process of its own on random fields of the published size, one batch an epoch, so that
-an epoch is a step with all that a fit does around it. Memory is the peak of the process above what it held
-before the fit.
+Every row is a fit in a separate process on random fields of the published size, with one batch per epoch, so that the
+time of an epoch is that of a step with all overhead. Memory is the increase of the peak memory of the process by the
+fit.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def add_command(commands: Any) -> None:
     Parameters
     ----------
     commands : argparse sub-parsers
-        Where to add it.
+        Sub-parsers to which the command is added.
     """
     parser = commands.add_parser("training-step", help=__doc__.splitlines()[0])
     parser.add_argument("--operators", nargs="+", choices=_OPERATORS, default=["lamo"])
@@ -43,7 +43,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--batch", type=int, default=4, help="samples of a step")
     parser.add_argument("--repeats", type=int, default=5, help="steps, of which the mean counts")
     parser.add_argument("--resolution", type=int, nargs="+", help="points along an axis in place of the published ones")
-    parser.add_argument("--output", help="Markdown file to write, with a JSON file beside it")
+    parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
     parser.set_defaults(run=run)
 
 
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
-        The command's options.
+        Options of the command.
     """
     report, rows = Report("A training step", options.output), []
     for operator, preset, threads in product(options.operators, options.presets, options.threads):

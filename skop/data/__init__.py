@@ -1,6 +1,6 @@
 """Containers, reading, scaling and batching of fields.
 
-`__all__` lists what users of skop need; the other names are for the other packages of skop.
+`__all__` lists the names for users of skop; the other names are for the other packages of skop.
 """
 
 from skop.data._fieldset import FieldSet
@@ -16,13 +16,14 @@ from skop.data._reading import Targets as Targets
 from skop.data._reading import TrainingData as TrainingData
 from skop.data._reading import read as read
 from skop.data._reading import read_inputs as read_inputs
-from skop.data._reading import read_truth as read_truth
+from skop.data._reading import read_scored as read_scored
 from skop.data._resampling import GridResampler, interpolate_fields
 from skop.data._resampling import query_points as query_points
 from skop.data._scaling import BoxScaler as BoxScaler
 from skop.data._scaling import FieldScaler as FieldScaler
 from skop.data._scaling import Scalers as Scalers
 from skop.data._scaling import ScalingOptions
+from skop.data._storage import refuse_mask as refuse_mask
 from skop.data._symmetry import GridSymmetries
 
 __all__ = [

@@ -1,13 +1,13 @@
-"""FieldSet: fields sampled on points, sample axis first.
+"""FieldSet: container of fields sampled on points, with the sample axis first.
 
 Notation: n samples, P points of a sample, d space dimensions, c channels,
 p global parameters, T points of all samples together.
 
-Two layouts share one class. When every sample has the same number of points, coordinates are
-``(P, d)`` (stored once) or ``(n, P, d)`` and values are ``(n, P, c)``. Otherwise everything is flat,
-``(T, d)`` and ``(T, c)``, with offsets ``(n + 1,)``: nothing is ever padded in storage. A selection
-of samples keeps the arrays it came from and remembers which rows it means, so that a split of a
-memory-mapped set copies nothing.
+The class has two layouts. If every sample has the same number of points, coordinates are ``(P, d)`` (stored once) or
+``(n, P, d)``, and values are ``(n, P, c)``. Otherwise (ragged samples) the samples are concatenated, without padding:
+coordinates are ``(T, d)``, values ``(T, c)``, and offsets ``(n + 1,)`` mark where each sample begins. A selection of
+samples refers to the original arrays and stores the indices of its rows, so that splitting a memory-mapped set copies
+nothing.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from skop.exceptions import FieldDataError
 
 __all__ = ["FieldSet", "iterate_rows", "point_order"]
 
-#: Values read at a time when a set is checked or its statistics are taken.
+#: Number of values read at once when a set is checked or its statistics are computed.
 _CHUNK_VALUES = 2**22
 
 
 class FieldSet:
     """Fields sampled on points: coordinates, values and global parameters of n samples.
 
-    A FieldSet is immutable and behaves like an array along its sample axis, so that the splitters,
-    searches and parallel tools of scikit-learn accept it and hand back FieldSets.
+    A FieldSet is immutable and behaves like an array along its sample axis, so that the splitters, searches and
+    parallel tools of scikit-learn accept it and return FieldSets.
 
     Parameters
     ----------
     coords : array-like of shape (P, d), (*grid, d), (n, P, d), (n, *grid, d), or list of (P_i, d)
-        Point coordinates, shared by all samples or each sample's own. A list gives samples with
+        Coordinates of the points, shared by all samples or separate for each sample. A list is for samples with
         different numbers of points.
     values : array-like of shape (n, P, c) or (n, *grid, c), list of (P_i, c), or None, default=None
-        Field values, channels last. Memory-mapped and HDF5-backed arrays stay where they are until
-        rows are read. None means geometry or global parameters only.
+        Values of the fields, with channels last. Memory-mapped and HDF5-backed arrays are read only when they are
+        needed. None is for geometry or global parameters alone.
     params : array-like of shape (n, p) or None, default=None
-        Global numbers of each sample, such as a load or a Reynolds number.
+        Global parameters of each sample, such as a load or a Reynolds number.
     grid_shape : tuple of int or None, default=None
-        Points along each axis when the points form a grid in C order. Inferred when coordinates or
-        values have one axis for each space dimension.
+        Number of points along each axis if the points form a grid in C order. None infers it if coordinates or values
+        have one axis for each space dimension.
     cells : list of (str, ndarray) or None, default=None
-        Connectivity as meshio stores it, for drawing and for writing meshes; shared by all samples.
+        Cells of the mesh in the format of meshio, shared by all samples, for drawing and for writing meshes.
     channel_names : sequence of str or None, default=None
-        Names of the c channels.
+        Names of the channels.
 
     Raises
     ------
     FieldDataError
-        If shapes do not fit together; the message says which and what was expected.
+        If shapes are inconsistent; the message states the shapes and what was expected.
 
     Examples
     --------
@@ -122,7 +122,8 @@ class FieldSet:
         raise AttributeError(f"FieldSet is immutable: {name!r} cannot be deleted.")
 
     def __getstate__(self) -> dict[str, Any]:
-        # A pickled selection carries its own samples only; memory maps are left to joblib, which sends their file.
+        # A pickled selection contains only its own samples. Memory maps are kept, because joblib sends just their file
+        # name.
         held = self.read(slice(None)) if self._rows is not None and self.in_memory else self
         return held._slots()
 
@@ -141,7 +142,7 @@ class FieldSet:
         return new
 
     def _check_consistency(self) -> None:
-        """Raise if parameters or names do not fit the samples and channels."""
+        """Raise an error if the numbers of parameters or names do not match the samples and channels."""
         if self._params is not None and len(self._params) != self._base_length():
             raise FieldDataError(
                 f"params has {len(self._params)} rows but there are {self._base_length()} samples; pass one row for "
@@ -151,7 +152,7 @@ class FieldSet:
             raise FieldDataError(f"channel_names has {len(self._channel_names)} names for {self.n_channels} channels.")
 
     def _base_length(self) -> int:
-        """Count the samples of the underlying arrays, before any selection."""
+        """Number of samples of the underlying arrays, before any selection."""
         if self._offsets is not None:
             return len(self._offsets) - 1
         if self._values is not None:
@@ -168,17 +169,17 @@ class FieldSet:
 
     @property
     def shared_coords(self) -> bool:
-        """Whether one set of coordinates serves all samples."""
+        """Whether all samples share one set of coordinates."""
         return bool(self._shared)
 
     @property
     def grid_shape(self) -> GridShape | None:
-        """Points along each axis when the points form a grid in C order, else None."""
+        """Number of points along each axis if the points form a grid in C order, else None."""
         return self._grid_shape
 
     @property
     def cells(self) -> list[tuple[str, IntArray]] | None:
-        """Connectivity as meshio stores it, or None."""
+        """Cells of the mesh in the format of meshio, or None."""
         return self._cells
 
     @property
@@ -188,17 +189,17 @@ class FieldSet:
 
     @property
     def n_dims(self) -> int:
-        """Space dimensions d."""
+        """Number d of space dimensions."""
         return int(self._coords.shape[-1])
 
     @property
     def n_channels(self) -> int:
-        """Channels c of the values; 0 without values."""
+        """Number c of channels of the values; 0 without values."""
         return 0 if self._values is None else int(self._values.shape[-1])
 
     @property
     def n_params(self) -> int:
-        """Global parameters p of a sample."""
+        """Number p of global parameters of a sample."""
         return 0 if self._params is None else int(self._params.shape[1])
 
     @property
@@ -211,7 +212,7 @@ class FieldSet:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(n, P, c)``, or ``(n,)`` for ragged samples: what scikit-learn reads as the shape."""
+        """``(n, P, c)``, or ``(n,)`` for ragged samples; scikit-learn uses it as the shape of X or y."""
         return (len(self),) if self.is_ragged else (len(self), int(self._coords.shape[-2]), self.n_channels)
 
     @property
@@ -221,17 +222,17 @@ class FieldSet:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the values as they are stored; float64 without values."""
+        """Data type of the values in storage; float64 without values."""
         return np.dtype(float) if self._values is None else np.dtype(self._values.dtype)
 
     @property
     def in_memory(self) -> bool:
-        """Whether the values are a plain array in memory, not memory-mapped or behind a file."""
+        """Whether the values are a plain array in memory, not memory-mapped or read from a file."""
         return self._values is None or type(self._values) is np.ndarray
 
     @property
     def coords(self) -> FloatArray:
-        """Coordinates: ``(P, d)`` shared, ``(n, P, d)`` each sample's own, ``(T, d)`` ragged."""
+        """Coordinates: ``(P, d)`` if shared, ``(n, P, d)`` if separate, ``(T, d)`` if ragged."""
         if self._shared:
             return self._coords
         return self._read_ragged(self._coords) if self.is_ragged else take_rows(self._coords, self._rows)
@@ -252,11 +253,11 @@ class FieldSet:
 
     @property
     def offsets(self) -> IntArray | None:
-        """Where each sample begins in flat arrays, shape (n + 1,); None when not ragged."""
+        """Index of the first row of each sample in flat arrays, shape (n + 1,); None if not ragged."""
         return np.concatenate([[0], np.cumsum(self.n_points)]) if self.is_ragged else None
 
     def _read_ragged(self, flat: Any) -> FloatArray:
-        """Flat rows of the selected samples, in order."""
+        """Read the rows of the selected samples from a flat array."""
         if self._rows is None:
             return read_rows(flat, slice(None))
         offsets, rows = self._offsets, self._rows
@@ -271,12 +272,12 @@ class FieldSet:
         Parameters
         ----------
         indices : int, slice, mask or index array
-            Which samples.
+            Indices of the samples.
 
         Returns
         -------
         FieldSet
-            The selection, detached from files.
+            Selected samples, independent of any file.
         """
         part = self[indices]
         coords = part._coords if part._shared else in_memory(part.coords)
@@ -294,16 +295,16 @@ class FieldSet:
         Returns
         -------
         list of ndarray
-            One array a sample.
+            One array per sample.
         """
         values = self._held_values()
         return list(values) if self.offsets is None else np.split(values, self.offsets[1:-1])
 
     def _held_values(self) -> FloatArray:
-        """The values, or an error where there are none."""
+        """Return the values, or raise an error if there are none."""
         values = self.values
         if values is None:
-            raise FieldDataError("this FieldSet has coordinates but no values.")
+            raise FieldDataError("this FieldSet has no values; pass values when building it.")
         return values
 
     def coords_list(self) -> list[FloatArray]:
@@ -312,7 +313,7 @@ class FieldSet:
         Returns
         -------
         list of ndarray
-            One array a sample; one and the same array for all where they share it.
+            One array per sample; with shared coordinates the same array for all samples.
         """
         coords, offsets = self.coords, self.offsets
         if self._shared:
@@ -325,14 +326,14 @@ class FieldSet:
         Returns
         -------
         ndarray of shape (n, *grid, c)
-            The values on the grid.
+            Values on the grid.
         """
         if self._grid_shape is None:
-            raise FieldDataError("the points of this FieldSet form no grid: pass grid_shape when building it.")
+            raise FieldDataError("the points of this FieldSet form no grid; pass grid_shape when building it.")
         return self._held_values().reshape(len(self), *self._grid_shape, -1)
 
     def with_values(self, values: Any, channel_names: Sequence[str] | None = None) -> FieldSet:
-        """Return the same samples and points with other values and no global parameters.
+        """Return a FieldSet on the same points with other values and without global parameters.
 
         Parameters
         ----------
@@ -359,12 +360,12 @@ class FieldSet:
         return new
 
     def with_params(self, params: Any) -> FieldSet:
-        """Return the same samples with other global parameters.
+        """Return a FieldSet with the same fields and other global parameters.
 
         Parameters
         ----------
         params : array-like of shape (n, p) or None
-            New parameters.
+            New global parameters.
 
         Returns
         -------
@@ -377,31 +378,33 @@ class FieldSet:
         (new := held._replace(_params=_as_params(params)))._check_consistency()
         return new
 
-    def with_grid(self, grid_shape: GridShape) -> FieldSet:
-        """Return the same samples, whose points form a grid in C order.
+    def with_grid(self, grid_shape: GridShape | None) -> FieldSet:
+        """Return a FieldSet with the same fields whose points are marked as a grid in C order.
 
         Parameters
         ----------
-        grid_shape : tuple of int
-            Points along each axis.
+        grid_shape : tuple of int or None
+            Number of points along each axis; None removes the grid.
 
         Returns
         -------
         FieldSet
-            The same fields.
+            The same fields, on a grid.
         """
+        if grid_shape is None:
+            return self._replace(_grid_shape=None)
         if self.is_ragged or np.prod(grid_shape) != self._coords.shape[-2]:
             raise FieldDataError(f"grid_shape {grid_shape} does not fit the points of {self!r}.")
         return self._replace(_grid_shape=tuple(grid_shape))
 
     def with_order(self, order: IntArray) -> FieldSet:
-        """Return the same samples with their points in another order, in memory and without a grid.
+        """Return a FieldSet with the points of each sample in another order, in memory and without a grid.
 
         Parameters
         ----------
         order : ndarray of int
-            Points in their new order: of shape (P,) for shared points, and rows of the points of all samples, one
-            after the other, otherwise.
+            Indices of the points in their new order: of shape (P,) for shared points; otherwise the rows of the points
+            of all samples, one sample after the other.
 
         Returns
         -------
@@ -417,7 +420,7 @@ class FieldSet:
 
     def __getitem__(self, key: Any) -> FieldSet:
         if isinstance(key, tuple):
-            # scikit-learn indexes arrays as X[rows, ...]; nothing but the sample axis may be selected.
+            # scikit-learn indexes arrays as X[rows, ...]. Only the sample axis can be indexed.
             whole = (part is Ellipsis or (isinstance(part, slice) and part == slice(None)) for part in key[1:])
             if len(key) == 0 or not all(whole):
                 raise IndexError("a FieldSet is indexed along its sample axis only: use fs[rows] or fs[rows, ...].")
@@ -427,22 +430,23 @@ class FieldSet:
 
     @classmethod
     def concatenate(cls, parts: Sequence[FieldSet]) -> FieldSet:
-        """Join FieldSets along the sample axis, as ``np.concatenate(parts)`` does.
+        """Concatenate FieldSets along the sample axis, as ``np.concatenate(parts)`` also does.
 
         Parameters
         ----------
         parts : sequence of FieldSet
-            All ragged or all on the same number of points, with the same channels and parameters.
+            FieldSets that are either all ragged or all have the same number of points, with the same channels and
+            parameters.
 
         Returns
         -------
         FieldSet
-            The joined samples, in memory.
+            All samples, in memory.
 
         Raises
         ------
         FieldDataError
-            If there is nothing to join, or the parts differ in points, dimensions, channels, names, parameters or grid.
+            If `parts` is empty, or they differ in points, dimensions, channels, names, parameters or grid.
 
         Examples
         --------
@@ -470,7 +474,7 @@ class FieldSet:
         return (self[index] for index in range(len(self)))
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Support ``np.concatenate``, which scikit-learn uses to join predictions of folds."""
+        """Support ``np.concatenate``, with which scikit-learn joins the predictions of folds."""
         if func is not np.concatenate:
             return NotImplemented
         if len(args) > 1 or any(kwargs.get(name) for name in ("axis", "out", "dtype")):
@@ -485,17 +489,17 @@ class FieldSet:
 
 
 def iterate_rows(fields: FieldSet) -> Iterator[tuple[int, FloatArray]]:
-    """Read the values of a set in pieces of bounded size.
+    """Read the values of a FieldSet in pieces of bounded size.
 
     Parameters
     ----------
     fields : FieldSet
-        Set with values.
+        FieldSet with values.
 
     Yields
     ------
     tuple of (int, ndarray)
-        Number of the first sample of the piece, and its values ``(m, P, c)``, or flat when ragged.
+        Index of the first sample of a piece, and the values of the piece, ``(m, P, c)``, or flat if ragged.
     """
     per_sample = max(1, int(np.max(fields.n_points, initial=1)) * max(fields.n_channels, 1))
     step = max(1, _CHUNK_VALUES // per_sample)
@@ -506,7 +510,7 @@ def iterate_rows(fields: FieldSet) -> Iterator[tuple[int, FloatArray]]:
 
 
 def _check_joinable(parts: Sequence[Any]) -> None:
-    """Raise unless all parts hold the same kind of samples."""
+    """Raise an error unless the parts can be concatenated."""
     strangers = [type(part).__name__ for part in parts if not isinstance(part, FieldSet)]
     if strangers or not parts:
         came = f"a {strangers[0]} among the parts" if strangers else "nothing"
@@ -520,15 +524,15 @@ def _check_joinable(parts: Sequence[Any]) -> None:
 
 
 def _own_coords(part: FieldSet) -> FloatArray:
-    """Coordinates with a sample axis, also when they are shared."""
+    """Coordinates with a sample axis, also if they are shared."""
     return np.broadcast_to(part.coords, (len(part), *part.coords.shape)) if part.shared_coords else part.coords
 
 
 def point_order(fields: FieldSet) -> IntArray:
-    """Return the flat rows that sort the points of each sample by their coordinates.
+    """Return the indices that sort the points of each sample by their coordinates.
 
-    Sums over points are rounded in the order in which they run; in this order they are the same for every
-    listing of the same points.
+        The rounding of a sum over points depends on their order. In this order it is the same however the points are
+        listed.
 
     Parameters
     ----------
@@ -538,7 +542,7 @@ def point_order(fields: FieldSet) -> IntArray:
     Returns
     -------
     ndarray of shape (P,) for shared points, (T,) otherwise
-        Rows of the coordinates, samples one after the other.
+        Rows of the coordinates, one sample after the other.
 
     Examples
     --------
@@ -551,51 +555,51 @@ def point_order(fields: FieldSet) -> IntArray:
     points = fields.coords.reshape(-1, fields.n_dims)
     if fields.shared_coords:
         return np.lexsort(points.T[::-1])
-    # One sort for all samples: the number of the sample is the leading key.
+    # All samples are sorted at once, with the index of the sample as the first key.
     keys = (*points.T[::-1], np.repeat(np.arange(len(fields)), fields.n_points))
     order = np.lexsort(keys)
     repeated = np.all([key[order[1:]] == key[order[:-1]] for key in keys], axis=0)
     if not repeated.any() or not fields.in_memory or (values := fields.values) is None:
         return order
-    # Points at one place are told apart by their fields.
+    # Coinciding points are ordered by their field values.
     return np.lexsort((*values.reshape(len(points), -1).T, *keys))
 
 
-# ---------------------------------------------------------------------- which axes count samples, points and a grid
+# ---------------------------------------------------------------------- layout: axes of samples, points and grids
 def _is_rectangular(coords: Sequence[Any]) -> bool:
-    """Tell whether a list is one array written as nested lists, not samples of different size.
+    """Tell whether a list is one array written as nested lists, and not a list of samples of different size.
 
     Parameters
     ----------
     coords : sequence
-        What a caller passed.
+        Argument of a caller.
 
     Returns
     -------
     bool
-        True when all items have one shape, or are too short to be samples.
+        True if all items have the same shape, or have too few axes to be samples.
     """
     shapes = {tuple(np.shape(as_storage(item, f"coords[{i}]"))) for i, item in enumerate(coords)}
     return len(shapes) < 2 or all(len(shape) < 2 for shape in shapes)
 
 
 def _as_params(params: Any) -> FloatArray:
-    """Read global parameters.
+    """Convert global parameters to an array.
 
     Parameters
     ----------
     params : array-like of shape (n, p)
-        Numbers.
+        Global parameters.
 
     Returns
     -------
     ndarray of shape (n, p)
-        In memory.
+        Array in memory.
 
     Raises
     ------
     FieldDataError
-        If they are not numbers or have not two axes.
+        If they are not numbers, or do not have two axes.
     """
     array = as_storage(params, "params")
     if len(array.shape) != 2:
@@ -604,7 +608,7 @@ def _as_params(params: Any) -> FloatArray:
 
 
 def _checked_values(values: Any, points: tuple[int, ...]) -> Any:
-    """Read values that must have one row for each point of given samples.
+    """Check that values have one row for each point.
 
     Parameters
     ----------
@@ -616,12 +620,12 @@ def _checked_values(values: Any, points: tuple[int, ...]) -> Any:
     Returns
     -------
     ndarray or lazy array
-        As it is kept.
+        Values as they are stored.
 
     Raises
     ------
     FieldDataError
-        If the shape does not fit.
+        If the shape does not match.
     """
     stored = as_storage(values, "values")
     if stored.ndim != len(points) + 1 or tuple(stored.shape[:-1]) != points:
@@ -633,7 +637,7 @@ def _checked_values(values: Any, points: tuple[int, ...]) -> Any:
 
 
 def _ragged_state(coords: Sequence[Any], values: Any, grid_shape: Sequence[int] | None) -> dict[str, Any]:
-    """Lay out samples with different numbers of points.
+    """Build the slots of a FieldSet of samples with different numbers of points.
 
     Parameters
     ----------
@@ -642,7 +646,7 @@ def _ragged_state(coords: Sequence[Any], values: Any, grid_shape: Sequence[int] 
     values : sequence of array-like (P_i, c) or None
         Fields of each sample.
     grid_shape : None
-        Must not be given.
+        Grid, which must be None for such samples.
 
     Returns
     -------
@@ -670,7 +674,7 @@ def _ragged_state(coords: Sequence[Any], values: Any, grid_shape: Sequence[int] 
 
 
 def _flat_samples(samples: Sequence[Any], name: str, n_points: Sequence[int] | None) -> list[FloatArray]:
-    """Read samples as arrays with two axes, the second of one length."""
+    """Convert samples to arrays with two axes, of which the second has the same length for all."""
     arrays = [as_storage(item, f"{name} of sample {i}") for i, item in enumerate(samples)]
     width = arrays[0].shape[-1] if arrays[0].ndim == 2 else "n"
     for i, item in enumerate(arrays):
@@ -681,7 +685,7 @@ def _flat_samples(samples: Sequence[Any], name: str, n_points: Sequence[int] | N
 
 
 def _uniform_state(coords: Any, values: Any, grid_shape: Sequence[int] | None, n_params: int | None) -> dict[str, Any]:
-    """Lay out samples that all have the same number of points.
+    """Build the slots of a FieldSet of samples that all have the same number of points.
 
     Parameters
     ----------
@@ -690,9 +694,9 @@ def _uniform_state(coords: Any, values: Any, grid_shape: Sequence[int] | None, n
     values : array-like or None
         Fields.
     grid_shape : sequence of int or None
-        Grid, if stated.
+        Number of points along each axis, if given.
     n_params : int or None
-        Rows of the global parameters, if there are any.
+        Number of rows of the global parameters, if there are any.
 
     Returns
     -------
@@ -721,7 +725,7 @@ def _uniform_state(coords: Any, values: Any, grid_shape: Sequence[int] | None, n
 
 
 def _checked_grid(points: tuple[int, ...], n_dims: int, grid_shape: Sequence[int] | None) -> GridShape | None:
-    """Find the grid that is stated, or that the axes of the arrays show."""
+    """Return the given grid, or the grid according to the axes of the arrays."""
     if grid_shape is None:
         return points if len(points) == n_dims > 1 else None
     grid = tuple(int(size) for size in grid_shape)
@@ -733,7 +737,7 @@ def _checked_grid(points: tuple[int, ...], n_dims: int, grid_shape: Sequence[int
 
 
 def _points_alone(coords: Any, grid_shape: Sequence[int] | None, n_params: int | None) -> tuple[tuple[int, ...], bool]:
-    """Axes that count points, and whether they are shared, when there are no values."""
+    """Return the axes of the points, and whether the points are shared, if there are no values."""
     axes = tuple(int(size) for size in coords.shape[:-1])
     stated = None if grid_shape is None else tuple(int(size) for size in grid_shape)
     shared_fits, own_fits = n_params is not None, len(axes) > 1 and n_params in (None, axes[0])
@@ -752,8 +756,8 @@ def _points_alone(coords: Any, grid_shape: Sequence[int] | None, n_params: int |
         return axes, True
     if n_params is None:
         raise FieldDataError(
-            f"coords of shape {tuple(coords.shape)} is shared by all samples, but neither values nor params say how "
-            "many samples there are."
+            f"coords of shape {tuple(coords.shape)} is shared by all samples, but neither values nor params give their "
+            "number; pass one of them, or coords of shape (n, P, d)."
         )
     raise FieldDataError(
         f"coords of shape {tuple(coords.shape)} fit neither {n_params} samples nor the grid_shape {stated}."
@@ -761,7 +765,7 @@ def _points_alone(coords: Any, grid_shape: Sequence[int] | None, n_params: int |
 
 
 def _point_axes(coords: tuple[int, ...], values: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
-    """Axes that count points, and whether the coordinates are shared by all samples, from two shapes."""
+    """Return the axes of the points, and whether all samples share the coordinates, from the shapes of the arrays."""
     if len(values) < 3:
         raise FieldDataError(
             f"values must have shape (n_samples, *points, channels), got {values}; add the missing axes, for "
@@ -770,7 +774,7 @@ def _point_axes(coords: tuple[int, ...], values: tuple[int, ...]) -> tuple[tuple
     points = values[1:-1]
     candidates = [(coords[:-1], True)]
     if len(coords) > 2 and coords[0] == values[0]:
-        # First, so that the points of a single sample are not taken for a grid of one row.
+        # This case comes first, so that the points of a single sample are not read as a grid of one row.
         candidates.insert(0, (coords[1:-1], False))
     for axes, shared in sorted(candidates, key=lambda candidate: candidate[0] != points):
         if axes == points or axes == (prod(points),) or (len(points) == 1 and prod(axes) == prod(points)):

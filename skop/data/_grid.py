@@ -1,4 +1,4 @@
-"""Regular grids: make their coordinates, and recognise one in a list of points."""
+"""Regular grids: their coordinates and spacing, and the detection of a grid in a list of points."""
 
 from collections.abc import Sequence
 
@@ -10,17 +10,17 @@ __all__ = ["find_grid", "grid_spacing", "unit_grid"]
 
 
 def unit_grid(grid_shape: Sequence[int]) -> FloatArray:
-    """Coordinates of a regular grid of the unit box, end points included.
+    """Return the coordinates of a regular grid of the unit box, end points included.
 
     Parameters
     ----------
     grid_shape : sequence of int
-        Points along each axis; an axis with one point sits at 0.
+        Number of points along each axis; the coordinate along an axis with one point is 0.
 
     Returns
     -------
     ndarray of shape (prod(grid_shape), len(grid_shape))
-        Coordinates in C order: the last axis runs fastest.
+        Coordinates in C order: the index of the last axis changes fastest.
 
     Examples
     --------
@@ -33,20 +33,20 @@ def unit_grid(grid_shape: Sequence[int]) -> FloatArray:
 
 
 def find_grid(coords: FloatArray, *, tolerance: float = 1e-6) -> tuple[GridShape, IntArray] | None:
-    """Recognise a rectilinear grid in a set of points, in whatever order they come.
+    """Detect a rectilinear grid in a set of points in any order.
 
     Parameters
     ----------
     coords : ndarray of shape (P, d)
-        Points.
+        Coordinates of the points.
     tolerance : float, default=1e-6
-        How far, as a fraction of the extent of an axis, coordinates of one grid line may differ.
+        Largest difference between coordinates on the same grid line, as a fraction of the extent of the axis.
 
     Returns
     -------
     tuple of (grid_shape, order) or None
-        Points along each axis, and the indices that bring the points into C order; None when the
-        points form no complete grid.
+        Number of points along each axis, and the indices that sort the points into C order; None if the points form no
+        complete grid.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def find_grid(coords: FloatArray, *, tolerance: float = 1e-6) -> tuple[GridShape
 
 
 def _line_numbers(axis: FloatArray, tolerance: float) -> IntArray:
-    """Count the grid lines, to tell on which each coordinate lies."""
+    """Return the index of the grid line on which each coordinate lies."""
     order = np.argsort(axis, kind="stable")
     steps = np.diff(axis[order]) > tolerance * max(np.ptp(axis), np.finfo(float).tiny)
     numbers = np.empty(len(axis), dtype=int)
@@ -77,14 +77,14 @@ def _line_numbers(axis: FloatArray, tolerance: float) -> IntArray:
 
 
 def grid_spacing(coords: FloatArray, grid_shape: GridShape) -> tuple[float, ...]:
-    """Mean distance of neighbouring points along each axis of a grid.
+    """Return the mean distance of neighbouring points along each axis of a grid.
 
     Parameters
     ----------
     coords : ndarray of shape (P, d)
-        Points in C order.
+        Coordinates of the points in C order.
     grid_shape : tuple of int
-        Points along each axis.
+        Number of points along each axis.
 
     Returns
     -------
@@ -98,6 +98,6 @@ def grid_spacing(coords: FloatArray, grid_shape: GridShape) -> tuple[float, ...]
     (0.5, 0.25)
     """
     points = np.asarray(coords, dtype=float).reshape(*grid_shape, -1)
-    # Distances, and not extents: axis i of the grid need not run along coordinate i.
+    # Distances are used instead of extents, because axis i of the grid may run along any coordinate.
     steps = [np.linalg.norm(np.diff(points, axis=axis), axis=-1) for axis in range(len(grid_shape))]
     return tuple(float(step.mean()) if step.any() else 1.0 for step in steps)

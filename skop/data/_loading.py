@@ -1,4 +1,4 @@
-"""Turn FieldSets into batches of tensors for a network.
+"""Loading of mini-batches: FieldSets as scaled tensors for a network.
 
 Notation: B samples of a batch, P points, T points of all samples of a batch together,
 d space dimensions, c channels, p parameters, s scalars, Q query points.
@@ -25,9 +25,9 @@ __all__ = ["Batch", "FieldLoader"]
 
 @dataclass
 class Batch:
-    """Tensors of a few samples.
+    """Mini-batch: the tensors of a few samples.
 
-    Samples with different numbers of points are packed: one after the other along one axis of T points.
+    Samples with different numbers of points are packed, one after the other along a single axis of T points.
 
     Attributes
     ----------
@@ -38,20 +38,20 @@ class Batch:
     params : Tensor of shape (B, p) or None
         Scaled global parameters.
     grid_shape : tuple of int or None
-        Points along each axis.
+        Number of points along each axis.
     target : Tensor of shape (B, P, q) or (T, q), or None
         Target fields in physical units.
     weight : Tensor of shape (B,) or None
         Sample weights.
     sizes : tuple of int or None
-        Points of each packed sample; None when all have as many.
+        Number of points of each packed sample; None if all samples have the same number.
     scalars : Tensor of shape (B, s) or None
-        Scalar targets, in physical units.
+        Scalar targets in physical units.
     order : ndarray of int or None
-        Where each point stands in the caller's batch, flattened: point i of the batch is the caller's point
-        ``order[i]``. None when the points are in the caller's order.
+        Order of the points, over the whole batch: point i of the batch is the caller's point ``order[i]``. None if the
+        points are in the caller's order.
     queries : dict
-        Further arguments of the network: the points where outputs are wanted, and the fields there.
+        Further arguments of the network: query points and the fields there.
     """
 
     coords: torch.Tensor
@@ -66,7 +66,7 @@ class Batch:
     queries: dict[str, torch.Tensor | None] | None = None
 
     def inputs(self) -> dict[str, Any]:
-        """Return what a network's ``forward`` takes, by name."""
+        """Return the keyword arguments for the ``forward`` of a network."""
         inputs: dict[str, Any] = {
             "coords": self.coords,
             "fields": self.fields,
@@ -85,34 +85,34 @@ class Batch:
 
 
 class FieldLoader:
-    """Batches of a FieldSet, scaled and on the device.
+    """Load mini-batches of a FieldSet, scaled and on the device.
 
-    Sets in memory are converted once; others are read batch by batch.
+    A FieldSet in memory is converted to tensors once; others are read batch by batch.
 
     Parameters
     ----------
     inputs : FieldSet
-        Samples.
+        Inputs of the samples.
     scalers : Scalers
         Fitted scalers.
     targets : Targets or None, default=None
-        Fields on the same points, scalars, or both.
+        Targets: fields on the same points, scalars, or both.
     weight : ndarray of shape (n,) or None, default=None
         Sample weights.
     device, dtype : torch.device, torch.dtype
-        Where tensors go and their precision.
+        Device and precision of the tensors.
     symmetries : GridSymmetries or None, default=None
-        Random transformations of training samples.
+        Symmetries for data augmentation: random transformations of the samples.
     generator : torch.Generator or None, default=None
-        Source of randomness for the symmetries and the choice of points.
+        Random number generator for the symmetries and the choice of points.
     element : int or None, default=None
-        Apply this element of the symmetries to every sample, and not a random one.
+        Index of the symmetry that is applied to every sample; None draws a random one.
     sort_points : bool, default=False
-        Bring the points of each sample into one fixed order, see `point_order`.
+        Whether the points of each sample are sorted, see `point_order`.
     subsample_points : int or None, default=None
-        Give this many points of each sample, drawn at random each time; samples with fewer are whole.
+        Number of points drawn at random from each sample every time; samples with fewer points are used whole.
     queries : FieldSet or None, default=None
-        Points where outputs are wanted, with input fields there; batches then hold one sample.
+        Query points with input fields, at which outputs are computed; a batch then contains one sample.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class FieldLoader:
         return len(self.inputs)
 
     def _check_points(self) -> None:
-        """Raise if statistics per point meet another number of points."""
+        """Raise an error if scalers with statistics for each point get another number of points."""
         n_points = 0 if self.inputs.is_ragged else self.inputs.shape[1]
         for what, scaler in (("input", self.scalers.fields), ("target", self.scalers.target)):
             if scaler is not None and scaler.mean_.ndim == 2 and len(scaler.mean_) != n_points:
@@ -164,7 +164,7 @@ class FieldLoader:
                 )
 
     def _check_symmetries(self) -> None:
-        """Raise if the declared symmetries do not fit the points or the channels."""
+        """Raise an error if the declared symmetries do not match the points or the channels."""
         symmetries = self.symmetries
         if symmetries is None:
             return
@@ -184,14 +184,14 @@ class FieldLoader:
                 )
 
     def _tensor(self, array: FloatArray, scale: Callable[[torch.Tensor], torch.Tensor] | None = None) -> torch.Tensor:
-        """Copy an array to a tensor of the right kind; arrays may be read-only."""
-        # Scaling comes before the cast: a small signal on a large mean would not survive it. torch knows
-        # neither foreign byte orders nor extended precision.
+        """Copy an array, which may be read-only, to a tensor of the right type and device."""
+        # Scale before the conversion to the precision of the network, in which small variations about a large mean
+        # would be lost. torch supports neither foreign byte orders nor extended precision.
         exact = torch.tensor(np.ascontiguousarray(array, dtype=np.float64))
         return (exact if scale is None else scale(exact)).to(self.device, self.dtype)
 
     def _rank(self, indices: IntArray) -> IntArray | None:
-        """Where each point of a batch stands in the caller's order, flattened; None when nothing is sorted."""
+        """Indices of the points of a batch in the caller's order; None if the points are not sorted."""
         if self._order is None:
             return None
         starts = np.repeat(np.cumsum(self._sizes[indices]) - self._sizes[indices], self._sizes[indices])
@@ -201,7 +201,7 @@ class FieldLoader:
         return self._order[rows] - np.repeat(self._offsets[indices], self._sizes[indices]) + starts
 
     def _convert(self, inputs: FieldSet, targets: Targets | None, rank: IntArray | None) -> dict[str, Any]:
-        """Tensors of samples; fields unscaled and in full precision where a symmetry may still move them."""
+        """Convert samples to tensors. If a symmetry will be applied, fields stay unscaled and in full precision."""
         scalers, values = self.scalers, _sorted(inputs.values, rank)
         fields: torch.Tensor | None = None
         if values is not None and scalers.fields is not None:
@@ -221,7 +221,7 @@ class FieldLoader:
         }
 
     def _numbers(self, numbers: FloatArray | None, scaler: FieldScaler | None) -> torch.Tensor | None:
-        """Global numbers ``(n, p)`` of each sample as a tensor, scaled."""
+        """Convert global parameters or scalars ``(n, p)`` to a scaled tensor."""
         if numbers is None:
             return None
         return self._tensor(numbers, None if scaler is None else scaler.transform)
@@ -232,12 +232,12 @@ class FieldLoader:
         Parameters
         ----------
         indices : ndarray of int
-            Samples.
+            Indices of the samples.
 
         Returns
         -------
         Batch
-            On the device.
+            Tensors on the device.
         """
         rank = self._rank(indices)
         if self._whole is None:
@@ -267,7 +267,7 @@ class FieldLoader:
         return batch
 
     def _select(self, whole: dict[str, Any], indices: IntArray) -> dict[str, Any]:
-        """Rows of the tensors of all samples."""
+        """Select rows from the tensors of all samples."""
         samples = torch.as_tensor(indices, device=self.device)
         points = samples
         if self.inputs.is_ragged:
@@ -280,7 +280,7 @@ class FieldLoader:
         }
 
     def _query(self, queries: FieldSet) -> dict[str, torch.Tensor | None]:
-        """Points of one sample where outputs are wanted, as arguments of the network."""
+        """Convert the query points of one sample to arguments of the network."""
         values, n_points = queries.values, int(queries.n_points[0])
         fields = None
         if values is not None and self.scalers.fields is not None:
@@ -289,7 +289,7 @@ class FieldLoader:
         return {"query_coords": coords, "query_fields": fields}
 
     def _move(self, parts: dict[str, Any], n_samples: int, symmetries: GridSymmetries) -> None:
-        """Apply one random symmetry to each sample, in place of the parts."""
+        """Apply one random symmetry to each sample, and replace its tensors."""
         if self.element is None:
             element, sources = symmetries.draw(n_samples, self.generator)
         else:
@@ -310,31 +310,31 @@ class FieldLoader:
         Parameters
         ----------
         batch_size : int
-            Samples of a batch; the last may be smaller.
+            Number of samples in a batch; the last batch may be smaller.
         order : ndarray of int or None, default=None
-            Order of the samples; None keeps theirs.
+            Indices of the samples in the order of the batches; None keeps the order of the FieldSet.
 
         Yields
         ------
         Batch
-            On the device.
+            Tensors on the device.
         """
         order = np.arange(len(self)) if order is None else order
         for start in range(0, len(order), batch_size):
             yield self.gather(order[start : start + batch_size])
 
     def bounded_batches(self, n_points: int) -> Iterator[tuple[IntArray, Batch]]:
-        """Yield batches of successive samples that have no more than some points together, at least one sample each.
+        """Yield batches of successive samples with a bounded number of points, but at least one sample each.
 
         Parameters
         ----------
         n_points : int
-            Points of a batch; 0 gives one sample at a time.
+            Largest number of points in a batch; 0 gives one sample at a time.
 
         Yields
         ------
         tuple of (ndarray of int, Batch)
-            Which samples, and their tensors.
+            Indices of the samples, and their tensors.
         """
         start = 0
         while start < len(self):
@@ -345,14 +345,14 @@ class FieldLoader:
 
 
 def _sorted(array: FloatArray | None, rank: IntArray | None) -> FloatArray | None:
-    """Points of samples in another order; flat or with a sample axis."""
+    """Reorder the points of samples, flat or with a sample axis."""
     if array is None or rank is None:
         return array
     return array.reshape(-1, array.shape[-1])[rank].reshape(array.shape)
 
 
 def _pack(batch: Batch, sizes: tuple[int, ...]) -> None:
-    """Give flat points a sample axis where all samples have as many, and otherwise state their sizes."""
+    """Add a sample axis to flat points if all samples have the same number of points; otherwise store their sizes."""
     if not is_uniform(sizes):
         batch.sizes = sizes
         return
@@ -363,7 +363,7 @@ def _pack(batch: Batch, sizes: tuple[int, ...]) -> None:
 
 
 def _subsample_points(batch: Batch, sizes: IntArray, count: int, generator: torch.Generator | None) -> None:
-    """Keep a random part of the points of each sample."""
+    """Keep a random selection of the points of each sample."""
     rows, drawn = draw_rows(sizes, count, generator)
     index = torch.as_tensor(rows, device=batch.coords.device)
     coords = batch.coords
@@ -380,19 +380,19 @@ def _subsample_points(batch: Batch, sizes: IntArray, count: int, generator: torc
 
 # ---------------------------------------------------------------------- rows of points
 def batch_rows(offsets: IntArray, indices: IntArray) -> IntArray:
-    """Return the flat rows of some samples, one sample after the other.
+    """Return the rows of some samples in flat arrays, one sample after the other.
 
     Parameters
     ----------
     offsets : ndarray of shape (n + 1,)
-        Where each sample begins.
+        Index of the first row of each sample.
     indices : ndarray of int
-        Samples.
+        Indices of the samples.
 
     Returns
     -------
     ndarray of int
-        Rows.
+        Indices of the rows.
 
     Examples
     --------
@@ -406,23 +406,23 @@ def batch_rows(offsets: IntArray, indices: IntArray) -> IntArray:
 
 
 def draw_rows(sizes: IntArray, count: int, generator: torch.Generator | None) -> tuple[IntArray, tuple[int, ...]]:
-    """Draw some points of each sample at random, without repetition.
+    """Draw points of each sample at random, without replacement.
 
     Parameters
     ----------
     sizes : ndarray of int
-        Points of each sample.
+        Number of points of each sample.
     count : int
-        Points to draw; samples with no more are taken whole.
+        Number of points to draw; samples with fewer points are used whole.
     generator : torch.Generator or None
-        Source of randomness.
+        Random number generator.
 
     Returns
     -------
     rows : ndarray of int
-        Flat rows of the points drawn, in their order within each sample.
+        Rows of the drawn points in flat arrays, in their order within each sample.
     drawn : tuple of int
-        Points of each sample that were drawn.
+        Number of points drawn from each sample.
     """
     starts = np.cumsum(sizes) - sizes
     parts = [
@@ -433,5 +433,5 @@ def draw_rows(sizes: IntArray, count: int, generator: torch.Generator | None) ->
 
 
 def is_uniform(sizes: FloatArray | IntArray | tuple[int, ...]) -> bool:
-    """Tell whether all samples have as many points."""
+    """Tell whether all samples have the same number of points."""
     return len(set(np.asarray(sizes).tolist())) < 2

@@ -1,7 +1,7 @@
-"""Meshes to FieldSets and predictions back to meshes: contents, averages of cell data, and files.
+"""Convert meshes to FieldSets and predictions back to meshes; averaging of cell data; reading of mesh files.
 
-Notation: n meshes, P points of a mesh, U points that cells use, D coordinates a point is stored with,
-d of them kept, c components, m cells of a block, s simplices of a cell, k dimension of a simplex.
+Notation: n meshes, P points of a mesh, U points that belong to cells, D stored coordinates of a point, of which d are
+used, c components, m cells of a block, s simplices of a cell, k dimension of a simplex.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from skop.exceptions import FieldDataError, OptionalDependencyError, warn
 
 __all__ = ["MeshSamples", "attach_predictions", "carry_cell_data", "is_mesh_input", "read_meshes"]
 
-#: Simplices that fill a cell, by its corners, which come first in all cells of these families.
+#: Decomposition of cells into simplices, by corners; the corners come first in all cell types of a family.
 _SIMPLICES: dict[str, list[tuple[int, ...]]] = {
     "vertex": [(0,)],
     "line": [(0, 1)],
@@ -40,9 +40,9 @@ _SIMPLICES: dict[str, list[tuple[int, ...]]] = {
 }
 
 
-#: File names shown in an error message.
+#: Number of file names shown in an error message.
 _SHOWN_NAMES = 3
-#: Formats whose readers in meshio (5.3) wait for ever on files that were cut off, and whether they are read as bytes.
+#: Formats whose readers in meshio (5.3) never return on truncated files, and whether the files are binary.
 _WAITING_READERS = {
     ".ply": ("ply", True),
     ".off": ("off", False),
@@ -51,9 +51,9 @@ _WAITING_READERS = {
     ".dat": ("tecplot", False),
     ".tec": ("tecplot", False),
 }
-#: Empty reads at the end of a file before it counts as cut off.
+#: Number of empty reads at the end of a file after which it is considered truncated.
 _READS_PAST_END = 100
-#: VTK files that hold one data set, and VTK files that list others; meshio (5.3) reads neither.
+#: VTK formats that meshio (5.3) does not read: files with one data set, and files that refer to other files.
 _UNREAD_DATA_SETS = {
     ".vtp": "VTK polygonal data",
     ".vti": "VTK image data",
@@ -66,35 +66,35 @@ _UNREAD_COLLECTIONS = {
     ".vtm": "VTK multi-block data",
     **{f".p{ending}": "parallel VTK data" for ending in ("vtu", "vtp", "vti", "vtr", "vts")},
 }
-#: What meshio (5.3) says of cells that it leaves out, whose points must not count as unused.
+#: Text of the warning of meshio (5.3) about cells that it omits. The points of these cells must not count as unused.
 _LEFT_OUT_CELLS = "cells that meshio cannot handle"
-#: Name in the info of meshes for which it said so.
+#: Key in the info of meshes for which meshio gave this warning.
 _USES_ALL_POINTS = "skop: left-out cells may use any point"
-#: Extent of a coordinate, relative to the largest extent of the meshes, up to which it counts as constant: a plane that
-#: was rotated or moved is rarely flat to the last bit.
+#: Extent of a coordinate, relative to the largest extent of the meshes, below which it counts as constant, since a
+#: rotated plane is flat only up to rounding errors.
 _FLAT = 1e-12
 
 
 @dataclass(frozen=True)
 class MeshSamples:
-    """Meshes as samples.
+    """Result of reading meshes: fields, and what is needed to convert predictions back to meshes.
 
     Attributes
     ----------
     fields : FieldSet
-        Points as coordinates and the named fields as values. Coordinates are shared when all meshes have the same
-        points, and ragged when their numbers differ; cells are there when all meshes share them.
+        Points as coordinates, and the named fields as values. Coordinates are shared if all meshes have the same
+        points, and ragged if their numbers of points differ. Cells are present if all meshes share them.
     meshes : list of meshio.Mesh
-        Points as they were stored, and cells, without data: what predictions are attached to.
+        Meshes with the original points and cells but without data, to which predictions are attached.
     axes : tuple of int
-        Which of the stored coordinates are kept in `fields`.
+        Indices of the stored coordinates that are used in `fields`.
     components : dict of str to int
         Number of channels of each field, in the order of the channels.
     names : tuple of str
-        File of each mesh, or ``"mesh 0"`` and so on, in the order of the samples.
+        File name of each mesh, or ``"mesh 0"`` and so on, in the order of the samples.
     used_points : list of (ndarray of shape (U,) or None)
-        For each mesh, which of its stored points are the points of the sample, in ascending order; None where all are.
-        Points that no cell of a mesh uses are left out of its sample.
+        Indices of the points of each mesh that are points of its sample, in ascending order; None if all are. Points
+        that belong to no cell are not part of a sample.
     """
 
     fields: FieldSet
@@ -105,12 +105,12 @@ class MeshSamples:
     used_points: list[IntArray | None]
 
     def select(self, fields: str | Sequence[str] | None) -> FieldSet:
-        """Return some of the fields that were read, in the order asked for.
+        """Return some of the fields that were read, in the given order.
 
         Parameters
         ----------
         fields : str, sequence of str or None
-            Names of fields; None or an empty sequence gives geometry only.
+            Names of the fields; None or an empty sequence gives the geometry alone.
 
         Returns
         -------
@@ -148,45 +148,45 @@ def read_meshes(
     cell_data: Literal["refuse", "to_points"] = "refuse",
     axes: Sequence[int] | None = None,
 ) -> MeshSamples:
-    """Read meshes as samples: points are coordinates, data on points are fields.
+    """Read meshes as samples: points become coordinates, and point data become fields.
 
-    Points that no cell uses, such as the centre of an arc left over from CAD or a reference point, are left out, and
-    one warning counts them. A cell of type ``"vertex"`` is a cell. A mesh without cells is a point cloud, of which
-    every point counts.
+    Points that belong to no cell, such as a reference point or the centre of an arc from CAD, are not used, and a
+    warning gives their number. A ``"vertex"`` counts as a cell. A mesh without cells is a point cloud, all points of
+    which are used.
 
     Parameters
     ----------
     source : meshio.Mesh, str, Path or list of these
-        Meshes; or files, kept in the order of the list; or a glob such as ``"runs/*.vtu"``, whose files are sorted so
+        Meshes; or files, in the order of the list; or a pattern such as ``"runs/*.vtu"``, whose files are sorted so
         that run_2 comes before run_10.
     fields : str, sequence of str or None, default=None
         Names in ``point_data``. A field with several components gives channels ``displacement_0``,
         ``displacement_1`` and so on. None reads the geometry only.
     cell_data : {"refuse", "to_points"}, default="refuse"
-        What to do with a field that lives on cells only: raise, or average it as `carry_cell_data` does.
+        Treatment of a field that exists on cells only: an error, or averaging to the points, see `carry_cell_data`.
     axes : sequence of int or None, default=None
-        Coordinates to keep. None drops those that are the same for all points of all meshes, as z is for plane meshes:
-        up to 1e-12 of the largest extent of the meshes, or what float32 resolves (2e-6) where points are stored so.
-        Predictions pass the axes of the fit.
+        Indices of the coordinates to use. None uses all coordinates except those that are constant over all meshes,
+        such as z of plane meshes. The tolerance is 1e-12 of the largest extent of the meshes, or 2e-6 for points stored
+        as float32.
 
     Returns
     -------
     MeshSamples
-        The samples, and meshes that take up predictions.
+        Samples, and the meshes to which predictions can be attached.
 
     Raises
     ------
     FieldDataError
-        If there are no meshes, a file cannot be read, a mesh has no points, cells that name points which are not
-        there, or lacks a field, points or fields hold NaN or infinity, or meshes differ in the components of a field or
-        in their number of coordinates.
+        If there are no meshes; a file cannot be read; a mesh has no points, lacks a field, or has cells that refer to
+        points which do not exist; points or fields contain NaN or infinity; or meshes differ in the components of a
+        field or in their number of coordinates.
     OptionalDependencyError
         If the format of a file needs a package that is not installed.
 
     Warns
     -----
     SkopWarning
-        If points are left out, or meshio leaves out something.
+        If points are not used, or meshio omits a part of a file.
 
     Examples
     --------
@@ -222,18 +222,18 @@ def read_meshes(
 
 
 def is_mesh_input(X: Any) -> bool:
-    """Tell whether X names or holds meshes.
+    """Tell whether X is meshes, or paths of mesh files.
 
     Parameters
     ----------
     X : object
-        What a caller passed.
+        Argument of a caller.
 
     Returns
     -------
     bool
-        True for a `meshio.Mesh`, a path or glob, a list with one of these in it, and for iterators, which
-        `read_meshes` refuses with a hint.
+        True for a `meshio.Mesh`, a path or pattern, a list that contains one of these, and for iterators, which
+        `read_meshes` refuses with an explanation.
 
     Examples
     --------
@@ -250,11 +250,12 @@ def is_mesh_input(X: Any) -> bool:
 
 
 def carry_cell_data(mesh: meshio.Mesh, name: str) -> FloatArray:
-    """Carry data on cells to the points: each point takes the mean of the cells around it.
+    """Average cell data to the points: the value at a point is the weighted mean over the cells around it.
 
-    Cells weigh by their length, area or volume, measured on their corners. Where a cell has none (polyhedra, collapsed
-    cells), all cells weigh the same. In meshes that mix dimensions, such as triangles with boundary lines, a point
-    looks at its cells of the highest dimension only. Points that no cell uses get NaN.
+    The weight of a cell is its length, area or volume, computed from its corners. If this is not possible for some cell
+    (polyhedra, collapsed cells), all cells have the same weight. In meshes with cells of several dimensions, such as
+    triangles and boundary lines, only the cells of the highest dimension at a point are averaged. Points that belong to
+    no cell get NaN.
 
     Parameters
     ----------
@@ -271,7 +272,7 @@ def carry_cell_data(mesh: meshio.Mesh, name: str) -> FloatArray:
     Raises
     ------
     FieldDataError
-        If there is no such data, it does not fit the cells, or cells name points which are not there.
+        If there is no such data, its shape does not match the cells, or cells refer to points which do not exist.
 
     Examples
     --------
@@ -289,29 +290,29 @@ def carry_cell_data(mesh: meshio.Mesh, name: str) -> FloatArray:
 def attach_predictions(
     meshes: Sequence[meshio.Mesh], predictions: FieldSet, components: Mapping[str, int] | None = None
 ) -> list[meshio.Mesh]:
-    """Return meshes that carry predictions as point data.
+    """Return new meshes with predictions as point data.
 
-    The data have one row for each point of a mesh. Points that no cell uses, which `read_meshes` leaves out, get NaN.
+    Points that belong to no cell, which `read_meshes` does not use, get NaN.
 
     Parameters
     ----------
     meshes : sequence of meshio.Mesh
-        Points and cells, as `read_meshes` returns them.
+        Meshes with points and cells, see `MeshSamples`.
     predictions : FieldSet
-        One sample for each mesh, on all its points or on those that its cells use.
+        Predictions, with one sample for each mesh, on all its points or on those that belong to cells.
     components : mapping of str to int or None, default=None
-        Names of the fields and their numbers of channels, in order, as in `MeshSamples`. None reads them off the
-        channel names: ``u_0, u_1`` become one field ``u``. Without names, the field is called ``prediction``.
+        Names of the fields and their numbers of channels, in order, as in `MeshSamples`. None infers them from the
+        channel names: ``u_0, u_1`` become one field ``u``. Without channel names, the field is called ``prediction``.
 
     Returns
     -------
     list of meshio.Mesh
-        New meshes with their own points; fields of one channel are ``(P,)``, others ``(P, c)``.
+        New meshes with copied points. Fields of one channel have shape ``(P,)``, others ``(P, c)``.
 
     Raises
     ------
     FieldDataError
-        If numbers of samples, points or channels do not fit.
+        If the numbers of samples, points or channels do not match.
 
     Examples
     --------
@@ -333,26 +334,26 @@ def attach_predictions(
         on_points = _on_all_points(values, mesh, f"mesh {i}")
         parts = np.split(on_points, np.cumsum([*components.values()])[:-1], axis=1)
         data = {name: part[:, 0] if part.shape[1] == 1 else part for name, part in zip(components, parts, strict=True)}
-        # Points are copied: to warp a mesh in place by its displacement must not warp the others.
+        # Points are copied, so that a user who moves the points of one mesh in place does not change the others.
         finished.append(meshio.Mesh(mesh.points.copy(), mesh.cells, point_data=data))
     return finished
 
 
 def drop_unused_rows(values: Any, meshes: Sequence[meshio.Mesh]) -> Any:
-    """Take the rows of the points that cells use from arrays with one row for each point of a mesh.
+    """Select the rows of points that belong to cells from arrays with one row for each point of a mesh.
 
     Parameters
     ----------
     values : list of arrays (P,) or (P, c), array of shape (n, P) or (n, P, c), or anything else
-        Values beside meshes.
+        Values that were passed in addition to meshes.
     meshes : sequence of meshio.Mesh
-        As in `MeshSamples`.
+        Meshes, see `MeshSamples`.
 
     Returns
     -------
     object
-        Arrays with U rows: a list, or one array if an array came and U is the same in all meshes. What has no row for
-        each point of the meshes is returned as it came.
+        Arrays with U rows: a list, or one array if `values` is an array and U is the same in all meshes. Values that do
+        not have one row for each point are returned unchanged.
     """
     if not _are_arrays(values) or [len(item) for item in values] != [len(mesh.points) for mesh in meshes]:
         return values
@@ -367,20 +368,20 @@ def drop_unused_rows(values: Any, meshes: Sequence[meshio.Mesh]) -> Any:
 
 
 def restore_unused_rows(values: Any, meshes: Sequence[meshio.Mesh]) -> Any:
-    """Give predictions on the points that cells use one row for each point of a mesh.
+    """Extend predictions from the points that belong to cells to all points of a mesh.
 
     Parameters
     ----------
     values : list of arrays (U,) or (U, c), array of shape (n, U) or (n, U, c), or anything else
         Predictions.
     meshes : sequence of meshio.Mesh
-        As in `MeshSamples`.
+        Meshes, see `MeshSamples`.
 
     Returns
     -------
     object
-        Lists of arrays with P rows, NaN at points that no cell uses; an array if an array came and P is the same in all
-        meshes. Anything else is returned as it came.
+        Arrays with P rows, NaN at points that belong to no cell: a list, or one array if `values` is an array and P is
+        the same in all meshes. Anything else is returned unchanged.
     """
     if not _are_arrays(values) or [len(item) for item in values] == [len(mesh.points) for mesh in meshes]:
         return values
@@ -392,14 +393,14 @@ def restore_unused_rows(values: Any, meshes: Sequence[meshio.Mesh]) -> Any:
 
 
 def _are_arrays(values: Any) -> bool:
-    """Tell whether these are values on points, one array for each sample, and nothing that has points of its own."""
+    """Tell whether these are arrays of values on points, and not a FieldSet or meshes."""
     if isinstance(values, np.ndarray):
         return values.ndim > 1
     return isinstance(values, list) and all(hasattr(item, "__array__") and np.ndim(item) > 0 for item in values)
 
 
 def _on_all_points(values: FloatArray, mesh: meshio.Mesh, where: str) -> FloatArray:
-    """Values on the points that cells use as values on all points, NaN elsewhere."""
+    """Extend values from the points that belong to cells to all points, with NaN elsewhere."""
     if len(values) == len(mesh.points):
         return values
     used = _used_points(mesh, where)
@@ -412,7 +413,7 @@ def _on_all_points(values: FloatArray, mesh: meshio.Mesh, where: str) -> FloatAr
 
 
 def _guess_components(predictions: FieldSet) -> dict[str, int]:
-    """Fields that the channel names come from: u_0, u_1 are two channels of u."""
+    """Infer the fields from the channel names: u_0, u_1 are two channels of u."""
     names = predictions.channel_names
     if names is None:
         return {"prediction": predictions.n_channels}
@@ -434,7 +435,7 @@ def _guess_components(predictions: FieldSet) -> dict[str, int]:
 
 # ---------------------------------------------------------------------- contents of one mesh
 def _field_names(fields: str | Sequence[str] | None) -> list[str]:
-    """Names of fields as a list without repetitions."""
+    """Return the names of fields as a list; raise an error for repetitions."""
     names = [fields] if isinstance(fields, str) else [*(fields or ())]
     for name in names:
         if not isinstance(name, str) or names.count(name) > 1:
@@ -443,7 +444,7 @@ def _field_names(fields: str | Sequence[str] | None) -> list[str]:
 
 
 def _template(mesh: meshio.Mesh, name: str, earlier: Sequence[meshio.Mesh]) -> meshio.Mesh:
-    """Points and cells of a mesh; arrays equal to those of the first mesh are stored once."""
+    """Return a mesh with the same points and cells but no data; arrays equal to those of the first mesh are shared."""
     points, cells = mesh.points, mesh.cells
     if points.ndim != 2 or 0 in points.shape:
         raise FieldDataError(f"{name} has no points (shape {points.shape}); remove it.")
@@ -453,8 +454,8 @@ def _template(mesh: meshio.Mesh, name: str, earlier: Sequence[meshio.Mesh]) -> m
         first = earlier[0]
         if points.shape[1] != first.points.shape[1]:
             raise FieldDataError(
-                f"{name} has {points.shape[1]} coordinates a point, the first mesh has {first.points.shape[1]}; bring "
-                "all meshes to one dimension."
+                f"{name} has {points.shape[1]} coordinates per point, the first mesh has {first.points.shape[1]}; use "
+                "the same number in all meshes."
             )
         points = first.points if np.array_equal(points, first.points) else points
         cells = first.cells if _have_same_cells(mesh, first) else cells
@@ -462,7 +463,7 @@ def _template(mesh: meshio.Mesh, name: str, earlier: Sequence[meshio.Mesh]) -> m
 
 
 def _used_points(mesh: meshio.Mesh, where: str) -> IntArray | None:
-    """Points that cells use, ascending, (U,); None if these are all, or if there are no cells."""
+    """Indices of the points that belong to cells, ascending, (U,); None for all points, or if there are no cells."""
     count = len(mesh.points)
     is_used = np.zeros(count, dtype=bool)
     for block in mesh.cells:
@@ -476,8 +477,8 @@ def _used_points(mesh: meshio.Mesh, where: str) -> IntArray | None:
         low, high = int(nodes.min()), int(nodes.max())
         if low < 0 or high >= count:
             raise FieldDataError(
-                f"cells of type {block.type!r} in {where} name point {low if low < 0 else high}; expected 0 to "
-                f"{count - 1}, since there are {count} points. The file may be cut off or damaged, or may count from "
+                f"cells of type {block.type!r} in {where} refer to point {low if low < 0 else high}; expected 0 to "
+                f"{count - 1}, since there are {count} points. The file may be truncated or damaged, or may count from "
                 "1; write it again."
             )
         is_used[nodes] = True
@@ -486,7 +487,7 @@ def _used_points(mesh: meshio.Mesh, where: str) -> IntArray | None:
 
 
 def _warn_of_unused(names: Sequence[str], meshes: Sequence[meshio.Mesh], used: Sequence[IntArray | None]) -> None:
-    """Count the points that were left out of all meshes."""
+    """Warn about points that belong to no cell."""
     pairs = zip(meshes, used, strict=True)
     counts = [0 if rows is None else len(mesh.points) - len(rows) for mesh, rows in pairs]
     if not any(counts):
@@ -495,13 +496,13 @@ def _warn_of_unused(names: Sequence[str], meshes: Sequence[meshio.Mesh], used: S
     first = names[next(i for i, count in enumerate(counts) if count)]
     warn(
         f"{sum(counts)} points in {n_meshes} of {len(meshes)} meshes (first in {first}) belong to no cell: they are "
-        "left out, and predicted meshes have NaN there. mesh.remove_orphaned_nodes() removes such points; a cell of "
-        "type 'vertex' keeps a point.",
+        "not used, and predicted meshes have NaN there. Remove such points by mesh.remove_orphaned_nodes(), or add "
+        "cells of type 'vertex' to use them.",
     )
 
 
 def _finite_rows(values: FloatArray, used: IntArray | None, what: str) -> FloatArray:
-    """Rows of the points of a sample, (U, c); NaN and infinity are refused there."""
+    """Select the rows of the points of a sample, (U, c), and raise an error for NaN or infinity."""
     rows = values if used is None else values[used]
     is_bad = ~np.isfinite(rows).all(axis=1)
     if is_bad.any():
@@ -514,7 +515,7 @@ def _finite_rows(values: FloatArray, used: IntArray | None, what: str) -> FloatA
 
 
 def _have_same_cells(mesh: meshio.Mesh, first: meshio.Mesh) -> bool:
-    """Tell whether two meshes have equal cells; polyhedra, which are nested lists, never count as equal."""
+    """Tell whether two meshes have the same cells; polyhedra, which are nested lists, never count as equal."""
     return len(mesh.cells) == len(first.cells) and all(
         a.type == b.type and isinstance(a.data, np.ndarray) and np.array_equal(a.data, b.data)
         for a, b in zip(mesh.cells, first.cells, strict=True)
@@ -522,7 +523,7 @@ def _have_same_cells(mesh: meshio.Mesh, first: meshio.Mesh) -> bool:
 
 
 def _read_field(mesh: meshio.Mesh, field: str, name: str, average: bool, used: IntArray | None) -> FloatArray:
-    """One field on the points of a sample, (U, c)."""
+    """Read one field on the points of a sample, (U, c)."""
     if field in mesh.point_data:
         what = f"point data {field!r} of {name}"
         return _finite_rows(_as_columns(mesh.point_data[field], what), used, what)
@@ -533,7 +534,7 @@ def _read_field(mesh: meshio.Mesh, field: str, name: str, average: bool, used: I
         )
     if not average:
         raise FieldDataError(
-            f"{field!r} is cell data in {name}, and fields live on points; pass cell_data='to_points' to average it "
+            f"{field!r} is cell data in {name}, but point data are needed; pass cell_data='to_points' to average it "
             "over the cells around each point."
         )
     values = _average_on_points(mesh, field, name)
@@ -549,14 +550,14 @@ def _listed(data: Mapping[str, Any]) -> str:
 def _common_components(
     wanted: Sequence[str], rows: Sequence[Sequence[FloatArray]], names: Sequence[str]
 ) -> dict[str, int]:
-    """Components of each field, which must be the same in all meshes."""
+    """Return the number of components of each field, which must be the same in all meshes."""
     counts = [part.shape[1] for part in rows[0]]
     for row, name in zip(rows, names, strict=True):
         for field, part, count in zip(wanted, row, counts, strict=True):
             if part.shape[1] != count:
                 raise FieldDataError(
-                    f"field {field!r} has {part.shape[1]} components in {name} and {count} in {names[0]}; they must "
-                    "be the same in all meshes."
+                    f"field {field!r} has {part.shape[1]} components in {name} and {count} in {names[0]}; expected the "
+                    "same number in all meshes."
                 )
     return dict(zip(wanted, counts, strict=True))
 
@@ -564,7 +565,7 @@ def _common_components(
 def _kept_axes(
     meshes: Sequence[meshio.Mesh], used: Sequence[IntArray | None], axes: Sequence[int] | None
 ) -> tuple[int, ...]:
-    """Coordinates to keep: those that vary, or those asked for if all others are constant."""
+    """Return the coordinates to use: those that vary, or the given ones if all others are constant."""
     n_stored = meshes[0].points.shape[1]
     points = [mesh.points if rows is None else mesh.points[rows] for mesh, rows in zip(meshes, used, strict=True)]
     low = np.min([item.min(axis=0) for item in points], axis=0).astype(float)
@@ -593,7 +594,7 @@ def _as_fieldset(
     values: Sequence[FloatArray] | None,
     channels: Sequence[str] | None,
 ) -> FieldSet:
-    """Place values on the kept coordinates of the used points."""
+    """Build a FieldSet of the values on the used points and coordinates."""
     first, first_rows = meshes[0], used[0]
     is_shared = all(
         mesh.points is first.points and _are_same_rows(rows, first_rows)
@@ -601,7 +602,7 @@ def _as_fieldset(
     )
     placed = list(zip(meshes[:1], used[:1], strict=True) if is_shared else zip(meshes, used, strict=True))
     points = [_as_columns(mesh.points if rows is None else mesh.points[rows], "points") for mesh, rows in placed]
-    # Meshes may differ in points that are left out.
+    # Compare only the used points; meshes may differ in the others.
     is_shared = is_shared or all(np.array_equal(item, points[0]) for item in points)
     points = [item[:, axes] for item in (points[:1] if is_shared else points)]
     cells = _common_cells(meshes, used)
@@ -610,20 +611,20 @@ def _as_fieldset(
         return FieldSet(points, values, cells=cells, channel_names=names)
     coords: FloatArray = points[0] if is_shared else np.stack(points)
     if values is None:
-        # Nothing but the coordinates says how many samples there are.
+        # Coordinates are repeated, because without values only they give the number of samples.
         own = np.broadcast_to(coords, (len(meshes), *points[0].shape))
         return FieldSet(own, cells=cells)
     return FieldSet(coords, np.stack(values), cells=cells, channel_names=names)
 
 
 def _common_cells(meshes: Sequence[meshio.Mesh], used: Sequence[IntArray | None]) -> list[tuple[str, IntArray]] | None:
-    """Cells that all meshes share, which count the used points; None if they differ, or are none or polyhedra."""
+    """Cells that all meshes share, with indices of used points; None if cells differ, are missing or are polyhedra."""
     first = meshes[0]
     if not all(mesh.cells is first.cells or _have_same_cells(mesh, first) for mesh in meshes):
         return None
     if not first.cells or not all(isinstance(block.data, np.ndarray) for block in first.cells):
         return None
-    # Cells that were left out on reading may make the points of samples differ where cells are the same.
+    # If meshio omitted cells, samples with the same cells can have different points.
     if len({len(mesh.points if rows is None else rows) for mesh, rows in zip(meshes, used, strict=True)}) > 1:
         return None
     rows = used[0]
@@ -635,13 +636,13 @@ def _common_cells(meshes: Sequence[meshio.Mesh], used: Sequence[IntArray | None]
 
 
 def _are_same_rows(rows: IntArray | None, others: IntArray | None) -> bool:
-    """Tell whether the same points are used."""
+    """Tell whether two meshes use the same points."""
     return rows is others or (rows is not None and others is not None and np.array_equal(rows, others))
 
 
 # ---------------------------------------------------------------------- data on cells
 def _as_columns(array: Any, what: str) -> FloatArray:
-    """Data as floats of this machine with one column for each component, (P, c); float32 stays float32."""
+    """Convert data to native floats with one column for each component, (P, c); float32 is kept."""
     array = np.asarray(array)
     if array.dtype.kind not in "fiub" or array.ndim == 0 or 0 in array.shape[1:]:
         raise FieldDataError(f"{what} has dtype {array.dtype} and shape {array.shape}; expected numbers.")
@@ -651,7 +652,7 @@ def _as_columns(array: Any, what: str) -> FloatArray:
 
 def _average_on_points(mesh: meshio.Mesh, name: str, where: str) -> FloatArray:
     """Average cell data over the cells around each point, as `carry_cell_data` documents it."""
-    _used_points(mesh, where)  # refuses cells that name points which are not there
+    _used_points(mesh, where)  # raises an error for cells that refer to points which do not exist
     what = f"cell data {name!r} of {where}"
     data = [_as_columns(part, what) for part in mesh.cell_data[name]]
     if [len(part) for part in data] != [len(block) for block in mesh.cells]:
@@ -672,7 +673,7 @@ def _average_on_points(mesh: meshio.Mesh, name: str, where: str) -> FloatArray:
 def _sum_on_points(
     points: FloatArray, blocks: Sequence[tuple[meshio.CellBlock, FloatArray]]
 ) -> tuple[FloatArray, FloatArray]:
-    """Weighted sums of cell values and of weights at each point, (P, c) and (P,)."""
+    """Weighted sums of the cell values, and sums of the weights, at each point: (P, c) and (P,)."""
     sizes = [_cell_sizes(points, block) for block, _ in blocks]
     if not all((size > 0).all() for size in sizes):
         sizes = [np.ones(len(size)) for size in sizes]
@@ -686,7 +687,7 @@ def _sum_on_points(
 
 
 def _cells_and_nodes(block: meshio.CellBlock) -> tuple[IntArray, IntArray]:
-    """Pairs of a cell and one of its points."""
+    """Return all pairs of a cell and one of its points."""
     if isinstance(block.data, np.ndarray):
         if block.data.size == 0:
             return np.zeros(0, dtype=int), np.zeros(0, dtype=int)
@@ -698,7 +699,7 @@ def _cells_and_nodes(block: meshio.CellBlock) -> tuple[IntArray, IntArray]:
 
 
 def _cell_sizes(points: FloatArray, block: meshio.CellBlock) -> FloatArray:
-    """Length, area or volume of each cell, (m,); zeros where it cannot be computed from corners."""
+    """Length, area or volume of each cell, (m,); zero if it cannot be computed from the corners."""
     family = re.match(r"[A-Za-z_]*", block.type)
     simplices = _SIMPLICES.get(family.group() if family else "")
     if block.type == "polygon":
@@ -707,19 +708,19 @@ def _cell_sizes(points: FloatArray, block: meshio.CellBlock) -> FloatArray:
         return np.zeros(len(block))
     corners = points[block.data[:, simplices]].astype(float)  # (m, s, k + 1, D)
     edges = corners[:, :, 1:] - corners[:, :, :1]
-    # The Gram determinant measures a simplex in a space of any dimension.
+    # The Gram determinant gives the size of a simplex in a space of any dimension.
     gram = np.linalg.det(edges @ np.swapaxes(edges, -1, -2))
     return np.sqrt(np.maximum(gram, 0)).sum(axis=1) / factorial(edges.shape[2])
 
 
-# ---------------------------------------------------------------------- sources
+# ---------------------------------------------------------------------- lists of meshes and files
 def _is_one(item: Any) -> bool:
     """Tell whether an item is a mesh or a path."""
     return isinstance(item, meshio.Mesh | str | os.PathLike)
 
 
 def _find_sources(source: Any) -> list[tuple[str, Any]]:
-    """List the meshes or files of a source, each with the name that messages give it."""
+    """List the meshes or files of a source, each with its name for messages."""
     if isinstance(source, np.ndarray) and source.ndim == 1:
         source = list(source)
     if isinstance(source, meshio.Mesh):
@@ -728,16 +729,18 @@ def _find_sources(source: Any) -> list[tuple[str, Any]]:
         return [(str(path), path) for path in _matching_files(os.path.expanduser(source))]
     if isinstance(source, Iterator):
         raise FieldDataError(
-            f"meshes came as a {type(source).__name__}, whose order is not known; pass a glob as text, such as "
+            f"meshes came as a {type(source).__name__}, whose order is not known; pass a pattern as text, such as "
             "'runs/*.vtu', or a sorted list."
         )
     if not isinstance(source, list | tuple):
-        raise FieldDataError(f"meshes came as {type(source).__name__}; expected meshio.Mesh objects, paths or a glob.")
+        raise FieldDataError(
+            f"meshes came as {type(source).__name__}; expected meshio.Mesh objects, paths or a pattern."
+        )
     return _list_sources(source)
 
 
 def _list_sources(items: list[Any] | tuple[Any, ...]) -> list[tuple[str, Any]]:
-    """Name the items of a list of meshes or of a list of paths."""
+    """Return the items of a list of meshes or paths with their names."""
     if not items:
         raise FieldDataError("the list of meshes is empty; at least one is required.")
     strangers = [f"item {i} is a {type(item).__name__}" for i, item in enumerate(items) if not _is_one(item)]
@@ -755,10 +758,10 @@ def _list_sources(items: list[Any] | tuple[Any, ...]) -> list[tuple[str, Any]]:
     return [(str(path), path) for path in paths]
 
 
-# ---------------------------------------------------------------------- files
+# ---------------------------------------------------------------------- paths and patterns
 def _matching_files(pattern: str) -> list[Path]:
-    """Files that a path or a glob names, in natural order."""
-    # A file whose own name has brackets in it is meant literally.
+    """Files that match a path or a pattern, in natural order."""
+    # If a file with exactly this name exists, brackets in the name are no pattern.
     if os.path.exists(pattern) or not glob.has_magic(pattern):
         return [_existing_file(Path(pattern))]
     found = [match for match in glob.glob(pattern, recursive=True) if os.path.isfile(match)]
@@ -768,24 +771,24 @@ def _matching_files(pattern: str) -> list[Path]:
 
 
 def _natural_key(name: str) -> list[Any]:
-    """Sort key that compares runs of digits as numbers."""
+    """Sort key that compares digits in names as numbers."""
     parts = re.split(r"(\d+)", name)
     return [int(part) if i % 2 else part for i, part in enumerate(parts)] + [name]
 
 
 def _existing_file(path: Path) -> Path:
-    """Return the path of a file, or say what lies there instead."""
+    """Return the path of a file; raise an error if it is a folder or does not exist."""
     if path.is_dir():
         endings = [item.suffix for item in path.iterdir() if item.suffix]
         ending = max(endings, key=endings.count, default=".vtu")
-        raise FieldDataError(f"{str(path)!r} is a folder; pass a glob instead, such as {str(path / ('*' + ending))!r}.")
+        raise FieldDataError(f"{str(path)!r} is a folder; pass a pattern, such as {str(path / ('*' + ending))!r}.")
     if not path.exists():
         raise FieldDataError(f"there is no file {str(path)!r}; {_nearby(path)}.")
     return path
 
 
 def _nearby(path: Path) -> str:
-    """Words for what the folder of a path holds."""
+    """Describe the contents of the folder of a path, for error messages."""
     folder = path.parent
     if glob.has_magic(str(folder)):
         return "no folder that the pattern names holds such files"
@@ -798,21 +801,21 @@ def _nearby(path: Path) -> str:
     return f"the folder {str(folder)!r} holds {len(names)} files, such as {', '.join(nearest)}"
 
 
-# ---------------------------------------------------------------------- reading
+# ---------------------------------------------------------------------- reading of files
 def _iterate_meshes(sources: list[tuple[str, Any]]) -> Iterator[tuple[str, meshio.Mesh]]:
-    """Read meshes one at a time: name and mesh."""
+    """Read the meshes one at a time, with their names."""
     for name, item in sources:
         yield name, item if isinstance(item, meshio.Mesh) else _read_file(item)
 
 
 def _read_file(path: Path) -> meshio.Mesh:
-    """Read one file; any failure becomes one error that names the file."""
+    """Read one file; any failure is turned into an error that names the file."""
     if path.stat().st_size == 0:
         raise FieldDataError(f"cannot read {path}: the file is empty; remove it or write it again.")
     _refuse_unread_formats(path)
     said = io.StringIO()
     try:
-        # meshio prints what it could not read, then leaves with SystemExit.
+        # If meshio cannot read a file, it prints a message and raises SystemExit.
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             mesh = _parse(path)
@@ -825,8 +828,8 @@ def _read_file(path: Path) -> meshio.Mesh:
     except (Exception, SystemExit) as error:
         reason = _one_line(said.getvalue()) or f"{type(error).__name__}: {_one_line(str(error))}"
         raise FieldDataError(
-            f"cannot read {path} ({path.stat().st_size} bytes): {reason}. The file may be cut off or damaged, or hold "
-            "something that meshio does not read; write it again, as .vtu, .vtk or .xdmf, or remove it."
+            f"cannot read {path} ({path.stat().st_size} bytes): {reason}. The file may be truncated or damaged, or "
+            "have contents that meshio does not read; write it again, as .vtu, .vtk or .xdmf, or remove it."
         ) from error
     message = _one_line(said.getvalue())
     if message:
@@ -837,7 +840,7 @@ def _read_file(path: Path) -> meshio.Mesh:
 
 
 def _refuse_unread_formats(path: Path) -> None:
-    """Name formats for which there is no reader."""
+    """Raise an error for formats without a reader."""
     ending = path.suffix.lower()
     if ending in _UNREAD_DATA_SETS:
         raise FieldDataError(
@@ -859,7 +862,7 @@ def _refuse_unread_formats(path: Path) -> None:
 
 
 def _parse(path: Path) -> meshio.Mesh:
-    """Let meshio read a file, with an end that its readers notice."""
+    """Read a file by meshio, such that its readers cannot wait for ever at the end of a truncated file."""
     ending = path.suffix.lower()
     if ending == ".vtu":
         return read_vtu(path)
@@ -877,16 +880,16 @@ def _parse(path: Path) -> meshio.Mesh:
 
 
 def _refuse_time_series(path: Path) -> None:
-    """Name XDMF files with several time steps."""
+    """Raise an error for XDMF files with several time steps."""
     if re.search(rb"CollectionType\s*=\s*[\"']Temporal", path.read_bytes()):
         raise FieldDataError(
-            f"cannot read {path}: it holds a time series, and one file is one sample; write one file for each "
+            f"cannot read {path}: it is a time series, but each file has to be one sample; write one file for each "
             "time step."
         )
 
 
 class _EndingFile:
-    """A file that raises EOFError when it is read past its end again and again."""
+    """File wrapper that raises EOFError when it is repeatedly read beyond its end."""
 
     def __init__(self, file: IO[Any]) -> None:
         self._file, self._empty_reads = file, 0
@@ -914,6 +917,6 @@ class _EndingFile:
 
 
 def _one_line(text: str, limit: int = 300) -> str:
-    """Text on one line, shortened, without a full stop at its end."""
+    """Shorten a text to one line, without a full stop at the end."""
     line = " ".join(text.split()).rstrip(".")
     return line if len(line) <= limit else line[:limit] + " ..."

@@ -1,19 +1,21 @@
-"""X and y are read once, here: the forms in which samples come, their checks, and the way back to the form of y.
+"""Reading of X and y in all their forms: validation, conversion to FieldSets, and conversion back to the form of y.
 
-`read` turns X and y of a fit into a `TrainingData`; `read_inputs` and `read_truth` hold X and y of a prediction or a
-score against the `DataSpec` of the fit. What lies behind them works on FieldSets and `Targets`, and trusts these.
+`read` converts X and y of a fit to `TrainingData`. `read_inputs` and `read_scored` read X and y of a prediction or a
+score, and check them against the `DataSpec` of the fit. All other code works on the resulting FieldSets and `Targets`
+without further checks.
 
-Notation: n samples, P points of a sample, d space dimensions, c channels, q output channels, p parameters, s scalars.
+Notation: n samples, P points of a sample, d space dimensions, c channels, q output channels, p global parameters,
+s scalars.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._fieldset import FieldSet, iterate_rows
@@ -27,8 +29,8 @@ from skop.data._meshes import (
     restore_unused_rows,
 )
 from skop.data._resampling import GridResampler
-from skop.data._storage import as_storage, is_lazy, read_rows, reshape_rows
-from skop.exceptions import FieldDataError, warn
+from skop.data._storage import as_storage, is_lazy, read_rows, refuse_mask, reshape_rows
+from skop.exceptions import FieldDataError, NonFinitePredictionError, warn
 
 __all__ = [
     "DataSpec",
@@ -38,14 +40,14 @@ __all__ = [
     "TrainingData",
     "read",
     "read_inputs",
-    "read_truth",
+    "read_scored",
 ]
 
-#: How far points may differ and still count as the same, as a part of the extent of their axis.
+#: Largest difference between coordinates that count as equal, as a fraction of the extent of their axis.
 _SAME_POINT = 1e-6
 
 
-# ---------------------------------------------------------------------- what is read
+# ---------------------------------------------------------------------- results of reading
 @dataclass(frozen=True)
 class Targets:
     """Outputs of samples: a field, scalars, or both.
@@ -53,9 +55,9 @@ class Targets:
     Attributes
     ----------
     field : FieldSet or None, default=None
-        Fields on the points of the inputs.
+        Target fields on the points of the inputs.
     scalars : ndarray of shape (n, s) or None, default=None
-        Scalars of each sample.
+        Target scalars of each sample.
 
     Examples
     --------
@@ -72,7 +74,9 @@ class Targets:
     def __post_init__(self) -> None:
         sizes = {len(part) for part in (self.field, self.scalars) if part is not None}
         if len(sizes) != 1:
-            raise FieldDataError(f"targets need a field or scalars of as many samples, got {sorted(sizes)} samples.")
+            raise FieldDataError(
+                f"targets need a field, scalars, or both of equal length; got lengths {sorted(sizes)}."
+            )
 
     def __len__(self) -> int:
         return len(self.scalars) if self.field is None else len(self.field)  # type: ignore[arg-type]
@@ -94,25 +98,25 @@ class Targets:
 
     @property
     def n_outputs(self) -> int:
-        """Channels q of the field."""
+        """Number q of channels of the field; 0 without one."""
         return 0 if self.field is None else self.field.n_channels
 
     @property
     def n_scalars(self) -> int:
-        """Scalars s of a sample."""
+        """Number s of scalars of a sample."""
         return 0 if self.scalars is None else int(self.scalars.shape[1])
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Outputs of an estimator in physical units, in the caller's order of samples and points.
+    """Predictions of an estimator in physical units, in the caller's order of samples and points.
 
     Attributes
     ----------
     fields : ndarray of shape (n, P, q), or (T, q) for ragged samples with T points together, or None
-        Output fields.
+        Predicted fields.
     scalars : ndarray of shape (n, s) or None
-        Output scalars.
+        Predicted scalars.
     """
 
     fields: FloatArray | None
@@ -121,22 +125,24 @@ class Predictions:
 
 @dataclass(frozen=True)
 class TargetForm:
-    """The form of y, and the way back to it.
+    """Form of y, and the conversion of predictions to it.
 
     Attributes
     ----------
     container : {"array", "list", "pairs", "tuple", "fieldset", "meshes"}
-        Kind of thing that y was. Scalars are an array.
+        Kind of object that y was; for scalars ``"array"``.
     dtype : str, default="float64"
-        Type of the numbers in predictions.
+        Data type of predictions.
     squeezes_channel : bool, default=False
-        Whether y had no axis for its one channel, or its one scalar.
+        Whether y had no channel axis, or no axis for its single scalar.
     has_grid_axes : bool, default=False
-        Whether an array has one axis for each space dimension, and not one for all points.
+        Whether an array has one axis for each space dimension, instead of one axis for all points.
     channel_names : tuple of str or None, default=None
         Names of the output channels.
     components : tuple of (str, int) or None, default=None
-        Output fields of a mesh and their numbers of channels; None when y was no mesh.
+        Names of the output fields of a mesh and their numbers of channels; None if y was not meshes.
+    scalar_names : tuple of str or None, default=None
+        Names of the scalars, if y was a DataFrame with names for its columns.
     """
 
     container: str
@@ -145,25 +151,37 @@ class TargetForm:
     has_grid_axes: bool = False
     channel_names: tuple[str, ...] | None = None
     components: tuple[tuple[str, int], ...] | None = None
+    scalar_names: tuple[str, ...] | None = field(default=None, compare=False)
 
     def restore(self, predictions: Predictions, points: FieldSet, meshes: Sequence[Any] | None = None) -> Any:
-        """Give predictions the form that y had.
+        """Convert predictions to the form that y had.
 
         Parameters
         ----------
         predictions : Predictions
-            Outputs in physical units.
+            Predictions in physical units.
         points : FieldSet
-            Where the fields lie.
+            Points of the predictions.
         meshes : sequence of meshio.Mesh or None, default=None
-            Meshes whose points these are, if X came as meshes.
+            Meshes with these points, if X was meshes.
 
         Returns
         -------
         ndarray, list, FieldSet, tuple or list of meshio.Mesh
-            The same kind of thing that y was; a FieldSet where y was meshes and there are none. Samples with
-            different numbers of points come as a list where y was an array.
+            Predictions in the form of y, with two exceptions: a FieldSet if y was meshes and there are none, and a list
+            if y was an array and samples have different numbers of points.
+
+        Raises
+        ------
+        NonFinitePredictionError
+            If a value is not finite.
         """
+        for part in (predictions.fields, predictions.scalars):
+            if part is not None and not np.isfinite(part).all():
+                raise NonFinitePredictionError(
+                    f"the prediction is not finite in {_where(part, points)}: X holds numbers too large for the "
+                    "precision of the fit or far from those of the training. Check its units and fill values."
+                )
         if predictions.fields is None:
             if predictions.scalars is None:
                 raise ValueError("predictions hold neither fields nor scalars.")
@@ -177,7 +195,7 @@ class TargetForm:
         return attach_predictions(meshes, result, dict(self.components))
 
     def _fields(self, values: FloatArray, scalars: FloatArray | None, points: FieldSet) -> Any:
-        """Values ``(n, P, q)`` or ``(T, q)`` in the container."""
+        """Convert values ``(n, P, q)`` or ``(T, q)`` to the container of y."""
         if self.container == "tuple":
             if points.is_ragged:
                 return points.coords_list(), points.with_values(values).to_list()
@@ -195,49 +213,62 @@ class TargetForm:
         return [sample[:, 0] for sample in samples] if self.squeezes_channel else samples
 
     def of_frames(self) -> TargetForm:
-        """Return the form of predictions with another number of channels, which have no names."""
-        return replace(self, squeezes_channel=False, channel_names=None)
+        """Return the form for another number of channels, without names."""
+        return replace(self, squeezes_channel=False, channel_names=None, scalar_names=None)
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> TargetForm:
         """Build from the attributes as JSON gives them back."""
-        names, parts = content.get("channel_names"), content.get("components")
+        names, parts, scalars = (content.get(name) for name in ("channel_names", "components", "scalar_names"))
         return cls(
             **content
             | {
                 "channel_names": None if names is None else tuple(names),
                 "components": None if parts is None else tuple((name, count) for name, count in parts),
+                "scalar_names": None if scalars is None else tuple(scalars),
             }
         )
 
 
+def _where(values: FloatArray, points: FieldSet) -> str:
+    """The sample of the first value that is not finite, in words."""
+    row = int(np.argwhere(~np.isfinite(values))[0][0])
+    if points.offsets is not None and len(values) != len(points):
+        row = int(np.searchsorted(points.offsets, row, side="right")) - 1
+    return f"sample {row}"
+
+
 @dataclass(frozen=True)
 class DataSpec:
-    """Kinds and sizes of X and y, as found by a fit: everything that a prediction must match or give back.
+    """Form, sizes and channel names of X and y in a fit, which the data of a prediction must match.
 
     Attributes
     ----------
     input_form : {"table", "grid", "fieldset", "tuple", "list", "pairs", "meshes"}
-        How X came: a 2-D table, an array on a regular grid, a FieldSet, ``(coords, fields)``, a list of points or of
+        Form of X: a 2-D table, an array on a regular grid, a FieldSet, ``(coords, fields)``, a list of points or of
         ``(coords, fields)``, or meshes.
     role : {"features", "parameters", "fields"}
-        What X means: features of scalars, global parameters of a field, or fields.
+        Meaning of X: features from which scalars are predicted, global parameters of a field, or fields.
     target_form : TargetForm
-        How y came and predictions go.
+        Form of y and of predictions.
     n_dims, n_fields, n_params, n_outputs : int
-        Space dimensions, input channels, global parameters, channels of the output field (0 without one).
+        Numbers of space dimensions, input channels, global parameters, and channels of the output field (0 without
+        one).
     grid_shape : tuple of int or None
-        Points along each axis in training; None when the points form no grid.
+        Number of points along each axis in training; None if the points form no grid.
     n_scalars : int, default=0
-        Output scalars of a sample, alone or beside the field.
+        Number of output scalars of a sample, alone or in addition to a field.
     geometry : {"grid", "structured", "points"}, default="grid"
-        Whether the points form one rectilinear grid, a grid that is bent or each sample's own, or none.
+        Arrangement of the points: a rectilinear grid that all samples share, a grid that is curvilinear or differs
+        between samples, or no grid.
     kept_axes : tuple of int or None, default=None
-        Coordinates of a mesh that were kept; None when X was no mesh.
+        Indices of the mesh coordinates that are used; None if X was not meshes.
     resampler : GridResampler or None, default=None
-        The grid to which samples are brought before the network sees them; None if it sees them as they are.
+        Grid to which samples are interpolated for the network; None without resampling.
     channel_names : tuple of str or None, default=None
         Names of the input channels.
+    input_fields : tuple of str or None, default=None
+        Fields of meshes that are the inputs; None when X was no mesh, or its geometry alone.
     """
 
     input_form: str
@@ -253,10 +284,11 @@ class DataSpec:
     kept_axes: tuple[int, ...] | None = None
     resampler: GridResampler | None = None
     channel_names: tuple[str, ...] | None = None
+    input_fields: tuple[str, ...] | None = None
 
     @property
     def network_spec(self) -> DataSpec:
-        """What the network sees: this, or the data on the grid to which they are resampled."""
+        """Spec of the data as the network sees them, that is, after resampling to a grid if there is any."""
         if self.resampler is None:
             return self
         return replace(
@@ -268,15 +300,15 @@ class DataSpec:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the attributes as plain JSON types."""
+        """Return the attributes as JSON types."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> DataSpec:
-        """Build from what `to_dict` gave, after a trip through JSON."""
+        """Build the object from the result of `to_dict`, read from JSON."""
         parts: dict[str, Any] = {
             name: tuple(content[name])
-            for name in ("grid_shape", "kept_axes", "channel_names")
+            for name in ("grid_shape", "kept_axes", "channel_names", "input_fields")
             if content.get(name) is not None
         }
         parts["target_form"] = TargetForm.from_dict(content["target_form"])
@@ -287,16 +319,16 @@ class DataSpec:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """X and y of a fit in one form.
+    """X and y of a fit, converted to a common form.
 
     Attributes
     ----------
     inputs : FieldSet
-        Coordinates, fields and parameters; a table of features is the parameters of one point.
+        Coordinates, fields and global parameters; a table of features becomes the global parameters of a single point.
     targets : Targets
-        Fields on the same points, scalars, or both.
+        Target fields on the same points, scalars, or both.
     spec : DataSpec
-        What they looked like.
+        Form and sizes of the data.
     """
 
     inputs: FieldSet
@@ -310,6 +342,7 @@ def read(
     y: Any = None,
     *,
     estimator: Any = None,
+    reset: bool = True,
     input_fields: Sequence[str] | None = None,
     target_fields: Sequence[str] | None = None,
     cell_data: str = "refuse",
@@ -321,24 +354,26 @@ def read(
     X : array (n, p) or (n, *grid, c), FieldSet, (coords, fields), list of points or of (coords, fields), or meshes
         Inputs.
     y : ndarray, FieldSet, (coords, fields), list of arrays or of (coords, fields), meshes, or None, default=None
-        Targets; None is for meshes that hold their targets themselves.
+        Targets; None is for meshes that contain the targets.
     estimator : estimator or None, default=None
-        Estimator that is fitted: scikit-learn checks tables for it and sets its `n_features_in_` and
-        `feature_names_in_`. None leaves out these checks.
+        Estimator that is being fitted, for which scikit-learn checks tables and sets `n_features_in_` and
+        `feature_names_in_`. None omits these checks.
+    reset : bool, default=True
+        Whether the columns of a table may be any, instead of those of the estimator's earlier fit.
     input_fields, target_fields : sequence of str or None, default=None
-        Fields of meshes that are inputs and targets.
+        Names of the mesh fields that are inputs and targets.
     cell_data : {"refuse", "to_points"}, default="refuse"
-        What to do with fields on cells, see `read_meshes`.
+        Treatment of fields on cells, see `read_meshes`.
 
     Returns
     -------
     TrainingData
-        Inputs and targets, on grids in C order where the points form one.
+        Inputs and targets; if the points form a grid in C order, it is stored with them.
 
     Raises
     ------
     FieldDataError
-        If shapes, counts, kinds or values are unusable.
+        If shapes, numbers of samples, types or values are not valid.
 
     Examples
     --------
@@ -358,7 +393,7 @@ def read(
         )
     X, y = _as_list(X), _as_list(y)
     if _is_table(X):
-        inputs, (targets, form), role, geometry = _read_table(X, y, estimator)
+        inputs, (targets, form), role, geometry = _read_table(X, y, estimator, reset)
         input_form = "table"
     else:
         if y is None:
@@ -371,7 +406,7 @@ def read(
         targets, form = _match_target(y, inputs, listed=input_form in ("list", "pairs"))
     if len(inputs) != len(targets):
         raise FieldDataError(
-            f"X has {len(inputs)} samples and y has {len(targets)}: inconsistent numbers of samples; one y a sample."
+            f"X has {len(inputs)} samples and y has {len(targets)}: inconsistent numbers of samples; one y per sample."
         )
     _check_finite(inputs, "X")
     _check_targets(targets)
@@ -392,6 +427,7 @@ def read(
         geometry=geometry,
         kept_axes=kept_axes,
         channel_names=inputs.channel_names,
+        input_fields=tuple(_field_names(input_fields)) or None if kept_axes is not None else None,
     )
     return TrainingData(inputs, targets, spec)
 
@@ -402,43 +438,52 @@ def read_inputs(
     *,
     coords: FloatArray | None = None,
     estimator: Any = None,
-    input_fields: Sequence[str] | None = None,
     cell_data: str = "refuse",
 ) -> tuple[FieldSet, list[Any] | None]:
-    """Read X of a prediction and hold it against the fit.
+    """Read the X of a prediction, and check it against the fit.
 
     Parameters
     ----------
     X : as in `read`
         Inputs.
     spec : DataSpec
-        What the fit saw.
+        Form and sizes of the data of the fit.
     coords : ndarray of shape (P, d) or None, default=None
-        Where parameters are turned into fields; needed when X is a table of parameters.
-    estimator, input_fields, cell_data : as in `read`
-        Estimator, and the fields of meshes.
+        Coordinates of the output field; needed if X is a table of global parameters.
+    estimator, cell_data : as in `read`
+        Estimator, and treatment of fields on the cells of meshes. The fields of the fit are read.
 
     Returns
     -------
     inputs : FieldSet
-        Inputs as in the fit.
+        Inputs in the same form as in the fit.
     meshes : list of meshio.Mesh or None
-        Meshes that predictions go back to, if X came as meshes.
+        Meshes to which predictions are attached, if X is meshes.
 
     Raises
     ------
     FieldDataError
-        If X is of another kind than in the fit, or its channels or dimensions differ.
+        If X has another form, or other channels or dimensions than in the fit.
     """
     meshes = None
     if is_mesh_input(X):
-        if spec.kept_axes is None:
-            raise FieldDataError(
-                f"X is meshes, but the estimator was fitted on X as {spec.input_form!r}; pass the same "
-                "kind, or read the meshes by skop.data.read_meshes."
-            )
-        samples = _open_meshes(X, input_fields, cell_data, spec.kept_axes)
+        samples = _open_as_fitted(X, spec, spec.input_fields, cell_data)
         X, meshes = samples.fields, samples.meshes
+    return _read_inputs(X, spec, coords, estimator), meshes
+
+
+def _open_as_fitted(meshes: Any, spec: DataSpec, names: Any, cell_data: str) -> MeshSamples:
+    """Meshes of a prediction, with the coordinates that the fit has kept."""
+    if spec.kept_axes is None:
+        raise FieldDataError(
+            f"X is meshes, but the estimator was fitted on X as {spec.input_form!r}; pass the same "
+            "kind, or read the meshes by skop.data.read_meshes."
+        )
+    return _open_meshes(meshes, names, cell_data, spec.kept_axes)
+
+
+def _read_inputs(X: Any, spec: DataSpec, coords: FloatArray | None, estimator: Any) -> FieldSet:
+    """X of a prediction, of which meshes have been read."""
     X = _as_list(X)
     is_table = _is_table(X)
     if is_table != (spec.input_form == "table"):
@@ -446,6 +491,7 @@ def read_inputs(
         expected = "a 2-D table" if spec.input_form == "table" else "fields"
         raise FieldDataError(f"X is {came}, but the estimator was fitted on {expected}; pass the same kind.")
     if is_table:
+        refuse_mask(X, "X")
         table = np.asarray(X) if estimator is None else validate_data(estimator, X, reset=False, dtype=np.float64)
         inputs = _table_inputs(table, coords, spec.grid_shape)
     else:
@@ -457,59 +503,80 @@ def read_inputs(
     ):
         if count != fitted:
             raise FieldDataError(f"X has {count} {what}, but the estimator was fitted with {fitted}; {_describe(X)}.")
-    _check_order(inputs.channel_names, spec.channel_names, "X")
+    _check_names(inputs.channel_names, spec.channel_names, "X")
     _check_not_empty(inputs, "X")
     _check_finite(inputs, "X")
-    return inputs, meshes
+    return inputs
 
 
-def read_truth(
+def read_scored(
+    X: Any,
     y: Any,
-    inputs: FieldSet,
     spec: DataSpec,
     *,
-    X: Any = None,
-    meshes: list[Any] | None = None,
+    coords: FloatArray | None = None,
+    estimator: Any = None,
     target_fields: Sequence[str] | None = None,
     cell_data: str = "refuse",
-) -> Targets:
-    """Read the truth that predictions are held against.
+) -> tuple[FieldSet, Targets]:
+    """Read X and y of a score, and check them against the fit; meshes that hold both are read once.
 
     Parameters
     ----------
+    X : as in `read_inputs`
+        Inputs.
     y : as in `read`
-        Fields on the points of the inputs, scalars, or both.
-    inputs : FieldSet
-        Inputs of the prediction.
+        True fields on the points of X, scalars, or both; None if the meshes of X hold the true fields as well.
     spec : DataSpec
-        What the fit saw.
-    X : object, default=None
-        What the inputs were read from: meshes that hold the truth too where y is None.
-    meshes : list of meshio.Mesh or None, default=None
-        As `read_inputs` gives them.
-    target_fields, cell_data : as in `read`
-        Fields of meshes.
+        Form and sizes of the data of the fit.
+    coords : ndarray of shape (P, d) or None, default=None
+        Coordinates as in `read_inputs`.
+    estimator, cell_data : as in `read`
+        Estimator, and treatment of fields on the cells of meshes.
+    target_fields : sequence of str or None, default=None
+        Names of the true fields of meshes, if y of the fit was not meshes; otherwise they are those of the fit.
 
     Returns
     -------
-    Targets
-        Truth in the order of points of the inputs.
+    inputs : FieldSet
+        Inputs in the form of the fit.
+    truth : Targets
+        True targets, in the order of the points of the inputs.
 
     Raises
     ------
     FieldDataError
-        If y lies on other points or has other channels or scalars than those of the fit.
+        If X has another form than in the fit, or y is on other points or has other channels or scalars.
     """
-    if meshes is not None:
-        if y is None or is_mesh_input(y):
-            source = X if y is None else y
-            y = _open_meshes(source, _named(target_fields), cell_data, spec.kept_axes).fields
-        elif spec.n_outputs:
+    fitted = spec.target_form.components
+    names = target_fields if fitted is None else [name for name, _ in fitted]
+    if not is_mesh_input(X):
+        inputs = _read_inputs(X, spec, coords, estimator)
+    elif y is None or y is X:
+        names = _named(names)
+        samples = _open_as_fitted(X, spec, dict.fromkeys([*(spec.input_fields or ()), *names]), cell_data)
+        inputs = _read_inputs(samples.select(spec.input_fields), spec, coords, estimator)
+        y = samples.select(names)
+    else:
+        inputs, meshes = read_inputs(X, spec, coords=coords, estimator=estimator, cell_data=cell_data)
+        if is_mesh_input(y):
+            y = _open_as_fitted(y, spec, _named(names), cell_data).fields
+        elif spec.n_outputs and meshes is not None:
             y = drop_unused_rows(y, meshes)
+    return inputs, _read_truth(y, inputs, spec)
+
+
+def _read_truth(y: Any, inputs: FieldSet, spec: DataSpec) -> Targets:
+    """The y of a score, of which meshes have been read, in the order of points of the inputs."""
     if y is None:
         raise FieldDataError("scoring requires the truth y, but it is None.")
     if not spec.n_outputs:
+        refuse_mask(y, "y")
+        _check_names(_column_names(y), spec.target_form.scalar_names, "y")
         scalars, expected = np.asarray(y), (len(inputs), spec.n_scalars)
+        if scalars.dtype == object:
+            # As fit reads them: columns of pandas with types that have a value for missing numbers.
+            scalars = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         if scalars.shape != expected and (scalars.shape != expected[:1] or spec.n_scalars > 1):
             raise FieldDataError(f"y has shape {scalars.shape}; expected {expected}, one row for each sample.")
         return Targets(scalars=scalars.reshape(expected))
@@ -519,35 +586,35 @@ def read_truth(
         raise FieldDataError(f"y has {came}, but the estimator was fitted on fields of {spec.n_outputs} channels.")
     if targets.n_scalars != spec.n_scalars and spec.n_scalars:
         raise FieldDataError(
-            f"the estimator predicts {spec.n_scalars} scalars beside the field, but y holds "
-            f"{targets.n_scalars}; pass a FieldSet whose params they are."
+            f"the estimator predicts a field and {spec.n_scalars} scalars, but y has {targets.n_scalars} scalars; "
+            "pass a FieldSet with the scalars as its params."
         )
     if targets.field is not None:
-        _check_order(targets.field.channel_names, spec.target_form.channel_names, "y")
+        _check_names(targets.field.channel_names, spec.target_form.channel_names, "y")
     _check_targets(targets)
     return targets if spec.n_scalars else Targets(targets.field)
 
 
-# ---------------------------------------------------------------------- kinds of things
+# ---------------------------------------------------------------------- detection of the form of X and y
 def _as_list(samples: Any) -> Any:
-    """An object array of samples as a list, and anything else as it is; scikit-learn makes such arrays of lists."""
+    """Convert an object array of samples, which scikit-learn makes from a list, back to a list."""
     if isinstance(samples, np.ndarray) and samples.dtype == object and samples.ndim == 1:
         return list(samples) if len(samples) and isinstance(samples[0], np.ndarray | tuple) else samples
     return samples
 
 
 def _is_pairs(samples: Any) -> bool:
-    """Whether samples are a list of ``(coords, fields)``; fields of None mean points alone."""
+    """Whether samples are a list of ``(coords, fields)``, in which fields can be None."""
     return isinstance(samples, list) and bool(samples) and isinstance(samples[0], tuple)
 
 
 def _is_point_sets(samples: Any) -> bool:
-    """Whether samples are a list of arrays ``(P_i, k)``; nested lists are one array written out, and grids are not."""
+    """Whether samples are a list of arrays ``(P_i, k)``; nested lists of numbers and grids are not."""
     return isinstance(samples, list) and bool(samples) and all(getattr(item, "ndim", 0) == 2 for item in samples)
 
 
 def _is_table(X: Any) -> bool:
-    """Whether X is a 2-D table, or something that scikit-learn must judge, and no fields."""
+    """Whether X is a 2-D table, or something invalid for which scikit-learn raises the error."""
     if isinstance(X, FieldSet | tuple) or is_lazy(X):
         return False
     if isinstance(X, list):
@@ -556,28 +623,28 @@ def _is_table(X: Any) -> bool:
 
 
 def _axes_of(sample: Any) -> int:
-    """Count the axes of one item of a list; a tuple of (coords, fields) counts as a field."""
+    """Number of axes of one item of a list; a tuple of (coords, fields) counts as a field."""
     if isinstance(sample, FieldSet) or (isinstance(sample, tuple) and any(_axes_of(part) > 1 for part in sample)):
         return 2
     try:
         return int(sample.ndim) if hasattr(sample, "ndim") else np.ndim(sample)
     except ValueError:
-        # Rows of different lengths: scikit-learn says what is wrong with them.
+        # For rows of different lengths, scikit-learn raises an error that explains the problem.
         return 1
 
 
 def _carries_points(y: Any) -> bool:
-    """Whether y brings its own points, so that a 2-D X beside it holds global parameters."""
+    """Whether y contains points, so that a 2-D X contains global parameters."""
     if y is None or isinstance(y, FieldSet | tuple) or _is_pairs(y):
         return y is not None
     if isinstance(y, list) and len({np.shape(item) for item in y if hasattr(item, "shape")}) > 1:
         return True
-    # Asking NumPy for the number of axes would fail on array-likes that implement only __array__.
+    # np.ndim would fail on array-likes that implement only __array__.
     return (y.ndim if hasattr(y, "ndim") else np.asarray(y).ndim) > 2
 
 
 def _form_of(samples: Any) -> str:
-    """Name of the form of fields."""
+    """Return the name of the form in which fields were passed."""
     if isinstance(samples, FieldSet):
         return "fieldset"
     if isinstance(samples, tuple):
@@ -586,13 +653,13 @@ def _form_of(samples: Any) -> str:
 
 
 def _describe(X: Any) -> str:
-    """Words for what came."""
+    """Describe an argument for error messages."""
     return f"it came as {type(X).__name__}" + (f" of shape {tuple(X.shape)}" if hasattr(X, "shape") else "")
 
 
 # ---------------------------------------------------------------------- meshes
 def _named(target_fields: Sequence[str] | None) -> list[str]:
-    """Names of the target fields of meshes."""
+    """Return the names of the target fields of meshes, or raise an error if they are missing."""
     if target_fields is None:
         raise FieldDataError(
             "the targets are fields of meshes, but target_fields does not name them; set target_fields=['...'] "
@@ -601,15 +668,20 @@ def _named(target_fields: Sequence[str] | None) -> list[str]:
     return list(target_fields)
 
 
+def _field_names(fields: str | Sequence[str] | None) -> list[str]:
+    """Names of the input fields of meshes; none of them means geometry alone."""
+    return [fields] if isinstance(fields, str) else [*(fields or ())]
+
+
 def _open_meshes(meshes: Any, names: Any, cell_data: Any, axes: tuple[int, ...] | None) -> MeshSamples:
-    """Meshes with some of their fields."""
+    """Read meshes with the given fields."""
     return read_meshes(meshes, None if names is None else list(names), cell_data=cell_data, axes=axes)
 
 
 def _read_meshes(
     X: Any, y: Any, input_fields: Sequence[str] | None, target_fields: Sequence[str] | None, cell_data: str
 ) -> tuple[FieldSet, Any, tuple[int, ...], tuple[tuple[str, int], ...] | None]:
-    """Inputs and targets of meshes, the kept coordinates, and the components of fields that are meshes' own."""
+    """Read inputs and targets from meshes; also return the used coordinates and the components of the target fields."""
     own = y is None or y is X
     names = dict.fromkeys([*(input_fields or ()), *(_named(target_fields) if own else ())])
     samples = _open_meshes(X, names, cell_data, None)
@@ -622,21 +694,24 @@ def _read_meshes(
 
 
 # ---------------------------------------------------------------------- tables
-def _read_table(X: Any, y: Any, estimator: Any) -> tuple[FieldSet, tuple[Targets, TargetForm], str, str]:
-    """Read a 2-D X: global parameters where y is a field, and features where it is scalars."""
-    is_field = _carries_points(y)
+def _read_table(X: Any, y: Any, estimator: Any, reset: bool) -> tuple[FieldSet, tuple[Targets, TargetForm], str, str]:
+    """Read a 2-D X: global parameters if y is a field, features if y is scalars."""
+    refuse_mask(X, "X")
+    refuse_mask(y, "y")
+    is_field, names = _carries_points(y), _column_names(y)
     if estimator is None:
         X = np.asarray(X)
     elif is_field:
-        X = validate_data(estimator, X, dtype=np.float64)
+        X = validate_data(estimator, X, reset=reset, dtype=np.float64)
     else:
-        X, y = validate_data(estimator, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
+        X, y = validate_data(estimator, X, y, reset=reset, multi_output=True, y_numeric=True, dtype=np.float64)
     if y is None:
         raise FieldDataError("fitting requires y to be passed, but the target y is None.")
     if not is_field:
         inputs = _table_inputs(X, None, (1,))
         _check_not_empty(inputs, "X")
-        return inputs, _read_scalars(np.asarray(y)), "features", "grid"
+        targets, form = _read_scalars(np.asarray(y))
+        return inputs, (targets, replace(form, scalar_names=names)), "features", "grid"
     fields, geometry = _find_geometry(_target_fields(y))
     if not fields.shared_coords:
         raise FieldDataError(
@@ -648,14 +723,20 @@ def _read_table(X: Any, y: Any, estimator: Any) -> tuple[FieldSet, tuple[Targets
     return inputs, _field_targets(fields, y), "parameters", geometry
 
 
+def _column_names(y: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a DataFrame; None where they are numbers or there are none."""
+    names = [*getattr(y, "columns", ())]
+    return tuple(names) if names and all(isinstance(name, str) for name in names) else None
+
+
 def _table_inputs(X: FloatArray, coords: FloatArray | None, grid_shape: GridShape | None) -> FieldSet:
-    """A table as parameters on given points, or of one point."""
+    """Convert a table to global parameters of samples on given points, or on a single point."""
     return FieldSet(np.zeros((1, 1)) if coords is None else coords, params=X, grid_shape=grid_shape)
 
 
 # ---------------------------------------------------------------------- fields
 def _fields_as_set(X: Any, name: str) -> FieldSet:
-    """Fields of any form as a FieldSet."""
+    """Convert fields of any form to a FieldSet."""
     if isinstance(X, FieldSet):
         return X
     if isinstance(X, tuple):
@@ -668,10 +749,12 @@ def _fields_as_set(X: Any, name: str) -> FieldSet:
 
 
 def _join_pairs(samples: list[Any], name: str) -> FieldSet:
-    """Read a list of (coords, fields), fields of None meaning points alone."""
+    """Convert a list of (coords, fields), in which fields can be None, to a FieldSet."""
     for i, sample in enumerate(samples):
         if not isinstance(sample, tuple) or len(sample) != 2:
-            raise FieldDataError(f"sample {i} of {name} is no tuple (coords, fields), as the first sample is.")
+            raise FieldDataError(
+                f"sample {i} of {name} is not a tuple (coords, fields) like the first one; pass tuples for all samples."
+            )
     coords, values = [pair[0] for pair in samples], [pair[1] for pair in samples]
     missing = [i for i, value in enumerate(values) if value is None]
     if missing and len(missing) < len(samples):
@@ -680,7 +763,7 @@ def _join_pairs(samples: list[Any], name: str) -> FieldSet:
 
 
 def _join_samples(coords: list[Any], values: list[Any] | None) -> FieldSet:
-    """One FieldSet of points ``(P_i, d)`` and fields ``(P_i, c)``; points that all share are stored once."""
+    """Build a FieldSet of points ``(P_i, d)`` and fields ``(P_i, c)``; shared points are stored once."""
     points = [np.asarray(as_storage(item, f"coords of sample {i}")) for i, item in enumerate(coords)]
     if values is not None:
         values = [np.asarray(as_storage(item, f"fields of sample {i}")) for i, item in enumerate(values)]
@@ -698,7 +781,7 @@ def _join_samples(coords: list[Any], values: list[Any] | None) -> FieldSet:
 
 
 def _warn_if_ambiguous(samples: list[Any], name: str) -> None:
-    """Say how a list of arrays of one shape is read: a stack of them would mean something else."""
+    """Warn about a list of arrays of equal shape, which has another meaning than the stacked array."""
     if len(samples) > 1 and len({item.shape for item in samples}) == 1:
         n_points, width = samples[0].shape
         warn(
@@ -708,7 +791,7 @@ def _warn_if_ambiguous(samples: list[Any], name: str) -> None:
 
 
 def _grid_array(X: Any, name: str) -> FieldSet:
-    """Place an array (n, *grid, c) as fields on the unit box."""
+    """Convert an array (n, *grid, c) to fields on the unit box."""
     if isinstance(X, list) and any(isinstance(item, FieldSet | tuple) for item in X):
         raise FieldDataError(
             f"{name} is a list of {type(X[0]).__name__}; join FieldSets by np.concatenate(list), and pass tuples "
@@ -718,7 +801,7 @@ def _grid_array(X: Any, name: str) -> FieldSet:
         raise FieldDataError(
             f"{name} is a list of {len(X)} arrays of different shapes, for example {np.shape(X[0])} and "
             f"{next(np.shape(item) for item in X if np.shape(item) != np.shape(X[0]))}; a regular grid needs one "
-            "shape, and samples on points of their own are pairs (coords, fields) or arrays (points, dimensions)."
+            "shape; pass samples with different points as pairs (coords, fields) or arrays (points, dimensions)."
         )
     array = as_storage(X, name)
     if not 3 <= array.ndim <= 5:
@@ -737,7 +820,7 @@ def _grid_array(X: Any, name: str) -> FieldSet:
 
 
 def _find_geometry(fields: FieldSet) -> tuple[FieldSet, str]:
-    """Set grid_shape where shared points, in C order already, form a grid, and tell what kind of grid it is."""
+    """Set grid_shape if shared points form a grid in C order, and return the geometry."""
     if fields.grid_shape is None:
         found = find_grid(fields.coords) if fields.shared_coords else None
         if found is None or not np.array_equal(found[1], np.arange(len(found[1]))):
@@ -751,10 +834,11 @@ def _find_geometry(fields: FieldSet) -> tuple[FieldSet, str]:
 
 
 def _runs_straight(fields: FieldSet) -> bool:
-    """Whether each coordinate changes along one axis of the stated grid only; axes may be in any order."""
+    """Whether the grid is rectilinear: each coordinate changes along one axis only; axes may be in any order."""
     shape = fields.grid_shape or ()
-    points = fields.coords.reshape(*shape, fields.n_dims)
-    slack = _SAME_POINT * np.ptp(fields.coords, axis=0) if len(fields.coords) else 0.0
+    coords = np.asarray(fields.coords, dtype=float)
+    points = coords.reshape(*shape, fields.n_dims)
+    slack = _SAME_POINT * np.ptp(coords, axis=0) if len(coords) else 0.0
     changes = np.array(
         [(np.ptp(points, axis=axis) > slack).any(axis=tuple(range(len(shape) - 1))) for axis in range(len(shape))]
     )
@@ -763,7 +847,7 @@ def _runs_straight(fields: FieldSet) -> bool:
 
 # ---------------------------------------------------------------------- targets
 def _field_targets(fields: FieldSet, y: Any) -> tuple[Targets, TargetForm]:
-    """Targets of a FieldSet that was read from y, and the form of y."""
+    """Return the targets from a FieldSet that was read from y, and the form of y."""
     dtype = fields.dtype if fields.dtype.kind == "f" else np.dtype(float)
     kind = _form_of(y) if isinstance(y, FieldSet | tuple) or _is_pairs(y) else "array"
     form = TargetForm(kind, dtype.name, has_grid_axes=kind == "array", channel_names=fields.channel_names)
@@ -771,17 +855,17 @@ def _field_targets(fields: FieldSet, y: Any) -> tuple[Targets, TargetForm]:
 
 
 def _target_fields(y: Any) -> FieldSet:
-    """Read a y that carries its own points, or a grid array."""
+    """Read a y that contains points, or an array on a grid."""
     if not isinstance(y, FieldSet | tuple) and not _is_pairs(y):
         return _grid_array(y, "y")
     fields = _fields_as_set(y, "y")
     if fields.n_channels == 0:
-        raise FieldDataError(f"y is a {type(y).__name__} without values; pass the fields to learn.")
+        raise FieldDataError(f"y is a {type(y).__name__} without values; pass the target fields as its values.")
     return fields
 
 
 def _match_target(y: Any, inputs: FieldSet, *, listed: bool) -> tuple[Targets, TargetForm]:
-    """Read a y on the points of X, or scalars; X may be a list of samples."""
+    """Read a y on the points of X, or scalars. X may be a list of samples."""
     if isinstance(y, FieldSet | tuple) or _is_pairs(y):
         fields = _target_fields(y)
         _check_same_points(fields, inputs)
@@ -822,7 +906,7 @@ def _listed_target(y: list[Any], inputs: FieldSet) -> tuple[Targets, TargetForm]
     arrays = [np.asarray(as_storage(item, f"y of sample {i}")) for i, item in enumerate(y)]
     if len(arrays) != len(inputs):
         raise FieldDataError(
-            f"X has {len(inputs)} samples and y has {len(arrays)}: inconsistent numbers of samples; one y a sample."
+            f"X has {len(inputs)} samples and y has {len(arrays)}: inconsistent numbers of samples; one y per sample."
         )
     single = arrays[0].ndim == 1
     if single and len({len(item) for item in arrays}) == 1 and len(arrays[0]) != inputs.n_points[0]:
@@ -840,7 +924,7 @@ def _listed_target(y: list[Any], inputs: FieldSet) -> tuple[Targets, TargetForm]
 def _on_points(
     inputs: FieldSet, array: Any, *, has_grid_axes: bool, squeezes_channel: bool
 ) -> tuple[Targets, TargetForm]:
-    """Target fields on the points of the inputs."""
+    """Build target fields on the points of the inputs."""
     n_points = int(inputs.n_points[0])
     values = reshape_rows(array, (n_points, 1 if squeezes_channel else int(array.shape[-1])))
     coords = inputs.coords if inputs.shared_coords else np.zeros((n_points, inputs.n_dims))
@@ -859,7 +943,7 @@ def _read_scalars(y: Any) -> tuple[Targets, TargetForm]:
 
 # ---------------------------------------------------------------------- checks
 def _check_targets(targets: Targets) -> None:
-    """Raise if targets are empty or not finite."""
+    """Raise an error if targets are empty or not finite."""
     if targets.field is not None:
         _check_not_empty(targets.field, "y")
         _check_finite(targets.field, "y")
@@ -873,17 +957,18 @@ def _check_targets(targets: Targets) -> None:
         raise FieldDataError("y has 0 samples; at least one is required.")
 
 
-def _check_order(names: Sequence[str] | None, fitted: Sequence[str] | None, what: str) -> None:
-    """Raise if channels have the names of the fit in another order."""
-    if names is not None and fitted is not None and tuple(names) != tuple(fitted) and set(names) == set(fitted):
-        raise FieldDataError(
-            f"the channels of {what} are {list(names)}, but those of the fit were {list(fitted)}; bring them into "
-            "this order."
-        )
+def _check_names(names: Sequence[str] | None, fitted: Sequence[str] | None, what: str) -> None:
+    """Raise an error if the channels have other names than in the fit, or the same names in another order."""
+    if names is None or fitted is None or tuple(names) == tuple(fitted):
+        return
+    remedy = "bring them into this order" if set(names) == set(fitted) else "pass these, or rename channels that are"
+    raise FieldDataError(
+        f"the channels of {what} are {list(names)}, but those of the fit were {list(fitted)}; {remedy}."
+    )
 
 
 def _check_not_empty(fields: FieldSet, name: str) -> None:
-    """Raise if there is no sample, or one without points."""
+    """Raise an error if there are no samples, or a sample has no points."""
     if len(fields) == 0:
         raise FieldDataError(f"{name} has 0 samples; at least one is required.")
     if fields.n_channels == 0 and fields.values is not None:
@@ -894,7 +979,7 @@ def _check_not_empty(fields: FieldSet, name: str) -> None:
 
 
 def _check_finite(fields: FieldSet, name: str) -> None:
-    """Raise if a value, coordinate or parameter is NaN or infinite; values are read in pieces."""
+    """Raise an error if a value, coordinate or parameter is NaN or infinite; values are read in pieces."""
     for start, values in iterate_rows(fields):
         if not np.isfinite(values).all():
             sample, channel = _place_of_first(values, start, fields)
@@ -913,7 +998,7 @@ def _check_finite(fields: FieldSet, name: str) -> None:
 
 
 def _place_of_first(values: FloatArray, start: int, fields: FieldSet) -> tuple[int, int]:
-    """Sample and channel of the first value that is not finite."""
+    """Return the sample and the channel of the first value that is not finite."""
     place = np.argwhere(~np.isfinite(values))[0]
     offsets = fields[start:].offsets
     if offsets is not None:
@@ -922,31 +1007,31 @@ def _place_of_first(values: FloatArray, start: int, fields: FieldSet) -> tuple[i
 
 
 def _check_same_points(fields: FieldSet, inputs: FieldSet) -> None:
-    """Raise if targets lie on other points than inputs, or on the same in another order.
+    """Raise an error if targets are on other points than inputs, or on the same points in another order.
 
-    Sets of different length pass: that error has its own message.
+    A difference in the number of samples is not checked here, because it has its own message.
     """
     if len(fields) != len(inputs) or len(fields) == 0:
         return
     if not np.array_equal(fields.n_points, inputs.n_points):
         raise FieldDataError(
-            f"y has {_points_of(fields)} points a sample, X has {_points_of(inputs)}; they must be the same points."
+            f"y has {_points_of(fields)} points per sample, X has {_points_of(inputs)}; pass both on the same points."
         )
     theirs, ours = fields.coords, inputs.coords
     if fields.is_ragged != inputs.is_ragged:
-        # Samples that were cut out of a ragged set stay ragged, even if all have as many points.
+        # A selection from ragged samples stays ragged, even if all samples have the same number of points.
         theirs, ours = (np.concatenate(part.coords_list()) for part in (fields, inputs))
     if fields.n_dims == inputs.n_dims:
         extent = np.ptp(np.asarray(ours, dtype=float).reshape(-1, inputs.n_dims), axis=0)
         if np.all(np.abs(theirs - ours) <= _SAME_POINT * extent):
             return
     raise FieldDataError(
-        "y lies on other points than X, or on the same points in another order; bring both into one order. An array "
-        "(n, *grid, c) lies on the unit box: pass (coords, fields) for another place."
+        "y lies on other points than X, or on the same points in another order; sort both in the same way. An array "
+        "(n, *grid, c) is on a grid of the unit box: pass (coords, fields) for other coordinates."
     )
 
 
 def _points_of(fields: FieldSet) -> str:
-    """Numbers of points a sample, in words."""
+    """Describe the numbers of points per sample."""
     counts = fields.n_points
     return f"{counts.min()} to {counts.max()}" if counts.min() < counts.max() else str(counts[0])

@@ -1,6 +1,6 @@
-"""Fields at other points than their own, and on a regular grid for networks that need one.
+"""Interpolation of fields to other points, and resampling to a regular grid for networks that need one.
 
-Interpolation is linear in the simplices of scattered points, and by cubic splines on grids.
+Interpolation is linear in the Delaunay triangulation of scattered points, and by cubic splines on grids.
 
 Notation: n samples, P points of a sample, T points of all samples together, Q query points or points of the grid,
 d space dimensions, c channels, k values at a point.
@@ -24,29 +24,30 @@ from skop.exceptions import FieldDataError, ResamplingWarning, warn
 
 __all__ = ["GridResampler", "interpolate_fields", "query_points"]
 
-#: How far outside the box of a sample a query point may lie, as a part of its extent.
+#: Largest distance of a query point from the box of a sample, as a fraction of its extent.
 _OUTSIDE = 1e-6
 
 
 def query_points(coords: Any, inputs: FieldSet) -> FieldSet:
-    """Read the points where outputs are wanted, and carry the input fields to them.
+    """Read the query points, and interpolate the input fields to them.
 
     Parameters
     ----------
     coords : FieldSet, array-like of shape (Q, d) or (n, Q, d), or list of n arrays (Q_i, d)
-        Points, the same for all samples or each sample's own.
+        Query points, shared by all samples or separate for each sample.
     inputs : FieldSet
-        Samples with n rows.
+        Inputs of n samples.
 
     Returns
     -------
     FieldSet
-        The points with input fields, if there are any, and global parameters.
+        Query points with interpolated input fields, if there are any, and global parameters.
 
     Raises
     ------
     FieldDataError
-        If there are no points, their dimensions or number do not fit, or they lie outside a sample's box.
+        If there are no points, their dimensions or the number of samples do not match, or they lie outside a sample's
+        box.
     """
     places = _places(coords, inputs)
     _check_inside(places, inputs)
@@ -56,7 +57,7 @@ def query_points(coords: Any, inputs: FieldSet) -> FieldSet:
 
 
 def _places(coords: Any, inputs: FieldSet) -> FieldSet:
-    """Query points as a FieldSet with as many samples as the inputs, and no channels."""
+    """Convert query points to a FieldSet without values, with as many samples as the inputs."""
     n_samples = len(inputs)
     given: Any = coords
     if isinstance(coords, FieldSet):
@@ -84,7 +85,7 @@ def _places(coords: Any, inputs: FieldSet) -> FieldSet:
 
 
 def _check_inside(places: FieldSet, inputs: FieldSet) -> None:
-    """Raise if a query point is not finite or lies outside the box of its sample."""
+    """Raise an error if a query point is not finite or lies outside the box of its sample."""
     pairs = zip(places.coords_list(), inputs.coords_list(), strict=True)
     if places.shared_coords and inputs.shared_coords:
         pairs = zip([places.coords], [inputs.coords], strict=True)
@@ -96,31 +97,31 @@ def _check_inside(places: FieldSet, inputs: FieldSet) -> None:
             point, axis = np.argwhere(~inside)[0]
             raise FieldDataError(
                 f"query point {point} of sample {sample} has coordinate {axis} = {wanted[point, axis]:g}, outside the "
-                f"sample's {lower[axis]:g} to {upper[axis]:g}; the model knows nothing there."
+                f"sample's {lower[axis]:g} to {upper[axis]:g}; pass points inside it (nothing is extrapolated)."
             )
 
 
 def interpolate_fields(fields: FieldSet, places: FieldSet) -> FloatArray:
-    """Carry fields to other points.
+    """Interpolate fields to other points.
 
     Parameters
     ----------
     fields : FieldSet
-        Samples with values.
+        Fields of n samples.
     places : FieldSet
-        As many samples, whose values do not count.
+        Points to interpolate to, for n samples; their values are ignored.
 
     Returns
     -------
     ndarray of shape (n, Q, c), or flat for ragged places
-        Values there: exact at the fields' own points, otherwise cubic splines on a rectilinear grid, linear
-        between scattered points, and that of the nearest point outside their hull.
+        Interpolated values: exact at the original points; otherwise by cubic splines on a rectilinear grid; linear
+        between scattered points, and the value of the nearest point outside their convex hull.
     """
     values = fields.values
     if values is None:
         raise FieldDataError("this FieldSet has coordinates but no values to interpolate.")
     if fields.shared_coords and places.shared_coords:
-        # One triangulation serves all samples.
+        # Shared points are triangulated only once.
         wide = np.moveaxis(values, 0, 1).reshape(values.shape[1], -1)
         found = _at(fields.coords, wide, places.coords, fields.grid_shape)
         return np.moveaxis(found.reshape(len(found), len(fields), -1), 1, 0)
@@ -130,7 +131,7 @@ def interpolate_fields(fields: FieldSet, places: FieldSet) -> FloatArray:
 
 
 def _at(own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: GridShape | None) -> FloatArray:
-    """Values ``(Q, k)`` at the wanted points from values ``(P, k)`` at a sample's own."""
+    """Interpolate values ``(P, k)`` from the points of a sample to values ``(Q, k)`` at other points."""
     distance, nearest = KDTree(own).query(wanted)
     result = values[nearest].astype(np.float64)
     moved = distance > 0
@@ -142,7 +143,7 @@ def _at(own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: Gri
 def _between(
     own: FloatArray, values: FloatArray, wanted: FloatArray, nearest: FloatArray, grid_shape: GridShape | None
 ) -> FloatArray:
-    """Values between a sample's points; those of the nearest point outside their hull."""
+    """Interpolate linearly between scattered points; outside their convex hull take the nearest point."""
     spread = np.ptp(own, axis=0) > 0
     own, wanted = own[:, spread], wanted[:, spread]
     found = None if grid_shape is None else find_grid(own)
@@ -155,13 +156,14 @@ def _between(
         linear = LinearNDInterpolator(own, values, rescale=True)(wanted)
     except QhullError as error:
         raise FieldDataError(
-            f"the {len(own)} points of a sample span no volume, so nothing can be interpolated between them: {error}"
+            f"the {len(own)} points of a sample lie on a line or in a plane, so they cannot be triangulated for "
+            f"interpolation: {error}"
         ) from error
     return np.where(np.isnan(linear), nearest, linear)
 
 
 def _on_grid(own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape: GridShape) -> FloatArray:
-    """Cubic splines along the axes of a rectilinear grid in C order, of a lower degree where an axis is too short."""
+    """Interpolate by cubic splines along the axes of a rectilinear grid; the degree is lower for short axes."""
     points = own.reshape(*grid_shape, -1)
     # The first line of points along each axis of the grid.
     axes = [np.moveaxis(points[..., axis], axis, 0).reshape(size, -1)[:, 0] for axis, size in enumerate(grid_shape)]
@@ -175,28 +177,29 @@ def _on_grid(own: FloatArray, values: FloatArray, wanted: FloatArray, grid_shape
     return NdBSpline(tuple(knots), coefficients, degrees)(clipped)
 
 
-# ---------------------------------------------------------------------- to a grid and back
+# ---------------------------------------------------------------------- resampling to a grid and back
 @dataclass(frozen=True)
 class GridResampler:
-    """A regular grid over a box, and the ways of fields from scattered points to it and back.
+    """Regular grid over a box, with interpolation of fields from scattered points to the grid and back.
 
-    To the grid, fields are linear in the Delaunay triangulation of a sample's points (between neighbours in one
-    dimension) and that of the nearest point outside their hull; samples that state a rectilinear grid of their own
-    go by cubic splines. To the points, fields are multilinear in the cells of the grid. Nothing is extrapolated.
+    Fields are interpolated to the grid linearly in the Delaunay triangulation of a sample's points (in one dimension
+    between neighbours); outside the convex hull, the value of the nearest point is used. Samples that have a
+    rectilinear grid are interpolated by cubic splines. From the grid to points, interpolation is multilinear. Nothing
+    is extrapolated.
 
     Attributes
     ----------
     lower, upper : tuple of d floats
-        Ends of the box.
+        Lower and upper end of the box along each axis.
     grid_shape : tuple of d ints
-        Points of the grid along each axis, at least 2; the first and the last lie on the ends.
+        Number of grid points along each axis, at least 2; the first and the last lie on the ends of the box.
     distance : bool, default=False
-        Whether the grid gets one more channel, ``r / (1 + r)`` for the distance r, in cells, of each point of the
-        grid from the nearest point of the sample: 0 there, and near 1 in holes and outside. It shows the shape of
-        samples that differ in their points.
+        Whether the fields on the grid get an additional channel ``r / (1 + r)``, where r is the distance of a grid
+        point from the nearest point of the sample, in cells. It is 0 at the points of the sample and near 1 in holes
+        and outside, so it shows the shape of samples whose points differ.
     error : float or None, default=None
-        Mean relative L2 error of the targets of a fit after the way to the grid and back; None if they are
-        scalars. It does not count when two resamplers are compared.
+        Mean relative L2 error of the training targets after interpolation to the grid and back; None if they are
+        scalars. It is ignored when two resamplers are compared.
 
     Examples
     --------
@@ -220,27 +223,28 @@ class GridResampler:
 
     @classmethod
     def fit(cls, points: FieldSet, grid: Any = "auto", *, distance: bool | None = None) -> Self:
-        """Lay a grid over the box of all points.
+        """Build a grid over the bounding box of all points.
 
         Parameters
         ----------
         points : FieldSet
-            Samples; only their points count.
+            Samples whose points are used.
         grid : tuple of d ints or "auto", default="auto"
-            Points along each axis, or about as many cells as the mean sample has points, as near to cubes as the
-            box allows.
+            Number of grid points along each axis; ``"auto"`` gives about as many cells as the mean sample has points,
+            which are as close to cubes as the box allows.
         distance : bool or None, default=None
-            See the attribute; None is True where samples have points of their own.
+            Whether to add the channel of distances, see the attribute; None adds it if the points differ between
+            samples.
 
         Returns
         -------
         GridResampler
-            For this box.
+            Resampler for this box.
 
         Raises
         ------
         FieldDataError
-            If the points have no extent along some axis, or `grid` does not fit their dimensions.
+            If the points have no extent along some axis, or `grid` does not match their dimensions.
         """
         coords = np.asarray(points.coords, dtype=np.float64).reshape(-1, points.n_dims)
         lower, upper = coords.min(axis=0), coords.max(axis=0)
@@ -258,40 +262,40 @@ class GridResampler:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
-        """Build from the attributes as JSON gives them back."""
+        """Build the object from attributes that were read from JSON."""
         names = ("lower", "upper", "grid_shape")
         return cls(**(content | {name: tuple(content[name]) for name in names}))
 
     @property
     def coords(self) -> FloatArray:
-        """Points of the grid ``(Q, d)`` in C order."""
+        """Coordinates of the grid points ``(Q, d)`` in C order."""
         lower, upper = np.array(self.lower), np.array(self.upper)
         unit = unit_grid(self.grid_shape)
-        # The weighted form meets both ends to the bit.
+        # This weighted form gives exactly the lower and the upper end.
         return lower * (1.0 - unit) + upper * unit
 
     @property
     def spacing(self) -> FloatArray:
-        """Lengths of a cell ``(d,)``."""
+        """Size of a cell along each axis, ``(d,)``."""
         return (np.array(self.upper) - np.array(self.lower)) / (np.array(self.grid_shape) - 1)
 
     def to_grid(self, fields: FieldSet) -> FieldSet:
-        """Carry fields to the grid.
+        """Interpolate fields to the grid.
 
         Parameters
         ----------
         fields : FieldSet
-            Samples on points of any kind, with or without values; shared points are triangulated once.
+            Samples on any points, with or without values; shared points are triangulated once.
 
         Returns
         -------
         FieldSet
-            The samples on the grid, with their global parameters, and with the channel of `distance` as the last.
+            Samples on the grid, with their global parameters, and with the channel of `distance` as the last.
 
         Raises
         ------
         FieldDataError
-            If the points of a sample span no volume.
+            If the points of a sample cannot be triangulated.
         """
         coords, n_samples = self.coords, len(fields)
         places = FieldSet(coords, np.empty((n_samples, len(coords), 0)))
@@ -302,28 +306,28 @@ class GridResampler:
         return FieldSet(coords, values, params=fields.params, grid_shape=self.grid_shape)
 
     def _distances(self, points: FieldSet, coords: FloatArray) -> FloatArray:
-        """The channel of distances ``(n, Q, 1)`` from the nearest point of each sample."""
+        """Compute the channel of distances ``(n, Q, 1)`` from the nearest point of each sample."""
         spacing = self.spacing
         sets = [points.coords] if points.shared_coords else points.coords_list()
         found = np.stack([KDTree(own / spacing).query(coords / spacing)[0] for own in sets])
-        # Bounded, so that empty parts of the box do not rule its scale.
+        # The channel is bounded, so that empty parts of the box do not dominate its scaling.
         return np.broadcast_to((found / (1.0 + found))[..., None], (len(points), len(coords), 1))
 
     def to_points(self, values: FloatArray, points: FieldSet) -> FloatArray:
-        """Carry fields from the grid to points.
+        """Interpolate fields from the grid to points.
 
         Parameters
         ----------
         values : ndarray of shape (n, Q, c)
             Fields on the grid.
         points : FieldSet
-            As many samples, whose values do not count. Points outside the box get the value of the nearest point
-            of the box, with a `ResamplingWarning` if they are farther out than a cell.
+            Points of n samples; their values are ignored. Points outside the box get the value of the nearest point of
+            the box, with a `ResamplingWarning` if they are outside by more than a cell.
 
         Returns
         -------
         ndarray of shape (n, P, c), or (T, c) for ragged points
-            Fields there, in the order of the points.
+            Interpolated fields, in the order of the points.
         """
         self._warn_outside(points)
         if points.shared_coords:
@@ -333,7 +337,7 @@ class GridResampler:
         return np.concatenate(parts) if points.is_ragged else np.stack(parts)
 
     def round_trip(self, fields: FieldSet) -> FieldSet:
-        """Return fields as they come back from the grid.
+        """Interpolate fields to the grid and back to their points.
 
         Parameters
         ----------
@@ -343,20 +347,20 @@ class GridResampler:
         Returns
         -------
         FieldSet
-            The same points, with what the grid has kept of the values.
+            Fields on the same points after both interpolations.
         """
         held = np.asarray(self.to_grid(fields).values)[..., : fields.n_channels]
         return fields.with_values(self.to_points(held, fields), fields.channel_names)
 
     def _multilinear(self, values: FloatArray, wanted: FloatArray) -> FloatArray:
-        """Values ``(P, k)`` at points from values ``(Q, k)`` on the grid."""
+        """Interpolate values ``(Q, k)`` from the grid to values ``(P, k)`` at points."""
         ends = zip(self.lower, self.upper, self.grid_shape, strict=True)
         axes = tuple(np.linspace(*end) for end in ends)
         held = values.astype(np.float64).reshape(*self.grid_shape, -1)
         return RegularGridInterpolator(axes, held)(np.clip(wanted, self.lower, self.upper))
 
     def _warn_outside(self, points: FieldSet) -> None:
-        """Warn of points that are more than a cell outside the box."""
+        """Warn about points that are more than a cell outside the box."""
         coords = np.asarray(points.coords).reshape(-1, points.n_dims)
         cells = np.abs(coords - np.clip(coords, self.lower, self.upper)) / self.spacing
         if cells.max() > 1.0:
@@ -369,16 +373,16 @@ class GridResampler:
 
 
 def _in_fixed_order(fields: FieldSet) -> FieldSet:
-    """The fields with sorted points: where four lie on a circle, the triangulation follows their order."""
+    """Sort the points, because the triangulation depends on their order where four points lie on a circle."""
     if fields.grid_shape is not None:
         return fields
     return fields.with_order(point_order(fields))
 
 
 def _automatic_shape(extent: FloatArray, n_cells: float) -> list[int]:
-    """Points along each axis for about so many cells, as near to cubes as the extents of the box allow."""
+    """Return the numbers of grid points that give about `n_cells` cells as close to cubes as the box allows."""
     shape = [0] * len(extent)
-    # Short axes first: where they are less than a cell, the others share what is left.
+    # Short axes come first: if one is shorter than a cell, the remaining cells are distributed over the others.
     order = np.argsort(extent, kind="stable")
     for place, axis in enumerate(order):
         rest = extent[order[place:]] / extent[axis]
@@ -389,7 +393,7 @@ def _automatic_shape(extent: FloatArray, n_cells: float) -> list[int]:
 
 
 def _checked_shape(grid: Any, n_dims: int) -> GridShape:
-    """The points along each axis, if they can be used."""
+    """Check the numbers of grid points along each axis."""
     try:
         sizes = list(grid)
     except TypeError:  # one number

@@ -1,7 +1,7 @@
-"""Scale fields, coordinates and numbers to zero mean and unit standard deviation and back, and the options for it.
+"""Scaling (standardisation) of fields, coordinates, global parameters and scalars, and its options.
 
-Statistics are taken over samples and points, as the published training scripts do; the standard deviation of a constant
-channel counts as 1 so that it maps to 0 and back to its constant.
+Statistics are computed over samples and points, as in the published training scripts. The standard deviation of a
+constant channel is set to 1, so that it is scaled to 0, and back to its constant.
 """
 
 from __future__ import annotations
@@ -22,23 +22,26 @@ from skop.exceptions import FieldDataError
 
 __all__ = ["BoxScaler", "FieldScaler", "Scalers", "ScalingOptions"]
 
-#: Relative spread under which a channel counts as constant: a few float64 roundings of its size.
+#: Relative standard deviation below which a channel counts as constant: a few rounding errors in float64.
 _CONSTANT = 1e-12
 
 
 class FieldScaler:
-    """Affine scaling of fields, fitted in one streamed pass.
+    """Scaling of fields to zero mean and unit standard deviation, fitted in pieces of bounded size.
 
     Parameters
     ----------
     mode : {"channel", "point", None}, default="channel"
-        One mean and standard deviation for each channel, for each point and channel (which ties the
-        model to one grid), or no scaling.
+        Statistics: one mean and standard deviation for each channel; for each channel at each point, with which the
+        model can be used on one grid only; or no scaling.
 
     Attributes
     ----------
     mean_, scale_ : ndarray of shape (c,) or (P, c)
         Shift and factor: scaled = (value - mean_) / scale_.
+    offset_ : float
+        Largest size of a mean in units of its standard deviation, constants left out: digits that are lost where
+        values are not shifted in double precision.
 
     Examples
     --------
@@ -53,26 +56,28 @@ class FieldScaler:
         self.mode = mode
 
     def fit(self, chunks: Callable[[], Iterator[tuple[FloatArray, FloatArray]]]) -> FieldScaler:
-        """Take the statistics.
+        """Compute the statistics.
 
         Parameters
         ----------
         chunks : callable
-            Returns an iterator over ``(values (n, P, c), sample_weight (n,))``; called twice, since
-            the spread is taken about the mean for accuracy.
+            Function that returns an iterator over ``(values (n, P, c), sample_weight (n,))``. It is called twice: first
+            for the mean, then for the standard deviation.
 
         Returns
         -------
         FieldScaler
-            Itself.
+            The fitted scaler.
         """
         mean = self._average(chunks, lambda values: values)
+        self.offset_ = 0.0
         if self.mode is None:
             self.mean_, self.scale_ = np.zeros_like(mean), np.ones_like(mean)
             return self
         deviation = np.sqrt(self._average(chunks, lambda values: (values - mean) ** 2))
         constant = deviation <= _CONSTANT * np.maximum(np.abs(mean), np.finfo(float).tiny)
         self.mean_, self.scale_ = mean, np.where(constant, 1.0, deviation)
+        self.offset_ = float((np.abs(mean) / np.where(constant, np.inf, self.scale_)).max(initial=0.0))
         return self
 
     def _average(
@@ -80,7 +85,7 @@ class FieldScaler:
         chunks: Callable[[], Iterator[tuple[FloatArray, FloatArray]]],
         function: Callable[[FloatArray], FloatArray],
     ) -> FloatArray:
-        """Weighted mean of a function of the values over samples, and over points unless per point."""
+        """Weighted mean of a function of the values over samples, and over points unless the mode is "point"."""
         total: Any = 0.0
         weight_sum = 0.0
         for values, weight in chunks():
@@ -92,7 +97,7 @@ class FieldScaler:
         return np.asarray(total) / weight_sum
 
     def transform(self, values: torch.Tensor) -> torch.Tensor:
-        """Scale values ``(B, P, c)``; returns a tensor of the same shape and type."""
+        """Scale values ``(B, P, c)``, and return a tensor of the same shape and type."""
         return (values - self._tensor(self.mean_, values)) / self._tensor(self.scale_, values)
 
     def inverse_transform(self, values: torch.Tensor) -> torch.Tensor:
@@ -101,19 +106,20 @@ class FieldScaler:
 
     @staticmethod
     def _tensor(array: FloatArray, like: torch.Tensor) -> torch.Tensor:
-        """Give a statistic the precision and device of the values it meets."""
+        """Convert a statistic to the precision and device of a tensor."""
         return torch.as_tensor(array, dtype=like.dtype, device=like.device)
 
 
 class BoxScaler:
-    """Map coordinates so that the training points fill the unit box, or have zero mean and unit spread.
+    """Scaling of coordinates to the unit box, or to zero mean and unit standard deviation.
 
-    An axis without extent keeps its scale and is only shifted.
+    An axis without extent is shifted but not scaled.
 
     Parameters
     ----------
     mode : {"box", "standard", None}, default="box"
-        Bounding box to unit box; zero mean and unit spread along each axis; or coordinates as they are.
+        Scaling: bounding box of the training points to the unit box; zero mean and unit standard deviation along each
+        axis; or none.
 
     Attributes
     ----------
@@ -133,7 +139,7 @@ class BoxScaler:
         self.mode = mode
 
     def fit(self, coords: FloatArray) -> BoxScaler:
-        """Take the statistics of points ``(..., d)``; returns itself."""
+        """Compute the statistics of points ``(..., d)``, and return the fitted scaler."""
         points = np.asarray(coords, dtype=np.float64).reshape(-1, np.shape(coords)[-1])
         if self.mode == "standard":
             self.lower_, span = points.mean(axis=0), points.std(axis=0)
@@ -146,7 +152,7 @@ class BoxScaler:
         return self
 
     def transform(self, coords: torch.Tensor) -> torch.Tensor:
-        """Scale coordinates ``(..., d)``; returns a tensor of the same shape and type."""
+        """Scale coordinates ``(..., d)``, and return a tensor of the same shape and type."""
         lower = torch.as_tensor(self.lower_, dtype=coords.dtype, device=coords.device)
         span = torch.as_tensor(self.span_, dtype=coords.dtype, device=coords.device)
         return (coords - lower) / span
@@ -154,24 +160,24 @@ class BoxScaler:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ScalingOptions(BaseEstimator):
-    """Scaling of each part of the data before the network sees it.
+    """Options for the scaling (standardisation) of the inputs and targets of the network.
 
-    Statistics come from the training samples. Searches reach the options by their names, as in
-    ``scaling__inputs`` for an estimator with a parameter `scaling`.
+    Statistics are computed from the training samples. In searches the name of an option is, for example,
+    ``scaling__inputs``.
 
     Parameters
     ----------
     coords : {"box", "standard", None}, default="box"
-        Coordinates: bounding box of the training points to the unit box, zero mean and unit standard deviation
-        along each axis, or as they are.
+        Scaling of the coordinates: bounding box of the training points to the unit box; zero mean and unit standard
+        deviation along each axis; or none.
     inputs : {"channel", "point", None}, default="channel"
-        Input fields: zero mean and unit standard deviation of each channel, of each channel at each point (which
-        ties the model to one grid), or as they are.
+        Scaling of the input fields: zero mean and unit standard deviation of each channel; the same at each point, with
+        which the model can be used on one grid only; or none.
     params : {"channel", None}, default="channel"
-        Global parameters: zero mean and unit standard deviation of each, or as they are.
+        Scaling of the global parameters: zero mean and unit standard deviation of each, or none.
     targets : {"channel", "point", None}, default="channel"
-        Output fields, as `inputs`, and scalars where they are the only output. Scalars beside a field always have
-        zero mean and unit standard deviation.
+        Scaling of the output fields, as for `inputs`, and of scalars if they are the only output. Scalars in addition
+        to a field are always scaled to zero mean and unit standard deviation.
 
     Examples
     --------
@@ -196,18 +202,18 @@ class ScalingOptions(BaseEstimator):
 
 @dataclass
 class Scalers:
-    """The scalers of one fit.
+    """All scalers of one fit.
 
     Attributes
     ----------
     coords : BoxScaler
-        Of the coordinates.
+        Scaler of the coordinates.
     fields, params : FieldScaler or None
-        Of input fields and global parameters, where there are any.
+        Scalers of the input fields and of the global parameters; None if there are none.
     target : FieldScaler or None
-        Of the output field, where there is one.
+        Scaler of the output field; None if there is none.
     scalars : FieldScaler or None
-        Of the output scalars, where there are any.
+        Scaler of the output scalars; None if there are none.
     """
 
     coords: BoxScaler
@@ -218,28 +224,28 @@ class Scalers:
 
     @property
     def per_point(self) -> bool:
-        """Whether fields are scaled by statistics of single points, which ties them to their order."""
+        """Whether fields are scaled separately at each point, so that the order of the points must not change."""
         return any(scaler is not None and scaler.mean_.ndim == 2 for scaler in (self.fields, self.target))
 
     @classmethod
     def fit(cls, inputs: FieldSet, targets: Targets, weight: FloatArray, options: ScalingOptions) -> Scalers:
-        """Take all statistics on training samples.
+        """Compute all statistics from the training samples.
 
         Parameters
         ----------
         inputs : FieldSet
-            Inputs of the training part.
+            Inputs of the training samples.
         targets : Targets
-            Their targets.
+            Targets of the training samples.
         weight : ndarray of shape (n,)
             Sample weights.
         options : ScalingOptions
-            Kinds of scaling.
+            Options of the scaling.
 
         Returns
         -------
         Scalers
-            Fitted.
+            Fitted scalers.
 
         Raises
         ------
@@ -259,7 +265,7 @@ class Scalers:
 
 
 def _fit_numbers(numbers: FloatArray | None, weight: FloatArray, mode: str | None) -> FieldScaler | None:
-    """Fit a scaler of global numbers ``(n, p)``, where there are any."""
+    """Fit a scaler of global parameters or scalars ``(n, p)``; None if there are none."""
     return None if numbers is None else FieldScaler(mode).fit(lambda: iter([(numbers[:, None], weight)]))
 
 
@@ -271,7 +277,7 @@ def _fit_fields(fields: FieldSet, weight: FloatArray, mode: str | None) -> Field
         )
 
     def chunks() -> Iterator[tuple[FloatArray, FloatArray]]:
-        """Values and weights of the samples, a part at a time."""
+        """Yield values and weights of the samples in pieces."""
         if fields.is_ragged:
             yield from ((values[None], weight[i : i + 1]) for i, values in enumerate(_each(fields)))
             return
@@ -282,5 +288,5 @@ def _fit_fields(fields: FieldSet, weight: FloatArray, mode: str | None) -> Field
 
 
 def _each(fields: FieldSet) -> Iterator[FloatArray]:
-    """Values of one sample after the other."""
+    """Yield the values of one sample after the other."""
     return (values for sample in fields if (values := sample.values) is not None)

@@ -1,4 +1,4 @@
-"""Read rows of arrays that may live in memory, in a memory map, or in a file behind an array interface."""
+"""Read rows of arrays in memory, of memory-mapped arrays, and of arrays in files, such as h5py data sets."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ __all__ = [
     "in_memory",
     "is_lazy",
     "read_rows",
+    "refuse_mask",
     "reshape_rows",
     "select_rows",
     "take_rows",
@@ -20,41 +21,42 @@ __all__ = [
 
 
 def is_lazy(array: Any) -> bool:
-    """Tell whether an array reads its rows from somewhere else when it is indexed.
+    """Tell whether an array is lazy, that is, reads its rows from a file when it is indexed.
 
     Parameters
     ----------
     array : object
-        Candidate, such as an h5py data set.
+        Object to check, such as an h5py data set.
 
     Returns
     -------
     bool
         True for objects with ``shape``, ``dtype`` and indexing that are not NumPy arrays.
     """
-    has_interface = all(hasattr(array, name) for name in ("shape", "dtype", "__getitem__"))
-    return has_interface and not isinstance(array, np.ndarray) and hasattr(array, "chunks")
+    if isinstance(array, np.ndarray):
+        return False
+    return all(hasattr(array, name) for name in ("shape", "dtype", "__getitem__", "chunks"))
 
 
 def as_storage(array: Any, name: str) -> Any:
-    """Return an array as it is kept: numbers only, files left in place.
+    """Check that an array contains numbers, and return it without reading files.
 
     Parameters
     ----------
     array : array-like
-        Values of any numeric kind.
+        Values of any numeric type.
     name : str
-        What the array is, for messages.
+        Name of the array for error messages.
 
     Returns
     -------
     ndarray or lazy array
-        Booleans become float; integers and floats stay as they are.
+        Array; booleans are converted to float, integers and floats are not converted.
 
     Raises
     ------
     FieldDataError
-        If the values are complex, text, objects, sparse or masked.
+        If the values are complex, text or objects, or the array is sparse or masked.
     """
     if not is_lazy(array):
         array = _as_array(array, name)
@@ -72,15 +74,11 @@ def as_storage(array: Any, name: str) -> Any:
 
 
 def _as_array(array: Any, name: str) -> np.ndarray:
-    """Anything array-like as a NumPy array, memory maps as they are."""
+    """Convert an array-like to a NumPy array; memory maps are not read."""
     if hasattr(array, "toarray"):
         raise FieldDataError(f"{name} is a sparse matrix; pass a dense array: {name}.toarray().")
+    refuse_mask(array, name)
     if isinstance(array, np.ma.MaskedArray):
-        if np.ma.is_masked(array):
-            raise FieldDataError(
-                f"{name} has {int(np.ma.count_masked(array))} masked entries; fill them, e.g. {name}.filled(0.0), or "
-                "leave out the samples."
-            )
         return np.ma.getdata(array)
     if isinstance(array, np.memmap):
         return array
@@ -88,18 +86,43 @@ def _as_array(array: Any, name: str) -> np.ndarray:
         return np.asarray(array)
     except (ValueError, TypeError, RuntimeError) as error:
         raise FieldDataError(
-            f"{name} is no rectangular array ({error}); for samples with different numbers of points pass a list "
+            f"{name} is not a rectangular array ({error}); for samples with different numbers of points pass a list "
             "of arrays."
         ) from error
 
 
+def refuse_mask(array: Any, name: str) -> None:
+    """Raise where entries are masked: NumPy and scikit-learn would take what lies under the mask.
+
+    Parameters
+    ----------
+    array : object
+        Anything; only masked arrays, and lists of them, can have masked entries.
+    name : str
+        What it is, for messages.
+
+    Raises
+    ------
+    FieldDataError
+        If an entry is masked.
+    """
+    parts = array if isinstance(array, list) else [array]
+    count = sum(int(np.ma.count_masked(part)) for part in parts if isinstance(part, np.ma.MaskedArray))
+    # Rows of a list may hold the constant itself.
+    count += sum(item is np.ma.masked for part in parts if isinstance(part, list) for item in part)
+    if count:
+        raise FieldDataError(
+            f"{name} has {count} masked entries; fill them, e.g. {name}.filled(0.0), or leave out the samples."
+        )
+
+
 class ReshapedRows:
-    """A lazy array whose rows are given another shape when they are read.
+    """Lazy array whose rows are reshaped when they are read.
 
     Parameters
     ----------
     array : lazy array of shape (n, ...)
-        Storage.
+        Stored array.
     row_shape : tuple of int
         New shape of a row.
     """
@@ -118,19 +141,19 @@ class ReshapedRows:
 
 
 def reshape_rows(array: Any, row_shape: tuple[int, ...]) -> Any:
-    """Give the rows of an array another shape, without reading what is not in memory.
+    """Reshape the rows of an array, without reading files.
 
     Parameters
     ----------
     array : ndarray or lazy array of shape (n, ...)
-        Storage.
+        Stored array.
     row_shape : tuple of int
         New shape of a row.
 
     Returns
     -------
     ndarray or ReshapedRows
-        Of shape ``(n, *row_shape)``.
+        Array of shape ``(n, *row_shape)``.
     """
     if is_lazy(array):
         return array if tuple(array.shape[1:]) == row_shape else ReshapedRows(array, row_shape)
@@ -138,31 +161,31 @@ def reshape_rows(array: Any, row_shape: tuple[int, ...]) -> Any:
 
 
 def select_rows(key: Any, n_rows: int) -> IntArray:
-    """Turn what stands in square brackets into an array of row numbers.
+    """Convert an index, slice, mask or index array to an array of row indices.
 
     Parameters
     ----------
     key : int, slice, Ellipsis, mask or index array
         Selection along the first axis.
     n_rows : int
-        Rows to choose from.
+        Number of rows.
 
     Returns
     -------
     ndarray of int
-        Selected rows, none negative; one for an int.
+        Indices of the selected rows, not negative; a single one for an int.
 
     Raises
     ------
     IndexError
-        If the key is of another kind or reaches beyond the rows.
+        If the key has another type, or an index is out of range.
     """
     positions = np.arange(n_rows)
     if key is Ellipsis or isinstance(key, slice):
         return positions[key]
     index = np.asarray(key)
     if index.size == 0 and index.dtype.kind != "b":
-        # NumPy gives an empty list a float type.
+        # NumPy converts an empty list to a float array.
         index = index.astype(int)
     if index.dtype.kind not in "biu" or index.ndim > 1 or (index.ndim == 0 and index.dtype.kind == "b"):
         raise IndexError(f"samples are selected by an int, a slice, a mask or a 1-D array of indices, not by {key!r}.")
@@ -170,71 +193,71 @@ def select_rows(key: Any, n_rows: int) -> IntArray:
 
 
 def read_rows(array: Any, rows: slice | IntArray) -> FloatArray:
-    """Read rows into memory, in the order asked for.
+    """Read rows into memory, in the given order.
 
     Parameters
     ----------
     array : ndarray or lazy array
-        Storage.
+        Stored array.
     rows : slice or index array
-        Which rows; indices may repeat and need not be sorted.
+        Rows to read; indices may repeat and need not be sorted.
 
     Returns
     -------
     ndarray
-        The rows; a view where NumPy gives one.
+        Rows, as a view where NumPy returns one.
     """
     if isinstance(array, np.ndarray):
         return array[rows]
     if isinstance(rows, slice):
         return np.asarray(array[rows])
-    # Files want sorted distinct indices.
+    # Files, such as h5py data sets, require sorted indices without repetitions.
     distinct, inverse = np.unique(rows, return_inverse=True)
     return np.asarray(array[distinct])[inverse]
 
 
 def take_rows(array: Any, rows: IntArray | None) -> FloatArray:
-    """Read the selected rows, or all of them, sharing memory where they are evenly spaced.
+    """Read selected rows, or all of them; evenly spaced rows share memory with the array.
 
     Parameters
     ----------
     array : ndarray or lazy array
-        Storage.
+        Stored array.
     rows : index array or None
-        Selected rows; None means all.
+        Rows to read; None reads all.
 
     Returns
     -------
     ndarray
-        The rows.
+        Selected rows.
     """
     if rows is None:
         return read_rows(array, slice(None))
     even = _even_slice(rows)
-    # Files read forwards only.
+    # Files can be read with a positive step only.
     if even is not None and (even.step > 0 or isinstance(array, np.ndarray)):
         return read_rows(array, even)
     return read_rows(array, rows)
 
 
 def in_memory(array: FloatArray | None) -> FloatArray | None:
-    """Copy an array that lies in a memory map.
+    """Copy an array into memory if it is memory-mapped.
 
     Parameters
     ----------
     array : ndarray or None
-        Rows.
+        Array.
 
     Returns
     -------
     ndarray or None
-        The same array if it is in memory.
+        Array in memory; the same object if it already was.
     """
     return np.array(array) if isinstance(array, np.memmap) else array
 
 
 def _even_slice(rows: IntArray) -> slice | None:
-    """Return the slice that means the same rows, where there is one."""
+    """Return the slice of the same rows, or None if there is none."""
     if len(rows) == 0:
         return slice(0, 0, 1)
     first, step = int(rows[0]), int(rows[1] - rows[0]) if len(rows) > 1 else 1

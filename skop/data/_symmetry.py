@@ -1,10 +1,10 @@
-"""Symmetries of a problem as random transformations of training samples on a grid.
+"""Data augmentation by symmetries: random transformations of training samples on a grid.
 
-A symmetry moves points by a signed permutation of the axes about the centre of the grid, or by a
-periodic shift. Scalar channels move with their points; components of a vector are also turned, so
-that a flipped velocity field flows the other way.
+A symmetry is a signed permutation of the axes about the centre of the grid (reflections, exchanges, rotations), or a
+periodic shift. Scalar channels move with their points. The components of a vector are also transformed, so that the
+velocity in a mirrored flow points in the mirrored direction.
 
-Notation: M is the signed permutation matrix (d, d) of one element; s is the grid.
+Notation: M is the signed permutation matrix (d, d) of one symmetry; s is the shape of the grid.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,8 @@ from skop.exceptions import FieldDataError
 __all__ = ["GridSymmetries"]
 
 _AXES = "xyz"
-#: How far a point may lie from where a symmetry takes it, as a part of the extent: float32 coordinates pass.
+#: Tolerance, as a fraction of the extent, for points that a symmetry maps onto each other; it allows float32
+#: coordinates.
 _SAME_POINT = 1e-5
 
 
@@ -29,25 +30,24 @@ class GridSymmetries:
     Parameters
     ----------
     names : sequence of str
-        Which hold: ``"flip_x"``, ``"flip_y"``, ``"flip_z"`` (reverse an axis), ``"transpose"``
-        (exchange the first two axes), ``"quarter_turn"`` (rotate the first two axes by 90 degrees),
-        ``"shift_x"``, ``"shift_y"``, ``"shift_z"`` (any periodic shift along an axis). Everything
-        that these generate is drawn with equal probability.
+        Names of the symmetries: ``"flip_x"``, ``"flip_y"``, ``"flip_z"`` (mirror an axis), ``"transpose"`` (exchange
+        the first two axes), ``"quarter_turn"`` (rotate the first two axes by 90 degrees), ``"shift_x"``, ``"shift_y"``,
+        ``"shift_z"`` (any periodic shift along an axis). All combinations of them are drawn with equal probability.
     grid_shape : tuple of int
-        Points along each axis.
+        Number of points along each axis.
     input_vectors, target_vectors : sequence of sequence of int, default=()
         Channels that are the d components of a vector, one tuple for each vector.
     domain : array-like of shape (d, 2) or None, default=None
-        Lower and upper end of the domain along each axis. Reflections and rotations are about its
-        centre and move the coordinates too, so the grid need not be symmetric itself: a grid that
-        holds one edge of the domain becomes one that holds the other. None means that the grid's own
-        box is the domain and its points are mapped onto each other.
+        Lower and upper end of the domain along each axis. Reflections and rotations are about its centre and transform
+        the coordinates too, so the grid itself need not be symmetric: if it contains one edge of the domain but not the
+        other, the mirrored grid contains the other edge. None takes the bounding box of the grid, whose points are then
+        mapped onto each other.
 
     Raises
     ------
     FieldDataError
-        If a name is unknown, names an axis that the grid lacks, or exchanges axes of different
-        length; or if a vector does not have one component for each axis.
+        If a name is unknown, refers to an axis that the grid does not have, or exchanges axes of different length; or
+        if a vector does not have one component for each axis.
 
     Examples
     --------
@@ -82,15 +82,15 @@ class GridSymmetries:
 
     @property
     def order(self) -> int:
-        """Number of elements, shifts left out."""
+        """Number of different transformations, periodic shifts not included."""
         return len(self.matrices)
 
     def _shifts(self) -> list[str]:
-        """Names of the shifts that the grid has."""
+        """Names of the shifts that are possible on the grid."""
         return [f"shift_{_AXES[axis]}" for axis in range(len(self.grid_shape))]
 
     def _generators(self) -> dict[str, np.ndarray]:
-        """Matrices of the named symmetries that the grid has."""
+        """Matrices of the named symmetries that are possible on the grid."""
         n_dims = len(self.grid_shape)
         identity = np.eye(n_dims, dtype=int)
         generators = {}
@@ -105,7 +105,7 @@ class GridSymmetries:
         return generators
 
     def _check_vectors(self, vectors: Iterable[Sequence[int]]) -> list[list[int]]:
-        """Vectors as lists, each with one component for each axis."""
+        """Return the vectors as lists, and check that each has one component for each axis."""
         checked = [list(vector) for vector in vectors]
         for vector in checked:
             if len(vector) != len(self.grid_shape):
@@ -118,18 +118,18 @@ class GridSymmetries:
         return checked
 
     def check_points(self, coords: FloatArray) -> None:
-        """Raise if the symmetries do not map the points onto each other.
+        """Raise an error if the symmetries do not map the points onto each other.
 
         Parameters
         ----------
         coords : ndarray of shape (P, d)
-            Points of the grid in C order.
+            Coordinates of the grid points in C order.
 
         Raises
         ------
         FieldDataError
-            If a reflection, exchange or rotation moves a point to where none is, or the spacing along
-            a shifted axis varies.
+            If a reflection, exchange or rotation maps a point to a place without a point, or the spacing along a
+            shifted axis is not uniform.
         """
         coords = np.asarray(coords, dtype=float)
         extent = np.ptp(coords, axis=0)
@@ -147,60 +147,61 @@ class GridSymmetries:
                 raise FieldDataError(f"shift_{_AXES[axis]} needs evenly spaced points along its axis.")
 
     def move_points(self, coords: torch.Tensor, element: torch.Tensor) -> torch.Tensor:
-        """Coordinates of each sample after its symmetry about the centre of the domain.
+        """Transform the coordinates of each sample about the centre of the domain.
 
         Parameters
         ----------
         coords : Tensor of shape (P, d)
-            Points of the grid in physical units.
+            Coordinates of the grid points in physical units.
         element : Tensor of shape (B,)
-            As `draw` returned it.
+            Index of the symmetry of each sample, from `draw`.
 
         Returns
         -------
         Tensor of shape (B, P, d)
-            Moved points, which run along the axes of the grid as the old ones did.
+            Transformed coordinates, in the same order along the axes of the grid.
 
         Raises
         ------
         FieldDataError
-            If no domain was declared.
+            If no domain was given.
         """
         if self.domain is None:
-            raise FieldDataError("points move only about a declared domain; pass domain when declaring the symmetries.")
+            raise FieldDataError("points can be moved only about a domain; pass domain when declaring the symmetries.")
         lower, upper = torch.as_tensor(self.domain.T.copy(), dtype=coords.dtype, device=coords.device)
         turn = torch.as_tensor(self.matrices, dtype=coords.dtype, device=coords.device)[element.to(coords.device)]
         place = (coords - lower) / (upper - lower) - 0.5
-        # A periodic shift moves what is on the points and leaves the points where they are.
+        # A periodic shift moves the values, but not the points.
         moved = self._sources[element].to(coords.device)
         return (torch.einsum("bij,bpj->bpi", turn, place[moved]) + 0.5) * (upper - lower) + lower
 
     def element(self, number: int, n_samples: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """One symmetry of the group for all samples, in the form that `draw` gives.
+        """Return one symmetry for all samples, in the form that `draw` returns.
 
         Parameters
         ----------
         number : int
-            Element, from 0 (nothing moves) to `order` - 1.
+            Index of the symmetry, from 0 (the identity) to `order` - 1.
         n_samples : int
-            How many samples.
+            Number of samples.
 
         Returns
         -------
         tuple of Tensor
-            Number of the element (n,), and where each point's new value comes from (n, P).
+            Index of the symmetry of each sample (n,), and for each point the index of the point whose value it receives
+            (n, P).
         """
         return torch.full((n_samples,), number), self._sources[number].expand(n_samples, -1)
 
     def undo(self, values: torch.Tensor, element: torch.Tensor, sources: torch.Tensor) -> torch.Tensor:
-        """Move target fields ``(B, P, c)`` back to where `apply` took them from.
+        """Undo `apply` for target fields ``(B, P, c)``.
 
         Parameters
         ----------
         values : Tensor of shape (B, P, c)
-            Moved fields.
+            Transformed fields.
         element, sources : Tensor
-            As `draw` or `element` returned them.
+            Symmetry of each sample, from `draw` or `element`.
 
         Returns
         -------
@@ -220,14 +221,15 @@ class GridSymmetries:
         Parameters
         ----------
         n_samples : int
-            How many.
+            Number of samples.
         generator : torch.Generator or None
-            Source of randomness, on the CPU; None takes torch's global one.
+            Random number generator on the CPU; None takes the global generator of PyTorch.
 
         Returns
         -------
         tuple of Tensor
-            Number of the element (n,), and where each point's new value comes from (n, P).
+            Index of the symmetry of each sample (n,), and for each point the index of the point whose value it receives
+            (n, P).
         """
         element = torch.randint(self.order, (n_samples,), generator=generator)
         sources = self._sources[element]
@@ -243,27 +245,27 @@ class GridSymmetries:
         return element, sources
 
     def _roll(self, sources: torch.Tensor, amounts: Sequence[int]) -> torch.Tensor:
-        """Shift one sample's sources periodically."""
+        """Shift the sources of one sample periodically."""
         return torch.roll(sources.view(self.grid_shape), tuple(amounts), dims=tuple(self.shift_axes)).reshape(-1)
 
     def apply(
         self, values: torch.Tensor, element: torch.Tensor, sources: torch.Tensor, vectors: Sequence[Sequence[int]]
     ) -> torch.Tensor:
-        """Move fields ``(B, P, c)`` by the drawn symmetries, turning the vectors among their channels.
+        """Transform fields ``(B, P, c)`` by the drawn symmetries, including the components of vectors.
 
         Parameters
         ----------
         values : Tensor of shape (B, P, c)
             Fields in physical units.
         element, sources : Tensor
-            As `draw` returned them.
+            Symmetry of each sample, from `draw`.
         vectors : sequence of sequence of int
             Channels that are components of a vector.
 
         Returns
         -------
         Tensor of shape (B, P, c)
-            The moved fields.
+            Transformed fields.
         """
         device = values.device
         moved = torch.gather(values, 1, sources.to(device)[..., None].expand_as(values))
@@ -277,7 +279,7 @@ class GridSymmetries:
 
 
 def _check_domain(domain: ArrayOrList, n_dims: int) -> FloatArray:
-    """The domain as an array with ends in order."""
+    """Check the domain, and return it as an array."""
     ends = np.asarray(domain, dtype=float)
     if ends.shape != (n_dims, 2) or not np.all(ends[:, 0] < ends[:, 1]):
         raise FieldDataError(
@@ -287,7 +289,7 @@ def _check_domain(domain: ArrayOrList, n_dims: int) -> FloatArray:
 
 
 def _closure(generators: Sequence[np.ndarray], n_dims: int) -> np.ndarray:
-    """All products of the generators: a finite group of signed permutations."""
+    """Return all products of the generators, which are a finite group of signed permutations."""
     elements = {np.eye(n_dims, dtype=int).tobytes(): np.eye(n_dims, dtype=int)}
     while True:
         products = [left @ right for left, right in product(list(elements.values()), generators)]
@@ -298,8 +300,8 @@ def _closure(generators: Sequence[np.ndarray], n_dims: int) -> np.ndarray:
 
 
 def _move_grid(index: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Array whose entry at a point is the entry that `matrix` moves there."""
-    # Row i of M says which old axis becomes axis i, and whether it runs backwards.
+    """Return the array whose entry at a point is the entry that `matrix` moves there."""
+    # Row i of M states which axis becomes axis i, and whether it is reversed.
     axes = np.abs(matrix).argmax(axis=1)
     moved = index.transpose(axes)
     backwards = tuple(axis for axis in range(len(axes)) if matrix[axis, axes[axis]] < 0)

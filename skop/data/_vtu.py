@@ -1,9 +1,9 @@
-"""Read .vtu files, those in which meshio goes wrong among them.
+"""Reading of .vtu files, including those that meshio reads wrongly.
 
-meshio (5.3.5) mixes up the arrays of raw appended data, since it changes offsets while it searches by them; of several
-pieces it keeps the cells of the last only; it fails on files without cells, on arrays of text, and on versions after
-1.0, in which recent VTK stores polyhedra. Such files are decoded here, each array at its own offset, and given to
-meshio as one piece with its data inline. Source of the format: VTK File Formats,
+meshio (5.3.5) confuses the arrays of raw appended data, because it modifies offsets while it searches by them. From a
+file with several pieces it keeps only the cells of the last one. It fails on files without cells, on arrays of text,
+and on versions after 1.0, in which recent versions of VTK store polyhedra. Such files are decoded here and passed to
+meshio as a single piece with inline data. Source of the format: VTK File Formats,
 https://vtk.org/wp-content/uploads/2015/04/file-formats.pdf; the later form of polyhedra as VTK 9.7 writes it.
 """
 
@@ -48,7 +48,7 @@ def read_vtu(path: Path) -> meshio.Mesh:
     Raises
     ------
     FieldDataError
-        If it holds another kind of VTK data or is compressed by LZ4; a damaged file raises whatever its decoding does.
+        If the file has another type of VTK data or is compressed by LZ4. A damaged file can raise other errors.
     """
     content = path.read_bytes()
     head = re.search(rb"<VTKFile\b[^>]*>", content)
@@ -69,7 +69,7 @@ def read_vtu(path: Path) -> meshio.Mesh:
     has_text = re.search(rb"<(Data)?Array\b[^>]*type=[\"']String", content) is not None
     is_early = attributes.get("version", "0.1") in ("0.1", "1.0")
     if is_early and not is_raw and not has_text and (not pieces or (len(pieces) == 1 and has_cells)):
-        del content, head, appended  # meshio reads the file once more
+        del content, head, appended  # free the memory before meshio reads the file again
         return meshio.read(path)
     if appended is None or not is_raw:
         root = ElementTree.fromstring(content)
@@ -97,7 +97,7 @@ def _mesh_of_vtu(root: ElementTree.Element, appended: memoryview, is_raw: bool =
         for piece in root.iter("Piece")
     ]
     if not found:
-        raise ValueError("there is no Piece")
+        raise ValueError("the file has no Piece")
     for number, parts in enumerate(found):
         for kind in ("point", "cell"):
             if parts[kind].keys() != found[0][kind].keys():
@@ -121,7 +121,7 @@ def _mesh_of_vtu(root: ElementTree.Element, appended: memoryview, is_raw: bool =
 
 
 def _early_polyhedra(cells: dict[str, Any]) -> dict[str, Any]:
-    """Cells with faces in the form of VTK's versions up to 1.0: all faces of a cell in one row of numbers."""
+    """Convert polyhedra to the format of VTK versions up to 1.0: all faces of a cell in one row of numbers."""
     if "faces" in cells:
         return cells
     faces = np.split(cells["face_connectivity"], cells["face_offsets"][:-1])
@@ -135,7 +135,7 @@ def _early_polyhedra(cells: dict[str, Any]) -> dict[str, Any]:
 
 
 def _join_pieces(found: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
-    """Cells of several pieces, which count the points of all."""
+    """Join the cells of several pieces, with indices into the points of all pieces."""
     joined: dict[str, list[Any]] = {"connectivity": [], "offsets": [], "types": []}
     first_point = first_node = 0
     for parts in found:
@@ -150,7 +150,7 @@ def _join_pieces(found: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
 
 
 def _reread_by_meshio(points: Any, cells: Any, point_data: Any, cell_data: Any) -> meshio.Mesh:
-    """Let meshio read decoded arrays as inline data of one piece, since it alone orders cells as it writes them."""
+    """Pass decoded arrays through meshio as inline data of one piece, so that cells are ordered as usual in meshio."""
     root = ElementTree.Element("VTKFile", type="UnstructuredGrid", version="1.0", byte_order="LittleEndian")
     root.set("header_type", "UInt64")
     counts = {"NumberOfPoints": str(len(points)), "NumberOfCells": str(len(cells["types"]))}
@@ -178,7 +178,7 @@ def _vtu_arrays(
     appended: memoryview,
     is_raw: bool,
 ) -> dict[str, Any]:
-    """Arrays of a section by name, (count,) or (count, c)."""
+    """Read the arrays of a section by name, (count,) or (count, c)."""
     arrays = {}
     for tag in () if section is None else section.findall("DataArray"):
         if tag.get("type") == "String":
@@ -189,13 +189,13 @@ def _vtu_arrays(
         width = int(components or 1)
         if count is not None and array.size != int(count) * width:
             raise ValueError(f"array {name!r} holds {array.size} numbers; expected {count} times {width}")
-        # Cells are lists of numbers, whatever is said of their components.
+        # Cells are lists of numbers, whatever number of components is stated.
         arrays[name] = array.reshape(-1, width) if components and count is not None else array
     return arrays
 
 
 def _vtu_numbers(root: ElementTree.Element, tag: ElementTree.Element, appended: memoryview, is_raw: bool) -> Any:
-    """Numbers of one array, as they are stored."""
+    """Read the numbers of one array."""
     order = ">" if root.get("byte_order") == "BigEndian" else "<"
     kind = re.fullmatch(r"(Float|Int|UInt)(8|16|32|64)", tag.get("type", ""))
     if kind is None:
@@ -224,22 +224,22 @@ def _vtu_numbers(root: ElementTree.Element, tag: ElementTree.Element, appended: 
 
 
 def _uncompressed_block(source: memoryview, item: np.dtype[Any], take: Any) -> bytes:
-    """Bytes that follow their own number."""
+    """Read a block of bytes that begins with its size."""
     size = int(np.frombuffer(take(source, item.itemsize)[0], item)[0])
     if take is _take_base64 and bytes(source[: 4 * -(-item.itemsize // 3)]).endswith(b"=" * (-item.itemsize % 3)):
-        # The number was encoded on its own.
+        # In base64 the size is encoded separately from the data.
         return bytes(take(take(source, item.itemsize)[1], size)[0])
     return bytes(take(source, item.itemsize + size)[0][item.itemsize :])
 
 
 def _take_raw(source: memoryview, size: int) -> tuple[Any, memoryview]:
-    """The first bytes, and what follows them."""
+    """Return the first bytes and the remaining ones."""
     if len(source) < size:
         raise EOFError(f"{size} bytes expected where the file has {len(source)}")
     return source[:size], source[size:]
 
 
 def _take_base64(source: memoryview, size: int) -> tuple[Any, memoryview]:
-    """The first bytes of base64 text, and the text that follows their group of characters."""
+    """Decode the first bytes of base64 text; also return the remaining text."""
     width = 4 * -(-size // 3)
     return _take_raw(memoryview(base64.b64decode(source[:width])), size)[0], source[width:]

@@ -2,10 +2,17 @@
 
 from skop.datasets._cantilever import make_cantilever
 from skop.datasets._darcy import make_darcy
+from skop.datasets._diffusion_reaction import make_diffusion_reaction
 from skop.datasets._elasticity import make_elasticity
 from skop.datasets._navier_stokes import make_navier_stokes
 from skop.datasets._navier_stokes_files import load_navier_stokes
+from skop.datasets._pdebench import (
+    load_pdebench_darcy,
+    load_pdebench_diffusion_reaction,
+    load_pdebench_shallow_water,
+)
 from skop.datasets._published import load_darcy
+from skop.datasets._shallow_water import make_shallow_water
 from skop.datasets._solid_files import load_elasticity, load_plasticity
 from skop.datasets._structured import load_airfoil, load_pipe
 
@@ -14,10 +21,15 @@ __all__ = [
     "load_darcy",
     "load_elasticity",
     "load_navier_stokes",
+    "load_pdebench_darcy",
+    "load_pdebench_diffusion_reaction",
+    "load_pdebench_shallow_water",
     "load_pipe",
     "load_plasticity",
     "make_cantilever",
     "make_darcy",
+    "make_diffusion_reaction",
     "make_elasticity",
     "make_navier_stokes",
+    "make_shallow_water",
 ]

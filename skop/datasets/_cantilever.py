@@ -1,6 +1,6 @@
-"""Tapered beams, clamped at one end and loaded from above: linear elasticity in three dimensions.
+"""Data set of tapered cantilever beams under a load: linear elasticity in three dimensions.
 
-x runs along the beam from the clamp, y across it, z upwards. Ten-node tetrahedra of one topology for all samples.
+The x axis is along the beam from the clamp, y across it, and z upwards. All samples have the same ten-node tetrahedra.
 
 Notation: p parameters, P points, e elements, q quadrature points of an element, lambda and mu Lame's constants.
 """
@@ -39,14 +39,14 @@ RANGES = {
     "angle": (-60.0, 60.0),
 }
 GEOMETRY_NAMES = ("length", "width", "height", "taper")
-#: The load is spread over this part of the length on either side of its middle.
+#: Half-width of the load, as a fraction of the length.
 LOAD_HALF_WIDTH = 0.2
-#: Order of a tetrahedron's ten points when its first two corners change places.
+#: Order of the ten points of a tetrahedron after exchanging its first two corners.
 _SWAPPED = np.array([1, 0, 2, 3, 4, 6, 5, 8, 7, 9])
 
 _DESCR = """Tapered cantilever beams under a load, from skop.datasets.make_cantilever
 
-params: one row a sample; columns in param_names. Lengths in m, load in N, angle in degrees.
+params: one row per sample; columns in param_names. Lengths in m, load in N, angle in degrees.
 coords: positions of the points at rest, m.
 displacement: m. stress: von Mises stress, Pa.
 scalars: peak_stress (Pa, highest value at a point) and tip_deflection (m, length of the tip's mean displacement).
@@ -56,7 +56,7 @@ cells: ten-node tetrahedra (tetra10 of meshio), the same for all samples.
 
 @dataclass(frozen=True)
 class _Mesh:
-    """Tetrahedra of the box [0, 1] x [-1/2, 1/2] x [-1/2, 1/2], which is bent to each beam."""
+    """Tetrahedra of the box [0, 1] x [-1/2, 1/2] x [-1/2, 1/2], which is mapped to each beam."""
 
     mesh: Any
     top: IntArray
@@ -78,30 +78,30 @@ def make_cantilever(
     verbose: int = 0,
     dtype: npt.DTypeLike = np.float32,
 ) -> Bunch:
-    """Generate loaded beams: from a few parameters to displacement and stress in the solid, and to scalars.
+    """Generate cantilever beams: parameters as inputs; displacement, stress and two scalars as targets.
 
     A beam of rectangular section is clamped at x = 0. Its height falls linearly to ``taper * height`` at the tip. A
-    load is spread over a part of its top face, about ``position * length`` from the clamp, and points downwards,
-    turned by `angle` sideways. The equations of linear elasticity are solved by ten-node tetrahedra, the same ones
-    for every sample. Needs the extra ``fem``.
+    load is distributed over a part of its top face, around ``position * length`` from the clamp. It points downwards,
+    rotated sideways by `angle`. The equations of linear elasticity are solved on ten-node tetrahedra, which are the
+    same for every sample. Needs the extra ``fem``.
 
     Parameters
     ----------
     n_samples : int, default=100
         Number of samples n, at least 1. Not used if `params` are given.
     geometry : {"varied", "fixed"}, default="varied"
-        ``"varied"``: seven parameters, length, width, height and taper among them, and every sample has coordinates of
-        its own. ``"fixed"``: three parameters, load, position and angle, of one beam, whose four dimensions are the
-        middles of their ranges; the samples share their coordinates.
+        Geometry of the beams. ``"varied"``: all seven parameters vary, so that every sample has its own coordinates.
+        ``"fixed"``: only load, position and angle vary; the four dimensions of the beam are the middles of their
+        ranges, and all samples share their coordinates.
     ranges : mapping of str to (low, high), default=None
         Ranges that replace the default ones, by parameter: ``length`` (0.4, 0.8), ``width`` (0.06, 0.12) and
         ``height`` (0.06, 0.12) in m; ``taper`` (0.4, 1.0), height of the tip over that of the clamp; ``load``
         (500, 2000) in N; ``position`` (0.4, 1.0), middle of the load over the length; ``angle`` (-60, 60), in degrees.
     params : array-like of shape (n, p), default=None
-        Parameters of your own design of experiments, one row a sample, columns in the order above; with
-        ``geometry="fixed"``, load, position and angle only. None: uniform draws from the ranges.
+        Parameters of a design of experiments, one row per sample, with columns in the order above; with
+        ``geometry="fixed"`` only load, position and angle. None draws them uniformly from the ranges.
     n_cells : tuple of three ints, default=(20, 2, 2)
-        Boxes along, across and up the beam, at least 1 each. Each is cut into six tetrahedra, so that
+        Number of boxes along, across and up the beam, at least 1 each. Each is divided into six tetrahedra, so that
         ``P = (2 n_x + 1) (2 n_y + 1) (2 n_z + 1)``; 1,025 by default.
     young_modulus : float, default=70e9
         Young's modulus, above 0, Pa. The default is aluminium's.
@@ -110,11 +110,11 @@ def make_cantilever(
     random_state : int, RandomState, Generator or None, default=None
         Seed. The parameters of sample i depend on the seed, i, `geometry` and the ranges only.
     n_jobs : int, default=None
-        Threads of joblib, -1 for all processors. The result is the same, bit for bit.
+        Number of threads of joblib, -1 for all processors. The result does not depend on it.
     verbose : int, default=0
         Progress reports of joblib; 0 prints nothing.
     dtype : dtype, default=numpy.float32
-        Of what is returned, float32 or float64. The solver works in float64.
+        Data type of the result, float32 or float64. The solver works in float64.
 
     Returns
     -------
@@ -122,7 +122,7 @@ def make_cantilever(
         With the keys
 
         params : ndarray of shape (n, p)
-            Parameters, one row a sample.
+            Parameters, one row per sample.
         param_names : list of str
             Names of their columns.
         coords : ndarray of shape (n, P, 3), or (P, 3) with ``geometry="fixed"``
@@ -139,15 +139,15 @@ def make_cantilever(
             Points of the tetrahedra: four corners and the middles of the edges 01, 12, 02, 03, 13, 23, as ``tetra10``
             of meshio.
         DESCR : str
-            What the data are.
+            Description of the data.
 
     Raises
     ------
     ValueError
         If an argument is outside its range.
     FieldDataError
-        If `params` are not finite, have the wrong number of columns, or describe no beam, or if a solution is beyond
-        the range of `dtype`.
+        If `params` are not finite, have the wrong number of columns, or are not possible for a beam, or if a solution
+        exceeds the range of `dtype`.
     OptionalDependencyError
         If scikit-fem is not installed.
 
@@ -157,8 +157,8 @@ def make_cantilever(
 
     Notes
     -----
-    Displacement and stress are proportional to the load, and only to the load. Stress has no limit along the edges of
-    the clamp, so the peak grows slowly as the mesh is refined.
+    Displacement and stress are proportional to the load. The stress is singular along the edges of the clamp, so its
+    peak grows slowly as the mesh is refined.
 
     Examples
     --------

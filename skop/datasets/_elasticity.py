@@ -1,4 +1,4 @@
-"""Stress around a void in a sheet of rubber: the recipe of the elasticity data of Li et al. (2023).
+"""Data set of the stress around a void in a sheet of rubber, generated as the elasticity data of Li et al. (2023).
 
 Notation: r void radius, theta angle about the middle of the cell, g Gaussian random function of theta, k wave number,
 P points of a sample.
@@ -20,7 +20,7 @@ from skop.datasets._finite_elements import import_fem
 from skop.datasets._hyperelastic import Sheet, edge_load, von_mises
 from skop.exceptions import FieldDataError
 
-#: With `vary_points`, counts lie within this part of those asked for.
+#: Largest relative deviation of the numbers of points with `vary_points`.
 POINT_VARIATION = 0.25
 
 _DESCR = """Stress around a void in a clamped and stretched sheet, from skop.datasets.make_elasticity
@@ -80,35 +80,36 @@ def make_elasticity(
     n_samples : int, default=100
         Number of samples n, at least 1. Published: 1,000 for training and 200 for testing.
     n_points : tuple of two ints, default=(80, 13)
-        Points around the void, a multiple of 8, and points from the void to the border, an odd number of at least 3.
+        Number of points around the void, a multiple of 8, and from the void to the border, an odd number of at least 3.
         Their product is P. Published: 972 points.
     radius_range : tuple of two floats, default=(0.2, 0.4)
         Lowest and highest radius of the void, above 0 and below 0.5. If they are the same, the void is round.
     amplitude : float, default=4.0
         Scale of g, above 0.
     decay : float, default=3.0
-        Wave number from which on g fades, above 0.
+        Wave number above which the amplitudes of g decrease, above 0.
     n_modes : int, default=5
         Highest wave number k in g, at least 0; g has ``2 n_modes + 1`` coefficients. Published: 10 coefficients.
     moduli : tuple of two floats, default=(1.863e5, 9.79e3)
-        C1 above 0 and C2, at least 0, of the energy ``C1 (I1 - 3) + C2 (I2 - 3)``, Pa.
+        Moduli C1, above 0, and C2, at least 0, of the energy ``C1 (I1 - 3) + C2 (I2 - 3)``, Pa.
     traction : tuple of two floats, default=(0.0, 100.0)
         Force per area at rest on the top, along x and y, Pa. The published 100 Pa stretches the sheet by some 0.01 %,
         so that the stress is nearly proportional to it; at 1e5 Pa the sheet is more than a quarter longer.
     vary_points : bool, default=False
-        Draw both counts of each sample anew, up to a quarter below or above `n_points`. Arrays are lists then.
+        Whether the two numbers of points vary between samples, by up to a quarter of `n_points`. Arrays are lists then.
     shuffle_points : bool, default=False
-        Give the points of each sample an order of its own. Otherwise they run outwards along one ray after the other.
+        Whether the points of each sample are in random order. Otherwise they are ordered outwards along one ray after
+        the other.
     random_state : int, RandomState, Generator or None, default=None
         Seed. The void of sample i depends on the seed, i and the four parameters of r only.
     n_jobs : int, default=None
-        Threads of joblib, -1 for all processors. The result is the same, bit for bit.
+        Number of threads of joblib, -1 for all processors. The result does not depend on it.
     verbose : int, default=0
         Progress reports of joblib; 0 prints nothing.
     dtype : dtype, default=numpy.float32
-        Of what is returned, float32 or float64. The solver works in float64.
+        Data type of the result, float32 or float64. The solver works in float64.
     return_X_y : bool, default=True
-        Return ``(X, y)``. False: a Bunch with the void, the mesh and the displacement, too.
+        Whether to return ``(X, y)``; False returns a Bunch with the void, the mesh and the displacement too.
 
     Returns
     -------
@@ -131,7 +132,7 @@ def make_elasticity(
         coefficients : ndarray of shape (n_samples, 2 n_modes + 1)
             Standard normal coefficients of g: the constant, cosine and sine of wave number 1, of 2 and so on.
         DESCR : str
-            What the data are.
+            Description of the data.
 
     Raises
     ------
@@ -150,9 +151,9 @@ def make_elasticity(
     Notes
     -----
     The published description does not say whether the sheet is thin or held between plates; plane stress is meant
-    here. Stress is computed at the 2 x 2 Gauss points of nine-node quadrilaterals, carried to their nodes and averaged
-    there. Its error falls about with the square of the spacing, but near the ends of the clamped side: there the
-    stress has no limit, and grows slowly as the mesh is refined.
+    here. Stress is computed at the 2 x 2 Gauss points of nine-node quadrilaterals, extrapolated to their nodes and
+    averaged there. Its error is about proportional to the square of the spacing, except near the ends of the clamped
+    side: there the stress is singular, and grows slowly as the mesh is refined.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""What the solvers for solids share: vectors of displacements over the shape functions of scikit-fem.
+"""Common parts of the finite-element solvers for solids, based on scikit-fem.
 
 Degree of freedom d p + i is component i of point p in d dimensions. Letters: e elements, q quadrature points of an
 element, m points of an element.

@@ -87,7 +87,7 @@ class Sheet:
         basis = self._basis(order=5)
         orientation = basis.mapping.detDF(basis.X)
         if not ((orientation > 0).all() or (orientation < 0).all()):
-            raise FieldDataError("the mesh folds over itself: give more points around.")
+            raise FieldDataError("the mesh folds over itself; increase n_points.")
         self._dofs = displacement_dofs(basis)
         self._operator = gradient_operator(basis)
         self._weights = basis.dx[:, :, np.newaxis]
@@ -109,7 +109,7 @@ class Sheet:
             elif step * MAX_STEPS > 1:
                 step /= 2
             else:
-                raise FieldDataError(f"no equilibrium was found beyond {done:.1%} of the load: lower the traction.")
+                raise FieldDataError(f"no equilibrium was found beyond {done:.1%} of the load; lower the traction.")
         return displacement
 
     def _newton(self, start: FloatArray, is_fixed: npt.NDArray[np.bool_], load: FloatArray) -> FloatArray | None:

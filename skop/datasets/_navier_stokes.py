@@ -1,10 +1,10 @@
-"""Turbulent flow on a periodic square: the Navier-Stokes generator of Li et al. (2021).
+"""Data set of turbulent flow on a periodic square, generated as the Navier-Stokes benchmark of Li et al. (2021).
 
 The vorticity ``w`` of an incompressible flow in two dimensions follows
 ``dw/dt + u . grad w = viscosity * Laplace w + f`` on the unit square, from a Gaussian random field.
 Axis 0 is x and axis 1 is y.
 
-Notation: N points a side of the solver's grid, k = (k_x, k_y) wave vectors times 2 pi, K the largest wave
+Notation: N points per side of the solver's grid, k = (k_x, k_y) wave vectors times 2 pi, K the largest wave
 number kept, B samples of a batch, w vorticity, psi stream function (w = -Laplace psi), (u, v) velocity.
 """
 
@@ -28,7 +28,7 @@ Coarsening = Literal["subsample", "truncate"]
 COURANT_NUMBER = 0.8
 #: Time step of the published Euler scheme.
 EULER_STEP = 1e-4
-#: More steps than this between two frames mean that the flow runs away.
+#: Number of steps between two frames above which the solution is considered unstable.
 MAX_STEPS = 1_000_000
 
 
@@ -92,15 +92,15 @@ def make_navier_stokes(
     n_samples : int, default=100
         Number of samples n, at least 1. Published: 1,000 for training and 200 for testing.
     viscosity : float, default=1e-3
-        At least 0. Published: 1e-3, 1e-4 and 1e-5; the papers compare on 1e-5. The smaller, the finer and the
-        less predictable the flow, and the finer the solver's grid must be.
+        Viscosity, at least 0. Published: 1e-3, 1e-4 and 1e-5; the papers compare on 1e-5. With a smaller viscosity the
+        flow has finer structures and is less predictable, and the solver needs a finer grid.
     resolution : int, default=64
-        Points a side of the returned grid, at least 4, at ``i / resolution``.
+        Number of points per side of the returned grid, at least 4, at ``i / resolution``.
     solver_resolution : int, default=None
-        Points a side of the grid on which the equation is solved, at least `resolution`. None: `resolution`.
-        Published: 256. Enough is about 64 for a viscosity of 1e-3, 128 for 1e-4 and 256 for 1e-5.
+        Number of points per side of the grid on which the equation is solved, at least `resolution`. None:
+        `resolution`. Published: 256. Enough is about 64 for a viscosity of 1e-3, 128 for 1e-4 and 256 for 1e-5.
     n_input, n_output : int, default=10
-        Frames in X, and frames that follow in y; at least 1 and 1.
+        Number of frames in X, and of the following frames in y; at least 1 each.
     frame_interval : float, default=1.0
         Time between two frames, above 0.
     first_time : float, default=None
@@ -118,34 +118,34 @@ def make_navier_stokes(
         ``"rk4"``: Runge-Kutta of fourth order with exact diffusion (an integrating factor). ``"euler"``: as
         published, explicit Euler for advection and forcing and Crank-Nicolson for diffusion, of first order.
     time_step : float, default=None
-        Largest time step, above 0. None: for ``"rk4"`` what the flow allows at every moment, each sample by
-        itself: 0.8 grid spacings a step; for ``"euler"`` the published 1e-4.
+        Largest time step, above 0. None: for ``"rk4"`` a step in which the flow of each sample advances by 0.8 grid
+        spacings; for ``"euler"`` the published 1e-4.
     coarsening : {"subsample", "truncate"}, default="subsample"
-        How a fine solution comes to the returned grid. ``"subsample"``: every s-th point, as published; the two
-        resolutions must fit. ``"truncate"``: only the waves that the returned grid can hold, which folds no
-        fine detail into coarse waves.
+        Reduction of the solution to the returned grid. ``"subsample"``: every s-th point, as published;
+        `solver_resolution` must be a multiple of `resolution`. ``"truncate"``: only the waves that the returned grid
+        can represent, which avoids aliasing of fine structures.
     random_state : int, RandomState, Generator or None, default=None
         Seed. Sample i depends on the seed, i and the recipe only, up to rounding. Its random field is drawn from the
         longest waves on: a finer solver adds detail to the same field.
     device : str, default="cpu"
         Torch device of the solver, such as ``"cuda"``.
     precision : {"float64", "float32"}, default="float64"
-        Of the solver.
+        Precision of the solver.
     batch_size : int, default=16
-        Samples that are solved together; more pay on a GPU.
+        Number of samples that are solved together; larger batches are more efficient on a GPU.
     n_jobs : int, default=None
-        Batches solved at a time, in threads of joblib; -1 for all processors.
+        Number of batches that are solved in parallel, in threads of joblib; -1 for all processors.
     verbose : int, default=0
         Progress reports of joblib; 0 prints nothing.
     dtype : dtype, default=numpy.float32
-        Of what is returned, float32 or float64.
+        Data type of the result, float32 or float64.
     return_coords : bool, default=False
-        Return ``((coords, X), y)`` in place of ``(X, y)``.
+        Whether to return ``((coords, X), y)`` instead of ``(X, y)``.
 
     Returns
     -------
     X : ndarray of shape (n_samples, resolution, resolution, n_input)
-        Vorticity at the first times, one channel a frame. With ``return_coords=True`` the tuple ``(coords, X)``,
+        Vorticity at the first times, one channel per frame. With ``return_coords=True`` the tuple ``(coords, X)``,
         with coords of shape (resolution, resolution, 2).
     y : ndarray of shape (n_samples, resolution, resolution, n_output)
         Vorticity at the following times.
@@ -153,9 +153,9 @@ def make_navier_stokes(
     Raises
     ------
     ValueError
-        If an argument is outside its range, or the two resolutions do not fit.
+        If an argument is outside its range, or the two resolutions are not compatible.
     FieldDataError
-        If a flow runs away, as for a `time_step` that is too long; the message names the samples.
+        If a solution becomes unstable, for example because `time_step` is too long; the message names the samples.
 
     See Also
     --------
@@ -164,9 +164,9 @@ def make_navier_stokes(
 
     Notes
     -----
-    The default method is not the published one because at the same error it is far faster: Runge-Kutta takes
-    steps of 0.005 to 0.1 with an error that the published scheme does not reach at 1e-4. Both solve for the Fourier
-    modes up to a third of the grid (the 2/3 rule), where energy and enstrophy of an inviscid flow are conserved.
+    The default method is not the published one, because it is much faster at the same error: with steps of 0.005 to 0.1
+    the Runge-Kutta method has a smaller error than the published scheme with steps of 1e-4. Both keep the Fourier modes
+    up to a third of the grid (the 2/3 rule), for which energy and enstrophy of an inviscid flow are conserved.
 
     References
     ----------
@@ -344,7 +344,7 @@ class _Equation:
                 )
             length = left[rows] / n_steps
             modes[rows] = step(modes[rows], velocity, length.to(self.stretch.dtype)[:, None, None])
-            # A flow that is not finite has no step length: it ends here, and the caller tells.
+            # There is no step length for a flow that is not finite. The loop ends, and the caller raises the error.
             left[rows] = torch.where(n_steps > 1, left[rows] - length, 0.0)
         return modes
 

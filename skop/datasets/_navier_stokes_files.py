@@ -17,7 +17,7 @@ _SOURCE = (
 )
 _DESCR = """Vorticity of turbulent flow in a periodic square (Li et al., Fourier Neural Operator, arXiv:2010.08895)
 
-X: the first frames, one channel a frame; y: the frames that follow, one channel a frame.
+X: the first frames, one channel per frame; y: the frames that follow, one channel per frame.
 Solved with viscosity 1e-5 on 256 x 256 points, kept on 64 x 64 at the times 1, 2, ..., 20.
 Split: the first 1,000 samples for training, the last 200 of the file for testing.
 coords: positions i / m of the m points on each axis of the periodic unit square.
@@ -40,47 +40,46 @@ def load_navier_stokes(
     Parameters
     ----------
     path : path
-        Folder that holds ``NavierStokes_V1e-5_N1200_T20.mat``, itself or in a folder right below; or the file, which
+        Folder that holds ``NavierStokes_V1e-5_N1200_T20.mat``, directly or in a subfolder; or the file, which
         may then be another one of the same authors, such as that for a viscosity of 1e-3. MATLAB files of any
         version; 7.3 needs the extra ``data``.
     subset : {"all", "train", "test"}, default="all"
-        What to return.
+        Subset to load.
     n_input, n_output : int, default=10
-        Frames in X, from the first on, and frames that follow in y.
+        Number of frames in X, from the first on, and of the following frames in y.
     subsample : int, default=1
-        Keep every `subsample`-th point in each direction; it must divide the number of points (64).
+        Stride in each direction: every `subsample`-th point is kept; it must divide the number of points (64).
     n_train : int, default=1000
         Number of training samples: the first ones of the file.
     n_test : int, default=200
         Number of test samples: the last ones of the file.
     return_X_y : bool, default=False
-        Return ``(X, y)`` of one subset in place of a Bunch; not with ``subset="all"``, whose split would
-        be lost.
+        Whether to return ``(X, y)`` of one subset instead of a Bunch; not possible with ``subset="all"``.
 
     Returns
     -------
     data : :class:`~sklearn.utils.Bunch`
-        With the keys, where m is the number of points a side that are kept:
+        With the keys, where m is the number of points per side that are kept:
 
         X_train, X_test : ndarray of shape (n_train or n_test, m, m, n_input), float32
-            Vorticity, one channel a frame. Only of the subsets asked for.
+            Vorticity, one channel per frame. Only for the selected subsets.
         y_train, y_test : ndarray of shape (n_train or n_test, m, m, n_output), float32
             The frames that follow.
         coords : ndarray of shape (m, m, 2), float32
             ``coords[i, j] = (i, j) / m``, positions in the periodic unit square.
         filenames : list of str
-            The file read.
+            File that was read.
         DESCR : str
-            What the data are.
+            Description of the data.
     (X, y) : tuple of two ndarrays if ``return_X_y=True``
-        The arrays of the one subset.
+        Arrays of the subset.
 
     Raises
     ------
     ValueError
         If an argument is outside its range.
     FileNotFoundError
-        If the file is missing; the message says what was looked for and where it is published.
+        If the file is missing; the message states what was searched for and where it is published.
     FieldDataError
         If the file is damaged or lacks the variable, or has too few samples or frames.
 
@@ -144,7 +143,7 @@ def _read_vorticity(file: Path, n_frames: int, subsample: int) -> FloatArray:
         )
     if array.shape[1] % subsample:
         raise FieldDataError(
-            f"{file}: subsample={subsample} must divide the number of points a side, {array.shape[1]}."
+            f"{file}: subsample={subsample} must divide the number of points per side, {array.shape[1]}."
         )
     return array[:, ::subsample, ::subsample, :n_frames]
 

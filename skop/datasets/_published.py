@@ -1,7 +1,6 @@
 """Loaders of published data sets, from files that the user has downloaded.
 
-Nothing is downloaded here. Each loader says in its errors which files it looked for and where they
-are published.
+Nothing is downloaded here. Errors state which files are missing and where they are published.
 """
 
 from collections.abc import Sequence
@@ -56,47 +55,46 @@ def load_darcy(
     ----------
     path : path, or pair of paths
         Folder that holds ``piececonst_r421_N1024_smooth1.mat`` (training) and
-        ``piececonst_r421_N1024_smooth2.mat`` (test), itself or in a folder right below; or the two files,
+        ``piececonst_r421_N1024_smooth2.mat`` (test), directly or in a subfolder; or the two files,
         training first; or, with one `subset`, its one file. MATLAB files of any version; 7.3 needs the
         extra ``data``.
     subset : {"all", "train", "test"}, default="all"
-        What to load. The file of the other subset need not exist.
+        Subset to load. The file of the other subset need not exist.
     subsample : int, default=5
-        Keep every `subsample`-th point in each direction; it must divide the number of intervals (420).
+        Stride in each direction: every `subsample`-th point is kept; it must divide the number of intervals (420).
         The papers' 5 gives 85 x 85; 1 gives all 421 x 421 points.
     n_train : int, default=1000
         Number of training samples: the first ones of the training file.
     n_test : int, default=200
         Number of test samples: the first ones of the test file.
     return_X_y : bool, default=False
-        Return ``(X, y)`` of one subset in place of a Bunch; not with ``subset="all"``, whose split would
-        be lost.
+        Whether to return ``(X, y)`` of one subset instead of a Bunch; not possible with ``subset="all"``.
 
     Returns
     -------
     data : :class:`~sklearn.utils.Bunch`
-        With the keys, where m is the number of points a side that are kept:
+        With the keys, where m is the number of points per side that are kept:
 
         X_train, X_test : ndarray of shape (n_train or n_test, m, m, 1), float32
-            Permeability. Only of the subsets asked for.
+            Permeability. Only for the selected subsets.
         y_train, y_test : ndarray of shape (n_train or n_test, m, m, 1), float32
             Pressure.
         coords : ndarray of shape (m, m, 2), float32
             ``coords[i, j] = (i, j) / (m - 1)``, positions in the unit square as the papers set them. (The
             published generator places the values half a cell off, at ``(i + 1/2) / 421``.)
         filenames : list of str
-            The files read.
+            Files that were read.
         DESCR : str
-            What the data are.
+            Description of the data.
     (X, y) : tuple of two ndarrays if ``return_X_y=True``
-        The arrays of the one subset.
+        Arrays of the subset.
 
     Raises
     ------
     ValueError
         If an argument is outside its range.
     FileNotFoundError
-        If a file is missing; the message lists what was looked for and where it is published.
+        If a file is missing; the message states what was searched for and where it is published.
     FieldDataError
         If a file is damaged or lacks a variable, or its arrays do not have the published layout.
 
@@ -171,7 +169,7 @@ def _read_mat_fields(file: Path, key: str, n_samples: int, subsample: int, count
         )
     if n_points < 2 or (n_points - 1) % subsample:
         raise FieldDataError(
-            f"{file}: subsample={subsample} must divide the number of intervals a side, {n_points - 1} "
+            f"{file}: subsample={subsample} must divide the number of intervals per side, {n_points - 1} "
             f"between the {n_points} points of {key!r}."
         )
     if array.dtype.kind not in "fiu":
@@ -204,7 +202,7 @@ def _find_files(path: PathOrStr | Sequence[PathOrStr], wanted: dict[str, str], s
     wanted : dict of str to str
         Published file name of each role.
     source : str
-        Where the files can be had, for the error message.
+        Source of the files, for the error message.
 
     Returns
     -------
@@ -259,7 +257,7 @@ def _read_mat_variable(file: Path, key: str) -> np.ndarray[Any, Any]:
     except Exception as error:
         raise FieldDataError(
             f"{file} ({file.stat().st_size:,} bytes) cannot be read as a MATLAB file: {error}. "
-            "It is damaged or its download was cut off: download it again."
+            "It is damaged, or its download was interrupted: download it again."
         ) from error
     raise FieldDataError(f"{file} has no variable {key!r}; it holds {', '.join(names) or 'nothing'}.")
 

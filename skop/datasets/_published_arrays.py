@@ -1,4 +1,4 @@
-"""What the loaders of NumPy files share: reading, checking and splitting."""
+"""Common parts of the loaders of NumPy files: reading, checking and splitting."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ def read_npy(file: Path, n_dims: int) -> np.ndarray[Any, Any]:
     except Exception as error:
         raise FieldDataError(
             f"{file} ({file.stat().st_size:,} bytes) cannot be read as a NumPy file: {error}. "
-            "It is damaged or its download was cut off: download it again."
+            "It is damaged, or its download was interrupted: download it again."
         ) from error
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
         raise FieldDataError(

@@ -1,6 +1,6 @@
 """Loaders of the published files on solids: elasticity and plasticity (Li et al., Geo-FNO).
 
-Nothing is downloaded here. Each loader says in its errors which files it looked for and where they are published.
+Nothing is downloaded here. Errors state which files are missing and where they are published.
 """
 
 from collections.abc import Sequence
@@ -43,16 +43,16 @@ def load_elasticity(
     Parameters
     ----------
     path : path, or pair of paths
-        Folder that holds ``Random_UnitCell_XY_10.npy`` and ``Random_UnitCell_sigma_10.npy``, itself or in a folder
-        right below (``Meshes``); or the two files in this order.
+        Folder that holds ``Random_UnitCell_XY_10.npy`` and ``Random_UnitCell_sigma_10.npy``, directly or in a
+        subfolder (``Meshes``); or the two files in this order.
     subset : {"all", "train", "test"}, default="all"
-        What to load.
+        Subset to load.
     n_train : int, default=1000
         Number of training samples: the first ones.
     n_test : int, default=200
         Number of test samples: the last ones (of 2,000).
     return_X_y : bool, default=False
-        Return ``(X, y)`` of one subset in place of a Bunch; not with ``subset="all"``.
+        Whether to return ``(X, y)`` of one subset instead of a Bunch; not possible with ``subset="all"``.
 
     Returns
     -------
@@ -60,25 +60,25 @@ def load_elasticity(
         With the keys
 
         X_train, X_test : FieldSet of n_train or n_test samples, float32
-            Positions of the points, each sample's own: all that a model is given. `coords` has the shape (n, 972, 2).
-            Only of the subsets asked for.
+            Coordinates of the points of each sample, which are the only input. `coords` has the shape (n, 972, 2).
+            Only for the selected subsets.
         y_train, y_test : ndarray of shape (n_train or n_test, 972, 1), float32
             Stress.
         filenames : list of str
-            The files read.
+            Files that were read.
         DESCR : str
-            What the data are.
+            Description of the data.
     (X, y) : tuple of a FieldSet and an ndarray if ``return_X_y=True``
-        Those of the one subset.
+        Inputs and targets of the subset.
 
     Raises
     ------
     ValueError
         If an argument is outside its range.
     FileNotFoundError
-        If a file is missing; the message lists what was looked for and where it is published.
+        If a file is missing; the message states what was searched for and where it is published.
     FieldDataError
-        If a file is damaged, has not the published layout, or holds too few samples.
+        If a file is damaged, does not have the published layout, or holds too few samples.
 
     See Also
     --------
@@ -137,20 +137,20 @@ def load_plasticity(
     Parameters
     ----------
     path : path
-        Folder that holds ``plas_N987_T20.mat``, itself or in a folder right below; or the file. MATLAB files of any
+        Folder that holds ``plas_N987_T20.mat``, directly or in a subfolder; or the file. MATLAB files of any
         version; 7.3 needs the extra ``data``. Reading the file takes about 3 GB of memory.
     subset : {"all", "train", "test"}, default="all"
-        What to load.
+        Subset to load.
     n_train : int, default=900
         Number of training samples: the first ones.
     n_test : int, default=80
         Number of test samples: the last ones (of 987).
     published_coords : bool, default=False
-        Give each point the position that the papers' programs give it. They number positions along the first axis
-        first and values along the second, so that on this grid of 101 x 31 points nearly every value sits at a wrong
-        position; the published errors include that. The default puts values where they belong.
+        Whether to use the coordinates of the papers' programs. There, positions are numbered along the first axis and
+        values along the second, so that on this grid of 101 x 31 points nearly every value has the position of another
+        point. The published errors include this. The default uses the correct positions.
     return_X_y : bool, default=False
-        Return ``(X, y)`` of one subset in place of a Bunch; not with ``subset="all"``.
+        Whether to return ``(X, y)`` of one subset instead of a Bunch; not possible with ``subset="all"``.
 
     Returns
     -------
@@ -159,7 +159,7 @@ def load_plasticity(
 
         X_train, X_test : FieldSet of n_train or n_test samples, float32
             Profile of the die along the first axis, the same for all points of the second, on the positions `coords`.
-            `values` has the shape (n, 3131, 1). Only of the subsets asked for.
+            `values` has the shape (n, 3131, 1). Only for the selected subsets.
         y_train, y_test : ndarray of shape (n_train or n_test, 101, 31, 80), float32
             Four quantities at 20 times: channel ``4 t + k`` is quantity k at time t.
         coords : ndarray of shape (101, 31, 2), float32
@@ -167,11 +167,11 @@ def load_plasticity(
         times : ndarray of shape (20,), float32
             ``j / 19``.
         filenames : list of str
-            The file read.
+            File that was read.
         DESCR : str
-            What the data are.
+            Description of the data.
     (X, y) : tuple of a FieldSet and an ndarray if ``return_X_y=True``
-        Those of the one subset.
+        Inputs and targets of the subset.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def load_plasticity(
     FileNotFoundError
         If the file is missing; the message says where it is published.
     FieldDataError
-        If the file is damaged, lacks a variable, has not the published layout, or holds too few samples.
+        If the file is damaged, lacks a variable, does not have the published layout, or holds too few samples.
 
     References
     ----------

@@ -1,6 +1,6 @@
 """Loaders of the published files on flows in deformed domains: airfoil and pipe (Li et al., Geo-FNO).
 
-Nothing is downloaded here. Each loader says in its errors which files it looked for and where they are published.
+Nothing is downloaded here. Errors state which files are missing and where they are published.
 """
 
 from collections.abc import Sequence
@@ -48,19 +48,19 @@ def load_airfoil(
     Parameters
     ----------
     path : path, or three paths
-        Folder that holds ``NACA_Cylinder_X.npy``, ``NACA_Cylinder_Y.npy`` and ``NACA_Cylinder_Q.npy``, itself or in a
-        folder right below (``naca``); or the three files in this order.
+        Folder that holds ``NACA_Cylinder_X.npy``, ``NACA_Cylinder_Y.npy`` and ``NACA_Cylinder_Q.npy``, directly or in
+        a subfolder (``naca``); or the three files in this order.
     variables : sequence of str, default=("mach",)
         Channels of y, of ``"density"``, ``"velocity_x"``, ``"velocity_y"``, ``"pressure"`` and ``"mach"``. The papers
         predict the Mach number.
     subset : {"all", "train", "test"}, default="all"
-        What to load.
+        Subset to load.
     n_train : int, default=1000
         Number of training samples: the first ones, at most 1,000.
     n_test : int, default=200
         Number of test samples: those from number 1,000 on, whatever `n_train`.
     return_X_y : bool, default=False
-        Return ``(X, y)`` of one subset in place of a Bunch; not with ``subset="all"``.
+        Whether to return ``(X, y)`` of one subset instead of a Bunch; not possible with ``subset="all"``.
 
     Returns
     -------
@@ -68,25 +68,25 @@ def load_airfoil(
         With the keys
 
         X_train, X_test : FieldSet of n_train or n_test samples, float32
-            Positions of the points on a bent grid of 221 x 51, each sample's own: all that a model is given. `coords`
-            has the shape (n, 11271, 2). Only of the subsets asked for.
+            Coordinates of the points of each sample, on a curvilinear grid of 221 x 51, which are the only input.
+            `coords` has the shape (n, 11271, 2). Only for the selected subsets.
         y_train, y_test : ndarray of shape (n_train or n_test, 221, 51, len(variables)), float32
             The variables.
         filenames : list of str
-            The files read.
+            Files that were read.
         DESCR : str
-            What the data are.
+            Description of the data.
     (X, y) : tuple of a FieldSet and an ndarray if ``return_X_y=True``
-        Those of the one subset.
+        Inputs and targets of the subset.
 
     Raises
     ------
     ValueError
         If an argument is outside its range.
     FileNotFoundError
-        If a file is missing; the message lists what was looked for and where it is published.
+        If a file is missing; the message states what was searched for and where it is published.
     FieldDataError
-        If a file is damaged, has not the published layout, or holds too few samples.
+        If a file is damaged, does not have the published layout, or holds too few samples.
 
     See Also
     --------
@@ -132,19 +132,19 @@ def load_pipe(
     Parameters
     ----------
     path : path, or three paths
-        Folder that holds ``Pipe_X.npy``, ``Pipe_Y.npy`` and ``Pipe_Q.npy``, itself or in a folder right below
+        Folder that holds ``Pipe_X.npy``, ``Pipe_Y.npy`` and ``Pipe_Q.npy``, directly or in a subfolder
         (``pipe``); or the three files in this order.
     variables : sequence of str, default=("velocity_x",)
         Channels of y, of ``"velocity_x"``, ``"velocity_y"`` and ``"pressure"``. The papers predict the horizontal
         velocity. Only its place in the file is documented; the other two are in the usual order.
     subset : {"all", "train", "test"}, default="all"
-        What to load.
+        Subset to load.
     n_train : int, default=1000
         Number of training samples: the first ones, at most 1,000.
     n_test : int, default=200
         Number of test samples: those from number 1,000 on, whatever `n_train`.
     return_X_y : bool, default=False
-        Return ``(X, y)`` of one subset in place of a Bunch; not with ``subset="all"``.
+        Whether to return ``(X, y)`` of one subset instead of a Bunch; not possible with ``subset="all"``.
 
     Returns
     -------
@@ -152,25 +152,25 @@ def load_pipe(
         With the keys
 
         X_train, X_test : FieldSet of n_train or n_test samples, float32
-            Positions of the points on a bent grid of 129 x 129, each sample's own: all that a model is given.
-            `coords` has the shape (n, 16641, 2). Only of the subsets asked for.
+            Coordinates of the points of each sample, on a curvilinear grid of 129 x 129, which are the only input.
+            `coords` has the shape (n, 16641, 2). Only for the selected subsets.
         y_train, y_test : ndarray of shape (n_train or n_test, 129, 129, len(variables)), float32
             The variables.
         filenames : list of str
-            The files read.
+            Files that were read.
         DESCR : str
-            What the data are.
+            Description of the data.
     (X, y) : tuple of a FieldSet and an ndarray if ``return_X_y=True``
-        Those of the one subset.
+        Inputs and targets of the subset.
 
     Raises
     ------
     ValueError
         If an argument is outside its range.
     FileNotFoundError
-        If a file is missing; the message lists what was looked for and where it is published.
+        If a file is missing; the message states what was searched for and where it is published.
     FieldDataError
-        If a file is damaged, has not the published layout, or holds too few samples.
+        If a file is damaged, does not have the published layout, or holds too few samples.
 
     See Also
     --------

@@ -1,10 +1,11 @@
-"""The estimators, and `OperatorRegressor`, the base of operators of your own."""
+"""The estimators, and `OperatorRegressor`, the base class for further operators."""
 
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._ensemble import EnsembleRegressor
 from skop.estimators._geomano import GeoMaNOArchitecture, GeoMaNORegressor
 from skop.estimators._lamo import LaMOArchitecture, LaMORegressor
+from skop.estimators._mno import MNOArchitecture, MNORegressor
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._persistence import load
 from skop.estimators._rollout import RolloutRegressor
@@ -16,6 +17,8 @@ __all__ = [
     "GeoMaNORegressor",
     "LaMOArchitecture",
     "LaMORegressor",
+    "MNOArchitecture",
+    "MNORegressor",
     "OperatorRegressor",
     "PODRegressor",
     "RolloutRegressor",

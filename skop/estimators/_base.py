@@ -1,12 +1,13 @@
-"""OperatorRegressor: the scikit-learn contract of the neural operators. Read X and y, fit, predict, score, save.
+"""OperatorRegressor: base class that makes a neural operator a scikit-learn estimator (fit, predict, score, save).
 
-A concrete operator adds its parameters, their constraints, and the lines that build its network.
+A subclass adds its own parameters, their constraints, and the method that builds its network.
 
-Notation: n samples, P points, T points of all samples together, q output channels, s scalars, p parameters.
+Notation: n samples, P points, T points of all samples together, q output channels, s scalars, p global parameters.
 """
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -32,89 +33,113 @@ from skop.data import (
     TrainingData,
     grid_spacing,
     query_points,
+    refuse_mask,
 )
 from skop.estimators._callbacks import EpochCallbacks
-from skop.estimators._field import FieldRegressor
+from skop.estimators._domain import Domain
+from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._objective import Objective
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._refinement import predict_refined, refinement_factors
 from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
-from skop.exceptions import FieldDataError, ResamplingWarning, SkopWarning, warn
+from skop.exceptions import FieldDataError, ResamplingWarning, SkopWarning, each_warning_once, warn
+from skop.metrics._flat import relative_l2_of_fields, relative_l2_of_scalars
 from skop.networks import Outputs
 from skop.ops import record_backends
 from skop.training import DIRECT_TRAINING, History, Trainer, TrainerConfig, TrainingPlan
 
 __all__ = ["OperatorRegressor"]
 
-#: Target number of points per batch for ``batch_size="auto"``. On grids it caps memory; on point sets most layers act
-#: per point, so small batches already give a gradient of low variance and allow more steps.
+#: Target number of points per mini-batch for ``batch_size="auto"``. On grids it bounds the memory. On point sets most
+#: layers act on single points, so small batches already give gradients of low variance and allow more steps.
 _BATCH_POINTS = {"grid": 2**17, "structured": 2**12, "points": 2**12}
-#: Relative error of the way to the grid of `grid` and back from which on a fit warns.
+#: Relative error of resampling to a grid and back above which a fit warns.
 _LARGE_ERROR = 0.02
-#: Points that predict sends through the network at once; bounds its memory.
+#: Number of points that `predict` passes through the network at once, which bounds its memory.
 _PREDICT_POINTS = 2**17
+#: Mean of a target in units of its standard deviation from which predictions are shifted back in double precision.
+_FAR_FROM_ZERO = 1e3
+#: The same from which a fit in single precision warns: a thousandth of the variation is then lost.
+_TOO_FAR_FROM_ZERO = 1e4
+#: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
+_FREE_PARAMETERS = frozenset(
+    (
+        *("loss", "max_iter", "max_time", "batch_size", "learning_rate_init", "early_stopping", "n_iter_no_change"),
+        *("symmetries", "refinement", "input_fields", "target_fields", "cell_data", "warm_start", "random_state"),
+        *("device", "verbose", "training", "subsample_points"),
+    )
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
-    """Base of the operator regressors: fit, predict, score and save over fields and tables.
+    """Base class of the operator regressors: fit, predict, score and save for fields and tables.
 
-    A subclass is a keyword-only dataclass: its fields are its parameters, `_parameter_constraints` their ranges,
-    and `_build_network` makes its network. Its docstring describes the fields that it adds; those below are
-    appended to it. Subclasses can be saved and loaded without being listed anywhere.
+    A subclass is a keyword-only dataclass. Its dataclass fields are its parameters, `_parameter_constraints` holds
+    their ranges, and `_build_network` builds its network. Its docstring describes only the parameters that it adds;
+    those below are appended automatically. Subclasses are registered when they are defined, so that they can be saved
+    and loaded.
 
     Parameters
     ----------
     geometry : {"auto", "grid", "structured", "points"}, default="auto"
-        Reading of the points. ``"grid"``: a rectilinear grid that all samples share; ``"structured"``: a grid that
-        is bent, or each sample's own; ``"points"``: points in any order. ``"auto"`` takes the first that fits.
+        Arrangement of the points. ``"grid"``: a rectilinear grid that all samples share. ``"structured"``: a
+        curvilinear grid, or a grid that differs between samples. ``"points"``: points in any order. ``"auto"``: the
+        first of these that fits the data.
     grid : tuple of int, "auto" or None, default=None
-        Grid for samples whose points form none: points along each axis of the box of all training points, or about
-        as many cells as the mean sample has points. Fields go to the grid and predictions back by linear
-        interpolation; training and validation errors are those on the grid. Samples with points of their own get
-        one more input channel, see `skop.data.GridResampler`. Data on a grid are used as they are.
+        Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
+        bounding box of all training points, or ``"auto"`` for about as many cells as the mean sample has points. Inputs
+        are interpolated to the grid and predictions back to the points, linearly; training and validation errors are
+        computed on the grid. If the points differ between samples, there is one more input channel, see
+        `skop.data.GridResampler`. None does not resample; data on a grid are never resampled.
     loss : {"auto", "relative_l2", "relative_l2_gradient", "h1", "mse"} or callable, default="auto"
-        Training loss, see `skop.losses`. ``"auto"`` is the relative L2 error for fields and the squared
-        error for scalars. Relative losses are taken in physical units, where the channel with the largest numbers
-        counts most; ``"auto"`` takes several channels each in units of its size, if targets are scaled. The
-        squared error is taken on scaled targets.
+        Training loss, see `skop.losses`. ``"auto"`` is the relative L2 error for fields and the mean squared error for
+        scalars. Relative losses are computed in physical units, where the channel with the largest values dominates;
+        with ``"auto"`` and scaled targets, several channels are first divided by their sizes. The squared error is
+        computed on scaled targets.
     max_iter : int, default=100
-        Number of epochs (papers: 500).
+        Largest number of epochs (papers: 500).
     max_time : float or None, default=None
-        Seconds of training at most; the learning rate schedule then follows the time, so that the rate has
-        fallen when the time is up. Results then depend on the speed of the machine.
+        Time limit of the training in seconds. The learning rate schedule then follows the time and is complete when the
+        time is up. Results depend on the speed of the machine.
     batch_size : int or "auto", default="auto"
-        Samples of a training step. ``"auto"``: up to 16, fewer for less than 128 samples, and about 4096 points
-        where they form no grid; up to 200 for tables of plain features (papers: 1 to 8).
+        Number of samples in a mini-batch (papers: 1 to 8). ``"auto"``: up to 16 samples, fewer if there are less than
+        128 samples; about 4096 points if they form no grid; up to 200 samples for tables of plain features.
     learning_rate_init : float, default=0.004
         Peak learning rate of AdamW (papers: 3e-4 to 1e-3).
     early_stopping : bool, default=False
-        Whether to hold out a part of the samples, stop when their error no longer falls, and keep the best weights.
+        Whether to hold out a fraction of the samples for validation, to stop when the validation error no longer falls,
+        and to keep the weights with the lowest error.
     n_iter_no_change : int, default=10
-        Epochs without progress after which training stops early.
+        Number of epochs without progress after which early stopping ends the training.
     symmetries : sequence of str, SymmetryOptions or None, default=None
-        Symmetries that hold for the problem, by which training samples are moved at random; see
+        Symmetries of the problem, used for data augmentation: training samples are transformed at random. See
         `skop.data.GridSymmetries` for their names, and `skop.SymmetryOptions` for vectors and for averaged predictions.
     refinement : {"average", "interpolate", "native"}, default="average"
-        Prediction on a grid that is a whole number of times finer than in training: the average over
-        readings at the training spacing, one of them interpolated, or the network fed with the fine grid itself.
+        Method for predicting on a grid that is a whole number of times finer than the training grid (super-resolution).
+        ``"average"``: the input is sampled at the training spacing in several shifted ways, and the interpolated
+        predictions are averaged. ``"interpolate"``: one such sampling only. ``"native"``: the network is applied to the
+        fine grid itself.
     input_fields, target_fields : list of str or None, default=None
-        Fields of meshes that are inputs and targets, by their names in the meshes.
+        Names of the mesh fields that are inputs and targets.
     cell_data : {"refuse", "to_points"}, default="refuse"
-        Treatment of fields that meshes hold on their cells: an error, or averages carried to the points.
+        Treatment of mesh fields that are stored on cells: an error, or averaging to the points.
     warm_start : bool, default=False
-        Whether a fit goes on from the weights of the last one.
+        Whether a fit goes on from the weights of the last one. The data must be of the same kind, and parameters of
+        the network and the scaling must be those of the last fit; those of the training may change.
     random_state : int, RandomState instance or None, default=None
-        Seed of weights, order of the samples and augmentation; with an int two fits on one CPU are bit-equal.
+        Seed for the initial weights, the order of the samples and data augmentation. With an int, two fits on one CPU
+        give identical results.
     device : str, default="auto"
-        Torch device; ``"auto"`` takes CUDA where there is one, else the CPU.
+        PyTorch device; ``"auto"`` is CUDA if available, else the CPU.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision. ``"auto"``: float64 for tables of plain features, as scikit-learn; float32 for fields.
+        Precision of the network. ``"auto"``: float64 for tables of plain features, as in scikit-learn; float32 for
+        fields.
     verbose : bool or int, default=False
-        Amount of output: 1 shows a progress line on a terminal, 2 prints a line for each epoch.
+        Amount of output: 1 shows a progress bar on a terminal, 2 prints a line for each epoch.
     training : TrainingOptions or None, default=None
-        Further training parameters, such as weight decay and schedule; None takes the defaults of
-        `skop.TrainingOptions`. Searches reach them as ``training__weight_decay``.
+        Further training parameters, such as weight decay, learning rate schedule and gradient clipping; None takes the
+        defaults of `skop.TrainingOptions`. In searches their names are, for example, ``training__weight_decay``.
     scaling : ScalingOptions or None, default=None
         Scaling of the data; None takes the defaults of `skop.ScalingOptions`.
 
@@ -123,35 +148,41 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     module_ : torch.nn.Module
         The trained network.
     loss_curve_ : list of float
-        Training loss of each epoch.
+        Mean training loss of each epoch.
     validation_scores_ : list of float
-        1 minus the validation error after each epoch, when stopping early.
+        1 minus the validation error after each epoch; empty without early stopping.
     n_iter_ : int
-        Epochs run.
+        Number of epochs run.
     best_iter_ : int
         Epoch whose weights were kept.
     stopped_ : str
-        Why training ended.
+        Reason why training ended, such as ``"max_iter"`` or ``"early_stopping"``.
     fit_seconds_ : float
-        Time of the training.
+        Duration of the training in seconds.
     n_features_in_ : int
-        Columns of a table X, or channels of fields.
+        Number of columns of a table X, or of channels of fields.
     feature_names_in_ : ndarray of str
         Names of the columns, where X was a DataFrame.
     geometry_ : {"grid", "structured", "points"}
-        Reading of the points.
+        Arrangement of the points, see the parameter `geometry`.
     resampling_error_ : float or None
-        Mean relative L2 error of the training targets after their way from points to the grid and back, by which
-        even a network without errors on the grid is off; None without such a way. A fit warns above 0.02.
+        Mean relative L2 error of the training targets after interpolation to the grid and back: the error of a network
+        without any error on the grid. None without resampling. A fit warns above 0.02.
     spec_ : skop.data.DataSpec
-        Kinds and sizes of X and y in the fit.
+        Form, sizes and channel names of X and y.
     scalers_ : skop.data.Scalers
         Fitted scalers.
     backend_ : str
-        What ran the scans in the fit: ``"numba"`` and ``"triton"`` are the fused kernels for CPU and CUDA,
-        ``"mamba_ssm"`` is that package's for CUDA, ``"torch"`` is plain torch; several are joined by commas.
+        Implementation of the scans in the fit: ``"numba"`` and ``"triton"`` are the fused kernels for CPU and CUDA,
+        ``"mamba_ssm"`` is the kernel of that package for CUDA, ``"torch"`` is plain PyTorch; several are joined by
+        commas.
     device_, dtype_ : torch.device, str
         Where and in which precision the network computes.
+    domain_ : object
+        Box and grid lines of the training points, by which predictions elsewhere are warned about.
+    network_parameters_ : dict
+        Parameters of the network and the scaling by name, as they were in the fit. A warm start and `save` refuse
+        an estimator whose parameters are others now.
     """
 
     geometry: str = "auto"
@@ -199,21 +230,21 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         "training": [TrainingOptions, None],
         "scaling": [ScalingOptions, None],
     }
-    #: Published configurations by name, each the parameters that differ from the defaults; those of option objects
-    #: are dictionaries.
+    #: Published configurations by name: for each, the parameters that differ from the defaults, with a dictionary for
+    #: each option object.
     _presets: ClassVar[dict[str, dict[str, Any]]] = {}
-    #: Option objects by the parameter that takes them.
+    #: Classes of the option objects, by the names of the parameters that take them.
     _option_types: ClassVar[dict[str, type[Any]]] = {
         "training": TrainingOptions,
         "scaling": ScalingOptions,
         "symmetries": SymmetryOptions,
     }
-    #: Geometries on which a parameter, such as ``"n_latents"`` or ``"architecture__mixer"``, has an effect; it has
-    #: one on all of them where it is not listed.
+    #: Geometries on which a parameter, such as ``"n_latents"`` or ``"architecture__mixer"``, has an effect. A parameter
+    #: that is not listed has an effect on all of them.
     _effective_on: ClassVar[dict[str, tuple[str, ...]]] = {"refinement": ("grid",)}
-    #: Size of the features, by which a fit chooses its number of threads; operators make it a parameter.
+    #: Size of the features, from which a fit chooses its number of threads; operators make it a parameter.
     width = 64  # without an annotation it is no field of the dataclass
-    #: Points of each sample in a training step; operators of point sets make it a parameter.
+    #: Number of points drawn from each sample in a training step; operators on point sets make it a parameter.
     subsample_points = cast("int | None", None)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -227,19 +258,19 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Parameters
         ----------
         name : str
-            Benchmark of the paper, such as ``"darcy"``; an unknown name raises with the list of those there are.
+            Name of a benchmark of the paper, such as ``"darcy"``.
         **changes
-            Parameters to set differently, those of option objects as ``training__weight_decay``.
+            Parameters that differ from the preset; those of option objects as ``training__weight_decay``.
 
         Returns
         -------
         estimator
-            Unfitted.
+            Estimator that is not fitted.
 
         Raises
         ------
         ValueError
-            If there is no such preset.
+            If there is no such preset; the message lists the names of all presets.
 
         Examples
         --------
@@ -249,20 +280,26 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         """
         if name not in cls._presets:
             raise ValueError(f"{cls.__name__} has no preset {name!r}; choose from {sorted(cls._presets)}.")
-        preset = {
-            parameter: cls._option_types[parameter](**value) if parameter in cls._option_types else value
-            for parameter, value in cls._presets[name].items()
-        }
-        return cls(**preset).set_params(**changes)
+        return cls._from_parameters(cls._presets[name]).set_params(**changes)
+
+    @classmethod
+    def _from_parameters(cls, preset: dict[str, Any]) -> Self:
+        """An estimator with parameters of which those of option objects are dictionaries."""
+        return cls(
+            **{
+                parameter: cls._option_types[parameter](**value) if parameter in cls._option_types else value
+                for parameter, value in preset.items()
+            }
+        )
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, those of option objects too.
+        """Set parameters, including those of option objects.
 
         Parameters
         ----------
         **params
-            Parameters by name; ``training__weight_decay`` is that of the option object ``training``, which is
-            made where it is None.
+            Parameters by name. ``training__weight_decay`` belongs to the option object ``training``, which is created
+            if it is None.
 
         Returns
         -------
@@ -275,11 +312,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         return super().set_params(**params)
 
     def _options(self, name: str) -> Any:
-        """The option object of a parameter, with the defaults where none was given."""
+        """Return the option object of a parameter; its defaults if the parameter is None."""
         return self._as_options(name, getattr(self, name))
 
     def _as_options(self, name: str, given: Any) -> Any:
-        """What was given for an option object as one: None are the defaults, a sequence names symmetries."""
+        """Convert the value of a parameter to an option object: None to the defaults, a sequence to symmetries."""
         kind = self._option_types[name]
         if isinstance(given, kind):
             return given
@@ -291,13 +328,13 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     @property
     def _symmetries(self) -> SymmetryOptions | None:
-        """The declared symmetries, None where there are none."""
+        """Return the declared symmetries, or None if there are none."""
         declared: SymmetryOptions = self._options("symmetries")
         return declared if len(declared.names) else None
 
     def _check_options(self, geometry: str) -> None:
-        """Warn of parameters that have no effect on this geometry."""
-        idle = self._changed(name for name, geometries in self._effective_on.items() if geometry not in geometries)
+        """Warn about parameters that have no effect on this geometry."""
+        idle = self._changed([name for name, geometries in self._effective_on.items() if geometry not in geometries])
         if idle:
             words = ", ".join(f"{name}={value!r}" for name, value in idle.items())
             warn(
@@ -308,46 +345,78 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             )
 
     def _changed(self, names: Iterable[str]) -> dict[str, Any]:
-        """Those of the named parameters, such as ``"architecture__mixer"``, whose values are not the defaults."""
-        parts = {
-            "": (self, type(self)()),
-            **{key: (self._options(key), kind()) for key, kind in self._option_types.items()},
-        }
+        """Return those of the named parameters, such as ``"architecture__mixer"``, that differ from the defaults."""
+        parts: dict[str, tuple[Any, Any]] = {"": (self, type(self)())}
         changed = {}
         for name in names:
             holder, _, inner = name.rpartition("__")
-            value, default = (getattr(part, inner) for part in parts[holder])
-            if value is not default and not np.array_equal(value, default):
+            if holder not in parts:
+                parts[holder] = (self._options(holder), self._option_types[holder]())
+            given, usual = parts[holder]
+            value, default = getattr(given, inner), getattr(usual, inner)
+            if not _are_equal(value, default):
                 changed[name] = value
         return changed
 
+    def _network_parameters(self) -> dict[str, Any]:
+        """Parameters that describe the network and the scaling, those of option objects by their full names."""
+        found = {}
+        for name, value in self.get_params(deep=False).items():
+            if name in _FREE_PARAMETERS:
+                continue
+            if name not in self._option_types:
+                found[name] = value
+                continue
+            parts = self._options(name).get_params(deep=False)
+            found |= {f"{name}__{part}": held for part, held in parts.items()}
+        return found
+
+    def _changed_since_fit(self) -> dict[str, tuple[Any, Any]]:
+        """Parameters of the network that are others than in the fit, by name, as they were and as they are."""
+        now = self._network_parameters()
+        return {
+            name: (value, now[name])
+            for name, value in self.network_parameters_.items()
+            if self.geometry_ in self._effective_on.get(name, (self.geometry_,)) and not _are_equal(value, now[name])
+        }
+
+    def _check_continuation(self) -> None:
+        """Raise if the network of the last fit is not the one that the parameters describe now."""
+        changed = self._changed_since_fit()
+        if changed:
+            words = ", ".join(f"{name} from {old!r} to {new!r}" for name, (old, new) in changed.items())
+            raise ValueError(
+                f"warm_start=True goes on with the network of the last fit, but its parameters have changed: {words}. "
+                "Set warm_start=False to fit anew, or set them back; parameters of the training may change."
+            )
+
     def _check_mesh_parameters(self, spec: DataSpec) -> None:
-        """Warn of parameters of meshes where X is no mesh."""
+        """Warn about parameters for meshes if X holds no meshes."""
         changed = self._changed(("input_fields", "target_fields", "cell_data"))
-        # Estimators that wrap this one have read the meshes, and pass a FieldSet.
+        # An estimator that wraps this one has already read the meshes and passes a FieldSet.
         if changed and spec.kept_axes is None and spec.input_form != "fieldset":
             words = ", ".join(f"{name}={value!r}" for name, value in changed.items())
             warn(f"{words} has no effect, since X holds no meshes; it names fields of meshes.", SkopWarning)
 
-    # ------------------------------------------------------------------ what a subclass gives
+    # ------------------------------------------------------------------ network and geometry
     def _build_network(self, spec: DataSpec, geometry: str) -> torch.nn.Module:
-        """Build the untrained network for what it sees of the data, `DataSpec.network_spec`, read as this geometry."""
+        """Build the untrained network for data of this `DataSpec.network_spec` and geometry."""
         raise NotImplementedError
 
     def _choose_geometry(self, spec: DataSpec) -> str:
-        """The geometry asked for, where what the network sees has it: ``"grid"``, ``"structured"`` or ``"points"``."""
+        """Return ``"grid"``, ``"structured"`` or ``"points"``; raise an error if the data do not fit `geometry`."""
         if self.geometry == "auto":
             return spec.geometry
         if self.geometry != "points" and (spec.grid_shape is None or len(spec.grid_shape) != spec.n_dims):
             raise FieldDataError(
                 f"geometry={self.geometry!r} needs the points of a regular grid in C order, but the {spec.n_dims}-D "
-                "points of X form none; use geometry='auto', sort the points of a grid by "
+                "points of X form no grid; use geometry='auto', sort the points of a grid by "
                 "skop.data.find_grid(coords)[1], or resample the fields onto one by grid='auto'."
             )
         return self.geometry
 
     def _network_options(self, spec: DataSpec, geometry: str) -> dict[str, Any]:
-        """Sizes of the data, and the parameters of `architecture` that have an effect, by the names of networks."""
+        """Return the sizes of the data and the effective parameters of `architecture`, as keywords of the network."""
         sizes = {name: getattr(spec, name) for name in ("n_dims", "n_fields", "n_params", "n_outputs", "n_scalars")}
         parts = self._options("architecture").get_params(deep=False)
         idle = {name.removeprefix("architecture__") for name, on in self._effective_on.items() if geometry not in on}
@@ -355,11 +424,16 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     @property
     def resampling_error_(self) -> float | None:
-        """Error of the training targets after their way to the grid and back; None without such a way."""
+        """Relative error of the training targets after interpolation to the grid and back; None without resampling."""
         return None if self.spec_.resampler is None else self.spec_.resampler.error
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")
+
+    @property
+    def _continues(self) -> bool:
+        """Whether a fit goes on from the last one."""
+        return self.warm_start and hasattr(self, "module_")
 
     # ------------------------------------------------------------------ fit
     @fit_context(prefer_skip_nested_validation=True)
@@ -369,18 +443,21 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Parameters
         ----------
         X : array-like, FieldSet, (coords, fields), list, or meshes
-            Inputs: an array ``(n, *grid, c)`` of fields on a regular grid of the unit box; a
-            `skop.FieldSet`; a tuple of coordinates ``(P, d)`` and fields ``(n, P, c)``; a list of
-            ``(coords, fields)`` or of points ``(P_i, d)``, one for each sample; meshes, as a list of
-            `meshio.Mesh`, a list of paths or a pattern such as ``"runs/*.vtu"``; or a table
-            ``(n, p)``: global parameters when y is a field, features when y is scalars. A function on p
-            points of [0, 1] has a channel axis, ``(n, p, 1)``, or is a FieldSet.
+            Inputs, in one of these forms:
+
+            - an array ``(n, *grid, c)`` of fields on a regular grid of the unit box;
+            - a `skop.FieldSet`;
+            - a tuple of coordinates ``(P, d)`` and fields ``(n, P, c)``;
+            - a list with ``(coords, fields)`` or points ``(P_i, d)`` for each sample;
+            - meshes: a list of `meshio.Mesh`, a list of paths, or a pattern such as ``"runs/*.vtu"``;
+            - a table ``(n, p)``: global parameters if y is a field, features if y is scalars. A function on p points of
+              [0, 1] needs a channel axis, ``(n, p, 1)``, or a FieldSet.
         y : array-like, FieldSet, (coords, fields), list, meshes or None, default=None
-            Targets: fields on the points of X, with or without a channel axis, or scalars ``(n,)``
-            or ``(n, q)``. The `params` of a FieldSet are scalars beside its field. None is for meshes
-            that hold their targets themselves.
+            Targets: fields on the points of X, with or without a channel axis, or scalars ``(n,)`` or ``(n, q)``. The
+            `params` of a FieldSet are scalars that are predicted in addition to its field. None is for meshes that
+            contain the targets.
         sample_weight : array-like of shape (n,) or None, default=None
-            Weight of each sample in the loss and in the scalers; samples of weight 0 are left out.
+            Weight of each sample in the loss and in the scalers; samples of weight 0 are not used.
 
         Returns
         -------
@@ -392,35 +469,32 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         FieldDataError
             If X or y cannot be used; a ValueError.
         TrainingDivergedError
-            If the loss stays non-finite at lowered rates.
+            If the loss is still not finite at lower learning rates.
         KeyboardInterrupt
-            If the user interrupts before the first whole epoch, or in a fit that another tool has called, such as a
-            search, a cross-validation, a pipeline or an ensemble. Otherwise an interrupt ends the training and keeps
-            the best weights so far.
+            If the user interrupts before the first epoch is complete, or during a fit that was called by another tool,
+            such as a search, a cross-validation, a pipeline or an ensemble. Otherwise an interrupt ends the training,
+            and the best weights so far are kept.
         """
         return self._fit_data(X, y, sample_weight)
 
     def _fit_data(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING) -> Self:
         """Read and train by a plan; a fit that fails leaves an earlier one, or none, as it was."""
-        before = _fitted_attributes(self)
-        try:
+        with restored_on_failure(self):
             history = self._train(X, y, sample_weight, plan)
-        except BaseException:
-            # No untrained model is handed out; what callbacks hold must stay for them to be torn down.
-            for name in _fitted_attributes(self):
-                delattr(self, name)
-            self.__dict__.update(before)
-            raise
         if history.stopped == "interrupted" and _is_called_by_another_tool():
-            # A search or a cross-validation must end too, and not go on with a fold that was cut short.
+            # The interrupt must also end a search or a cross-validation, which would otherwise go on with a fold that
+            # was not trained to the end.
             raise KeyboardInterrupt("training was interrupted")
         return self
 
     def _train(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan) -> History:
-        """Read, prepare, train, and store what the training showed."""
+        """Read the data, prepare and train the network, and store the results."""
         for name in self._option_types:
-            self._options(name)._validate_params()
-        data = self._read(X, y)
+            if getattr(self, name) is not None:
+                self._options(name)._validate_params()
+        if self._continues:
+            self._check_continuation()
+        data = self._read(X, y, reset=not (self._continues and self.spec_.input_form == "table"))
         weight = _check_weight(sample_weight, len(data.inputs))
         rng = check_random_state(self.random_state)
         points = data.inputs
@@ -442,7 +516,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     def _split(
         self, n_samples: int, weight: FloatArray | None, rng: np.random.RandomState, group_size: int
     ) -> tuple[IntArray, IntArray | None]:
-        """Samples to train on, and to validate on when stopping early; groups of successive samples stay whole."""
+        """Split the samples for training and validation; groups of successive samples are not split."""
         usable = _usable(n_samples, weight)
         if not self.early_stopping:
             return usable, None
@@ -457,14 +531,13 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         return groups[np.sort(order[n_valid:])].ravel(), groups[np.sort(order[:n_valid])].ravel()
 
     def _resampled(self, data: TrainingData, usable: IntArray, plan: TrainingPlan) -> TrainingData:
-        """The samples as the network reads them: on a grid, if they form none and `grid` asks for one."""
+        """Return the samples as the network sees them: interpolated to a grid if `grid` is set and they have none."""
         if self.grid is None or data.spec.geometry != "points":
             return data
-        continues = self.warm_start and hasattr(self, "module_") and self.spec_.n_dims == data.spec.n_dims
-        if continues and self.spec_.resampler is not None:
+        if self._continues and self.spec_.n_dims == data.spec.n_dims and self.spec_.resampler is not None:
             resampler = self.spec_.resampler
         else:
-            # Trainings that feed frames back would take the channel of distances for one of a frame.
+            # Training on the network's own frames would confuse the channel of distances with a channel of a frame.
             distance = None if plan.forward is None else False
             resampler = GridResampler.fit(data.inputs[usable], self.grid, distance=distance)
         inputs, targets, error = _on_grid(data, resampler, usable)
@@ -481,7 +554,6 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         rng: np.random.RandomState,
     ) -> None:
         """Set spec, scalers, device and network, or keep those of an earlier fit when starting warm."""
-        continues = self.warm_start and hasattr(self, "module_")
         geometry = self._choose_geometry(data.spec.network_spec)
         self._check_options(geometry)
         self._check_mesh_parameters(data.spec)
@@ -492,38 +564,52 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                 f"of whole channels; this fit reads geometry {geometry!r} and scales inputs by {scaling.inputs!r}, "
                 f"targets by {scaling.targets!r}. Set subsample_points=None, or geometry='points'."
             )
-        if continues and data.spec != self.spec_:
+        if self._continues and data.spec != self.spec_:
             raise FieldDataError(
-                f"warm_start needs data of the same kind: the earlier fit saw {self.spec_}, this one sees {data.spec}."
+                f"warm_start goes on with data of the same kind, but {_differences(self.spec_, data.spec)}; set "
+                "warm_start=False to fit anew."
             )
         self.device_ = pick_device(self.device)
-        if continues:
+        if self._continues:
             self.spec_ = data.spec
             self.module_.to(self.device_)
+            self.domain_.check(data.inputs)
             return
         with isolated_randomness(rng, torch.device("cpu"), False):
             network = self._build_network(data.spec.network_spec, geometry)
         used = np.ones(len(data.inputs)) if weight is None else weight
         scalers = Scalers.fit(data.inputs[train], data.targets[train], used[train], scaling)
+        offset = max(scaler.offset_ for scaler in (scalers.target, scalers.scalars) if scaler is not None)
+        if offset > _TOO_FAR_FROM_ZERO and pick_dtype(self.dtype, data.spec.role) == "float32":
+            warn(
+                f"the mean of y is {offset:.1e} times its standard deviation, of which single precision keeps few "
+                "digits; subtract the mean from y, or set dtype='float64'."
+            )
         # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
         self._store_spec(points, data.spec)
         self.spacing_, self.geometry_ = _spacing(data.inputs), geometry
+        used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
+        self.domain_: Domain = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
+        self.network_parameters_ = copy.deepcopy(self._network_parameters())
         self.dtype_, self.scalers_ = pick_dtype(self.dtype, data.spec.role), scalers
         self.module_: torch.nn.Module = network.to(self.device_, getattr(torch, self.dtype_))
         self.loss_curve_: list[float] = []
         self.validation_scores_: list[float] = []
 
     def _loader(self, inputs: FieldSet, **options: Any) -> FieldLoader:
-        """Batches of samples in this fit's scaling, on its device."""
+        """Return a loader of scaled batches on the device of this fit."""
         options |= {"device": self.device_, "dtype": getattr(torch, self.dtype_)}
+        return FieldLoader(inputs, self.scalers_, sort_points=self._sorts_points(), **options)
+
+    def _sorts_points(self) -> bool:
+        """Whether the points of a sample are brought into one order before the network sees them."""
         # Statistics of single points are in the order of the fit.
-        sorts = self.geometry_ == self.spec_.network_spec.geometry == "points" and not self.scalers_.per_point
-        return FieldLoader(inputs, self.scalers_, sort_points=sorts, **options)
+        return self.geometry_ == self.spec_.network_spec.geometry == "points" and not self.scalers_.per_point
 
     def _training_loader(
         self, data: TrainingData, train: IntArray, weight: FloatArray | None, rng: np.random.RandomState
     ) -> FieldLoader:
-        """Batches of the training samples, moved by the declared symmetries."""
+        """Return a loader of the training samples, with data augmentation by the declared symmetries."""
         options: dict[str, Any] = {"targets": data.targets[train], "weight": None if weight is None else weight[train]}
         if self._symmetries is not None:
             options["symmetries"] = self._declared_symmetries(data.inputs)
@@ -534,7 +620,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         return self._loader(data.inputs[train], **options)
 
     def _declared_symmetries(self, inputs: FieldSet) -> GridSymmetries:
-        """The symmetries that the parameters declare, on the grid of these samples."""
+        """Return the declared symmetries for the grid of these samples."""
         if inputs.grid_shape is None:
             raise FieldDataError("symmetries need samples on one regular grid; set symmetries=None.")
         declared = self._symmetries or SymmetryOptions()
@@ -550,7 +636,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         callbacks: EpochCallbacks,
         plan: TrainingPlan,
     ) -> Trainer:
-        """The trainer with this estimator's loss, validation and callbacks; usable are the samples with a weight."""
+        """Build the trainer with loss, validation and callbacks; `usable` are the samples with positive weight."""
         objective = self._make_loss(_spacing(data.inputs))
         return Trainer(
             self.module_,
@@ -558,15 +644,16 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             self._training_options(usable, plan),
             rng,
             validate=None if valid is None else self._make_validation(data.inputs[valid], data.targets[valid]),
-            on_epoch_end=callbacks,
+            on_epoch_end=callbacks if callbacks.watches else None,
             forward=plan.forward,
         )
 
     def _training_options(self, inputs: FieldSet, plan: TrainingPlan) -> TrainerConfig:
-        """Constructor parameters as the trainer takes them."""
+        """Convert the parameters of the estimator to settings of the trainer."""
         batch_size, n_samples = self.batch_size, len(inputs) // plan.group_size
         if isinstance(batch_size, str):
-            # Tables follow scikit-learn's multilayer perceptron; fields need enough steps an epoch, and memory.
+            # Tables: as scikit-learn's multilayer perceptron. Fields: few enough samples for several steps in an epoch
+            # and for the memory.
             together = plan.group_size if plan.grouping == "together" else 1
             n_points = min(int(np.ceil(inputs.n_points.mean())), self.subsample_points or np.inf)
             fields = min(16, int(_BATCH_POINTS[self.geometry_] // n_points)) // together
@@ -580,6 +667,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             schedule=training.schedule,
             schedule_interval=training.schedule_interval,
             warmup_fraction=training.warmup_fraction,
+            one_cycle=tuple(training.one_cycle),
             weight_decay=training.weight_decay,
             decay_bias_and_norm=training.decay_bias_and_norm,
             beta_2=training.beta_2,
@@ -594,38 +682,39 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         )
 
     def _make_loss(self, spacing: tuple[float, ...] | None) -> Objective:
-        """The training objective that the parameters ask for."""
+        """Build the training objective from the parameters."""
         name = self.loss
         if name == "auto":
             name = "relative_l2" if self.spec_.n_outputs else "mse"
+        training = self._options("training")
         return Objective(
             name,
-            self._options("training").loss_reduction,
+            training.loss_reduction,
             self.scalers_,
             spacing=spacing,
-            scalar_weight=self._options("training").scalar_weight,
+            scalar_weight=training.scalar_weight,
             balanced=self.loss == "auto" and self.spec_.n_outputs > 1,
         )
 
     def _make_validation(self, inputs: FieldSet, targets: Targets) -> Callable[[], float]:
-        """The validation error of the network as it stands: 1 - `score`."""
+        """Return a function that computes the current validation error, which is 1 - `score`."""
         loader = self._loader(inputs)
 
         def error() -> float:
-            """Error of the weights as they are now."""
-            # Averaging over symmetries would multiply the time of every epoch by the order of the group.
+            """Validation error of the current weights."""
+            # Without averaging over symmetries, which would multiply the time of every validation.
             predicted = self._predict_batches(loader)
             errors = []
             if predicted.fields is not None and targets.field is not None:
-                errors.append(field_error(predicted.fields, targets.field))
+                errors.append(_field_error(predicted.fields, targets.field))
             if predicted.scalars is not None and targets.scalars is not None:
-                errors.append(set_error(predicted.scalars, targets.scalars))
+                errors.append(relative_l2_of_scalars(targets.scalars, predicted.scalars))
             return float(np.mean(errors))
 
         return error
 
     def _record(self, history: History) -> None:
-        """Store what the training showed."""
+        """Store the record of the training in attributes."""
         self.best_iter_, self.stopped_ = len(self.loss_curve_) + history.best_iter, history.stopped
         self.loss_curve_ = [*self.loss_curve_, *history.loss_curve]
         self.validation_scores_ = [*self.validation_scores_, *(1.0 - error for error in history.validation_errors)]
@@ -634,20 +723,20 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     # ------------------------------------------------------------------ prediction
     def _predict_values(self, inputs: FieldSet) -> Predictions:
-        """Outputs in physical units on the points of the inputs."""
+        """Predict in physical units on the points of the inputs."""
         if self.spec_.resampler is None:
             return self._predict_seen(inputs)
         return self._through_grid(self.spec_.resampler, inputs, inputs)
 
     def _through_grid(self, resampler: GridResampler, inputs: FieldSet, places: FieldSet) -> Predictions:
-        """Outputs of the network on the grid, brought to places."""
+        """Predict on the grid and interpolate the outputs to other points."""
         predictions = self._predict_seen(resampler.to_grid(inputs))
         if predictions.fields is None:
             return predictions
         return replace(predictions, fields=resampler.to_points(predictions.fields, places))
 
     def _predict_seen(self, inputs: FieldSet) -> Predictions:
-        """Outputs for samples as the network sees them, on grids of any spacing."""
+        """Predict for samples as the network sees them, on grids of any spacing."""
         if self.geometry_ != "points" and inputs.grid_shape is None:
             raise FieldDataError(
                 "the points of X form no regular grid in C order, but the estimator was fitted on one; sort the points "
@@ -665,37 +754,44 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         return joined(parts)
 
     def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
-        """Outputs at other points than those of the samples, and these points."""
+        """Predict at other points than those of the samples; return the outputs and these points."""
         if self.spec_.n_outputs and self.spec_.resampler is not None:
             places = query_points(coords, inputs)
             return self._through_grid(self.spec_.resampler, inputs, places), places
-        if self.geometry_ != "points" or not self.spec_.n_outputs or self.scalers_.per_point:
+        if not self._asks_network_at(inputs):
             return super()._predict_at(inputs, coords)
+        self.domain_.check(inputs)
         places = query_points(coords, inputs)
         return self._predict_batches(self._loader(inputs, queries=places)), places
 
+    def _asks_network_at(self, inputs: FieldSet) -> bool:
+        """Whether outputs at other points come from the network; they are interpolated otherwise."""
+        return self.geometry_ == "points" and self.spec_.n_outputs > 0 and not self.scalers_.per_point
+
     def _refinement_factors(self, inputs: FieldSet) -> tuple[int, ...]:
         """How many times finer than in training the grid is along each axis."""
+        is_elsewhere = self.domain_.check(inputs)
         usable = self.spacing_ is not None and self.geometry_ == "grid" and inputs.shared_coords
         if self.spacing_ is None or not usable or inputs.grid_shape is None:
             return (1,)
-        return refinement_factors(inputs, self.spacing_, native=self.refinement == "native")
+        return refinement_factors(inputs, self.spacing_, native=self.refinement == "native", quiet=is_elsewhere)
 
     def _predict_averaged(self, inputs: FieldSet) -> Predictions:
-        """Outputs on a grid with the training spacing, averaged over the declared symmetries if asked for."""
+        """Predict on a grid with the training spacing, averaged over the declared symmetries if this is set."""
         found = [self._predict_batches(loader) for loader in self._prediction_loaders(inputs)]
         return found[0] if len(found) == 1 else averaged(found)
 
     def _prediction_loaders(self, inputs: FieldSet) -> list[FieldLoader]:
-        """Loaders whose predictions are averaged: one for each element of the symmetries, if that is asked for."""
+        """Return the loaders whose predictions are averaged: one for each symmetry if this is set, otherwise one."""
         if self._symmetries is None or not self._symmetries.average_predictions:
             return [self._loader(inputs)]
         symmetries = self._declared_symmetries(inputs)
         return [self._loader(inputs, symmetries=symmetries, element=number) for number in range(symmetries.order)]
 
     def _predict_batches(self, loader: FieldLoader) -> Predictions:
-        """Outputs of the network in physical units, a bounded number of points at a time."""
-        # Products of matrices are rounded differently for other numbers of rows; one sample at a time is not.
+        """Predict in physical units, a bounded number of points at a time."""
+        # The rounding of a matrix product depends on its number of rows. With one sample at a time it is always the
+        # same.
         alone = self._options("training").deterministic or loader.queries is not None
         parts = []
         sizes = loader.inputs.n_points
@@ -708,11 +804,21 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _outputs(self, outputs: Outputs, loader: FieldLoader, order: Any) -> Predictions:
         """Outputs of a batch in physical units and in the caller's order of points."""
-        field, scalars = self._in_physical_units(outputs, loader, order)
+        field, scalars = self._in_physical_units(self._widened(outputs), loader, order)
         return Predictions(*(None if part is None else part.cpu().numpy() for part in (field, scalars)))
 
+    def _widened(self, outputs: Outputs) -> Outputs:
+        """Outputs in double precision where their variation would drown in the mean of the targets."""
+        parts = zip(outputs, (self.scalers_.target, self.scalers_.scalars), strict=True)
+        return Outputs(
+            *(
+                part if part is None or scaler is None or scaler.offset_ < _FAR_FROM_ZERO else part.cpu().double()
+                for part, scaler in parts
+            )
+        )
+
     def _in_physical_units(self, outputs: Outputs, loader: FieldLoader, order: Any) -> Outputs:
-        """Outputs of a batch in physical units and in the caller's order of points, as tensors."""
+        """Return the outputs of a batch in physical units and in the caller's order of points, as tensors."""
         scalars = None
         if outputs.scalars is not None and self.scalers_.scalars is not None:
             scalars = self.scalers_.scalars.inverse_transform(outputs.scalars)
@@ -730,36 +836,36 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     def gradient(self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None) -> FloatArray:
         """Return the derivative of an output with respect to the global parameters of each sample.
 
-        It is taken by automatic differentiation through scaling and network, so that optimisers need no finite
-        differences, whose small steps vanish in single precision.
+        It is computed by automatic differentiation through the scalers and the network. Optimisers then need no finite
+        differences, whose small steps are lost in single precision.
 
         Parameters
         ----------
         X : as in `predict`, with global parameters
             A table of parameters or features, or a FieldSet with `params`, at the resolution of the training.
         output : int, callable or None, default=None
-            Scalar output by its number; or a function of the predicted fields, which takes a tensor
-            ``(m, P, q)`` of m samples, P points and q channels in physical units and gives a tensor ``(m,)``, such
-            as ``lambda field: field[..., 0].amax(dim=1)``. None is the only scalar of a sample.
+            Output to differentiate: the index of a scalar output; or a function that takes the predicted fields, a
+            tensor ``(m, P, q)`` of m samples, P points and q channels in physical units, and returns a tensor ``(m,)``,
+            such as ``lambda field: field[..., 0].amax(dim=1)``. None is for estimators that predict a single scalar.
 
         Returns
         -------
         ndarray of shape (n, p)
-            Derivatives, in units of the output by units of the parameter.
+            Derivatives, in units of the output per unit of the parameter.
 
         Raises
         ------
         FieldDataError
-            If X has no parameters, its grid is finer than that of the training, samples are resampled by `grid`, or
-            `output` does not fit what is predicted.
+            If X has no global parameters, its grid is finer than the training grid, samples are resampled by `grid`, or
+            `output` does not match the predictions.
 
         See Also
         --------
-        predict : The values themselves.
+        predict : Predict the outputs.
 
         Examples
         --------
-        The design with the least output, by SciPy with the derivative:
+        Find the design with the smallest output, by SciPy with the derivative:
 
         >>> import numpy as np
         >>> from scipy.optimize import minimize
@@ -777,6 +883,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         >>> bool(np.abs(found.x - [0.3, 0.6]).max() < 0.1)
         True
         """
+        with each_warning_once():
+            return self._gradient(X, output)
+
+    def _gradient(self, X: Any, output: Any) -> FloatArray:
+        """Derivatives of an output with respect to the parameters."""
         inputs, _ = self._read_inputs(X)
         select = self._selection(output)
         if inputs.params is None or self.scalers_.params is None:
@@ -786,23 +897,23 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                 "gradient does not go through the resampling of grid=...; fit on a grid or on points instead."
             )
         if max(self._refinement_factors(inputs)) > 1:
-            raise FieldDataError("gradient needs the resolution of the training, but X lies on a finer grid.")
+            raise FieldDataError("gradient needs the spacing of the training grid, but X is on a finer grid.")
         loaders, parts = self._prediction_loaders(inputs), []
         for indices, _ in loaders[0].bounded_batches(_PREDICT_POINTS):
             with torch.inference_mode(False), torch.enable_grad():
                 params = torch.tensor(np.asarray(inputs.params[indices], dtype=np.float64), requires_grad=True)
                 values = select(self._mean_outputs(loaders, indices, params))
                 if not values.requires_grad:
-                    raise FieldDataError("output does not depend on the predicted field by operations of torch.")
+                    raise FieldDataError("output has no gradient; compute it from the field by torch operations.")
                 parts.append(torch.autograd.grad(values.sum(), params)[0].numpy())
         return np.concatenate(parts)
 
     def _selection(self, output: Any) -> Callable[[Outputs], torch.Tensor]:
-        """The function that takes one number of each sample from outputs in physical units."""
+        """Return the function that computes one number for each sample from outputs in physical units."""
         n_scalars = self.spec_.n_scalars
         if callable(output):
             if not self.spec_.n_outputs:
-                raise FieldDataError("output is a function of a field, but the estimator predicts scalars; name one.")
+                raise FieldDataError("output is a function, but the estimator predicts scalars; pass an index.")
             return lambda outputs: _one_number_each(output(outputs.field), outputs.field)
         number = 0 if output is None and n_scalars == 1 else output
         if not isinstance(number, Integral) or int(number) not in range(n_scalars):
@@ -813,7 +924,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         return lambda outputs: outputs.scalars[:, int(number)]  # type: ignore[index]
 
     def _mean_outputs(self, loaders: list[FieldLoader], indices: IntArray, params: torch.Tensor) -> Outputs:
-        """Outputs of samples with other parameters, as differentiable tensors, averaged over the loaders."""
+        """Compute the outputs for given global parameters as differentiable tensors, averaged over the loaders."""
         scaler: Any = self.scalers_.params
         scaled = scaler.transform(params[:, None])[:, 0].to(self.device_, getattr(torch, self.dtype_))
         found = []
@@ -827,7 +938,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
 
 def _one_number_each(values: Any, field: torch.Tensor | None) -> torch.Tensor:
-    """The numbers that a caller's function gives, one for each sample."""
+    """Check the result of a caller's function: one number for each sample."""
     if field is None or not isinstance(values, torch.Tensor) or values.shape != field.shape[:1]:
         came = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
         raise FieldDataError(
@@ -837,34 +948,40 @@ def _one_number_each(values: Any, field: torch.Tensor | None) -> torch.Tensor:
     return values
 
 
-#: Packages whose calls of `fit` must not go on after an interrupt.
+#: Packages that must receive an interrupt when they have called `fit`, so that they stop too.
 _TOOLS = {"dask", "hyperopt", "joblib", "optuna", "ray", "scipy", "sklearn", "skopt"}
 
 
 def _is_called_by_another_tool() -> bool:
-    """Whether the fit was called by a search, a cross-validation or the like, and not by the user's own code."""
+    """Whether `fit` was called by a tool such as a search or a cross-validation, not by the user's own code."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back
         name = str(frame.f_globals.get("__name__"))
-        # scikit-learn's decorator of `fit` stands between every caller and the fit.
+        # Skip the frame of scikit-learn's decorator of `fit`, which is there for every caller.
         if name.partition(".")[0] in _TOOLS and name != fit_context.__module__:
             return True
     return False
 
 
-def _fitted_attributes(estimator: Any) -> dict[str, Any]:
-    """What a fit has set, by name."""
-    return {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
+def _are_equal(value: Any, other: Any) -> bool:
+    """Whether two values of a parameter are the same."""
+    return value is other or bool(np.array_equal(value, other))
+
+
+def _differences(spec: DataSpec, other: DataSpec) -> str:
+    """The attributes in which two kinds of data differ, in words."""
+    pairs = ((name, old, getattr(other, name)) for name, old in vars(spec).items())
+    return ", ".join(f"{name} was {old!r} and is {new!r}" for name, old, new in pairs if old != new)
 
 
 def _usable(n_samples: int, weight: FloatArray | None) -> IntArray:
-    """Samples with a weight."""
+    """Indices of the samples with positive weight."""
     return np.arange(n_samples) if weight is None else np.flatnonzero(weight)
 
 
 def _on_grid(data: TrainingData, resampler: GridResampler, usable: IntArray) -> tuple[FieldSet, Targets, float | None]:
-    """Inputs and targets on the grid, and what the usable targets lose on the way there and back."""
+    """Interpolate inputs and targets to the grid; also return the error of the targets after the way back."""
     field = data.targets.field
     if field is None:
         return resampler.to_grid(data.inputs), data.targets, None
@@ -879,15 +996,22 @@ def _on_grid(data: TrainingData, resampler: GridResampler, usable: IntArray) -> 
     )
     targets = both.with_values(values[..., n_fields : n_fields + n_outputs], field.channel_names)
     returned = resampler.to_points(np.asarray(targets[usable].values), data.inputs[usable])
-    return inputs, Targets(targets, data.targets.scalars), field_error(returned, field[usable])
+    return inputs, Targets(targets, data.targets.scalars), _field_error(returned, field[usable])
+
+
+def _field_error(predicted: FloatArray, targets: FieldSet) -> float:
+    """1 - `score` of fields ``(n, P, q)`` or ``(T, q)``."""
+    true = np.asarray(targets.values)
+    n_channels = true.shape[-1]
+    return relative_l2_of_fields(true.reshape(-1, n_channels), predicted.reshape(-1, n_channels), targets.n_points)
 
 
 def _warn_of_error(error: float, resampler: GridResampler) -> None:
-    """Say that the grid keeps too little of the targets."""
+    """Warn that the grid is too coarse for the targets."""
     shape = "x".join(map(str, resampler.grid_shape))
     warn(
-        f"the training targets change by {error:.3g} (mean relative L2 error) on their way from the points to the grid "
-        f"of {shape} and back, so that even a network without errors on the grid is off by this; set a finer grid=..., "
+        f"interpolation from the points to the grid of {shape} and back changes the training targets by {error:.3g} "
+        "(mean relative L2 error), and predictions will hardly have a smaller error; set a finer grid=..., "
         "or use LaMORegressor without grid.",
         ResamplingWarning,
     )
@@ -904,6 +1028,7 @@ def _check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
     """Sample weights as an array, checked by scikit-learn's rules."""
     if sample_weight is None:
         return None
+    refuse_mask(sample_weight, "sample_weight")
     weight = check_sample_weight(sample_weight, np.empty((n_samples, 1)), dtype=np.float64, ensure_non_negative=True)
     if not weight.any():
         raise FieldDataError("all sample weights are zero; at least one sample needs a positive weight.")
@@ -911,13 +1036,13 @@ def _check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
 
 
 def _points_of_a_step(inputs: FieldSet, config: TrainerConfig, drawn: int | None) -> int:
-    """Points of a training step's batch, over all its samples."""
+    """Number of points in a mini-batch, over all its samples."""
     together = config.group_size if config.grouping == "together" else 1
     return config.batch_size * together * int(min(inputs.n_points.mean(), drawn or np.inf))
 
 
 def joined(parts: list[Predictions], *, ragged: bool = False) -> Predictions:
-    """Predictions of successive samples as one, flat for ragged samples."""
+    """Join the predictions of successive samples; fields of ragged samples are flat."""
     fields = [part.fields for part in parts if part.fields is not None]
     scalars = [part.scalars for part in parts if part.scalars is not None]
     if ragged:
@@ -932,43 +1057,9 @@ def averaged(parts: list[Predictions]) -> Predictions:
     return Predictions(np.mean(fields, axis=0) if fields else None, np.mean(scalars, axis=0) if scalars else None)
 
 
-def field_error(predicted: FloatArray, targets: FieldSet) -> float:
-    """Mean over samples of the relative L2 error of fields ``(n, P, q)`` or ``(T, q)``: 1 - `score`.
-
-    Several channels are taken in units of their size. A sample of zeros is compared with the root mean square of the
-    norms of the set; where all are zero the error is absolute, instead of failing in the middle of a fit.
-    """
-    truth = np.asarray(targets.values, dtype=np.float64)
-    if truth.shape[-1] > 1:
-        sizes = _sizes(truth)
-        predicted, truth = predicted / sizes, truth / sizes
-    starts = np.concatenate([[0], np.cumsum(targets.n_points)])[:-1]
-    squares = ((predicted - truth) ** 2, truth**2)
-    error, norm = (np.sqrt(np.add.reduceat(part.reshape(-1, part.shape[-1]).sum(axis=-1), starts)) for part in squares)
-    whole = np.sqrt(np.mean(norm**2))
-    return float(np.mean(error / np.where(norm > 0, norm, whole if whole > 0 else 1.0)))
-
-
-def _sizes(truth: FloatArray) -> FloatArray:
-    """Root mean square of each channel or scalar; zeros have the size of the largest."""
-    squares = (truth.reshape(-1, truth.shape[-1]) ** 2).mean(axis=0)
-    largest = squares.max() if squares.any() else 1.0
-    return np.sqrt(np.where(squares > 0, squares, largest))
-
-
-def set_error(predicted: FloatArray, truth: FloatArray) -> float:
-    """Error of scalars ``(n, s)``, in units of their sizes, relative to their norm over the set: 1 - `score`."""
-    truth = np.asarray(truth, dtype=np.float64)
-    if truth.shape[-1] > 1:
-        sizes = _sizes(truth)
-        predicted, truth = predicted / sizes, truth / sizes
-    norm = np.linalg.norm(truth)
-    return float(np.linalg.norm(predicted - truth) / (norm if norm > 0 else 1.0))
-
-
 def _share_documentation(estimator: type, base: type) -> None:
-    """Append the parameters and attributes that a base documents, and a subclass does not, to those of the subclass."""
-    # There are no docstrings under python -OO.
+    """Append the documentation of the base class's parameters and attributes to that of a subclass."""
+    # Under `python -OO` there are no docstrings.
     if estimator.__doc__ is None or base.__doc__ is None:
         return
     before, rest = estimator.__doc__, ""
@@ -985,7 +1076,7 @@ def _share_documentation(estimator: type, base: type) -> None:
 
 
 def _entries(section: str) -> dict[str, str]:
-    """Entries of a section of a docstring, which ends at the first blank line, by the names that they describe."""
+    """Split a section of a docstring, up to the first blank line, into its entries by name."""
     entries: dict[str, str] = {}
     names = ""
     for line in section.partition("\n\n")[0].rstrip().splitlines(keepends=False):

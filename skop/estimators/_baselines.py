@@ -1,4 +1,4 @@
-"""PODRegressor: the classical surrogate that every comparison must show."""
+"""PODRegressor: a classical surrogate model (POD and regression) as a baseline for comparisons."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sklearn.linear_model import RidgeCV
 
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray
-from skop.data import FieldSet, Predictions, Targets
-from skop.estimators._field import FieldRegressor
+from skop.data import FieldSet, Predictions, Targets, TrainingData
+from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.exceptions import FieldDataError
 
 __all__ = ["PODRegressor"]
@@ -25,35 +25,35 @@ __all__ = ["PODRegressor"]
 class PODRegressor(FieldRegressor):
     """Proper orthogonal decomposition of inputs and outputs, and a regression between the coefficients.
 
-    Fields are projected on their leading principal components, a scikit-learn regressor maps the
-    coefficients of the input to those of the output, and the components are added up again. It accepts
-    what the operator regressors accept, on grids, meshes or point sets that all samples share.
+    Fields are projected onto their leading principal components (PCA). A scikit-learn regressor maps the coefficients
+    of the input to those of the output, from which the output fields are computed. All samples must share one grid,
+    mesh or point set; otherwise the same data are accepted as by the operator regressors.
 
     Parameters
     ----------
     regressor : {"ridge", "gaussian_process", "mean"} or regressor, default="ridge"
-        Map between the coefficients: ridge regression with its penalty chosen by leave-one-out, a
-        Gaussian process with a Matérn kernel, the mean field, or any scikit-learn regressor with
-        several outputs.
+        Regressor between the coefficients: ridge regression with its penalty chosen by leave-one-out cross-validation,
+        a Gaussian process with a Matérn kernel, the mean of the training targets, or any scikit-learn regressor that
+        supports several outputs.
     n_components : int or float, default=0.99
-        Components kept on either side, or the part of the variance that they must hold.
+        Number of principal components of inputs and of outputs, or the fraction of the variance that they must explain.
     input_fields, target_fields : list of str or None, default=None
-        Fields of meshes that are inputs and targets, by their names in the meshes.
+        Names of the mesh fields that are inputs and targets.
     cell_data : {"refuse", "to_points"}, default="refuse"
-        Whether fields that meshes hold on their cells are carried to the points.
+        Treatment of mesh fields that are stored on cells: an error, or averaging to the points.
 
     Attributes
     ----------
     regressor_ : regressor
-        The fitted map.
+        Fitted regressor between the coefficients.
     points_ : ndarray of shape (P, d) or None
-        Points of the fit, where all samples share them.
+        Points of the training samples, if all samples share them.
     input_basis_, output_basis_ : sklearn.decomposition.PCA
-        The two bases.
+        Principal components of inputs and outputs.
     n_features_in_ : int
-        Columns of a table X, or channels of fields.
+        Number of columns of a table X, or of channels of fields.
     spec_ : skop.data.DataSpec
-        Kinds and sizes of X and y in the fit.
+        Form, sizes and channel names of X and y.
 
     See Also
     --------
@@ -98,12 +98,12 @@ class PODRegressor(FieldRegressor):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the bases and fit the map.
+        """Compute the principal components and fit the regressor.
 
         Parameters
         ----------
         X, y : as in `LaMORegressor.fit`
-            Samples.
+            Inputs and targets.
 
         Returns
         -------
@@ -115,42 +115,47 @@ class PODRegressor(FieldRegressor):
         FieldDataError
             If X or y cannot be used; a ValueError.
         """
-        data = self._read(X, y)
+        with restored_on_failure(self):
+            self._fit(self._read(X, y))
+        return self
+
+    def _fit(self, data: TrainingData) -> None:
+        """Find the bases and fit the map."""
         self._store_spec(data.inputs, data.spec)
         rows = _rows(data.inputs)
         targets, self.channel_unit_, self.scalar_unit_ = _matrix(data.targets)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
-        # Parameters differ in units, so each is standardised; a field keeps its own proportions.
+        # Global parameters have different units, so each is standardised. Fields are only centred.
         self.shift_ = rows.mean(axis=0)
         spread = rows[:, rows.shape[1] - data.inputs.n_params :].std(axis=0)
         self.scale_ = np.ones(rows.shape[1])
         self.scale_[rows.shape[1] - data.inputs.n_params :] = np.where(spread > 0, spread, 1.0)
-        # A single sample has no variance, and PCA divides it by zero on the way to figures that nothing uses.
+        # With a single sample PCA divides by zero when it computes variances, which are not used here.
         with np.errstate(invalid="ignore", divide="ignore"):
             self.input_basis_ = PCA(self._components(rows)).fit(self._scaled(rows))
             self.output_basis_ = PCA(self._components(targets)).fit(targets)
         inputs = self.input_basis_.transform(self._scaled(rows))
         outputs = self.output_basis_.transform(targets)
-        # Both sides in units of their leading coefficient, which is what kernels and penalties expect.
+        # Coefficients are divided by the size of the leading one, since kernels and penalties expect numbers of order
+        # 1.
         self.units_ = tuple(side.std(axis=0).max() or 1.0 for side in (inputs, outputs))
         with np.errstate(invalid="ignore", divide="ignore"):
             self.regressor_ = self._make_regressor(inputs / self.units_[0]).fit(
                 inputs / self.units_[0], outputs / self.units_[1]
             )
-        return self
 
     def _components(self, rows: FloatArray) -> int | float:
-        """Components that the samples can give."""
+        """Number of components, at most as many as the samples allow."""
         if isinstance(self.n_components, Integral):
             return min(int(self.n_components), *rows.shape)
         return self.n_components if len(rows) > 1 and np.ptp(rows, axis=0).any() else 1
 
     def _make_regressor(self, inputs: FloatArray) -> RegressorMixin:
-        """The map between the coefficients, unfitted."""
+        """Return the regressor between the coefficients, not fitted."""
         if self.regressor == "ridge":
             return RidgeCV(np.logspace(-6, 4, 21))
         if self.regressor == "gaussian_process":
-            # The search for the length starts at the mean distance of two samples.
+            # The optimisation of the length scale starts at the mean distance of two samples.
             distance = max(float(np.sqrt(2 * inputs.var(axis=0).sum())), 1e-3)
             kernel = ConstantKernel(1.0) * Matern(distance, (0.1 * distance, 100 * distance), nu=2.5) + WhiteKernel(
                 1e-3, (1e-8, 1e1)
@@ -159,11 +164,11 @@ class PODRegressor(FieldRegressor):
         return DummyRegressor() if self.regressor == "mean" else clone(self.regressor)
 
     def _scaled(self, rows: FloatArray) -> FloatArray:
-        """Rows of the input, shifted and scaled."""
+        """Return the rows of the input, shifted and scaled."""
         return (rows - self.shift_) / self.scale_
 
     def _moved(self, inputs: FieldSet) -> bool:
-        """Whether the points are others than those of the fit."""
+        """Whether the points differ from those of the fit."""
         if self.points_ is None:
             return False
         if inputs.grid_shape != self.spec_.grid_shape or inputs.coords.shape != self.points_.shape:
@@ -176,13 +181,13 @@ class PODRegressor(FieldRegressor):
         rows = _rows(inputs)
         if rows.shape[1] != len(self.shift_):
             raise FieldDataError(
-                f"X has {rows.shape[1]} numbers a sample, but the bases were fitted on {len(self.shift_)}: POD is tied "
-                "to its points. Interpolate X onto the training points."
+                f"X has {rows.shape[1]} values per sample, but PODRegressor was fitted with {len(self.shift_)}, and "
+                "works on its training points only; interpolate X onto the training points."
             )
         if self._moved(inputs):
             raise FieldDataError(
-                "X is given on other points than in the fit, and the bases are tied to their points; interpolate X "
-                "onto the training points."
+                "X is given on other points than in the fit, but PODRegressor works on its training points only; "
+                "interpolate X onto the training points."
             )
         coefficients = self.regressor_.predict(self.input_basis_.transform(self._scaled(rows)) / self.units_[0])
         coefficients = np.asarray(coefficients).reshape(len(rows), -1) * self.units_[1]
@@ -196,10 +201,10 @@ class PODRegressor(FieldRegressor):
 
 
 def _matrix(targets: Targets) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Targets as one row a sample, and the units of channels and of scalars, which end the row beside a field."""
+    """Return the targets as one row per sample, with scalars last, and the units of channels and scalars."""
     values = targets.scalars[:, None] if targets.field is None else targets.field.values  # type: ignore[index]
     values = np.asarray(values, dtype=np.float64)
-    # Channels, or scalars, of different units count alike; a single one keeps its own.
+    # Several channels or scalars are divided by their sizes, so that each has the same weight.
     spread = values.std(axis=(0, 1))
     units = np.where(spread > 0, spread, 1.0) if len(spread) > 1 else np.ones(1)
     if targets.field is None:
@@ -207,7 +212,7 @@ def _matrix(targets: Targets) -> tuple[FloatArray, FloatArray, FloatArray]:
     fields = (values / units).reshape(len(values), -1)
     if targets.scalars is None:
         return fields, units, np.ones(0)
-    # A scalar counts as much as the whole field, so that the basis represents both.
+    # Each scalar has as much weight as the whole field, so that the components represent both.
     numbers = np.asarray(targets.scalars, dtype=np.float64)
     total, varies = np.sqrt(fields.var(axis=0).sum()) or 1.0, numbers.std(axis=0)
     scalar_units = np.where(varies > 0, varies, 1.0) / total
@@ -215,7 +220,7 @@ def _matrix(targets: Targets) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def _rows(inputs: FieldSet) -> FloatArray:
-    """Everything that differs between samples, one row each."""
+    """Return all input values that differ between samples, as one row per sample."""
     if inputs.is_ragged:
         raise FieldDataError("PODRegressor needs the same points in every sample; interpolate onto common points.")
     parts = [] if inputs.shared_coords else [inputs.coords]

@@ -1,22 +1,24 @@
-"""Epoch by epoch: the progress line, and scikit-learn's callbacks where the installed version has them."""
+"""Actions after each epoch: the progress bar, and scikit-learn's callbacks if the installed version has them."""
 
 import copy
 from typing import Any, Self
 
+from skop._sklearn_compat import has_callbacks
+from skop.estimators._runtime import give_way
 from skop.training import History, ProgressLine
 
 __all__ = ["EpochCallbacks"]
 
 
 class EpochCallbacks:
-    """Called by the trainer after each epoch, within the block that opens and closes it.
+    """Context manager that the trainer calls after each epoch.
 
     Parameters
     ----------
     estimator : OperatorRegressor
-        The estimator being fitted.
+        Estimator that is being fitted.
     X, y, sample_weight
-        What it is fitted on, for callbacks that score.
+        Training data, for callbacks that compute scores.
     """
 
     def __init__(self, estimator: Any, X: Any = None, y: Any = None, sample_weight: Any = None) -> None:
@@ -24,6 +26,11 @@ class EpochCallbacks:
         self.metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
         self.progress = ProgressLine(type(estimator).__name__, estimator.verbose)
         self.context: Any = None
+
+    @property
+    def watches(self) -> bool:
+        """Whether there is anyone to tell of an epoch."""
+        return self.progress.shows or has_callbacks(self.estimator)
 
     def __enter__(self) -> Self:
         """Tell the callbacks that the fit begins."""
@@ -35,6 +42,12 @@ class EpochCallbacks:
 
     def __call__(self, history: History, part: float) -> bool:
         """Show progress and run the callbacks; true asks the trainer to stop."""
+        # Fits in other threads go on now, and callbacks may fit something themselves.
+        with give_way():
+            return self._end_epoch(history, part)
+
+    def _end_epoch(self, history: History, part: float) -> bool:
+        """What is to be done after an epoch."""
         words = f"epoch {len(history.loss_curve)}  loss {history.loss_curve[-1]:.4g}"
         if history.validation_errors:
             words += f"  validation {history.validation_errors[-1]:.4g}"
@@ -54,7 +67,7 @@ class EpochCallbacks:
         )
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        """End the progress line, and tell the callbacks that the fit is over if it is."""
+        """Finish the progress bar, and tell the callbacks that the fit has ended."""
         self.progress.close()
         if self.context is not None and kind is None:
             self.context.call_on_fit_task_end(estimator=self.estimator)

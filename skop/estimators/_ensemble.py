@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state, get_tags
 from skop._sklearn_compat import HasMethods, Interval, fit_context
 from skop.data import FieldSet, Predictions
 from skop.estimators._field import FieldRegressor
+from skop.exceptions import each_warning_once
 
 __all__ = ["EnsembleRegressor"]
 
@@ -21,39 +22,39 @@ __all__ = ["EnsembleRegressor"]
 class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
     """Fit an estimator several times from different random states and average the predictions.
 
-    On small sets a longer training of one network overfits, while the mean of several short trainings
-    improves; their spread says where they disagree.
+    On small training sets, training one network for longer leads to overfitting, while the mean of several short
+    trainings improves. The standard deviation over the members shows where they disagree.
 
     Parameters
     ----------
     estimator : estimator
-        Regressor on fields with a parameter `random_state`, such as `LaMORegressor`. Its time budget
-        `max_time` is that of one member.
+        Regressor on fields with a parameter `random_state`, such as `LaMORegressor`. Its time limit `max_time` applies
+        to each member.
     n_members : int, default=5
-        Fits.
+        Number of members, each of which is one fit of the estimator.
     n_jobs : int or None, default=None
-        Members fitted at a time, each in a process of its own; None means one after the other.
+        Number of members that are fitted in parallel, each in a separate process; None means one after the other.
     random_state : int, RandomState instance or None, default=None
-        Seed from which the members' seeds are drawn.
+        Seed from which the seeds of the members are drawn.
 
     Attributes
     ----------
     estimators_ : list of estimators
-        The fitted members.
+        Fitted members.
     n_features_in_ : int
-        Columns of a table X, or channels of fields.
+        Number of columns of a table X, or of channels of fields.
     feature_names_in_ : ndarray of str
         Names of the columns, where X was a DataFrame.
     spec_ : skop.data.DataSpec
-        Kinds and sizes of X and y in the fit.
+        Form, sizes and channel names of X and y.
 
     See Also
     --------
-    LaMORegressor : The usual member.
+    LaMORegressor : Estimator that is often used as the member.
 
     Notes
     -----
-    Parameters of the member are reached as ``estimator__width`` in searches.
+    In searches, the name of a parameter of the members is, for example, ``estimator__width``.
 
     References
     ----------
@@ -93,10 +94,10 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
 
         Parameters
         ----------
-        X, y : as the member's fit takes them
-            Samples.
+        X, y : as in the `fit` of the member
+            Inputs and targets.
         sample_weight : array-like of shape (n,) or None, default=None
-            Weights, passed on to the members.
+            Weights of the samples, passed on to the members.
 
         Returns
         -------
@@ -115,6 +116,8 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         self.estimators_ = Parallel(n_jobs=self.n_jobs)(delayed(member.fit)(X, y, **options) for member in members)
         first = self.estimators_[0]
         self.spec_, self.coords_, self.n_features_in_ = first.spec_, first.coords_, first.n_features_in_
+        # An earlier fit may have been on a table with names.
+        self.__dict__.pop("feature_names_in_", None)
         if hasattr(first, "feature_names_in_"):
             self.feature_names_in_ = first.feature_names_in_
         return self
@@ -126,27 +129,29 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         ----------
         X : as in `fit`
             Inputs.
-        coords : as the member's predict takes them, or None, default=None
-            Points where fields are wanted; None is the points of X.
+        coords : as in the `predict` of the member, or None, default=None
+            Points at which fields are predicted; None gives the points of X.
         return_std : bool, default=False
-            Return the members' standard deviation too. It says where they disagree; it is no error bar.
+            Whether to return the standard deviation over the members too. It shows where they disagree, but it is not
+            calibrated as an error bar.
 
         Returns
         -------
         mean : ndarray, list, FieldSet, (coords, fields), or list of meshes
-            The kind of thing that y was in the fit.
-        spread : same kind
-            Standard deviation over the members, only with `return_std`.
+            Mean prediction, in the form of the y of the fit.
+        spread : of the same form
+            Standard deviation over the members; only if `return_std` is True.
         """
-        inputs, meshes = self._read_inputs(X)
-        points = inputs
         found: Sequence[Predictions]
-        if coords is None:
-            found = [member._predict_values(inputs) for member in self.estimators_]
-        else:
-            meshes = None
-            found, places = zip(*(member._predict_at(inputs, coords) for member in self.estimators_), strict=True)
-            points = places[0]
+        with each_warning_once():
+            inputs, meshes = self._read_inputs(X)
+            points = inputs
+            if coords is None:
+                found = [member._predict_values(inputs) for member in self.estimators_]
+            else:
+                meshes = None
+                found, places = zip(*(member._predict_at(inputs, coords) for member in self.estimators_), strict=True)
+                points = places[0]
         form = self.spec_.target_form
         mean = form.restore(_over_members(found, np.mean), points, meshes)
         return (mean, form.restore(_over_members(found, np.std), points, meshes)) if return_std else mean
@@ -157,7 +162,7 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
 
     @property
     def _n_components(self) -> int | None:
-        """Channels of a frame, where the members predict frames."""
+        """Number of channels of a frame if the members predict frames; None otherwise."""
         return self.estimators_[0]._n_components
 
     def __sklearn_tags__(self) -> Any:
@@ -167,7 +172,7 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
 
 
 def _over_members(predictions: Sequence[Predictions], statistic: Callable[..., Any]) -> Predictions:
-    """A statistic of the members' predictions."""
+    """Compute a statistic of the members' predictions."""
     parts: list[Any] = []
     for name in ("fields", "scalars"):
         held = [getattr(prediction, name) for prediction in predictions]

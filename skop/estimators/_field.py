@@ -1,7 +1,9 @@
-"""What every regressor on fields shares: reading X and y, giving predictions back in y's form, scoring."""
+"""FieldRegressor: base class of all regressors on fields, which reads X and y, restores the form of y, and scores."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -19,25 +21,55 @@ from skop.data import (
     query_points,
     read,
     read_inputs,
-    read_truth,
+    read_scored,
 )
 from skop.estimators._persistence import ESTIMATORS, save_estimator
-from skop.exceptions import FieldDataError, warn
+from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes, relative_l2_score
 
-__all__ = ["FieldRegressor"]
+__all__ = ["FieldRegressor", "restored_on_failure"]
+
+
+@contextmanager
+def restored_on_failure(estimator: Any) -> Iterator[None]:
+    """Give an estimator the attributes of its earlier fit back, or none if there was no fit, where the block fails.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Its attributes that end in ``_`` are those of a fit.
+
+    Yields
+    ------
+    None
+        The block runs.
+    """
+    before = _fitted_attributes(estimator)
+    try:
+        yield
+    except BaseException:
+        # What callbacks hold must stay for them to be torn down.
+        for name in _fitted_attributes(estimator):
+            delattr(estimator, name)
+        estimator.__dict__.update(before)
+        raise
+
+
+def _fitted_attributes(estimator: Any) -> dict[str, Any]:
+    """What a fit has set, by name."""
+    return {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
 
 
 class FieldRegressor(RegressorMixin, BaseEstimator):
-    """Base of all regressors on fields and tables.
+    """Base class of all regressors on fields and tables.
 
-    A subclass fits in its own way on what `_read` gives, sets `spec_` and `coords_` by
-    `_store_spec`, and defines `_predict_values`.
+    A subclass defines `fit`, which reads X and y by `_read` and calls `_store_spec` to set `spec_` and `coords_`, and
+    `_predict_values`.
     """
 
     spec_: DataSpec
     coords_: FloatArray | None
-    #: The wrapped estimator of estimators that wrap one.
+    #: Estimator that is wrapped by this one, if there is one.
     estimator: Any
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -51,41 +83,41 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         ESTIMATORS[cls.__name__] = cls
 
     # ------------------------------------------------------------------ reading
-    def _read(self, X: Any, y: Any) -> TrainingData:
-        """X and y of a fit."""
-        return read(X, y, estimator=self, **self._mesh_options)
+    def _read(self, X: Any, y: Any, *, reset: bool = True) -> TrainingData:
+        """X and y of a fit; without `reset` the columns of a table must be those of the earlier one."""
+        return read(X, y, estimator=self, reset=reset, **self._mesh_options)
 
     @property
     def _mesh_options(self) -> dict[str, Any]:
-        """Which fields of meshes are read, and how: parameters of this estimator or of the one that it wraps."""
+        """Return the parameters for reading meshes, from this estimator or the one that it wraps."""
         if hasattr(self, "input_fields"):
             return {name: getattr(self, name) for name in ("input_fields", "target_fields", "cell_data")}
         return getattr(getattr(self, "estimator", None), "_mesh_options", {})
 
     def _store_spec(self, inputs: FieldSet, spec: DataSpec) -> None:
-        """Remember what the data looked like."""
+        """Store the form and sizes of the data."""
         self.spec_ = spec
         if spec.input_form != "table":
-            # For a table scikit-learn has set both; an earlier fit on one may have left its names.
+            # For a table scikit-learn has set both attributes. Names of an earlier fit on a table are removed.
             self.n_features_in_ = max(spec.n_fields, 1)
             self.__dict__.pop("feature_names_in_", None)
         self.coords_ = inputs.coords if spec.role == "parameters" else None
 
     def _read_inputs(self, X: Any) -> tuple[FieldSet, list[Any] | None]:
-        """X of a prediction, and the meshes that predictions go back to, if it came as meshes."""
+        """Read the X of a prediction; also return its meshes if it came as meshes."""
         check_is_fitted(self)
-        options = {name: value for name, value in self._mesh_options.items() if name != "target_fields"}
-        return read_inputs(X, self.spec_, coords=self.coords_, estimator=self, **options)
+        cell_data = self._mesh_options.get("cell_data", "refuse")
+        return read_inputs(X, self.spec_, coords=self.coords_, estimator=self, cell_data=cell_data)
 
     # ------------------------------------------------------------------ prediction
     def _predict_values(self, inputs: FieldSet) -> Predictions:
-        """Outputs in physical units on the points of the inputs."""
+        """Predict in physical units on the points of the inputs."""
         raise NotImplementedError
 
     def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
-        """Outputs at other points, interpolated between those of the inputs, and these points."""
+        """Predict at other points by interpolation between those of the inputs; return the outputs and the points."""
         if not self.spec_.n_outputs:
-            raise FieldDataError("coords asks for values at points, but the estimator predicts scalars of a sample.")
+            raise FieldDataError("coords was given, but the estimator predicts scalars, not fields; leave it out.")
         places = query_points(coords, inputs)
         predictions = self._predict_values(inputs)
         fields = inputs.with_values(predictions.fields)
@@ -97,74 +129,75 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : as in `fit`
-            Inputs of the kind that the estimator was fitted on. Grids may have another number of
-            points unless something was tied to the training grid.
+            Inputs in the form that the estimator was fitted on. Grids may have another number of points, unless the
+            model has a learned positional encoding or scales each point separately.
         coords : FieldSet, array-like of shape (Q, d) or (n, Q, d), list of arrays (Q_i, d), or None, default=None
-            Points where fields are wanted, within the box of each sample; None is the points of X.
+            Points at which fields are predicted, inside the bounding box of each sample; None gives the points of X.
 
         Returns
         -------
         ndarray, list, FieldSet, (coords, fields), or list of meshes
-            The kind of thing that y was in the fit; a FieldSet for meshes at other points.
+            Predictions in the form of the y of the fit; a FieldSet if y was meshes and `coords` is given.
 
         Raises
         ------
         FieldDataError
-            If X is of another kind, its channels or dimensions differ, or a point lies outside.
+            If X has another form, other channels or dimensions than in the fit, or a point lies outside the box.
         """
-        inputs, meshes = self._read_inputs(X)
-        if coords is None:
-            return self.spec_.target_form.restore(self._predict_values(inputs), inputs, meshes)
-        return self.spec_.target_form.restore(*self._predict_at(inputs, coords))
+        with each_warning_once():
+            inputs, meshes = self._read_inputs(X)
+            if coords is None:
+                return self.spec_.target_form.restore(self._predict_values(inputs), inputs, meshes)
+            return self.spec_.target_form.restore(*self._predict_at(inputs, coords))
 
     # ------------------------------------------------------------------ scoring
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return 1 minus the mean relative L2 error, all output channels counting alike.
+        """Return 1 minus the mean relative L2 error, with equal weight for all output channels.
 
         Parameters
         ----------
         X, y : as in `fit`
-            Test samples and their truth.
+            Test inputs and true targets.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the samples.
 
         Returns
         -------
         float
-            1 is perfect, 0 is what a field of zeros gets. For scalars the norm runs over the set; with
-            scalars beside a field it is the mean of the two scores.
+            Score: 1 for perfect predictions, 0 for predictions of zero. For scalars the norm is taken over all samples.
+            For a field and scalars it is the mean of the two scores.
 
         Notes
         -----
-        Several output channels, or scalars, are divided by their root mean square in y first
-        (`skop.metrics.channel_sizes`), so that stress in Pa does not hide displacement in m; `score_physical`
-        compares them as they are. A sample of y that is zero everywhere is compared with the root mean square of
-        the norms of all samples.
+        Several output channels or scalars are first divided by their root mean square in y
+        (`skop.metrics.channel_sizes`), so that a channel with large values, such as stress in Pa, does not dominate one
+        with small values, such as displacement in m. `score_physical` does not divide. For a sample that is zero
+        everywhere, the error is divided by the root mean square of the norms of all samples.
         """
         return self._mean_score(X, y, sample_weight, balanced=True)
 
     def score_physical(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return 1 minus the mean relative L2 error in the units of y: the number that papers print.
+        """Return 1 minus the mean relative L2 error in the units of y, as reported in papers.
 
         Parameters
         ----------
         X, y, sample_weight : as in `score`
-            Test samples and their truth.
+            Test inputs, true targets and weights.
 
         Returns
         -------
         float
-            As `score`, but channels with large numbers count most. The same for a single channel.
+            Score in which channels with large values dominate; equal to `score` for a single channel.
         """
         return self._mean_score(X, y, sample_weight, balanced=False)
 
     @property
     def _n_components(self) -> int | None:
-        """Channels of a frame, for estimators whose channels are frames in time; None otherwise."""
+        """Number of channels of a frame, for estimators whose channels are frames in time; None otherwise."""
         return None
 
     def _score_units(self, kind: Literal["field", "scalar"], true: Any, sample_weight: Any) -> FloatArray | None:
-        """Sizes in which the channels count alike; None where there is one."""
+        """Sizes by which several channels are divided; None for a single channel."""
         count = self.spec_.n_outputs if kind == "field" else self.spec_.n_scalars
         if 1 in (count, self._n_components):
             return None
@@ -179,18 +212,18 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         return float(np.mean(scores))
 
     def score_channels(self, X: Any, y: Any = None, sample_weight: Any = None) -> dict[str, float]:
-        """Return the score of each output channel and scalar on its own.
+        """Return the score of each output channel and scalar separately.
 
         Parameters
         ----------
         X, y, sample_weight : as in `score`
-            Test samples and their truth.
+            Test inputs, true targets and weights.
 
         Returns
         -------
         dict of str to float
-            1 minus the mean relative L2 error by name; unnamed ones are ``"channel 0"``, ``"scalar 0"``, ...
-            NaN where a channel is zero in all samples, which has no relative error.
+            Scores (1 minus the mean relative L2 error) by name; without names ``"channel 0"``, ``"scalar 0"``, ... NaN
+            for a channel that is zero in all samples, where the relative error is not defined.
         """
         scores: dict[str, float] = {}
         for kind, true, found in self._scored_parts(X, y):
@@ -206,10 +239,11 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     def _scored_parts(self, X: Any, y: Any) -> list[tuple[Literal["field", "scalar"], Any, Any]]:
         """Truth and prediction of the fields, and of the scalars, where there are any."""
-        inputs, meshes = self._read_inputs(X)
+        check_is_fitted(self)
         options = {name: value for name, value in self._mesh_options.items() if name != "input_fields"}
-        truth = read_truth(y, inputs, self.spec_, X=X, meshes=meshes, **options)
-        predictions = self._predict_values(inputs)
+        with each_warning_once():
+            inputs, truth = read_scored(X, y, self.spec_, coords=self.coords_, estimator=self, **options)
+            predictions = self._predict_values(inputs)
         parts: list[Any] = []
         if truth.field is not None:
             parts.append(("field", truth.field.to_list(), inputs.with_values(predictions.fields).to_list()))
@@ -219,18 +253,18 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ files
     def save(self, path: PathOrStr) -> None:
-        """Write the fitted estimator to one file, without pickle; `skop.load` reads it.
+        """Save the fitted estimator to one file, without pickle; `skop.load` reads it.
 
         Parameters
         ----------
         path : path-like
-            File to write; it is replaced in one step when complete.
+            File to write. An existing file is replaced only when the new one is complete.
 
         Raises
         ------
         ModelFileError
-            If a parameter cannot be written, such as a custom loss function or a regressor that skop does not
-            know, or parameters of the network were changed after the fit.
+            If a parameter cannot be saved, such as a custom loss function or a regressor that skop does not know, or if
+            parameters of the network were changed after the fit.
         """
         check_is_fitted(self)
         save_estimator(self, path)

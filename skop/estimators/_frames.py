@@ -1,6 +1,6 @@
-"""What the estimators in time share: trajectories cut into frames, and an estimator fitted on these.
+"""Base class of the estimators for data in time, which split trajectories into frames and fit an estimator on these.
 
-Time lies in the channel axis: channel t c + k is component k of frame t.
+Time is part of the channel axis: channel t c + k is component k of frame t.
 
 Notation: n trajectories, S frames of a target, P points, T points of all samples together, c channels of a frame.
 """
@@ -28,9 +28,9 @@ __all__ = ["BaseFrameRegressor", "join_frames", "repeat_samples"]
 
 
 class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
-    """Base of the estimators that fit another one on single frames.
+    """Base class of the estimators that fit another estimator on single frames.
 
-    A subclass cuts trajectories into frames, calls `_fit_estimator`, and defines `_predict_values`, which collects
+    A subclass splits trajectories into frames, calls `_fit_estimator`, and defines `_predict_values`, which collects
     the outputs of `_predict_frame`.
     """
 
@@ -41,16 +41,16 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
 
     # ------------------------------------------------------------------ fit
     def _read_trajectories(self, X: Any, y: Any) -> TrainingData:
-        """X and y as FieldSets; the columns of two tables are channels of one point."""
+        """Read X and y as FieldSets. If both are tables, their columns become the channels of a single point."""
         data = self._read(X, y)
         if data.spec.role == "features":
             return replace(data, inputs=_one_point(data.inputs.params))
         if data.targets.field is not None and data.targets.scalars is not None:
-            raise FieldDataError(f"{type(self).__name__} predicts frames; y has scalars (params) beside its field.")
+            raise FieldDataError(f"{type(self).__name__} predicts frames, but y has params (scalars); remove them.")
         return data
 
     def _target_frames(self, data: TrainingData) -> tuple[FieldSet, FieldSet]:
-        """Frames of the targets, scalars on one point, and samples on whose points they lie."""
+        """Return the frames of the targets (scalars as fields on one point), and the samples that hold their points."""
         if data.targets.field is not None:
             return data.targets.field, data.inputs
         scalars = _one_point(data.targets.scalars)
@@ -65,7 +65,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         sample_weight: Any,
         plan: TrainingPlan,
     ) -> None:
-        """Fit the estimator on single frames, S of them for each trajectory, and remember what the data looked like."""
+        """Fit the estimator on single frames, S for each trajectory, and store the form of the data."""
         X: Any = inputs.values[:, 0] if data.spec.role == "features" else inputs  # type: ignore[index]
         y: Any = targets
         if data.targets.field is None:
@@ -83,7 +83,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         self._store_spec(data.inputs, data.spec)
 
     def _seeded_clone(self) -> Any:
-        """An unfitted copy of the estimator, with a seed drawn from the random state if there is one."""
+        """Return an unfitted copy of the estimator, with a seed drawn from the random state if there is one."""
         estimator = clone(self.estimator)
         if self.random_state is not None and "random_state" in estimator.get_params():
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
@@ -92,7 +92,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
 
     # ------------------------------------------------------------------ prediction
     def _predict_frame(self, state: FieldSet) -> FloatArray:
-        """One frame ``(n, P, c)`` or ``(T, c)`` for each sample."""
+        """Predict one frame ``(n, P, c)`` or ``(T, c)`` for each sample."""
         X: Any = state.values[:, 0] if self.spec_.role == "features" else state  # type: ignore[index]
         predicted = self.estimator_.predict(X)
         if isinstance(predicted, FieldSet):
@@ -100,16 +100,16 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         return np.reshape(predicted, (len(state), 1, -1))
 
     def _state(self, inputs: FieldSet) -> FieldSet:
-        """Inputs of a prediction as fields; the columns of tables are channels of one point."""
+        """Return the inputs of a prediction as fields; the columns of tables become channels of a single point."""
         return _one_point(inputs.params) if self.spec_.role == "features" else inputs
 
     def _as_predictions(self, frames: list[FloatArray]) -> Predictions:
-        """Frames joined along the channels, in the kind of output of the fit."""
+        """Join frames along the channel axis, as a field or as scalars."""
         values = np.concatenate(frames, axis=-1)
         return Predictions(values) if self.spec_.n_outputs else Predictions(None, values[:, 0])
 
     def _with_frames(self, n_frames: int) -> Self:
-        """A copy that predicts another number of frames."""
+        """Return a copy that predicts another number of frames."""
         other, spec = copy.copy(self), self.spec_
         size = {"n_outputs" if spec.n_outputs else "n_scalars": self._n_components * n_frames}
         other.spec_ = replace(spec, target_form=spec.target_form.of_frames(), **size)  # type: ignore[arg-type]
@@ -118,11 +118,11 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
 
     @property
     def _n_components(self) -> int:
-        """Channels of a frame."""
+        """Number of channels of a frame."""
         return (self.spec_.n_outputs + self.spec_.n_scalars) // self.n_frames_
 
     def _errors_by_frame(self, X: Any, y: Any, sample_weight: Any) -> FloatArray:
-        """Mean relative L2 error of each frame on its own, ``(S,)``; zeros count against the mean of all frames."""
+        """Mean relative L2 error of each frame, ``(S,)``; for frames of zeros relative to the mean over all frames."""
         ((kind, true, found),) = self._scored_parts(X, y)
         units = self._score_units(kind, true, sample_weight)
         units = None if units is None else units[: self._n_components]
@@ -141,17 +141,17 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
 def _fit_with_plan(
     estimator: OperatorRegressor, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan
 ) -> None:
-    """What `OperatorRegressor.fit` does, with another plan."""
+    """Fit as `OperatorRegressor.fit` does, but with another training plan."""
     estimator._fit_data(X, y, sample_weight, plan)
 
 
 def _one_point(table: Any) -> FieldSet:
-    """The rows of a table as samples of one point, its columns as channels."""
+    """Convert the rows of a table to samples with a single point, whose channels are the columns."""
     return FieldSet(np.zeros((1, 1)), np.asarray(table)[:, np.newaxis])
 
 
 def _split_frames(samples: Any, n_frames: int) -> list[list[FloatArray]]:
-    """Fields or scalars of each frame, one array a sample."""
+    """Split samples into frames; each frame is a list with one array per sample."""
     return [
         list(frame) for frame in zip(*(np.split(np.asarray(item), n_frames, axis=-1) for item in samples), strict=True)
     ]
@@ -160,7 +160,7 @@ def _split_frames(samples: Any, n_frames: int) -> list[list[FloatArray]]:
 def _norm_of_frames(
     frames: list[list[FloatArray]], sample_weight: Any, units: FloatArray | None, *, scalar: bool
 ) -> float:
-    """Root of the mean over all frames of the squared norm of the truth, which for scalars runs over the set."""
+    """Root mean square, over all frames, of the norm of the truth; for scalars the norm is taken over all samples."""
     scale = 1.0 if units is None else units
     squares = np.array(
         [[np.square(np.asarray(item, dtype=np.float64) / scale).sum() for item in row] for row in frames]
@@ -177,23 +177,23 @@ def repeat_samples(fields: FieldSet, count: int) -> FieldSet:
     fields : FieldSet
         Samples.
     count : int
-        How often each stands in the result, one after the other.
+        Number of times that each sample appears in the result, one copy directly after the other.
 
     Returns
     -------
     FieldSet
-        As many times the samples.
+        Repeated samples.
     """
     return fields[np.repeat(np.arange(len(fields)), count)]
 
 
 def join_frames(points: FieldSet, frames: list[FloatArray]) -> FieldSet:
-    """Put one array of values for each sample on the points of the samples.
+    """Build fields from the points of given samples and new values.
 
     Parameters
     ----------
     points : FieldSet
-        Samples whose points count; their values and global parameters do not.
+        Samples whose points are used; their values and global parameters are ignored.
     frames : list of ndarray of shape (P_i, c)
         New values of each sample.
 

@@ -21,54 +21,54 @@ __all__ = ["GeoMaNOArchitecture", "GeoMaNORegressor"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GeoMaNOArchitecture(Options):
-    """Parts of GeoMaNO's network that few users change; the published configurations do.
+    """Details of GeoMaNO's network, which mainly the published configurations change.
 
     Parameters
     ----------
     expand : int, default=2
-        Inner width of a block as a multiple of the token width (paper: the shapes of its Algorithm 1 read as 1, the
-        memory in its Table 2 supports 2).
+        Inner width of a block as a multiple of `width` (paper: 1 according to the shapes in Algorithm 1, but the memory
+        in Table 2 suggests 2).
     mlp_ratio : float, default=2.0
-        Hidden size of the feed-forward part as a multiple of the token width (paper: not stated).
+        Number of hidden units of the feed-forward networks, as a multiple of `width` (paper: not stated).
     dt_rank : int or None, default=None
-        Rank of the projection to the steps; None is ceil(width / 16), as in VMamba.
+        Rank of the projection to the steps; None gives ceil(width / 16), as in VMamba.
     scan_directions : {"forward", "bidirectional", "cross", "row_corners", "corners", "all"}, default="cross"
-        Directions of the scans, see `skop.modules.direction_set`: from two opposite corners (paper: cross), once
-        from every corner, or from every corner with each axis in turn the fastest, among others.
+        Directions of the scans, see `skop.modules.direction_set` (paper: ``"cross"``).
     direction_order : {"paper", "vmamba"}, default="paper"
-        Direction that a digit of `correction` stands for: rows, reversed rows, columns, reversed columns, as the
-        paper numbers them in sections 4.2 and 4.3; or rows, columns, reversed rows, reversed columns, as VMamba
-        stacks them.
+        Order of the directions, to which the digits of `correction` refer. ``"paper"``: rows, reversed rows, columns,
+        reversed columns, as in sections 4.2 and 4.3. ``"vmamba"``: rows, columns, reversed rows, reversed columns.
     correction_at : {"state", "output", "input"}, default="state"
-        Place where the correction is taken off, see `skop.modules.GeometricScanMixer`: at the state, as the argument of
-        section 4.3 asks and no formula of the paper prints; at the output, as Eqs. 9 and 10 print it; or at the input,
-        as line 24 of Algorithm 2 prints it.
+        Quantity that the correction is subtracted from, see `skop.modules.GeometricScanMixer`. ``"state"``: as section
+        4.3 argues, although no formula prints it. ``"output"``: as Eqs. 9 and 10 print it. ``"input"``: as line 24 of
+        Algorithm 2 prints it.
     kernel_size : int, default=3
-        Points of the depthwise convolution before the scans, along each axis; 1 leaves it out.
+        Size of the depthwise convolution before the scans along each axis, odd; 1 omits it.
     activation : {"silu", "gelu"}, default="gelu"
-        Activation of the convolution, the gate and, if it is activated, the output (paper: not stated).
+        Activation of the convolution, of the gate and, with `activate_output`, of the output (paper: not stated).
     separate_gate : bool, default=True
-        Whether the gate has a projection of its own, as in VMamba, or is the stream that is scanned (paper).
+        Whether the gate has its own projection, as in VMamba, or shares that of the scanned signal (paper).
     activate_output : bool, default=False
-        Whether the normalised output of the scans is activated before it is gated (paper: yes; VMamba: no).
+        Whether the normalised output of the scans is activated before it is multiplied by the gate (paper: yes; VMamba:
+        no).
     step_range : sequence of two floats, default=(0.5, 1.0)
-        Steps that the channels start from, smallest and largest (Mamba: 0.001 to 0.1).
+        Smallest and largest initial step of the channels (Mamba: 0.001 to 0.1).
     decay_range : sequence of two floats or None, default=(0.05, 1.0)
-        Decay rates that the states of a channel start from, slowest and fastest; None is 1 to `d_state`, as in
-        Mamba. A state forgets by the exponential of -rate x step from token to token.
+        Slowest and fastest initial decay rate of a channel's states; None gives 1 to `d_state`, as in Mamba. From one
+        token to the next a state is multiplied by exp(-rate * step).
     positional_encoding : {"learned", "coordinates"} or None, default=None
-        Position code of the tokens: a table that ties the model to its training grid, a network of the
-        coordinates, or none beside `coordinate_channels` (paper: none for Darcy, one for Navier-Stokes).
+        Positional encoding of the tokens: a learned table, with which the model can be used on its training grid only;
+        a function of the coordinates; or none, except for `coordinate_channels` (paper: none for Darcy, an encoding for
+        Navier-Stokes).
     n_frequencies : int, default=1
-        Sines and cosines of each coordinate in the position code ``"coordinates"``: pi, 2 pi, 4 pi, ...
+        Number of frequencies pi, 2 pi, 4 pi, ... of the sines and cosines in the encoding ``"coordinates"``.
     coordinate_channels : bool, default=True
-        Whether coordinates are input channels beside fields and parameters.
+        Whether coordinates are input channels beside fields and global parameters.
     lifting_width : int, default=0
-        Size to which a feed-forward network lifts every point before the patches (paper: the token width);
-        0 leaves it out.
+        Number of channels to which a feed-forward network lifts every point before the patch embedding (paper:
+        `width`); 0 omits it.
     conv_channels : int, default=16
-        Channels of two convolutions over neighbouring points: one before the patches, which lets features cross patch
-        edges, and one after them, which reads the output of the blocks and the input grid itself. 0 leaves both out
+        Number of channels of two convolutions over neighbouring points: one before the patch embedding, and one after
+        the unembedding, which also reads the input grid. They combine points across the edges of patches; 0 omits both
         (paper).
 
     Examples
@@ -119,42 +119,43 @@ class GeoMaNOArchitecture(Options):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GeoMaNORegressor(OperatorRegressor):
-    """GeoMaNO, the geometric Mamba neural operator, for fields on regular grids, and on points by way of one.
+    """GeoMaNO, the geometric Mamba neural operator, for fields on regular grids, and on points by resampling to a grid.
 
-    Patches of the grid become tokens; residual blocks mix them by selective state-space scans that cross
-    the grid in several directions, along its axes or flattened, and take off what the directions count
-    twice; every token is expanded back to the points of its patch. Grids have one to three axes of any
-    length. Inputs may be fields, global parameters, the geometry alone, or all of them; outputs are fields
-    on the points of the input, a few scalars of each sample, or both. The defaults are ours, for a few
-    hundred samples on a laptop; `from_preset` gives the published configurations.
+    Patches of the grid become tokens. Residual blocks mix the tokens by selective state-space scans in several
+    directions, along the axes of the grid or along the flattened grid, with a correction for counting tokens several
+    times. Every token is then expanded to the points of its patch. Grids have one to three axes of any length. Inputs
+    can be fields, global parameters, the geometry alone, or all of them. Outputs are fields on the points of the input,
+    scalars of each sample, or both. The default values are chosen for a few hundred samples on a laptop; `from_preset`
+    gives the published configurations.
 
     Parameters
     ----------
     geometry : {"auto", "grid", "structured"}, default="auto"
-        Reading of the points of a grid: as a rectilinear grid, on which finer grids are predicted through the
-        training spacing, or as one that is bent; ``"auto"`` finds out.
+        Arrangement of the points of a grid. ``"grid"``: rectilinear, where predictions on finer grids are possible by
+        `refinement`. ``"structured"``: curvilinear. ``"auto"`` detects which of them it is.
     width : int, default=64
         Size of a token (paper: 64 for Darcy, 256 for Navier-Stokes).
     depth : int, default=4
         Number of blocks (paper: 8).
     patch_size : int or "auto", default="auto"
-        Points of a patch along each axis (paper: not stated). Cost falls with its power of
-        the dimension. ``"auto"`` is the smallest of at least 2 that leaves at most 64 tokens, which a CPU
-        still trains in minutes; on a GPU, or with patience, smaller patches resolve more.
+        Number of points of a patch along each axis (paper: not stated). The number of tokens, and with it the cost, is
+        inversely proportional to the number of points of a patch. ``"auto"`` is the smallest size of at least 2 that
+        gives at most 64 tokens, so that a CPU can train in minutes. Smaller patches resolve more detail.
     d_state : int, default=2
-        States of a channel (paper: 16); the cost of the scans grows with it.
+        Number of states of a channel (paper: 16); the cost of the scans is proportional to it.
     recurrence : {"sequence", "grid"}, default="sequence"
-        Recurrence of the scans. ``"grid"`` runs along one axis of the grid after the other, so that neighbours in
-        any direction stay neighbours (paper: Darcy); ``"sequence"`` runs along the flattened grid (Navier-Stokes),
-        which is faster on a CPU.
+        Order of the recurrence. ``"grid"``: along one axis of the grid after the other, so that neighbouring cells stay
+        neighbours (paper: Darcy). ``"sequence"``: along the flattened grid, which is faster on a CPU (paper:
+        Navier-Stokes).
     correction : {"learnable"}, str of digits, or None, default="learnable"
-        Part that is taken off the sum of the directions, which holds the own token of a cell once for each:
-        nothing, a learned share of each direction, channel and state, or all of it in the directions
-        whose digit is 1, such as ``"0011"`` (paper: ``"0011"`` for Darcy, learnable for Navier-Stokes).
+        Correction of the sum over the directions, in which the own token of a cell is counted once for each direction.
+        None: no correction. ``"learnable"``: a learned share is removed for each direction, channel and state. Digits,
+        one for each direction: the own token is removed where the digit is 1, as in ``"0011"`` (paper: ``"0011"`` for
+        Darcy, learnable for Navier-Stokes).
     dropout : float, default=0.0
-        Dropout in the blocks, in [0, 1).
+        Dropout probability in the blocks, in [0, 1).
     architecture : GeoMaNOArchitecture or None, default=None
-        Further parts of the network; None takes the defaults of `skop.GeoMaNOArchitecture`.
+        Further details of the network; None takes the defaults of `skop.GeoMaNOArchitecture`.
 
     See Also
     --------
@@ -164,9 +165,8 @@ class GeoMaNORegressor(OperatorRegressor):
 
     Notes
     -----
-    Time and memory grow linearly with the number of points. A prediction does not depend on the other
-    samples of its batch. On a bent grid, whose points form lines but no rectangle, the scans follow the
-    lines and the coordinates are input channels.
+    Time and memory grow linearly with the number of points. A prediction does not depend on the other samples of its
+    batch. On a curvilinear grid the scans follow the grid lines, and the coordinates are input channels.
 
     References
     ----------
@@ -208,10 +208,10 @@ class GeoMaNORegressor(OperatorRegressor):
     _option_types = {**OperatorRegressor._option_types, "architecture": GeoMaNOArchitecture}
 
     def _choose_geometry(self, spec: DataSpec) -> str:
-        """A grid, straight or bent; its scans have nothing to cross on other points."""
+        """Return ``"grid"`` or ``"structured"``; raise an error for points without a grid."""
         if spec.geometry == "points":
             raise FieldDataError(
-                f"GeoMaNORegressor scans regular grids, but the {spec.n_dims}-D points of X form none; set "
+                f"GeoMaNORegressor scans regular grids, but the {spec.n_dims}-D points of X form no grid; set "
                 "grid='auto' or a shape such as grid=(64, 64) to resample them, use LaMORegressor, which takes point "
                 "clouds and meshes, or sort the points of a grid by skop.data.find_grid(coords)[1]."
             )

@@ -17,79 +17,82 @@ from skop.networks import LaMOPatchNetwork, LaMOPointNetwork, OperatorNetwork
 
 __all__ = ["LaMOArchitecture", "LaMORegressor"]
 
-#: Frequencies of coordinates by default.
+#: Default number of frequencies in the sines and cosines of the coordinates.
 _AUTOMATIC_FREQUENCIES = {"grid": 1, "structured": 4, "points": 4}
 _GRID, _POINTS = ("grid",), ("structured", "points")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LaMOArchitecture(Options):
-    """Parts of LaMO's networks that few users change; the published configurations do.
+    """Details of LaMO's networks, which mainly the published configurations change.
 
-    Some have an effect on grids only, some on other points only, as their text says; a fit warns where one that was
-    changed has none.
+    Some parameters have an effect only for data of certain geometries, see `skop.LaMORegressor`. "Grids only" means the
+    geometry ``"grid"``, and "points only" the geometries ``"points"`` and ``"structured"``. A fit warns if a parameter
+    that was changed has no effect.
 
     Parameters
     ----------
     expand : int, default=2
-        Inner width of a block as a multiple of the token width (paper: 2; public code: 1 for the airfoil).
+        Inner width of a block as a multiple of `width` (paper: 2; public code: 1 for the airfoil).
     mlp_ratio : float, default=2.0
-        Hidden size of the feed-forward part as a multiple of the token width (public code: 4 on grids, 1 or 2 on
-        other points).
+        Number of hidden units of the feed-forward networks, as a multiple of `width` (public code: 4 on grids, 1 or 2
+        on points).
     scan_directions : {"forward", "bidirectional", "cross", "row_corners", "corners", "all"}, default="cross"
-        Directions in which the token grid is scanned, see `skop.modules.direction_set`; on grids. (The unidirectional
-        and bidirectional rows of the paper's Table 7 are other networks: the public switch keeps four paths with
-        weights of their own.)
+        Directions in which the token grid is scanned, see `skop.modules.direction_set`. Grids only. The unidirectional
+        and bidirectional rows of the paper's Table 7 are not reproduced by this parameter, because the public code
+        keeps four paths with separate weights for them.
     path_weights : {"own", "own_steps", "shared"}, default="own_steps"
-        Weights that each path has for itself: all of them (public code), its steps and decays, or none; on grids.
+        Weights that each path has for itself: all (public code), steps and decays, or none. Grids only.
     kernel_size : int, default=3
-        Points of the depthwise convolution before the scans, along each axis; 1 leaves it out; on grids.
+        Size of the depthwise convolution before the scans along each axis, odd; 1 omits it. Grids only.
     activation : {"gelu", "silu"}, default="gelu"
-        Activation of the convolution and of the gate (public code: GELU; the paper names SiLU); on grids.
+        Activation of the convolution and of the gate (public code: GELU; paper: SiLU). Grids only.
     decay_range : sequence of two floats, default=(0.05, 1.0)
-        Decay rates per step that the heads of a path start from, slowest and fastest (public code: all 1); on grids.
+        Slowest and fastest initial decay rate of the heads of a path (public code: all 1). Grids only.
     positional_encoding : {"learned", "coordinates"} or None, default="coordinates"
-        Positional encoding of the tokens: a learned table, which ties the model to its training grid (public code; the
-        paper has no positional encoding), a network of the coordinates, or none beyond the coordinates among the input
-        channels; on grids.
+        Positional encoding of the tokens: a learned table, with which the model can be used on its training grid only
+        (public code; the paper mentions no positional encoding); a function of the coordinates; or none, except for the
+        coordinates among the input channels. Grids only.
     n_frequencies : int or "auto", default="auto"
-        Sines and cosines of each coordinate, pi, 2 pi, 4 pi, ...: in the position code of a grid, and among
-        the inputs of points (public code: none). ``"auto"`` is 1 for grids and 4 for points.
-    conv_channels : int, default=16
-        Channels of two convolutions over neighbouring points: one before the patches, which lets features cross patch
-        edges, and one after them, which reads the output of the blocks and the input grid itself, so that local
-        detail of the input also has a path around all blocks. 0 leaves both out (paper); on grids.
-    pad_to_multiple : int, default=1
-        Number of points to a multiple of which the grid is padded (public code: 85 points to 88); on grids.
-    patch_init : {"default", "normal"}, default="default"
-        Initial weights of patch embedding and unembedding: PyTorch's, or N(0, 1) (public code); on grids.
-    n_latent_heads : int, default=4
-        Heads of the map from points to latent tokens; must divide the width (public code: 8); on points.
-    n_centred_heads : int, default=2
-        Heads of these, at most all, whose latent tokens also have centres in space, so that they differ from the
-        start (public code: none); needs ``scaling__coords="box"``. Latent tokens that look at features alone start
-        as nearly the same mean of all points, and maps in which every output depends on every input then start
-        slowly; on points.
-    weight_init : {"default", "trunc_normal"}, default="default"
-        Initial weights: PyTorch's, or a normal distribution of standard deviation 0.02 (public code); on points.
-    mixer : {"hydra", "mamba2"}, default="hydra"
-        Bidirectional scan over the latent tokens: quasi-separable (paper: elasticity, airfoil), or two Mamba-2
-        scans that are averaged (plasticity, pipe); on points.
-    shared_projections : bool, default=True
-        Whether all blocks map points to latent tokens by the same weights (paper, Table 7: elasticity, airfoil); on
+        Number of frequencies pi, 2 pi, 4 pi, ... of the sines and cosines of the coordinates, in the positional
+        encoding of a grid and among the input channels of points (public code: 0). ``"auto"`` is 1 for grids and 4 for
         points.
+    conv_channels : int, default=16
+        Number of channels of two convolutions over neighbouring points: one before the patch embedding, and one after
+        the unembedding, which also reads the input grid. They combine points across the edges of patches, and pass
+        local detail of the input around the blocks; 0 omits both (paper). Grids only.
+    pad_to_multiple : int, default=1
+        Divisor of the number of points along each axis after padding (public code: 85 points are padded to 88). Grids
+        only.
+    patch_init : {"default", "normal"}, default="default"
+        Initial weights of patch embedding and unembedding: PyTorch's default, or N(0, 1) (public code). Grids only.
+    n_latent_heads : int, default=4
+        Number of heads of the map from points to latent tokens, a divisor of `width` (public code: 8). Points only.
+    n_centred_heads : int, default=2
+        Number of these heads whose latent tokens also have centres in space (public code: 0). Without centres, all
+        latent tokens are initially nearly the same mean of all points, and training starts slowly for operators in
+        which every output depends on every input. Needs ``scaling__coords="box"``. Points only.
+    weight_init : {"default", "trunc_normal"}, default="default"
+        Initial weights: PyTorch's default, or a truncated normal distribution of standard deviation 0.02 (public code).
+        Points only.
+    mixer : {"hydra", "mamba2"} or str, default="hydra"
+        Mixer of the latent tokens: the quasi-separable mixer Hydra (paper: elasticity, airfoil), the mean of a
+        forward and a backward Mamba-2 scan (plasticity, pipe), or another of `skop.modules.MIXERS`. Points only.
+    shared_projections : bool, default=True
+        Whether all blocks use the same weights for mapping points to latent tokens (paper, Table 7: elasticity,
+        airfoil). Points only.
     temperature : float, default=0.5
-        Temperature of the softmax over latent tokens at the start of the training, learned for each head (public
-        code: 0.5); on points.
+        Initial temperature of the softmax over latent tokens, which is learned for each head (public code: 0.5). Points
+        only.
     normalize_latents : bool, default=True
-        Whether each latent token is divided by the weights of its points, as the public code does and Eq. 10 does
-        not; on points.
+        Whether each latent token is divided by the sum of its weights, as in the public code but not in Eq. 10. Points
+        only.
     decoder : {"encoder_weights", "own_softmax"}, default="encoder_weights"
-        Weights by which points read the latent tokens: those that made them (public code), or a softmax of
-        their own (Eq. 14 and 15); on points.
+        Weights of the decoder from latent tokens to points: those of the encoder (public code), or a separate softmax
+        (Eq. 14 and 15). Points only.
     parameter_embedding : {"channels", "sinusoidal"}, default="channels"
-        Embedding of global parameters: further input channels, or sines and cosines through a small network,
-        added to the features of every point (public code, for the time of plasticity); on points.
+        Embedding of global parameters: as further input channels, or as sines and cosines that pass through a small
+        network and are added to the features of every point (public code, for the time of plasticity). Points only.
 
     Examples
     --------
@@ -136,7 +139,7 @@ class LaMOArchitecture(Options):
         "n_latent_heads": [Interval(Integral, 1, None, closed="left")],
         "n_centred_heads": [Interval(Integral, 0, None, closed="left")],
         "weight_init": [StrOptions({"default", "trunc_normal"})],
-        "mixer": [StrOptions({"hydra", "mamba2"})],
+        "mixer": [str],
         "shared_projections": ["boolean"],
         "temperature": [Interval(Real, 0, None, closed="neither")],
         "normalize_latents": ["boolean"],
@@ -149,13 +152,12 @@ class LaMOArchitecture(Options):
 class LaMORegressor(OperatorRegressor):
     """LaMO, the latent Mamba operator, for fields on grids, meshes and point clouds.
 
-    On a regular grid, patches become tokens, residual blocks mix the tokens by state-space scans along
-    several paths over the grid, and every token is expanded back to the points of its patch. On other
-    points, soft groups of the points become latent tokens, a bidirectional scan mixes them, and every point
-    reads back the latent tokens that it belongs to; samples may then differ in their points. Inputs may be
-    fields, global parameters, the geometry alone, or all of them; outputs are fields on the points of the
-    input, a few scalars of each sample, or both. The defaults are ours, for a few hundred samples on a
-    laptop; `from_preset` gives the published configurations.
+    On a regular grid, patches become tokens, residual blocks mix the tokens by state-space scans along several paths
+    over the grid, and every token is expanded to the points of its patch. On other points, each block pools the points
+    into latent tokens with learned weights, mixes these by a bidirectional scan, and updates every point with a
+    combination of them; samples may then differ in their points. Inputs can be fields, global parameters, the geometry
+    alone, or all of them. Outputs are fields on the points of the input, scalars of each sample, or both. The default
+    values are chosen for a few hundred samples on a laptop; `from_preset` gives the published configurations.
 
     Parameters
     ----------
@@ -164,23 +166,23 @@ class LaMORegressor(OperatorRegressor):
     depth : int, default=4
         Number of blocks (paper: 8).
     patch_size : int or "auto", default="auto"
-        Points of a patch along each axis of a grid (paper: 2). Cost falls with its power of the dimension.
-        ``"auto"`` is the smallest of at least 2 that leaves at most 64 tokens, which a CPU still
-        trains in minutes; on a GPU, or with patience, smaller patches resolve more.
+        Number of points of a patch along each axis of a grid (paper: 2). The number of tokens, and with it the cost, is
+        inversely proportional to the number of points of a patch. ``"auto"`` is the smallest size of at least 2 that
+        gives at most 64 tokens, so that a CPU can train in minutes. Smaller patches resolve more detail.
     n_latents : int, default=32
-        Number of latent tokens of points and bent grids (paper: 64).
+        Number of latent tokens, for points and for curvilinear grids (paper: 64).
     d_state : int, default=16
-        States of a scan head (paper: 64).
+        Number of states of each channel (paper: 64).
     n_heads : int or None, default=None
-        Heads of each scan path; must divide the inner width. None gives ceil(width / 16) on grids; on other points
-        one for each 64 inner channels with the mixer ``"hydra"``, and for each 32 with ``"mamba2"``.
+        Number of heads of each scan, a divisor of the inner width. None gives ceil(width / 16) on grids; on points one
+        head for about 64 inner channels with the mixer ``"hydra"``, and for about 32 with ``"mamba2"``.
     dropout : float, default=0.0
-        Dropout in the blocks, in [0, 1).
+        Dropout probability in the blocks, in [0, 1).
     subsample_points : int or None, default=None
-        Number of random points of each sample in a training step, drawn anew each time, for points that form no
-        grid. It saves time and memory on large point sets, since fields vary little between neighbours.
+        Number of points drawn at random from each sample in every training step, for points that form no grid; None
+        uses all. It saves time and memory on large point sets, where fields vary little between neighbouring points.
     architecture : LaMOArchitecture or None, default=None
-        Further parts of the network; None takes the defaults of `skop.LaMOArchitecture`.
+        Further details of the network; None takes the defaults of `skop.LaMOArchitecture`.
 
     See Also
     --------
@@ -259,11 +261,11 @@ class LaMORegressor(OperatorRegressor):
         return LaMOPatchNetwork(grid_shape=grid_shape, patch_size=patch_size, **options)
 
     def _check_centres(self, geometry: str) -> None:
-        """Raise if latent tokens have centres in a box that coordinates are not brought to."""
+        """Raise an error if latent tokens have centres in the unit box, but coordinates are not scaled to it."""
         n_centred, coords = self._options("architecture").n_centred_heads, self._options("scaling").coords
         if geometry != "grid" and n_centred and coords != "box":
             raise ValueError(
-                f"architecture__n_centred_heads={n_centred} has centres in the box of the training points, which "
-                f"scaling__coords={coords!r} does not bring to them; set scaling__coords='box' or "
+                f"architecture__n_centred_heads={n_centred} needs coordinates that are scaled to the unit box, but "
+                f"scaling__coords={coords!r} does not do that; set scaling__coords='box' or "
                 "architecture__n_centred_heads=0."
             )

@@ -1,4 +1,4 @@
-"""The training objective: a loss on a batch, in the units that suit it."""
+"""The training objective: the loss of a batch, in physical units or on scaled targets."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ __all__ = ["Objective"]
 
 
 class Objective:
-    """A loss of network outputs on a batch.
+    """Loss of the network's outputs on a batch.
 
-    Relative losses are taken in physical units, absolute ones on scaled targets, so that channels of
-    different units count alike. Scalars beside a field add their squared error on scaled targets.
+    Relative losses are computed in physical units. Absolute losses are computed on scaled targets, where channels with
+    different units have the same weight. If there are scalars in addition to a field, their squared error on scaled
+    targets is added.
 
     Parameters
     ----------
     loss : str or callable
-        Name of a loss, or a loss.
+        Loss, or its name.
     reduction : {"mean", "sum"}
-        Over the samples of a batch, for named losses.
+        Reduction over the samples of a batch, for losses given by name.
     scalers : Scalers
         Scalers of the targets.
     spacing : tuple of float or None
         Grid spacing, for losses with derivatives.
     scalar_weight : float, default=1.0
-        Weight of the scalars beside a field.
+        Weight of the loss of scalars that are predicted in addition to a field.
     balanced : bool, default=False
-        Count the channels alike in a relative loss, each in units of its size, and not in physical units.
+        Whether a relative loss divides each channel by its size, instead of using physical units.
     """
 
     def __init__(
@@ -56,9 +57,9 @@ class Objective:
         self.physical = getattr(self.loss, "physical_units", True)
         scaler = scalers.scalars if scalers.target is None else scalers.target
         if scaler is None:
-            raise ValueError("an objective needs scalers of a field or of scalars.")
-        # Relative losses have no unit, but their squares under- and overflow in single precision. A
-        # caller's own loss gets true physical units.
+            raise ValueError("scalers have neither a field nor scalars to predict; expected at least one.")
+        # Relative losses do not depend on the unit, but squares of very small or large values under- or overflow in
+        # single precision, so values are divided by their size. A user's loss function gets physical units.
         ours = isinstance(self.loss, TrainingLoss) and scaler.mode is not None
         sizes = np.hypot(scaler.mean_, scaler.scale_).reshape(-1, scaler.mean_.shape[-1]).max(axis=0)
         self.unit = (sizes if balanced else sizes.max()) if ours else np.ones(())
@@ -66,7 +67,7 @@ class Objective:
     def __call__(self, outputs: Outputs, batch: Batch) -> torch.Tensor:
         """Return the loss of a network's outputs as a scalar tensor."""
         if batch.target is None and batch.scalars is None:
-            raise ValueError("a loss needs a batch with targets.")
+            raise ValueError("the batch has no targets, which the loss needs; expected a field or scalars.")
         if outputs.field is None:
             return self._loss_of_scalars(outputs.scalars, batch)
         loss = self._loss_of_field(outputs.field, batch)
@@ -81,7 +82,7 @@ class Objective:
     def _in_units(
         self, outputs: torch.Tensor, target: torch.Tensor, scaler: FieldScaler
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Outputs and targets in the units of the loss."""
+        """Convert outputs and targets to the units of the loss."""
         if not self.physical:
             return outputs, scaler.transform(target)
         physical = scaler.inverse_transform(outputs)
@@ -110,7 +111,7 @@ class Objective:
 def _padded(
     prediction: torch.Tensor, target: torch.Tensor, sizes: tuple[int, ...]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Packed samples side by side, and where they are real: losses reduce each sample on its own."""
+    """Pad packed samples to a common size, with a mask of the real points, since losses are computed per sample."""
     prediction, target = (pad_sequence(part.split(sizes), batch_first=True) for part in (prediction, target))
     counts = torch.tensor(sizes, device=prediction.device)
     mask = torch.arange(prediction.shape[1], device=prediction.device) < counts[:, None]

@@ -1,4 +1,4 @@
-"""The patch size of estimators that make tokens of patches."""
+"""The automatic choice of the patch size."""
 
 from math import prod
 
@@ -7,19 +7,19 @@ from skop.modules import token_grid
 
 __all__ = ["automatic_patch_size"]
 
-#: Tokens up to which ``patch_size="auto"`` makes patches smaller.
+#: Largest number of tokens for ``patch_size="auto"``.
 _AUTOMATIC_TOKENS = 64
 
 
 def automatic_patch_size(patch_size: int | str, grid_shape: GridShape) -> int:
-    """Return the size asked for, or the smallest of at least two points that leaves few enough tokens.
+    """Return `patch_size`, or for ``"auto"`` the smallest size of at least 2 that gives at most 64 tokens.
 
     Parameters
     ----------
     patch_size : int or "auto"
-        Points of a patch along each axis.
+        Number of points of a patch along each axis.
     grid_shape : tuple of int
-        Points of the grid along each axis.
+        Number of points of the grid along each axis.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""Save fitted estimators to one file without pickle, and load them without running anything that the file holds.
+"""Save fitted estimators to one file without pickle, and load them without executing anything from the file.
 
-The file is in safetensors format: all arrays as tensors, and one JSON header with classes, parameters, fitted
-attributes, versions and a checksum of everything. Objects nest: an ensemble holds its members, a rollout its
-estimator. A class is only ever looked up in a list of those that may occur, and made without calling it.
+The file is in safetensors format: all arrays as tensors, and a JSON header with classes, parameters, fitted attributes,
+versions and a checksum of everything. Objects can be nested: an ensemble contains its members, a rollout its estimator.
+Only classes in a fixed list of allowed classes can be loaded, and their constructors are not called.
 """
 
 from __future__ import annotations
@@ -34,45 +34,46 @@ from skop import losses
 from skop._typing import PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm
+from skop.estimators._domain import Domain
 from skop.estimators._options import Options
-from skop.estimators._runtime import pick_device
+from skop.estimators._runtime import isolated_randomness, pick_device
 from skop.exceptions import ModelFileError, SkopWarning, warn
 
 __all__ = ["load", "save_estimator"]
 
-#: Raised when the layout changes.
+#: Version of the file format, incremented when the layout changes.
 _FORMAT = 2
 
-#: What a file may hold beside the estimators and option objects of skop, by name.
+#: Classes that a file may contain besides the estimators and option objects of skop, by name.
 _KNOWN: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        *(BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm),
+        *(BoxScaler, DataSpec, Domain, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm),
         *(losses.GradientRelativeL2Loss, losses.H1Loss, losses.MSELoss, losses.RelativeL2Loss),
         *(PCA, DummyRegressor, GaussianProcessRegressor, KernelRidge, LinearRegression, Ridge, RidgeCV),
         *(kernels.ConstantKernel, kernels.Matern, kernels.Product, kernels.RBF, kernels.Sum, kernels.WhiteKernel),
     )
 }
-#: Estimators of skop by name; they enter themselves when they are defined.
+#: Estimators of skop by name; each is registered when its class is defined.
 ESTIMATORS: dict[str, type] = {}
-#: Keys of the header's objects that stand for what JSON has no type for.
+#: Keys in the header that mark values of types that JSON does not have.
 _TAGS = frozenset({"array", "columns", "device", "dict", "module", "object", "strings", "tuple"})
 
 
 def save_estimator(estimator: Any, path: PathOrStr) -> None:
-    """Write a fitted estimator to a file, replacing it in one step when complete.
+    """Write a fitted estimator to a file; an existing file is replaced only when the new one is complete.
 
     Parameters
     ----------
     estimator : estimator of skop
-        Fitted.
+        Fitted estimator.
     path : path-like
         File to write.
 
     Raises
     ------
     ModelFileError
-        If a parameter cannot be written, or was changed after the fit so that the weights no longer fit.
+        If a parameter cannot be saved, or was changed after the fit so that the weights do not match it.
     """
     tensors: dict[str, torch.Tensor] = {}
     header = {
@@ -87,8 +88,8 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
 def load(path: PathOrStr) -> Any:
     """Load an estimator that ``est.save(path)`` wrote.
 
-    Nothing in the file is executed: it holds numbers and names, and only the classes of skop, and a few of
-    scikit-learn, can be named. A model fitted on a GPU loads where there is none.
+    Nothing in the file is executed. It contains numbers and names, and only classes of skop and a few of scikit-learn
+    can be loaded. A model that was fitted on a GPU can be loaded on a machine without one.
 
     Parameters
     ----------
@@ -98,12 +99,12 @@ def load(path: PathOrStr) -> Any:
     Returns
     -------
     estimator
-        Fitted, with the predictions that it had when it was saved.
+        Fitted estimator, whose predictions are those of the saved estimator.
 
     Raises
     ------
     ModelFileError
-        If the file is no model file, damaged, of another format, or does not fit this version.
+        If the file is not a model file, is damaged, or was written by an incompatible version.
     FileNotFoundError
         If there is no such file.
 
@@ -136,7 +137,7 @@ def load(path: PathOrStr) -> Any:
 
 # ---------------------------------------------------------------------- objects to JSON and tensors
 def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
-    """A value as JSON types; arrays go to `tensors`, named by their place."""
+    """Convert a value to JSON types; arrays are added to `tensors` under the name of their place."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
@@ -156,26 +157,26 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
         tensors.update({f"{place}.{name}": weight.cpu().contiguous() for name, weight in weights.items()})
         return {"module": place}
     if isinstance(value, np.random.RandomState | np.random.Generator):
-        # Its state has moved on with the fit; there is nothing that could be repeated with it.
+        # A RandomState instance was advanced by the fit, so keeping it would not make the fit repeatable.
         return None
     name = type(value).__name__
     known = _find_class(name)
-    # A class that was defined again, as by a cell of a notebook that ran twice, is still that class.
+    # Compare by name: a class that was defined twice, as in a notebook cell that ran again, is still the same class.
     if known is None or (known.__module__, known.__qualname__) != (type(value).__module__, type(value).__qualname__):
         raise ModelFileError(
-            f"{place or 'estimator'}={value!r} cannot be written to a model file; use what skop brings "
-            "along, such as a named loss, or joblib.dump for an estimator with other Python objects."
+            f"{place or 'estimator'}={value!r} cannot be written to a model file; use a value of a built-in type, such "
+            "as the name of a loss, or save the estimator by joblib.dump."
         )
     return {"object": name, "state": {key: _encode(*item, tensors) for key, item in _state(value, place)}}
 
 
 def _below(place: str, name: str | int) -> str:
-    """The place of a part of an object."""
+    """Name of the place of a part of an object."""
     return f"{place}.{name}" if place else str(name)
 
 
 def _state(value: Any, place: str) -> Iterator[tuple[str, tuple[Any, str]]]:
-    """Attributes of an object that are kept, by name, with their places."""
+    """Attributes of an object that are saved, by name, with their places."""
     names = list(vars(value))
     if isinstance(value, BaseEstimator) and type(value).__name__ in ESTIMATORS:
         _check_still_fits(value)
@@ -186,12 +187,12 @@ def _state(value: Any, place: str) -> Iterator[tuple[str, tuple[Any, str]]]:
 
 
 def _encode_array(value: np.ndarray, place: str, tensors: dict[str, torch.Tensor]) -> Any:
-    """An array of numbers as a tensor, one of strings or other objects as a list."""
+    """Store an array of numbers as a tensor, and an array of strings or other objects as a list."""
     if value.dtype.kind == "O" and not all(isinstance(item, str) for item in value.flat):
         return _encode(value.tolist(), place, tensors)
     if value.dtype.kind in "OUS":
         return {"strings": [str(item) for item in value.ravel()]}
-    # Products of matrices are rounded by the order in memory, so it is kept.
+    # The memory order is preserved, because the rounding of matrix products depends on it.
     value = value.astype(value.dtype.newbyteorder("="), copy=False)
     by_columns = value.ndim == 2 and value.flags.f_contiguous and not value.flags.c_contiguous
     try:
@@ -202,9 +203,15 @@ def _encode_array(value: np.ndarray, place: str, tensors: dict[str, torch.Tensor
 
 
 def _check_still_fits(estimator: Any) -> None:
-    """Raise if the parameters now describe another network than the one that was fitted."""
+    """Raise an error if the parameters were changed so that they describe another network than the fitted one."""
     if not hasattr(estimator, "module_"):
         return
+    changed = estimator._changed_since_fit()
+    if changed:
+        raise ModelFileError(
+            f"parameters of the network were changed after the fit ({', '.join(changed)}), so the loaded estimator "
+            "would predict something else; fit again, or set them back, before saving."
+        )
     described = _described_network(estimator).state_dict()
     fitted = estimator.module_.state_dict()
     if {name: held.shape for name, held in described.items()} != {name: held.shape for name, held in fitted.items()}:
@@ -216,13 +223,13 @@ def _check_still_fits(estimator: Any) -> None:
 
 def _described_network(estimator: Any) -> torch.nn.Module:
     """The network that parameters and data describe, made without disturbing anyone's random numbers."""
-    with torch.random.fork_rng(devices=[]):
+    with isolated_randomness(np.random.RandomState(0), torch.device("cpu"), False):
         return estimator._build_network(estimator.spec_.network_spec, estimator.geometry_)
 
 
-# ---------------------------------------------------------------------- and back
+# ---------------------------------------------------------------------- JSON and tensors to objects
 def _decode(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
-    """A value from its JSON form."""
+    """Convert a value back from JSON types."""
     if isinstance(value, list):
         return [_decode(item, tensors) for item in value]
     if not isinstance(value, dict):
@@ -246,12 +253,12 @@ def _decode(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
 
 
 def _decode_object(name: str, state: dict[str, Any], tensors: Mapping[str, torch.Tensor]) -> Any:
-    """An object of a known class, made without calling it."""
+    """Create an object of a known class without calling its constructor."""
     kind = _find_class(name)
     if kind is None:
         raise ModelFileError(
-            f"the file holds a {name!r}, which this skop {__version__} does not know; known are {sorted(ESTIMATORS)} "
-            "and what belongs to them."
+            f"the file holds a {name!r}, which this skop {__version__} does not know; known estimators are "
+            f"{sorted(ESTIMATORS)}. Define or import its class first, or use the version of skop that wrote the file."
         )
     if is_dataclass(kind) and not issubclass(kind, BaseEstimator):
         expected = {field.name for field in fields(kind)}
@@ -267,7 +274,7 @@ def _decode_object(name: str, state: dict[str, Any], tensors: Mapping[str, torch
 
 
 def _check_parameters(estimator: BaseEstimator) -> None:
-    """Raise where a file of another version holds other parameters."""
+    """Raise an error if a file of another version has other parameters."""
     expected, found = set(type(estimator)._get_param_names()), set(vars(estimator))
     unknown = {name for name in found - expected if not name.endswith("_")}
     if unknown or expected - found:
@@ -278,7 +285,7 @@ def _check_parameters(estimator: BaseEstimator) -> None:
 
 
 def _restore_module(estimator: Any) -> None:
-    """Build the network and put the weights in."""
+    """Build the network and load the weights."""
     weights, module = estimator.module_, _described_network(estimator).to(getattr(torch, estimator.dtype_))
     try:
         module.load_state_dict(weights)
@@ -293,7 +300,7 @@ def _restore_module(estimator: Any) -> None:
 
 
 def _find_class(name: str) -> type | None:
-    """A class that a file may hold, by its name."""
+    """Return the allowed class of this name, or None."""
     return _KNOWN.get(name) or ESTIMATORS.get(name) or Options.known.get(name)
 
 
@@ -309,13 +316,13 @@ def _holds_scikit_learn(value: Any) -> bool:
 
 @contextmanager
 def _named_failures(words: str) -> Iterator[None]:
-    """Say which file it was that lacks something."""
+    """Turn failures to find a part of the file into an error that names the file."""
     try:
         yield
     except ModelFileError as error:
         raise ModelFileError(f"{words}: {error}") from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ModelFileError(f"{words}: it lacks what a fitted estimator needs ({error!r}).") from error
+        raise ModelFileError(f"{words}: a part of the fitted estimator is missing ({error!r}).") from error
 
 
 # ---------------------------------------------------------------------- files
@@ -330,14 +337,14 @@ def _digest(text: str, tensors: Mapping[str, torch.Tensor]) -> str:
 
 
 def _write_in_one_step(path: Path, content: bytes) -> None:
-    """Write beside the target, flush to disk, and rename: a crash leaves the old file or the new one."""
+    """Write a temporary file, flush it to disk and rename it, so that a crash leaves either the old or the new file."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes files private; give this one the mode that a plain open would have.
+        # mkstemp creates private files; set the permissions that an ordinary open would give.
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(name, 0o666 & ~umask)
@@ -348,7 +355,7 @@ def _write_in_one_step(path: Path, content: bytes) -> None:
 
 
 def _read(path: PathOrStr) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """Header and tensors of a model file that is whole and of a format that this version reads."""
+    """Read header and tensors of a model file, and check that it is complete and of a readable format."""
     content = Path(path).read_bytes()
     try:
         tensors = load_tensors(content)
@@ -357,7 +364,7 @@ def _read(path: PathOrStr) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         text, expected = metadata["skop"], metadata["sha256"]
     except (SafetensorError, ValueError, KeyError) as error:
         raise ModelFileError(
-            f"{path} is no skop model file or is damaged ({type(error).__name__}: {error}); save it again with "
+            f"{path} is not a skop model file, or is damaged ({type(error).__name__}: {error}); save it again with "
             "est.save(path)."
         ) from error
     if _digest(text, tensors) != expected:

@@ -1,12 +1,12 @@
-"""Predict on finer grids than the training grid, without retraining.
+"""Predict on finer grids than the training grid (super-resolution), without retraining.
 
-A network that mixes patches of points has learned its training spacing: fed a grid of half the spacing it
-sees fields that look twice as smooth and half as far apart, and fails. Here it sees only grids with the
-training spacing. Of a grid refined r times, every r-th point is such a grid; so is the field read at
-points up to r - 1 fine steps away from them, which is as good a sample of the same field. The predictions
-from all these readings are averaged, weighted by a hat function of the shift, and carried from the coarse
-points to all others by cubic splines. Detail of the input between the coarse points thus counts; detail of
-the output below the training spacing is not resolved.
+A network on patches of points has learned the spacing of its training grid. On a grid with half this spacing all fields
+look twice as smooth to it, and its predictions are poor. The functions here apply it only to grids with the training
+spacing. If a grid is refined by a factor r, every r-th point forms such a grid. Another input on this coarse grid is
+obtained by sampling the field at points that are shifted by up to r - 1 fine steps. The predictions for all these
+inputs are averaged, with weights that are a hat function of the shift, and interpolated from the coarse points to all
+points by cubic splines. Details of the input between the coarse points therefore have an influence, but details of the
+output below the training spacing are not resolved.
 """
 
 from collections.abc import Callable
@@ -17,31 +17,40 @@ from scipy.interpolate import make_interp_spline
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, grid_spacing
-from skop.exceptions import ResolutionWarning, warn
+from skop.exceptions import FieldDataError, ResolutionWarning, warn
 
 __all__ = ["predict_refined", "refinement_factors"]
 
-#: Spacings that differ from training by more than this factor are warned about.
+#: Ratio of the spacing to that of the training grid above which a warning is issued.
 _FAR_SPACING = 4 / 3
 
 
-def refinement_factors(inputs: FieldSet, training_spacing: tuple[float, ...], *, native: bool) -> GridShape:
+def refinement_factors(
+    inputs: FieldSet, training_spacing: tuple[float, ...], *, native: bool, quiet: bool = False
+) -> GridShape:
     """Find how many times finer than in training a grid is along each axis.
 
     Parameters
     ----------
     inputs : FieldSet
-        What is to be predicted, on one regular grid.
+        Inputs of a prediction, on one regular grid.
     training_spacing : tuple of float
         Spacing of the training grid along each axis.
     native : bool
-        Whether the network itself will see the fine grid; all factors are then 1.
+        Whether the network will be applied to the fine grid itself; all factors are then 1.
+    quiet : bool, default=False
+        Whether to omit the warning about the spacing, because there was one about the whole grid.
 
     Returns
     -------
     tuple of int
-        Factors of at least 1; where the spacing that the network sees still differs by more than a
-        third from training, a `ResolutionWarning` is issued.
+        Factors of at least 1. If the spacing that the network sees still differs from the training spacing by more than
+        a third, a `ResolutionWarning` is issued.
+
+    Raises
+    ------
+    FieldDataError
+        If an axis of the grid is shorter than the spacing of the training.
 
     Examples
     --------
@@ -57,8 +66,13 @@ def refinement_factors(inputs: FieldSet, training_spacing: tuple[float, ...], *,
     axes = list(zip(training_spacing, spacing, _grid(inputs), strict=True))
     ratios = [old / new if size > 1 else 1.0 for old, new, size in axes]
     factors = tuple(1 if native else max(1, round(ratio)) for ratio in ratios)
+    if any(factor >= size > 1 for factor, size in zip(factors, _grid(inputs), strict=True)):
+        raise FieldDataError(
+            f"X has grid spacing {_words(spacing)}, but the estimator was fitted at {_words(training_spacing)}: along "
+            "an axis the whole grid lies between two points of the fit. Bring coordinates to the units of the fit."
+        )
     left = [ratio / factor for ratio, factor in zip(ratios, factors, strict=True)]
-    if any(not 1 / _FAR_SPACING <= part <= _FAR_SPACING for part in left):
+    if not quiet and any(not 1 / _FAR_SPACING <= part <= _FAR_SPACING for part in left):
         warn(
             f"X has grid spacing {_words(spacing)}, but the estimator was fitted at {_words(training_spacing)}; errors "
             "may be large. Check against known samples, or interpolate X onto the training spacing.",
@@ -68,7 +82,7 @@ def refinement_factors(inputs: FieldSet, training_spacing: tuple[float, ...], *,
 
 
 def _grid(inputs: FieldSet) -> GridShape:
-    """The grid of samples that are known to have one."""
+    """Return the grid of samples that have one."""
     if inputs.grid_shape is None:
         raise ValueError("refinement needs samples on one regular grid.")
     return inputs.grid_shape
@@ -86,30 +100,30 @@ def predict_refined(
     *,
     average: bool,
 ) -> Predictions:
-    """Predict through grids with the training spacing.
+    """Predict on a fine grid by applying the network to grids with the training spacing.
 
     Parameters
     ----------
     inputs : FieldSet
         Samples on one regular grid.
     factors : tuple of int
-        How many times finer than in training the grid is along each axis.
+        Factors by which the grid is finer than the training grid along each axis.
     predict : callable
-        Gives predictions for a FieldSet on a grid with the training spacing.
+        Function that predicts for a FieldSet on a grid with the training spacing.
     average : bool
-        Average over shifted readings of the input, and not take every r-th point alone.
+        Whether to average over shifted samplings of the input; otherwise only every r-th point is used.
 
     Returns
     -------
     Predictions
-        Fields at all points; scalars are averaged alone.
+        Fields at all points; scalars are averaged, but not interpolated.
     """
     grid = _grid(inputs)
     coarse: list[IntArray] = [np.arange(0, size, factor) for size, factor in zip(grid, factors, strict=True)]
     coords = inputs.coords.reshape(*grid, -1)
     points = coords[np.ix_(*coarse)]
     values = None if inputs.values is None else inputs.values.reshape(len(inputs), *grid, -1)
-    # Without fields there is nothing to read at shifted points.
+    # Without input fields all shifts would give the same input.
     reach = [factor if average and values is not None else 1 for factor in factors]
     total: FloatArray | float = 0.0
     scalars: FloatArray | float = 0.0
@@ -126,7 +140,7 @@ def predict_refined(
     fields = np.reshape(total, (len(inputs), *points.shape[:-1], -1))
     for axis, (kept, factor) in enumerate(zip(coarse, factors, strict=True)):
         if factor > 1:
-            # The length along a grid line serves grids whose axes run along any coordinate.
+            # The length along a grid line is used because an axis of the grid can run along any coordinate.
             corner = np.moveaxis(coords, axis, 0).reshape(grid[axis], -1, coords.shape[-1])[:, 0]
             steps = np.linalg.norm(np.diff(corner, axis=0), axis=-1)
             line = np.concatenate([[0.0], np.cumsum(steps)])
@@ -135,12 +149,12 @@ def predict_refined(
 
 
 def _shifted(coarse: list[IntArray], shift: tuple[int, ...], grid: GridShape) -> list[IntArray]:
-    """Fine points some steps away from the coarse ones, kept inside the grid."""
+    """Indices of the fine points at a shift from the coarse points, clipped to the grid."""
     return [np.clip(kept + step, 0, size - 1) for kept, step, size in zip(coarse, shift, grid, strict=True)]
 
 
 def _prolong(values: FloatArray, known: FloatArray, wanted: FloatArray, axis: int) -> FloatArray:
-    """Cubic spline between known points along an axis, and straight lines beyond the last of them."""
+    """Cubic spline between known points along an axis, extended linearly beyond the last one."""
     if len(known) == 1:
         return np.repeat(values, len(wanted), axis=axis)
     inside = wanted <= known[-1]

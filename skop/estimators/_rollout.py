@@ -1,4 +1,4 @@
-"""RolloutRegressor: learn one step in time, and predict many by feeding the predictions back."""
+"""RolloutRegressor: learn one time step, and predict many steps by autoregressive rollout."""
 
 from __future__ import annotations
 
@@ -10,72 +10,73 @@ from sklearn.utils import check_random_state
 
 from skop._sklearn_compat import HasMethods, Interval, fit_context
 from skop._typing import FloatArray
-from skop.data import FieldSet, Predictions
+from skop.data import FieldSet, Predictions, TrainingData
 from skop.estimators._base import OperatorRegressor
+from skop.estimators._field import restored_on_failure
 from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
 from skop.estimators._unrolling import StepForward
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
 __all__ = ["RolloutRegressor"]
 
 
 class RolloutRegressor(BaseFrameRegressor):
-    """Learn the next frame from the last ones, and predict trajectories from their first frames.
+    """Learn the next frame from the last frames, and predict trajectories by autoregressive rollout.
 
-    The estimator learns the map from a window of frames to the frame that follows, from every place in
-    the training trajectories (teacher forcing). A prediction then runs freely: each predicted frame enters
-    the window, and the oldest one leaves it.
+    The estimator learns the map from a window of frames to the next frame, at every position in the training
+    trajectories (teacher forcing). In a prediction, each predicted frame is appended to the window, and the oldest
+    frame is dropped.
 
     Parameters
     ----------
     estimator : estimator
-        Regressor on fields that learns one step, such as `LaMORegressor`. In the operator regressors of skop all
-        steps of a trajectory stand in one batch, and `batch_size` counts trajectories.
+        Regressor on fields that learns one step, such as `LaMORegressor`. With the operator regressors of skop, all
+        steps of a trajectory are in one mini-batch, and `batch_size` counts trajectories.
     window : int, default=10
-        Frames that a step sees: X has `window` frames of c channels each. The papers take 10.
+        Number of frames that a step uses: X has `window` frames of c channels each (papers: 10).
     n_steps : int or None, default=None
-        Frames of y; None finds it from the channels of X and y. With 1 there is nothing to feed
-        back, and y may be anything that the estimator learns.
+        Number of frames of y; None computes it from the channels of X and y. With 1 the predictions are not fed back,
+        and y can be anything that the estimator learns.
     unroll : int, default=1
-        Steps of the free run within training. 1 is teacher forcing, as published. With more, every
-        `unroll`-th step starts from true frames, the steps between see the network's own frames, and
-        gradients flow through them: slower, and steadier over long runs. Only for operator regressors of
-        skop, without `symmetries` and `subsample_points`.
+        Number of steps that are unrolled in training. 1 is teacher forcing, as published. With more, every `unroll`-th
+        step starts from true frames, the steps between use the network's own predictions, and gradients flow through
+        them. This is slower, but more stable over long rollouts. Only for the operator regressors of skop, without
+        `symmetries` and `subsample_points`.
     noise : float, default=0.0
-        Standard deviation of Gaussian noise on the windows in training, in units of the standard deviation of
-        each channel: it teaches the step to correct small errors. Never there in predictions.
+        Standard deviation of Gaussian noise that is added to the windows in training, in units of the standard
+        deviation of each channel, so that the model learns to correct small errors. No noise is added in predictions.
     random_state : int, RandomState instance or None, default=None
-        Seed of the estimator, where it has a `random_state`, and of the noise; None leaves the estimator's own.
+        Seed of the noise, and of the estimator if it has a `random_state`; None keeps the estimator's own.
 
     Attributes
     ----------
     estimator_ : estimator
-        The fitted step: predicts c channels from ``window * c``.
+        Fitted estimator of one step, which predicts c channels from ``window * c``.
     n_steps_ : int
-        Frames of a prediction.
+        Number of frames of a prediction.
     window_ : int
-        Frames of X.
+        Number of frames of X.
     n_features_in_ : int
-        Columns of a table X, or channels of fields.
+        Number of columns of a table X, or of channels of fields.
     feature_names_in_ : ndarray of str
         Names of the columns, where X was a DataFrame.
     spec_ : skop.data.DataSpec
-        Kinds and sizes of X and y in the fit.
+        Form, sizes and channel names of X and y.
 
     See Also
     --------
-    TimeConditionedRegressor : All times from the same inputs, with time as a parameter.
-    EnsembleRegressor : Wrap it around this estimator for the mean of several.
-    skop.datasets.make_navier_stokes : Data of this kind.
+    TimeConditionedRegressor : Predict all times from the same inputs, with time as a parameter.
+    EnsembleRegressor : Fit several of these estimators and average their predictions.
+    skop.datasets.make_navier_stokes : Generate data of this kind.
 
     Notes
     -----
-    Time lies in the channel axis of X and y: channel ``t * c + k`` is component k of frame t. Global
-    parameters of a FieldSet X stay the same through a trajectory. A table X is a time series: its columns are the
-    channels of one point. Parameters of the estimator are reached as ``estimator__width`` in searches.
-    With ``loss_reduction="sum"`` the training is the published one of the Navier-Stokes benchmark [1]_: the
-    errors of all steps are added, and the optimiser takes one step for each batch of trajectories.
+    Time is part of the channel axis of X and y: channel ``t * c + k`` is component k of frame t. Global parameters of a
+    FieldSet X are constant along a trajectory. A table X is a time series, whose columns are the channels of a single
+    point. In searches, the name of a parameter of the estimator is, for example, ``estimator__width``. With
+    ``loss_reduction="sum"`` the training is that published for the Navier-Stokes benchmark [1]_: the errors of all
+    steps are added, and the optimiser takes one step for each batch of trajectories.
 
     References
     ----------
@@ -124,7 +125,7 @@ class RolloutRegressor(BaseFrameRegressor):
 
     @property
     def n_steps_(self) -> int:
-        """Frames of a prediction."""
+        """Number of frames of a prediction."""
         return self.n_frames_
 
     @fit_context(prefer_skip_nested_validation=False)
@@ -133,10 +134,10 @@ class RolloutRegressor(BaseFrameRegressor):
 
         Parameters
         ----------
-        X : fields as the estimator's fit takes them, with ``window * c`` channels, or a table of as many columns
-            The first frames of each trajectory.
-        y : the same with ``n_steps * c`` channels
-            The frames that follow.
+        X : fields as in the `fit` of the estimator, with ``window * c`` channels, or a table with as many columns
+            First frames of each trajectory.
+        y : fields or table with ``n_steps * c`` channels or columns
+            Frames that follow.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the trajectories, passed on to the estimator.
 
@@ -150,7 +151,12 @@ class RolloutRegressor(BaseFrameRegressor):
         FieldDataError
             If X or y cannot be used, or their channels are not whole frames; a ValueError.
         """
-        data = self._read_trajectories(X, y)
+        with restored_on_failure(self):
+            self._fit(self._read_trajectories(X, y), sample_weight)
+        return self
+
+    def _fit(self, data: TrainingData, sample_weight: Any) -> None:
+        """Fit the estimator on windows and the frames that follow them."""
         frames, places = self._target_frames(data)
         n_steps, n_channels = self._count_steps(data.inputs.n_channels, frames.n_channels)
         estimator = self._seeded_clone()
@@ -162,17 +168,16 @@ class RolloutRegressor(BaseFrameRegressor):
         self.n_frames_, self.window_ = n_steps, self.window
         scalars = not data.spec.n_outputs and data.spec.role != "features"
         self.feeds_back_ = self.window * n_channels == data.inputs.n_channels and not scalars
-        return self
 
     def _count_steps(self, n_inputs: int, n_targets: int) -> tuple[int, int]:
-        """Frames of y, and channels of a frame."""
+        """Return the number of frames of y, and of channels of a frame."""
         if self.n_steps == 1:
             return 1, n_targets
         frame = n_inputs // self.window
         if frame == 0 or n_inputs % self.window:
             raise FieldDataError(
-                f"X has {n_inputs} channels, which are not window={self.window} frames of as many channels each; set "
-                "window to the number of frames in X."
+                f"X has {n_inputs} channels, which cannot be divided into window={self.window} frames; set window to "
+                "the number of frames in X."
             )
         if n_targets % frame or self.n_steps not in (None, n_targets // frame):
             wanted = f"n_steps={self.n_steps}" if self.n_steps else "a whole number of"
@@ -183,7 +188,7 @@ class RolloutRegressor(BaseFrameRegressor):
         return n_targets // frame, frame
 
     def _plan(self, estimator: Any, inputs: FieldSet, n_steps: int) -> tuple[TrainingPlan, FieldSet]:
-        """How the steps are trained, and the windows; noise comes anew in every step, or once for other estimators."""
+        """Return the training plan and the windows. Estimators of other packages get windows with noise added once."""
         values = np.zeros((1, 1)) if inputs.values is None else inputs.values
         deviation = values.reshape(-1, values.shape[-1]).std(axis=0)
         if isinstance(estimator, OperatorRegressor):
@@ -198,26 +203,26 @@ class RolloutRegressor(BaseFrameRegressor):
         return DIRECT_TRAINING, inputs
 
     def predict(self, X: Any, coords: Any = None, *, n_steps: int | None = None) -> Any:
-        """Predict the frames that follow X, each from the predicted ones before it.
+        """Predict the frames that follow X by autoregressive rollout.
 
         Parameters
         ----------
         X : as in `fit`
             First frames of trajectories.
-        coords : as the estimator's predict takes them, or None, default=None
-            Points where the frames are wanted; None is the points of X.
+        coords : as in the `predict` of the estimator, or None, default=None
+            Points at which the frames are predicted; None gives the points of X.
         n_steps : int or None, default=None
-            Frames to predict; None is as many as y had in the fit.
+            Number of frames to predict; None gives the number of frames in the y of the fit.
 
         Returns
         -------
         ndarray, list, FieldSet, (coords, fields), or list of meshes
-            The kind of thing that y was in the fit, with ``n_steps * c`` channels.
+            Predictions in the form of the y of the fit, with ``n_steps * c`` channels.
 
         Raises
         ------
         FieldDataError
-            If X is of another kind than in the fit, or the predictions leave the finite numbers.
+            If X has another form than in the fit, or the predictions become NaN or infinite.
         """
         if n_steps is None or not hasattr(self, "n_frames_"):
             return super().predict(X, coords)
@@ -225,33 +230,34 @@ class RolloutRegressor(BaseFrameRegressor):
             raise ValueError(f"n_steps must be an integer of at least 1, got {n_steps!r}.")
         if n_steps > 1 and not self.feeds_back_:
             raise FieldDataError(
-                f"n_steps={n_steps} feeds predictions back, but the y of the fit is no frame of X with "
-                f"window={self.window_}; only one step can be predicted."
+                f"n_steps={n_steps} needs predictions that can be used as input, but the y of the fit is not a frame "
+                f"of X with window={self.window_}; set n_steps=1."
             )
         return super(RolloutRegressor, self._with_frames(int(n_steps))).predict(X, coords)
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
-        """All frames of a free run."""
+        """Predict all frames of a rollout."""
         state, frames = self._state(inputs), list[FloatArray]()
         for step in range(self.n_frames_):
             if step:
                 held: Any = np.concatenate([np.asarray(state.values), frames[-1]], axis=-1)
                 state = state.with_values(held[..., frames[-1].shape[-1] :]).with_params(state.params)
-            frames.append(self._predict_frame(state))
-            if not np.isfinite(frames[-1]).all():
-                raise FieldDataError(
-                    f"the prediction is not finite in step {step + 1} of {self.n_frames_}: the free run diverges. "
+            try:
+                frames.append(self._predict_frame(state))
+            except NonFinitePredictionError as error:
+                raise NonFinitePredictionError(
+                    f"the prediction is not finite in step {step + 1} of {self.n_frames_}: the rollout diverges. "
                     "Train with noise or unroll, or predict fewer steps."
-                )
+                ) from error
         return self._as_predictions(frames)
 
     def error_by_step(self, X: Any, y: Any = None, sample_weight: Any = None) -> FloatArray:
-        """Return the error of each predicted frame on its own: how it grows along the free run.
+        """Return the error of each predicted frame, which shows how it grows along the rollout.
 
         Parameters
         ----------
         X, y : as in `fit`
-            Test trajectories.
+            Test trajectories: inputs and true frames.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the trajectories.
 
@@ -264,7 +270,7 @@ class RolloutRegressor(BaseFrameRegressor):
 
 
 def _check_unrolling(estimator: Any, role: str) -> None:
-    """Raise unless gradients can flow through several steps of the estimator."""
+    """Raise an error unless the estimator can be trained through several steps."""
     name = type(estimator).__name__
     if not isinstance(estimator, OperatorRegressor):
         raise FieldDataError(
@@ -279,15 +285,15 @@ def _check_unrolling(estimator: Any, role: str) -> None:
     ):
         if is_set:
             raise FieldDataError(
-                f"unroll > 1 joins the steps of a trajectory, which {parameter} would move or draw each by itself; set "
-                f"{parameter}=None in {name}, or unroll=1."
+                f"unroll > 1 needs the same points in all steps of a trajectory, but {parameter} transforms or draws "
+                f"them separately for each step; set {parameter}=None in {name}, or unroll=1."
             )
 
 
 def _one_steps(
     inputs: FieldSet, targets: FieldSet, places: FieldSet, n_steps: int, n_channels: int
 ) -> tuple[FieldSet, FieldSet]:
-    """Windows, and the frames that follow them at their places; all steps of a trajectory in a row."""
+    """Return the windows and the frames that follow them, with all steps of a trajectory directly after each other."""
     if n_steps == 1:
         return inputs, join_frames(places, targets.to_list())
     width = inputs.n_channels

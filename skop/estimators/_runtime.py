@@ -1,40 +1,46 @@
-"""Device, precision, threads and randomness of a fit."""
+"""Device, precision, threading and random numbers of a fit."""
 
+from __future__ import annotations
+
+import os
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-__all__ = ["isolated_randomness", "pick_device", "pick_dtype", "thread_limit"]
+from skop._openmp import considerate_waiting
 
-#: Numbers of a layer's output that keep a thread busy for long enough to be worth waking it.
+__all__ = ["give_way", "isolated_randomness", "pick_device", "pick_dtype", "thread_limit"]
+
+#: Size of a layer's output per thread above which another thread saves more time than its synchronisation costs.
 _NUMBERS_A_THREAD = 2**19
 
 _lock = threading.Lock()
-_depth = threading.local()
-_n_limits = 0
-_usual_threads = 1
+#: The user's number of threads, in threads that are within a limit.
+_users = threading.local()
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device of a name.
+    """Return the PyTorch device of this name.
 
     Parameters
     ----------
     name : str
-        ``"auto"`` is CUDA where there is one and the CPU otherwise; anything else is a torch device.
+        Name of a PyTorch device; ``"auto"`` is CUDA if available, else the CPU.
 
     Returns
     -------
     torch.device
-        Where to compute.
+        Device to compute on.
 
     Raises
     ------
     ValueError
-        If torch does not know the name, or the device is not there.
+        If PyTorch does not know the name, or the device is not available.
 
     Examples
     --------
@@ -54,14 +60,14 @@ def pick_device(name: str) -> torch.device:
 
 
 def pick_dtype(name: str, role: str) -> str:
-    """Return the precision of a fit: a plain feature table is computed in float64, as scikit-learn does.
+    """Return the precision of a fit; with ``"auto"``, float64 for tables of plain features, as in scikit-learn.
 
     Parameters
     ----------
     name : {"auto", "float32", "float64"}
-        What was asked for.
+        Value of the parameter `dtype`.
     role : str
-        What X means.
+        Role of X, see `skop.data.DataSpec`.
 
     Returns
     -------
@@ -79,18 +85,105 @@ def pick_dtype(name: str, role: str) -> str:
     return "float64" if role == "features" else "float32"
 
 
+class _Turns:
+    """A lock that a thread may take several times, and whose waiters go in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.condition, self.waiting = threading.Condition(), deque[object]()
+        self.owner: int | None = None
+        self.depth = 0
+
+    def take(self) -> None:
+        """Wait for the turn of this thread."""
+        me, ticket = threading.get_ident(), object()
+        with self.condition:
+            if self.owner != me:
+                self.waiting.append(ticket)
+                try:
+                    self.condition.wait_for(lambda: self.owner is None and self.waiting[0] is ticket)
+                finally:
+                    self.waiting.remove(ticket)
+                    self.condition.notify_all()
+                self.owner = me
+            self.depth += 1
+
+    def is_mine_once(self) -> bool:
+        """Whether this thread has the turn, and has taken it once."""
+        return self.owner == threading.get_ident() and self.depth == 1
+
+    def give(self) -> None:
+        """End the turn of this thread, if it was taken once."""
+        with self.condition:
+            self.depth -= 1
+            if self.depth == 0:
+                self.owner = None
+                self.condition.notify_all()
+
+
+_turns = _Turns()
+
+
+def _forget_turns() -> None:
+    """Start anew in a forked process, where the threads that had or wanted a turn do not exist."""
+    global _turns
+    _turns = _Turns()
+    _outside.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_turns)
+
+
+@dataclass
+class _TorchState:
+    """What a fit changes of torch for the whole process."""
+
+    generators: list[tuple[torch.device, torch.Tensor]]
+    deterministic: bool
+    warn_only: bool
+
+    @property
+    def devices(self) -> list[torch.device]:
+        """Devices beside the CPU."""
+        return [device for device, _ in self.generators[1:]]
+
+    @classmethod
+    def read(cls, devices: list[torch.device]) -> _TorchState:
+        """The state as it is."""
+        generators = [(torch.device("cpu"), torch.get_rng_state())]
+        generators += [(device, torch.cuda.get_rng_state(device)) for device in devices]
+        flags = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+        return cls(generators, *flags)
+
+    def write(self) -> None:
+        """Make it the state again."""
+        for device, state in self.generators:
+            if device.type == "cuda":
+                torch.cuda.set_rng_state(state, device)
+            else:
+                torch.set_rng_state(state)
+        torch.use_deterministic_algorithms(self.deterministic, warn_only=self.warn_only)
+
+
+#: States outside of the blocks of the thread whose turn it is, the innermost block last.
+_outside: list[_TorchState] = []
+
+
 @contextmanager
 def isolated_randomness(rng: np.random.RandomState, device: torch.device, deterministic: bool) -> Iterator[None]:
-    """Seed torch from `rng` within the block and leave its global state as it was.
+    """Context in which PyTorch is seeded from `rng`; its global random state is restored afterwards.
+
+    Torch draws initial weights and dropout from generators of the process, so that fits in several threads take
+    turns: a block waits until no other thread is in one, or until that gives way.
 
     Parameters
     ----------
     rng : numpy.random.RandomState
         Source of the seed.
     device : torch.device
-        Device whose generator is guarded beside the CPU's.
+        Device whose random state is restored in addition to that of the CPU.
     deterministic : bool
-        Ask torch for deterministic algorithms within the block.
+        Whether PyTorch uses deterministic algorithms within the block.
 
     Yields
     ------
@@ -98,39 +191,64 @@ def isolated_randomness(rng: np.random.RandomState, device: torch.device, determ
         The block runs.
     """
     devices = [device] if device.type == "cuda" else []
-    before = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    with torch.random.fork_rng(devices=devices):
+    _turns.take()
+    _outside.append(_TorchState.read(devices))
+    try:
         torch.manual_seed(int(rng.randint(2**31)))
-        try:
-            if deterministic:
-                torch.use_deterministic_algorithms(True)
-            yield
-        finally:
-            torch.use_deterministic_algorithms(before, warn_only=warn_only)
+        if deterministic:
+            torch.use_deterministic_algorithms(True)
+        yield
+    finally:
+        _outside.pop().write()
+        _turns.give()
+
+
+@contextmanager
+def give_way() -> Iterator[None]:
+    """Let other threads have their turn of `isolated_randomness`, with torch's state as it is outside of it.
+
+    Yields
+    ------
+    None
+        The block runs, and may fit estimators itself or wait for threads that do. Within blocks in each other, and
+        outside of them, nothing changes.
+    """
+    if not _turns.is_mine_once():
+        yield
+        return
+    inside = _TorchState.read(_outside[-1].devices)
+    _outside.pop().write()
+    _turns.give()
+    try:
+        yield
+    finally:
+        _turns.take()
+        _outside.append(_TorchState.read(inside.devices))
+        inside.write()
 
 
 @contextmanager
 def thread_limit(n_points: int, width: int) -> Iterator[int]:
-    """Let torch use as many CPU threads within the block as a problem of this size keeps busy.
+    """Context in which PyTorch uses a number of CPU threads that suits the size of the problem (multithreading).
 
-    Small operations gain little from several threads, and are much slower where another program takes one of
-    the cores: the threads wait for each other after every operation. One thread is used for each 2**19 numbers that a
-    layer gives, at least one, and never more than torch was set to by `torch.set_num_threads` or ``OMP_NUM_THREADS``.
-    The number depends on the problem alone and not on what else is running, since the last bits of torch's sums
-    depend on it.
+        Small operations gain little from several threads. If another program uses one of the cores they even become
+        much slower, because the threads wait for each other after every operation. One thread is used for each 2**19
+        numbers of a layer's output, but at least one, and never more than set by `torch.set_num_threads` or
+        ``OMP_NUM_THREADS``. The number of threads depends on the problem only and not on the load of the machine,
+        because the last bits of sums depend on it.
 
     Parameters
     ----------
     n_points : int
-        Points of a batch, over all its samples.
+        Number of points in a mini-batch, over all its samples.
     width : int
-        Channels of a layer.
+        Number of channels of a layer.
 
     Yields
     ------
     int
-        Threads within the block; afterwards torch has as many as before.
+        Number of threads within the block; afterwards the previous number is restored, and other Python threads keep
+        theirs.
 
     Examples
     --------
@@ -139,22 +257,41 @@ def thread_limit(n_points: int, width: int) -> Iterator[int]:
     ...     n_threads
     1
     """
-    global _n_limits, _usual_threads
-    with _lock:
-        # Threads that begin while another one's limit holds would take that for the user's number.
-        if _n_limits == 0:
-            _usual_threads = torch.get_num_threads()
-        _n_limits += 1
-        usual = _usual_threads
-    depth = getattr(_depth, "value", 0)
-    before = torch.get_num_threads() if depth else usual
+    before = torch.get_num_threads()
+    outer = getattr(_users, "threads", None)
+    usual = before if outer is None else outer
     n_threads = max(1, min(usual, n_points * width // _NUMBERS_A_THREAD))
-    _depth.value = depth + 1
-    torch.set_num_threads(n_threads)
+    _users.threads = usual
+    _set_threads_here(n_threads)
     try:
-        yield n_threads
+        with considerate_waiting(n_threads):
+            yield n_threads
     finally:
-        _depth.value = depth
-        torch.set_num_threads(before)
-        with _lock:
-            _n_limits -= 1
+        _users.threads = outer
+        # A number that was set within the block, as by a callback, is the user's.
+        if torch.get_num_threads() == n_threads:
+            _set_threads_here(before)
+
+
+def _set_threads_here(count: int) -> None:
+    """Set torch's number of threads for this thread alone."""
+    if torch.get_num_threads() == count:
+        return
+    read, done = threading.Event(), threading.Event()
+
+    def keep() -> None:
+        """Keep the number that new threads start with, which torch.set_num_threads changes too."""
+        usual = torch.get_num_threads()
+        read.set()
+        done.wait()
+        torch.set_num_threads(usual)
+
+    keeper = threading.Thread(target=keep, daemon=True)
+    with _lock:
+        keeper.start()
+        read.wait()
+        try:
+            torch.set_num_threads(count)
+        finally:
+            done.set()
+            keeper.join()

@@ -1,4 +1,4 @@
-"""TimeConditionedRegressor: all times of a trajectory from the same inputs, with time as a parameter."""
+"""TimeConditionedRegressor: predict all times of a trajectory from the same inputs, with time as a parameter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray
-from skop.data import FieldSet, Predictions
+from skop.data import FieldSet, Predictions, TrainingData
+from skop.estimators._field import restored_on_failure
 from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
 from skop.exceptions import FieldDataError
 from skop.training import DIRECT_TRAINING, TrainingPlan
@@ -18,49 +19,49 @@ __all__ = ["TimeConditionedRegressor"]
 
 
 class TimeConditionedRegressor(BaseFrameRegressor):
-    """Learn the state at any time from the inputs and the time, without stepping.
+    """Learn the state at any time from the inputs and the time, without time stepping.
 
-    Time enters the estimator as one more global parameter, after those of X; every pair of a sample and a
-    time is one sample of the estimator. Nothing is fed back, so errors do not grow along the trajectory, and a
-    prediction may ask for other times than those of the training.
+    Time is passed to the estimator as an additional global parameter, after those of X. Every pair of a sample and a
+    time is one sample of the estimator. Predictions are not fed back, so errors do not accumulate along the trajectory,
+    and other times than those of the training can be predicted.
 
     Parameters
     ----------
     estimator : estimator
         Regressor on fields that takes global parameters, such as `LaMORegressor`.
     times : int, array-like of shape (n_times,) or None, default=None
-        Times of the frames of y, in their order: a number of equal steps in [0, 1], or the times
-        themselves in any unit. None takes every channel of y for a frame.
+        Times of the frames of y, in their order: a number of equidistant times in [0, 1], or the times themselves in
+        any unit. None takes every channel of y as a frame.
     grouping : {"spread", "together", "mixed"}, default="spread"
-        How the operator regressors of skop visit the frames. ``"spread"``: a batch of trajectories gives as many
-        steps of the optimiser as there are times; each step takes one time of every trajectory, in a random
-        order of its own, and the learning rate moves on once a batch, as published for plasticity.
-        ``"together"``: one step for all times of a batch of trajectories. ``"mixed"``: all pairs of a sample and a
-        time in random order; `batch_size` then counts pairs, and trajectories otherwise.
+        Order in which the operator regressors of skop visit the frames. ``"spread"``: for a batch of trajectories the
+        optimiser takes as many steps as there are times; each step uses one time of every trajectory, in random order,
+        and the learning rate is updated once for each batch of trajectories, as published for plasticity.
+        ``"together"``: one step for all times of a batch of trajectories. ``"mixed"``: all pairs of a sample and a time
+        in random order; `batch_size` then counts pairs instead of trajectories.
     random_state : int, RandomState instance or None, default=None
-        Seed of the estimator, where it has a `random_state`; None leaves the estimator's own.
+        Seed of the estimator, if it has a `random_state`; None keeps the estimator's own.
 
     Attributes
     ----------
     estimator_ : estimator
-        The fitted map to one frame.
+        Fitted estimator, which predicts one frame.
     times_ : ndarray of shape (n_times,)
         Times of a prediction.
     n_features_in_ : int
-        Columns of a table X, or channels of fields.
+        Number of columns of a table X, or of channels of fields.
     feature_names_in_ : ndarray of str
         Names of the columns, where X was a DataFrame.
     spec_ : skop.data.DataSpec
-        Kinds and sizes of X and y in the fit.
+        Form, sizes and channel names of X and y.
 
     See Also
     --------
-    RolloutRegressor : One step after the other, each from the last.
+    RolloutRegressor : Predict step by step by autoregressive rollout.
 
     Notes
     -----
-    Time lies in the channel axis of y: channel ``t * c + k`` is component k of frame t. For tables time is one
-    more column. Parameters of the estimator are reached as ``estimator__width`` in searches.
+    Time is part of the channel axis of y: channel ``t * c + k`` is component k of frame t. For tables time is an
+    additional column. In searches, the name of a parameter of the estimator is, for example, ``estimator__width``.
 
     References
     ----------
@@ -98,10 +99,10 @@ class TimeConditionedRegressor(BaseFrameRegressor):
 
         Parameters
         ----------
-        X : as the estimator's fit takes it
+        X : as in the `fit` of the estimator
             Inputs.
         y : fields or table with ``n_times * c`` channels or columns
-            The frames.
+            Frames of each trajectory.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the trajectories, passed on to the estimator.
 
@@ -115,7 +116,12 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         FieldDataError
             If X or y cannot be used, or the channels of y are not whole frames; a ValueError.
         """
-        data = self._read_trajectories(X, y)
+        with restored_on_failure(self):
+            self._fit(self._read_trajectories(X, y), sample_weight)
+        return self
+
+    def _fit(self, data: TrainingData, sample_weight: Any) -> None:
+        """Fit the estimator on pairs of a sample and a time."""
         outputs, places = self._target_frames(data)
         times = self._frame_times(outputs.n_channels)
         inputs = _with_times(data.inputs, times, table=data.spec.role == "features")
@@ -126,10 +132,9 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             plan = TrainingPlan(group_size=len(times), grouping=self.grouping)  # type: ignore[arg-type]
         self._fit_estimator(self._seeded_clone(), inputs, targets, data, sample_weight, plan)
         self.times_, self.n_frames_ = times, len(times)
-        return self
 
     def _frame_times(self, n_channels: int) -> FloatArray:
-        """Times of the frames of y."""
+        """Return the times of the frames of y."""
         times: FloatArray
         if self.times is None:
             times = np.linspace(0.0, 1.0, n_channels)
@@ -139,8 +144,8 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             times = _check_times(self.times)
         if n_channels % len(times):
             raise FieldDataError(
-                f"y has {n_channels} channels, which are not {len(times)} frames of as many channels each; set times "
-                "to the number of frames in y, or to their times."
+                f"y has {n_channels} channels, which cannot be divided into {len(times)} frames; set times to the "
+                "number of frames in y, or to their times."
             )
         return times
 
@@ -151,20 +156,20 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         ----------
         X : as in `fit`
             Inputs.
-        coords : as the estimator's predict takes them, or None, default=None
-            Points where the frames are wanted; None is the points of X.
+        coords : as in the `predict` of the estimator, or None, default=None
+            Points at which the frames are predicted; None gives the points of X.
         times : array-like of shape (n_times,) or None, default=None
-            Times of the frames, in the unit of the fit; None is those of the fit.
+            Times of the frames, in the unit of the fit; None gives the times of the fit.
 
         Returns
         -------
         ndarray, list, FieldSet, (coords, fields), or list of meshes
-            The kind of thing that y was in the fit, with ``n_times * c`` channels.
+            Predictions in the form of the y of the fit, with ``n_times * c`` channels.
 
         Raises
         ------
         FieldDataError
-            If X is of another kind than in the fit.
+            If X has another form than in the fit.
         """
         if times is None or not hasattr(self, "times_"):
             return super().predict(X, coords)
@@ -174,18 +179,18 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         return super(TimeConditionedRegressor, other).predict(X, coords)
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
-        """One frame after the other."""
+        """Predict one frame after the other."""
         table = self.spec_.role == "features"
         states = (_with_times(self._state(inputs) if table else inputs, [time], table=table) for time in self.times_)
         return self._as_predictions([self._predict_frame(state) for state in states])
 
     def error_by_time(self, X: Any, y: Any = None, sample_weight: Any = None) -> FloatArray:
-        """Return the error of each frame on its own.
+        """Return the error of each frame.
 
         Parameters
         ----------
         X, y : as in `fit`
-            Test samples and their truth.
+            Test inputs and true frames.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the trajectories.
 
@@ -198,7 +203,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
 
 
 def _check_times(times: Any) -> FloatArray:
-    """Times as a vector of finite numbers."""
+    """Check that times are a vector of finite numbers."""
     array = np.asarray(times, dtype=np.float64)
     if array.ndim != 1 or not len(array) or not np.isfinite(array).all():
         raise FieldDataError(f"times must be a list of finite numbers, got {times!r}.")
@@ -206,7 +211,7 @@ def _check_times(times: Any) -> FloatArray:
 
 
 def _with_times(inputs: FieldSet, times: Any, *, table: bool) -> FieldSet:
-    """Each sample at each time, all times of a sample in a row; time is the last parameter, or column of a table."""
+    """Repeat each sample for all times, with time as the last global parameter, or the last column of a table."""
     repeated, column = repeat_samples(inputs, len(times)), np.tile(times, len(inputs))[:, np.newaxis]
     if table:
         return repeated.with_values(np.concatenate([np.asarray(repeated.values), column[:, np.newaxis]], axis=-1))

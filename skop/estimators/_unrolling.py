@@ -1,4 +1,4 @@
-"""How a training passes through several time steps.
+"""Training of time steps: teacher forcing, unrolling of several steps, and noise on the inputs.
 
 Notation: B trajectories of a batch, S steps of each, P points, T points of all samples together, W frames of a window,
 c channels of a frame.
@@ -23,22 +23,22 @@ __all__ = ["StepForward"]
 
 @dataclass
 class StepForward:
-    """Outputs of all steps of a batch in training: from true windows, from its own frames, from noisy ones.
+    """Compute the outputs of all time steps of a batch in training, with unrolling and noise.
 
-    A batch holds the S steps of B trajectories, in order: B S samples, each a window of W frames and the frame
-    that follows. Steps 0, unroll, 2 unroll, ... start from the true window; the steps between go on from the
-    network's own frames, and gradients flow through them.
+    A batch contains the S steps of B trajectories in order, as B S samples. Each sample is a window of W frames and the
+    frame that follows. Steps 0, unroll, 2 unroll, ... start from the true window. The steps between continue from the
+    network's own predictions, and gradients flow through them.
 
     Attributes
     ----------
     model : OperatorRegressor
-        The estimator that is fitted; its scalers are read when the training runs.
+        Estimator that is being fitted; its scalers are used during the training.
     n_steps : int
-        Steps S of a trajectory.
+        Number S of steps of a trajectory.
     unroll : int
-        Steps from one true window to the next.
+        Number of steps from one true window to the next.
     noise : float
-        Standard deviation of what is added to the windows, in units of that of the field.
+        Standard deviation of the noise on the windows, in units of that of the field.
     deviation : ndarray of shape (W c,)
         Standard deviation of each channel of the windows in physical units.
     """
@@ -56,14 +56,14 @@ class StepForward:
         return network(**batch.inputs()) if self.unroll == 1 else self._unrolled(network, batch)
 
     def _disturbed(self, batch: Batch) -> Batch:
-        """The batch with noise on its windows, which tables have in their parameters."""
+        """Return the batch with noise on its windows; the windows of tables are global parameters."""
         name = "params" if batch.fields is None else "fields"
         held, scaler = getattr(batch, name), getattr(self.model.scalers_, name)
         size = torch.as_tensor(self.noise * self.deviation / scaler.scale_, dtype=held.dtype, device=held.device)
         return replace(batch, **{name: held + size * torch.randn_like(held)})
 
     def _unrolled(self, network: nn.Module, batch: Batch) -> Outputs:
-        """Segments of `unroll` steps side by side, one call for each step of a segment."""
+        """Run all segments of `unroll` steps in parallel, with one call of the network for each step of a segment."""
         scalers, fields = self.model.scalers_, batch.fields
         if fields is None:
             raise ValueError("unrolling needs windows of fields.")
@@ -86,12 +86,12 @@ class StepForward:
 
 
 def _pieces(values: torch.Tensor, sizes: Sequence[int] | None) -> tuple[torch.Tensor, ...]:
-    """Values of each sample."""
+    """Split values into samples."""
     return values.unbind() if sizes is None else values.split(list(sizes))
 
 
 def _take(values: torch.Tensor, rows: Sequence[int] | Any, sizes: Sequence[int] | None) -> torch.Tensor:
-    """Values of some samples, in the layout of the batch."""
+    """Select the values of some samples, in the layout of the batch."""
     if sizes is None:
         return values[torch.as_tensor(rows, device=values.device)]
     pieces = _pieces(values, sizes)
@@ -99,7 +99,7 @@ def _take(values: torch.Tensor, rows: Sequence[int] | Any, sizes: Sequence[int] 
 
 
 def _part(batch: Batch, rows: Any, window: torch.Tensor) -> Batch:
-    """Some samples of a batch, with other fields."""
+    """Select some samples of a batch, with new windows."""
     shared = batch.sizes is None and batch.coords.ndim == 2
     return replace(
         batch,

@@ -1,7 +1,7 @@
-"""Pictures of predictions, of trainings and of receptive fields, as scikit-learn's Display classes.
+"""Plots of predictions, training curves and receptive fields, as Display classes in the style of scikit-learn.
 
-Each class has ``from_estimator``; all that is drawn stays in attributes that end in ``_``. matplotlib is
-imported when something is drawn; the extra ``plot`` installs it.
+Each class has a method ``from_estimator``, and stores the matplotlib objects in attributes that end in ``_``.
+matplotlib is imported only when something is drawn; the extra ``plot`` installs it.
 """
 
 from skop.inspection._curves import TrainingCurveDisplay

@@ -1,4 +1,4 @@
-"""How a training went: the loss and the validation error of each epoch."""
+"""Plot of the training curve: loss and validation error of each epoch."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class TrainingCurveDisplay:
     loss_curve : sequence of float
         Training loss of each epoch.
     validation_errors : sequence of float or None, default=None
-        1 minus the validation score of each epoch: for skop's estimators the relative L2 error.
+        Validation error (1 minus the validation score) of each epoch; the relative L2 error for the estimators of skop.
     best_iter : int or None, default=None
-        Epoch, from 1, whose weights were kept; marked where there is a validation error.
+        Epoch, counted from 1, whose weights were kept; it is marked if there is a validation error.
 
     Attributes
     ----------
@@ -53,20 +53,19 @@ class TrainingCurveDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        """Draw the training of a fitted estimator.
+        """Draw the training curve of a fitted estimator.
 
         Parameters
         ----------
         estimator : estimator
-            Fitted, with `loss_curve_`, and `validation_scores_` if it was fitted with
-            ``early_stopping=True``.
+            Fitted estimator with `loss_curve_`, and `validation_scores_` if it was fitted with ``early_stopping=True``.
         ax : matplotlib Axes or None, default=None
-            Where to draw; None opens a new figure.
+            Axes to draw on; None opens a new figure.
 
         Returns
         -------
         TrainingCurveDisplay
-            What was drawn.
+            The display, with the figure in `figure_`.
 
         Raises
         ------
@@ -101,12 +100,12 @@ class TrainingCurveDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where to draw; None opens a new figure.
+            Axes to draw on; None opens a new figure.
 
         Returns
         -------
         TrainingCurveDisplay
-            Itself.
+            The display itself.
 
         Raises
         ------
@@ -122,7 +121,7 @@ class TrainingCurveDisplay:
             self._plot_validation(ax, np.asarray(self.validation_errors, dtype=float))
         ax.set(yscale="log", xlabel="epoch", ylabel="loss and error")
         ticker = import_optional("matplotlib.ticker", extra="plot", purpose="draw training curves")
-        # Most trainings span one or two decades, where powers of ten alone leave the axis almost bare.
+        # Losses usually span one or two decades, where ticks at powers of ten only would leave the axis almost empty.
         ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         ax.yaxis.set_major_formatter("{x:g}")
         ax.yaxis.set_minor_formatter(ticker.NullFormatter())

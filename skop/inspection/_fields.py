@@ -1,4 +1,4 @@
-"""A predicted field beside the truth: one sample, all panels in a row.
+"""Plot of input, truth, prediction and error of one sample.
 
 Notation: n samples, P points of a sample, d space dimensions.
 """
@@ -21,24 +21,24 @@ _RANKS = ("worst", "median", "best")
 
 
 class FieldErrorDisplay:
-    """Input, truth, prediction and error of one sample.
+    """Plot of input, truth, prediction and error of one sample.
 
-    Fields in two dimensions are maps: truth and prediction share one colour scale and one colour bar, and
-    the error has a diverging scale centred at 0. Of a grid in three dimensions the middle slice of the
-    last axis is drawn. Fields on a line are curves, with truth and prediction in one panel.
+    Fields in two dimensions are drawn as maps. Truth and prediction share one colour scale and one colour bar, and the
+    error has a diverging scale centred at 0. For a grid in three dimensions the middle slice of the last axis is drawn.
+    Fields in one dimension are drawn as curves, with truth and prediction in the same panel.
 
     Parameters
     ----------
     coords : ndarray of shape (P, d)
-        Points of the sample, d from 1 to 3.
+        Coordinates of the points, d from 1 to 3.
     true_values, predicted_values : ndarray of shape (P,)
         One channel of truth and prediction.
     input_values : ndarray of shape (P,) or None, default=None
-        One channel of the input; without it that panel is left out.
+        One channel of the input; None omits its panel.
     grid_shape : tuple of int or None, default=None
-        Points along each axis when the points form a grid in C order; needed in three dimensions.
+        Number of points along each axis if the points form a grid in C order; needed in three dimensions.
     sample : int or None, default=None
-        Number of the sample, for the title.
+        Index of the sample, for the title.
     name : str or None, default=None
         Name of the channel, for the labels.
 
@@ -51,7 +51,7 @@ class FieldErrorDisplay:
     axes_ : ndarray of matplotlib Axes
         The panels from left to right.
     artists_ : list
-        What is drawn in the panels: maps, or lists of lines.
+        Contents of the panels: maps, or lists of lines.
 
     Examples
     --------
@@ -98,33 +98,33 @@ class FieldErrorDisplay:
         input_cmap: str = "cividis",
         error_cmap: str = "RdBu_r",
     ) -> Self:
-        """Predict, and draw one sample.
+        """Predict one sample and draw it.
 
         Parameters
         ----------
         estimator : estimator
-            Fitted on fields; also a Pipeline or a search.
+            Estimator, Pipeline or search that was fitted on fields.
         X, y : as in `fit` of the estimator
             Inputs and true fields.
         sample : int or {"worst", "median", "best"}, default=0
-            Which sample: its number, or its place by the relative L2 error of the channel. For a number
-            only that sample is predicted.
+            Sample to draw: its index, or its rank by the relative L2 error of the channel. With an index only this
+            sample is predicted.
         channel, input_channel : int, default=0
             Channels of y and of X to draw.
         ax : sequence of matplotlib Axes or None, default=None
-            One for each panel; None opens a new figure.
+            Axes of the panels; None opens a new figure.
         cmap, input_cmap, error_cmap : str, default="viridis", "cividis", "RdBu_r"
             Colour maps of truth and prediction, of the input, and of the error.
 
         Returns
         -------
         FieldErrorDisplay
-            What was drawn.
+            The display, with the figure in `figure_`.
 
         Raises
         ------
         FieldDataError
-            If X or y cannot be read, y is not a field, or there is no such sample or channel.
+            If X or y is invalid, y is not a field, or the sample or channel does not exist.
         OptionalDependencyError
             If matplotlib is not installed.
 
@@ -170,27 +170,27 @@ class FieldErrorDisplay:
         Parameters
         ----------
         X : as in `fit` of skop's estimators
-            Inputs; they also tell where the points are.
+            Inputs, which also contain the coordinates of the points.
         y_true, y_pred : as in `fit` of skop's estimators
             True and predicted fields of all samples of X.
         sample : int or {"worst", "median", "best"}, default=0
-            Which sample: its number, or its place by the relative L2 error of the channel.
+            Sample to draw: its index, or its rank by the relative L2 error of the channel.
         channel, input_channel : int, default=0
             Channels of y and of X to draw.
         ax : sequence of matplotlib Axes or None, default=None
-            One for each panel; None opens a new figure.
+            Axes of the panels; None opens a new figure.
         cmap, input_cmap, error_cmap : str, default="viridis", "cividis", "RdBu_r"
             Colour maps of truth and prediction, of the input, and of the error.
 
         Returns
         -------
         FieldErrorDisplay
-            What was drawn.
+            The display, with the figure in `figure_`.
 
         Raises
         ------
         FieldDataError
-            If the fields cannot be read, or there is no such sample or channel.
+            If the fields are invalid, or the sample or channel does not exist.
         OptionalDependencyError
             If matplotlib is not installed.
 
@@ -213,7 +213,7 @@ class FieldErrorDisplay:
     def _from_fields(
         cls, data: TrainingData, sample: int, predicted: FieldSet, row: int, channel: int, input_channel: int
     ) -> Self:
-        """Take one sample and one channel out of what was read."""
+        """Select one sample and one channel."""
         fields = _fields_of(data)
         inputs, truth = data.inputs[[sample]], fields[[sample]]
         names = fields.channel_names
@@ -245,14 +245,14 @@ class FieldErrorDisplay:
         Parameters
         ----------
         ax : sequence of matplotlib Axes or None, default=None
-            One for each panel; None opens a new figure.
+            Axes of the panels; None opens a new figure.
         cmap, input_cmap, error_cmap : str, default="viridis", "cividis", "RdBu_r"
             Colour maps of truth and prediction, of the input, and of the error.
 
         Returns
         -------
         FieldErrorDisplay
-            Itself.
+            The display itself.
 
         Raises
         ------
@@ -267,7 +267,7 @@ class FieldErrorDisplay:
         on_line = self.coords.shape[1] == 1
         titles = panel_titles(self.input_values is not None, on_line, self.relative_error, self.sample)
         if ax is None:
-            # "compressed" keeps maps of equal aspect close together; lines fill their panels by themselves.
+            # The layout "compressed" keeps maps of equal aspect close together; curves fill their panels anyway.
             layout, height = ("constrained", 3.0) if on_line else ("compressed", 3.1)
             _, ax = pyplot.subplots(1, len(titles), figsize=(3.3 * len(titles), height), layout=layout, squeeze=False)
         self.axes_ = np.asarray(ax, dtype=object).reshape(-1)
@@ -284,25 +284,25 @@ class FieldErrorDisplay:
 
 
 def _read_pair(X: Any, y: Any) -> TrainingData:
-    """Read X and y, and refuse a y that is no field."""
+    """Read X and y, and raise an error if y is not a field."""
     data = read(X, y)
     if data.targets.field is None:
         raise FieldDataError(
-            f"y holds {data.spec.n_scalars} scalars a sample, expected fields on the points of X; draw scalars with "
+            f"y holds {data.spec.n_scalars} scalars per sample, expected fields on the points of X; draw scalars with "
             "sklearn.metrics.PredictionErrorDisplay."
         )
     return data
 
 
 def _fields_of(data: TrainingData) -> FieldSet:
-    """Target fields of what was read."""
+    """Return the target fields."""
     if data.targets.field is None:
-        raise ValueError("the targets hold no field.")
+        raise ValueError("the targets have no field to draw; pass fields as y.")
     return data.targets.field
 
 
 def _check_sample(sample: int, n_samples: int) -> int:
-    """Return the number of a sample, counted from the start."""
+    """Return the index of a sample, counted from the start."""
     if not -n_samples <= sample < n_samples:
         raise FieldDataError(
             f"sample is {sample}, but there are {n_samples} samples; choose from 0 to {n_samples - 1}."
@@ -311,7 +311,7 @@ def _check_sample(sample: int, n_samples: int) -> int:
 
 
 def _take_sample(X: Any, sample: int, shared_coords: bool) -> Any:
-    """One sample of X in the form that X has."""
+    """Select one sample of X, in the form of X."""
     if isinstance(X, tuple):
         coords, fields = X
         return (coords if shared_coords else coords[[sample]]), fields[[sample]]
@@ -321,7 +321,7 @@ def _take_sample(X: Any, sample: int, shared_coords: bool) -> Any:
 
 
 def _rank_samples(truth: FieldSet, predicted: FieldSet, channel: int, rank: str) -> int:
-    """Find the sample that has the given place by its error."""
+    """Return the index of the sample of the given rank by its error."""
     if rank not in _RANKS:
         raise ValueError(f"sample is {rank!r}, expected a number or one of {_RANKS}.")
     true_fields = [_channel_of(field, channel, "y") for field in truth]
@@ -331,7 +331,7 @@ def _rank_samples(truth: FieldSet, predicted: FieldSet, channel: int, rank: str)
 
 
 def _relative_errors(truth: list[FloatArray], predicted: list[FloatArray]) -> FloatArray:
-    """Relative L2 error of each field, infinite where only the truth is zero."""
+    """Relative L2 error of each field; infinite if the truth is zero and the prediction is not."""
     pairs = list(zip(truth, predicted, strict=True))
     errors = np.array([np.linalg.norm(np.subtract(found, true, dtype=float)) for true, found in pairs])
     norms = np.array([np.linalg.norm(np.asarray(true, dtype=float)) for true, _ in pairs])
@@ -340,7 +340,7 @@ def _relative_errors(truth: list[FloatArray], predicted: list[FloatArray]) -> Fl
 
 
 def _channel_of(field: FieldSet, channel: int, what: str) -> FloatArray:
-    """One channel of the one sample of a set, as (P,)."""
+    """Select one channel of a FieldSet with a single sample, as (P,)."""
     values = field.to_list()[0]
     if not -values.shape[1] <= channel < values.shape[1]:
         raise FieldDataError(f"channel {channel} of {what} does not exist; it has {values.shape[1]} channels.")

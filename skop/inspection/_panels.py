@@ -1,4 +1,4 @@
-"""The panels of `FieldErrorDisplay`: curves on a line, maps in two dimensions, slices in three.
+"""Panels of `FieldErrorDisplay`: curves in one dimension, maps in two, slices in three.
 
 Notation: P points, d space dimensions.
 """
@@ -14,7 +14,7 @@ from skop.exceptions import FieldDataError
 
 __all__ = ["cell_corners", "draw_lines", "draw_maps", "nearly_square", "panel_titles"]
 
-#: Maps longer than this times their width fill their panel instead of keeping equal units.
+#: Ratio of length to width above which a map fills its panel instead of having equal units on both axes.
 _LONGEST_ASPECT = 4.0
 
 
@@ -24,13 +24,13 @@ def panel_titles(has_input: bool, on_line: bool, relative_error: float, sample: 
     Parameters
     ----------
     has_input : bool
-        Whether the input has a panel.
+        Whether there is a panel for the input.
     on_line : bool
-        Whether truth and prediction are curves in one panel.
+        Whether truth and prediction are curves in the same panel.
     relative_error : float
         Relative L2 error of the sample.
     sample : int or None
-        Number of the sample.
+        Index of the sample.
 
     Returns
     -------
@@ -51,12 +51,12 @@ def panel_titles(has_input: bool, on_line: bool, relative_error: float, sample: 
 
 
 def draw_lines(display: Any, axes: Any) -> list[Any]:
-    """Draw fields on a line as curves.
+    """Draw fields in one dimension as curves.
 
     Parameters
     ----------
     display : FieldErrorDisplay
-        What to draw.
+        Display to draw.
     axes : sequence of matplotlib Axes
         Panels for the input if there is one, for truth and prediction, and for the error.
 
@@ -87,7 +87,7 @@ def draw_maps(display: Any, axes: Any, cmaps: tuple[str, str, str]) -> list[Any]
     Parameters
     ----------
     display : FieldErrorDisplay
-        What to draw.
+        Display to draw.
     axes : sequence of matplotlib Axes
         Panels for the input if there is one, the truth, the prediction and the error.
     cmaps : tuple of str
@@ -108,7 +108,7 @@ def draw_maps(display: Any, axes: Any, cmaps: tuple[str, str, str]) -> list[Any]
     truth, predicted = display.true_values[picked], display.predicted_values[picked]
     error = predicted - truth
     low, high = min(truth.min(), predicted.min()), max(truth.max(), predicted.max())
-    # An error of zero everywhere still needs a scale with two ends.
+    # A colour scale needs two different ends, also for an error of zero everywhere.
     largest = float(np.abs(error).max()) or 1.0
     panels = [(truth, cmaps[1], low, high), (predicted, cmaps[1], low, high), (error, cmaps[2], -largest, largest)]
     if display.input_values is not None:
@@ -119,7 +119,7 @@ def draw_maps(display: Any, axes: Any, cmaps: tuple[str, str, str]) -> list[Any]
     axes[0].set_ylabel("y")
     for panel in axes:
         panel.set_xlabel(f"x{place}")
-        # Few ticks: the labels of neighbouring maps would run into each other.
+        # Few ticks, so that the labels of neighbouring maps do not overlap.
         panel.locator_params(axis="x", nbins=3)
         panel.tick_params(left=panel is axes[0], labelleft=panel is axes[0])
         panel.set_aspect("equal" if nearly_square(coords) else "auto")
@@ -127,7 +127,7 @@ def draw_maps(display: Any, axes: Any, cmaps: tuple[str, str, str]) -> list[Any]
 
 
 def _plane(coords: FloatArray, grid_shape: GridShape | None) -> tuple[Any, GridShape | None, str]:
-    """Points to draw, the grid that they form, and words for where a slice lies."""
+    """Return the points to draw, their grid, and a description of the slice."""
     everything = np.arange(len(coords))
     if coords.shape[1] == 2:
         return everything, grid_shape if grid_shape is not None and len(grid_shape) == 2 else None, ""
@@ -150,7 +150,7 @@ def _map(
     x, y = coords[:, 0], coords[:, 1]
     if shape is None or min(shape) < 2:
         return panel.scatter(x, y, c=values, s=max(1.0, 3000 / len(values)), **options)
-    # Both coordinates are given for every corner, so it does not matter which axis of the grid is x.
+    # Both coordinates are given for every corner, so either axis of the grid can be x.
     return panel.pcolormesh(
         cell_corners(x.reshape(shape)), cell_corners(y.reshape(shape)), values.reshape(shape), **options
     )
@@ -184,7 +184,7 @@ def cell_corners(centres: FloatArray) -> FloatArray:
 
 
 def _add_color_bars(figure: Any, maps: list[Any], axes: list[Any], name: str | None) -> None:
-    """One bar for the input, one for truth and prediction together, one for the error."""
+    """Add a colour bar for the input, one for truth and prediction together, and one for the error."""
     *first, truth, _, error = maps
     *first_axes, truth_axes, predicted_axes, error_axes = axes
     bars = [figure.colorbar(drawn, ax=panel) for drawn, panel in zip(first, first_axes, strict=True)]
@@ -193,7 +193,7 @@ def _add_color_bars(figure: Any, maps: list[Any], axes: list[Any], name: str | N
     for bar in bars:
         bar.formatter.set_powerlimits((-2, 4))
         bar.formatter.set_useMathText(True)
-        # By default the power of ten reaches left of the bar and pushes it away from its panel.
+        # By default the power of ten extends to the left of the bar and pushes it away from its panel.
         bar.ax.yaxis.set_offset_position("left")
         bar.outline.set_linewidth(0.5)
 
@@ -209,7 +209,7 @@ def nearly_square(coords: FloatArray) -> bool:
     Returns
     -------
     bool
-        Whether they are.
+        Whether the ratio of the extents is small.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Where a prediction looks: the mean absolute gradient of one output point with respect to every input point.
+"""Effective receptive field: the mean absolute gradient of one output point with respect to every input point.
 
 Notation: B samples of a batch, P points, d space dimensions, u units (channels or features).
 """
@@ -21,26 +21,26 @@ from skop.exceptions import FieldDataError
 
 __all__ = ["MeasuredField", "measure_field", "receptive_field"]
 
-#: Points that are differentiated at once; bounds the memory, as everything between is kept for the gradients.
+#: Number of points that are differentiated at once, which bounds the memory for intermediate results.
 _GRADIENT_POINTS = 2**14
-#: Coordinates are inside the grid up to this part of its extent.
+#: Tolerance for coordinates outside the grid, as a fraction of its extent.
 _SLACK = 1e-6
 
 
 @dataclass(frozen=True)
 class MeasuredField:
-    """A receptive field and where it was taken.
+    """Receptive field with its point and grid.
 
     Attributes
     ----------
     field : ndarray of shape grid_shape
         Mean absolute gradient with respect to the input at each point of the grid.
     point : tuple of int
-        The output point, as its place along each axis of the grid.
+        Output point, as its index along each axis of the grid.
     coords : ndarray of shape (P, d)
-        Points of the grid in C order.
+        Coordinates of the grid points in C order.
     patch_shape : tuple of int or None
-        Points of a patch along each axis, where the network has patches.
+        Number of points of a patch along each axis; None if the network has no patches.
     """
 
     field: FloatArray
@@ -52,22 +52,21 @@ class MeasuredField:
 def receptive_field(estimator: Any, X: Any, *, point: Any = None, layer: int | None = None) -> FloatArray:
     """Return the effective receptive field of one point of the output.
 
-    It is the mean over samples, output channels and input channels of ``abs(d output(point) / d input(p))``,
-    for every point p of the grid. Inputs and outputs are in the units of the scalers, so that channels are
-    comparable.
+    It is the mean of ``abs(d output(point) / d input(p))`` over samples, output channels and input channels, for every
+    point p of the grid. Inputs and outputs are scaled, so that channels are comparable.
 
     Parameters
     ----------
     estimator : LaMORegressor or GeoMaNORegressor
-        Fitted on fields that lie on a grid. It is not changed.
+        Estimator that was fitted on fields on a grid; it is not modified.
     X : as in `fit` of the estimator
-        Samples to average over, on one grid with the spacing of the training; a few dozen are enough.
+        Samples to average over, on one grid with the spacing of the training grid; a few dozen are enough.
     point : int, sequence of int, sequence of float, or None, default=None
-        The output point: integers are its place along each axis of the grid, from 0 or, negative, from the
-        end; floats are coordinates, of which the nearest point is taken. None is the middle of the grid.
+        Output point. Integers are its indices along the axes of the grid; negative ones count from the end. Floats are
+        coordinates, for which the nearest point is used. None is the middle of the grid.
     layer : int or None, default=None
-        Instead of the output, differentiate the features that the token of the point's patch has after this
-        block, from 0; -1 is the last. It needs a network of patches and one gradient for each feature.
+        Index of a block, where -1 is the last. The features of the token of the point's patch after this block are
+        differentiated instead of the output. This needs a network on patches, and one gradient for each feature.
 
     Returns
     -------
@@ -77,19 +76,18 @@ def receptive_field(estimator: Any, X: Any, *, point: Any = None, layer: int | N
     Raises
     ------
     FieldDataError
-        If X has no fields or lies on no grid that all samples share, the estimator predicts scalars alone and
-        `layer` is None, X is finer than the training grid so that several predictions are averaged, or there is
-        no such point.
+        If X has no fields, samples do not share a grid, the estimator predicts only scalars and `layer` is None, X is
+        finer than the training grid so that several predictions are averaged, or the point does not exist.
     ValueError
-        If the estimator is of another kind or not fitted, or there is no such layer.
+        If the estimator is of another class or not fitted, or the layer does not exist.
 
     See Also
     --------
-    ReceptiveFieldDisplay : Draws it, and says how much of it lies on the row and the column of the point.
+    ReceptiveFieldDisplay : Plot of a receptive field, with the share on the row and the column of the point.
 
     Notes
     -----
-    The network itself is differentiated: an average of the predictions over symmetries is left out.
+    The network itself is differentiated, without averaging over symmetries.
 
     References
     ----------
@@ -110,22 +108,22 @@ def receptive_field(estimator: Any, X: Any, *, point: Any = None, layer: int | N
 
 
 def measure_field(estimator: Any, X: Any, point: Any, layer: int | None) -> MeasuredField:
-    """Take a receptive field, and remember where.
+    """Compute a receptive field, and return it with its point and grid.
 
     Parameters
     ----------
     estimator, X, point, layer : as in `receptive_field`
-        What is differentiated, over which samples, and where.
+        Estimator, samples, output point and layer.
 
     Returns
     -------
     MeasuredField
-        The field, the point and the grid.
+        Receptive field, point and grid.
 
     Raises
     ------
     FieldDataError, ValueError
-        As `receptive_field`.
+        Same errors as `receptive_field`.
     """
     inputs = _read_grid(estimator, X, layer)
     coords = _shared_points(inputs)
@@ -135,7 +133,7 @@ def measure_field(estimator: Any, X: Any, point: Any, layer: int | None) -> Meas
 
 
 def _read_grid(estimator: Any, X: Any, layer: int | None) -> FieldSet:
-    """Samples that a receptive field can be taken over."""
+    """Read samples for a receptive field."""
     if not isinstance(estimator, OperatorRegressor):
         raise ValueError(
             f"estimator is a {type(estimator).__name__}, expected a LaMORegressor or GeoMaNORegressor; of a "
@@ -146,7 +144,7 @@ def _read_grid(estimator: Any, X: Any, layer: int | None) -> FieldSet:
         raise FieldDataError("X has no input fields, so there is nothing to differentiate by; pass X with fields.")
     if layer is None and not estimator.spec_.n_outputs:
         raise FieldDataError(
-            f"the estimator predicts {estimator.spec_.n_scalars} scalars of a sample, which lie at no point; pass "
+            f"the estimator predicts {estimator.spec_.n_scalars} scalars of a sample, which belong to no point; pass "
             "layer=-1 for the features of the point's token after the last block."
         )
     shape = inputs.grid_shape
@@ -167,24 +165,24 @@ def _read_grid(estimator: Any, X: Any, layer: int | None) -> FieldSet:
 
 
 def _shared_points(inputs: FieldSet) -> FloatArray:
-    """Points (P, d) of the grid that all samples share."""
+    """Return the points (P, d) of the grid that all samples share."""
     if inputs.shared_coords:
         return inputs.coords
     if not (inputs.coords == inputs.coords[:1]).all():
         raise FieldDataError(
-            "each sample of X lies on a grid of its own, over which a receptive field has no mean; pass samples of one "
-            "grid, such as X[[0]]."
+            "the samples of X have different grids, over which a receptive field cannot be averaged; pass samples of "
+            "one grid, such as X[[0]]."
         )
     return inputs.coords[0]
 
 
 def _grid_of(inputs: FieldSet) -> GridShape:
-    """Points along each axis of samples that are known to lie on a grid."""
+    """Return the shape of the grid of samples that have one."""
     return inputs.grid_shape or ()
 
 
 def _find_point(point: Any, coords: FloatArray, shape: GridShape) -> tuple[int, ...]:
-    """Place of a point along each axis of the grid."""
+    """Return the indices of a point along the axes of the grid."""
     if point is None:
         return tuple(size // 2 for size in shape)
     place = np.atleast_1d(np.asarray(point))
@@ -205,7 +203,7 @@ def _find_point(point: Any, coords: FloatArray, shape: GridShape) -> tuple[int, 
 
 
 def _mean_gradient(estimator: Any, inputs: FieldSet, index: tuple[int, ...], layer: int | None) -> FloatArray:
-    """Mean over samples, units and channels of the absolute gradient, on the grid."""
+    """Mean absolute gradient over samples, units and channels, on the grid."""
     network, shape = estimator.module_, _grid_of(inputs)
     row, total, n_terms = int(np.ravel_multi_index(index, shape)), np.zeros(shape), 0
     block = None if layer is None else _check_layer(network, layer)
@@ -215,7 +213,7 @@ def _mean_gradient(estimator: Any, inputs: FieldSet, index: tuple[int, ...], lay
             arguments = batch.inputs()
             units = _token_at(network, arguments, index, block) if block else _output_at(network, arguments, row)
             for number in range(units.shape[1]):
-                # Samples of a batch do not see each other: the gradient of their sum holds that of each.
+                # Samples of a batch are independent, so the gradient of their sum contains the gradient of each.
                 kept = number + 1 < units.shape[1]
                 (gradient,) = torch.autograd.grad(units[:, number].sum(), batch.fields, retain_graph=kept)
                 total += gradient.abs().sum(dim=(0, 2)).cpu().double().numpy().reshape(shape)
@@ -224,7 +222,7 @@ def _mean_gradient(estimator: Any, inputs: FieldSet, index: tuple[int, ...], lay
 
 
 def _check_layer(network: torch.nn.Module, layer: int) -> torch.nn.Module:
-    """Return the block of a network of patches."""
+    """Return a block of a network on patches."""
     blocks: Any = getattr(network, "blocks", ())
     if not hasattr(network, "patch_shape"):
         raise ValueError(
@@ -237,7 +235,7 @@ def _check_layer(network: torch.nn.Module, layer: int) -> torch.nn.Module:
 
 
 def _forward(network: torch.nn.Module, arguments: dict[str, Any]) -> Any:
-    """Outputs of the network with parameters that are constants, so that only gradients of the inputs cost anything."""
+    """Run the network with constant weights, so that only gradients of the inputs are computed."""
     parameters = {name: held.detach() for name, held in network.named_parameters()}
     return torch.func.functional_call(network, parameters, (), arguments)
 
@@ -251,7 +249,7 @@ def _output_at(network: torch.nn.Module, arguments: dict[str, Any], row: int) ->
 def _token_at(
     network: torch.nn.Module, arguments: dict[str, Any], index: tuple[int, ...], block: torch.nn.Module
 ) -> torch.Tensor:
-    """Features (B, u) after a block of the token whose patch holds a point."""
+    """Features (B, u) after a block of the token whose patch contains a point."""
     seen: list[Any] = []
     handle = block.register_forward_hook(lambda _, received, tokens: seen.append((tokens, received[1])))
     try:
@@ -266,7 +264,7 @@ def _token_at(
 
 @contextmanager
 def _evaluating(network: torch.nn.Module) -> Iterator[None]:
-    """Switch dropout off within the block, and leave every module as it was."""
+    """Switch off dropout within the block, and restore the mode of every module afterwards."""
     modes = [(module, module.training) for module in network.modules()]
     network.eval()
     try:

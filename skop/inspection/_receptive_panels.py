@@ -1,4 +1,4 @@
-"""The picture of an effective receptive field.
+"""Plot of an effective receptive field.
 
 Notation: P points, d space dimensions.
 """
@@ -17,41 +17,41 @@ from skop.inspection._receptive_field import measure_field
 
 __all__ = ["ReceptiveFieldDisplay"]
 
-#: A logarithmic scale ends at this part of the largest value.
+#: Lower end of the logarithmic scale, as a fraction of the largest value.
 _FLOOR = 1e-4
 
 
 class ReceptiveFieldDisplay:
-    """The effective receptive field of one point, as a map.
+    """Plot of the effective receptive field of one point.
 
-    On a line it is a curve, in the plane a map, and in a box the planes through the point.
+    It is drawn as a curve in one dimension, as a map in two, and as the planes through the point in three.
 
     Parameters
     ----------
     field : ndarray of shape grid_shape
-        What `receptive_field` returns.
+        Result of `receptive_field`.
     point : tuple of int
-        The output point, as its place along each axis of the grid.
+        Output point, as its index along each axis of the grid.
     coords : ndarray of shape (P, d)
-        Points of the grid in C order, d from 1 to 3.
+        Coordinates of the grid points in C order, d from 1 to 3.
     patch_shape : tuple of int or None, default=None
-        Points along each axis of the patches that are tokens of the network; they are how wide rows and
-        columns are for the shares. None is one point.
+        Number of points of a patch along each axis, which is the width of rows and columns for the shares. None is one
+        point.
     layer : int or None, default=None
         Block whose features were differentiated, for the title; None is the output.
 
     Attributes
     ----------
     own_share : float
-        Part of the field that lies on the patch of the point.
+        Fraction of the field on the patch of the point.
     cross_share : float
-        Part of the field that lies on the rows and the columns of patches through the point, its own among them.
+        Fraction of the field on the rows and columns of patches through the point, including its own patch.
     figure_ : matplotlib Figure
         The figure.
     axes_ : ndarray of matplotlib Axes
         The panels from left to right: three in a box, otherwise one.
     artists_ : list
-        What is drawn in the panels: maps, or a list of lines.
+        Contents of the panels: maps, or a list of lines.
 
     References
     ----------
@@ -95,28 +95,28 @@ class ReceptiveFieldDisplay:
         log_scale: bool = True,
         cmap: str = "viridis",
     ) -> Self:
-        """Take the receptive field of a fitted estimator and draw it.
+        """Compute and draw the receptive field of a fitted estimator.
 
         Parameters
         ----------
         estimator, X, point, layer : as in `receptive_field`
-            What is differentiated, over which samples, and where.
+            Estimator, samples, output point and layer.
         ax : matplotlib Axes, sequence of them, or None, default=None
-            One for each panel; None opens a new figure.
+            Axes of the panels; None opens a new figure.
         log_scale : bool, default=True
-            Logarithmic values, down to 1e-4 of the largest; smaller ones look like that.
+            Whether the colour scale is logarithmic. It ends at 1e-4 of the largest value; smaller values look the same.
         cmap : str, default="viridis"
             Colour map.
 
         Returns
         -------
         ReceptiveFieldDisplay
-            What was drawn.
+            The display, with the figure in `figure_`.
 
         Raises
         ------
         FieldDataError, ValueError
-            As `receptive_field` and `plot`.
+            Same errors as `receptive_field` and `plot`.
         OptionalDependencyError
             If matplotlib is not installed.
 
@@ -138,16 +138,16 @@ class ReceptiveFieldDisplay:
 
     @property
     def own_share(self) -> float:
-        """Part of the field on the patch of the point; NaN where the field is zero."""
+        """Fraction of the field on the patch of the point; NaN if the field is zero."""
         return self._share(0)
 
     @property
     def cross_share(self) -> float:
-        """Part of the field on the rows and columns of patches through the point; NaN where the field is zero."""
+        """Fraction of the field on the rows and columns of patches through the point; NaN if the field is zero."""
         return self._share(1)
 
     def _share(self, n_axes: int) -> float:
-        """Part of the field on patches that differ from the point's along no more than some axes."""
+        """Fraction of the field on patches that differ from the point's patch along at most `n_axes` axes."""
         sizes, patches = self.field.shape, self.patch_shape or (1,) * self.field.ndim
         apart: IntArray = np.zeros(sizes, dtype=int)
         for axis, (size, patch, place) in enumerate(zip(sizes, patches, self.point, strict=True)):
@@ -162,16 +162,16 @@ class ReceptiveFieldDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, sequence of them, or None, default=None
-            One for each panel; None opens a new figure.
+            Axes of the panels; None opens a new figure.
         log_scale : bool, default=True
-            Logarithmic values, down to 1e-4 of the largest; smaller ones look like that.
+            Whether the colour scale is logarithmic. It ends at 1e-4 of the largest value; smaller values look the same.
         cmap : str, default="viridis"
             Colour map.
 
         Returns
         -------
         ReceptiveFieldDisplay
-            Itself.
+            The display itself.
 
         Raises
         ------
@@ -181,7 +181,7 @@ class ReceptiveFieldDisplay:
             If matplotlib is not installed.
         """
         pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="draw receptive fields")
-        # Axes with a single point have no extent to draw.
+        # Axes with a single point are not drawn.
         drawn = [axis for axis, size in enumerate(self.field.shape) if size > 1]
         planes = list(combinations(drawn, 2))
         n_panels = max(len(planes), 1)
@@ -199,13 +199,13 @@ class ReceptiveFieldDisplay:
         return self
 
     def _title(self) -> str:
-        """What is shown, and in how far it is a cross."""
+        """Title: the contents, and the share of the cross."""
         what = "receptive field" if self.layer is None else f"receptive field, block {self.layer}"
         shown = self.field.ndim > 1 and self.field.any()
         return f"{what} ({100 * self.cross_share:.3g} % on the cross)" if shown else what
 
     def _section(self, *axes: int) -> tuple[list[str], FloatArray, FloatArray]:
-        """Names and values of the coordinates, and the field, where only some axes of the grid leave the point."""
+        """Names and values of the coordinates, and the field, on a line or plane through the point."""
         picked = tuple(slice(None) if axis in axes else place for axis, place in enumerate(self.point))
         points = self.coords.reshape(*self.field.shape, -1)[picked]
         # Any coordinate may run along any axis of the grid.
@@ -226,7 +226,7 @@ class ReceptiveFieldDisplay:
     def _draw_maps(self, planes: list[tuple[int, int]], log_scale: bool, cmap: str) -> None:
         """Draw the field on planes as coloured maps with one colour bar."""
         colors = import_optional("matplotlib.colors", extra="plot", purpose="draw receptive fields")
-        # A field of zeros still needs a scale with two ends.
+        # A colour scale needs two different ends, also for a field of zeros.
         largest = float(self.field.max()) or 1.0
         norm = colors.LogNorm(_FLOOR * largest, largest, clip=True) if log_scale else colors.Normalize(0.0, largest)
         self.artists_ = []
@@ -235,7 +235,7 @@ class ReceptiveFieldDisplay:
             corners = [cell_corners(points[..., number]) for number in (0, 1)]
             self.artists_.append(panel.pcolormesh(*corners, values, norm=norm, cmap=cmap, rasterized=True))
             place = points[tuple(self.point[axis] for axis in plane)]
-            # Black in white can be seen on every colour.
+            # A black marker with a white edge is visible on every colour.
             panel.plot(*place, "+", color="white", markersize=9, markeredgewidth=2.5)
             panel.plot(*place, "+", color="black", markersize=8, markeredgewidth=1.0)
             panel.set(xlabel=names[0], ylabel=names[1])

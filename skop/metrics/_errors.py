@@ -20,6 +20,7 @@ from skop.metrics._inputs import (
     divide_norms,
     norm_of_set,
     pair_fields,
+    sizes_from_squares,
 )
 
 __all__ = [
@@ -151,8 +152,7 @@ def channel_sizes(
         if len(squares) % n_components:
             raise FieldDataError(f"y_true has {len(squares)} channels, which are not frames of {n_components} each.")
         squares = np.tile(squares.reshape(-1, n_components).mean(axis=0), len(squares) // n_components)
-    largest = squares.max() if squares.any() else 1.0
-    return np.sqrt(np.where(squares > 0, squares, largest))
+    return sizes_from_squares(squares)
 
 
 def relative_l2_score(

@@ -25,6 +25,8 @@ __all__ = [
     "divide_norms",
     "norm_of_set",
     "pair_fields",
+    "sizes_from_squares",
+    "unmasked",
 ]
 
 # Not taken from skop._typing, which imports torch: scoring arrays should not need it.
@@ -71,7 +73,7 @@ class FieldPairs:
 
     def _points(self, sample: Any, index: int, name: str) -> FloatArray:
         """One sample as finite float64 (P, c), or (1, q) for scalars."""
-        array = np.asarray(sample)
+        array = np.asarray(unmasked(sample, f"sample {index} of {name}"))
         if array.dtype.kind not in "biuf":
             raise FieldDataError(
                 f"sample {index} of {name} has dtype {array.dtype}, expected real numbers. "
@@ -124,11 +126,12 @@ def pair_fields(y_true: Any, y_pred: Any, kind: Kind | None = None) -> FieldPair
     """
     if kind not in (None, "field", "scalar"):
         raise ValueError(f"kind is {kind!r}, expected 'field', 'scalar' or None.")
-    true, predicted = _samples(y_true), _samples(y_pred)
+    true, predicted = _samples(y_true, "y_true"), _samples(y_pred, "y_pred")
     if len(true) == 0 or len(true) != len(predicted):
         raise FieldDataError(
             f"y_true has {len(true)} samples and y_pred {len(predicted)}, expected the same number, at least one."
         )
+    _check_same_places(y_true, y_pred)
     n_axes = np.ndim(true[0]) + 1
     if (n_axes == 1 and kind == "field") or (n_axes > 2 and kind == "scalar"):
         raise FieldDataError(f"kind is {kind!r}, which does not fit a y_true with {n_axes} axes.")
@@ -137,7 +140,42 @@ def pair_fields(y_true: Any, y_pred: Any, kind: Kind | None = None) -> FieldPair
     return FieldPairs(true, predicted, scalar, None if grid_shape is None else tuple(grid_shape))
 
 
-def _samples(y: Any) -> Sequence[Any] | npt.NDArray[Any]:
+def _check_same_places(y_true: Any, y_pred: Any) -> None:
+    """Raise where two containers of fields say that their channels or points are not the same."""
+    true_names, names = (getattr(y, "channel_names", None) for y in (y_true, y_pred))
+    if true_names is not None and names is not None and tuple(true_names) != tuple(names):
+        raise FieldDataError(
+            f"the channels of y_true are {list(true_names)} and those of y_pred {list(names)}; bring them into one "
+            "order, or rename them."
+        )
+    coords = [_coords_of(y) for y in (y_true, y_pred)]
+    if coords[0] is None or coords[1] is None or coords[0].shape != coords[1].shape or not coords[0].size:
+        return
+    slack = 1e-6 * np.ptp(coords[0].reshape(-1, coords[0].shape[-1]), axis=0)
+    if (np.abs(coords[0] - coords[1]) > slack).any():
+        raise FieldDataError(
+            "y_true lies on other points than y_pred, or on the same points in another order; bring both into one."
+        )
+
+
+def _coords_of(y: Any) -> FloatArray | None:
+    """Coordinates of a container that holds them in one array."""
+    is_pair = isinstance(y, tuple) and len(y) == 2 and not isinstance(y[1], list) and np.ndim(y[1]) > 2
+    coords = y[0] if is_pair else getattr(y, "coords", None)
+    array = None if coords is None or isinstance(coords, list) else np.asarray(coords)
+    return None if array is None or array.dtype.kind not in "iuf" else array.astype(np.float64)
+
+
+def unmasked(array: Any, name: str) -> Any:
+    """Return an array; masked entries, which NumPy would take for numbers, raise a FieldDataError."""
+    if np.ma.is_masked(array):
+        raise FieldDataError(
+            f"{name} has {int(np.ma.count_masked(array))} masked entries; fill them or leave out the samples."
+        )
+    return array
+
+
+def _samples(y: Any, name: str) -> Sequence[Any] | npt.NDArray[Any]:
     """Take y apart into samples without copying arrays."""
     if hasattr(y, "to_list"):
         y = y.to_list()
@@ -148,9 +186,9 @@ def _samples(y: Any) -> Sequence[Any] | npt.NDArray[Any]:
         y = [pair[1] for pair in y]
     if isinstance(y, list | tuple):
         return y
-    array = np.asarray(y)
+    array = np.asarray(unmasked(y, name))
     if array.ndim == 0:
-        raise FieldDataError(f"y is {y!r}, expected an array with the sample axis first, or a list of arrays.")
+        raise FieldDataError(f"{name} is {y!r}, expected an array with the sample axis first, or a list of arrays.")
     return array
 
 
@@ -158,7 +196,7 @@ def check_weights(sample_weight: Any, n_samples: int) -> FloatArray:
     """Weights (n,) as float64; ones by default."""
     if sample_weight is None:
         return np.ones(n_samples)
-    weight = np.asarray(sample_weight, dtype=np.float64)
+    weight = np.asarray(unmasked(sample_weight, "sample_weight"), dtype=np.float64)
     if weight.shape != (n_samples,):
         raise FieldDataError(f"sample_weight has shape {weight.shape}, expected ({n_samples},).")
     if not np.isfinite(weight).all() or (weight < 0).any() or weight.sum() == 0:
@@ -186,6 +224,12 @@ def channel_squares(pairs: FieldPairs, weight: FloatArray) -> FloatArray:
     for (u, _), share in zip(pairs, weight, strict=True):
         sums, counts = sums + share * np.square(u).sum(axis=0), counts + share * len(u)
     return np.asarray(sums) / counts
+
+
+def sizes_from_squares(squares: FloatArray) -> FloatArray:
+    """Sizes of channels from their mean squares, (c,); a channel of zeros has that of the largest, or 1."""
+    largest = squares.max() if squares.any() else 1.0
+    return np.sqrt(np.where(squares > 0, squares, largest))
 
 
 def norm_of_set(norms: FloatArray, weight: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The residual blocks of the two network skeletons, and the heads for scalars."""
+"""Residual blocks for networks on grids and on points, and the head that predicts scalars."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -16,18 +16,18 @@ PointGroup = tuple[torch.Tensor, torch.Tensor]
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with a GELU between: LaMO's channel mixing (Eq. 12).
+    """Feed-forward network: two linear layers with a GELU activation between them (LaMO, Eq. 12).
 
     Parameters
     ----------
     width : int
         Size of a token.
     hidden : int
-        Size of the layer between.
+        Number of hidden units.
     dropout : float, default=0.0
-        Probability of dropping a hidden unit in training.
+        Dropout probability of the hidden units.
     out : int or None, default=None
-        Size of the output; None is `width`.
+        Size of the output; None gives `width`.
     """
 
     def __init__(self, width: int, hidden: int, dropout: float = 0.0, *, out: int | None = None) -> None:
@@ -36,12 +36,12 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Mix the channels of tokens ``(..., width)``."""
+        """Apply the two layers to each token of ``(..., width)``."""
         return self.fc2(self.dropout(nn.functional.gelu(self.fc1(tokens))))
 
 
 class PreNormBlock(nn.Module):
-    """``u + mixer(norm(u))``, then ``u + mlp(norm(u))``: LaMO's Eq. 11 and 12, on the tokens of a grid.
+    """Residual block on tokens: ``u + mixer(norm(u))``, then ``u + mlp(norm(u))`` (LaMO, Eq. 11 and 12).
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ class PreNormBlock(nn.Module):
     width : int
         Size of a token.
     hidden : int
-        Size of the hidden layer of the feed-forward part.
+        Number of hidden units of the feed-forward network.
     dropout : float, default=0.0
-        Dropout inside the feed-forward part and on both branches.
+        Dropout probability inside the feed-forward network and at the end of both residual branches.
     """
 
     def __init__(self, mixer: nn.Module, width: int, hidden: int, dropout: float = 0.0) -> None:
@@ -68,18 +68,25 @@ class PreNormBlock(nn.Module):
 
 
 class PointBlock(nn.Module):
-    """Base of the residual blocks of a point network: the points are summarised, and updated from the summary.
+    """Base class of the residual blocks of a point network.
 
-    A block states what it does by four methods. `encode` summarises points by tensors that `merge` can combine, so
-    that a sample of any size can be read in chunks: sums over the points, or sums with their running maximum for a
-    softmax over points. `mix` turns a summary into latent tokens, by a token mixer. `decode` updates points by these
-    tokens, points that were part of the summary or others. Pooling by weights, cross-attention to latent tokens and
-    linear attention are such blocks; packed samples, query points and inference in bounded memory follow from the four.
+    Such a block first summarises all points of a sample, then updates each point from the summary. A subclass defines
+    four methods:
+
+    - `encode` summarises points in tensors of fixed size, such as sums over the points, or sums with a running maximum
+      for a softmax over points;
+    - `merge` combines the summaries of two parts of a sample, so that large samples can be processed in chunks of
+      points;
+    - `mix` computes latent tokens from a summary, usually with a token mixer;
+    - `decode` updates points from the latent tokens. These can be the points of the summary or other ones.
+
+    Weighted pooling, cross-attention to latent tokens and linear attention can be written in this form. Packed samples,
+    query points and inference in bounded memory then work without further code.
 
     Notes
     -----
-    Notation: B samples, P points, T points of all samples of a packed batch, E width, G latent tokens. What a summary
-    and the latent tokens are is the block's own; their first axis counts the samples.
+    Notation: B samples, P points, T points of all samples of a packed batch, E width, G latent tokens. Each subclass
+    chooses the shapes of its summary and latent tokens; only their first axis is fixed and counts the samples.
     """
 
     def __init__(self) -> None:
@@ -92,15 +99,15 @@ class PointBlock(nn.Module):
         sizes: tuple[int, ...] | None = None,
         grid_shape: GridShape | None = None,
     ) -> tuple[torch.Tensor, ...]:
-        """Summarise points ``(B, P, E)``, or packed ``(T, E)`` with `sizes`, sample by sample."""
+        """Summarise each sample of points ``(B, P, E)``, or of packed points ``(T, E)`` with `sizes`."""
         raise NotImplementedError(f"{type(self).__name__} has to define encode(points, coords, sizes, grid_shape).")
 
     def merge(self, first: tuple[torch.Tensor, ...], second: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        """Return the summary of two parts of the same samples: the sums of their tensors, unless overridden."""
+        """Combine the summaries of two parts of the same samples: by default, add their tensors."""
         return tuple(a + b for a, b in zip(first, second, strict=True))
 
     def mix(self, summary: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """Return the latent tokens of a summary, ``(B, G, E)`` in general."""
+        """Compute latent tokens, usually ``(B, G, E)``, from a summary."""
         raise NotImplementedError(f"{type(self).__name__} has to define mix(summary).")
 
     def decode(
@@ -111,7 +118,7 @@ class PointBlock(nn.Module):
         sizes: tuple[int, ...] | None = None,
         grid_shape: GridShape | None = None,
     ) -> torch.Tensor:
-        """Update points by the latent tokens of their samples; the points need not be part of these."""
+        """Update points from the latent tokens of their samples; they need not be the summarised points."""
         raise NotImplementedError(
             f"{type(self).__name__} has to define decode(points, coords, latents, sizes, grid_shape)."
         )
@@ -123,23 +130,23 @@ class PointBlock(nn.Module):
         sizes: tuple[int, ...] | None = None,
         grid_shape: GridShape | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Update points by their own latent tokens.
+        """Update all points of a batch: encode, mix and decode.
 
         Parameters
         ----------
         points : Tensor of shape (B, P, E) or (T, E)
-            Features.
+            Features of the points.
         coords : Tensor of shape (P, d), (B, P, d) or (T, d), or None, default=None
-            Coordinates.
+            Coordinates of the points.
         sizes : tuple of int or None, default=None
-            Points of each packed sample.
+            Number of points of each sample of a packed batch.
         grid_shape : tuple of int or None, default=None
-            Points along each axis of a structured mesh.
+            Number of points along each axis of a structured mesh.
 
         Returns
         -------
         points : Tensor of the same shape
-            New features.
+            Updated features.
         latents : Tensor
             Latent tokens, for `decode` on other points.
         """
@@ -147,15 +154,15 @@ class PointBlock(nn.Module):
         return self.decode(points, coords, latents, sizes, grid_shape), latents
 
     def update_in_place(self, groups: Sequence[PointGroup], chunk_size: int) -> None:
-        """Update one sample in its own memory, a chunk of points at a time; for use without gradients.
+        """Update one sample in place, a chunk of points at a time; only for use without gradients.
 
         Parameters
         ----------
         groups : sequence of pairs of Tensors
-            Features ``(1, P, E)``, overwritten, and coordinates ``(1, P, d)``: first of the points that are
-            summarised, then of any that are not.
+            Features ``(1, P, E)``, which are overwritten, and coordinates ``(1, P, d)``. The first pair holds the
+            points that are summarised; further pairs hold points that are only updated.
         chunk_size : int
-            Most points at a time.
+            Largest number of points processed at once.
         """
         chunks = [
             list(zip(points.split(chunk_size, dim=1), coords.split(chunk_size, dim=1), strict=True))
@@ -167,14 +174,14 @@ class PointBlock(nn.Module):
 
 
 class PooledHead(nn.Module):
-    """Scalars of a sample from the mean of its tokens.
+    """Head that predicts scalars of a sample from the mean of its tokens.
 
     Parameters
     ----------
     width : int
         Size of a token.
     n_outputs : int
-        Scalars of a sample.
+        Number of scalars to predict.
 
     Examples
     --------
@@ -189,5 +196,5 @@ class PooledHead(nn.Module):
         self.norm, self.linear = nn.LayerNorm(width), nn.Linear(width, n_outputs)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return ``(B, n_outputs)`` of tokens ``(B, L, width)``."""
+        """Predict scalars ``(B, n_outputs)`` from tokens ``(B, L, width)``."""
         return self.linear(self.norm(tokens).mean(dim=1))

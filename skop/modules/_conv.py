@@ -1,4 +1,7 @@
-"""Convolutions at full resolution around a patch network: they see across the edges of patches."""
+"""Convolutions before and after a patch network, at full resolution, across the edges of patches."""
+
+from math import prod
+from typing import Any
 
 import torch
 from torch import nn
@@ -10,20 +13,25 @@ _CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 
 def _on_channels_first(convolution: nn.Module, grid: torch.Tensor) -> torch.Tensor:
     """Apply a convolution to a grid (B, *grid, c) with channels last."""
+    if prod(grid.shape[1:-1]) == 1:
+        # A lone point, as tables have, meets the middle of the kernel only.
+        weight: Any = convolution.weight
+        middle = weight[(..., *(size // 2 for size in weight.shape[2:]))]
+        return nn.functional.linear(grid, middle, convolution.bias)  # type: ignore[arg-type]
     return convolution(grid.movedim(-1, 1)).movedim(1, -1)
 
 
 class ConvStem(nn.Module):
-    """Append features of each point's neighbourhood to its channels.
+    """Convolution over neighbouring points whose output is appended to the input channels.
 
     Parameters
     ----------
     n_dims : int
-        Axes of the grid, 1 to 3.
+        Number of grid axes, 1 to 3.
     in_channels : int
-        Channels of the grid.
+        Number of input channels.
     features : int
-        Channels to append.
+        Number of channels to append.
 
     Examples
     --------
@@ -43,18 +51,18 @@ class ConvStem(nn.Module):
 
 
 class ConvHead(nn.Module):
-    """Combine what the tokens say about each point with its input and its neighbours.
+    """Convolutions that combine the output of the blocks at each point with the input and the neighbouring points.
 
     Parameters
     ----------
     n_dims : int
-        Axes of the grid, 1 to 3.
+        Number of grid axes, 1 to 3.
     in_channels : int
-        Channels of the input grid.
+        Number of input channels.
     features : int
-        Channels that the tokens give each point, and of the layer between.
+        Number of channels that come from the tokens, and of the hidden layer.
     out_channels : int
-        Channels of the output.
+        Number of output channels.
 
     Examples
     --------

@@ -1,7 +1,6 @@
-"""GeoMaNO's token mixer for grids: selective scans in several directions, with a correction of their overlap.
+"""GeoMaNO's token mixer for grids: selective scans in several directions, with a correction for counting tokens twice.
 
-Notation: B batch, L tokens, K directions, E inner width, N states of a channel, r rank of the
-steps.
+Notation: B batch, L tokens, K directions, E inner width, N states of a channel, r rank of the projection to the steps.
 """
 
 import math
@@ -22,26 +21,27 @@ from skop.ops import selective_scan, selective_scan_2d, selective_scan_3d
 
 __all__ = ["CORRECTION_PLACES", "RECURRENCES", "GeometricScanMixer", "check_correction"]
 
-#: What the recurrence runs along: the flattened grid, or the axes of the grid.
+#: Order in which the recurrence runs: along the flattened grid, or along one axis of the grid after the other.
 RECURRENCES = ("sequence", "grid")
 
 _GRID_SCANS: dict[int, Callable[..., torch.Tensor]] = {2: selective_scan_2d, 3: selective_scan_3d}
 
 
 def check_correction(correction: str | None, n_directions: int) -> None:
-    """Raise an error unless a correction fits a number of directions.
+    """Raise an error unless `correction` is valid for a number of directions.
 
     Parameters
     ----------
     correction : str or None
         ``"learnable"``, None, or one digit 0 or 1 for each direction.
     n_directions : int
-        Directions of the scan.
+        Number of scan directions.
+
 
     Raises
     ------
     ValueError
-        If it is anything else.
+        If `correction` has another value.
 
     Examples
     --------
@@ -60,62 +60,63 @@ def check_correction(correction: str | None, n_directions: int) -> None:
 class GeometricScanMixer(TokenMixer, name="geometric_scan"):
     """Mix the tokens of a grid by selective scans in several directions (GeoMaNO, Algorithm 1).
 
-    A linear layer gives a stream; a depthwise convolution over the token grid and an activation make the
-    signal; each direction projects the signal to its own steps, input and output maps and scans it; the
-    sum of the directions is normalised, activated, gated by the activated stream, and projected back.
-    VMamba's block differs from it in two things, which are options: the gate has a projection of its own,
-    and what it multiplies is not activated.
+    A linear layer expands the tokens to the inner width. A depthwise convolution over the token grid and an activation
+    give the signal. For each direction, the signal is projected to steps, input maps and output maps, and scanned. The
+    sum over the directions is normalised, activated, multiplied by a gate and projected back to `width`. The gate is
+    the activated output of the first linear layer. VMamba's block differs in two points, which are options here: the
+    gate has its own projection (`separate_gate`), and the normalised sum is not activated (`activate_output`).
 
-    The directions overlap: each adds the own token of a cell to its state, so that the sum holds it once
-    for every direction. The correction takes it off again, in some directions or by learned shares.
+    In every direction the state at a cell contains the update from the cell's own token, so the sum over the directions
+    counts it several times. The correction removes it in some directions, or by learned shares.
 
     Parameters
     ----------
     width : int
         Size of a token.
     n_dims : int
-        Axes of the token grid, 1 to 3.
+        Number of axes of the token grid, 1 to 3.
     d_state : int, default=16
-        States of a channel (paper: 16).
+        Number of states of a channel (paper: 16).
     expand : int, default=2
         Inner width as a multiple of `width`.
     dt_rank : int or None, default=None
-        Rank of the projection to the steps; None is ceil(width / 16), as in VMamba.
+        Rank of the projection to the steps; None gives ceil(width / 16), as in VMamba.
     recurrence : {"grid", "sequence"}, default="grid"
-        Course of the recurrence. ``"grid"``: along one axis of the grid after the other, by
-        `skop.ops.selective_scan_2d` or its counterpart in three dimensions (paper: Darcy). ``"sequence"``: along
-        the flattened grid, as Mamba (paper: Navier-Stokes). On one axis both are the same.
+        Order of the recurrence. ``"grid"``: along one axis of the grid after the other, with
+        `skop.ops.selective_scan_2d` or `skop.ops.selective_scan_3d` (paper: Darcy). ``"sequence"``: along the flattened
+        grid, as in Mamba (paper: Navier-Stokes). The two are the same on a grid with one axis.
     scan_directions : {"forward", "bidirectional", "cross", "corners", "row_corners", "all"}, default="cross"
         Set of directions, see `direction_set` (paper: ``"cross"``).
     direction_order : {"vmamba", "paper"}, default="vmamba"
-        Order of the directions, which says for which of them a digit of the correction stands; ``"paper"`` is
-        that in which its section 4.2 numbers them.
+        Order of the directions, which assigns the digits of `correction` to directions, see `direction_set`;
+        ``"paper"`` is the order in which GeoMaNO's section 4.2 numbers them.
     correction : str or None, default=None
-        Correction of the overlap: None, ``"learnable"`` (a share for each direction, channel and state, 0 at the
-        start), or one digit for each direction, 1 where it is corrected (paper: ``"0001"``, ``"0011"``, ``"0111"``).
+        Correction of the sum over directions: None; ``"learnable"``, a share for each direction, channel and state, 0
+        initially; or one digit for each direction, 1 where the own token is removed (paper: ``"0001"``, ``"0011"``,
+        ``"0111"``).
     correction_at : {"state", "output", "input"}, default="state"
-        Place where the correction is taken off: off the state before it is read, which the paper's argument
-        calls for; off the output, as its Eqs. 9 and 10 are printed; or the raw input off the state, as its
-        Algorithm 2 is printed.
+        Quantity that the correction is subtracted from. ``"state"``: the state before it is read, as the paper argues.
+        ``"output"``: the output, as Eqs. 9 and 10 are printed. ``"input"``: the raw input is subtracted from the state,
+        as Algorithm 2 is printed.
     kernel_size : int, default=3
-        Points of the depthwise convolution along each axis; 1 leaves it out.
+        Size of the depthwise convolution along each axis, odd; 1 omits it.
     activation : {"silu", "gelu"}, default="silu"
-        Activation of the convolution, the normalised output and the gate (the paper's sigma).
+        Activation after the convolution, of the normalised output and of the gate (sigma in the paper).
     separate_gate : bool, default=False
-        Whether the gate has a projection of its own (VMamba), or is the stream that is scanned (paper).
+        Whether the gate has its own projection (VMamba) or shares that of the signal (paper).
     activate_output : bool, default=True
-        Whether the normalised output is activated before it is gated (paper: yes; VMamba: no).
+        Whether the normalised output is activated before it is multiplied by the gate (paper: yes; VMamba: no).
     step_range : sequence of two floats, default=(0.001, 0.1)
-        Range of the steps that the channels start from, drawn on a logarithmic scale, as in Mamba.
+        Range of the initial steps of the channels, which are drawn evenly on a logarithmic scale, as in Mamba.
     decay_range : sequence of two floats or None, default=None
-        Decay rates of a channel's states at the start, slowest and fastest, spread evenly on a logarithmic
-        scale; None is 1 to `d_state`, as in Mamba. A state forgets by the exponential of -rate x step.
+        Slowest and fastest initial decay rate of a channel's states, spread evenly on a logarithmic scale; None gives 1
+        to `d_state`, as in Mamba. From one token to the next a state is multiplied by exp(-rate * step).
 
     Raises
     ------
     ValueError
-        If `correction` does not fit the directions, `kernel_size` is even, `step_range` or `decay_range` holds
-        other than two positive numbers, or an option has no such value.
+        If `correction` does not fit the directions, `kernel_size` is even, `step_range` or `decay_range` is not a pair
+        of positive numbers, or an option has an unknown value.
 
     References
     ----------
@@ -171,7 +172,7 @@ class GeometricScanMixer(TokenMixer, name="geometric_scan"):
         self.convolution = token_convolution(n_dims, inner, kernel_size)
         self.direction_projection = nn.Linear(inner, count * (rank + 2 * d_state), bias=False)
         self.step_projection = nn.Parameter(torch.empty(count, inner, rank).uniform_(-(rank**-0.5), rank**-0.5))
-        # Vectors, which weight decay leaves alone unless it is asked not to.
+        # Excluded from weight decay by default, like other vectors of parameters.
         self.step_bias = nn.Parameter(initial_step_bias(count * inner, step_range))
         self.log_decay = nn.Parameter(_log_rates(d_state, decay_range).repeat(count * inner))
         self.direct = nn.Parameter(torch.ones(count * inner))
@@ -185,7 +186,7 @@ class GeometricScanMixer(TokenMixer, name="geometric_scan"):
         self.out_projection = nn.Linear(inner, width, bias=False)
 
     def mix(self, tokens: torch.Tensor, grid: GridShape | None) -> torch.Tensor:
-        """Mix tokens ``(B, L, width)`` in C order on a grid; None is one line of tokens."""
+        """Mix tokens ``(B, L, width)`` in C order on a grid; None stands for a single line of tokens."""
         grid = grid_of_tokens(tokens, grid, self.n_dims)
         stream = self.in_projection(tokens)
         stream, gate = stream.chunk(2, dim=-1) if self.separate_gate else (stream, stream)
@@ -200,7 +201,7 @@ class GeometricScanMixer(TokenMixer, name="geometric_scan"):
         rank = self.step_projection.shape[-1]
         sizes = [count * rank, count * states, count * states]
         ranks, maps_in, maps_out = self.direction_projection(signal).split(sizes, dim=-1)
-        # One product for all directions leaves the steps in the order in which the scan reads them.
+        # One matrix product for all directions gives the steps in the memory layout that the scan reads.
         steps = nn.functional.linear(ranks, torch.block_diag(*self.step_projection)).unflatten(-1, (count, inner))
         maps_in, maps_out = (maps.unflatten(-1, (count, states)) for maps in (maps_in, maps_out))
         decay, direct = -self.log_decay.exp().view(count, inner, states), self.direct.view(count, inner)
@@ -224,7 +225,7 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def _log_rates(d_state: int, decay_range: Sequence[float] | None) -> torch.Tensor:
-    """Logarithms of the decay rates that the states of a channel start from."""
+    """Logarithms of the initial decay rates of a channel's states."""
     if decay_range is None:
         return torch.arange(1.0, d_state + 1).log()
     low, high = log_range("decay_range", decay_range)

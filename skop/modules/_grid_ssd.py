@@ -1,6 +1,6 @@
 """LaMO's token mixer for grids: a gated SSD scan in several directions over the tokens.
 
-Notation: B batch, L tokens, K paths, one for each direction.
+Notation: B batch, L tokens, K paths (one for each direction).
 """
 
 import math
@@ -27,40 +27,40 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 class GridSSDMixer(TokenMixer, name="grid_ssd"):
     """Mix the tokens of a grid by scans in several directions (LaMO, Algorithm 1).
 
-    A linear layer gives a signal and a gate; the signal passes a depthwise convolution over the
-    token grid and its activation; each path projects it to its own step, input and output maps and
-    scans it; the sum of the paths is normalised, gated and projected back.
+    A linear layer gives a signal and a gate. A depthwise convolution over the token grid and an activation are applied
+    to the signal. For each path, the signal is projected to steps, input maps and output maps, and scanned. The sum
+    over the paths is normalised, multiplied by the gate and projected back to `width`.
 
     Parameters
     ----------
     width : int
         Size of a token.
     n_dims : int
-        Axes of the token grid, 1 to 3.
+        Number of axes of the token grid, 1 to 3.
     d_state : int, default=64
-        States of a head; the paper uses 64.
+        Number of states of each channel (paper: 64).
     expand : int, default=2
-        Inner width as a multiple of `width`; the paper uses 2.
+        Inner width as a multiple of `width` (paper: 2).
     n_heads : int or None, default=None
-        Heads of each path; None gives ceil(width / 16), as the public code.
+        Number of heads of each path; None gives ceil(width / 16), as in the public code.
     scan_directions : {"forward", "bidirectional", "cross", "corners", "row_corners", "all"}, default="cross"
-        Set of directions, see `direction_set`; each reverse follows its own direction.
+        Set of directions, see `direction_set`; each direction is directly followed by its reverse.
     path_weights : {"own", "own_steps", "shared"}, default="own"
-        Parts that each path has for itself: projections, steps and decays (the public code); steps and
-        decays, with input and output maps shared; or none.
+        Weights that each path has for itself. ``"own"``: projections, steps and decays (public code). ``"own_steps"``:
+        steps and decays, while input and output maps are shared. ``"shared"``: none.
     kernel_size : int, default=3
-        Points of the depthwise convolution along each axis; 1 leaves it out.
+        Size of the depthwise convolution along each axis, odd; 1 omits it.
     activation : {"gelu", "silu"}, default="gelu"
-        Activation of signal and gate. The public code uses GELU, the paper names SiLU.
+        Activation of signal and gate (public code: GELU; paper: SiLU).
     decay_range : sequence of two floats, default=(1.0, 1.0)
-        Decay rates that the heads start from, spread evenly on a logarithmic scale; the public code
-        starts all at 1. Small rates let a head see far along its path from the first step on.
+        Slowest and fastest initial decay rate of the heads, spread evenly on a logarithmic scale (public code: all 1).
+        With small rates a head sees far along its path from the first training step on.
 
     Raises
     ------
     ValueError
-        If `n_heads` does not divide the inner width, `kernel_size` is even, or `decay_range` holds
-        other than two positive rates.
+        If `n_heads` does not divide the inner width, `kernel_size` is even, or `decay_range` is not a pair of positive
+        rates.
 
     References
     ----------
@@ -75,7 +75,7 @@ class GridSSDMixer(TokenMixer, name="grid_ssd"):
     torch.Size([1, 12, 16])
     """
 
-    #: Vectors, one for each path: weight decay leaves them alone unless it is asked not to.
+    #: Parameters excluded from weight decay by default: vectors, of which there is one for each path.
     no_weight_decay = ("step_bias", "log_decay", "direct")
 
     def __init__(
@@ -106,7 +106,7 @@ class GridSSDMixer(TokenMixer, name="grid_ssd"):
         self.in_projection = nn.Linear(width, 2 * inner, bias=False)
         self.convolution = token_convolution(n_dims, inner, kernel_size)
         self.path_projection = nn.Linear(inner, own * heads + 2 * self.n_maps * d_state, bias=False)
-        # As in the public code: softplus of a bias in [0, 0.1) gives steps near 0.7.
+        # As in the public code: the softplus of a bias in [0, 0.1) gives initial steps near 0.7.
         self.step_bias = nn.Parameter(0.1 * torch.rand(own, heads))
         slow, fast = log_range("decay_range", decay_range)
         self.log_decay = nn.Parameter(torch.linspace(slow, fast, heads).repeat(own, 1))
@@ -115,7 +115,7 @@ class GridSSDMixer(TokenMixer, name="grid_ssd"):
         self.out_projection = nn.Linear(inner, width, bias=False)
 
     def mix(self, tokens: torch.Tensor, grid: GridShape | None) -> torch.Tensor:
-        """Mix tokens ``(B, L, width)`` in C order on a grid; None is one line of tokens."""
+        """Mix tokens ``(B, L, width)`` in C order on a grid; None stands for a single line of tokens."""
         grid = grid_of_tokens(tokens, grid, self.n_dims)
         signal, gate = self.in_projection(tokens).chunk(2, dim=-1)
         signal = self.activation(convolve_tokens(self.convolution, signal, grid))
@@ -123,7 +123,7 @@ class GridSSDMixer(TokenMixer, name="grid_ssd"):
         heads, states = self.n_heads, self.d_state
         n_steps, n_maps = self.step_bias.numel(), self.n_maps * states
         raw_step, maps_in, maps_out = self.path_projection(signal).split([n_steps, n_maps, n_maps], dim=-1)
-        # Adding the float32 bias lifts half-precision logits, so that steps are float32 under autocast.
+        # The float32 bias promotes half-precision values, so that steps are float32 under autocast.
         step = nn.functional.softplus(raw_step.unflatten(-1, self.step_bias.shape) + self.step_bias)
         mixed = ssd_scan(
             signal.view(batch, length, heads, inner // heads),

@@ -1,4 +1,4 @@
-"""Latent tokens: soft groups of points, each of which is one token of a sequence.
+"""Latent tokens: weighted means over the points of a sample, which form a sequence of fixed length.
 
 Notation: B samples, P points, T points of all samples of a packed batch, E width, d space dimensions, H heads,
 D = E / H channels of a head, G latent tokens. Points come as (B, P, E), or packed as (T, E) with the number of points
@@ -17,53 +17,54 @@ __all__ = ["LatentBlock", "LatentTokens"]
 
 _CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _EPSILON = 1e-5
-#: Bounds of the temperatures on structured meshes, as in the public code, and elsewhere, where it has none.
+#: Bounds of the temperatures: on structured meshes as in the public code, and on points, where the public code has
+#: none.
 _MESH_TEMPERATURES, _TEMPERATURES = (0.1, 5.0), (1e-3, math.inf)
 
-#: Points of each sample of a packed batch; None where all samples have as many.
+#: Number of points of each sample of a packed batch; None where all samples have the same number.
 Sizes = tuple[int, ...] | None
 
 
 class LatentTokens(nn.Module):
-    """Encoder and decoder between points and latent tokens.
+    """Encoder from points to latent tokens, and decoder back to points.
 
-    Every head gives each point weights over the latent tokens, a softmax of a linear map of the point's
-    features; a token is the mean of the points' values by these weights, and on the way back a point
-    takes the mixture of the tokens by them.
+    In every head, each point has a weight for each latent token: a softmax over the tokens of a linear map of the
+    point's features. A latent token is the weighted mean of the values of all points. In the decoder, a point receives
+    the combination of the latent tokens with the same weights.
 
     Parameters
     ----------
     width : int
-        Size of a point's features and of a token.
+        Size of a point's features and of a latent token.
     n_latents : int, default=64
-        Latent tokens of a sample (paper: 64).
+        Number of latent tokens of a sample (paper: 64).
     n_heads : int, default=8
-        Heads, each with its own weights on ``width / n_heads`` channels (public code: 8).
+        Number of heads, each with its own weights and ``width / n_heads`` channels (public code: 8).
     n_grid_axes : int or None, default=None
-        Axes of a structured mesh, 1 to 3, whose values and queries come from convolutions over
+        Number of axes of a structured mesh, 1 to 3, where values and queries are computed by convolutions over
         neighbouring points; None, for points in any order, uses linear layers.
     temperature : float, default=0.5
-        Divisor of the logits of each head at the start; it is learned, and kept positive, on structured
-        meshes between 0.1 and 5, as in the public code.
+        Initial temperature of each head's softmax. It is learned and stays positive; on structured meshes it stays
+        between 0.1 and 5, as in the public code.
     normalize : bool, default=True
-        Whether a token is divided by the sum of its weights, as in the public code; otherwise it is the sum
-        of Eq. 10, which grows with the number of points.
+        Whether a latent token is divided by the sum of its weights, as in the public code. Otherwise it is the sum in
+        Eq. 10, which grows with the number of points.
     decoder : {"encoder_weights", "own_softmax"}, default="encoder_weights"
-        Weights of the way back: the encoder's (public code), or those of Eq. 14, a softmax of a linear
-        map of the mixed tokens. That map has a row for each point; here the row is the point's query, so
-        that it is defined for any points.
+        Weights of the decoder: those of the encoder (public code), or those of Eq. 14, a softmax of a linear map of the
+        mixed tokens. In the paper this map has a row of weights for each point; here the row is computed from the
+        point's features, so that it is defined for any number of points.
     n_centred_heads : int, default=0
-        Heads whose tokens also have centres: their logits fall with the square of the distance, over
-        about the spacing of the centres at the start. Weights that follow the features alone are nearly
-        the same for all points at first, so that all tokens hold about the same mean and what tells the
-        points apart is lost; tokens with centres keep it. The paper has none.
+        Number of heads whose latent tokens also have learned centres in space. The logits of these heads fall with the
+        squared distance of a point from the centre, initially over about the spacing of the centres. The weights of the
+        other heads depend on the features alone. They are nearly the same for all points initially, so that all tokens
+        are nearly the same mean; centres make them differ. The paper has none.
     n_dims : int or None, default=None
-        Space dimensions of the centres, which start spread over the unit box.
+        Number of space dimensions, needed for the centres, which are initially spread over the unit box.
 
     Raises
     ------
     ValueError
-        If `n_heads` does not divide `width`, or `decoder` has no such name.
+        If `n_heads` does not divide `width`, or `decoder` is unknown.
 
     References
     ----------
@@ -82,6 +83,9 @@ class LatentTokens(nn.Module):
     >>> tokens.shape, latents.decode(assignment, tokens).shape
     (torch.Size([3, 6, 16]), torch.Size([3, 50, 16]))
     """
+
+    #: Places: decay would pull them to the origin, which is a corner of the box.
+    no_weight_decay = ("centres",)
 
     def __init__(
         self,
@@ -121,23 +125,23 @@ class LatentTokens(nn.Module):
         grid_shape: GridShape | None = None,
         coords: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Assign points to latent tokens and sum up each of them.
+        """Compute the weights of the points, and the sums that the latent tokens are made of.
 
         Parameters
         ----------
         points : Tensor of shape (B, P, E) or (T, E)
-            Features.
+            Features of the points.
         sizes : tuple of int or None, default=None
-            Points of each packed sample.
+            Number of points of each sample of a packed batch.
         grid_shape : tuple of int or None, default=None
-            Points along each axis of a structured mesh.
+            Number of points along each axis of a structured mesh.
         coords : Tensor of shape (P, d), (B, P, d) or (T, d), or None, default=None
-            Coordinates, for centred heads.
+            Coordinates of the points, needed for heads with centres.
 
         Returns
         -------
-        assignment : Tensor of shape (B, H, P, G) or (H, T, G), or (..., D) with an own softmax
-            Weights of the points, or their queries, which `decode` needs.
+        assignment : Tensor of shape (B, H, P, G) or (H, T, G), or (..., D) with ``decoder="own_softmax"``
+            Weights of the points, or their queries; an argument of `decode`.
         sums : Tensor of shape (B, H, G, D)
             Weighted sums of the values over the points.
         masses : Tensor of shape (B, H, G)
@@ -153,26 +157,26 @@ class LatentTokens(nn.Module):
         return assignment, torch.stack(sums), torch.stack(masses)
 
     def tokens(self, sums: torch.Tensor, masses: torch.Tensor) -> torch.Tensor:
-        """Return the tokens ``(B, G, E)`` of what `encode` summed up."""
+        """Compute latent tokens ``(B, G, E)`` from the sums that `encode` returns."""
         tokens = sums / (masses.unsqueeze(-1) + _EPSILON) if self.normalize else sums
         return tokens.transpose(1, 2).flatten(2)
 
     def decode(self, assignment: torch.Tensor, tokens: torch.Tensor, sizes: Sizes = None) -> torch.Tensor:
-        """Give every point its mixture of tokens.
+        """Compute the features of points as combinations of latent tokens.
 
         Parameters
         ----------
         assignment : Tensor
-            From `encode` or `weigh`.
+            Result of `encode` or `weigh`.
         tokens : Tensor of shape (B, G, E)
-            Mixed tokens.
+            Latent tokens, after mixing.
         sizes : tuple of int or None, default=None
-            Points of each packed sample.
+            Number of points of each sample of a packed batch.
 
         Returns
         -------
         Tensor of shape (B, P, E) or (T, E)
-            Features.
+            Features of the points.
         """
         heads = tokens.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
         if sizes is None:
@@ -185,20 +189,22 @@ class LatentTokens(nn.Module):
     def weigh(
         self, points: torch.Tensor, coords: torch.Tensor | None = None, grid_shape: GridShape | None = None
     ) -> torch.Tensor:
-        """Return the assignment that `decode` needs of points ``(B, P, E)``, also of points that are in no token."""
+        """Compute the assignment for `decode` of points ``(B, P, E)``, which need not be part of the latent tokens."""
         return self._assignment(points, grid_shape, coords)[0]
 
     def _assignment(
         self, points: torch.Tensor, grid_shape: GridShape | None, coords: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Assignment that `decode` needs, and the weights over the latent tokens (..., H, P, G)."""
+        """Assignment for `decode`, and the weights over the latent tokens (..., H, P, G)."""
         queries = self._heads(self.queries, points, grid_shape)
         temperature = self.temperature.clamp(*(_MESH_TEMPERATURES if self.is_structured else _TEMPERATURES))
         logits = self.scores(queries) * temperature.reciprocal()[:, None, None]
         if self.centres is not None and self.log_sharpness is not None:
             if coords is None:
-                raise ValueError("latent tokens with centred heads need the coordinates of the points.")
-            # Half the squared distance to a centre, less what is the same for all centres of a point.
+                raise ValueError(
+                    "n_centred_heads > 0 needs the coordinates of the points, but coords is None; pass them."
+                )
+            # Half the squared distance to each centre, without the term that is the same for all centres of a point.
             nearness = coords @ self.centres.mT - self.centres.square().sum(-1) / 2
             others = self.n_heads - len(self.log_sharpness)
             sharpness = nn.functional.pad((2 * self.log_sharpness).exp(), (0, others))
@@ -207,7 +213,7 @@ class LatentTokens(nn.Module):
         return (weights if self.keys is None else queries), weights
 
     def _mix(self, assignment: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Mixtures (..., H, P, D) of the tokens (..., H, G, D) of the same samples."""
+        """Combinations (..., H, P, D) of the latent tokens (..., H, G, D) of the same samples."""
         if self.keys is None:
             return assignment @ tokens
         logits = assignment @ self.keys(tokens).mT / math.sqrt(tokens.shape[-1])
@@ -217,7 +223,7 @@ class LatentTokens(nn.Module):
         """Project points (..., P, E) and cut them into heads (..., H, P, D)."""
         if self.is_structured:
             if grid_shape is None:
-                raise ValueError("the latent tokens of a structured mesh need its grid_shape.")
+                raise ValueError("with n_grid_axes set the points need a grid_shape, but it is None; pass it.")
             points = projection(points.mT.unflatten(-1, grid_shape)).flatten(2).mT
         else:
             points = projection(points)
@@ -225,23 +231,23 @@ class LatentTokens(nn.Module):
 
 
 class LatentBlock(PointBlock):
-    """LaMO's Eq. 11 and 12 with latent tokens: pool points, mix the tokens, spread them, feed forward.
+    """LaMO's residual block for points (Eq. 11 and 12): a mixer of latent tokens, then a feed-forward network.
 
     Parameters
     ----------
     mixer : TokenMixer
         Mixer of the latent tokens ``(B, G, E)``.
     mlp : Module
-        Feed-forward part, which acts on every point.
+        Feed-forward network, applied to every point.
     latents : LatentTokens
         Encoder and decoder between points and latent tokens.
     width : int
         Size of a point's features.
     dropout : float, default=0.0
-        Dropout on both branches.
+        Dropout probability at the end of both residual branches.
     shared : bool, default=False
-        Whether `latents` belongs to the network, which other blocks may use too. It is then no submodule of the
-        block: the network registers it, so that its weights are listed once.
+        Whether `latents` is shared with other blocks. It is then not registered as a submodule of the block but by the
+        network, so that its weights are listed only once.
 
     Examples
     --------
@@ -281,7 +287,7 @@ class LatentBlock(PointBlock):
         sizes: Sizes = None,
         grid_shape: GridShape | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Update points by their own latent tokens, see `PointBlock.forward`; the weights serve both ways."""
+        """Update all points, see `PointBlock.forward`; the weights are computed once for encoder and decoder."""
         assignment, sums, masses = self.latents.encode(self.norm_mixer(points), sizes, grid_shape, coords)
         tokens = self.mix((sums, masses))
         return self._update(points, self.latents.decode(assignment, tokens, sizes)), tokens
@@ -293,11 +299,11 @@ class LatentBlock(PointBlock):
         sizes: Sizes = None,
         grid_shape: GridShape | None = None,
     ) -> tuple[torch.Tensor, ...]:
-        """Return sums of the values ``(B, H, G, D)`` and of the weights ``(B, H, G)`` over the points."""
+        """Compute sums of the values ``(B, H, G, D)`` and of the weights ``(B, H, G)`` over the points."""
         return self.latents.encode(self.norm_mixer(points), sizes, grid_shape, coords)[1:]
 
     def mix(self, summary: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """Return the mixed tokens ``(B, G, E)`` of such sums."""
+        """Compute latent tokens ``(B, G, E)`` from these sums, and mix them."""
         sums, masses = summary
         return self.mixer(self.latents.tokens(sums, masses))
 
@@ -309,30 +315,30 @@ class LatentBlock(PointBlock):
         sizes: Sizes = None,
         grid_shape: GridShape | None = None,
     ) -> torch.Tensor:
-        """Update points by tokens that they need not be part of."""
+        """Update points from latent tokens, which may come from other points."""
         assignment = self.latents.weigh(self.norm_mixer(points), coords, grid_shape)
         return self._update(points, self.latents.decode(assignment, latents, sizes))
 
     def _update(self, points: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
-        """Both residual branches, from the points' mixtures of tokens."""
+        """Apply both residual branches, given the combinations of latent tokens at the points."""
         points = points + self.dropout(self.out_projection(mixed))
         return points + self.dropout(self.mlp(self.norm_mlp(points)))
 
 
 def _projection(width: int, n_grid_axes: int | None) -> nn.Module:
-    """A linear layer, or a convolution over the neighbours of a structured mesh."""
+    """Linear layer, or a convolution over the neighbouring points of a structured mesh."""
     return nn.Linear(width, width) if n_grid_axes is None else _CONVOLUTIONS[n_grid_axes](width, width, 3, padding=1)
 
 
 def _spread_centres(count: int, n_dims: int) -> torch.Tensor:
-    """Evenly spread points of the unit box, (count, n_dims), along a path that stays near where it is."""
-    # Additive recurrence by powers of the root of x^(d+1) = x + 1: the golden ratio in one dimension.
+    """Evenly spread points of the unit box, (count, n_dims), ordered so that successive points are close."""
+    # Low-discrepancy sequence: multiples of powers of the root of x^(d+1) = x + 1 (the golden ratio for d = 1).
     root = 2.0
     for _ in range(50):
         root = (1 + root) ** (1 / (n_dims + 1))
     steps = root ** -torch.arange(1, n_dims + 1, dtype=torch.float64)
     centres = (0.5 + torch.arange(1, count + 1)[:, None] * steps) % 1
-    # Z-order: compare the first binary digit of every coordinate, then the second, and so on.
+    # Z-order curve: sort by the first binary digit of every coordinate, then by the second, and so on.
     digits = (centres[..., None] * 2.0 ** torch.arange(1, 60 // n_dims + 1)).long() % 2
     places = 2 ** torch.arange(digits[0].numel() - 1, -1, -1)
     order = (digits.mT.flatten(1) * places).sum(-1).argsort()

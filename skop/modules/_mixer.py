@@ -1,43 +1,114 @@
-"""The one signature of token mixers, and their registry."""
+"""The base class of token mixers, which fixes their signature, and the registry of mixers by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from inspect import signature
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from skop._typing import GridShape
 
-__all__ = ["MIXERS", "TokenMixer", "grid_of_tokens"]
+__all__ = ["MIXERS", "Probe", "Stream", "TokenMixer", "build_mixer", "grid_of_tokens"]
 
 #: Registered mixers by name; a class gets here by ``class MyMixer(TokenMixer, name="my_mixer")``.
 MIXERS: dict[str, Callable[..., "TokenMixer"]] = {}
 
 
-class TokenMixer(nn.Module):
-    """Base of the modules that mix the tokens of a sample: along a grid, or as a sequence.
+class Stream(NamedTuple):
+    """Tokens of the same samples that a mixer reads beside its own: its reference.
 
-    A subclass is called ``Mixer(width, n_dims, **options)``, defines `mix`, and passes ``name=`` in its class
-    statement to be found in `skop.modules.MIXERS`. `forward` takes packed sequences apart, so that `mix` always gets
-    samples of one length.
+    Parameters
+    ----------
+    tokens : Tensor of shape (B, M, E), or (1, S, E) with `sizes`
+        Tokens.
+    coords : Tensor of shape (B, M, d), or (1, S, d) with `sizes`, or None
+        Their places, for mixers that read coordinates.
+    sizes : tuple of int or None
+        Tokens of each sample of a packed batch.
+    """
+
+    tokens: torch.Tensor
+    coords: torch.Tensor | None = None
+    sizes: tuple[int, ...] | None = None
+
+    def split(self) -> "list[Stream]":
+        """Return the samples of a packed stream, each with a first axis of length one."""
+        sizes = self.sizes or ()
+        coords = [None] * len(sizes) if self.coords is None else self.coords.split(sizes, dim=1)
+        return [Stream(own, place) for own, place in zip(self.tokens.split(sizes, dim=1), coords, strict=True)]
+
+
+class Probe(NamedTuple):
+    """Tokens that read others as one of these would, but that nothing reads.
+
+    Parameters
+    ----------
+    tokens : Tensor of shape (B, Q, E)
+        Tokens.
+    coords : Tensor of shape (B, Q, d)
+        Their places.
+    stands_for : int64 Tensor of shape (B, Q)
+        Number of the token in whose place in the sequence each stands.
+    references : sequence of Tensor of shape (B, Q, E)
+        What the references hold at their places, for the cross form of a mixer that is `aligned`.
+    """
+
+    tokens: torch.Tensor
+    coords: torch.Tensor
+    stands_for: torch.Tensor
+    references: Sequence[torch.Tensor] = ()
+
+
+class TokenMixer(nn.Module):
+    """Base class of the modules that exchange information between the tokens of a sample, on a grid or in a sequence.
+
+    A subclass takes ``(width, n_dims, **options)`` as its arguments and defines `mix`. With ``name=`` in its class
+    statement it is registered in `skop.modules.MIXERS`. `forward` separates the sequences of a packed batch, so that
+    `mix` is always called with samples of one length.
+
+    Some mixers read more than their tokens and the grid: the places of the tokens, or reference streams, which are
+    other tokens of the same samples. Their attribute `takes_streams` is true, their `mix` takes
+    ``mix(tokens, grid, coords, references)``, and they are built with ``n_references``, the number of references:
+    0 for a mixer of one stream, 1 or more for its cross form, in which the tokens read the references, along the
+    sequence of the tokens or in place of one another. Such mixers can also be probed: `probe` gives what a token would
+    become that stands in for another one, so that a network can be asked at any place.
+
+    Attributes
+    ----------
+    takes_streams : bool
+        Whether `mix` takes coordinates and references.
+    aligned : bool
+        Whether the cross form pairs each token with one token of each reference. References then hold as many tokens,
+        at the same places; who holds others interpolates them there before.
+    n_references : int
+        Reference streams of each call.
 
     Notes
     -----
-    Notation: B samples, L tokens of a sample, T tokens of all samples of a packed batch, E width.
+    Notation: B samples, L tokens of a sample, T tokens of all samples of a packed batch, E width, d space dimensions,
+    M tokens of a reference.
 
     Examples
     --------
     >>> import torch
-    >>> from skop.modules import MIXERS
-    >>> sorted(MIXERS)
-    ['geometric_scan', 'grid_ssd', 'hydra', 'mamba2']
+    >>> from skop.modules import MIXERS, Stream
+    >>> sorted(MIXERS)[:5]
+    ['fourier', 'galerkin', 'geometric_scan', 'grid_ssd', 'hydra']
     >>> mixer = MIXERS["hydra"](16, 1, d_state=4)
     >>> mixer(torch.zeros(3, 12, 16)).shape
     torch.Size([3, 12, 16])
     >>> mixer(torch.zeros(1, 12, 16), sizes=(5, 7)).shape
     torch.Size([1, 12, 16])
+    >>> cross = MIXERS["softmax"](16, n_references=1)
+    >>> cross(torch.zeros(3, 12, 16), references=[Stream(torch.zeros(3, 7, 16))]).shape
+    torch.Size([3, 12, 16])
     """
+
+    takes_streams: bool = False
+    aligned: bool = False
+    n_references: int = 0
 
     def __init_subclass__(cls, *, name: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -48,11 +119,16 @@ class TokenMixer(nn.Module):
         super().__init__()
 
     def mix(self, tokens: torch.Tensor, grid: GridShape | None) -> torch.Tensor:
-        """Mix tokens ``(B, L, E)``, in C order on `grid`, or a sequence where it is None."""
+        """Mix tokens ``(B, L, E)``, in C order on `grid`, or as a sequence where `grid` is None."""
         raise NotImplementedError(f"{type(self).__name__} has to define mix(tokens, grid).")
 
     def forward(
-        self, tokens: torch.Tensor, grid: GridShape | None = None, sizes: tuple[int, ...] | None = None
+        self,
+        tokens: torch.Tensor,
+        grid: GridShape | None = None,
+        sizes: tuple[int, ...] | None = None,
+        coords: torch.Tensor | None = None,
+        references: Sequence[Stream] = (),
     ) -> torch.Tensor:
         """Mix the tokens of every sample.
 
@@ -61,45 +137,141 @@ class TokenMixer(nn.Module):
         tokens : Tensor of shape (B, L, E), or (1, T, E) with `sizes`
             Tokens.
         grid : tuple of int or None, default=None
-            Tokens along each axis of their grid, in C order; None for a sequence.
+            Number of tokens along each axis of their grid, in C order; None for a sequence.
         sizes : tuple of int or None, default=None
-            Lengths of the sequences of a packed batch, which follow each other.
+            Lengths of the sequences of a packed batch, in which one sequence follows the other.
+        coords : Tensor of shape (B, L, d), or (1, T, d) with `sizes`, or None, default=None
+            Places of the tokens, for mixers that were built to read them.
+        references : sequence of Stream, default=()
+            Reference streams, `n_references` of them, packed where the tokens are.
 
         Returns
         -------
         Tensor of the shape of tokens
             Mixed tokens.
+
+        Raises
+        ------
+        ValueError
+            If packed sequences come with a grid, or there are more or fewer references than the mixer was built for.
         """
+        if len(references) != self.n_references:
+            raise ValueError(
+                f"{type(self).__name__} got {len(references)} references, but was built with n_references="
+                f"{self.n_references}; give it as many streams."
+            )
         if sizes is None:
-            return self.mix(tokens, grid)
+            return self._mix_all(tokens, grid, coords, references)
         if grid is not None:
             raise ValueError(
                 f"grid={grid} and sizes={sizes} were given; packed sequences have no grid, pass one of them."
             )
-        return torch.cat([self.mix(own, None) for own in tokens.split(sizes, dim=1)], dim=1)
+        samples = Stream(tokens, coords, sizes).split()
+        others = [reference.split() for reference in references]
+        mixed = [
+            self._mix_all(own.tokens, None, own.coords, [other[number] for other in others])
+            for number, own in enumerate(samples)
+        ]
+        return torch.cat(mixed, dim=1)
+
+    def probe(
+        self,
+        tokens: torch.Tensor,
+        probe: Probe,
+        coords: torch.Tensor | None = None,
+        references: Sequence[Stream] = (),
+    ) -> torch.Tensor:
+        """Return what other tokens would become, each by itself, if it stood in for one of the tokens.
+
+        Parameters
+        ----------
+        tokens : Tensor of shape (B, L, E)
+            Tokens, as in `forward`.
+        probe : Probe
+            The other tokens.
+        coords : Tensor of shape (B, L, d) or None, default=None
+            Places of the tokens.
+        references : sequence of Stream, default=()
+            Reference streams, as in `forward`.
+
+        Returns
+        -------
+        Tensor of shape (B, Q, E)
+            The other tokens, mixed; that of a token itself is what `forward` gives.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has to define probe(tokens, probe, coords, references).")
+
+    def _mix_all(
+        self, tokens: torch.Tensor, grid: GridShape | None, coords: torch.Tensor | None, references: Sequence[Stream]
+    ) -> torch.Tensor:
+        """Call `mix` with what it takes."""
+        if not self.takes_streams:
+            return self.mix(tokens, grid)
+        return self.mix(tokens, grid, coords=coords, references=references)  # type: ignore[call-arg]
+
+
+def build_mixer(name: str, width: int, n_dims: int = 1, **options: Any) -> TokenMixer:
+    """Return a registered mixer, built with those of the options that its constructor takes.
+
+    Networks that pick mixers by name hold the options of all of them; an option of another mixer has no effect.
+
+    Parameters
+    ----------
+    name : str
+        Name in `skop.modules.MIXERS`.
+    width : int
+        Size of a token.
+    n_dims : int, default=1
+        Axes of the token grid.
+    **options
+        Options by the names of the constructors.
+
+    Returns
+    -------
+    TokenMixer
+        The mixer.
+
+    Raises
+    ------
+    ValueError
+        If there is no such mixer, or it has no cross form although ``n_references`` asks for one.
+
+    Examples
+    --------
+    >>> from skop.modules import build_mixer
+    >>> build_mixer("s6", 16, d_state=4, n_heads=2).n_references
+    0
+    """
+    if name not in MIXERS:
+        raise ValueError(f"mixer is {name!r}; expected one of {tuple(sorted(MIXERS))}.")
+    known = signature(MIXERS[name]).parameters
+    if options.get("n_references") and "n_references" not in known:
+        able = tuple(sorted(other for other in MIXERS if "n_references" in signature(MIXERS[other]).parameters))
+        raise ValueError(f"mixer {name!r} mixes one stream, and cross layers need two; use one of {able}.")
+    return MIXERS[name](width, n_dims, **{key: value for key, value in options.items() if key in known})
 
 
 def grid_of_tokens(tokens: torch.Tensor, grid: GridShape | None, n_dims: int) -> GridShape:
-    """Return the grid of tokens: one line of them where none is given.
+    """Return the grid of tokens, or a single line of tokens where no grid is given.
 
     Parameters
     ----------
     tokens : Tensor of shape (B, L, E)
         Tokens.
     grid : tuple of int or None
-        Tokens along each axis.
+        Number of tokens along each axis.
     n_dims : int
-        Axes that the mixer was built for.
+        Number of axes that the mixer was built for.
 
     Returns
     -------
     tuple of int
-        Tokens along each axis.
+        Number of tokens along each axis.
 
     Raises
     ------
     ValueError
-        If the grid has another number of axes, or of tokens.
+        If the number of axes or of tokens does not match.
 
     Examples
     --------

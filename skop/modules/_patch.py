@@ -1,4 +1,4 @@
-"""Cut a grid into patches and embed each as a token; turn tokens back into a grid."""
+"""Patch embedding and unembedding: from the points of a grid to tokens, and back."""
 
 from collections.abc import Sequence
 from math import lcm, prod
@@ -12,19 +12,19 @@ __all__ = ["PatchEmbedding", "PatchUnembedding", "token_grid"]
 
 
 def token_grid(grid_shape: Sequence[int], patch_shape: Sequence[int], multiple: int = 1) -> GridShape:
-    """Number of patches along each axis, after padding the grid where it is no multiple of the patch.
+    """Return the number of patches along each axis, after padding the grid to a multiple of the patch.
 
     Parameters
     ----------
     grid_shape, patch_shape : sequence of int
-        Points along each axis of the grid and of a patch.
+        Number of points along each axis of the grid and of a patch.
     multiple : int, default=1
-        Points of the padded grid are a multiple of this too, where an axis has at least as many.
+        Divisor of the padded number of points along each axis that has at least that many points.
 
     Returns
     -------
     tuple of int
-        Tokens along each axis.
+        Number of tokens along each axis.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def token_grid(grid_shape: Sequence[int], patch_shape: Sequence[int], multiple: 
 
 
 def _check_init(init: str) -> None:
-    """Raise an error unless there is such a distribution."""
+    """Raise an error unless the name of the distribution is known."""
     if init not in ("default", "normal"):
         raise ValueError(f"patch_init is {init!r}; expected 'default' or 'normal'.")
 
@@ -48,18 +48,18 @@ def _check_init(init: str) -> None:
 class PatchEmbedding(nn.Module):
     """Linear embedding of non-overlapping patches, then layer normalisation.
 
-    Zeros are appended at the high end of each axis up to the number of tokens asked for.
+    The grid is padded with zeros at the end of each axis up to the given number of tokens.
 
     Parameters
     ----------
     in_channels : int
-        Channels of the fields.
+        Number of input channels.
     width : int
         Size of a token.
     patch_shape : tuple of int
-        Points of a patch along each axis; LaMO uses (2, 2).
+        Number of points of a patch along each axis (LaMO: (2, 2)).
     init : {"default", "normal"}, default="default"
-        Distribution of weight and bias at the start: PyTorch's default, or N(0, 1) as in LaMO's public code.
+        Initial distribution of weight and bias: PyTorch's default, or N(0, 1) as in LaMO's public code.
 
     References
     ----------
@@ -88,7 +88,7 @@ class PatchEmbedding(nn.Module):
         sizes = grid.shape[1:-1]
         padding = [count * patch - size for count, patch, size in zip(tokens, self.patch_shape, sizes, strict=True)]
         if any(padding):
-            # F.pad counts from the last axis; channels come first and stay as they are.
+            # F.pad takes the axes from the last to the first: the first pair belongs to the channels and pads nothing.
             grid = nn.functional.pad(grid, [0, 0, *(side for amount in reversed(padding) for side in (0, amount))])
         split = [size for count, patch in zip(tokens, self.patch_shape, strict=True) for size in (count, patch)]
         n_dims = len(sizes)
@@ -98,19 +98,19 @@ class PatchEmbedding(nn.Module):
 
 
 class PatchUnembedding(nn.Module):
-    """Map each token to the points of its patch and fold the patches back into a grid.
+    """Linear map from each token to the points of its patch; the patches are put back together into a grid.
 
     Parameters
     ----------
     width : int
         Size of a token.
     out_channels : int
-        Channels of the output.
+        Number of output channels.
     patch_shape : tuple of int
-        Points of a patch along each axis.
+        Number of points of a patch along each axis.
     init : {"default", "normal"}, default="default"
-        Distribution of shift and weights at the start: a shift of zero and PyTorch's default weights, or
-        N(0, 1) as in LaMO's public code.
+        Initial distribution of weights and bias: PyTorch's default weights and a bias of zero, or N(0, 1) for both, as
+        in LaMO's public code.
 
     Examples
     --------
@@ -132,7 +132,7 @@ class PatchUnembedding(nn.Module):
             nn.init.normal_(self.linear.weight)
 
     def forward(self, tokens: torch.Tensor, counts: GridShape, grid_shape: GridShape) -> torch.Tensor:
-        """Expand tokens ``(B, prod(counts), width)`` to ``(B, *grid_shape, out_channels)``, padding cut off."""
+        """Expand tokens ``(B, prod(counts), width)`` to ``(B, *grid_shape, out_channels)``, without the padding."""
         n_dims = len(counts)
         blocks = self.linear(self.norm(tokens) + self.shift)
         blocks = blocks.reshape(len(tokens), *counts, *self.patch_shape, self.out_channels)

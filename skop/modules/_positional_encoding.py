@@ -12,12 +12,14 @@ __all__ = ["CoordinatePositionalEncoding", "LearnedPositionalEncoding"]
 
 
 class LearnedPositionalEncoding(nn.Module):
-    """One learned vector for each token, zero at the start: LaMO's choice, which ties it to one grid.
+    """Learned positional encoding: one vector for each token, initially zero, for a grid of fixed size.
+
+    This is the encoding of LaMO's public code. The network can then be used on its training grid only.
 
     Parameters
     ----------
     n_tokens : int
-        Tokens of the grid that the network is built for.
+        Number of tokens of the grid.
     width : int
         Size of a token.
 
@@ -29,12 +31,15 @@ class LearnedPositionalEncoding(nn.Module):
     torch.Size([6, 8])
     """
 
+    #: An offset of each token, as a bias is one of all: weight decay leaves it alone unless it is asked not to.
+    no_weight_decay = ("table",)
+
     def __init__(self, n_tokens: int, width: int) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.zeros(n_tokens, width))
 
     def forward(self, centres: torch.Tensor) -> torch.Tensor:
-        """Return the table ``(L, width)``; raises ValueError if there are other than L token centres."""
+        """Return the table ``(L, width)``; raise ValueError if the number of token centres is not L."""
         if centres.shape[-2] != len(self.table):
             raise ValueError(
                 f"positional_encoding='learned' was fitted for {len(self.table)} tokens and cannot serve "
@@ -44,16 +49,16 @@ class LearnedPositionalEncoding(nn.Module):
 
 
 class CoordinatePositionalEncoding(nn.Module):
-    """A small network on sines and cosines of the token centres: defined at any resolution.
+    """Positional encoding by a small network of sines and cosines of the token centres, for grids of any resolution.
 
     Parameters
     ----------
     n_dims : int
-        Space dimensions.
+        Number of space dimensions.
     width : int
         Size of a token.
     n_frequencies : int, default=4
-        Frequencies pi, 2 pi, 4 pi, ... for each axis; coordinates are in the unit box.
+        Number of frequencies pi, 2 pi, 4 pi, ... for each coordinate; coordinates should lie in the unit box.
 
     Examples
     --------

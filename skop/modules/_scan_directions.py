@@ -1,8 +1,8 @@
-"""Directions in which a scan crosses a grid: one vocabulary for every operator.
+"""Directions in which a scan visits the cells of a grid, with the same names for all operators.
 
-A direction names the axes of the grid, counted from 1, in the order in which they are run through, the
-fastest first; a minus sign runs an axis from its last cell to its first. On a matrix (2, 1) is row by row
-from the upper left, (-1, -2) column by column from the lower right.
+A direction lists the axes of the grid, counted from 1, with the axis whose index changes fastest first. A minus sign
+means that the axis is visited from its last cell to its first. On a matrix, (2, 1) is row by row from the upper left,
+and (-1, -2) column by column from the lower right.
 """
 
 from functools import lru_cache
@@ -13,12 +13,14 @@ import torch
 
 from skop._typing import GridShape
 
-__all__ = ["DIRECTION_ORDERS", "SCAN_DIRECTIONS", "Direction", "direction_paths", "direction_set"]
+__all__ = ["DIRECTION_ORDERS", "LINE_DIRECTIONS", "SCAN_DIRECTIONS", "Direction", "direction_paths", "direction_set"]
 
 Direction = tuple[int, ...]
 
 #: Names of the sets of directions.
 SCAN_DIRECTIONS = ("forward", "bidirectional", "cross", "corners", "row_corners", "all")
+#: Those of the sets that read the cells as one line, whatever their grid.
+LINE_DIRECTIONS = ("forward", "bidirectional")
 #: Names of the orders in which a set is listed.
 DIRECTION_ORDERS = ("vmamba", "paper")
 
@@ -29,29 +31,32 @@ def direction_set(n_dims: int, name: str = "cross", order: str = "vmamba") -> tu
     Parameters
     ----------
     n_dims : int
-        Axes of the grid, at least 1.
+        Number of grid axes, at least 1.
     name : {"forward", "bidirectional", "cross", "corners", "row_corners", "all"}, default="cross"
-        ``"forward"``: C order alone. ``"bidirectional"``: C order and its reverse. ``"cross"``: from the first
-        cell and from the last one, with each axis in turn the fastest: 2, 4 or 6 directions in 1, 2 or 3
-        dimensions; on a matrix the four-way cross-scan of VMamba, LaMO and GeoMaNO. Scans along the axes then
-        see two of the four quadrants around a cell. ``"corners"``: once from every corner, from where they see
-        all: 2, 4 or 8. ``"row_corners"``: C order from the two pairs of opposite corners that flipping the
-        last axis gives, as Remark 3.2 of LaMO's paper words its four paths: 2, 4 or 4. ``"all"``: from every
-        corner, with each axis in turn the fastest: 2, 8 or 24.
+        Name of the set. The numbers of directions are for 1, 2 and 3 dimensions.
+
+        - ``"forward"``: C order only (1 direction).
+        - ``"bidirectional"``: C order and its reverse (2 directions).
+        - ``"cross"``: from the first cell and from the last cell, with each axis in turn as the fastest (2, 4, 6). On a
+          matrix this is the four-way cross-scan of VMamba, LaMO and GeoMaNO. Multi-dimensional scans then cover two of
+          the four quadrants around a cell.
+        - ``"corners"``: once from every corner (2, 4, 8). Multi-dimensional scans then cover all quadrants.
+        - ``"row_corners"``: C order, C order with the last axis flipped, and the reverses of both (2, 4, 4), as Remark
+          3.2 of LaMO's paper describes its four paths.
+        - ``"all"``: from every corner, with each axis in turn as the fastest (2, 8, 24).
     order : {"vmamba", "paper"}, default="vmamba"
-        ``"vmamba"``: the reverses follow all others: rows, columns, reversed rows, reversed columns.
-        ``"paper"``: each reverse follows its own direction, as the paper of GeoMaNO numbers them: rows,
-        reversed rows, columns, reversed columns.
+        Order of the directions. ``"vmamba"``: rows, columns, reversed rows, reversed columns. ``"paper"``: rows,
+        reversed rows, columns, reversed columns, as GeoMaNO's paper numbers them.
 
     Returns
     -------
     tuple of tuple of int
-        Directions.
+        Directions of the set.
 
     Raises
     ------
     ValueError
-        If there is no axis, or no such set or order.
+        If `n_dims` is below 1, or the set or the order is unknown.
 
     References
     ----------
@@ -75,7 +80,7 @@ def direction_set(n_dims: int, name: str = "cross", order: str = "vmamba") -> tu
         raise ValueError(f"direction_order is {order!r}; expected one of {DIRECTION_ORDERS}.")
     axes = range(n_dims, 0, -1)
     turns = [tuple((axis - turn - 1) % n_dims + 1 for axis in axes) for turn in range(n_dims)]
-    # Of two opposite corners the one at the start of the first axis; the other is that of the reverses.
+    # One corner of each opposite pair, the one at the start of the first axis; the reverses start from the other.
     corners = [(1, *signs) for signs in product((1, -1), repeat=n_dims - 1)]
     if name in ("forward", "bidirectional"):
         pairs = [(corners[0], turns[0])]
@@ -106,11 +111,11 @@ def direction_paths(
     Parameters
     ----------
     grid_shape : tuple of int
-        Cells along each axis.
+        Number of cells along each axis.
     directions : tuple of tuple of int
-        Directions, each with every axis once.
+        Directions; each contains every axis once.
     device : torch.device or None, default=None
-        Where the result goes.
+        Device of the result.
 
     Returns
     -------
@@ -128,8 +133,8 @@ def direction_paths(
 
 @lru_cache(maxsize=256)
 def _paths(grid_shape: GridShape, directions: tuple[Direction, ...], device: torch.device) -> torch.Tensor:
-    """Paths of a grid, kept on their device because every batch asks for them."""
-    # What is made in inference mode could not take part in a later training.
+    """Paths of a grid, cached on their device because every batch needs them."""
+    # A tensor created in inference mode could not be used in a later training.
     with torch.inference_mode(False):
         cells = torch.arange(prod(grid_shape)).reshape(grid_shape)
         visits = []

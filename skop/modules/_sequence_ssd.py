@@ -1,4 +1,4 @@
-"""Mixers of token sequences that look both ways: LaMO's latent SSMs for points and meshes.
+"""Bidirectional mixers of token sequences: the state-space models that LaMO applies to latent tokens.
 
 Notation: B batch, L tokens, R heads, N states.
 """
@@ -19,28 +19,28 @@ _EPSILON = 1e-5
 
 
 class HydraMixer(TokenMixer, name="hydra"):
-    """Mix a sequence by a quasi-separable matrix: two scans and a free diagonal.
+    """Mix a sequence by Hydra: a quasi-separable matrix from a forward and a backward scan.
 
-    A linear layer gives a signal, a gate, and for each direction steps, input maps and output maps;
-    signal and maps pass a symmetric depthwise convolution. A forward and a backward scan, each moved
-    on by one token, fill the two triangles of the mixing matrix, and a learned map of the signal its
-    diagonal. LaMO's public code uses it for elasticity and airfoil.
+    A linear layer gives a signal, a gate, and for each direction steps, input maps and output maps. A symmetric
+    depthwise convolution is applied to the signal and the maps. A forward and a backward scan, each shifted by one
+    token, make up the two triangles of the mixing matrix; the diagonal is a learned function of the signal. LaMO's
+    public code uses this mixer for elasticity and airfoil.
 
     Parameters
     ----------
     width : int
         Size of a token.
     n_dims : int, default=1
-        Axes of the token grid. The tokens of a grid are mixed as one sequence, in C order.
+        Number of axes of the token grid. The tokens of a grid are mixed as one sequence, in C order.
     d_state : int, default=64
-        States of a head (paper: 64; public code for the airfoil: 1).
+        Number of states of each channel (paper: 64; public code for the airfoil: 1).
     expand : int, default=2
         Inner width as a multiple of `width`.
     n_heads : int or None, default=None
-        Heads, a divisor of the inner width; None gives heads of about 64 channels. An even number of
-        heads has two groups of input and output maps, an odd one has one.
+        Number of heads, a divisor of the inner width; None gives heads of about 64 channels. An even number of heads
+        has two groups of input and output maps, an odd number has one.
     kernel_size : int, default=3
-        Tokens of the convolution.
+        Size of the convolution in tokens, odd.
 
     Raises
     ------
@@ -60,8 +60,8 @@ class HydraMixer(TokenMixer, name="hydra"):
     torch.Size([1, 12, 16])
     """
 
-    #: Vectors, one for each direction: weight decay leaves them alone unless it is asked not to.
-    no_weight_decay = ("step_bias", "log_decay", "direct")
+    #: Parameters excluded from weight decay by default: vectors, of which there is one for each direction, and states.
+    no_weight_decay = ("step_bias", "log_decay", "direct", "initial_state")
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class HydraMixer(TokenMixer, name="hydra"):
         return self.out_projection(normed * nn.functional.silu(gate))
 
     def _scan_both_ways(self, signal: torch.Tensor, raw_steps: torch.Tensor, maps: torch.Tensor) -> torch.Tensor:
-        """Sum of the scans of ``(B, L, R, channels)`` over what comes strictly before and strictly after."""
-        # Adding the float32 bias lifts half-precision logits, so that steps are float32 under autocast.
+        """Sum of a scan of ``(B, L, R, channels)`` over all earlier tokens and one over all later tokens."""
+        # The float32 bias promotes half-precision values, so that steps are float32 under autocast.
         steps = nn.functional.softplus(raw_steps + self.step_bias).flatten(-2)
         maps_in, maps_out = maps.transpose(2, 3).unbind(2)
         groups = maps_in.shape[-2]
@@ -126,25 +126,25 @@ class HydraMixer(TokenMixer, name="hydra"):
 
 
 class BidirectionalSSDMixer(TokenMixer, name="mamba2"):
-    """Mix a sequence by the mean of a Mamba-2 block's forward and backward pass.
+    """Mix a sequence by a bidirectional Mamba-2 block: the mean of a forward and a backward scan.
 
-    Both directions read one projection of the tokens; convolutions, steps, decays and skips are their
-    own, the norm is shared. LaMO's public code uses it for plasticity and pipe.
+    The two directions share the projection of the tokens and the normalisation. Each has its own convolution, steps,
+    decay rates and skip. LaMO's public code uses this mixer for plasticity and pipe.
 
     Parameters
     ----------
     width : int
         Size of a token.
     n_dims : int, default=1
-        Axes of the token grid. The tokens of a grid are mixed as one sequence, in C order.
+        Number of axes of the token grid. The tokens of a grid are mixed as one sequence, in C order.
     d_state : int, default=64
-        States of a head (paper: 64).
+        Number of states of each channel (paper: 64).
     expand : int, default=2
         Inner width as a multiple of `width` (paper: 2).
     n_heads : int or None, default=None
-        Heads, a divisor of the inner width; None gives heads of about 32 channels.
+        Number of heads, a divisor of the inner width; None gives heads of about 32 channels.
     kernel_size : int, default=3
-        Tokens of the causal convolution.
+        Size of the causal convolution in tokens.
 
     Raises
     ------
@@ -164,7 +164,7 @@ class BidirectionalSSDMixer(TokenMixer, name="mamba2"):
     torch.Size([1, 12, 16])
     """
 
-    #: Vectors, one for each direction: weight decay leaves them alone unless it is asked not to.
+    #: Parameters excluded from weight decay by default: vectors, of which there is one for each direction.
     no_weight_decay = ("step_bias", "log_decay", "direct")
 
     def __init__(
@@ -198,7 +198,7 @@ class BidirectionalSSDMixer(TokenMixer, name="mamba2"):
         gate, streams, raw_steps = self.in_projection(tokens).split([inner, inner + 2 * states, self.n_heads], dim=-1)
         both = torch.stack([self._convolve(streams, 0), self._convolve(streams.flip(1), 1).flip(1)], dim=2)
         signal, maps_in, maps_out = nn.functional.silu(both).split([inner, states, states], dim=-1)
-        # Adding the float32 bias lifts half-precision logits, so that steps are float32 under autocast.
+        # The float32 bias promotes half-precision values, so that steps are float32 under autocast.
         steps = nn.functional.softplus(raw_steps.unsqueeze(2) + self.step_bias)
         mixed = ssd_scan(
             signal.unflatten(-1, (self.n_heads, -1)).flatten(2, 3),
@@ -215,12 +215,12 @@ class BidirectionalSSDMixer(TokenMixer, name="mamba2"):
         return self.out_projection(normed.mean(dim=2))
 
     def _convolve(self, streams: torch.Tensor, direction: int) -> torch.Tensor:
-        """Convolution of ``(B, L, streams)`` over each token and those before it."""
+        """Causal convolution of ``(B, L, streams)``: over each token and the tokens before it."""
         return self.convolutions[direction](streams.mT).mT[:, : streams.shape[1]]
 
 
 def _checked_heads(n_heads: int | None, inner: int, channels: int) -> int:
-    """The number of heads asked for, or as many as give each about so many channels."""
+    """Return `n_heads`, or the number of heads of about `channels` channels each where it is None."""
     if n_heads is None:
         return next(heads for heads in range(max(inner // channels, 1), 0, -1) if inner % heads == 0)
     if inner % n_heads:

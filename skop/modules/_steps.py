@@ -1,4 +1,4 @@
-"""Steps and decay rates that state-space mixers start from."""
+"""Initial values of the steps and decay rates of state-space mixers."""
 
 import math
 from collections.abc import Sequence
@@ -7,17 +7,17 @@ import torch
 
 __all__ = ["STEP_RANGE", "initial_step_bias", "log_range"]
 
-#: Mamba's range of steps.
+#: Range of the initial steps in Mamba.
 STEP_RANGE = (1e-3, 0.1)
 
 
 def initial_step_bias(count: int, step_range: Sequence[float] = STEP_RANGE) -> torch.Tensor:
-    """Draw biases whose softplus are random steps, even on a logarithmic scale.
+    """Draw initial biases of the steps: their softplus is evenly distributed on a logarithmic scale.
 
     Parameters
     ----------
     count : int
-        Biases.
+        Number of biases.
     step_range : sequence of two floats, default=(0.001, 0.1)
         Smallest and largest step, positive and finite.
 
@@ -29,7 +29,7 @@ def initial_step_bias(count: int, step_range: Sequence[float] = STEP_RANGE) -> t
     Raises
     ------
     ValueError
-        If the range holds other than two positive numbers.
+        If `step_range` is not a pair of positive numbers.
 
     Examples
     --------
@@ -50,9 +50,9 @@ def log_range(name: str, values: Sequence[float]) -> tuple[float, float]:
     Parameters
     ----------
     name : str
-        What the range is called.
+        Name of the range for error messages.
     values : sequence of two floats
-        Its ends, positive and finite.
+        Ends of the range, positive and finite.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def log_range(name: str, values: Sequence[float]) -> tuple[float, float]:
     Raises
     ------
     ValueError
-        If there are other than two positive numbers.
+        If `values` is not a pair of positive numbers.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Depthwise convolution of tokens over their grid, which several mixers begin with."""
+"""Depthwise convolution of tokens over their grid, the first step of several mixers."""
 
 from math import prod
 from typing import Any
@@ -14,26 +14,26 @@ _CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 
 
 def token_convolution(n_dims: int, channels: int, kernel_size: int) -> nn.Module | None:
-    """Return a depthwise convolution that keeps the size of a grid.
+    """Build a depthwise convolution that keeps the size of a grid.
 
     Parameters
     ----------
     n_dims : int
-        Axes of the grid, 1 to 3.
+        Number of grid axes, 1 to 3.
     channels : int
-        Channels, each convolved by itself.
+        Number of channels, each of which is convolved separately.
     kernel_size : int
-        Points along each axis; 1 needs no convolution.
+        Size of the convolution along each axis, odd.
 
     Returns
     -------
     Module or None
-        The convolution; None for one point.
+        The convolution, or None for ``kernel_size=1``.
 
     Raises
     ------
     ValueError
-        If `kernel_size` is even, or there are other than 1 to 3 axes.
+        If `kernel_size` is even, or `n_dims` is not 1, 2 or 3.
 
     Examples
     --------
@@ -51,16 +51,16 @@ def token_convolution(n_dims: int, channels: int, kernel_size: int) -> nn.Module
 
 
 def convolve_tokens(convolution: nn.Module | None, tokens: torch.Tensor, grid: GridShape) -> torch.Tensor:
-    """Convolve tokens over their grid, zeros outside.
+    """Convolve tokens over their grid, with zeros outside the grid.
 
     Parameters
     ----------
     convolution : Module or None
-        As `token_convolution` returns it.
+        Result of `token_convolution`.
     tokens : Tensor of shape (batch, prod(grid), channels)
         Tokens in C order.
     grid : tuple of int
-        Tokens along each axis.
+        Number of tokens along each axis.
 
     Returns
     -------
@@ -77,7 +77,8 @@ def convolve_tokens(convolution: nn.Module | None, tokens: torch.Tensor, grid: G
     if convolution is None:
         return tokens
     if prod(grid) == 1:
-        # A lone token, as tables have, meets the middle of the kernel only; torch takes far longer to find out.
+        # A single token, as in tables, is multiplied by the middle of the kernel only, which is much faster than
+        # calling torch's convolution on it.
         weight: Any = convolution.weight
         middle = weight[(slice(None), 0, *(size // 2 for size in weight.shape[2:]))]
         return torch.addcmul(convolution.bias, tokens, middle)  # type: ignore[arg-type]

@@ -1,17 +1,27 @@
-"""Networks of the operators, one paper a file, behind one contract and two skeletons."""
+"""The operators as plain PyTorch networks: their common interface, and base classes for grids, points and sequences."""
 
 from skop.networks._interface import OperatorNetwork, Outputs
 from skop.networks._patch_network import PatchNetwork
 from skop.networks._point_network import PointNetwork
+from skop.networks._sequence_network import Points, Queries, SequenceNetwork
 from skop.networks.geomano import GeoMaNONetwork
 from skop.networks.lamo import LaMOPatchNetwork, LaMOPointNetwork
+from skop.networks.mno_galerkin import GalerkinNetwork
+from skop.networks.mno_gnot import GNOTNetwork
+from skop.networks.mno_oformer import OFormerNetwork
 
 __all__ = [
+    "GNOTNetwork",
+    "GalerkinNetwork",
     "GeoMaNONetwork",
     "LaMOPatchNetwork",
     "LaMOPointNetwork",
+    "OFormerNetwork",
     "OperatorNetwork",
     "Outputs",
     "PatchNetwork",
     "PointNetwork",
+    "Points",
+    "Queries",
+    "SequenceNetwork",
 ]

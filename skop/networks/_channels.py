@@ -1,7 +1,7 @@
-"""Channels of the points of every network: coordinates, fields and repeated parameters.
+"""Input channels at the points: coordinates, fields, and global parameters repeated at every point.
 
-Notation: B batch, P points, T points of all samples of a packed batch, d space
-dimensions, c channels, p parameters.
+Notation: B batch, P points, T points of all samples of a packed batch, d space dimensions, c channels, p global
+parameters.
 """
 
 import torch
@@ -10,21 +10,21 @@ __all__ = ["count_samples", "join_channels", "repeat_on_points"]
 
 
 def count_samples(coords: torch.Tensor, fields: torch.Tensor | None, params: torch.Tensor | None) -> int:
-    """Return how many samples a batch holds that is not packed.
+    """Return the number of samples of a batch that is not packed.
 
     Parameters
     ----------
     coords : Tensor of shape (P, d) or (B, P, d)
-        Coordinates.
+        Coordinates of the points.
     fields : Tensor of shape (B, P, c) or None
         Fields.
     params : Tensor of shape (B, p) or None
-        Parameters.
+        Global parameters of the samples.
 
     Returns
     -------
     int
-        B; 1 where only shared coordinates are given.
+        Number of samples B; 1 where only shared coordinates are given.
 
     Examples
     --------
@@ -43,23 +43,23 @@ def join_channels(
     params: torch.Tensor | None,
     sizes: tuple[int, ...] | None = None,
 ) -> torch.Tensor:
-    """Join coordinates, fields and repeated parameters as the channels of every point.
+    """Concatenate coordinates, fields and repeated global parameters as the input channels of every point.
 
     Parameters
     ----------
     coords : Tensor of shape (P, d), (B, P, d) or (T, d)
-        Coordinates.
+        Coordinates of the points.
     fields : Tensor of shape (B, P, c) or (T, c), or None
-        Fields.
+        Input fields.
     params : Tensor of shape (B, p) or None
-        Parameters.
+        Global parameters of the samples.
     sizes : tuple of int or None, default=None
-        Points of each sample of a packed batch.
+        Number of points of each sample of a packed batch.
 
     Returns
     -------
     Tensor of shape (B, P, d + c + p) or (T, d + c + p)
-        Channels.
+        Input channels.
 
     Examples
     --------
@@ -77,21 +77,21 @@ def join_channels(
 
 
 def repeat_on_points(values: torch.Tensor, n_points: int, sizes: tuple[int, ...] | None) -> torch.Tensor:
-    """Repeat what samples have, (B, k), on their points: (B, P, k), or (T, k) in a packed batch.
+    """Repeat values of the samples, (B, k), at each of their points: (B, P, k), or (T, k) in a packed batch.
 
     Parameters
     ----------
     values : Tensor of shape (B, k)
         One row for each sample.
     n_points : int
-        Points of each sample, or of a packed batch.
+        Number of points of each sample, or of the whole packed batch.
     sizes : tuple of int or None
-        Points of each sample of a packed batch.
+        Number of points of each sample of a packed batch.
 
     Returns
     -------
     Tensor of shape (B, P, k) or (T, k)
-        Rows of the points.
+        Values at the points.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The contract of a network: what an estimator calls it with, and what it gets back.
+"""The interface of a network: the arguments that an estimator passes to it, and the outputs that it returns.
 
 Notation: B samples of a batch, P points of a sample, T points of all samples of a packed batch, Q query points,
 d space dimensions, c input channels, p parameters, q output channels, s scalars.
@@ -17,14 +17,14 @@ __all__ = ["OperatorNetwork", "Outputs"]
 
 
 class Outputs(NamedTuple):
-    """What every network returns; what it does not give is None.
+    """Output of every network: a field, scalars, or both; the part that is not predicted is None.
 
     Parameters
     ----------
     field : Tensor of shape (B, P, q), or (B, Q, q) at query points, or (T, q) for packed samples, or None
-        Output field.
+        Predicted field.
     scalars : Tensor of shape (B, s) or None
-        Scalars of the samples.
+        Predicted scalars of the samples.
     """
 
     field: torch.Tensor | None = None
@@ -32,29 +32,29 @@ class Outputs(NamedTuple):
 
 
 class OperatorNetwork(nn.Module):
-    """Base of the networks; `skop.networks.PatchNetwork` and `skop.networks.PointNetwork` implement it.
+    """Base class of the networks; `skop.networks.PatchNetwork` and `skop.networks.PointNetwork` implement it.
 
-    The constructor takes keywords, of which `n_dims`, `n_fields`, `n_params`, `n_outputs` and `n_scalars` say what the
-    data hold (0 for what they lack), and `grid_shape` the training grid where the network needs one. It has no default
-    values for sizes: these are the estimator's. All inputs are scaled, and outputs are in scaled units too.
+    The constructor takes keyword arguments. `n_dims`, `n_fields`, `n_params`, `n_outputs` and `n_scalars` state the
+    numbers of dimensions, channels, global parameters and scalars of the data (0 where there are none), and
+    `grid_shape` the training grid if the network needs one. Sizes such as the width have no default values here, only
+    in the estimators. All inputs and outputs are scaled.
 
     Attributes
     ----------
     needs_grid : bool
-        Whether `grid_shape` has to be given, and points lie on that grid in C order. Otherwise it is ignored.
+        Whether `grid_shape` is required, with the points in C order on that grid. Otherwise it is ignored.
     supports_packed : bool
-        Whether samples may differ in their number of points, which `sizes` states.
+        Whether samples may differ in their number of points, given as `sizes`.
     supports_queries : bool
-        Whether outputs may be asked for at other points than those of the input.
-    supports_params, supports_scalars : bool
-        Whether the network reads global parameters, and gives scalars of the samples.
+        Whether outputs can be computed at other points than those of the input.
+    supports_params : bool
+        Whether the network accepts global parameters.
     """
 
     needs_grid: bool = False
     supports_packed: bool = False
     supports_queries: bool = False
     supports_params: bool = True
-    supports_scalars: bool = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,29 +74,29 @@ class OperatorNetwork(nn.Module):
         Parameters
         ----------
         coords : Tensor of shape (P, d) shared by all samples, or (B, P, d), or (T, d) with `sizes`
-            Coordinates.
+            Coordinates of the points.
         fields : Tensor of shape (B, P, c), or (T, c) with `sizes`, or None
-            Input fields; None exactly where the network was built with ``n_fields=0``.
+            Input fields; None if and only if the network was built with ``n_fields=0``.
         params : Tensor of shape (B, p) or None
-            Global parameters; None exactly where the network was built with ``n_params=0``.
+            Global parameters; None if and only if the network was built with ``n_params=0``.
         grid_shape : tuple of int or None, default=None
-            Points along each axis, where the points form a grid in C order; their product is P.
+            Number of points along each axis, if the points form a grid in C order; the product is P.
         sizes : tuple of int or None, default=None
-            Points of each sample of a packed batch, in which samples follow each other.
+            Number of points of each sample of a packed batch, in which one sample follows the other.
         query_coords : Tensor of shape (Q, d) or (B, Q, d), or None, default=None
-            Coordinates of the points where outputs are wanted, if not at the points of the input.
+            Coordinates of the points where outputs are wanted; None gives outputs at the points of the input.
         query_fields : Tensor of shape (B, Q, c) or None, default=None
-            Input fields there, exactly where `fields` are given.
+            Input fields at the query points; required if `fields` are given.
 
         Returns
         -------
         Outputs
-            The field and the scalars; None for ``n_outputs=0`` and ``n_scalars=0``.
+            Predicted field and scalars; None for ``n_outputs=0`` and ``n_scalars=0``.
 
         Raises
         ------
         ValueError
-            If the arguments do not fit each other, or the network does not support them.
+            If the arguments are inconsistent, or the network does not support them.
         """
         raise NotImplementedError(f"{type(self).__name__} has to define forward.")
 
@@ -110,7 +110,7 @@ class OperatorNetwork(nn.Module):
         query_coords: torch.Tensor | None,
         query_fields: torch.Tensor | None,
     ) -> None:
-        """Raise ValueError where arguments of `forward` do not fit each other or the network."""
+        """Raise ValueError if the arguments of `forward` are inconsistent or not supported."""
         name, count = type(self).__name__, coords.shape[-2]
         if sizes is not None and not self.supports_packed:
             raise ValueError(f"{name} got packed samples, which it does not support; give samples of one size.")
@@ -126,16 +126,16 @@ class OperatorNetwork(nn.Module):
                 "point for each sample, all of them, and no query points."
             )
         if query_coords is not None and (fields is None) != (query_fields is None):
-            raise ValueError("give fields at the query points exactly where the points of the input have them.")
+            raise ValueError("fields and query_fields belong together, but only one was given; pass both or neither.")
 
     @classmethod
     def keywords(cls) -> frozenset[str]:
-        """Return the names of the keywords that the constructor takes, with those that go on to the skeleton.
+        """Return the names of all keyword arguments of the constructor, those passed on to a base class included.
 
         Returns
         -------
         frozenset of str
-            Names.
+            Names of the keyword arguments.
 
         Examples
         --------

@@ -1,6 +1,6 @@
-"""The skeleton of the networks on grids: patches of a regular grid become tokens, and tokens patches again.
+"""Base class of the networks on regular grids, which turn patches into tokens, and tokens back into patches.
 
-Notation: B batch, P points, d space dimensions, c channels, p parameters, q outputs, s scalars.
+Notation: B batch, P points, d space dimensions, c channels, p global parameters, q output channels, s scalars.
 """
 
 from collections.abc import Callable
@@ -29,56 +29,56 @@ __all__ = ["PatchNetwork"]
 
 
 class PatchNetwork(OperatorNetwork):
-    """Encode patches of a grid as tokens, mix them in residual blocks, and expand them to points.
+    """Network on grids: patches are embedded as tokens, mixed in residual blocks, and expanded to points again.
 
-    Sizes have no default values; a part that is optional is left out by default.
+    Sizes have no default values. Optional parts are omitted by default.
 
     Parameters
     ----------
     make_mixer : callable
-        Factory of the token mixers, one for each block, see `skop.modules.TokenMixer`.
+        Function without arguments that returns the token mixer of a block, see `skop.modules.TokenMixer`.
     n_dims : int
-        Space dimensions, 1 to 3.
+        Number of space dimensions, 1 to 3.
     n_fields, n_params : int
-        Input channels and global parameters; parameters are repeated on every point.
+        Number of input channels and of global parameters, which are repeated at every point.
     n_outputs : int
-        Output channels; 0 for no field.
+        Number of output channels; 0 for no field.
     n_scalars : int
-        Scalars of a sample, from the mean of its tokens; 0 for none.
+        Number of scalars, predicted from the mean of a sample's tokens; 0 for none.
     grid_shape : tuple of int
-        Training grid. Only a learned positional encoding is tied to it; axes that are shorter than a patch get
-        smaller patches.
+        Shape of the training grid. With a learned positional encoding, no other grid can be used. Along axes that are
+        shorter than a patch, patches are smaller.
     patch_size : int
-        Points of a patch along each axis. Grids that are no multiple of it are padded with zeros.
+        Number of points of a patch along each axis. Grids are padded with zeros to a multiple of it.
     width : int
         Size of a token.
     depth : int
         Number of blocks.
     mlp_ratio : float
-        Hidden size of the feed-forward part as a multiple of `width`.
+        Number of hidden units of the feed-forward networks, as a multiple of `width`.
     positional_encoding : {"learned", "coordinates", None}, default=None
-        Positional encoding of the tokens: a table, a network of the coordinates of the first point of each patch,
-        which any resolution can use, or none beyond the coordinate channels.
+        Positional encoding of the tokens: a learned table; a function of the coordinates of each patch's first point,
+        which can be used at any resolution; or none, except for the coordinates among the input channels.
     n_frequencies : int, default=0
-        Sines and cosines of each coordinate in the encoding ``"coordinates"``: pi, 2 pi, 4 pi, ...
+        Number of frequencies pi, 2 pi, 4 pi, ... of the sines and cosines in the encoding ``"coordinates"``.
     conv_channels : int, default=0
-        Channels of a convolution over neighbouring points before the patches, and of one after them, which let
-        points see across the edges of their patch; 0 leaves both out.
+        Number of channels of two convolutions over neighbouring points, one before the patch embedding and one after
+        the unembedding, which combine points across the edges of patches; 0 omits both.
     lifting_width : int, default=0
-        Size to which a feed-forward network lifts every point before the patches; 0 leaves it out.
+        Number of channels to which a feed-forward network lifts every point before the patch embedding; 0 omits it.
     coordinate_channels : bool, default=True
-        Whether coordinates are input channels where there are fields or parameters.
+        Whether coordinates are input channels beside fields or global parameters; without these they always are.
     dropout : float, default=0.0
-        Dropout in the blocks.
+        Dropout probability in the blocks.
     pad_to_multiple : int, default=1
-        Multiple of points to which the grid is padded, beyond what the patch needs.
+        Divisor of the number of points along each axis after padding, in addition to the patch size.
     patch_init : {"default", "normal"}, default="default"
-        Distribution of the weights of patch embedding and unembedding at the start: PyTorch's, or N(0, 1).
+        Initial distribution of the weights of patch embedding and unembedding: PyTorch's default, or N(0, 1).
 
     Raises
     ------
     ValueError
-        If there is no such positional encoding or distribution.
+        If the positional encoding or the distribution is unknown.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class PatchNetwork(OperatorNetwork):
         super().__init__()
         self.patch_shape = tuple(min(patch_size, size) for size in grid_shape)
         self.pad_to_multiple = pad_to_multiple
-        # Stands in for the field where there is none. LaMO's public code creates it in every case.
+        # Learned input that replaces the fields where there are none. It is always created, as in LaMO's public code.
         self.placeholder = nn.Parameter(torch.rand(n_dims) / 2)
         self.skip_coords = not coordinate_channels and n_fields + n_params > 0
         channels = n_fields + n_params + (0 if self.skip_coords else n_dims)
@@ -174,11 +174,11 @@ class PatchNetwork(OperatorNetwork):
         return Outputs(None if field is None else field.flatten(1, -2), scalars)
 
     def _token_grid(self, grid_shape: GridShape) -> GridShape:
-        """Tokens along each axis of a grid."""
+        """Number of tokens along each axis of a grid."""
         return token_grid(grid_shape, self.patch_shape, self.pad_to_multiple)
 
     def _corners(self, coords: torch.Tensor, grid_shape: GridShape, counts: GridShape) -> torch.Tensor:
-        """Coordinates of the first point of each patch; tokens of padding take the last point of their axis."""
+        """Coordinates of the first point of each patch; for patches of padding, of the last point along the axis."""
         grid = coords.unflatten(-2, grid_shape)
         for axis, (patch, count, size) in enumerate(zip(self.patch_shape, counts, grid_shape, strict=True)):
             first = (torch.arange(count, device=coords.device) * patch).clamp_max(size - 1)
@@ -189,7 +189,7 @@ class PatchNetwork(OperatorNetwork):
 def _positional_encoding(
     name: str | None, n_dims: int, n_tokens: int, width: int, n_frequencies: int
 ) -> nn.Module | None:
-    """The module of a named positional encoding."""
+    """Build the positional encoding of this name."""
     if name is None:
         return None
     if name == "learned":

@@ -1,7 +1,7 @@
-"""The skeleton of the networks on points: any number of points of a sample, in any order or on a structured mesh.
+"""Base class of the networks on points, whose samples have any number of points in any order or on a structured mesh.
 
 Notation: B samples, P points, T points of all samples of a packed batch, Q query points, d space dimensions,
-c channels, p parameters, q outputs, s scalars, E width.
+c channels, p global parameters, q output channels, s scalars, E width.
 """
 
 import math
@@ -18,50 +18,50 @@ from skop.networks._interface import OperatorNetwork, Outputs
 
 __all__ = ["PointNetwork"]
 
-#: Points that inference without gradients works on at a time.
+#: Number of points that are processed at once in inference without gradients.
 _CHUNK_SIZE = 2**15
 _EMBEDDINGS, _INITS = ("channels", "sinusoidal"), ("default", "trunc_normal")
 
 
 class PointNetwork(OperatorNetwork):
-    """Lift points to features, update them in residual blocks, and map them to outputs.
+    """Network on points: the points are lifted to features, updated in residual blocks, and mapped to outputs.
 
-    What the blocks do among the points is theirs, see `skop.modules.PointBlock`; the skeleton packs samples of
-    different sizes, carries query points through the same blocks, works in chunks where no gradients are wanted, so
-    that a sample needs the memory of its features and little more, and pools the points for scalars. Sizes have no
-    default values; a part that is optional is left out by default.
+    The blocks exchange information between the points, see `skop.modules.PointBlock`. This class adds what all networks
+    on points need: packed samples of different sizes, query points, which pass through the same blocks, and pooling for
+    scalars. Without gradients, points are processed in chunks, so that a sample takes little more memory than its
+    features. Sizes have no default values. Optional parts are omitted by default.
 
     Parameters
     ----------
     make_blocks : callable
-        Factory of all blocks, ``make_blocks() -> iterable of PointBlock``. It is called once, after the weights that
-        lift the points were drawn, and before those of the heads.
+        Function without arguments that returns all blocks, an iterable of `skop.modules.PointBlock`. It is called once,
+        after the initial weights of the lifting were drawn and before those of the heads.
     n_dims : int
-        Space dimensions; coordinates are always input channels.
+        Number of space dimensions; coordinates are always input channels.
     n_fields, n_params : int
-        Input channels and global parameters.
+        Number of input channels and of global parameters.
     n_outputs : int
-        Output channels; 0 for no field.
+        Number of output channels; 0 for no field.
     n_scalars : int
-        Scalars of a sample, from the mean of its points' features; 0 for none.
+        Number of scalars, predicted from the mean of the points' features; 0 for none.
     width : int
         Size of a point's features.
     structured : bool, default=False
-        Whether the points are a structured mesh of 1 to 3 axes in C order, which the blocks make use of. There are
-        then neither packed samples nor query points.
+        Whether the points form a structured mesh of 1 to 3 axes in C order, of which the blocks make use. Packed
+        samples and query points are then not supported.
     n_frequencies : int, default=0
-        Sines and cosines of each coordinate beside it: pi, 2 pi, 4 pi, ...
+        Number of frequencies pi, 2 pi, 4 pi, ... whose sines and cosines of the coordinates are further input channels.
     parameter_embedding : {"channels", "sinusoidal"}, default="channels"
-        Way in for the parameters: as channels of every point, or as sines and cosines of each, passed through a small
-        network and added to the features of every point.
+        Embedding of the global parameters: as input channels of every point, or as sines and cosines that pass through
+        a small network and are added to the features of every point.
     weight_init : {"default", "trunc_normal"}, default="default"
-        Distribution of the linear layers at the start: PyTorch's default, or a normal distribution of standard
-        deviation 0.02 and biases of zero. Modules with a true attribute `keeps_init` are left alone.
+        Initial distribution of the linear layers: PyTorch's default, or a truncated normal distribution of standard
+        deviation 0.02 with biases of zero. Modules whose attribute `keeps_init` is true are not changed.
 
     Raises
     ------
     ValueError
-        If a structured mesh has other than 1 to 3 axes, or an option has no such value.
+        If a structured mesh has more than 3 axes, or an option has an unknown value.
 
     Examples
     --------
@@ -105,7 +105,8 @@ class PointNetwork(OperatorNetwork):
         self.is_sinusoidal = n_params > 0 and parameter_embedding == "sinusoidal"
         channels = n_dims * (1 + 2 * n_frequencies) + n_fields + (0 if self.is_sinusoidal else n_params)
         self.lifting = nn.Sequential(nn.Linear(channels, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
-        # On a structured mesh it stands in for the field; LaMO's public code creates it in every case.
+        # Learned input that replaces the fields of a structured mesh without any. It is always created, as in LaMO's
+        # public code.
         self.placeholder = nn.Parameter(torch.rand(width) / width)
         self.parameter_embedding = _SinusoidalEmbedding(n_params, width) if self.is_sinusoidal else None
         self.blocks = nn.ModuleList(make_blocks())
@@ -141,7 +142,7 @@ class PointNetwork(OperatorNetwork):
         )
 
     def _blocks(self) -> Iterator[PointBlock]:
-        """The blocks, by their type."""
+        """The blocks, with their type for the type checker."""
         return iter(self.blocks)  # type: ignore[arg-type]
 
     def _features(
@@ -151,7 +152,7 @@ class PointNetwork(OperatorNetwork):
         params: torch.Tensor | None,
         sizes: tuple[int, ...] | None,
     ) -> torch.Tensor:
-        """First features of the points, (B, P, E) or (T, E)."""
+        """Lift the points to the features (B, P, E) or (T, E) that enter the first block."""
         coords = _add_waves(coords, self.n_frequencies)
         points = self.lifting(join_channels(coords, fields, None if self.is_sinusoidal else params, sizes))
         if fields is None or not self.structured:
@@ -169,7 +170,7 @@ class PointNetwork(OperatorNetwork):
         query_coords: torch.Tensor | None,
         query_fields: torch.Tensor | None,
     ) -> Outputs:
-        """What `forward` gives, one sample after the other and each in chunks of points."""
+        """Compute the outputs of `forward` sample by sample, each in chunks of points."""
         count = count_samples(coords, fields, params) if sizes is None else len(sizes)
         samples = zip(
             _split(coords, count, sizes),
@@ -195,7 +196,7 @@ class PointNetwork(OperatorNetwork):
         query_coords: torch.Tensor | None,
         query_fields: torch.Tensor | None,
     ) -> Outputs:
-        """Outputs of one sample, whose tensors all have a first axis of length one."""
+        """Compute the outputs of one sample, given as a batch of size one."""
         size = self.chunk_size
         groups = [(self._features_in_chunks(coords, fields, params), coords)]
         if query_coords is not None:
@@ -214,7 +215,7 @@ class PointNetwork(OperatorNetwork):
     def _features_in_chunks(
         self, coords: torch.Tensor, fields: torch.Tensor | None, params: torch.Tensor | None
     ) -> torch.Tensor:
-        """First features of one sample's points, which only the result holds all at once."""
+        """Lift the points of one sample in chunks."""
         points = coords.new_empty(1, coords.shape[1], self.placeholder.numel())
         for start in range(0, coords.shape[1], self.chunk_size):
             chunk = slice(start, start + self.chunk_size)
@@ -224,7 +225,7 @@ class PointNetwork(OperatorNetwork):
 
 
 class _SinusoidalEmbedding(nn.Module):
-    """Features of a sample from sines and cosines of its parameters, as diffusion models embed time."""
+    """Features of a sample from sines and cosines of its global parameters, as diffusion models embed time."""
 
     frequencies: torch.Tensor
 
@@ -235,14 +236,14 @@ class _SinusoidalEmbedding(nn.Module):
         self.fc1, self.fc2 = nn.Linear(2 * half * n_params, width), nn.Linear(width, width)
 
     def forward(self, params: torch.Tensor) -> torch.Tensor:
-        """Embed parameters ``(B, p)`` as ``(B, width)``."""
+        """Embed global parameters ``(B, p)`` as ``(B, width)``."""
         angles = params.unsqueeze(-1) * self.frequencies.to(params.dtype)
         waves = torch.cat([angles.cos(), angles.sin()], dim=-1).flatten(1)
         return self.fc2(nn.functional.silu(self.fc1(waves)))
 
 
 def _draw_small_weights(network: nn.Module) -> None:
-    """Draw linear layers as LaMO's public code does, except in modules that keep their values."""
+    """Initialise linear layers as LaMO's public code does, except in modules whose `keeps_init` is true."""
     kept = {part for module in network.modules() if getattr(module, "keeps_init", False) for part in module.modules()}
     for module in network.modules():
         if isinstance(module, nn.Linear) and module not in kept:
@@ -252,7 +253,7 @@ def _draw_small_weights(network: nn.Module) -> None:
 
 
 def _add_waves(coords: torch.Tensor, n_frequencies: int) -> torch.Tensor:
-    """Coordinates (..., d) with sines and cosines of each beside them."""
+    """Append sines and cosines of the coordinates (..., d) to them."""
     if n_frequencies == 0:
         return coords
     frequencies = math.pi * 2.0 ** torch.arange(n_frequencies, dtype=coords.dtype, device=coords.device)
@@ -261,7 +262,7 @@ def _add_waves(coords: torch.Tensor, n_frequencies: int) -> torch.Tensor:
 
 
 def _split(part: torch.Tensor | None, count: int, sizes: tuple[int, ...] | None) -> Sequence[Any]:
-    """What each of so many samples has of an argument of `forward`, with a first axis of length one."""
+    """Split an argument of `forward` into `count` samples, each as a batch of size one."""
     if part is None:
         return [None] * count
     if sizes is not None:
@@ -270,5 +271,5 @@ def _split(part: torch.Tensor | None, count: int, sizes: tuple[int, ...] | None)
 
 
 def _pool(head: PooledHead, points: torch.Tensor, sizes: tuple[int, ...] | None) -> torch.Tensor:
-    """Scalars of the samples, (B, s)."""
+    """Predict the scalars of the samples, (B, s)."""
     return head(points) if sizes is None else torch.cat([head(own.unsqueeze(0)) for own in points.split(sizes)])

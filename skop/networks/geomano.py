@@ -6,10 +6,12 @@ blocks mix the tokens by selective scans that cross the grid in several directio
 multi-dimensional and corrected for their overlap (Eqs. 8 to 10, Algorithm 1), and every token is expanded
 back to the points of its patch (Eq. 7).
 
-Not taken literally: the encoder's softmax (Eq. 6), since a softmax over latents leaves no grid to scan and the text
-describes a patch embedding that keeps the geometry; the decoder's softmax (Eq. 7); its last LayerNorm, which here comes
-before the linear layer, since a normalised field of one channel would be constant; and the biases and activations of
-the linear layers around the scan (section 4.1). The correction at the state is printed in neither formula.
+The implementation differs from the printed formulas in these points. The softmax of the encoder (Eq. 6) is omitted,
+because a softmax over latent tokens leaves no grid to scan, and the text describes a patch embedding that keeps the
+geometry. The softmax of the decoder (Eq. 7) is omitted too. The last LayerNorm comes before the linear layer instead of
+after it, because a normalised field of one channel would be constant. The biases and activations of the linear layers
+around the scan (section 4.1) are omitted. The default correction is applied at the state, as the text argues; the
+formulas print it elsewhere.
 """
 
 from collections.abc import Sequence
@@ -28,14 +30,14 @@ class GeoMaNONetwork(PatchNetwork):
     Parameters
     ----------
     n_dims : int
-        Space dimensions.
+        Number of space dimensions.
     width : int
         Size of a token.
     d_state, expand, dt_rank, recurrence, scan_directions, direction_order, correction, correction_at, kernel_size, \
     activation, separate_gate, activate_output, step_range, decay_range
         See `skop.modules.GeometricScanMixer`.
     **skeleton
-        Keywords of `skop.networks.PatchNetwork`.
+        Keyword arguments of `skop.networks.PatchNetwork`.
 
     Examples
     --------

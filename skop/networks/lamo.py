@@ -3,8 +3,8 @@
 Tiwari, Dutta, Krishnan and Prathosh, "Latent Mamba Operator for Partial Differential Equations", ICML
 2025, section 3. On a regular grid, patches of 2 x 2 points become tokens (Remark 3.1), residual blocks mix the
 tokens by scans in several directions (Eq. 11 to 13), and every token is expanded back to the points of its patch.
-On other points, every block pools the points into latent tokens by learned weights (Eq. 9 and 10), a bidirectional
-state-space model mixes the tokens, and the points take mixtures of them (Eq. 14 and 15).
+On other points, every block pools the points into latent tokens with learned weights (Eq. 9 and 10), a bidirectional
+state-space model mixes the latent tokens, and every point receives a weighted combination of them (Eq. 14 and 15).
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from skop.modules import MIXERS, FeedForward, GridSSDMixer, LatentBlock, LatentTokens, PointBlock
+from skop.modules import FeedForward, GridSSDMixer, LatentBlock, LatentTokens, PointBlock, build_mixer
 from skop.networks._patch_network import PatchNetwork
 from skop.networks._point_network import PointNetwork
 
@@ -26,13 +26,13 @@ class LaMOPatchNetwork(PatchNetwork):
     Parameters
     ----------
     n_dims : int
-        Space dimensions.
+        Number of space dimensions.
     width : int
         Size of a token.
     d_state, expand, n_heads, scan_directions, path_weights, kernel_size, activation, decay_range
         See `skop.modules.GridSSDMixer`.
     **skeleton
-        Keywords of `skop.networks.PatchNetwork`.
+        Keyword arguments of `skop.networks.PatchNetwork`.
 
     Examples
     --------
@@ -79,41 +79,41 @@ class LaMOPatchNetwork(PatchNetwork):
 
 
 class LaMOPointNetwork(PointNetwork):
-    """LaMO's model of latent tokens, for points in any order and for structured meshes.
+    """LaMO's network with latent tokens, for points in any order and for structured meshes.
 
     Parameters
     ----------
     n_dims : int
-        Space dimensions.
+        Number of space dimensions.
     width, depth : int
         Size of the features and number of blocks.
     structured : bool
-        Whether the points are a structured mesh of 1 to 3 axes in C order, on which values and queries come from
+        Whether the points form a structured mesh of 1 to 3 axes in C order, on which values and queries are computed by
         convolutions over neighbouring points.
     n_latents, n_latent_heads, n_centred_heads : int
-        Latent tokens, heads with weights of their own, and heads whose tokens also have centres in the unit box,
-        where coordinates should lie; see `skop.modules.LatentTokens`. The paper has no centres.
+        Number of latent tokens, of heads, and of heads whose latent tokens also have centres in the unit box, where the
+        coordinates should lie; see `skop.modules.LatentTokens`. The paper has no centres.
     temperature, normalize_latents, decoder
         See `skop.modules.LatentTokens`, where the second is called `normalize`.
     shared_projections : bool
-        Whether all blocks share what gives weights and values of the latent tokens (paper, Table 7).
+        Whether all blocks share the projections that give the weights and values of the latent tokens (paper, Table 7).
     mixer : {"hydra", "mamba2"} or another name in `skop.modules.MIXERS`
         Mixer of the latent tokens: `skop.modules.HydraMixer` (public code for elasticity and airfoil) or
         `skop.modules.BidirectionalSSDMixer` (plasticity and pipe).
     d_state, expand, n_heads
         See the mixers.
     mlp_ratio : float
-        Hidden size of the feed-forward part as a multiple of `width`.
+        Number of hidden units of the feed-forward networks, as a multiple of `width`.
     dropout : float, default=0.0
-        Dropout in the blocks.
+        Dropout probability in the blocks.
     **skeleton
-        Keywords of `skop.networks.PointNetwork`. ``weight_init="trunc_normal"`` leaves shared projections alone, as
-        the public code does.
+        Keyword arguments of `skop.networks.PointNetwork`. As in the public code, ``weight_init="trunc_normal"`` does
+        not change shared projections.
 
     Raises
     ------
     ValueError
-        If a size does not fit, or a name is unknown.
+        If a size is not divisible as required, or a name is unknown.
 
     Notes
     -----
@@ -155,8 +155,6 @@ class LaMOPointNetwork(PointNetwork):
         dropout: float = 0.0,
         **skeleton: Any,
     ) -> None:
-        if mixer not in MIXERS:
-            raise ValueError(f"mixer is {mixer!r}; expected one of {tuple(sorted(MIXERS))}.")
         make_latents = partial(
             LatentTokens,
             width,
@@ -171,12 +169,12 @@ class LaMOPointNetwork(PointNetwork):
         )
 
         def make_blocks() -> Iterator[PointBlock]:
-            """Blocks, whose latent tokens are the network's, drawn before them and listed once."""
+            """Yield the blocks; shared latent tokens are created before them and registered once, by the network."""
             own = [make_latents() for _ in range(1 if shared_projections else depth)]
             self.latents = nn.ModuleList(own)
             self.latents.keeps_init = shared_projections  # type: ignore[assignment]
             for number in range(depth):
-                token_mixer = MIXERS[mixer](width, 1, d_state=d_state, expand=expand, n_heads=n_heads)
+                token_mixer = build_mixer(mixer, width, d_state=d_state, expand=expand, n_heads=n_heads)
                 mlp = FeedForward(width, int(mlp_ratio * width), dropout)
                 latents = own[0 if shared_projections else number]
                 yield LatentBlock(token_mixer, mlp, latents, width, dropout, shared=True)

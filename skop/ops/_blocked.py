@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from skop.ops._checks import autocast_off
+from skop.ops._arguments import autocast_off
 
 # Decays are powers of two: torch's exp2 takes a third of the time of its exp.
 LOG2_E, LN_2 = log2(e), log(2)
@@ -23,75 +23,42 @@ _BLOCK_ELSEWHERE = 2**24
 
 
 class Packed(NamedTuple):
-    """What a scan reads, or the gradients of it; (...) are the axes that it walks along.
+    """What a scan reads, or the gradients of it; (...) are the axes that it walks along."""
 
-    Attributes
-    ----------
-    steps : Tensor of shape (..., m, 1, D)
-        Step sizes.
-    inputs : Tensor of shape (..., m, 1, D)
-        Steps times inputs.
-    rates : Tensor of shape (m, N, D)
-        Decay rates of base 2.
-    maps_in, maps_out : Tensor of shape (..., m, N, 1)
-        Input and output maps.
-    """
-
-    steps: Tensor
-    inputs: Tensor
-    rates: Tensor
-    maps_in: Tensor
-    maps_out: Tensor
+    steps: Tensor  # (..., m, 1, D)
+    inputs: Tensor  # steps times inputs, (..., m, 1, D)
+    rates: Tensor  # of base 2, (m, N, D)
+    maps_in: Tensor  # (..., m, N, 1)
+    maps_out: Tensor  # (..., m, N, 1)
 
     def at(self, place: slice, rows: slice) -> "Packed":
-        """Views on a block: a part of the first axis, and some rows.
-
-        Parameters
-        ----------
-        place : slice
-            Part of the first axis.
-        rows : slice
-            Part of the axis before the state.
-
-        Returns
-        -------
-        Packed
-            The part.
-        """
+        """Views on a block: a part of the first axis, and of the axis before the state."""
         steps, inputs, maps_in, maps_out = (
             values[place, ..., rows, :, :] for values in (self.steps, self.inputs, self.maps_in, self.maps_out)
         )
         return Packed(steps, inputs, self.rates[rows], maps_in, maps_out)
 
-    def decays(self, out: Tensor) -> None:
-        """Write the decay of every state.
+    @property
+    def later_axes(self) -> range:
+        """Axes behind the first that are walked along, from the last: the passes within a block, in turn."""
+        return range(self.steps.ndim - 4, 0, -1)
 
-        Parameters
-        ----------
-        out : Tensor of shape (..., m, N, D)
-            Receives them.
-        """
+    def views(self, buffers: Tensor) -> Iterator[Tensor]:
+        """Give memory (count, numbers) the shape of the states of a block, (..., m, N, D)."""
+        shape = (*self.steps.shape[:-3], *self.rates.shape)
+        return (buffer[: prod(shape)].view(shape) for buffer in buffers)
+
+    def decays(self, out: Tensor) -> None:
+        """Write the decay of every state, (..., m, N, D)."""
         torch.mul(self.steps, self.rates, out=out).exp2_()
 
     def add_gradients(
         self, states: Tensor, grad_states: Tensor, grad_logs: Tensor, grad_y: Tensor, into: "Packed", spare: Tensor
     ) -> None:
-        """Reduce the gradients of a block to those of what it reads.
+        """Reduce the gradients of a block to those of what it reads; those of the rates are added.
 
-        Parameters
-        ----------
-        states : Tensor of shape (..., m, N, D)
-            States that y is read from.
-        grad_states : Tensor of shape (..., m, N, D)
-            Gradients of the inputs of the states.
-        grad_logs : Tensor of shape (..., m, N, D)
-            Gradients of the log-decays.
-        grad_y : Tensor of shape (..., m, 1, D)
-            Gradients of the outputs.
-        into : Packed
-            Receives the gradients; those of the rates are added.
-        spare : Tensor of shape (..., m, N, D)
-            Memory to work in.
+        Of the states that y is read from, and of the same shape, (..., m, N, D): the gradients of their inputs and
+        of their log-decays, and memory to work in. The gradients of the outputs are (..., m, 1, D).
         """
         # In this order, vector times matrix, the product takes a quarter of the time.
         into.maps_out.copy_((grad_y @ states.mT).mT)
@@ -102,28 +69,7 @@ class Packed(NamedTuple):
 
 
 def own_share(B: Tensor, C: Tensor, R: Tensor) -> Tensor:
-    """Sum C R B over the states: what y has of dt x by the own token's share R.
-
-    Parameters
-    ----------
-    B, C : Tensor of shape (..., K, N)
-        Input and output maps.
-    R : Tensor of shape (K, D, N)
-        Share of the own token's input.
-
-    Returns
-    -------
-    Tensor of shape (..., K, D)
-        Weights of dt x.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops._blocked import own_share
-    >>> maps = torch.tensor([[[2.0, 3.0]]])
-    >>> own_share(maps, maps, torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]))
-    tensor([[[4., 9.]]])
-    """
+    """Sum C R B over the states, what y has of dt x by the own token's share R: (..., K, N), (K, D, N), (..., K, D)."""
     return _StateSum.apply(B * C, R)
 
 
@@ -146,99 +92,51 @@ class _StateSum(torch.autograd.Function):
 
 
 def block_numbers(device: torch.device) -> int:
-    """Choose how many numbers one operation treats.
-
-    Parameters
-    ----------
-    device : torch.device
-        Where the scan runs.
-
-    Returns
-    -------
-    int
-        Numbers in a block.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops._blocked import block_numbers
-    >>> block_numbers(torch.device("cpu"))
-    524288
-    """
+    """Choose how many numbers one operation treats."""
     return _BLOCK.get(device.type, _BLOCK_ELSEWHERE)
 
 
 def slices(size: int, most: int) -> list[slice]:
-    """Cut a range into parts of nearly even size.
-
-    Parameters
-    ----------
-    size : int
-        Length of the range.
-    most : int
-        Largest size of a part.
-
-    Returns
-    -------
-    list of slice
-        The parts, in order.
-
-    Examples
-    --------
-    >>> from skop.ops._blocked import slices
-    >>> slices(10, 4)
-    [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
-    """
+    """Cut a range into parts of nearly even size, none larger than `most`."""
     count = -(-size // most)
     return [slice(size * i // count, size * (i + 1) // count) for i in range(count)]
 
 
-def views(buffers: Tensor, shape: tuple[int, ...]) -> Iterator[Tensor]:
-    """Give reused memory the shape of a block: fresh memory would cost more than the arithmetic.
+def cut(packed: Packed, least: int, count: int) -> tuple[list[tuple[slice, int, slice]], Tensor]:
+    """Cut the m rows and the first axis, into parts of some places at least: rows, number of the part, places.
 
-    Parameters
-    ----------
-    buffers : Tensor of shape (count, numbers)
-        Memory.
-    shape : tuple of int
-        Shape of the block, of at most as many numbers.
-
-    Yields
-    ------
-    Tensor
-        A view on the start of each buffer.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops._blocked import views
-    >>> [view.shape for view in views(torch.empty(2, 10), (2, 4))]
-    [torch.Size([2, 4]), torch.Size([2, 4])]
+    The second result is memory for so many blocks at a time: fresh memory would cost more than the arithmetic.
     """
-    return (buffer[: prod(shape)].view(shape) for buffer in buffers)
+    length, *across, batch = packed.steps.shape[:-2]
+    most, size = block_numbers(packed.rates.device), prod(across) * packed.rates[0].numel()
+    rows = min(batch, max(1, most // (least * size)))
+    places = min(length, max(least, most // (rows * size)))
+    along = list(enumerate(slices(length, places)))
+    blocks = [(these, block, place) for these in slices(batch, rows) for block, place in along]
+    return blocks, packed.rates.new_empty(count, rows * places * size)
+
+
+def walk(packed: Packed, least: int, start: Tensor | float = 0.0, y: Tensor | None = None) -> Tensor:
+    """Fill in y (..., m, 1, D); the states before the blocks and behind the last, (blocks + 1, ..., m, N, D)."""
+    blocks, buffers = cut(packed, least, 2)
+    states = packed.rates.new_empty(blocks[-1][1] + 2, *packed.steps.shape[1:-3], *packed.rates.shape)
+    states[0] = start
+    for rows, block, places in blocks:
+        here = packed.at(places, rows)
+        decays, path = here.views(buffers)
+        here.decays(out=decays)
+        torch.mul(here.maps_in, here.inputs, out=path)
+        for axis in here.later_axes:
+            accumulate(decays.movedim(axis, 0), path.movedim(axis, 0))
+        accumulate(decays, path, states[block, ..., rows, :, :])
+        states[block + 1, ..., rows, :, :] = path[-1]
+        if y is not None:
+            y[places, ..., rows, :, :] = here.maps_out.mT @ path
+    return states
 
 
 def accumulate(decays: Tensor, path: Tensor, start: Tensor | None = None) -> None:
-    """Run path[t] += decays[t] * path[t - 1] along the first axis, in place.
-
-    Parameters
-    ----------
-    decays : Tensor of shape (length, ...)
-        Decays of the states.
-    path : Tensor of shape (length, ...)
-        What enters the states; becomes the states.
-    start : Tensor of shape (...), optional
-        State before the first; zero by default.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops._blocked import accumulate
-    >>> path = torch.ones(3)
-    >>> accumulate(torch.full((3,), 0.5), path, torch.tensor(2.0))
-    >>> path
-    tensor([2., 2., 2.])
-    """
+    """Run path[t] += decays[t] * path[t - 1] along the first axis, in place, from the state before the first."""
     if start is not None:
         path[0].addcmul_(decays[0], start)
     for (_, before), (decay, state) in pairwise(zip(decays.unbind(), path.unbind(), strict=True)):
@@ -248,23 +146,7 @@ def accumulate(decays: Tensor, path: Tensor, start: Tensor | None = None) -> Non
 def accumulate_back(decays: Tensor, path: Tensor, carry: Tensor | None = None) -> None:
     """Run path[t] += decays[t + 1] * path[t + 1] along the first axis, in place.
 
-    Parameters
-    ----------
-    decays : Tensor of shape (length, ...)
-        Decays of the states.
-    path : Tensor of shape (length, ...)
-        Gradients of what is read from the states; becomes the gradients of the states.
-    carry : Tensor of shape (...), optional
-        What comes from behind the last state, and receives what goes before the first; none by default.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops._blocked import accumulate_back
-    >>> path, carry = torch.ones(3), torch.tensor(1.0)
-    >>> accumulate_back(torch.full((3,), 0.5), path, carry)
-    >>> path, carry
-    (tensor([2., 2., 2.]), tensor(1.))
+    The carry comes from behind the last state, and receives what goes before the first.
     """
     if carry is not None:
         path[-1] += carry

@@ -42,6 +42,7 @@ from skop.ops._simd import (
     prefetch,
     set_number,
     sigmoid,
+    smaller,
     softplus,
     splat,
     store,
@@ -79,7 +80,7 @@ def rows_of(f, block):
 @inlined
 def lanes_of(f, block):
     """Channels of a block."""
-    return min(LANES, number(f, w.CHANNELS) - block * LANES)
+    return smaller(LANES, number(f, w.CHANNELS) - block * LANES)
 
 
 @inlined
@@ -171,7 +172,7 @@ def find_tokens(f):
         for j in range(number(f, w.LINE_TOKENS)):
             t = i * number(f, w.LINE_TOKENS) + j
             tokens[t] = first + order[place + j]
-            tokens[w.TOKENS + t] = first + order[min(place + j + w.AHEAD, length - 1)]
+            tokens[w.TOKENS + t] = first + order[smaller(place + j + w.AHEAD, length - 1)]
 
 
 @inlined
@@ -183,7 +184,7 @@ def read_maps(f):
     for t in range(tokens_of_tile(f)):
         row = (tokens[t] * n_paths + path) * states
         for n in range(0, states, LANES):
-            lanes = min(LANES, states - n)
+            lanes = smaller(LANES, states - n)
             store(maps_in, t * row_size + n, read(b, row + n, lanes))
             store(maps_out, t * row_size + n, read(c, row + n, lanes))
 
@@ -284,15 +285,9 @@ def write_grad_maps(f, source, target):
     is_first = number(f, w.FIRST) == number(f, w.SPLIT) * number(f, w.SPLIT_BLOCKS)
     for t in range(tokens_of_tile(f)):
         row = ((first + tokens[t]) * n_paths + number(f, w.PATH)) * states
-        for n in range(0, states - 1, 2):
-            place = n * w.TOKENS + 2 * t
-            value_0, value_1 = source[place], source[place + 1]
-            if not is_first:
-                value_0, value_1 = target[row + n] + value_0, target[row + n + 1] + value_1
-            target[row + n], target[row + n + 1] = value_0, value_1
-        if states % 2:
-            value = source[(states - 1) * w.TOKENS + 2 * t]
-            target[row + states - 1] = value if is_first else target[row + states - 1] + value
+        for n in range(states):
+            value = source[(n & -2) * w.TOKENS + 2 * t + (n & 1)]
+            target[row + n] = value if is_first else target[row + n] + value
 
 
 # States of a tile.
@@ -335,9 +330,7 @@ def advance(f, is_grid, has_outputs, is_corrected):
                         g_0, g_1 = past_0 + new_0, past_1 + new_1
                         seen_0, seen_1 = g_0, g_1
                     if has_outputs:
-                        if (
-                            is_corrected
-                        ):  # taken off the state, a large input would leave rounding errors of a small one
+                        if is_corrected:  # taken off the state, a large input would leave errors of a small one
                             seen_0, seen_1 = past_0 + load(shares, 0) * new_0, past_1 + load(shares, LANES) * new_1
                         y = load(rows, w.OUTPUT * w.ROW + t * LANES) + seen_0 * splat(maps_out[t * row_size])
                         store(rows, w.OUTPUT * w.ROW + t * LANES, y + seen_1 * splat(maps_out[t * row_size + 1]))
@@ -373,10 +366,8 @@ def rerun_grid(f):
 @inlined
 def sum_maps(f, n):
     """Sum the lanes of the gradients of B and C of a pair, each eight tokens at a time."""
-    grads_in, grads_out = (
-        offset(matrix(f, w.GRAD_MAPS_IN), n * w.TOKENS),
-        offset(matrix(f, w.GRAD_MAPS_OUT), n * w.TOKENS),
-    )
+    grads_in = offset(matrix(f, w.GRAD_MAPS_IN), n * w.TOKENS)
+    grads_out = offset(matrix(f, w.GRAD_MAPS_OUT), n * w.TOKENS)
     for t in range(0, 2 * tokens_of_tile(f), LANES):
         store(grads_in, t, sum_lanes(offset(matrix(f, w.PARTIAL_IN), t * LANES)))
         store(grads_out, t, sum_lanes(offset(matrix(f, w.PARTIAL_OUT), t * LANES)))
@@ -555,9 +546,10 @@ def retreat_grid_pair(f, block, n, line, below, is_corrected):
             add(wide(f, w.SUMS_SHARES), local + LANES, widen(sum_share_1))
 
 
-@inlined
-def retreat_over_grid(f, is_corrected):
+@outlined
+def retreat_grid(f):
     """Gradients of a tile of a grid, from those of the line below and the tokens after."""
+    is_corrected = number(f, w.SHARES) != 0
     for n in range(0, number(f, w.STATES), 2):
         for block in range(number(f, w.FIRST), number(f, w.LAST)):
             line, place = strip_of(f, block, n), n * number(f, w.LINE_LENGTH) * LANES + number(f, w.TOKEN) * w.PAIR
@@ -567,12 +559,6 @@ def retreat_over_grid(f, is_corrected):
         sum_maps(f, n)
 
 
-@outlined
-def retreat_grid(f):
-    """Gradients of a tile of a grid."""
-    retreat_over_grid(f, number(f, w.SHARES) != 0)
-
-
 # The walk.
 
 
@@ -580,11 +566,11 @@ def retreat_grid(f):
 def enter_tile(f, line, part):
     """Go to the tile that begins with a line, in a part of it."""
     height, length, token = number(f, w.HEIGHT), number(f, w.LINE_LENGTH), part * number(f, w.TILE_LENGTH)
-    n_lines, later_parts = min(number(f, w.TILE_HEIGHT), height - line), parts(f) - 1
+    n_lines, later_parts = smaller(number(f, w.TILE_HEIGHT), height - line), parts(f) - 1
     set_number(f, w.LINE, line)
     set_number(f, w.TOKEN, token)
     set_number(f, w.N_LINES, n_lines)
-    set_number(f, w.LINE_TOKENS, min(number(f, w.TILE_LENGTH), length - token))
+    set_number(f, w.LINE_TOKENS, smaller(number(f, w.TILE_LENGTH), length - token))
     # Of a block, first those that enter strips from above are kept, then those that enter parts of lines from before.
     above = (height - 1) // number(f, w.STRIP_HEIGHT) * length
     set_number(f, w.KEPT_BLOCK, packed_size(f, above + height * later_parts))
@@ -680,7 +666,7 @@ def walk_backward(f):
         fill(matrix(f, w.LINES), size * number(f, w.LINE_LENGTH), 0)
     for begin in range((height - 1) // strip * strip, -1, -strip):
         begin_sides(f, size, w.GRAD_FINAL)
-        end = min(begin + strip, height)
+        end = smaller(begin + strip, height)
         last = begin + (end - 1 - begin) // number(f, w.TILE_HEIGHT) * number(f, w.TILE_HEIGHT)
         for part in range(parts(f) - 1, -1, -1):
             if number(f, w.HAS_LINES):
@@ -717,7 +703,7 @@ def run(table):
         split, rest = item % splits, item // splits
         set_number(f, w.SPLIT, split)
         set_number(f, w.BATCH, rest // groups)
-        first, last = split * split_blocks, min((split + 1) * split_blocks, whole(number(f, w.CHANNELS)) // LANES)
+        first, last = split * split_blocks, smaller((split + 1) * split_blocks, whole(number(f, w.CHANNELS)) // LANES)
         for path in range(rest % groups, n_paths if shared else rest % groups + 1):
             set_number(f, w.PATH, path)
             walk = offset(integers(f, w.WALKS), 6 * path)
@@ -726,6 +712,6 @@ def run(table):
             set_number(f, w.KEPT_AT, walk[5] + rest // groups * number(f, w.KEPT))
             for block in range(first, last, number(f, w.GROUP)):
                 set_number(f, w.FIRST, block)
-                set_number(f, w.LAST, min(block + number(f, w.GROUP), last))
+                set_number(f, w.LAST, smaller(block + number(f, w.GROUP), last))
                 call(f, w.WALK)
         item = next_item(f)

@@ -6,17 +6,8 @@ from skop.ops._cpu_workspace import FREE, ITEMS, N_WORDS, NEXT, REGIONS, SCRATCH
 from skop.ops._simd import LANES
 
 __all__ = [
-    "FREE",
-    "ITEMS",
-    "NEXT",
-    "N_WORDS",
-    "REGIONS",
-    "SCRATCH",
-    "SCRATCH_BYTES",
-    "SLOT",
-    "TABLE",
-    "region_sizes",
-]
+    "FREE", "ITEMS", "NEXT", "N_WORDS", "REGIONS", "SCRATCH", "SCRATCH_BYTES", "SLOT", "TABLE", "region_sizes",
+]  # fmt: skip
 
 #: Tokens of a tile at most, such that what a pair of states needs fits into a first-level cache.
 TOKENS = 48
@@ -66,23 +57,10 @@ GRAD_INPUT = OUTPUT
 
 
 def region_sizes(states: int, group: int, width: int, line: int, strip: int, strip_line: int) -> Mapping[str, int]:
-    """Bytes of each region of scratch memory.
+    """Bytes of each region of scratch memory, by the names of their words; a number has `width` bytes.
 
-    Parameters
-    ----------
-    states : int
-        States of a channel.
-    group : int
-        Blocks that are done together.
-    width : int
-        Bytes of a number.
-    line, strip, strip_line : int
-        Most tokens of a line, lines of a strip, and tokens of a tile's line; 0 tokens where there is a single line.
-
-    Returns
-    -------
-    Mapping from str to int
-        By the names of their words.
+    There are `group` blocks that are done together, and at most so many tokens of a line, lines of a strip, and tokens
+    of a tile's line: 0 tokens where there is a single line.
     """
     pairs = states + states % 2
     packed, maps = group * pairs * LANES, TOKENS * (-(-states // LANES) * LANES)

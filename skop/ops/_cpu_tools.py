@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import cfunc, types
+from numba import types
 from torch import Tensor
 from torch.nn.functional import pad
 
 from skop.ops._simd import LANES
 from skop.ops._simd_checks import CHECKS, compiled, watched
+from skop.ops._simd_compiler import compile_kernel
 from skop.ops._threads import run_on_threads
 
 __all__ = ["by_channel", "pack_states", "run_kernel", "run_parts", "sum_in_place", "unpack_states"]
@@ -29,7 +30,7 @@ _ALIGNMENT = 64
 #: Bytes between regions of scratch memory, which keep them from lying a multiple of 4096 bytes apart, where the
 #: processor takes a read of one for a read of what was just written to another.
 _GAP = 5 * 64
-_NUMBERS = {torch.float32: types.float32, torch.float64: types.float64}
+_NUMBERS: dict[torch.dtype, Any] = {torch.float32: types.float32, torch.float64: types.float64}
 
 
 def run_kernel(
@@ -43,27 +44,13 @@ def run_kernel(
     regions: Mapping[str, int] | None = None,
     outputs: Container[str] = (),
 ) -> None:
-    """Run a kernel on torch's number of threads.
+    """Run a Numba function that takes work items from a table of arguments, on torch's number of threads.
 
-    Parameters
-    ----------
-    kernel : Numba function
-        Takes the table of arguments, as a pointer to numbers of a dtype, and work items from it until none are left.
-    dtype : torch.dtype
-        float32 or float64.
-    places : module
-        Its constants are the places in the table: of every value, by name, of the counters ``NEXT`` and ``SLOT``, of
-        ``ITEMS``, ``SCRATCH`` and ``SCRATCH_BYTES``, and their number ``N_ARGUMENTS``.
-    values : mapping from str to int, Tensor or None
-        Sizes, and contiguous tensors, whose addresses are passed, 0 for None.
-    n_items : int
-        Work items, which must not depend on the number of threads.
-    scratch_bytes : int
-        Memory of a thread.
-    regions : mapping from str to int, optional
-        Bytes of the parts of this memory that checks tell apart, at the distances in `values`; one part by default.
-    outputs : container of str, default ()
-        Names of the tensors that the kernel may write to, for the checks; see `skop.ops._simd_checks`.
+    The constants of the module `places` are the places in the table: of every value, by name (integers, and contiguous
+    tensors, whose addresses are passed, 0 for None), of ``NEXT``, ``SLOT``, ``ITEMS``, ``SCRATCH`` and
+    ``SCRATCH_BYTES``, and their number, ``N_ARGUMENTS``. The number of items must not depend on that of the threads.
+    A thread has so many bytes of scratch memory; bounds checks (`skop.ops._simd_checks`) tell its regions apart, which
+    lie at the distances in `values`, and let the kernel write to the outputs only.
     """
     n_threads = max(1, min(torch.get_num_threads(), n_items))
     size = _round_up(scratch_bytes)
@@ -100,18 +87,9 @@ def run_parts(
 ) -> None:
     """Run a kernel that has a workspace, see `skop.ops._cpu_workspace`, and is compiled in parts.
 
-    Parameters
-    ----------
-    kernel, dtype, values, n_items
-        As in `run_kernel`.
-    words : module
-        Its constants are the words of the workspace, with the first region as ``FIRST_REGION``, and their number.
-    outputs : mapping from str to Tensor or None
-        Further values, which the kernel may write to.
-    parts : mapping from str to Numba function
-        Functions of the workspace, by the words that hold their addresses.
-    regions : mapping from str to int
-        Bytes of the regions of a thread's scratch memory, by the words that hold their addresses.
+    As `run_kernel`, but the constants of `words` are places in the workspace, too, with the first region as
+    ``FIRST_REGION``. By their words, `outputs` are further values, which the kernel may write to, `parts` functions
+    whose addresses it calls, and `regions` bytes of scratch memory.
     """
     addresses = {
         name: int(compiled(part, _NUMBERS[dtype]).address) if CHECKS else _compiled(part, dtype)
@@ -176,12 +154,11 @@ def _compiled(kernel: Any, dtype: torch.dtype) -> int:
     # Numba compiles anew when the kernel's own file has changed. What that file imports is compiled into the kernel
     # too, so a hash of the sources is made part of the name.
     function.__qualname__ = f"{function.__name__}_{_fingerprint(Path(function.__code__.co_filename))}"
-    kind = types.void(types.CPointer(_NUMBERS[dtype]))
     compiled: Any
     try:
-        compiled = cfunc(kind, cache=True)(function)
+        compiled = compile_kernel(function, _NUMBERS[dtype], cache=True)
     except (RuntimeError, OSError):  # no place on disk that can be written to
-        compiled = cfunc(kind)(function)
+        compiled = compile_kernel(function, _NUMBERS[dtype], cache=False)
     else:
         if not compiled.cache_hits:
             _remove_stale(Path(compiled._cache.cache_path), Path(function.__code__.co_filename).stem, function)

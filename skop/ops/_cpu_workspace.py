@@ -20,6 +20,7 @@ from skop.ops._simd import (
     load,
     load_first,
     offset,
+    outlined,
     pointer,
     store,
     store_first,
@@ -79,7 +80,7 @@ def write(start, index, value, lanes):
         store_first(start, index, value, lanes)
 
 
-@inlined
+@outlined
 def fill(target, count, value):
     """Set whole vectors of memory to one value."""
     for index in range(0, count, LANES):

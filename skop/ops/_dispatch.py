@@ -31,14 +31,13 @@ import torch
 from torch import Tensor
 
 from skop.exceptions import KernelWarning, OptionalDependencyError, warn
+from skop.ops._arguments import cast
 from skop.ops._autograd import complete_derivatives, differentiable_gradients
 
-__all__ = ["BACKENDS", "NARROW", "Operation", "n_states", "record_backends", "wants_gradients"]
+__all__ = ["BACKENDS", "Operation", "n_states", "record_backends", "wants_gradients"]
 
 #: Names that `backend` arguments and the environment variable take.
 BACKENDS = ("naive", "torch", "numba", "triton", "mamba_ssm")
-#: Places of x and of the input and output maps, which kernels also read and write in bfloat16.
-NARROW = (0, 3, 4)
 _VARIABLE = "SKOP_BACKEND"
 _KERNEL_FILES = {"numba": "_cpu", "triton": "_triton"}
 _INSTALL = {"numba": "pip install numba", **dict.fromkeys(("triton", "mamba_ssm"), "pip install 'skop[cuda]'")}
@@ -86,33 +85,17 @@ def record_backends() -> Iterator[set[str]]:
 class Operation:
     """A scan and its implementations.
 
-    All implementations take the same arguments: first the tensors that have gradients, some of them None,
-    then what else there is. The first tensor is x, the second holds the steps, in the precision of the
-    computation.
-
-    Parameters
-    ----------
-    name : str
-        Name, and the folder with its kernels.
-    plain : mapping of str to callable
-        The forms ``"naive"`` and ``"torch"``, which need all tensors in one precision.
-    n_tensors : int
-        Arguments that have gradients.
-    example : callable
-        Makes the arguments of a small problem in float64 on the CPU.
-    kernels : tuple of str, default ("numba", "triton")
-        Our kernels that there are. Where that of the device is missing here, the plain form in torch runs
-        without a warning.
-    small : int, default 0
-        States of one sample up to which plain torch runs on a CPU: see `n_states`.
+    All take the arguments as one NamedTuple: first the tensors that have gradients, some of them None, then what else
+    there is; ``dt`` is in the precision of the computation. All return y and the final state, or None.
     """
 
-    name: str
-    plain: Mapping[str, Callable[..., Any]]
-    n_tensors: int
-    example: Callable[[], tuple[Any, ...]]
+    name: str  # also of the folder with its kernels
+    plain: Mapping[str, Callable[..., Any]]  # "naive" and "torch", which need all tensors in one precision
+    n_tensors: int  # arguments that have gradients
+    example: Callable[[], Any]  # makes the arguments of a small problem in float64 on the CPU
+    #: Our kernels that there are. Where that of the device is missing here, plain torch runs without a warning.
     kernels: tuple[str, ...] = tuple(_KERNEL_FILES)
-    small: int = 0
+    small: int = 0  # states of one sample up to which plain torch runs on a CPU: see `n_states`
 
     def choose(
         self,
@@ -123,33 +106,11 @@ class Operation:
         states: int | None = None,
         gradients: bool = True,
     ) -> str:
-        """Choose the implementation for a device, the dtype of x and the size of a scan.
+        """Choose the implementation for a device, the dtype of x and the size of a scan, or raise ValueError.
 
-        Plain forms are noted for `record_backends`, since callers may run them by themselves; kernels are
-        by `run`.
-
-        Parameters
-        ----------
-        backend : str or None
-            What was asked for; None leaves it to the environment variable ``SKOP_BACKEND`` and the device.
-        device : torch.device
-            Where the tensors are.
-        dtype : torch.dtype
-            Precision of x.
-        states : int or None, default None
-            States of one sample, see `n_states`; None is more than a few.
-        gradients : bool, default True
-            Whether gradients are wanted; without, the backward pass is not checked.
-
-        Returns
-        -------
-        str
-            Name from `BACKENDS`.
-
-        Raises
-        ------
-        ValueError
-            If there is no such name, or what was asked for cannot run here.
+        `backend` is what was asked for; None leaves it to the environment variable ``SKOP_BACKEND`` and the device.
+        `states` of one sample are counted by `n_states`; None is more than a few. Without `gradients`, the backward
+        pass is not checked. Plain forms are noted for `record_backends`, kernels are by `run`.
         """
         asked, source = _asked(backend)
         name = asked or self._usual(device, states)
@@ -163,35 +124,19 @@ class Operation:
             _note(name)
         return name
 
-    def run(self, backend: str | None, *arguments: Any) -> Any:
-        """Scan with the chosen implementation.
+    def run(self, backend: str | None, given: Any) -> Any:
+        """Scan with the implementation that `choose` chooses, or raise ValueError if it does not take the arguments.
 
-        Parameters
-        ----------
-        backend : str or None
-            See `choose`.
-        *arguments
-            Arguments of the operation; where x and the maps are bfloat16, the others are float32.
-
-        Returns
-        -------
-        Tensor or tuple of Tensor
-            What the operation returns; the plain forms return the precision of the steps.
-
-        Raises
-        ------
-        ValueError
-            As in `choose`, or if a kernel that was asked for does not take the arguments.
+        Where x and the maps are bfloat16, the others are float32; plain forms then return float32.
         """
-        x, dt, B, tensors = arguments[0], arguments[1], arguments[3], arguments[: self.n_tensors]
-        states, gradients = n_states(x, dt, B), wants_gradients(tensors)
-        name = self.choose(backend, x.device, x.dtype, states=states, gradients=gradients)
+        states, gradients = n_states(given.x, given.dt, given.B), wants_gradients(given[: self.n_tensors])
+        name = self.choose(backend, given.x.device, given.x.dtype, states=states, gradients=gradients)
         if name in self.plain:
-            return _in_one_precision(self.plain[name], *arguments)
-        if (refusal := _refusal(self, name, arguments)) is not None:  # ours take all, so the name was asked for
+            return self.plain[name](cast(given, given.dt.dtype))
+        if (refusal := _refusal(self, name, given)) is not None:  # ours take all, so the name was asked for
             raise ValueError(f"{_asked(backend)[1]} is {name!r}, but {self.name} cannot run so: {refusal}.")
         _note(name)
-        return _kernel(self, name)(*arguments)
+        return _kernel(self, name)(given)
 
     def _usual(self, device: torch.device, states: int | None) -> str:
         """What runs where nothing is asked for."""
@@ -204,26 +149,7 @@ class Operation:
 def n_states(x: Tensor, dt: Tensor, B: Tensor) -> int:
     """Count the states of one sample: tokens x paths x channels x states of a channel.
 
-    Parameters
-    ----------
-    x : Tensor of shape (batch, ...)
-        Inputs in the shape of the core; with one axis more than the steps, the channels of a head.
-    dt : Tensor of shape (batch, ..., n_paths, channels or heads)
-        Step sizes.
-    B : Tensor of shape (batch, ..., d_state)
-        Input maps.
-
-    Returns
-    -------
-    int
-        Number of states that the scan of a sample visits.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops._dispatch import n_states
-    >>> n_states(torch.ones(5, 7, 1, 3), torch.ones(5, 7, 2, 3), torch.ones(5, 7, 2, 4))
-    168
+    x has one axis more than dt (batch, ..., n_paths, channels or heads) where there are heads; B is (..., d_state).
     """
     channels = x.shape[-1] if x.ndim > dt.ndim else 1
     return prod(dt.shape[1:]) * channels * B.shape[-1]
@@ -245,61 +171,33 @@ def _note(name: str) -> None:
         used.add(name)
 
 
-def _in_one_precision(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a plain form; x and the maps may be narrower than the steps."""
-    dtype = arguments[1].dtype
-    same = (
-        value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value for value in arguments
-    )
-    return function(*same)
-
-
 def _kernel(operation: Operation, name: str) -> Callable[..., Any]:
-    """A kernel as a differentiable function of the arguments of the operation."""
+    """A kernel as a differentiable function of the arguments."""
     return partial(_run_foreign if name in _FOREIGN else _run_kernel, operation, _kernels(operation.name, name))
 
 
-def _run_kernel(operation: Operation, kernels: Any, *arguments: Any) -> Any:
+def _run_kernel(operation: Operation, kernels: Any, given: Any) -> Any:
     """Call a kernel, by way of autograd where gradients are wanted."""
-    if wants_gradients(arguments[: operation.n_tensors]):
-        return _Kernel.apply(operation, kernels, *arguments)
-    *outputs, _ = kernels.forward(*arguments, False)
-    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+    if wants_gradients(given[: operation.n_tensors]):
+        return _Kernel.apply(operation, kernels, given._make, *given)
+    return kernels.forward(given, False)[:2]
 
 
-def _run_foreign(operation: Operation, adapter: Any, *arguments: Any) -> Any:
+def _run_foreign(operation: Operation, adapter: Any, given: Any) -> Any:
     """Call the kernel of another package, and complete its derivatives."""
-    tensors, rest = arguments[: operation.n_tensors], arguments[operation.n_tensors :]
-    outputs = adapter.scan(*arguments)
+    tensors, rest = given[: operation.n_tensors], given[operation.n_tensors :]
+    outputs = adapter.scan(given)
     if not wants_gradients(tensors):
         return outputs
 
     def plain(form: str, *values: Any) -> Any:
-        return _in_one_precision(operation.plain[form], *values, *rest)
+        return operation.plain[form](cast(given._make((*values, *rest)), values[1].dtype))
 
     return complete_derivatives(outputs, tensors, partial(plain, "naive"), partial(plain, "torch"), adapter.constant)
 
 
 def wants_gradients(tensors: Sequence[Tensor | None]) -> bool:
-    """Tell whether autograd is to take part.
-
-    Parameters
-    ----------
-    tensors : sequence of Tensor or None
-        Arguments that have gradients.
-
-    Returns
-    -------
-    bool
-        True where gradients are enabled and one of the tensors needs them.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops._dispatch import wants_gradients
-    >>> wants_gradients([None, torch.ones(1)]), wants_gradients([torch.ones(1, requires_grad=True)])
-    (False, True)
-    """
+    """Tell whether autograd is to take part: gradients are enabled, and a tensor needs them."""
     return torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in tensors)
 
 
@@ -307,31 +205,33 @@ class _Kernel(torch.autograd.Function):
     """A kernel with its own backward pass; second derivatives go through the reference."""
 
     @staticmethod
-    def forward(ctx: Any, operation: Operation, kernels: Any, *arguments: Any) -> Any:
+    def forward(ctx: Any, operation: Operation, kernels: Any, make: Callable[..., Any], *arguments: Any) -> Any:
         """Scan, and keep the arguments and the checkpoints."""
-        *outputs, checkpoints = kernels.forward(*arguments, True)
+        *outputs, checkpoints = kernels.forward(make(arguments), True)
         tensors = [value for value in arguments if isinstance(value, Tensor)]
         ctx.save_for_backward(checkpoints, *tensors)
         ctx.places = [None if isinstance(value, Tensor) else (value,) for value in arguments]
-        ctx.operation, ctx.kernels = operation, kernels
+        ctx.operation, ctx.kernels, ctx.make = operation, kernels, make
         ctx.set_materialize_grads(False)
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Gradients of all tensors."""
         checkpoints, *tensors = ctx.saved_tensors
         saved = iter(tensors)
-        arguments = [next(saved) if value is None else value[0] for value in ctx.places]
+        given = ctx.make([next(saved) if value is None else value[0] for value in ctx.places])
         count = ctx.operation.n_tensors
         if torch.is_grad_enabled():  # only where a second derivative will be asked for
-            rest = arguments[count:]
-            plain = partial(_in_one_precision, ctx.operation.plain["naive"])
-            results = differentiable_gradients(lambda *values: plain(*values, *rest), arguments[:count], grads)
+
+            def plain(*values: Tensor | None) -> tuple[Tensor | None, ...]:
+                return ctx.operation.plain["naive"](cast(ctx.make((*values, *given[count:])), given.dt.dtype))
+
+            results = differentiable_gradients(plain, given[:count], grads)
         else:
-            grad_y = torch.zeros_like(arguments[0]) if grads[0] is None else grads[0]
-            results = ctx.kernels.backward(*arguments, checkpoints, grad_y, *grads[1:])
-        return (None, None, *results, *(None for _ in arguments[count:]))
+            grad_y = torch.zeros_like(given.x) if grads[0] is None else grads[0]
+            results = ctx.kernels.backward(given, checkpoints, grad_y, grads[1])
+        return (None, None, None, *results, *(None for _ in given[count:]))
 
 
 @cache
@@ -342,13 +242,13 @@ def _kernels(operation: str, name: str) -> Any:
     return import_module(f"skop.ops.{operation}.{_KERNEL_FILES[name]}")
 
 
-def _refusal(operation: Operation, name: str, arguments: tuple[Any, ...]) -> str | None:
+def _refusal(operation: Operation, name: str, given: Any) -> str | None:
     """Why a kernel does not take some arguments, or None; ours take all."""
     if name not in _FOREIGN:
         return None
     if torch.are_deterministic_algorithms_enabled():
         return f"{name} adds up gradients in no fixed order, and torch is to use deterministic algorithms"
-    reason: str | None = _kernels(operation.name, name).refusal(*arguments)
+    reason: str | None = _kernels(operation.name, name).refusal(given)
     return reason
 
 
@@ -386,42 +286,26 @@ def _largest_difference(
     example = operation.example()
     if name in _FOREIGN:
         example = _kernels(operation.name, name).reduced(example)
-    rounded = [_placed(place, value, "cpu", dtype) for place, value in enumerate(example)]
-    exact = [_placed(0, value, "cpu", torch.float64) for value in rounded]
-    there = [value.to(device) if isinstance(value, Tensor) else value for value in rounded]
-    results = _outputs_and_gradients if gradients else _outputs
-    expected = results(operation.plain["naive"], operation.n_tensors, exact)
-    actual = results(_kernel(operation, name), operation.n_tensors, there)
-    pairs = zip(actual, expected, strict=True)
+    rounded = cast(example, torch.promote_types(dtype, torch.float32), dtype)
+    there = rounded._make(value.to(device) if isinstance(value, Tensor) else value for value in rounded)
+    count = operation.n_tensors if gradients else 0
+    expected = _outputs_and_gradients(operation.plain["naive"], count, cast(rounded, torch.float64))
+    pairs = zip(_outputs_and_gradients(_kernel(operation, name), count, there), expected, strict=True)
     differences = [(value.to("cpu", torch.float64) - true).norm() / true.norm() for value, true in pairs]
     return float(torch.stack(differences).max())  # NaN, where there is one, which Python's max would pass over
 
 
-def _placed(place: int, value: Any, device: str, dtype: torch.dtype) -> Any:
-    """An argument in the precision that kernels take it in: only x and the maps are ever narrower than float32."""
-    if not isinstance(value, Tensor) or not value.is_floating_point():
-        return value
-    kind = dtype if place in NARROW else torch.promote_types(dtype, torch.float32)
-    return value.detach().to(device, kind)
-
-
-def _outputs(function: Callable[..., Any], n_tensors: int, arguments: Sequence[Any]) -> list[Tensor]:
-    """Outputs alone."""
-    with torch.no_grad():
-        outputs = function(*arguments)
-    return [outputs] if isinstance(outputs, Tensor) else list(outputs)
-
-
-def _outputs_and_gradients(function: Callable[..., Any], n_tensors: int, arguments: Sequence[Any]) -> list[Tensor]:
-    """Outputs, and gradients of all tensors for cotangents that depend on the outputs' places."""
-    leaves = [value.clone().requires_grad_() for value in arguments[:n_tensors] if value is not None]
-    given = iter(leaves)
-    outputs = function(*(None if v is None else next(given) for v in arguments[:n_tensors]), *arguments[n_tensors:])
-    outputs = (outputs,) if isinstance(outputs, Tensor) else outputs
+def _outputs_and_gradients(function: Callable[..., Any], n_tensors: int, given: Any) -> list[Tensor]:
+    """Outputs, and gradients of the first tensors, if any, for cotangents that depend on the outputs' places."""
+    leaves = [None if value is None else value.clone().requires_grad_() for value in given[:n_tensors]]
+    outputs = [value for value in function(given._make((*leaves, *given[n_tensors:]))) if value is not None]
+    if not leaves:
+        return outputs
     weights = [torch.arange(1, value.numel() + 1, device=value.device).cos().view_as(value) for value in outputs]
     # A scalar, because torch imports a lot to check cotangents of other shapes.
     total = sum(((w * value).sum() for w, value in zip(weights, outputs, strict=True)), start=torch.zeros(()))
-    return [*(value.detach() for value in outputs), *torch.autograd.grad(total, leaves)]
+    grads = torch.autograd.grad(total, [leaf for leaf in leaves if leaf is not None])
+    return [*(value.detach() for value in outputs), *grads]
 
 
 @cache

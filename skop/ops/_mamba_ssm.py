@@ -3,8 +3,7 @@
 They scan each sequence from its first token to its last, so the tokens of a path are brought into a row and
 put back. What a kernel lacks is added around it, or it is not used.
 
-Notation of the shapes: b batch, L length, K paths, D channels of a path (S6), H heads of a path, P channels
-of a head (SSD), N states. Notation of the maths as in `skop.ops.selective_scan` and `skop.ops.ssd_scan`.
+Notation of the shapes as in `Arguments` of `skop.ops._selective` and of `skop.ops.ssd_scan._operation`.
 """
 
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from skop._optional import import_optional
 from skop.ops._blocked import own_share
-from skop.ops._selective import step_sizes
+from skop.ops._paths import Permutation
 
 __all__ = ["Adapter", "adapter"]
 
@@ -31,108 +30,43 @@ _NO_LIMITS = (float("-inf"), float("inf"))
 
 @dataclass(frozen=True)
 class Adapter:
-    """One kernel of mamba_ssm as an implementation of one of our operations.
+    """One kernel of mamba_ssm as an implementation of one of our operations."""
 
-    Parameters
-    ----------
-    scan : callable
-        Takes the arguments of the operation and returns y and the final state, with first derivatives.
-    not_taken : tuple of (int, str), default ()
-        Places of the arguments that have to be None, and their names.
-    constant : tuple of int, default ()
-        Places of the outputs that it gives no gradients of.
-    most_states : int or None, default None
-        Most states that it takes; None is any number.
-    """
+    scan: Callable[[Any], tuple[Tensor, Tensor]]  # y and the final state, with first derivatives
+    not_taken: tuple[str, ...] = ()  # arguments that have to be None
+    constant: tuple[int, ...] = ()  # places of the outputs that it gives no gradients of
+    most_states: int | None = None  # None is any number
 
-    scan: Callable[..., tuple[Tensor, Tensor]]
-    not_taken: tuple[tuple[int, str], ...] = ()
-    constant: tuple[int, ...] = ()
-    most_states: int | None = None
-
-    def refusal(self, *arguments: Any) -> str | None:
-        """Why it cannot take some arguments, or None.
-
-        Parameters
-        ----------
-        *arguments
-            Arguments of the operation.
-
-        Returns
-        -------
-        str or None
-            The reason.
-        """
-        given = [name for place, name in self.not_taken if arguments[place] is not None]
-        states = arguments[3].shape[-1]
-        if given:
-            return f"mamba_ssm's kernel takes no {given[0]}"
+    def refusal(self, given: Any) -> str | None:
+        """Why it cannot take the arguments of the operation, or None."""
+        states = given.B.shape[-1]
+        for name in self.not_taken:
+            if getattr(given, name) is not None:
+                return f"mamba_ssm's kernel takes no {name}"
         if self.most_states is not None and states > self.most_states:
             return f"mamba_ssm's kernel takes at most {self.most_states} states, and these are {states}"
         return None
 
-    def reduced(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Leave out what it cannot take.
-
-        Parameters
-        ----------
-        arguments : tuple
-            Arguments of the operation.
-
-        Returns
-        -------
-        tuple
-            The same with None in those places.
-        """
-        places = [place for place, _ in self.not_taken]
-        return tuple(None if place in places else value for place, value in enumerate(arguments))
+    def reduced(self, given: Any) -> Any:
+        """Leave out what it cannot take."""
+        return given._replace(**dict.fromkeys(self.not_taken))
 
 
 def adapter(operation: str) -> Adapter:
-    """Return the adapter for an operation.
-
-    Parameters
-    ----------
-    operation : str
-        Name of the operation.
-
-    Returns
-    -------
-    Adapter
-        The adapter.
-
-    Raises
-    ------
-    OptionalDependencyError
-        If mamba_ssm is not installed.
-    NotImplementedError
-        If it has no such kernel.
-    """
+    """Return the adapter for an operation; raise an error if mamba_ssm is not installed, or has no such kernel."""
     load = partial(import_optional, extra="cuda", purpose="run its kernels")
     if operation == "selective_scan":
         function = load("mamba_ssm.ops.selective_scan_interface").selective_scan_fn
         scan = partial(_selective_scan, function)
-        return Adapter(scan, not_taken=((8, "initial_state"),), constant=(1,), most_states=_MOST_STATES)
+        return Adapter(scan, not_taken=("initial_state",), constant=(1,), most_states=_MOST_STATES)
     if operation == "ssd_scan":
         return Adapter(partial(_ssd_scan, load("mamba_ssm.ops.triton.ssd_combined").mamba_chunk_scan_combined))
     raise NotImplementedError(f"mamba_ssm has no {operation}")
 
 
-def _selective_scan(
-    function: Callable[..., Any],
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    dt_bias: Tensor | None,
-    R: Tensor | None,
-    initial_state: None,
-    paths: Tensor,
-    softplus: bool,
-) -> tuple[Tensor, Tensor]:
+def _selective_scan(function: Callable[..., Any], given: Any) -> tuple[Tensor, Tensor]:
     """Scan (b, K D, L), every path a group of channels with maps (b, K, N, L)."""
+    x, dt, A, B, C, D, bias, R, _, paths, softplus = given
     n_paths, channels = A.shape[:2]
     order = _order(paths)
     # The kernel wants one precision for all that has tokens; the steps are not to be rounded.
@@ -140,28 +74,19 @@ def _selective_scan(
     each = inputs.expand(-1, -1, n_paths, -1)
     u, step = (order.rows(values).permute(0, 2, 3, 1).flatten(1, 2) for values in (each, dt))
     b, c = (order.rows(values).permute(0, 2, 3, 1) for values in (maps_in, maps_out))
-    skip, bias = (None if value is None else value.flatten() for value in (D, dt_bias))
+    skip, bias = (None if value is None else value.flatten() for value in (D, bias))
     y, end = function(u, step, A.flatten(0, 1), b, c, skip, None, bias, softplus, return_last_state=True)
     kept, y = y, order.tokens(y.unflatten(1, (n_paths, channels)).permute(0, 3, 1, 2))
     if R is not None:
-        y = y - step_sizes(dt, dt_bias, softplus) * inputs * own_share(maps_in, maps_out, R)
-    y = y.sum(2, keepdim=True) if x.shape[2] < n_paths else y
+        y = y - given.steps * inputs * own_share(maps_in, maps_out, R)
+    y = y.sum(2, keepdim=True) if given.shares_x else y
     # The last state is a part of what the kernel keeps, too.
     return _apart(y.to(x.dtype), kept), end.detach().unflatten(1, (n_paths, channels)).clone()
 
 
-def _ssd_scan(
-    function: Callable[..., Any],
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    initial_state: Tensor | None,
-    paths: Tensor,
-) -> tuple[Tensor, Tensor]:
+def _ssd_scan(function: Callable[..., Any], given: Any) -> tuple[Tensor, Tensor]:
     """Scan (b, L, K H, P), every path a group of heads with maps (b, L, 1 or K, N)."""
+    x, dt, A, B, C, D, initial_state, paths, *_ = given
     n_paths, heads = A.shape
     order = _order(paths)
     u = order.rows(x.expand(-1, -1, n_paths, -1, -1)).flatten(2, 3)
@@ -180,7 +105,7 @@ def _ssd_scan(
         return_final_states=True,
     )
     kept, y = y, order.tokens(y.unflatten(2, (n_paths, heads)))
-    y = y.sum(2, keepdim=True) if x.shape[2] < n_paths else y
+    y = y.sum(2, keepdim=True) if given.shares_x else y
     return _apart(y, kept), end.unflatten(1, (n_paths, heads))
 
 
@@ -209,31 +134,13 @@ class _Order:
         """Bring the tokens of each path into a row."""
         if self.tables is None:
             return values.flip(1) if self.backwards else values
-        return _Permutation.apply(values, *self.tables)
+        return Permutation.apply(values, *self.tables)
 
     def tokens(self, rows: Tensor) -> Tensor:
         """Put rows back into the order of the tokens."""
         if self.tables is None:
             return self.rows(rows)
-        return _Permutation.apply(rows, *reversed(self.tables))
-
-
-class _Permutation(torch.autograd.Function):
-    """Take (b, L, K, ...) in the order of a table (K, L); its gradient takes the inverse, without any scattering."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, table: Tensor, inverse: Tensor) -> Tensor:
-        """Take the tokens of all paths at once."""
-        ctx.save_for_backward(table, inverse)
-        n_paths = len(table)
-        places = table.T * n_paths + torch.arange(n_paths, device=table.device)
-        return values.flatten(1, 2).index_select(1, places.flatten()).view(values.shape)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        """Take the gradient in the inverse order."""
-        table, inverse = ctx.saved_tensors
-        return _Permutation.apply(grad, inverse, table), None, None
+        return Permutation.apply(rows, *reversed(self.tables))
 
 
 #: What was found out about tables of paths, which are kept and not written to, for as long as they live.

@@ -3,26 +3,18 @@
 import weakref
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from skop.ops._checks import expect_shape
+from skop.ops._arguments import expect_shape
 
-__all__ = ["CheckedPaths", "check_paths", "directions_of_groups", "path_table"]
+__all__ = ["CheckedPaths", "Permutation", "check_paths", "directions_of_groups", "path_table"]
 
 
 class CheckedPaths(NamedTuple):
-    """Paths that are known to be good.
-
-    Attributes
-    ----------
-    order : int32 Tensor of shape (n_paths, length)
-        The tokens in the order in which each path visits them.
-    in_opposite_pairs : bool
-        Whether each odd row is the reverse of the row before it.
-    """
+    """Paths that are known to be good, (n_paths, length) in int32, and whether each odd one reverses the one before."""
 
     order: Tensor
     in_opposite_pairs: bool
@@ -33,36 +25,10 @@ _known: dict[int, tuple[weakref.ref[Tensor], int, Tensor, CheckedPaths]] = {}
 
 
 def check_paths(paths: Tensor, n_paths: int, length: int, device: torch.device) -> CheckedPaths:
-    """Check that each path visits every token once.
+    """Check that each path visits every token once; else raise ValueError.
 
     A tensor that was checked before, and has not been written to since, is not looked at again: networks
     use the same paths in every step, and looking makes a GPU wait.
-
-    Parameters
-    ----------
-    paths : int64 or int32 Tensor of shape (n_paths, length)
-        Paths.
-    n_paths, length : int
-        Number of paths and of tokens.
-    device : torch.device
-        Where the scan runs.
-
-    Returns
-    -------
-    CheckedPaths
-        The paths on the device.
-
-    Raises
-    ------
-    ValueError
-        If a path is no permutation of the tokens.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops._paths import check_paths
-    >>> check_paths(torch.tensor([[0, 1], [1, 0]]), 2, 2, torch.device("cpu")).in_opposite_pairs
-    True
     """
     if not isinstance(paths, Tensor):
         raise ValueError(
@@ -106,31 +72,7 @@ def _expect_permutations(paths: Tensor, length: int) -> None:
 
 
 def directions_of_groups(reverse: bool | Sequence[bool], groups: int) -> tuple[bool, ...]:
-    """Return the direction of each group.
-
-    Parameters
-    ----------
-    reverse : bool or sequence of bool
-        One direction for all, or one for each group; True is from the last token to the first.
-    groups : int
-        Number of groups.
-
-    Returns
-    -------
-    tuple of bool
-        One for each group.
-
-    Raises
-    ------
-    ValueError
-        If there are more or fewer, or they are no bools.
-
-    Examples
-    --------
-    >>> from skop.ops._paths import directions_of_groups
-    >>> directions_of_groups(True, 2)
-    (True, True)
-    """
+    """Return the direction of each group; True is from the last token to the first."""
     directions = (reverse,) * groups if isinstance(reverse, bool) else tuple(reverse)
     if len(directions) != groups or not all(isinstance(direction, bool) for direction in directions):
         raise ValueError(f"reverse is {reverse!r}; expected a bool, or one for each of the {groups} groups.")
@@ -139,29 +81,25 @@ def directions_of_groups(reverse: bool | Sequence[bool], groups: int) -> tuple[b
 
 @lru_cache(maxsize=64)
 def path_table(length: int, reverse: tuple[bool, ...], device: torch.device) -> Tensor:
-    """Return the order in which each group visits the tokens.
-
-    Parameters
-    ----------
-    length : int
-        Number of tokens.
-    reverse : tuple of bool
-        Direction of each group.
-    device : torch.device
-        Where the table goes.
-
-    Returns
-    -------
-    int32 Tensor of shape (groups, length)
-        Positions of the tokens; not to be written to, since it is kept.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops._paths import path_table
-    >>> path_table(3, (False, True), torch.device("cpu")).tolist()
-    [[0, 1, 2], [2, 1, 0]]
-    """
+    """Return the order in which each group visits the tokens, (groups, length); it is kept, and not written to."""
     with torch.inference_mode(False):  # else a first call under inference mode would bar gradients for ever
         forwards = torch.arange(length, dtype=torch.int32, device=device)
         return torch.stack([forwards.flip(0) if backwards else forwards for backwards in reverse])
+
+
+class Permutation(torch.autograd.Function):
+    """Take (b, L, K, ...) in the order of a table (K, L); its gradient takes the inverse, without any scattering."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, order: Tensor, back: Tensor) -> Tensor:
+        """Take the tokens of all paths at once."""
+        ctx.save_for_backward(order, back)
+        n_paths = len(order)
+        rows = order.T * n_paths + torch.arange(n_paths, device=order.device)
+        return values.flatten(1, 2).index_select(1, rows.flatten()).view(values.shape)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        """Take the gradient in the inverse order."""
+        order, back = ctx.saved_tensors
+        return Permutation.apply(grad, back, order), None, None

@@ -11,15 +11,20 @@ through everything.
 Only CPU kernels import this file, and they are imported when they are first used.
 """
 
+from collections.abc import Callable
+from functools import update_wrapper
+from inspect import Parameter, signature
 from math import log
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.types import CPointer, float64, int64, void
 
 from skop.ops._simd_checks import checked
+from skop.ops._simd_compiler import inlined, outlined
 from skop.ops._simd_vector import CONTRACT, INT32, INT64, KINDS, LANES, Kind, Vector
 
 __all__ = [
@@ -31,6 +36,7 @@ __all__ = [
     "exp2",
     "inlined",
     "integers",
+    "larger",
     "load",
     "load_first",
     "matrix",
@@ -43,6 +49,7 @@ __all__ = [
     "prefetch",
     "set_number",
     "sigmoid",
+    "smaller",
     "softplus",
     "splat",
     "store",
@@ -52,339 +59,281 @@ __all__ = [
     "widen",
 ]
 
-#: How the functions of a kernel are compiled: without the entries that Python and C would call, which take as long to
-#: compile as the functions themselves, and without exceptions.
-_LEAN = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
-outlined = njit(**_LEAN)
-inlined = njit(forceinline=True, **_LEAN)
+_Builder = ir.IRBuilder
+_Value = ir.Value
 
+#: LLVM's types of what pointers point to.
+_ELEMENTS = {types.float32: ir.FloatType(), float64: ir.DoubleType(), types.int32: INT32, int64: INT64}
 #: Integers that pick lanes: even ones of two vectors, then odd ones.
 _PICKS = [ir.Constant(ir.VectorType(INT32, LANES), list(range(start, 2 * LANES, 2))) for start in (0, 1)]
 
 
-@intrinsic
-def pointer(typing_context: Any, address: types.Type, kind: types.Type) -> Any:
+def emitted(types_of: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Make an intrinsic of ``emit(builder, signature, *values)``, which emits its code and returns a value or None.
+
+    `types_of` takes the Numba types of the arguments, and returns the signature, whose types these are cast to.
+    """
+
+    def decorate(emit: Callable[..., Any]) -> Any:
+        def define(typing_context: Any, *kinds: types.Type) -> Any:
+            def codegen(context: Any, builder: _Builder, sig: Any, args: Any) -> _Value:
+                value = emit(builder, sig, *args)
+                return context.get_dummy_value() if value is None else value
+
+            return types_of(*kinds), codegen
+
+        update_wrapper(define, emit)
+        names = ["typing_context", *list(signature(emit).parameters)[2:]]
+        parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+        vars(define)["__signature__"] = signature(emit).replace(parameters=parameters)
+        return intrinsic(define)
+
+    return decorate
+
+
+# Integers and addresses.
+
+
+@emitted(lambda _, kind: CPointer(kind.dtype if isinstance(kind, CPointer) else kind.instance_type)(int64, kind))
+def pointer(builder: _Builder, sig: Any, address: _Value, kind: _Value) -> _Value:
     """Turn an address, an integer, into a pointer to numbers of a type, or of another pointer's type."""
-    result = types.CPointer(kind.dtype if isinstance(kind, types.CPointer) else kind.instance_type)
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.inttoptr(args[0], context.get_value_type(result))
-
-    return result(types.int64, kind), codegen
+    return builder.inttoptr(address, _ELEMENTS[sig.return_type.dtype].as_pointer())
 
 
-@intrinsic
-def address(typing_context: Any, start: types.Type) -> Any:
+@emitted(lambda start: int64(start))
+def address(builder: _Builder, sig: Any, start: _Value) -> _Value:
     """Turn a pointer into an integer."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.ptrtoint(args[0], INT64)
-
-    return types.int64(start), codegen
+    return builder.ptrtoint(start, INT64)
 
 
-@intrinsic
-def constant(typing_context: Any, start: types.Type, number: types.Type) -> Any:
-    """Put one number into every lane of a vector such as a pointer loads."""
-    vector = _vector_of(start)
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return _splat(builder, context.cast(builder, args[1], sig.args[1], vector.element))
-
-    return vector(start, number), codegen
-
-
-@intrinsic
-def offset(typing_context: Any, start: types.Type, index: types.Type) -> Any:
+@emitted(lambda start, _: start(start, int64))
+def offset(builder: _Builder, sig: Any, start: _Value, index: _Value) -> _Value:
     """Move a pointer on by a number of elements."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.gep(args[0], [args[1]])
-
-    return start(start, types.int64), codegen
+    return builder.gep(start, [index])
 
 
-@intrinsic
-def claim(typing_context: Any, counter: types.Type) -> Any:
+@emitted(lambda _, __: int64(int64, int64))
+def smaller(builder: _Builder, sig: Any, left: _Value, right: _Value) -> _Value:
+    """Smaller of two integers."""
+    return builder.select(builder.icmp_signed("<", left, right), left, right)
+
+
+@emitted(lambda _, __: int64(int64, int64))
+def larger(builder: _Builder, sig: Any, left: _Value, right: _Value) -> _Value:
+    """Larger of two integers."""
+    return builder.select(builder.icmp_signed(">", left, right), left, right)
+
+
+@emitted(lambda _: int64(CPointer(int64)))
+def claim(builder: _Builder, sig: Any, counter: _Value) -> _Value:
     """Add 1 to an integer that threads share, and return what it was."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.atomic_rmw("add", args[0], ir.Constant(INT64, 1), "monotonic")
-
-    return types.int64(types.CPointer(types.int64)), codegen
+    return builder.atomic_rmw("add", counter, ir.Constant(INT64, 1), "monotonic")
 
 
-def _word(builder: ir.IRBuilder, workspace: ir.Value, name: ir.Value) -> ir.Value:
+def _word(builder: _Builder, workspace: _Value, name: _Value) -> _Value:
     """Pointer to a word of a workspace."""
     return builder.gep(builder.bitcast(workspace, INT64.as_pointer()), [name])
 
 
-@intrinsic
-def number(typing_context: Any, workspace: types.Type, name: types.Type) -> Any:
+@emitted(lambda workspace, _: int64(workspace, int64))
+def number(builder: _Builder, sig: Any, workspace: _Value, name: _Value) -> _Value:
     """Integer that a word of the workspace holds; the pointer to the workspace has the type of what is computed."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.load(_word(builder, *args))
-
-    return types.int64(workspace, types.int64), codegen
+    return builder.load(_word(builder, workspace, name))
 
 
-@intrinsic
-def set_number(typing_context: Any, workspace: types.Type, name: types.Type, value: types.Type) -> Any:
+@emitted(lambda workspace, _, __: void(workspace, int64, int64))
+def set_number(builder: _Builder, sig: Any, workspace: _Value, name: _Value, value: _Value) -> None:
     """Write an integer into a word of the workspace."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        builder.store(args[2], _word(builder, *args[:2]))
-        return context.get_dummy_value()
-
-    return types.void(workspace, types.int64, types.int64), codegen
+    builder.store(value, _word(builder, workspace, name))
 
 
-def _address_in(workspace: types.Type, result: types.Type) -> Any:
-    """What an intrinsic returns that reads an address from a word."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.inttoptr(builder.load(_word(builder, *args)), context.get_value_type(result))
-
-    return result(workspace, types.int64), codegen
+def _address_in(builder: _Builder, sig: Any, workspace: _Value, name: _Value) -> _Value:
+    """Pointer to numbers whose address a word holds."""
+    return builder.inttoptr(
+        builder.load(_word(builder, workspace, name)), _ELEMENTS[sig.return_type.dtype].as_pointer()
+    )
 
 
-@intrinsic
-def matrix(typing_context: Any, workspace: types.Type, name: types.Type) -> Any:
+@emitted(lambda workspace, _: workspace(workspace, int64))
+def matrix(builder: _Builder, sig: Any, workspace: _Value, name: _Value) -> _Value:
     """Pointer to numbers of the workspace's type, whose address a word holds: scratch memory, or a tensor."""
-    return _address_in(workspace, workspace)
+    return _address_in(builder, sig, workspace, name)
 
 
-@intrinsic
-def wide(typing_context: Any, workspace: types.Type, name: types.Type) -> Any:
+@emitted(lambda workspace, _: CPointer(float64)(workspace, int64))
+def wide(builder: _Builder, sig: Any, workspace: _Value, name: _Value) -> _Value:
     """Pointer to float64 whose address a word holds."""
-    return _address_in(workspace, types.CPointer(types.float64))
+    return _address_in(builder, sig, workspace, name)
 
 
-@intrinsic
-def integers(typing_context: Any, workspace: types.Type, name: types.Type) -> Any:
+@emitted(lambda workspace, _: CPointer(int64)(workspace, int64))
+def integers(builder: _Builder, sig: Any, workspace: _Value, name: _Value) -> _Value:
     """Pointer to int64 whose address a word holds."""
-    return _address_in(workspace, types.CPointer(types.int64))
+    return _address_in(builder, sig, workspace, name)
 
 
-@intrinsic
-def call(typing_context: Any, workspace: types.Type, name: types.Type) -> Any:
+@emitted(lambda workspace, _: void(workspace, int64))
+def call(builder: _Builder, sig: Any, workspace: _Value, name: _Value) -> None:
     """Call the function whose address a word holds with the workspace as its argument."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        kind = ir.FunctionType(ir.VoidType(), [args[0].type])
-        builder.call(builder.inttoptr(builder.load(_word(builder, *args)), kind.as_pointer()), args[:1])
-        return context.get_dummy_value()
-
-    return types.void(workspace, types.int64), codegen
+    kind = ir.FunctionType(ir.VoidType(), [workspace.type])
+    builder.call(builder.inttoptr(builder.load(_word(builder, workspace, name)), kind.as_pointer()), [workspace])
 
 
-@intrinsic
-def splat(typing_context: Any, number: types.Type) -> Any:
-    """Put one number into every lane."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return _splat(builder, args[0])
-
-    return Vector(number)(number), codegen
+# Memory.
 
 
-@intrinsic
-def load(typing_context: Any, start: types.Type, index: types.Type) -> Any:
+@emitted(lambda start, _: Vector(start.dtype)(start, int64))
+def load(builder: _Builder, sig: Any, start: _Value, index: _Value) -> _Value:
     """Read sixteen neighbouring numbers, in no particular alignment."""
-    result = _vector_of(start)
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return _load(builder, start, builder.gep(args[0], args[1:2]))
-
-    return result(start, types.int64), codegen
+    return _load(builder, sig.return_type, builder.gep(start, [index]))
 
 
-@intrinsic
-def store(typing_context: Any, start: types.Type, index: types.Type, value: types.Type) -> Any:
+@emitted(lambda start, _, value: void(start, int64, value))
+def store(builder: _Builder, sig: Any, start: _Value, index: _Value, value: _Value) -> None:
     """Write sixteen neighbouring numbers."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        _store(builder, start, builder.gep(args[0], args[1:2]), args[2])
-        return context.get_dummy_value()
-
-    return types.void(start, types.int64, value), codegen
+    _store(builder, sig.args[2], builder.gep(start, [index]), value)
 
 
-def _first_lanes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
-    """Mask of the first lanes."""
+def _masked(builder: _Builder, kind: Vector, place: _Value, count: _Value, value: _Value | None) -> _Value:
+    """Read the first lanes of a vector, or write them to memory."""
+    size = kind.element.bitwidth // 8
+    place = checked(builder, place, builder.mul(count, ir.Constant(INT64, size)), is_write=value is not None)
     lanes = ir.Constant(ir.VectorType(INT64, LANES), list(range(LANES)))
-    return builder.icmp_signed("<", lanes, _splat(builder, count))
+    mask, vector = builder.icmp_signed("<", lanes, _splat(builder, count)), KINDS[kind].vector
+    word, result = ("load", vector) if value is None else ("store", ir.VoidType())
+    values = [place, ir.Constant(INT32, size), mask]
+    values = [*values, KINDS[kind].constant(0)] if value is None else [value, *values]
+    function_type = ir.FunctionType(result, [given.type for given in values])
+    name = f"llvm.masked.{word}.v{LANES}f{8 * size}.p0"
+    return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), values)
 
 
-@intrinsic
-def load_first(typing_context: Any, start: types.Type, index: types.Type, count: types.Type) -> Any:
+@emitted(lambda start, _, __: Vector(start.dtype)(start, int64, int64))
+def load_first(builder: _Builder, sig: Any, start: _Value, index: _Value, count: _Value) -> _Value:
     """Read the first numbers of sixteen; the other lanes are 0, and their memory is not touched."""
-    result = Vector(start.dtype)
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        vector, alignment = KINDS[result].vector, ir.Constant(INT32, start.dtype.bitwidth // 8)
-        size = builder.mul(args[2], ir.Constant(INT64, start.dtype.bitwidth // 8))
-        place = checked(builder, builder.gep(args[0], args[1:2]), size, is_write=False)
-        mask = _first_lanes(builder, args[2])
-        kind = ir.FunctionType(vector, [place.type, INT32, mask.type, vector])
-        name = f"llvm.masked.load.v{LANES}f{start.dtype.bitwidth}.p0"
-        function = cgutils.get_or_insert_function(builder.module, kind, name)
-        return builder.call(function, [place, alignment, mask, KINDS[result].constant(0)])
-
-    return result(start, types.int64, types.int64), codegen
+    return _masked(builder, sig.return_type, builder.gep(start, [index]), count, None)
 
 
-@intrinsic
-def store_first(typing_context: Any, start: types.Type, index: types.Type, value: types.Type, count: types.Type) -> Any:
+@emitted(lambda start, _, value, __: void(start, int64, value, int64))
+def store_first(builder: _Builder, sig: Any, start: _Value, index: _Value, value: _Value, count: _Value) -> None:
     """Write the first of sixteen numbers."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        size = builder.mul(args[3], ir.Constant(INT64, start.dtype.bitwidth // 8))
-        place = checked(builder, builder.gep(args[0], args[1:2]), size, is_write=True)
-        mask = _first_lanes(builder, args[3])
-        kind = ir.FunctionType(ir.VoidType(), [args[2].type, place.type, INT32, mask.type])
-        name = f"llvm.masked.store.v{LANES}f{start.dtype.bitwidth}.p0"
-        function = cgutils.get_or_insert_function(builder.module, kind, name)
-        builder.call(function, [args[2], place, ir.Constant(INT32, start.dtype.bitwidth // 8), mask])
-        return context.get_dummy_value()
-
-    return types.void(start, types.int64, value, types.int64), codegen
+    _masked(builder, sig.args[2], builder.gep(start, [index]), count, value)
 
 
-@intrinsic
-def maximum(typing_context: Any, left: types.Type, right: types.Type) -> Any:
-    """Greater of two numbers in each lane; the right one where either is NaN."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.select(builder.fcmp_ordered(">", *args), *args)
-
-    return left(left, left), codegen
-
-
-@intrinsic
-def nan_beyond(typing_context: Any, value: types.Type, exponent: types.Type) -> Any:
-    """The value where `exp2` of the exponent is finite, else NaN."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        kind = KINDS[value]
-        finite = builder.fcmp_ordered("<", args[1], kind.constant(1 - kind.least))
-        return builder.select(finite, args[0], kind.constant(float("nan")))
-
-    return value(value, value), codegen
-
-
-@intrinsic
-def prefetch(typing_context: Any, start: types.Type, index: types.Type) -> Any:
+@emitted(lambda start, _: void(start, int64))
+def prefetch(builder: _Builder, sig: Any, start: _Value, index: _Value) -> None:
     """Ask for memory that will be needed soon."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        _ask_for(builder, builder.bitcast(builder.gep(args[0], [args[1]]), ir.IntType(8).as_pointer()))
-        return context.get_dummy_value()
-
-    return types.void(start, types.int64), codegen
+    _ask_for(builder, builder.bitcast(builder.gep(start, [index]), ir.IntType(8).as_pointer()))
 
 
-@intrinsic
-def widen(typing_context: Any, value: types.Type) -> Any:
-    """Turn a vector into float64."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        single = value.element == types.float32
-        return builder.fpext(args[0], ir.VectorType(ir.DoubleType(), LANES)) if single else args[0]
-
-    return Vector(types.float64)(value), codegen
+# Lanes.
 
 
-@intrinsic
-def sum_lanes(typing_context: Any, start: types.Type) -> Any:
+@emitted(lambda number: Vector(number)(number))
+def splat(builder: _Builder, sig: Any, number: _Value) -> _Value:
+    """Put one number into every lane."""
+    return _splat(builder, number)
+
+
+@emitted(lambda start, _: Vector(start.dtype)(start, start.dtype))
+def constant(builder: _Builder, sig: Any, start: _Value, number: _Value) -> _Value:
+    """Put one number into every lane of a vector such as a pointer loads."""
+    return _splat(builder, number)
+
+
+@emitted(lambda start: Vector(start.dtype)(start))
+def sum_lanes(builder: _Builder, sig: Any, start: _Value) -> _Value:
     """Return a vector whose lane i is the sum over the i-th of sixteen vectors in a row of memory."""
-    result = _vector_of(start)
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        places = (builder.gep(args[0], [ir.Constant(INT64, LANES * i)]) for i in range(LANES))
-        values = [_load(builder, start, place) for place in places]
-        while len(values) > 1:  # the two halves of each result are sums of neighbours of two vectors
-            pairs = zip(values[::2], values[1::2], strict=True)
-            values = [builder.fadd(*(builder.shuffle_vector(*pair, pick) for pick in _PICKS)) for pair in pairs]
-        return values[0]
-
-    return result(start), codegen
+    places = (builder.gep(start, [ir.Constant(INT64, LANES * i)]) for i in range(LANES))
+    values = [_load(builder, sig.return_type, place) for place in places]
+    while len(values) > 1:  # the two halves of each result are sums of neighbours of two vectors
+        pairs = zip(values[::2], values[1::2], strict=True)
+        values = [builder.fadd(*(builder.shuffle_vector(*pair, pick) for pick in _PICKS)) for pair in pairs]
+    return values[0]
 
 
-@intrinsic
-def exp2(typing_context: Any, value: types.Type) -> Any:
+@emitted(lambda value: Vector(float64)(value))
+def widen(builder: _Builder, sig: Any, value: _Value) -> _Value:
+    """Turn a vector into float64."""
+    return value if sig.args[0] == sig.return_type else builder.fpext(value, KINDS[sig.return_type].vector)
+
+
+# Functions of numbers.
+
+
+@emitted(lambda left, _: left(left, left))
+def maximum(builder: _Builder, sig: Any, left: _Value, right: _Value) -> _Value:
+    """Greater of two numbers in each lane; the right one where either is NaN."""
+    return builder.select(builder.fcmp_ordered(">", left, right), left, right)
+
+
+@emitted(lambda value, _: value(value, value))
+def nan_beyond(builder: _Builder, sig: Any, value: _Value, exponent: _Value) -> _Value:
+    """The value where `exp2` of the exponent is finite, else NaN."""
+    kind = KINDS[sig.return_type]
+    finite = builder.fcmp_ordered("<", exponent, kind.constant(1 - kind.least))
+    return builder.select(finite, value, kind.constant(float("nan")))
+
+
+@emitted(lambda value: value(value))
+def exp2(builder: _Builder, sig: Any, value: _Value) -> _Value:
     """2 to the power of numbers below 127 (float64: 1023, see `nan_beyond`); 0 below the normal numbers, 1 at 0."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return _exp2(builder, KINDS[value], args[0])
-
-    return value(value), codegen
+    return _exp2(builder, KINDS[sig.return_type], value)
 
 
-@intrinsic
-def softplus(typing_context: Any, value: types.Type) -> Any:
+@emitted(lambda value: value(value))
+def softplus(builder: _Builder, sig: Any, value: _Value) -> _Value:
     """log(1 + exp(v)), with a small relative error for all v; 0 at minus infinity."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        kind, (v,) = KINDS[value], args
-        small = _exp_minus_abs(builder, kind, v)
-        s = builder.fdiv(small, builder.fadd(small, kind.constant(2)))
-        log1p = builder.fmul(s, _horner(builder, kind, kind.logarithm, builder.fmul(s, s)), flags=CONTRACT)
-        positive = builder.fcmp_ordered(">", v, kind.constant(0))
-        return builder.fadd(builder.select(positive, v, kind.constant(0)), log1p, flags=CONTRACT)
-
-    return value(value), codegen
+    kind = KINDS[sig.return_type]
+    small = _exp_minus_abs(builder, kind, value)
+    s = builder.fdiv(small, builder.fadd(small, kind.constant(2)))
+    log1p = builder.fmul(s, _horner(builder, kind, kind.logarithm, builder.fmul(s, s)), flags=CONTRACT)
+    positive = builder.fcmp_ordered(">", value, kind.constant(0))
+    return builder.fadd(builder.select(positive, value, kind.constant(0)), log1p, flags=CONTRACT)
 
 
-@intrinsic
-def sigmoid(typing_context: Any, value: types.Type) -> Any:
+@emitted(lambda value: value(value))
+def sigmoid(builder: _Builder, sig: Any, value: _Value) -> _Value:
     """1 / (1 + exp(-v)), the derivative of softplus."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        kind, (v,) = KINDS[value], args
-        small = _exp_minus_abs(builder, kind, v)
-        positive = builder.fcmp_ordered(">", v, kind.constant(0))
-        above = builder.select(positive, kind.constant(1), small)
-        return builder.fdiv(above, builder.fadd(small, kind.constant(1)))
-
-    return value(value), codegen
+    kind = KINDS[sig.return_type]
+    small = _exp_minus_abs(builder, kind, value)
+    positive = builder.fcmp_ordered(">", value, kind.constant(0))
+    above = builder.select(positive, kind.constant(1), small)
+    return builder.fdiv(above, builder.fadd(small, kind.constant(1)))
 
 
-def _vector_of(start: types.CPointer) -> Vector:
-    """Type of what a pointer loads."""
-    return Vector(start.dtype)
+# What code is made of.
 
 
-def _load(builder: ir.IRBuilder, start: types.CPointer, place: ir.Value) -> ir.Value:
+def _load(builder: _Builder, kind: Vector, place: _Value) -> _Value:
     """Read sixteen numbers."""
-    size = start.dtype.bitwidth // 8
+    size = kind.element.bitwidth // 8
     place = checked(builder, place, LANES * size, is_write=False)
-    return builder.load(builder.bitcast(place, KINDS[_vector_of(start)].vector.as_pointer()), align=size)
+    return builder.load(builder.bitcast(place, KINDS[kind].vector.as_pointer()), align=size)
 
 
-def _store(builder: ir.IRBuilder, start: types.CPointer, place: ir.Value, value: ir.Value) -> None:
+def _store(builder: _Builder, kind: Vector, place: _Value, value: _Value) -> None:
     """Write sixteen numbers."""
-    size = start.dtype.bitwidth // 8
+    size = kind.element.bitwidth // 8
     place = checked(builder, place, LANES * size, is_write=True)
     builder.store(value, builder.bitcast(place, value.type.as_pointer()), align=size)
 
 
-def _ask_for(builder: ir.IRBuilder, place: ir.Value) -> None:
+def _ask_for(builder: _Builder, place: _Value) -> None:
     """Ask for the memory at a pointer to bytes: for reading, to be kept in all caches, as data."""
     kind = ir.FunctionType(ir.VoidType(), [place.type, INT32, INT32, INT32])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
     builder.call(function, [place, *(ir.Constant(INT32, value) for value in (0, 3, 1))])
 
 
-def _splat(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
+def _splat(builder: _Builder, number: _Value) -> _Value:
     """Put one value into every lane."""
     nothing = ir.Constant(ir.VectorType(number.type, LANES), ir.Undefined)
     single = builder.insert_element(nothing, number, ir.Constant(INT32, 0))
     return builder.shuffle_vector(single, nothing, ir.Constant(ir.VectorType(INT32, LANES), [0] * LANES))
 
 
-def _horner(builder: ir.IRBuilder, kind: Kind, coefficients: list[float], x: ir.Value) -> ir.Value:
+def _horner(builder: _Builder, kind: Kind, coefficients: list[float], x: _Value) -> _Value:
     """Evaluate a polynomial, highest coefficient first."""
     result = kind.constant(coefficients[0])
     for coefficient in coefficients[1:]:
@@ -393,7 +342,7 @@ def _horner(builder: ir.IRBuilder, kind: Kind, coefficients: list[float], x: ir.
     return result
 
 
-def _exp2(builder: ir.IRBuilder, kind: Kind, v: ir.Value) -> ir.Value:
+def _exp2(builder: _Builder, kind: Kind, v: _Value) -> _Value:
     """2^v: a polynomial of the part beyond the nearest integer, whose exponent the integer is added to."""
     # Adding 1.5 x 2^mantissa rounds to an integer, which then stands in the lowest bits, here with the exponent's bias.
     rounder = kind.constant(1.5 * 2.0**kind.mantissa + 1 - kind.least)
@@ -407,7 +356,7 @@ def _exp2(builder: ir.IRBuilder, kind: Kind, v: ir.Value) -> ir.Value:
     return builder.select(normal, scaled, kind.constant(0))
 
 
-def _exp_minus_abs(builder: ir.IRBuilder, kind: Kind, v: ir.Value) -> ir.Value:
+def _exp_minus_abs(builder: _Builder, kind: Kind, v: _Value) -> _Value:
     """exp(-|v|)."""
     positive = builder.fcmp_ordered(">", v, kind.constant(0))
     negated = builder.select(positive, builder.fsub(kind.constant(-0.0), v), v)

@@ -15,8 +15,10 @@ from functools import cache
 from typing import Any
 
 from llvmlite import ir
-from numba import cfunc, types
+from numba import types
 from numba.extending import lower_builtin
+
+from skop.ops._simd_compiler import compile_kernel
 
 __all__ = ["CHECKS", "checked", "compiled", "watched"]
 
@@ -43,24 +45,7 @@ def _check(address: int, size: int, is_write: int) -> int:
 
 
 def checked(builder: ir.IRBuilder, place: ir.Value, size: int | ir.Value, *, is_write: bool) -> ir.Value:
-    """Emit the check of an access, where kernels are checked.
-
-    Parameters
-    ----------
-    builder : IRBuilder
-        Where to emit it.
-    place : Value
-        Pointer to what is read or written.
-    size : int or Value
-        Bytes.
-    is_write : bool
-        Whether they are written.
-
-    Returns
-    -------
-    Value
-        Pointer to use instead.
-    """
+    """Emit the check of an access to so many bytes, where kernels are checked; returns the pointer to use instead."""
     if not CHECKS:
         return place
     kind = ir.FunctionType(_INT64, [_INT64] * 3)
@@ -72,17 +57,9 @@ def checked(builder: ir.IRBuilder, place: ir.Value, size: int | ir.Value, *, is_
 
 @contextmanager
 def watched(buffers: Iterable[tuple[str, int, int, bool]]) -> Iterator[None]:
-    """Watch the accesses of checked kernels, in one call at a time.
+    """Watch checked kernels, in one call at a time; RuntimeError if one accessed other memory than the buffers.
 
-    Parameters
-    ----------
-    buffers : iterable of (str, int, int, bool)
-        Name, address, bytes, and whether kernels may write there.
-
-    Raises
-    ------
-    RuntimeError
-        If a kernel accessed other memory.
+    A buffer is a name, an address, a number of bytes, and whether kernels may write there.
     """
     _faults.clear()
     _buffers[:] = sorted((start, start + size, name, can_write) for name, start, size, can_write in buffers)
@@ -93,21 +70,8 @@ def watched(buffers: Iterable[tuple[str, int, int, bool]]) -> Iterator[None]:
 
 @cache
 def compiled(kernel: Any, number: types.Type) -> Any:
-    """Compile a kernel in this process only.
-
-    Parameters
-    ----------
-    kernel : Numba function
-        Takes a pointer to numbers of a type.
-    number : Numba type
-        The type.
-
-    Returns
-    -------
-    Any
-        What has its ``address``.
-    """
-    return cfunc(types.void(types.CPointer(number)))(kernel.py_func)
+    """Compile a kernel as `compile_kernel` does, in this process only."""
+    return compile_kernel(kernel.py_func, number, cache=False)
 
 
 def _check_elements(number: Any, index: types.Type) -> None:

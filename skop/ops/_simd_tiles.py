@@ -13,20 +13,19 @@ Matrices are given by a pointer and the distance of their rows. Numbers of rows 
 those of columns of `LANES`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
 from llvmlite import binding, ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.types import CPointer, int64, void
 
-from skop.ops._simd import _ask_for, _load, _splat, _store, _vector_of
+from skop.ops._simd import _ask_for, _load, _splat, _store, emitted
 from skop.ops._simd_checks import checked
-from skop.ops._simd_vector import CONTRACT, INT32, INT64, KINDS, LANES, Kind
+from skop.ops._simd_vector import CONTRACT, INT32, INT64, KINDS, LANES, Kind, Vector
 
-__all__ = ["ALL", "LINE", "LOWER", "UPPER", "add_product", "product", "transpose", "transpose_scaled"]
+__all__ = ["ALL", "LINE", "LOWER", "UPPER", "product", "transpose"]
 
 #: Which terms of the sums there are: all; those up to the row; those from the row on.
 ALL, LOWER, UPPER = range(3)
@@ -56,20 +55,19 @@ def _parts(kind: Kind, vectors: int) -> Iterator[tuple[range, range]]:
 class _Tile:
     """Code of a tile of a product."""
 
-    def __init__(self, builder: ir.IRBuilder, start: types.CPointer, args: Any) -> None:
-        self.builder, self.start, self.kind = builder, start, KINDS[_vector_of(start)]
+    def __init__(self, builder: ir.IRBuilder, vector: Vector, args: Any) -> None:
+        self.builder, self.vector, self.kind = builder, vector, KINDS[vector]
         self.target, self.target_row, self.scale, self.source = args[:4]
         self.left, self.left_row, self.left_step, self.right, self.right_row = args[4:9]
         self.first, self.last, self.queue = args[9:]
 
-    def emit(self, vectors: int, is_fresh: bool) -> None:
+    def emit(self, vectors: int) -> None:
         """Compute the tile, part after part."""
         for rows, columns in _parts(self.kind, vectors):
             places = [[self._place(self.target, row, column) for column in columns] for row in rows]
-            sums = [[self._start(row, column, is_fresh) for column in columns] for row in rows]
-            for line, values in zip(places, self._loop(rows, columns, sums), strict=True):
+            for line, values in zip(places, self._loop(rows, columns, self._starts(rows, columns)), strict=True):
                 for place, value in zip(line, values, strict=True):
-                    _store(self.builder, self.start, place, value)
+                    _store(self.builder, self.vector, place, value)
 
     def _integer(self, value: int) -> ir.Constant:
         """Integer constant."""
@@ -80,12 +78,20 @@ class _Tile:
         index = self.builder.mul(self.target_row, self._integer(row))
         return self.builder.gep(matrix, [self.builder.add(index, self._integer(column * LANES))])
 
-    def _start(self, row: int, column: int, is_fresh: bool) -> ir.Value:
-        """First value of a sum."""
-        if is_fresh:
-            return self.kind.constant(0)
-        factor, place = _splat(self.builder, self.scale), self._place(self.source, row, column)
-        return self.builder.fmul(_load(self.builder, self.start, place), factor, flags=CONTRACT)
+    def _starts(self, rows: range, columns: range) -> list[list[ir.Value]]:
+        """First values of the sums: of the source, if there is one."""
+        builder, before = self.builder, self.builder.block
+        has_source = builder.icmp_signed("!=", builder.ptrtoint(self.source, INT64), self._integer(0))
+        with builder.if_then(has_source):
+            factor, inside = _splat(builder, self.scale), builder.block
+            places = [[self._place(self.source, row, column) for column in columns] for row in rows]
+            values = [[_load(builder, self.vector, place) for place in line] for line in places]
+            scaled = [[builder.fmul(value, factor, flags=CONTRACT) for value in line] for line in values]
+        starts = [[builder.phi(self.kind.vector) for _ in columns] for _ in rows]
+        for start, value in zip(chain(*starts), chain(*scaled), strict=True):
+            start.add_incoming(self.kind.constant(0), before)
+            start.add_incoming(value, inside)
+        return starts
 
     def _word(self, index: ir.Value) -> ir.Value:
         """Pointer to a word of the queue."""
@@ -115,11 +121,13 @@ class _Tile:
         self._ask(queue_index, end)
         right = builder.gep(self.right, [right_index])
         vectors = [
-            _load(builder, self.start, builder.gep(right, [self._integer(column * LANES)])) for column in columns
+            _load(builder, self.vector, builder.gep(right, [self._integer(column * LANES)])) for column in columns
         ]
         results = []
         for line, start in zip(phis, starts, strict=True):
-            number = checked(builder, builder.gep(start, [left_index]), self.start.dtype.bitwidth // 8, is_write=False)
+            number = checked(
+                builder, builder.gep(start, [left_index]), self.vector.element.bitwidth // 8, is_write=False
+            )
             factor = _splat(builder, builder.load(number))
             products = [builder.fmul(factor, vector, flags=CONTRACT) for vector in vectors]
             results.append([builder.fadd(*pair, flags=CONTRACT) for pair in zip(line, products, strict=True)])
@@ -136,125 +144,52 @@ class _Tile:
         return results
 
 
-def _function(
-    context: Any, builder: ir.IRBuilder, sig: Any, args: Any, name: str, body: Callable[[ir.IRBuilder, Any], None]
-) -> ir.Value:
-    """Call a function of its own with this body: many calls of it compile faster than many copies."""
-    kind = ir.FunctionType(ir.VoidType(), [value.type for value in args])
-    function = cgutils.get_or_insert_function(builder.module, kind, f"skop_{name}_{sig.args[0].dtype}")
-    if function.is_declaration:
-        function.linkage = "linkonce_odr"
-        function.attributes.add("noinline")
-        inside = ir.IRBuilder(function.append_basic_block("entry"))
-        body(inside, function.args)
-        inside.ret_void()
-    builder.call(function, args)
-    return context.get_dummy_value()
-
-
-def _sweep(builder: ir.IRBuilder, start: types.CPointer, args: Any, is_fresh: bool) -> None:
-    """Compute a product tile after tile."""
-    target, target_row, scale, source, left, left_row, left_step, right, right_row, rows, columns, terms, which = args[
-        :-1
-    ]
-
-    def integer(value: int) -> ir.Constant:
-        return ir.Constant(INT64, value)
-
-    lower, upper = (builder.icmp_signed("==", which, integer(value)) for value in (LOWER, UPPER))
-    width = integer(2 * LANES)
-    with cgutils.for_range_slice(builder, integer(0), columns, width, INT64) as (j, _):
-        there = builder.gep(right, [j])
-        with cgutils.for_range_slice(builder, integer(0), rows, integer(_ROWS), INT64) as (i, _):
-            index = builder.add(builder.mul(i, target_row), j)
-            here, begin = (None if matrix is None else builder.gep(matrix, [index]) for matrix in (target, source))
-            factors = builder.gep(left, [builder.mul(i, left_row)])
-            first = builder.select(upper, i, integer(0))
-            last = builder.select(lower, builder.add(i, integer(_ROWS)), terms)
-            tile = (
-                here,
-                target_row,
-                scale,
-                begin,
-                factors,
-                left_row,
-                left_step,
-                there,
-                right_row,
-                first,
-                last,
-                args[-1],
-            )
-            has_two = builder.icmp_signed("<", builder.add(j, integer(LANES)), columns)
-            with builder.if_else(has_two) as (two, one):
-                with two:
-                    _Tile(builder, start, tile).emit(2, is_fresh)
-                with one:
-                    _Tile(builder, start, tile).emit(1, is_fresh)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def add_product(
-    typing_context: Any,
-    target: types.Type,
-    target_row: types.Type,
-    scale: types.Type,
-    source: types.Type,
-    left: types.Type,
-    left_row: types.Type,
-    left_step: types.Type,
-    right: types.Type,
-    right_row: types.Type,
-    rows: types.Type,
-    columns: types.Type,
-    terms: types.Type,
-    which: types.Type,
-    queue: types.Type,
-) -> Any:
+@emitted(
+    lambda target, *_: void(
+        target, int64, target.dtype, target, target, int64, int64, target, *[int64] * 5, CPointer(int64)
+    )
+)
+def product(
+    builder: ir.IRBuilder,
+    sig: Any,
+    target: ir.Value,
+    target_row: ir.Value,
+    scale: ir.Value,
+    source: ir.Value,
+    left: ir.Value,
+    left_row: ir.Value,
+    left_step: ir.Value,
+    right: ir.Value,
+    right_row: ir.Value,
+    rows: ir.Value,
+    columns: ir.Value,
+    terms: ir.Value,
+    which: ir.Value,
+    queue: ir.Value,
+) -> None:
     """Write target[i, j] = scale * source[i, j] + the sum over k of left[i * left_row + k * left_step] * right[k, j].
 
-    There are `rows` of i, `columns` of j and `terms` of k, of which only some take part: see `ALL`.
+    There are `rows` of i, `columns` of j and `terms` of k, of which only some take part: see `ALL`. The address of the
+    source is 0 where there is none.
     """
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        def body(inside: ir.IRBuilder, values: Any) -> None:
-            _sweep(inside, target, values, is_fresh=False)
-
-        return _function(context, builder, sig, args, "add_product", body)
-
-    whole = types.int64
-    matrices = (target, whole, whole, target, whole)
-    asked = types.CPointer(whole)
-    return types.void(target, whole, target.dtype, target, *matrices, whole, whole, whole, whole, asked), codegen
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def product(
-    typing_context: Any,
-    target: types.Type,
-    target_row: types.Type,
-    left: types.Type,
-    left_row: types.Type,
-    left_step: types.Type,
-    right: types.Type,
-    right_row: types.Type,
-    rows: types.Type,
-    columns: types.Type,
-    terms: types.Type,
-    queue: types.Type,
-) -> Any:
-    """Write the sums of `add_product`, of all terms, without reading the target before."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        def body(inside: ir.IRBuilder, values: Any) -> None:
-            *matrices, queue = values[2:]
-            _sweep(inside, target, (*values[:2], None, None, *matrices, ir.Constant(INT64, ALL), queue), is_fresh=True)
-
-        return _function(context, builder, sig, args, "product", body)
-
-    whole = types.int64
-    asked = types.CPointer(whole)
-    return types.void(target, whole, target, whole, whole, target, whole, whole, whole, whole, asked), codegen
+    vector, zero, height = Vector(sig.args[0].dtype), ir.Constant(INT64, 0), ir.Constant(INT64, _ROWS)
+    lower, upper = (builder.icmp_signed("==", which, ir.Constant(INT64, value)) for value in (LOWER, UPPER))
+    has_source = builder.icmp_signed("!=", builder.ptrtoint(source, INT64), zero)
+    with cgutils.for_range_slice(builder, zero, columns, ir.Constant(INT64, 2 * LANES), INT64) as (j, _):
+        has_two = builder.icmp_signed("<", builder.add(j, ir.Constant(INT64, LANES)), columns)
+        with cgutils.for_range_slice(builder, zero, rows, height, INT64) as (i, _):
+            index = builder.add(builder.mul(i, target_row), j)
+            begin = builder.select(has_source, builder.gep(source, [index]), source)
+            first = builder.select(upper, i, zero)
+            last = builder.select(lower, builder.add(i, height), terms)
+            factors = builder.gep(left, [builder.mul(i, left_row)]), left_row, left_step
+            results = builder.gep(target, [index]), target_row, scale, begin
+            tile = _Tile(builder, vector, (*results, *factors, builder.gep(right, [j]), right_row, first, last, queue))
+            with builder.if_else(has_two) as (two, one):
+                with two:
+                    tile.emit(2)
+                with one:
+                    tile.emit(1)
 
 
 def _quads(*picks: int) -> list[int]:
@@ -299,65 +234,38 @@ def _transposed(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
     return columns
 
 
-def _transpose(builder: ir.IRBuilder, start: types.CPointer, args: Any) -> None:
-    """Transpose block after block."""
-    target, target_row, source, source_row, rows, columns, factors = args
-    lanes, zero = ir.Constant(INT64, LANES), ir.Constant(INT64, 0)
+@emitted(lambda target, *_: void(target, int64, target, int64, int64, int64, target))
+def transpose(
+    builder: ir.IRBuilder,
+    sig: Any,
+    target: ir.Value,
+    target_row: ir.Value,
+    source: ir.Value,
+    source_row: ir.Value,
+    rows: ir.Value,
+    columns: ir.Value,
+    factors: ir.Value,
+) -> None:
+    """Write target[j, i] = source[i, j] * factors[j] for so many rows and columns, whole blocks of sixteen.
+
+    The address of the factors is 0 where there are none.
+    """
+    vector, lanes, zero = Vector(sig.args[0].dtype), ir.Constant(INT64, LANES), ir.Constant(INT64, 0)
+    has_factors = builder.icmp_signed("!=", builder.ptrtoint(factors, INT64), zero)
 
     def place(matrix: ir.Value, distance: ir.Value, row: ir.Value, column: ir.Value, more: int) -> ir.Value:
         index = builder.mul(distance, builder.add(row, ir.Constant(INT64, more)))
         return builder.gep(matrix, [builder.add(index, column)])
 
     with cgutils.for_range_slice(builder, zero, columns, lanes, INT64) as (j, _):
-        factor = None if factors is None else _load(builder, start, builder.gep(factors, [j]))
+        before = builder.block
+        with builder.if_then(has_factors):
+            inside, given = builder.block, _load(builder, vector, builder.gep(factors, [j]))
+        factor = builder.phi(KINDS[vector].vector)
+        factor.add_incoming(KINDS[vector].constant(1), before)
+        factor.add_incoming(given, inside)
         with cgutils.for_range_slice(builder, zero, rows, lanes, INT64) as (i, _):
-            values = [_load(builder, start, place(source, source_row, i, j, row)) for row in range(LANES)]
-            if factor is not None:
-                values = [builder.fmul(value, factor) for value in values]
+            values = [_load(builder, vector, place(source, source_row, i, j, row)) for row in range(LANES)]
+            values = [builder.fmul(value, factor) for value in values]
             for row, column in enumerate(_transposed(builder, values)):
-                _store(builder, start, place(target, target_row, j, i, row), column)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def transpose(
-    typing_context: Any,
-    target: types.Type,
-    target_row: types.Type,
-    source: types.Type,
-    source_row: types.Type,
-    rows: types.Type,
-    columns: types.Type,
-) -> Any:
-    """Write target[j, i] = source[i, j] for so many rows and columns of the source, whole blocks of sixteen."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        def body(inside: ir.IRBuilder, values: Any) -> None:
-            _transpose(inside, target, (*values, None))
-
-        return _function(context, builder, sig, args, "transpose", body)
-
-    whole = types.int64
-    return types.void(target, whole, target, whole, whole, whole), codegen
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def transpose_scaled(
-    typing_context: Any,
-    target: types.Type,
-    target_row: types.Type,
-    source: types.Type,
-    source_row: types.Type,
-    rows: types.Type,
-    columns: types.Type,
-    factors: types.Type,
-) -> Any:
-    """Write target[j, i] = source[i, j] * factors[j], as `transpose` does."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        def body(inside: ir.IRBuilder, values: Any) -> None:
-            _transpose(inside, target, tuple(values))
-
-        return _function(context, builder, sig, args, "transpose_scaled", body)
-
-    whole = types.int64
-    return types.void(target, whole, target, whole, whole, whole, target), codegen
+                _store(builder, vector, place(target, target_row, j, i, row), column)

@@ -11,9 +11,8 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from pathlib import Path
 
-import torch
+from skop._openmp import gnu_parallel
 
 __all__ = ["run_on_threads"]
 
@@ -25,53 +24,15 @@ _is_forked = False
 
 
 def run_on_threads(kernel: int, arguments: int, n_threads: int) -> None:
-    """Call a kernel in several threads at once and wait for all.
-
-    Parameters
-    ----------
-    kernel : int
-        Address of a C function ``void kernel(void *arguments)``.
-    arguments : int
-        Address that every call is given.
-    n_threads : int
-        Most calls at once, at least 1.
-
-    Examples
-    --------
-    >>> import ctypes
-    >>> from skop.ops._threads import run_on_threads
-    >>> numbers = (ctypes.c_int64 * 1)(0)
-    >>> @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-    ... def kernel(address):
-    ...     ctypes.cast(address, ctypes.POINTER(ctypes.c_int64))[0] += 1
-    >>> run_on_threads(ctypes.cast(kernel, ctypes.c_void_p).value, ctypes.addressof(numbers), 1)
-    >>> numbers[0]
-    1
-    """
+    """Call the C function ``void kernel(void *arguments)`` at an address in up to `n_threads` threads at once; wait."""
     if n_threads == 1 or _is_forked:
         _SIGNATURE(kernel)(arguments)
         return
-    parallel = _openmp_parallel()
+    parallel = gnu_parallel()
     if parallel is not None:
         parallel(kernel, arguments, n_threads, 0)
     else:
         list(_pool(n_threads).map(_SIGNATURE(kernel), [arguments] * n_threads))
-
-
-@cache
-def _openmp_parallel() -> Callable[[int, int, int, int], None] | None:
-    """The entry of GNU's OpenMP in the very library that torch has loaded, or None where torch has another."""
-    folder = Path(torch.__file__).parent / "lib"
-    for name in ("libtorch_cpu.so", "libtorch.so"):
-        try:
-            # A symbol is looked up in the library and in all that it depends on.
-            function = ctypes.CDLL(str(folder / name)).GOMP_parallel
-        except (OSError, AttributeError):
-            continue
-        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
-        function.restype = None
-        return function
-    return None
 
 
 @cache

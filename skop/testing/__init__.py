@@ -1,7 +1,7 @@
-"""Checks that an estimator keeps the laws of field data: the counterpart of scikit-learn's estimator checks.
+"""Estimator checks for field data, in addition to those of scikit-learn.
 
-scikit-learn's checks feed tables. These feed fields on grids in 1, 2 and 3 dimensions, in every container
-that skop's estimators accept, and are meant for anybody who writes an operator behind the same contract.
+The checks of scikit-learn use tables. These use fields on grids in 1, 2 and 3 dimensions, in all forms that the
+estimators of skop accept. They are for anybody who writes an estimator of fields with the same interface.
 """
 
 from skop.testing._suite import FieldCheck, check_field_estimator, parametrize_with_field_checks, yield_field_checks

@@ -1,7 +1,7 @@
-"""Laws of the data: independence of samples, containers, kinds of numbers, odd sizes, roles of a table.
+"""Checks of the handling of data: independence of samples, containers, data types, unusual sizes, roles of a table.
 
-Every check takes an unfitted estimator and the number of space dimensions, and raises AssertionError
-with what it found. The first line of its docstring is the law.
+Every check takes an unfitted estimator and the number of space dimensions, and raises an AssertionError that describes
+the failure. The first line of its docstring states the law that is checked.
 """
 
 import tempfile
@@ -111,7 +111,7 @@ def _mapped(array: FloatArray, path: Path) -> FloatArray:
 
 
 def check_containers(estimator: Any, n_dims: int) -> None:
-    """Arrays, FieldSets and (coords, fields) give the same predictions, in the kind of thing that y was."""
+    """Arrays, FieldSets and (coords, fields) give the same predictions, in the form that y had."""
     samples = make_samples(n_dims)
     X, y, coords = samples.X, samples.y, samples.coords
     expected = configured(estimator).fit(X, y).predict(X)
@@ -155,7 +155,7 @@ def check_scalar_targets(estimator: Any, n_dims: int) -> None:
 
 
 def check_parameters_to_field(estimator: Any, n_dims: int) -> None:
-    """Tables beside a field y hold global parameters: predictions are fields on the points of y."""
+    """Tables X with a field y are global parameters: predictions are fields on the points of y."""
     samples = make_samples(n_dims)
     params = np.random.default_rng(1).normal(size=(6, 3))
     fitted = configured(estimator).fit(params, samples.y)
@@ -224,7 +224,7 @@ def check_other_grid(estimator: Any, n_dims: int, must_work: bool = False) -> No
 
 
 def check_finite(estimator: Any, n_dims: int) -> None:
-    """NaN and infinity in X or y raise a ValueError that says where."""
+    """NaN and infinity in X or y raise a ValueError that names their position."""
     samples = make_samples(n_dims)
     fitted = configured(estimator).fit(samples.X, samples.y)
     for value in (np.nan, np.inf):

@@ -1,7 +1,7 @@
-"""Laws of the estimator: parameters, repeatability, state, and the tools of scikit-learn around it.
+"""Checks of the estimator interface: parameters, repeatability, state, and use with the tools of scikit-learn.
 
-Every check takes an unfitted estimator and the number of space dimensions, and raises AssertionError
-with what it found. The first line of its docstring is the law.
+Every check takes an unfitted estimator and the number of space dimensions, and raises an AssertionError that describes
+the failure. The first line of its docstring states the law that is checked.
 """
 
 import io

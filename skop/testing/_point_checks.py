@@ -1,7 +1,7 @@
-"""Laws of point sets: independence of order and of other samples, containers, points elsewhere.
+"""Checks for point sets: independence of the order of points and of other samples, containers, query points.
 
-Every check takes an unfitted estimator and the number of space dimensions, and raises AssertionError
-with what it found. The first line of its docstring is the law.
+Every check takes an unfitted estimator and the number of space dimensions, and raises an AssertionError that describes
+the failure. The first line of its docstring states the law that is checked.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ __all__ = [
     "check_sizes_of_point_sets",
 ]
 
-#: Points of each sample, one alone included.
+#: Number of points of each sample; a single point is included.
 _SIZES = (12, 7, 1, 20, 9, 12)
 
 

@@ -1,6 +1,6 @@
-"""Small data for the checks, and how they look at an estimator.
+"""Small data sets and assertions for the checks.
 
-Notation: n samples, P points, d space dimensions, c channels, p parameters.
+Notation: n samples, P points, d space dimensions, c channels, p global parameters.
 """
 
 import pickle
@@ -44,7 +44,7 @@ class Samples:
     y : ndarray of shape (n, *grid, 1)
         Outputs; no sample is zero everywhere.
     grid : tuple of int
-        Points along each axis.
+        Number of points along each axis.
     """
 
     X: FloatArray
@@ -68,23 +68,23 @@ class Samples:
 def make_samples(
     n_dims: int, *, n_samples: int = 6, n_channels: int = 2, grid: GridShape | None = None, seed: int = 0
 ) -> Samples:
-    """Random input fields and a smooth local function of them.
+    """Generate random input fields, and output fields that are a smooth local function of them.
 
     Parameters
     ----------
     n_dims : int
-        Space dimensions, 1 to 3.
+        Number of space dimensions, 1 to 3.
     n_samples, n_channels : int, default=6, 2
-        Samples, and channels of the inputs.
+        Number of samples, and of input channels.
     grid : tuple of int or None, default=None
-        Points along each axis; None takes the grid of `GRIDS`.
+        Number of points along each axis; None takes the grid of `GRIDS`.
     seed : int, default=0
-        Of the random numbers.
+        Seed of the random numbers.
 
     Returns
     -------
     Samples
-        In float64.
+        Inputs and outputs in float64.
 
     Examples
     --------
@@ -106,19 +106,19 @@ def configured(estimator: Any, **params: Any) -> Any:
 
 
 def takes_weights(estimator: Any) -> bool:
-    """Whether fit takes sample weights."""
+    """Whether `fit` accepts sample weights."""
     return bool(has_fit_parameter(estimator, "sample_weight"))
 
 
 def values_of(prediction: Any) -> FloatArray:
-    """Predicted numbers of any container."""
+    """Return the predicted values from any container."""
     if isinstance(prediction, FieldSet):
         return np.asarray(prediction.values)
     return np.asarray(prediction[1] if isinstance(prediction, tuple) else prediction)
 
 
 def state_of(estimator: Any) -> bytes:
-    """Everything that an estimator holds, weights included, as bytes that differ when any of it does."""
+    """Serialise the whole state of an estimator, weights included, to compare it for equality."""
     return pickle.dumps(vars(estimator))
 
 

@@ -1,4 +1,4 @@
-"""Which checks there are, and how to run them."""
+"""Lists of the checks, and functions that run them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from skop.testing._samples import takes_weights
 
 __all__ = ["FieldCheck", "check_field_estimator", "parametrize_with_field_checks", "yield_field_checks"]
 
-#: Laws of the estimator, whose outcome does not hang on the number of dimensions: run in one of them.
+#: Checks whose result does not depend on the number of dimensions; they are run in one of them only.
 _ONCE = (
     estimators.check_clone,
     estimators.check_unfitted,
@@ -25,7 +25,7 @@ _ONCE = (
     data.check_memory_mapped,
     data.check_finite,
 )
-#: Run in each number of dimensions.
+#: Checks that are run for each number of dimensions.
 _EACH = (
     estimators.check_pickle,
     estimators.check_fit_repeatable,
@@ -43,7 +43,7 @@ _EACH = (
     data.check_one_sample,
     data.check_odd_grids,
 )
-#: For estimators that take samples on points of their own.
+#: Checks for estimators that accept samples with different points.
 _POINT_SETS = (
     points.check_sizes_of_point_sets,
     points.check_mates_of_point_sets,
@@ -56,18 +56,18 @@ _WEIGHTS = (estimators.check_weight_repetition, estimators.check_weight_zero)
 
 @dataclass(frozen=True)
 class FieldCheck:
-    """One law in one number of dimensions; call it with an unfitted estimator.
+    """Check for one number of dimensions; call it with an unfitted estimator.
 
     Attributes
     ----------
     name : str
         Name of the check.
     law : str
-        What it demands, in a sentence.
+        Property that the check requires, in a sentence.
     n_dims : int
-        Space dimensions of its data.
+        Number of space dimensions of the data.
     function : callable
-        ``function(estimator, n_dims)`` raises AssertionError with what it found.
+        Function ``function(estimator, n_dims)`` that raises an AssertionError if the check fails.
     """
 
     name: str
@@ -76,7 +76,7 @@ class FieldCheck:
     function: Callable[[Any, int], None]
 
     def __call__(self, estimator: Any) -> None:
-        """Run the check; raises AssertionError that names the estimator, the check, the law and the finding."""
+        """Run the check; raise an AssertionError that names the estimator, the check, the law and the failure."""
         try:
             self.function(estimator, self.n_dims)
         except Exception as error:
@@ -95,21 +95,21 @@ def yield_field_checks(
     Parameters
     ----------
     estimator : estimator
-        Unfitted, configured so that a fit takes a fraction of a second; some of its parameters are set
-        to other values where it or a part of it has them: ``random_state``, ``batch_size``, ``dtype``, ``warm_start``,
+        Unfitted estimator, configured so that a fit takes a fraction of a second. The checks change some of its
+        parameters, if it or a part of it has them: ``random_state``, ``batch_size``, ``dtype``, ``warm_start``,
         ``early_stopping`` and ``learning_rate_init``.
     n_dims : sequence of int, default=(1, 2, 3)
-        Space dimensions to try; laws that do not hang on them are checked in the first.
+        Numbers of space dimensions to check; checks that do not depend on them use the first.
     any_grid : bool, default=False
-        Whether the estimator claims to predict on grids other than that of the fit. Without the claim
-        a ValueError is accepted there.
+        Whether the estimator must be able to predict on other grids than that of the fit. Otherwise a ValueError is
+        accepted.
     point_sets : bool, default=False
-        Whether it claims to take samples on points of their own.
+        Whether the estimator must accept samples with different points.
 
     Yields
     ------
     FieldCheck
-        To be called with the estimator.
+        Check to be called with the estimator.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def yield_field_checks(
 
 
 def _check(function: Callable[..., None], n_dims: int, **options: Any) -> FieldCheck:
-    """Make a check function an object that knows its law."""
+    """Build a FieldCheck from a check function and its docstring."""
     law = str(function.__doc__).partition("\n")[0]
     return FieldCheck(function.__name__, law, n_dims, partial(function, **options) if options else function)
 
@@ -140,27 +140,27 @@ def _check(function: Callable[..., None], n_dims: int, **options: Any) -> FieldC
 def check_field_estimator(
     estimator: Any, *, n_dims: Sequence[int] = (1, 2, 3), any_grid: bool = False, point_sets: bool = False
 ) -> None:
-    """Check that an estimator keeps the laws of field data.
+    """Check that an estimator handles field data as the estimators of skop do.
 
-    It takes what `skop.LaMORegressor.fit` takes, predicts in the kind of thing that y was, depends on
-    nothing but X, y, the weights and its parameters, and leaves alone what is not its own. Run
-    scikit-learn's ``check_estimator`` beside it: the two do not overlap.
+    The checks require that it accepts the same data as `skop.LaMORegressor.fit`, that predictions have the form of y,
+    that results depend on nothing but X, y, the sample weights and its parameters, and that it modifies nothing else.
+    Run scikit-learn's ``check_estimator`` in addition: it checks other properties.
 
     Parameters
     ----------
     estimator : estimator
-        Unfitted, configured so that a fit takes a fraction of a second.
+        Unfitted estimator, configured so that a fit takes a fraction of a second.
     n_dims : sequence of int, default=(1, 2, 3)
-        Space dimensions to try.
+        Numbers of space dimensions to check.
     any_grid : bool, default=False
-        Whether it claims to predict on grids other than that of the fit.
+        Whether the estimator must be able to predict on other grids than that of the fit.
     point_sets : bool, default=False
-        Whether it claims to take samples on points of their own.
+        Whether the estimator must accept samples with different points.
 
     Raises
     ------
     AssertionError
-        At the first broken law; the message names it.
+        If a check fails; the message names the law.
 
     Examples
     --------
@@ -185,14 +185,14 @@ def parametrize_with_field_checks(
     Parameters
     ----------
     all_estimators : sequence of estimator
-        Unfitted instances.
+        Unfitted estimators.
     n_dims, any_grid, point_sets
-        As for `check_field_estimator`.
+        See `check_field_estimator`.
 
     Returns
     -------
     pytest.MarkDecorator
-        Gives the test the arguments ``estimator`` and ``check``.
+        Decorator for a test with the arguments ``estimator`` and ``check``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Exponential moving average of weights."""
+"""Exponential moving average (EMA) of the weights."""
 
 import torch
 from torch import nn
@@ -7,26 +7,26 @@ __all__ = ["WeightAverage"]
 
 
 class WeightAverage:
-    """Running average of a network's weights, with a start-up correction.
+    """Exponential moving average (EMA) of a network's weights.
 
-    The decay grows from 0 towards its value over the first steps, so that early, bad weights are
-    forgotten: with t steps taken it is ``min(decay, (1 + t) / (10 + t))``.
+    In the first steps the decay is smaller, so that the initial weights are soon forgotten: after t steps it is
+    ``min(decay, (1 + t) / (10 + t))``.
 
     Parameters
     ----------
     network : Module
-        Its parameters are followed; buffers are not.
+        Network whose parameters are averaged; buffers are not.
     decay : float
-        Between 0 and 1, of one step.
+        Factor on the average in one step, between 0 and 1.
 
     Attributes
     ----------
     mean : list of Tensor
-        The average of each parameter, in the network's order; while swapped, the live weights.
+        Average of each parameter, in the network's order; while swapped, the current weights.
     steps : int
-        Updates so far.
+        Number of updates so far.
     is_swapped : bool
-        Whether the network holds the average at present.
+        Whether the network holds the averaged weights at present.
 
     References
     ----------
@@ -48,16 +48,13 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take the current weights into the average."""
+        """Update the average with the current weights."""
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
         torch._foreach_lerp_(self.mean, self.live, 1 - decay)
         self.steps += 1
 
-    @torch.no_grad()
     def swap(self) -> None:
-        """Exchange the network's weights and the average; calling it again puts them back."""
-        for live, mean in zip(self.live, self.mean, strict=True):
-            held = live.clone()
-            live.copy_(mean)
-            mean.copy_(held)
+        """Exchange the network's weights and the average, without a copy; a second call reverses it."""
+        for number, live in enumerate(self.live):
+            live.data, self.mean[number] = self.mean[number], live.data
         self.is_swapped = not self.is_swapped

@@ -1,4 +1,4 @@
-"""The training loop: epochs of batches, a schedule, best weights, checkpoints, recovery from a diverging loss."""
+"""The training loop: mini-batches, learning rate schedule, gradient clipping, early stopping, checkpoints, recovery."""
 
 from __future__ import annotations
 
@@ -19,57 +19,59 @@ from skop.data import Batch, FieldLoader
 from skop.exceptions import SkopWarning, TrainingDivergedError, warn
 from skop.training._averaging import WeightAverage
 from skop.training._order import Grouping, epoch_rounds
-from skop.training._schedule import schedule_at
+from skop.training._schedule import ONE_CYCLE, schedule_at
 
 __all__ = ["History", "Trainer", "TrainerConfig"]
 
-#: How often a diverging fit is taken back to its last good epoch, at half the rate each time.
+#: Number of times that a diverging training returns to its last good epoch, with half the learning rate each time.
 _MAX_ROLLBACKS = 2
-#: Fewer epochs than these are too few to learn from.
+#: Number of epochs below which a training that `max_time` ended gives a warning.
 _FEW_EPOCHS = 5
-#: Batches on which a training that hardly lowered its loss is compared with the mean field.
+#: Number of batches on which a training that hardly lowered its loss is compared with predicting the mean field.
 _COMPARED_BATCHES = 4
 
 
 @dataclass(frozen=True)
 class TrainerConfig:
-    """Numbers that steer a training.
+    """Settings of a training.
 
     Attributes
     ----------
     max_iter, batch_size : int
-        Epochs at most, and samples of a step, or groups of them.
+        Largest number of epochs, and number of samples (or groups of samples) of a mini-batch.
     learning_rate : float
-        Peak rate of AdamW.
+        Peak learning rate of AdamW.
     schedule : str
-        Name of the schedule, see `schedule_at`.
+        Name of the learning rate schedule, see `schedule_at`.
     warmup_fraction : float
-        Part of the steps that warm up.
+        Fraction of the steps in which the learning rate rises to its peak.
+    one_cycle : tuple of three floats
+        Shape of the schedule ``"one_cycle"``, see `schedule_at`.
     weight_decay : float
-        Of AdamW.
+        Weight decay of AdamW.
     decay_bias_and_norm : bool
-        Whether biases, norms and decay rates decay too, and not only matrices. Vectors are taken for such, and
-        what a module names in its attribute ``no_weight_decay``, a tuple of the names of parameters of more axes.
+        Whether weight decay also applies to biases, normalisations, decay rates and positions. These are all parameters
+        of one axis, and those of more axes that a module lists in its attribute ``no_weight_decay``, a tuple of names.
     beta_2 : float
-        Decay of AdamW's mean of squared gradients.
+        Decay of AdamW's running mean of squared gradients.
     max_grad_norm : float or None
-        Largest norm of the gradient.
+        Norm to which larger gradients are clipped; None does not clip.
     max_time : float or None
-        Seconds at most; the schedule then follows the time. The clock starts after one untimed pass, which compiles
-        kernels.
+        Time limit in seconds; the learning rate schedule then follows the time. The clock starts after one untimed
+        pass, in which kernels are compiled.
     ema_decay : float or None
-        Decay of the running average of the weights.
+        Decay of the exponential moving average (EMA) of the weights; None does not average.
     n_iter_no_change : int or None
-        Epochs without progress before stopping early; None never does.
+        Number of epochs without progress after which training stops early; None disables early stopping.
     tol : float
-        Fall of the error that counts as progress.
+        Smallest decrease of the validation error that counts as progress.
     autocast : torch.dtype or None
-        Type of mixed precision.
+        Precision of the matrix products in mixed-precision training; None disables it.
     schedule_interval : {"step", "epoch"}
-        Whether the schedule moves with every step, or stays through an epoch.
+        Interval at which the learning rate is updated.
     group_size, grouping : int, {"together", "spread"}
-        Successive samples that belong together, and how batches take them, see `epoch_rounds`. The schedule moves
-        once a round.
+        Number of successive samples that form a group, and the way in which batches are made of groups, see
+        `epoch_rounds`. The learning rate is updated once per round.
     """
 
     max_iter: int
@@ -87,13 +89,14 @@ class TrainerConfig:
     tol: float = 0.0
     autocast: torch.dtype | None = None
     schedule_interval: Literal["step", "epoch"] = "step"
+    one_cycle: tuple[float, ...] = ONE_CYCLE
     group_size: int = 1
     grouping: Grouping = "together"
 
 
 @dataclass
 class History:
-    """What happened in a training.
+    """Record of a training.
 
     Attributes
     ----------
@@ -102,11 +105,12 @@ class History:
     validation_errors : list of float
         Validation error after each epoch; empty without a validation part.
     seconds : list of float
-        Time since the start at the end of each epoch.
+        Time from the start of the training to the end of each epoch.
     best_iter : int
-        Epoch, from 1, whose weights were kept.
+        Epoch, counted from 1, whose weights were kept.
     stopped : str
-        Why training ended: ``"max_iter"``, ``"max_time"``, ``"early_stopping"``, ``"callback"`` or ``"interrupted"``.
+        Reason why training ended: ``"max_iter"``, ``"max_time"``, ``"early_stopping"``, ``"callback"`` or
+        ``"interrupted"``.
     """
 
     loss_curve: list[float] = field(default_factory=list)
@@ -116,29 +120,49 @@ class History:
     stopped: str = "max_iter"
 
 
+@dataclass
+class _Kept:
+    """A copy of what an epoch changes in place, to go back to.
+
+    Attributes
+    ----------
+    tensors : list of Tensor
+        In the order of `Trainer._changing`.
+    step, average_steps, n_moments : int
+        Steps of the schedule and of the average, and weights for which the optimiser has moments.
+    """
+
+    tensors: list[torch.Tensor]
+    step: int = 0
+    average_steps: int = 0
+    n_moments: int = 0
+
+
 class Trainer:
-    """Train a network on batches.
+    """Train a network on mini-batches.
 
     Parameters
     ----------
     network : Module
-        What is trained.
+        Network to train.
     loss : callable
-        ``loss(outputs, batch)`` gives a scalar tensor.
+        Function ``loss(outputs, batch)`` that returns a scalar tensor.
     options : TrainerConfig
-        Numbers.
+        Settings of the training.
     rng : numpy.random.RandomState
-        Order of the samples.
+        Random number generator for the order of the samples.
     validate : callable or None, default=None
-        Gives the validation error of the network as it stands; then the best weights are kept.
+        Function without arguments that returns the validation error of the current weights. If given, the weights with
+        the lowest error are kept.
     on_epoch_end : callable or None, default=None
-        Called with the history and the part of the training that is done; a true return stops.
+        Function that is called after each epoch with the history and the completed fraction of the training; training
+        stops if it returns True.
     forward : callable or None, default=None
-        ``forward(network, batch)`` gives the outputs; None is ``network(**batch.inputs())``.
+        Function ``forward(network, batch)`` that returns the outputs; None calls ``network(**batch.inputs())``.
 
     Examples
     --------
-    A training is saved after an epoch, from `on_epoch_end`, and goes on in another trainer:
+    A training is saved as a checkpoint after an epoch, from `on_epoch_end`, and resumed by another trainer:
 
     >>> import numpy as np, torch
     >>> from skop.data import Batch
@@ -177,6 +201,9 @@ class Trainer:
         forward: Callable[[nn.Module, Batch], Any] | None = None,
     ) -> None:
         self.network, self.loss, self.options, self.rng = network, loss, options, rng
+        # Walking through the modules of a network takes as long as a small layer.
+        self.weights: list[torch.Tensor] = list(network.parameters())
+        self.has_buffers = any(True for _ in network.buffers())
         self.validate, self.on_epoch_end = validate, on_epoch_end
         self.forward = _call_network if forward is None else forward
         self.optimizer = torch.optim.AdamW(
@@ -188,15 +215,15 @@ class Trainer:
         self.step, self.rate_factor, self.rollbacks = 0, 1.0, 0
         self.best_error = np.inf
         self.best_weights: dict[str, Any] | None = None
-        # Seconds of earlier runs, and the start of the present one, if one is under way.
+        # Seconds of earlier runs, and the start time of the current run, if one is in progress.
         self.elapsed = 0.0
         self.start: float | None = None
         self.loader: FieldLoader | None = None
         self._random_states: dict[str, Any] | None = None
 
-    # ------------------------------------------------------------------ the whole
+    # ------------------------------------------------------------------ the training as a whole
     def run(self, loader: FieldLoader) -> History:
-        """Train until the last epoch, the end of the time, or a reason to stop.
+        """Train until the last epoch, the end of the time limit, or another reason to stop.
 
         Parameters
         ----------
@@ -206,58 +233,61 @@ class Trainer:
         Returns
         -------
         History
-            What happened; the network holds the weights to keep.
+            Record of the training. The network holds the final weights.
 
         Raises
         ------
         TrainingDivergedError
-            If the loss is not finite again after two returns to the last good epoch.
+            If the loss is still not finite after two returns to the last good epoch at lower learning rates.
         KeyboardInterrupt
-            If the user interrupts before the first whole epoch; the network then holds the weights it came with.
-            Later on the weights of the last or the best epoch stay, and `History.stopped` says so.
+            If the user interrupts before the first epoch is complete; the network then holds its initial weights. A
+            later interrupt raises no error: the weights of the best or the last epoch are kept, and `History.stopped`
+            is ``"interrupted"``.
 
         Warns
         -----
         SkopWarning
-            If the loss was not finite, the user interrupted, `max_time` left fewer than five epochs, or the
-            training loss is no lower than that of the mean field. The last is looked at after five epochs or more
-            that left more than half of the first epoch's loss: the loss of the trained network on the first four
-            batches is compared with the loss of outputs that are zero everywhere, the mean field of scaled targets.
+            If the loss was not finite, the user interrupted, `max_time` left time for fewer than five epochs, or the
+            training loss is no lower than that of predicting the mean field. The last condition is only checked after
+            five or more epochs, if the loss is still more than half of that in the first epoch. It compares the loss on
+            the first four batches with the loss of outputs of zero, which is the mean field of scaled targets.
         """
         self.loader = loader
         n_groups = len(loader) // self.options.group_size
         self.total_steps = self.options.max_iter * -(-n_groups // self.options.batch_size)
         self._set_random_states(loader)
-        first = good = self._snapshot()
+        first = self._keep()
+        good: _Kept | None = None
         try:
             if self.options.max_time is not None:
-                self._warm_up(loader, good)
+                self._warm_up(loader, first)
+            self.network.train()
             self.start = time.perf_counter()
             while self.history.stopped == "max_iter" and len(self.history.loss_curve) < self.options.max_iter:
                 mean_loss = self._epoch(loader)
                 if not (np.isfinite(mean_loss) and self._weights_finite()):
-                    self._roll_back(good, mean_loss)
+                    self._roll_back(good or first, mean_loss)
                     continue
-                good = self._snapshot()
+                good = self._keep(good)
                 self._finish_epoch(mean_loss)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt) or not self.history.loss_curve:
-                self._restore(first)
-                self.network.zero_grad(set_to_none=True)
+                self._take_back(first)
+                self._forget_gradients()
                 self.network.eval()
                 raise
-            self._restore(good)
+            self._take_back(good or first)
             self.history.stopped = "interrupted"
             warn("training was interrupted; the best weights so far are kept.")
         self.elapsed, self.start = self._seconds(), None
         self._take_best()
-        # Gradients of the last step are as large as the network, and a fitted network has no use for them.
-        self.network.zero_grad(set_to_none=True)
+        # Free the gradients of the last step, which take as much memory as the weights.
+        self._forget_gradients()
         self._warn_of_little_training(loader)
         return self.history
 
     def _finish_epoch(self, mean_loss: float) -> None:
-        """Record an epoch, validate, and note a reason to stop."""
+        """Record an epoch, validate, and check the conditions for stopping."""
         history = self.history
         history.loss_curve.append(mean_loss)
         history.seconds.append(self._seconds())
@@ -271,7 +301,7 @@ class Trainer:
             history.stopped = "callback"
 
     def _callback_stops(self) -> bool:
-        """Run the callback on the weights that stopping now would keep, and tell whether it asks to stop."""
+        """Call `on_epoch_end` with the weights that would be kept now, and return whether it asks to stop."""
         if self.on_epoch_end is None:
             return False
         if self.average is None:
@@ -279,9 +309,9 @@ class Trainer:
         with self._averages_swapped():
             return self.on_epoch_end(self.history, self._progress())
 
-    # ------------------------------------------------------------------ before and after
-    def _warm_up(self, loader: FieldLoader, start: dict[str, Any]) -> None:
-        """Pass forward and backward once, and validate once, with no effect: whatever compiles does it now."""
+    # ------------------------------------------------------------------ warm-up, and warnings at the end
+    def _warm_up(self, loader: FieldLoader, start: _Kept) -> None:
+        """Run one forward, backward and validation pass without any effect, so that all kernels are compiled."""
         options = self.options
         groups: dict[str, Any] = {"group_size": options.group_size, "grouping": options.grouping}
         with self._randomness_kept(loader):
@@ -293,11 +323,11 @@ class Trainer:
                     self.network.eval()
                     self.validate()
             finally:
-                self.network.zero_grad(set_to_none=True)
-                self._restore(start)
+                self._forget_gradients()
+                self._take_back(start)
 
     def _warn_of_little_training(self, loader: FieldLoader) -> None:
-        """Warn about a training that can hardly have learned."""
+        """Warn about a training that was too short or did not learn."""
         history, options = self.history, self.options
         n_epochs = len(history.loss_curve)
         if n_epochs < _FEW_EPOCHS:
@@ -319,7 +349,7 @@ class Trainer:
 
     @torch.no_grad()
     def _compare_with_mean_field(self, loader: FieldLoader) -> tuple[float, float]:
-        """Mean loss on the first batches: of the network as it stands, and of outputs that are zero."""
+        """Mean loss on the first batches, of the network and of outputs of zero."""
         total = np.zeros(2)
         size = self.options.batch_size * self.options.group_size
         with self._randomness_kept(loader):
@@ -333,7 +363,7 @@ class Trainer:
 
     @contextmanager
     def _randomness_kept(self, loader: FieldLoader) -> Iterator[None]:
-        """Leave all generators after the block as they were before it."""
+        """Restore the state of all random number generators after the block."""
         before = self._random_state_dict(loader)
         try:
             yield
@@ -341,11 +371,12 @@ class Trainer:
             self._random_states = before
             self._set_random_states(loader)
 
-    # ------------------------------------------------------------------ an epoch
+    # ------------------------------------------------------------------ one epoch
     def _epoch(self, loader: FieldLoader) -> float:
-        """One pass over the samples in random order; returns the mean loss."""
-        self.network.train()
-        # Sums stay on the device so that a GPU is not made to wait in every step.
+        """Train for one epoch, over the samples in random order, and return the mean loss."""
+        if not self.network.training:  # a validation or a callback came before
+            self.network.train()
+        # The sum stays on the device, because copying each loss to the CPU would make a GPU wait in every step.
         total, count = torch.zeros((), device=loader.device, dtype=torch.float64), 0
         for batch in self._epoch_batches(loader):
             total += self._train_step(batch) * len(batch)
@@ -355,7 +386,7 @@ class Trainer:
         return float(total) / count
 
     def _epoch_batches(self, loader: FieldLoader) -> Iterator[Batch]:
-        """The batches of an epoch; the schedule moves on after each round of them."""
+        """Yield the batches of an epoch, and update the learning rate after each round."""
         options = self.options
         groups: dict[str, Any] = {"group_size": options.group_size, "grouping": options.grouping}
         for order, size in epoch_rounds(len(loader), options.batch_size, self.rng, **groups):
@@ -363,61 +394,67 @@ class Trainer:
             self.step += 1
 
     def _train_step(self, batch: Batch) -> torch.Tensor:
-        """Forward, backward, clip, step; returns the loss."""
+        """Take one optimiser step: forward, backward, gradient clipping, update; return the loss."""
         self._set_rate()
-        self.optimizer.zero_grad(set_to_none=True)
+        self._forget_gradients()
         loss = self._loss_of(batch)
         loss.backward()
         if self.options.max_grad_norm is not None:
-            nn.utils.clip_grad_norm_(self.network.parameters(), self.options.max_grad_norm)
+            nn.utils.clip_grad_norm_(self.weights, self.options.max_grad_norm)
         self.optimizer.step()
         if self.average is not None:
             self.average.update()
         return loss.detach()
+
+    def _forget_gradients(self) -> None:
+        """Drop the gradients of the last step."""
+        for weight in self.weights:
+            weight.grad = None
 
     def _loss_of(self, batch: Batch) -> torch.Tensor:
         """Loss of the network on a batch."""
         return self.loss(self._outputs_of(batch), batch)
 
     def _outputs_of(self, batch: Batch) -> Any:
-        """Outputs of the network on a batch, in single precision at least."""
+        """Outputs of the network on a batch, in float32 or float64."""
         autocast = self.options.autocast
         with torch.autocast(batch.coords.device.type, dtype=autocast, enabled=autocast is not None):
             outputs = self.forward(self.network, batch)
         return outputs if autocast is None else _mapped(_widened, outputs)
 
     def _set_rate(self) -> None:
-        """Put the schedule's rate and momentum into the optimiser."""
+        """Set the learning rate and the momentum of the optimiser by the schedule."""
         total = self.total_steps
         step = self._progress() * total
         if self.options.schedule_interval == "epoch":
-            # Progress is a quotient of integers: what is a rounding below an epoch has reached it.
+            # Progress is a quotient of integers, so a value that is below a whole epoch by a rounding error has reached
+            # it.
             total = self.options.max_iter
             step = math.floor(self._progress() * total + 1e-6)
-        now = schedule_at(self.options.schedule, step, total, self.options.warmup_fraction)
+        now = schedule_at(self.options.schedule, step, total, self.options.warmup_fraction, self.options.one_cycle)
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.learning_rate * now.rate * self.rate_factor
             if now.momentum is not None:
                 group["betas"] = (now.momentum, group["betas"][1])
 
     def _progress(self) -> float:
-        """Part of the training that is done, by steps or by time, whichever is further."""
+        """Completed fraction of the training, by steps or by time, whichever is larger."""
         part = self.step / self.total_steps
         if self.options.max_time is not None:
             part = max(part, self._seconds() / self.options.max_time)
         return min(part, 1.0)
 
     def _out_of_time(self) -> bool:
-        """Whether the time budget is spent."""
+        """Whether the time limit is reached."""
         return self.options.max_time is not None and self._seconds() >= self.options.max_time
 
     def _seconds(self) -> float:
-        """Time of this training, earlier runs of it included."""
+        """Duration of this training in seconds, earlier runs included."""
         return self.elapsed + (0.0 if self.start is None else time.perf_counter() - self.start)
 
     # ------------------------------------------------------------------ best weights
     def _validation_error(self, validate: Callable[[], float]) -> float:
-        """Validate, on averaged weights if there are any, and keep the weights if they are the best."""
+        """Validate with the averaged weights, if there are any, and store the weights if they are the best so far."""
         self.network.eval()
         with self._averages_swapped() if self.average is not None else nullcontext():
             error = validate()
@@ -434,7 +471,7 @@ class Trainer:
         return min(errors[-patience:]) > min(errors[:-patience]) - self.options.tol
 
     def _take_best(self) -> None:
-        """Leave the weights to keep in the network: best, averaged, or last."""
+        """Put the final weights into the network: the best, the averaged, or the last ones."""
         if self.best_weights is not None:
             self.network.load_state_dict(self.best_weights)
         else:
@@ -443,50 +480,52 @@ class Trainer:
                 self.average.swap()
         self.network.eval()
 
-    # ------------------------------------------------------------------ states
+    # ------------------------------------------------------------------ snapshots in memory
+    @torch.no_grad()
     def _weights_finite(self) -> bool:
-        """Whether all weights are finite: a gradient can overflow where the loss does not."""
-        return all(bool(torch.isfinite(parameter).all()) for parameter in self.network.parameters())
+        """Whether all weights are finite; a gradient can overflow even if the loss does not."""
+        # A finite norm means finite weights. An infinite one may come from the overflow of a square, so look closer.
+        if bool(torch.isfinite(torch.stack(torch._foreach_norm(self.weights)).sum())):
+            return True
+        return all(bool(torch.isfinite(weight).all()) for weight in self.weights)
+
+    def _changing(self) -> list[torch.Tensor]:
+        """List what an epoch changes in place: weights, buffers, averages, and last the moments of the optimiser."""
+        buffers = self.network.buffers() if self.has_buffers else ()
+        mean = () if self.average is None else self.average.mean
+        moments = (value for state in self.optimizer.state.values() for value in state.values())
+        return [*self.weights, *buffers, *mean, *moments]
 
     @torch.no_grad()
-    def _snapshot(self) -> dict[str, Any]:
-        """Copy what an epoch changes: weights and buffers, averages, moments of the optimiser, the step."""
-        names: dict[torch.Tensor, str] = {held: name for name, held in self.network.named_parameters()}
-        average = self.average
-        moments = {names[parameter]: state for parameter, state in self.optimizer.state.items()}
-        mean = None if average is None else dict(zip(names.values(), average.mean, strict=True))
-        state = {
-            "network": dict(self.network.state_dict()),
-            "optimizer": moments,
-            "average": None if average is None else {"mean": mean, "steps": average.steps},
-            "step": self.step,
-        }
-        return _copied(state)
+    def _keep(self, storage: _Kept | None = None) -> _Kept:
+        """Copy what an epoch changes, into the storage of an earlier copy where it fits."""
+        tensors = self._changing()
+        # The optimiser makes the moments of a weight in the first step in which the weight has a gradient.
+        if storage is None or len(storage.tensors) != len(tensors):
+            storage = _Kept([tensor.detach().clone() for tensor in tensors])
+        else:
+            # A single call, so that an interrupt cannot leave half of a copy.
+            torch._foreach_copy_(storage.tensors, tensors)
+        storage.step, storage.n_moments = self.step, len(self.optimizer.state)
+        storage.average_steps = 0 if self.average is None else self.average.steps
+        return storage
 
     @torch.no_grad()
-    def _restore(self, state: dict[str, Any]) -> None:
-        """Go back to a snapshot, which stays as it is."""
-        self.network.load_state_dict(state["network"])
-        parameters = dict(self.network.named_parameters())
-        self.optimizer.state.clear()
-        for name, moments in state["optimizer"].items():
-            parameter = parameters[name]
-            self.optimizer.state[parameter] = {
-                kind: value.to(parameter.device, copy=True) if torch.is_tensor(value) else value
-                for kind, value in moments.items()
-            }
-        self.step = state["step"]
+    def _take_back(self, kept: _Kept) -> None:
+        """Restore a copy, which is not modified."""
+        for parameter in list(self.optimizer.state)[kept.n_moments :]:
+            del self.optimizer.state[parameter]
+        torch._foreach_copy_(self._changing(), kept.tensors)
+        self.step = kept.step
         if self.average is not None:
-            for name, mean in zip(parameters, self.average.mean, strict=True):
-                mean.copy_(state["average"]["mean"][name])
-            self.average.steps = state["average"]["steps"]
+            self.average.steps = kept.average_steps
 
     # ------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that a training needs to go on, as nested dicts of tensors, numbers and strings.
+        """Return a checkpoint, from which the training can be resumed: nested dicts of tensors, numbers and strings.
 
-        To be taken after an epoch, from `on_epoch_end`; when `run` is over the network holds the weights to keep,
-        which are not those that a training goes on from. ``torch.save`` writes the state, and
+        Call it after an epoch, from `on_epoch_end`. When `run` has returned, the network holds the final weights (such
+        as the averaged ones), from which a training cannot be resumed. ``torch.save`` writes the checkpoint, and
         ``torch.load(weights_only=True)`` reads it.
 
         Returns
@@ -496,10 +535,20 @@ class Trainer:
             ``"rate_factor"``, ``"rollbacks"``, ``"history"``, ``"best_error"``, ``"best_weights"``, ``"random"`` (the
             states of all generators) and ``"elapsed"`` (seconds).
         """
-        # While a callback runs, the network holds the averaged weights.
+        # During a callback the network holds the averaged weights.
         with self._averages_swapped() if self.average is not None and self.average.is_swapped else nullcontext():
-            state = self._snapshot()
-        return state | {
+            return self._state_as_it_is()
+
+    def _state_as_it_is(self) -> dict[str, Any]:
+        """Return the state while the network holds the weights that are trained, and not their averages."""
+        names: dict[torch.Tensor, str] = {held: name for name, held in self.network.named_parameters()}
+        average = self.average
+        mean = None if average is None else dict(zip(names.values(), average.mean, strict=True))
+        return {
+            "network": _copied(dict(self.network.state_dict())),
+            "optimizer": _copied({names[parameter]: moments for parameter, moments in self.optimizer.state.items()}),
+            "average": None if average is None else _copied({"mean": mean, "steps": average.steps}),
+            "step": self.step,
             "rate_factor": self.rate_factor,
             "rollbacks": self.rollbacks,
             "history": asdict(self.history),
@@ -510,23 +559,23 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state of `state_dict` with the next `run`.
+        """Load a checkpoint of `state_dict`, from which the next `run` resumes the training.
 
-        The network, the loss and the options are the caller's to make as they were. Generators are set when `run`
-        starts. A training that had ended for another reason than `early_stopping` goes on for as long as these
-        options allow.
+        The caller has to build the trainer with the same network, loss and options. The random number generators are
+        set when `run` starts. A training that had ended for another reason than early stopping continues for as long as
+        the options allow.
 
         Parameters
         ----------
         state : dict
-            Result of `state_dict`; it is not changed.
+            Result of `state_dict`; it is not modified.
 
         Raises
         ------
         ValueError
-            If the state lacks a part, or one of the two has a running average and the other has not.
+            If a part is missing, or only one of state and trainer has an exponential moving average.
         RuntimeError
-            If the network has other parameters.
+            If the network's parameters do not match.
         """
         missing = {"network", "optimizer", "average", "step", "rate_factor", "rollbacks", "history", "best_error"}
         missing = (missing | {"best_weights", "random", "elapsed"}) - set(state)
@@ -536,6 +585,7 @@ class Trainer:
             came = "no running average" if state["average"] is None else "a running average"
             raise ValueError(f"the state has {came} of the weights, but ema_decay={self.options.ema_decay}.")
         self._restore(state)
+        self.step = state["step"]
         self.rate_factor, self.rollbacks = state["rate_factor"], state["rollbacks"]
         self.history = History(**{name: _copied(value) for name, value in state["history"].items()})
         if self.history.stopped != "early_stopping":
@@ -543,9 +593,25 @@ class Trainer:
         self.best_error, self.best_weights = state["best_error"], _copied(state["best_weights"])
         self._random_states, self.elapsed = state["random"], state["elapsed"]
 
+    @torch.no_grad()
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Set weights, moments and averages to those of a state, which is not modified."""
+        self.network.load_state_dict(state["network"])
+        parameters = dict(self.network.named_parameters())
+        self.optimizer.state.clear()
+        for name, moments in state["optimizer"].items():
+            parameter = parameters[name]
+            self.optimizer.state[parameter] = {
+                kind: value.to(parameter.device, copy=True) for kind, value in moments.items()
+            }
+        if self.average is not None:
+            for name, mean in zip(parameters, self.average.mean, strict=True):
+                mean.copy_(state["average"]["mean"][name])
+            self.average.steps = state["average"]["steps"]
+
     @contextmanager
     def _averages_swapped(self) -> Iterator[None]:
-        """Exchange weights and averages within the block."""
+        """Use the averaged weights within the block."""
         assert self.average is not None
         self.average.swap()
         try:
@@ -554,7 +620,7 @@ class Trainer:
             self.average.swap()
 
     def _random_state_dict(self, loader: FieldLoader | None) -> dict[str, Any]:
-        """States of the generators that a training draws from."""
+        """States of the random number generators that the training uses."""
         generator = getattr(loader, "generator", None)
         device = _device_of(self.network)
         return {
@@ -565,7 +631,7 @@ class Trainer:
         }
 
     def _set_random_states(self, loader: FieldLoader) -> None:
-        """Set the generators to the states that were read, if any were."""
+        """Set the random number generators to the loaded states, if there are any."""
         states, self._random_states = self._random_states, None
         if states is None:
             return
@@ -576,11 +642,11 @@ class Trainer:
         if states["loader"] is not None and loader.generator is not None:
             loader.generator.set_state(states["loader"].cpu())
 
-    # ------------------------------------------------------------------ recovery
-    def _roll_back(self, good: dict[str, Any], loss: float) -> None:
-        """Return to the last good epoch at half the rate, or give up."""
+    # ------------------------------------------------------------------ recovery from a diverging loss
+    def _roll_back(self, good: _Kept, loss: float) -> None:
+        """Return to the last good epoch at half the learning rate, or raise an error after too many returns."""
         epoch = len(self.history.loss_curve) + 1
-        self._restore(good)
+        self._take_back(good)
         if self.rollbacks == _MAX_ROLLBACKS:
             raise TrainingDivergedError(
                 f"the training loss became {loss} in epoch {epoch}, also after the learning rate was halved "
@@ -597,7 +663,7 @@ class Trainer:
 
 
 def _call_network(network: nn.Module, batch: Batch) -> Any:
-    """One call on the whole batch."""
+    """Call the network on the whole batch."""
     return network(**batch.inputs())
 
 
@@ -605,18 +671,18 @@ def _mapped(function: Callable[[torch.Tensor], torch.Tensor], outputs: Any) -> A
     """Apply a function to every tensor of a network's outputs."""
     if outputs is None:
         return None
-    if isinstance(outputs, tuple):  # named, with None for what a network does not give
+    if isinstance(outputs, tuple):  # a named tuple, whose parts are None if not predicted
         return type(outputs)(*(_mapped(function, part) for part in outputs))
     return function(outputs)
 
 
 def _widened(output: torch.Tensor) -> torch.Tensor:
-    """A tensor of mixed precision in single precision at least."""
+    """Convert a half-precision tensor to float32."""
     return output.to(torch.promote_types(output.dtype, torch.float32))
 
 
 def _copied(state: Any) -> Any:
-    """A copy of nested dicts and lists that shares no tensor."""
+    """Copy nested dicts and lists, including all tensors."""
     if isinstance(state, dict):
         return {name: _copied(value) for name, value in state.items()}
     if isinstance(state, list):
@@ -625,7 +691,7 @@ def _copied(state: Any) -> Any:
 
 
 def _plain(state: Any) -> Any:
-    """Nested dicts with lists of numbers in place of arrays."""
+    """Replace the arrays in nested dicts by lists of numbers."""
     if isinstance(state, dict):
         return {name: _plain(value) for name, value in state.items()}
     return state.tolist() if isinstance(state, np.ndarray) else state
@@ -637,7 +703,7 @@ def _device_of(network: nn.Module) -> torch.device:
 
 
 def _decay_groups(network: nn.Module, options: TrainerConfig) -> list[dict[str, Any]]:
-    """Parameters that decay, and those that do not: vectors, and what its module names in `no_weight_decay`."""
+    """Split the parameters into those with weight decay, and those without: vectors, and names in `no_weight_decay`."""
     spared = {getattr(module, name) for module in network.modules() for name in getattr(module, "no_weight_decay", ())}
     groups: list[list[nn.Parameter]] = [[], []]
     for parameter in network.parameters():

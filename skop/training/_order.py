@@ -1,4 +1,4 @@
-"""The order in which an epoch visits the samples, and which of them share a batch.
+"""The order in which an epoch visits the samples, and how they are combined into mini-batches.
 
 Notation: n samples, S samples of a group, G = n / S groups.
 """
@@ -18,34 +18,34 @@ Grouping = Literal["together", "spread"]
 def epoch_rounds(
     n_samples: int, batch_size: int, rng: np.random.RandomState, *, group_size: int = 1, grouping: Grouping = "together"
 ) -> Iterator[tuple[IntArray, int]]:
-    """Yield the rounds of one epoch: the samples in order, and how many of them each batch takes.
+    """Yield the rounds of one epoch: the samples in order, and the number of samples in each batch.
 
-    Groups of successive samples belong together, such as the steps of one trajectory. Every round
-    takes the next groups of a random order and visits all their members once.
+    Successive samples can form groups, such as the steps of one trajectory. The groups are visited in random order.
+    Every round takes the next few groups and visits each of their samples once.
 
     Parameters
     ----------
     n_samples : int
-        Samples n, a multiple of the group size.
+        Number n of samples, a multiple of the group size.
     batch_size : int
-        Groups of a round; the last round may have fewer.
+        Number of groups in a round; the last round may have fewer.
     rng : numpy.random.RandomState
-        Source of the order.
+        Random number generator for the order.
     group_size : int, default=1
-        Members S of a group.
+        Number S of samples in a group.
     grouping : {"together", "spread"}, default="together"
-        ``"together"``: a round is one batch with all members of its groups. ``"spread"``: a round is S batches with
-        one member of each of its groups, which every group gives in a random order of its own.
+        Batches of a round. ``"together"``: one batch with all samples of the groups. ``"spread"``: S batches, each with
+        one sample of every group; the samples of each group are in random order.
 
     Yields
     ------
     tuple of (ndarray of int, int)
-        Samples of a round, and samples of each of its batches.
+        Indices of the samples of a round, and the number of samples in each of its batches.
 
     Raises
     ------
     ValueError
-        If the samples do not form whole groups.
+        If `n_samples` is not a multiple of `group_size`.
 
     Examples
     --------

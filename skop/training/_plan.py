@@ -1,4 +1,4 @@
-"""How a training departs from one network call and one loss for each sample."""
+"""Changes to the training loop for data in time, such as several network calls for one trajectory."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["DIRECT_TRAINING", "TrainingPlan"]
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What time steppers change in a training.
+    """Settings by which estimators for data in time change the training loop.
 
     Attributes
     ----------
     group_size : int
-        Successive samples that belong together, such as the steps of one trajectory. A batch size then counts
+        Number of successive samples that form a group, such as the steps of one trajectory. The batch size then counts
         groups.
     grouping : {"together", "spread"}
-        A batch holds whole groups; or successive batches visit the members of the same groups, see `epoch_rounds`.
+        Whether a batch holds whole groups, or successive batches visit the samples of the same groups, see
+        `epoch_rounds`.
     forward : callable or None
-        ``forward(network, batch)`` gives the outputs for the targets of the batch, in training alone; None
-        calls the network on the batch.
+        Function ``forward(network, batch)`` that computes the outputs in training; None calls the network on the batch.
     """
 
     group_size: int = 1
@@ -35,5 +35,5 @@ class TrainingPlan:
     forward: Callable[[nn.Module, Batch], Any] | None = None
 
 
-#: One network call for each batch of independent samples.
+#: The usual training: independent samples, and one network call for each batch.
 DIRECT_TRAINING = TrainingPlan()

@@ -1,4 +1,4 @@
-"""A progress line that stays quiet where nobody watches."""
+"""A progress bar on terminals, or a line of text for each epoch."""
 
 import sys
 import time
@@ -10,17 +10,17 @@ _BAR_WIDTH = 24
 
 
 class ProgressLine:
-    """One line on a terminal, rewritten as training goes on.
+    """Progress bar on one line of a terminal.
 
     Parameters
     ----------
     title : str
-        What is going on.
+        Text before the bar.
     verbose : bool or int
-        0: silent. 1: a line that is rewritten, on terminals only. 2: a line of its own for every
-        epoch, also in logs and notebooks.
+        Amount of output. 0: none. 1: a bar, on terminals only. 2: a separate line for every epoch, also in logs and
+        notebooks.
     stream : file or None, default=None
-        Where to write; None means standard error.
+        File to write to; None means standard error.
 
     Examples
     --------
@@ -36,8 +36,13 @@ class ProgressLine:
         self.lines = int(verbose) >= 2
         self.start = time.perf_counter()
 
+    @property
+    def shows(self) -> bool:
+        """Whether anything is written."""
+        return self.rewrites or self.lines
+
     def update(self, part: float, text: str = "") -> None:
-        """Show how far the work is, as a part of 1, and a few words."""
+        """Show the completed fraction, from 0 to 1, and a short text."""
         if self.lines:
             print(f"{self.title} {part:4.0%} {text}", file=self.stream)
         elif self.rewrites:
@@ -49,7 +54,7 @@ class ProgressLine:
             self.stream.flush()
 
     def close(self) -> None:
-        """Leave the line as it stands."""
+        """Finish the line, so that further output starts on a new one."""
         if self.rewrites:
             self.stream.write("\n")
             self.stream.flush()

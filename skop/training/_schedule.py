@@ -1,57 +1,71 @@
 """Learning-rate schedules as functions of progress.
 
-A schedule is asked at a step of a total, and the total may be known only as a fraction of a time
-budget, so steps are real numbers here.
+A schedule gives the learning rate at a step out of a total number of steps. With a time limit, progress is measured as
+a fraction of the time, so steps are real numbers here.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["SCHEDULES", "RateAndMomentum", "schedule_at"]
+__all__ = ["ONE_CYCLE", "SCHEDULES", "RateAndMomentum", "schedule_at"]
 
 SCHEDULES = ("one_cycle", "cosine", "constant")
 
-# PyTorch's defaults of OneCycleLR, which the published scripts use.
-_ONE_CYCLE_WARMUP = 0.3
-_ONE_CYCLE_START = 1 / 25
-_ONE_CYCLE_END = 1 / 25 / 1e4
+#: PyTorch's defaults of OneCycleLR, which most published scripts use: part of the steps that rise, and the factors by
+#: which the rate starts below the peak and ends below the start.
+ONE_CYCLE = (0.3, 25.0, 1e4)
 _ONE_CYCLE_MOMENTA = (0.95, 0.85)
 
 
 @dataclass(frozen=True)
 class RateAndMomentum:
-    """What a schedule asks for.
+    """Learning rate and momentum at one step of a schedule.
 
     Attributes
     ----------
     rate : float
-        Factor on the peak learning rate.
+        Factor by which the peak learning rate is multiplied.
     momentum : float or None
-        First beta of Adam; None leaves it alone.
+        First beta of Adam; None does not change it.
     """
 
     rate: float
     momentum: float | None = None
 
 
-def schedule_at(name: str, step: float, total_steps: float, warmup_fraction: float = 0.05) -> RateAndMomentum:
-    """Evaluate a schedule.
+def schedule_at(
+    name: str,
+    step: float,
+    total_steps: float,
+    warmup_fraction: float = 0.05,
+    one_cycle: Sequence[float] = ONE_CYCLE,
+) -> RateAndMomentum:
+    """Evaluate a learning rate schedule.
 
     Parameters
     ----------
     name : {"one_cycle", "cosine", "constant"}
-        ``"one_cycle"`` equals PyTorch's OneCycleLR with its defaults, momentum included: 30 % of the
-        steps from 1/25 up to the peak, then down to 1/250000. ``"cosine"`` warms up linearly and
-        falls to zero. ``"constant"`` only warms up.
+        Name of the schedule. ``"one_cycle"``: PyTorch's OneCycleLR, momentum included; by default, the rate rises from
+        1/25 of the peak to the peak in 30 % of the steps, then falls to 1/250000. ``"cosine"``: linear warm-up, then a
+        cosine that falls to zero. ``"constant"``: linear warm-up, then the peak rate.
     step, total_steps : float
-        Where training is, from 0 to total_steps - 1.
+        Current step, from 0 to total_steps - 1, and number of steps.
     warmup_fraction : float, default=0.05
-        Part of the steps that ``"cosine"`` and ``"constant"`` warm up for.
+        Fraction of the steps in which ``"cosine"`` and ``"constant"`` rise to the peak.
+    one_cycle : sequence of three floats, default=(0.3, 25.0, 10000.0)
+        Fraction of the steps in which ``"one_cycle"`` rises, in (0, 1), and the factors, at least 1, by which it starts
+        below the peak and ends below the start.
 
     Returns
     -------
     RateAndMomentum
         Factor on the peak rate, and momentum.
+
+    Raises
+    ------
+    ValueError
+        If `one_cycle` is needed and holds other numbers.
 
     References
     ----------
@@ -64,7 +78,7 @@ def schedule_at(name: str, step: float, total_steps: float, warmup_fraction: flo
     1.0
     """
     if name == "one_cycle":
-        return _one_cycle(step, total_steps)
+        return _one_cycle(step, total_steps, one_cycle)
     warmup = warmup_fraction * total_steps
     if step < warmup:
         return RateAndMomentum((step + 1) / (warmup + 1))
@@ -74,17 +88,24 @@ def schedule_at(name: str, step: float, total_steps: float, warmup_fraction: flo
     return RateAndMomentum(0.5 * (1 + math.cos(math.pi * min(part, 1.0))))
 
 
-def _one_cycle(step: float, total_steps: float) -> RateAndMomentum:
-    """Two cosine arcs, up and down."""
-    turn = _ONE_CYCLE_WARMUP * total_steps - 1
+def _one_cycle(step: float, total_steps: float, shape: Sequence[float]) -> RateAndMomentum:
+    """Rise and fall along two halves of a cosine."""
+    if len(shape) != 3 or not 0 < shape[0] < 1 or min(shape[1:]) < 1:
+        raise ValueError(
+            f"one_cycle is {tuple(shape)}; expected the part of the steps that rise, in (0, 1), and two factors of at "
+            "least 1, such as (0.3, 25, 1e4)."
+        )
+    warmup, divisor, final_divisor = shape
+    start = 1 / divisor
+    turn = warmup * total_steps - 1
     high, low = _ONE_CYCLE_MOMENTA
     if step <= turn:
         part = step / turn if turn > 0 else 1.0
-        return RateAndMomentum(_arc(_ONE_CYCLE_START, 1.0, part), _arc(high, low, part))
+        return RateAndMomentum(_arc(start, 1.0, part), _arc(high, low, part))
     part = min((step - turn) / max(total_steps - 1 - turn, 1e-9), 1.0)
-    return RateAndMomentum(_arc(1.0, _ONE_CYCLE_END, part), _arc(low, high, part))
+    return RateAndMomentum(_arc(1.0, start / final_divisor, part), _arc(low, high, part))
 
 
 def _arc(start: float, end: float, part: float) -> float:
-    """Half a cosine from start to end."""
+    """Value on half a cosine from `start` to `end`."""
     return end + (start - end) / 2 * (1 + math.cos(math.pi * part))

@@ -249,7 +249,9 @@ def test_each_path_counts():
         (["--ops", "selective_scan_2d", "--shapes", "--scaling"], "has a problem"),
         (["--threads", "1", "0"], "at least 1"),
         pytest.param(
-            ["--device", "cuda"], "none here", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is")
+            ["--device", "cuda"],
+            "torch finds none",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is"),
         ),
     ],
 )

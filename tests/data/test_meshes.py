@@ -427,19 +427,19 @@ def test_cells_with_points_that_are_not_there(tmp_path, point, cell_data):
     mesh.cell_data["heat"] = [np.ones(len(mesh.cells[0]))]
     mesh.cells[0].data[2, 1] = point
     mesh.write(tmp_path / "cut.vtu")
-    message = rf"cells of type 'triangle' in (mesh 0|.*cut\.vtu) name point {point}; expected 0 to 15, .* 16 points"
+    message = rf"cells of type 'triangle' in (mesh 0|.*cut\.vtu) refer to point {point}; expected 0 to 15, .* 16 points"
     field = "stress" if cell_data == "refuse" else "heat"
     for source in (mesh, tmp_path / "cut.vtu"):
         with pytest.raises(FieldDataError, match=message):
             read_meshes(source, field, cell_data=cell_data)
-    with pytest.raises(FieldDataError, match=f"in the mesh name point {point}"):
+    with pytest.raises(FieldDataError, match=f"in the mesh refer to point {point}"):
         carry_cell_data(mesh, "heat")
 
 
 def test_polyhedra_with_points_that_are_not_there():
     faces = [np.array(face) for face in ([0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 9])]
     mesh = meshio.Mesh(np.eye(4)[:, :3], [("polyhedron4", [faces])])
-    with pytest.raises(FieldDataError, match="'polyhedron4' in mesh 0 name point 9; expected 0 to 3"):
+    with pytest.raises(FieldDataError, match="'polyhedron4' in mesh 0 refer to point 9; expected 0 to 3"):
         read_meshes(mesh)
     with pytest.raises(FieldDataError, match="'triangle' in mesh 0 have dtype float64; expected integers"):
         read_meshes(meshio.Mesh(np.eye(3), [("triangle", [[0.0, 1, 2]])]))
@@ -494,7 +494,7 @@ def test_globs_and_files_that_are_not_there(folder):
         read_meshes(str(folder / "run_*.vtx"))
     with pytest.raises(FieldDataError, match=r"no file .*run_3\.vtu.* 4 files, such as run_"):
         read_meshes([folder / "run_1.vtu", folder / "run_3.vtu"])
-    with pytest.raises(FieldDataError, match=r"is a folder; pass a glob instead, such as '.*/\*\.vtu'"):
+    with pytest.raises(FieldDataError, match=r"is a folder; pass a pattern, such as '.*/\*\.vtu'"):
         read_meshes(folder)
     with pytest.raises(FieldDataError, match=r"folder .*nowhere' does not exist"):
         read_meshes(folder / "nowhere" / "*.vtu")
@@ -572,7 +572,7 @@ def test_time_series_are_named(tmp_path):
         writer.write_points_cells(mesh.points, mesh.cells)
         for time in (0.0, 1.0):
             writer.write_data(time, point_data={"s": np.full(SIDE**2, time)})
-    with pytest.raises(FieldDataError, match=r"run\.xdmf: it holds a time series"):
+    with pytest.raises(FieldDataError, match=r"run\.xdmf: it is a time series"):
         read_meshes(tmp_path / "run.xdmf", "s")
 
 
@@ -606,7 +606,7 @@ def test_points_that_do_not_fit():
     with pytest.raises(FieldDataError, match="mesh 0 has no points"):
         read_meshes(meshio.Mesh(np.zeros((0, 3)), []))
     flat = meshio.Mesh(np.zeros((2, 2)), [])
-    with pytest.raises(FieldDataError, match="mesh 1 has 2 coordinates a point, the first mesh has 3"):
+    with pytest.raises(FieldDataError, match="mesh 1 has 2 coordinates per point, the first mesh has 3"):
         read_meshes([plane_mesh(), flat])
     with pytest.raises(FieldDataError, match="dtype complex128"):
         read_meshes(meshio.Mesh(np.zeros((2, 3), dtype=complex), []))

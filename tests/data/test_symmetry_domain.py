@@ -131,7 +131,7 @@ def test_impossible_domains_are_refused(domain):
 
 def test_points_do_not_move_without_a_domain():
     symmetries = GridSymmetries(["flip_x"], (3,))
-    with pytest.raises(FieldDataError, match="declared domain"):
+    with pytest.raises(FieldDataError, match="about a domain"):
         symmetries.move_points(torch.zeros(3, 1), symmetries.element(1, 1)[0])
 
 

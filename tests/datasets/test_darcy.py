@@ -276,3 +276,136 @@ class TestMakeDarcy:
     def test_failure_names_the_sample(self):
         with pytest.raises(FieldDataError, match=r"Sample \d: the system is not positive definite"):
             make_darcy(3, resolution=33, placement="cell_center", values=(1e-4, 1e4), random_state=0)
+
+
+def assembled_on_cells(coefficient, forcing):
+    """Solve face by face with a direct solver; ghost cells beyond the border hold u = 0 and the nearest coefficient."""
+    n_cells = len(coefficient)
+    ghosts = np.pad(coefficient, 1, mode="edge")
+    number = np.full(ghosts.shape, -1)
+    number[1:-1, 1:-1] = np.arange(n_cells**2).reshape(n_cells, n_cells)
+    rows, columns, entries = [], [], []
+    for i in range(1, n_cells + 1):
+        for j in range(1, n_cells + 1):
+            for neighbour in ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)):
+                face = (ghosts[i, j] + ghosts[neighbour]) / 2 * n_cells**2
+                rows.append(number[i, j])
+                columns.append(number[i, j])
+                entries.append(face)
+                if number[neighbour] >= 0:
+                    rows.append(number[i, j])
+                    columns.append(number[neighbour])
+                    entries.append(-face)
+    matrix = sparse.csr_array((entries, (rows, columns)))
+    right_side = np.broadcast_to(forcing, coefficient.shape).ravel()
+    return spsolve(matrix, right_side).reshape(n_cells, n_cells)
+
+
+class TestPDEBenchSolver:
+    @pytest.mark.parametrize("n_cells", [3, 4, 17])
+    def test_equals_direct_solver(self, n_cells):
+        coefficient = random_coefficient(n_cells, low=0.1, high=1.0)
+        forcing = np.random.default_rng(1).standard_normal((n_cells, n_cells))
+        expected = assembled_on_cells(coefficient, forcing)
+        actual = _darcy._solve_on_cells(coefficient, forcing)
+        assert np.abs(actual - expected).max() <= 1e-8 * np.abs(expected).max()
+
+    def test_manufactured_solution(self):
+        errors = {}
+        for n_cells in (16, 32, 64):
+            centers, spacing = (np.arange(n_cells) + 0.5) / n_cells, 1 / n_cells
+            # u is 0 half a cell outside the square, on a square of side 1 + h.
+            side = 1 + spacing
+            x, y = np.meshgrid((centers + spacing / 2) / side, (centers + spacing / 2) / side, indexing="ij")
+            exact = np.sin(np.pi * x) * np.sin(2 * np.pi * y)
+            forcing = 0.3 * 5 * np.pi**2 / side**2 * exact
+            errors[n_cells] = np.abs(_darcy._solve_on_cells(np.full(x.shape, 0.3), forcing) - exact).max()
+        orders = np.log2([errors[16] / errors[32], errors[32] / errors[64]])
+        assert ((orders > 1.85) & (orders < 2.15)).all(), orders
+
+    def test_converges_to_the_flow_on_the_unit_square(self):
+        def permeability(x):
+            return 1 + 0.5 * np.sin(3 * x[:, None]) * np.cos(2 * x)
+
+        nodes = np.linspace(0, 1, 193)
+        reference = _darcy._solve_darcy(permeability(nodes))
+        errors = []
+        for n_cells in (8, 16, 32):
+            centers = (np.arange(n_cells) + 0.5) / n_cells
+            expected = _darcy._resample(reference, nodes, centers)
+            errors.append(np.abs(_darcy._solve_on_cells(permeability(centers)) - expected).max())
+        # The border is half a cell off: first order.
+        assert np.all(np.diff(np.log2(errors)) < -0.85), errors
+        assert errors[-1] < 0.1 * reference.max()
+
+    def test_what_flows_out_is_what_the_sources_give(self):
+        coefficient = random_coefficient(20, low=0.1, high=1.0)
+        forcing = np.random.default_rng(2).random((20, 20))
+        pressure = _darcy._solve_on_cells(coefficient, forcing)
+        # Through each outer face, from the pressure in the cell to 0 a spacing away: a (u - 0) / h, times the face's h.
+        outflow = sum((coefficient * pressure)[side].sum() for side in (0, -1, np.s_[:, 0], np.s_[:, -1]))
+        assert outflow == pytest.approx(forcing.sum() / 20**2, rel=1e-8)
+
+
+class TestPDEBenchVariant:
+    def test_shapes_values_and_coords(self):
+        (coords, a), u = make_darcy(6, variant="pdebench", resolution=20, random_state=0, return_coords=True)
+        assert a.shape == u.shape == (6, 20, 20, 1)
+        assert set(np.unique(a)) == {np.float32(0.1), 1.0}
+        np.testing.assert_allclose(coords[3, 5], [3.5 / 20, 5.5 / 20], rtol=1e-6)
+        assert (u > 0).all()
+        # Between those of a = 1 and of a = 0.1 everywhere.
+        peak = _darcy._solve_on_cells(np.ones((20, 20))).max()
+        assert peak < u.max() < 10 * peak
+
+    def test_solves_the_equation_it_returns(self):
+        a, u = make_darcy(2, variant="pdebench", resolution=15, random_state=1, forcing=2.5, dtype=np.float64)
+        for sample in range(2):
+            expected = assembled_on_cells(a[sample, ..., 0], 2.5)
+            np.testing.assert_allclose(u[sample, ..., 0], expected, rtol=0, atol=1e-8 * expected.max())
+
+    def test_bumps(self):
+        draws, axis = np.random.default_rng(0), (np.arange(8) + 0.5) / 8
+        actual = _darcy._sum_of_bumps(draws, axis)
+        again = np.random.default_rng(0)
+        centers, widths = again.random((5, 2)), 0.5 * (1 - again.random(5))
+        expected = [
+            [
+                sum(np.exp(-((x - m) ** 2 + (y - n) ** 2) / s) for (m, n), s in zip(centers, widths, strict=True))
+                for y in axis
+            ]
+            for x in axis
+        ]
+        np.testing.assert_allclose(actual, expected, rtol=1e-13)
+
+    def test_threshold_is_the_mean_of_the_bumps(self):
+        axis = (np.arange(16) + 0.5) / 16
+        means = [_darcy._sum_of_bumps(np.random.default_rng([3, i]), axis).mean() for i in range(2000)]
+        error = np.std(means) / np.sqrt(len(means))
+        assert abs(np.mean(means) - _darcy._mean_of_bumps()) < 4 * error < 0.05
+
+    def test_draws_depend_on_neither_grid_nor_number_nor_jobs(self):
+        options = {"variant": "pdebench", "random_state": 5}
+        a, u = make_darcy(5, **options, resolution=8, solver_resolution=24)
+        for changes in ({"n_samples": 3}, {"n_samples": 5, "n_jobs": 2}):
+            other_a, other_u = make_darcy(**options | changes, resolution=8, solver_resolution=24)
+            np.testing.assert_array_equal(other_a, a[: len(other_a)])
+            np.testing.assert_array_equal(other_u, u[: len(other_u)])
+        whole_a, whole_u = make_darcy(5, **options, resolution=24)
+        np.testing.assert_array_equal(a, whole_a[:, ::3, ::3])
+        np.testing.assert_array_equal(u, whole_u[:, ::3, ::3])
+        assert not np.array_equal(a[0], a[1])
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"variant": "zongyi"}, "variant must be one of .*'fno', 'pdebench'.*got 'zongyi'"),
+            ({"solver_resolution": 20}, "must be a multiple of resolution .*got 20 for resolution 9. Take 27"),
+            ({"alpha": 2.5}, "variant='pdebench' has no alpha, got 2.5. Leave it out"),
+            ({"placement": "cell_center"}, "has no placement, got 'cell_center'"),
+            ({"values": (0.0, 1.0)}, "values must be a finite number above 0"),
+        ],
+    )
+    def test_argument_errors(self, options, message):
+        with pytest.raises(ValueError, match=message):
+            make_darcy(**{"n_samples": 1, "resolution": 9, "variant": "pdebench"} | options)

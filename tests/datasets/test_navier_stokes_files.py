@@ -94,5 +94,5 @@ def test_wrong_arrays(folder, array, message):
 def test_argument_errors(folder, options, message):
     with pytest.raises(ValueError, match=message):
         load_navier_stokes(folder, **COUNTS | options)
-    with pytest.raises(FieldDataError, match="subsample=3 must divide the number of points a side, 8"):
+    with pytest.raises(FieldDataError, match="subsample=3 must divide the number of points per side, 8"):
         load_navier_stokes(folder, subsample=3, **COUNTS)

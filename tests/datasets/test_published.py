@@ -139,7 +139,7 @@ def test_not_a_matlab_file(folder):
         ({"sol": np.ones((8, 21, 16))}, r"'sol' must have the shape .*got \(8, 21, 16\)"),
         ({"sol": np.ones((8, 16, 16))}, "'coeff' and 'sol' must have the same shape"),
         ({"coeff": np.ones((4, 21, 21))}, "holds 4 samples, 5 were asked for. Lower n_train"),
-        ({"coeff": np.ones((8, 20, 20))}, "subsample=5 must divide the number of intervals a side, 19"),
+        ({"coeff": np.ones((8, 20, 20))}, "subsample=5 must divide the number of intervals per side, 19"),
         ({"coeff": np.full((8, 21, 21), 1j)}, "'coeff' must hold real numbers, got complex128"),
         ({"sol": np.full((8, 21, 21), np.nan)}, "'sol' holds values that are not finite"),
     ],

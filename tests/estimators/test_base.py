@@ -1,6 +1,7 @@
 """What all operator regressors share: splits, weights, losses, precision, validation, records of a fit."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import skop
 import skop.estimators._base
-from skop import FieldSet, LaMORegressor
+from skop import FieldSet, LaMORegressor, ScalingOptions
 from skop.data import Batch, unit_grid
 from skop.estimators._base import OperatorRegressor
 from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError
@@ -74,6 +76,38 @@ def test_each_target_channel_keeps_its_own_scale():
     estimator = zero_network(small().fit(X, y))
     expected = np.broadcast_to(y.mean(axis=(0, 1, 2)), y.shape)
     np.testing.assert_allclose(estimator.predict(X), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("c", [2e3, 1e6, 1e8])
+@pytest.mark.parametrize("scalars", [False, True])
+@pytest.mark.filterwarnings("ignore:the mean of y:skop.exceptions.SkopWarning")
+def test_predictions_keep_their_digits_far_from_zero(c, scalars):
+    """A float32 has steps of 8 at 1e8: the network's outputs must be shifted back in double precision."""
+    X, y = make_data(12)
+    X, y = (X[:, 0, 0], y[:, 0, 0, 0]) if scalars else (X, y)
+    model = small(dtype="float32").fit(X, y + c)
+    found = model.predict(X)
+    assert len(np.unique(found)) == found.size
+    scaler = model.scalers_.scalars if scalars else model.scalers_.target
+    with torch.inference_mode():
+        batch = next(iter(model._loader(model._read_inputs(X)[0]).batches(len(X), np.arange(len(X)))))
+        raw = model.module_(**batch.inputs())
+    raw = (raw.scalars if scalars else raw.field).double().numpy().reshape(found.shape)
+    expected = raw * scaler.scale_.item() + (scaler.mean_.item() - c)
+    np.testing.assert_allclose(found - c, expected, atol=1e-7 * scaler.scale_.item() + 1e-15 * c)
+
+
+@pytest.mark.parametrize(("c", "dtype", "warns"), [(1e3, "float32", 0), (1e6, "float32", 1), (1e6, "float64", 0)])
+def test_a_fit_warns_of_targets_far_from_zero(c, dtype, warns):
+    X, y = make_data()
+    # A channel that is constant has no variation to lose.
+    y = np.concatenate([y + c, np.full_like(y, 1e9)], axis=-1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        small(dtype=dtype, max_iter=1).fit(X, y)
+    said = [item for item in caught if "mean of y" in str(item.message)]
+    assert len(said) == warns
+    assert all(item.filename == __file__ for item in said)
 
 
 # ---------------------------------------------------------------- records
@@ -391,12 +425,60 @@ def test_the_best_epoch_counts_from_the_first_fit():
     assert model.validation_scores_[model.best_iter_ - 1] == max(model.validation_scores_[3:])
 
 
-def test_channels_with_the_names_of_the_fit_in_another_order_are_refused():
+def test_channels_with_other_names_than_those_of_the_fit_are_refused():
     X, _ = make_data()
     fields = X.reshape(len(X), -1, 2)
-    ordered, swapped = (FieldSet(unit_grid(GRID), fields, channel_names=names) for names in (["a", "b"], ["b", "a"]))
+    names = (["a", "b"], ["b", "a"], ["a", "c"], None)
+    ordered, swapped, other, bare = (FieldSet(unit_grid(GRID), fields, channel_names=each) for each in names)
     model = small(max_iter=1).fit(ordered, ordered)
-    with pytest.raises(FieldDataError, match=r"channels of X are \['b', 'a'\]"):
-        model.predict(swapped)
-    with pytest.raises(FieldDataError, match="channels of y are"):
-        model.score(ordered, swapped)
+    for wrong, remedy in ((swapped, "bring them into this order"), (other, "rename channels")):
+        with pytest.raises(
+            FieldDataError, match=rf"channels of X are .*those of the fit were \['a', 'b'\]; .*{remedy}"
+        ):
+            model.predict(wrong)
+        with pytest.raises(FieldDataError, match="channels of y are"):
+            model.score(ordered, wrong)
+        with pytest.raises(FieldDataError, match="channels of y_true are"):
+            neg_relative_l2_scorer(model, ordered, wrong)
+    assert model.score(bare, bare) == model.score(ordered, ordered)
+    assert neg_relative_l2_scorer(model, bare, bare) == neg_relative_l2_scorer(model, ordered, ordered)
+
+
+@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
+def test_columns_of_a_truth_have_the_names_of_the_fit(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X = np.random.default_rng(0).normal(size=(8, 3))
+    y = pandas.DataFrame(X[:, :2] * [1, 100], columns=["drag", "lift"])
+    model = small(max_iter=1, warm_start=True).fit(X, y)
+    model.save(tmp_path / "model.skop")
+    for each in (model, skop.load(tmp_path / "model.skop")):
+        with pytest.raises(FieldDataError, match=r"channels of y are \['lift', 'drag'\]"):
+            each.score(X, y[["lift", "drag"]])
+        assert each.score(X, y) == each.score(X, y.to_numpy())
+    assert model.fit(X, y.to_numpy()).n_iter_ == 2
+
+
+@pytest.mark.parametrize("part", ["inputs", "targets"])
+def test_statistics_of_single_points_hold_for_the_points_of_the_fit(part):
+    generator = np.random.default_rng(0)
+    points, fields, order = generator.random((12, 2)), generator.normal(size=(6, 12, 1)), generator.permutation(12)
+    model = small(scaling=ScalingOptions(**{part: "point"}), n_latents=4).fit((points, fields), fields)
+    expected = model.predict((points, fields))
+    np.testing.assert_array_equal(model.predict(FieldSet(np.stack([points] * 6), fields)), expected)
+    for moved in ((points[order], fields[:, order]), (points + 0.1, fields)):
+        with pytest.raises(FieldDataError, match="statistics of each single point"):
+            model.predict(moved)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+@pytest.mark.parametrize("ragged", [False, True])
+def test_predictions_that_are_not_finite_are_refused(ragged):
+    """The default fill value of netCDF files, 9.97e36, is finite in the input and no more in the network."""
+    generator = np.random.default_rng(0)
+    X = [(generator.random((5 + i % ragged_by, 2)), generator.normal(size=(5 + i % ragged_by, 1)))
+         for ragged_by in (2 if ragged else 1,) for i in range(6)]  # fmt: skip
+    model = small(n_latents=4).fit(X, [values for _, values in X])
+    X[3] = (X[3][0], np.full_like(X[3][1], 9.97e36))
+    with pytest.raises(FieldDataError, match="not finite in sample 3"):
+        model.predict(X)
+    assert np.isfinite(np.concatenate(model.predict(X[:3]))).all()

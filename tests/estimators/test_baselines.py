@@ -132,7 +132,7 @@ def test_parameters_beside_fields_and_points_of_ones_own_are_inputs():
 def test_another_number_of_points_is_refused_with_advice():
     X, y = make_data()
     estimator = PODRegressor().fit(X, y)
-    with pytest.raises(FieldDataError, match=r"16 numbers a sample.*fitted on 24.*Interpolate"):
+    with pytest.raises(FieldDataError, match=r"16 values per sample.*fitted with 24.*interpolate"):
         estimator.predict(X[:, :, :2])
 
 

@@ -74,6 +74,14 @@ def test_callbacks_do_not_disturb_the_training():
     np.testing.assert_array_equal(watched.predict(X), small(max_iter=3).fit(X, Y).predict(X))
 
 
+@pytest.mark.parametrize(("verbose", "callbacks", "calls"), [(0, [], 0), (2, [], 3), (0, [Recorder()], 3)])
+def test_epochs_are_told_to_those_who_watch(monkeypatch, verbose, callbacks, calls):
+    told, tell = [], EpochCallbacks.__call__
+    monkeypatch.setattr(EpochCallbacks, "__call__", lambda *given: told.append(1) or tell(*given))
+    small(verbose=verbose, max_iter=3).set_callbacks(*callbacks).fit(X, Y)
+    assert len(told) == calls
+
+
 def test_scoring_monitor_logs_the_score_of_every_epoch():
     monitor = sklearn_callback.ScoringMonitor(scoring=neg_relative_l2_scorer)
     estimator = small(max_iter=3, training__ema_decay=None).set_callbacks(monitor).fit(X, Y)

@@ -17,6 +17,7 @@ from skop import (
     GeoMaNOArchitecture,
     GeoMaNORegressor,
     LaMORegressor,
+    MNORegressor,
     PODRegressor,
     RolloutRegressor,
     TimeConditionedRegressor,
@@ -35,11 +36,22 @@ def geomano(**params):
     return GeoMaNORegressor(**(small | {"architecture": GeoMaNOArchitecture(conv_channels=4)} | params))
 
 
-def every_estimator(part, whole):
+def mno(**params):
+    """MNO's hosts small and short."""
+    small = {"width": 8, "depth": 1, "d_state": 2, "max_iter": 1}
+    return [MNORegressor(**(small | {"host": host} | params)) for host in ("gnot", "galerkin", "oformer")]
+
+
+def kind(estimator):
+    """The class of an estimator, and which of its networks it takes."""
+    return type(estimator), getattr(estimator, "host", None)
+
+
+def every_estimator(part, *whole):
     """One of each public estimator, around a LaMO where it wraps one."""
     return [
         part,
-        whole,
+        *whole,
         PODRegressor(),
         EnsembleRegressor(part, n_members=2),
         RolloutRegressor(part, window=1, n_steps=1),
@@ -48,12 +60,14 @@ def every_estimator(part, whole):
 
 
 #: One epoch of training, which is enough to be asked for types, shapes, errors and state.
-SKLEARN_ESTIMATORS = every_estimator(lamo(), geomano())
-#: Enough training for the checks that compare results, by class.
+SKLEARN_ESTIMATORS = every_estimator(lamo(), geomano(), *mno())
+#: Enough training for the checks that compare results, by class and network.
 TRAINED = {
-    type(estimator): estimator
+    kind(estimator): estimator
     for estimator in every_estimator(
-        lamo(width=16, max_iter=60, learning_rate_init=5e-3), geomano(width=16, max_iter=20, learning_rate_init=3e-2)
+        lamo(width=16, max_iter=60, learning_rate_init=5e-3),
+        geomano(width=16, max_iter=20, learning_rate_init=3e-2),
+        *mno(width=16, max_iter=60),
     )
 }
 #: Those checks: a score on the training set, and fits with weights that must agree where training has settled.
@@ -66,6 +80,7 @@ NEED_TRAINING = {
 #: Those that predict on other grids and points, on other grids, and on the grid of the fit alone.
 FREE_ESTIMATORS = [
     lamo(max_iter=2),
+    *mno(max_iter=2),
     EnsembleRegressor(lamo(max_iter=2), n_members=2),
     RolloutRegressor(lamo(max_iter=2), window=1, n_steps=1),
     TimeConditionedRegressor(lamo(max_iter=2)),
@@ -78,6 +93,7 @@ WHOLE_ESTIMATORS = [estimator for estimator in SKLEARN_ESTIMATORS if not hasattr
 OPTIONAL_CHECKS = {
     LaMORegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     GeoMaNORegressor: {"check_sample_weight_equivalence_on_sparse_data"},
+    MNORegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     EnsembleRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     RolloutRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     TimeConditionedRegressor: {"check_sample_weight_equivalence_on_sparse_data"},
@@ -105,17 +121,17 @@ def run(estimator, check):
 @parametrize_with_checks(SKLEARN_ESTIMATORS, xfail_strict=True)
 def test_scikit_learn_checks(estimator, check):
     name = getattr(check, "func", check).__name__
-    run(clone(TRAINED[type(estimator)]) if name in NEED_TRAINING else estimator, check)
+    run(clone(TRAINED[kind(estimator)]) if name in NEED_TRAINING else estimator, check)
 
 
 @pytest.mark.exhaustive
-@parametrize_with_checks([LaMORegressor(), GeoMaNORegressor()], xfail_strict=True)
+@parametrize_with_checks([LaMORegressor(), GeoMaNORegressor(), MNORegressor()], xfail_strict=True)
 def test_scikit_learn_checks_of_the_defaults(estimator, check):
     run(estimator, check)
 
 
 #: Each law once, in the dimension where most is at stake; the product of laws and dimensions is for the long run.
-@parametrize_with_field_checks(FREE_ESTIMATORS[:1], n_dims=[2], any_grid=True, point_sets=True)
+@parametrize_with_field_checks(FREE_ESTIMATORS[:4], n_dims=[2], any_grid=True, point_sets=True)
 def test_laws_of_field_data_in_the_plane(estimator, check):
     check(estimator)
 
@@ -146,7 +162,7 @@ def test_every_public_estimator_is_checked():
     classes = [value for value in vars(skop.estimators).values() if inspect.isclass(value)]
     # The base of operators has no network of its own.
     public = {value for value in classes if issubclass(value, RegressorMixin)} - {skop.estimators.OperatorRegressor}
-    assert {type(estimator) for estimator in SKLEARN_ESTIMATORS} == set(TRAINED)
+    assert {kind(estimator) for estimator in SKLEARN_ESTIMATORS} == set(TRAINED)
     assert {type(estimator) for estimator in SKLEARN_ESTIMATORS} == public
     assert {type(estimator) for estimator in FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS} == public
 

@@ -201,7 +201,7 @@ def test_unknown_values_are_refused(name):
 def test_centres_in_space_need_the_box(mode):
     generator = np.random.default_rng(0)
     X = FieldSet(generator.random((4, 9, 2)))
-    with pytest.raises(ValueError, match=r"n_centred_heads=2 has centres.*scaling__coords='box' or"):
+    with pytest.raises(ValueError, match=r"n_centred_heads=2 needs coordinates.*scaling__coords='box' or"):
         small(scaling__coords=mode, architecture__n_centred_heads=2).fit(X, generator.random((4, 9, 1)))
 
 

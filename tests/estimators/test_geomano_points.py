@@ -300,7 +300,7 @@ def test_a_coarse_grid_warns_with_its_error():
     # Between the corners of the box, triangles would be long and far from the targets.
     points = [own[4:] for own in ragged(sizes=(300, 280, 310))[0]]
     targets = [np.sin(8 * own[:, :1]) + 1.5 for own in points]
-    with pytest.warns(ResamplingWarning, match=r"change by 0\.\d+ .*grid of 4x4 and back.*finer grid=.*LaMORegressor"):
+    with pytest.warns(ResamplingWarning, match=r"grid of 4x4 and back .* by 0\.\d+ .*finer grid=.*LaMORegressor"):
         coarse = small(grid=(4, 4)).fit(points, targets)
     data = FieldSet(points, targets)
     returned = coarse.spec_.resampler.round_trip(data).to_list()
@@ -364,7 +364,9 @@ def test_warm_start_keeps_the_grid(tmp_path):
     assert (loaded.n_iter_, loaded.spec_.resampler) == (6, held)
     for X, y in ((ragged(3)[0], targets), (points, np.arange(6.0)), (np.ones((6, 8, 6, 1)), np.ones((6, 8, 6, 1)))):
         with pytest.raises(FieldDataError):
-            model.set_params(grid=None if y is targets else "auto").fit(X, y)
+            model.fit(X, y)
+    with pytest.raises(ValueError, match="grid from 'auto' to None"):
+        model.set_params(grid=None).fit(points, targets)
 
 
 def test_symmetries_hold_on_the_box_of_the_grid():

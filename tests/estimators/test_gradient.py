@@ -102,7 +102,7 @@ def test_a_gradient_optimiser_leaves_its_start_in_single_precision():
         (FIELD, FIELD, lambda field: field[:, 0, 0], "global parameters"),
         (P, FIELD, None, "output is None"),
         (P, FIELD[:, 0, :3, 0], 3, "output is 3, but the estimator predicts 3 scalars"),
-        (P, FIELD[:, 0, 0, 0], lambda field: field[:, 0, 0], "function of a field"),
+        (P, FIELD[:, 0, 0, 0], lambda field: field[:, 0, 0], "output is a function"),
         (P, FIELD, lambda field: field[..., 0], r"output gives \(8, 20\)"),
         (P, FIELD, lambda field: 1.0, "output gives float"),
     ],
@@ -132,5 +132,5 @@ def test_callers_may_have_switched_gradients_off(mode):
 
 def test_an_output_without_derivative_is_named():
     model = small(max_iter=1).fit(P, FIELD)
-    with pytest.raises(FieldDataError, match="does not depend on the predicted field"):
+    with pytest.raises(FieldDataError, match="output has no gradient"):
         model.gradient(P, lambda field: torch.ones(len(field)))

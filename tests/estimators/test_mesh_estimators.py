@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import skop
-from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor
+from skop import EnsembleRegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor
 from skop.data import read_meshes
 from skop.exceptions import FieldDataError, SkopWarning
 
@@ -28,6 +28,12 @@ def small(**params):
         "random_state": 0,
     }
     return LaMORegressor().set_params(**(tiny | NAMES | params))
+
+
+def mno():
+    """MNO's hosts, small."""
+    sizes = {"width": 8, "depth": 1, "d_state": 2, "max_iter": 2, "random_state": 0}
+    return [MNORegressor(host=host, **sizes, **NAMES) for host in ("gnot", "galerkin", "oformer")]
 
 
 def make_mesh(side=4, seed=0, height=0.5, stretch=1.0):
@@ -69,11 +75,13 @@ def numbers(meshes):
 
 # ---------------------------------------------------------------------- fit and predict
 @pytest.mark.parametrize("make", [ragged, shared])
-def test_predictions_are_meshes_with_the_target_fields(make):
+@pytest.mark.parametrize("model", [small(), *mno()], ids=["lamo", "gnot", "galerkin", "oformer"])
+def test_predictions_are_meshes_with_the_target_fields(make, model):
     meshes = make()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        prediction = small().fit(meshes).predict(meshes)
+        warnings.filterwarnings("ignore", "the training loss")
+        prediction = clone(model).fit(meshes).predict(meshes)
     assert len(prediction) == len(meshes)
     for found, mesh in zip(prediction, meshes, strict=True):
         np.testing.assert_array_equal(found.points, mesh.points)
@@ -104,6 +112,37 @@ def test_targets_beside_the_inputs(folder):
         model = small().fit(X, y)
         np.testing.assert_array_equal(numbers(model.predict(X)), expected)
         assert model.score(X, y) == pytest.approx(small().fit(ragged()).score(ragged()))
+
+
+@pytest.mark.parametrize("changes", [{"input_fields": ["stress"]}, {"target_fields": ["load"]}])
+@pytest.mark.parametrize("make", [small, lambda **params: EnsembleRegressor(small(**params), n_members=1)])
+def test_predictions_and_scores_take_the_fields_of_the_fit(make, changes):
+    """Names that are set later hold for the next fit, as every parameter does."""
+    model = make().fit(ragged())
+    expected, score = numbers(model.predict(ragged())), model.score(ragged())
+    prefix = "" if hasattr(model, "input_fields") else "estimator__"
+    model.set_params(**{prefix + name: value for name, value in changes.items()})
+    np.testing.assert_allclose(numbers(model.predict(ragged())), expected, rtol=1e-12)
+    assert [model.score(ragged()), model.score(ragged(), ragged())] == pytest.approx([score] * 2, rel=1e-12)
+    assert list(model.predict(ragged())[0].point_data) == NAMES["target_fields"]
+
+
+def test_fields_of_the_fit_outlive_a_model_file(tmp_path):
+    model = small().fit(ragged())
+    expected = numbers(model.predict(ragged()))
+    model.save(tmp_path / "model.skop")
+    loaded = skop.load(tmp_path / "model.skop").set_params(input_fields=["stress"])
+    np.testing.assert_array_equal(numbers(loaded.predict(ragged())), expected)
+    with pytest.raises(FieldDataError, match=r"input_fields was \('load',\) and is \('stress',\)"):
+        loaded.set_params(warm_start=True).fit(ragged())
+
+
+def test_a_score_reads_each_file_once(folder, monkeypatch):
+    model, read = small().fit(ragged()), []
+    parse = skop.data._meshes._read_file
+    monkeypatch.setattr(skop.data._meshes, "_read_file", lambda path: read.append(path.name) or parse(path))
+    assert model.score(str(folder / "run_*.vtu")) == pytest.approx(model.score(ragged()))
+    assert read == [f"run_{i}.vtu" for i in range(6)]
 
 
 def test_inputs_need_no_targets_at_prediction():

@@ -16,6 +16,8 @@ from skop import (
     GeoMaNORegressor,
     LaMOArchitecture,
     LaMORegressor,
+    MNOArchitecture,
+    MNORegressor,
     ScalingOptions,
     SymmetryOptions,
     TrainingOptions,
@@ -27,7 +29,7 @@ FIELDS = np.random.default_rng(0).normal(size=(6, 5, 4, 1))
 POINTS = [np.random.default_rng(seed).random((7, 2)) for seed in range(6)]
 VALUES = [points[:, :1] for points in POINTS]
 SMALL: dict[str, Any] = {"width": 8, "depth": 1, "d_state": 4, "max_iter": 1, "random_state": 0}
-OPERATORS = [LaMORegressor, GeoMaNORegressor]
+OPERATORS = [LaMORegressor, GeoMaNORegressor, MNORegressor]
 
 
 @pytest.mark.parametrize("kind", OPERATORS)
@@ -37,7 +39,7 @@ def test_a_user_sees_at_most_thirty_parameters_all_by_keyword(kind):
     assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters)
 
 
-@pytest.mark.parametrize("kind", [TrainingOptions, ScalingOptions, SymmetryOptions, LaMOArchitecture])
+@pytest.mark.parametrize("kind", [TrainingOptions, ScalingOptions, SymmetryOptions, LaMOArchitecture, MNOArchitecture])
 def test_option_objects_are_estimators_with_valid_defaults(kind):
     options = kind()
     options._validate_params()
@@ -146,6 +148,13 @@ def test_a_subclass_needs_its_fields_and_its_network_only(tmp_path):
     np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(FIELDS), model.predict(FIELDS))
 
 
-def test_names_of_mixers_are_those_of_the_registry():
-    for name in ("hydra", "mamba2"):
-        assert name in MIXERS
+@pytest.mark.parametrize("mixer", sorted(MIXERS))
+def test_latent_tokens_are_mixed_by_any_registered_mixer(mixer):
+    pairs = list(zip(POINTS, VALUES, strict=True))
+    model = LaMORegressor(**SMALL).set_params(architecture__mixer=mixer).fit(pairs, VALUES)
+    assert np.isfinite(np.concatenate(model.predict(pairs))).all()
+
+
+def test_a_mixer_that_is_not_registered_is_named():
+    with pytest.raises(ValueError, match="mixer is 'attention'; expected one of"):
+        LaMORegressor(**SMALL).set_params(architecture__mixer="attention").fit(POINTS, VALUES)

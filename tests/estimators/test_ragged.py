@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 
 import skop
-from skop import FieldSet, LaMORegressor, PODRegressor
+from skop import FieldSet, LaMORegressor, MNORegressor, PODRegressor
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.metrics import relative_l2_score
 
@@ -29,6 +30,10 @@ def small(**params):
         "random_state": 0,
     }
     return LaMORegressor().set_params(**(tiny | params))
+
+
+def mno(host, **params):
+    return MNORegressor(host=host, width=8, depth=1, d_state=2, random_state=0).set_params(**params)
 
 
 def samples(sizes=SMALL, n_channels=2, seed=0):
@@ -56,12 +61,19 @@ def assert_near(actual, expected, tolerance):
 
 
 # ---------------------------------------------------------------------- independence
-@pytest.fixture(scope="module", params=[("float32", False), ("float64", False), ("float32", True), ("float64", True)])
+CASES = [
+    *((small, *case) for case in (("float32", False), ("float64", False), ("float32", True), ("float64", True))),
+    *((partial(mno, host), "float64", False) for host in ("gnot", "galerkin", "oformer")),
+    (partial(mno, "gnot"), "float32", True),
+]
+
+
+@pytest.fixture(scope="module", params=CASES)
 def fitted(request):
     """A model of fields and parameters on samples of very different sizes."""
-    dtype, deterministic = request.param
+    make, dtype, deterministic = request.param
     points, fields, params, targets = samples(SIZES)
-    model = small(dtype=dtype, training__deterministic=deterministic, max_iter=1)
+    model = make(dtype=dtype, training__deterministic=deterministic, max_iter=1)
     return model.fit(FieldSet(points, fields, params=params), FieldSet(points, targets)), dtype, deterministic
 
 

@@ -89,7 +89,7 @@ def test_one_step_is_the_estimator_itself(fields):
         model = RolloutRegressor(network(), window=3, n_steps=1).fit(X, targets)
         alone = network().fit(X, targets)
         np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-5)
-        with pytest.raises(FieldDataError, match="the y of the fit is no frame of X with window=3"):
+        with pytest.raises(FieldDataError, match="the y of the fit is not a frame of X with window=3"):
             model.predict(X, n_steps=2)
 
 
@@ -289,8 +289,8 @@ def test_a_failed_fit_leaves_the_earlier_one(fields):
 @pytest.mark.parametrize(
     ("options", "columns", "message"),
     [
-        ({"window": 2}, 4, "X has 3 channels, which are not window=2 frames"),
-        ({"window": 5}, 4, "X has 3 channels, which are not window=5 frames"),
+        ({"window": 2}, 4, "X has 3 channels, which cannot be divided into window=2 frames"),
+        ({"window": 5}, 4, "X has 3 channels, which cannot be divided into window=5 frames"),
         ({"window": 1}, 4, "y has 4 channels, which are not a whole number of frames of 3 channels"),
         ({"window": 3, "n_steps": 3}, 4, "y has 4 channels, which are not n_steps=3 frames of 1 channels"),
     ],
@@ -304,7 +304,7 @@ def test_channels_that_are_no_frames(fields, options, columns, message):
 def test_other_refusals(fields):
     X, y = fields
     points = on_grid(X)
-    with pytest.raises(FieldDataError, match="y has scalars"):
+    with pytest.raises(FieldDataError, match="y has params"):
         RolloutRegressor(network(), window=3).fit(
             points, points.with_values(y.reshape(10, 16, 4)).with_params(X[:, 0, 0])
         )
@@ -315,5 +315,5 @@ def test_other_refusals(fields):
     with torch.no_grad():
         for weight in broken.estimator_.module_.parameters():
             weight.fill_(np.nan)
-    with pytest.raises(FieldDataError, match="not finite in step 1 of 9: the free run diverges"):
+    with pytest.raises(FieldDataError, match="not finite in step 1 of 9: the rollout diverges"):
         broken.predict(X, n_steps=9)

@@ -1,13 +1,19 @@
 """Device, precision and randomness of a fit."""
 
+import os
+import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
+import skop
 from skop import LaMORegressor
-from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
+from skop.estimators import _runtime
+from skop.estimators._callbacks import EpochCallbacks
+from skop.estimators._runtime import give_way, isolated_randomness, pick_device, pick_dtype, thread_limit
 
 CPU = torch.device("cpu")
 
@@ -133,6 +139,37 @@ def test_threads_of_python_do_not_take_a_limit_for_the_users_number(four_threads
     assert seen == [4, 4, 4]
 
 
+def in_new_thread(function, *arguments):
+    """What a function gives in a thread of its own."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def test_limits_leave_other_threads_alone(four_threads):
+    inside, leave = threading.Event(), threading.Event()
+
+    def limited():
+        with thread_limit(1, 1) as n_threads:
+            inside.set()
+            leave.wait()
+        return n_threads, torch.get_num_threads()
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(limited)
+        inside.wait()
+        assert in_new_thread(torch.get_num_threads) == 4
+        torch.set_num_threads(3)
+        leave.set()
+        assert running.result() == (1, 4)
+    assert torch.get_num_threads() == in_new_thread(torch.get_num_threads) == 3
+
+
+def test_a_number_that_is_set_within_a_limit_stays(four_threads):
+    with thread_limit(1, 1):
+        torch.set_num_threads(3)
+    assert torch.get_num_threads() == in_new_thread(torch.get_num_threads) == 3
+
+
 def test_a_fit_and_a_prediction_use_threads_by_size(four_threads):
     X = np.random.default_rng(0).normal(size=(6, 16, 16, 1))
     model = LaMORegressor(width=8, depth=1, n_heads=2, max_iter=1, warm_start=True, random_state=0).fit(X, X)
@@ -142,3 +179,111 @@ def test_a_fit_and_a_prediction_use_threads_by_size(four_threads):
     model.predict(X)
     assert set(seen) == {1}
     assert torch.get_num_threads() == 4
+
+
+# ---------------------------------------------------------------- fits in several threads
+X = np.random.default_rng(0).normal(size=(6, 6, 5, 2))
+
+
+def dropping(seed, **params):
+    model = LaMORegressor(width=8, depth=1, max_iter=4, batch_size=2, dropout=0.2, random_state=seed, **params)
+    return model.fit(X, X[..., :1])
+
+
+def test_fits_in_threads_are_those_one_after_the_other(tmp_path):
+    expected = [dropping(seed).predict(X) for seed in range(4)]
+    state = torch.get_rng_state()
+
+    def fit_and_load(seed):
+        model = dropping(seed)
+        model.save(tmp_path / f"{seed}.skop")
+        return skop.load(tmp_path / f"{seed}.skop").predict(X)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(fit_and_load, range(4)))
+    np.testing.assert_array_equal(found, expected)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_blocks_in_threads_take_turns_in_the_order_in_which_they_came():
+    order, state = [], torch.get_rng_state()
+    started = [threading.Event() for _ in range(3)]
+
+    def run(number):
+        started[number].set()
+        with isolated_randomness(np.random.RandomState(number), CPU, number == 1):
+            for _ in range(2):
+                order.append((number, torch.rand(1).item(), torch.are_deterministic_algorithms_enabled()))
+                with give_way():
+                    assert not torch.are_deterministic_algorithms_enabled()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(3)]
+    with isolated_randomness(np.random.RandomState(9), CPU, False):
+        for thread, event in zip(threads, started, strict=True):
+            thread.start()
+            event.wait()
+            while len(_runtime._turns.waiting) < threads.index(thread) + 1:
+                pass
+        with isolated_randomness(np.random.RandomState(8), CPU, False), give_way():
+            assert not order
+        with give_way():
+            for thread in threads:
+                thread.join()
+    assert [number for number, *_ in order] == [0, 1, 2, 0, 1, 2]
+    assert [flag for *_, flag in order] == [False, True, False] * 2
+    for number in range(3):
+        generator = torch.Generator().manual_seed(int(np.random.RandomState(number).randint(2**31)))
+        expected = [torch.rand(1, generator=generator).item() for _ in range(2)]
+        assert [drawn for owner, drawn, _ in order if owner == number] == expected
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_what_is_drawn_while_giving_way_is_the_users():
+    torch.manual_seed(7)
+    expected = torch.rand(2).tolist()
+    torch.manual_seed(7)
+    with isolated_randomness(np.random.RandomState(0), CPU, False):
+        first = torch.rand(1).item()
+        with give_way():
+            drawn = torch.rand(1).item()
+        second = torch.rand(1).item()
+    assert [drawn, torch.rand(1).item()] == expected
+    with isolated_randomness(np.random.RandomState(0), CPU, False):
+        assert torch.rand(2).tolist() == pytest.approx([first, second], abs=0)
+
+
+def test_a_callback_may_wait_for_fits_in_other_threads():
+    found = []
+
+    def report(history, part):
+        found.append(in_new_thread(lambda: dropping(1).predict(X)))
+        return False
+
+    callbacks = EpochCallbacks(dropping(0))
+    callbacks._end_epoch = report
+    with isolated_randomness(np.random.RandomState(0), CPU, False):
+        callbacks(None, 0.5)
+    np.testing.assert_array_equal(found[0], dropping(1).predict(X))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_process_does_not_wait_for_the_turns_of_its_parent():
+    held, leave = threading.Event(), threading.Event()
+
+    def hold():
+        with isolated_randomness(np.random.RandomState(0), CPU, False):
+            held.set()
+            leave.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        with isolated_randomness(np.random.RandomState(0), CPU, False):
+            os._exit(0)
+    leave.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0

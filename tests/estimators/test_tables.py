@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import r2_score
 
-from skop import GeoMaNORegressor, LaMORegressor, PODRegressor
+from skop import GeoMaNORegressor, LaMORegressor, MNORegressor, PODRegressor
 from skop.estimators import EnsembleRegressor
 
 N_TRAIN = 60
@@ -29,10 +29,23 @@ def geomano():
     return GeoMaNORegressor(width=16, depth=1, d_state=4, max_iter=60, learning_rate_init=5e-3, random_state=0)
 
 
+def mno(host):
+    """The same with MNO's hosts."""
+    return MNORegressor(host=host, width=16, depth=1, d_state=4, max_iter=60, learning_rate_init=5e-3, random_state=0)
+
+
 @pytest.mark.parametrize(
     "estimator",
-    [lamo(), geomano(), PODRegressor(), EnsembleRegressor(lamo(), n_members=1)],
-    ids=["lamo", "geomano", "pod", "ensemble"],
+    [
+        lamo(),
+        geomano(),
+        mno("gnot"),
+        mno("galerkin"),
+        mno("oformer"),
+        PODRegressor(),
+        EnsembleRegressor(lamo(), n_members=1),
+    ],
+    ids=["lamo", "geomano", "gnot", "galerkin", "oformer", "pod", "ensemble"],
 )
 def test_as_many_outputs_as_parameters_are_scalars(estimator):
     X, y = beams()

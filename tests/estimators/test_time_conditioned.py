@@ -232,7 +232,7 @@ def test_early_stopping_holds_out_whole_trajectories(fields):
 @pytest.mark.parametrize(
     ("times", "message"),
     [
-        (3, "y has 10 channels, which are not 3 frames"),
+        (3, "y has 10 channels, which cannot be divided into 3 frames"),
         ([0.0, 1.0, np.nan, 2.0, 3.0], "times must be a list of finite numbers"),
         ([[0.0, 1.0]], "times must be a list of finite numbers"),
     ],
@@ -249,5 +249,5 @@ def test_other_refusals(fields):
         model.predict(X, times=0.5)
     points = FieldSet(unit_grid(GRID), X.reshape(12, 16, 2))
     targets = points.with_values(y.reshape(12, 16, 10)).with_params(np.ones((12, 1)))
-    with pytest.raises(FieldDataError, match="predicts frames; y has scalars"):
+    with pytest.raises(FieldDataError, match="predicts frames, but y has params"):
         TimeConditionedRegressor(network(), times=5).fit(points, targets)

@@ -174,7 +174,7 @@ def test_wrong_options_are_named(fields, options, message):
 
 
 def test_scalars_are_refused(fields):
-    with pytest.raises(FieldDataError, match="1 scalars a sample, expected fields"):
+    with pytest.raises(FieldDataError, match="1 scalars per sample, expected fields"):
         FieldErrorDisplay.from_predictions(fields[0], np.arange(6.0), np.arange(6.0))
 
 

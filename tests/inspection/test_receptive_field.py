@@ -331,7 +331,7 @@ def test_estimators_around_others_are_refused():
 def test_scalars_lie_at_no_point_but_tokens_do():
     X = samples((6, 6))
     model = geomano().fit(X, X.mean(axis=(1, 2)))
-    with pytest.raises(FieldDataError, match="1 scalars of a sample, which lie at no point; pass layer=-1"):
+    with pytest.raises(FieldDataError, match="1 scalars of a sample, which belong to no point; pass layer=-1"):
         receptive_field(model, X)
     assert receptive_field(model, X, layer=-1).shape == (6, 6)
 
@@ -363,7 +363,7 @@ def test_grids_of_each_sample_its_own_are_refused():
     model = LaMORegressor(
         width=8, depth=1, max_iter=1, n_latents=4, random_state=0, architecture=LaMOArchitecture(n_latent_heads=2)
     ).fit(X, values)
-    with pytest.raises(FieldDataError, match="each sample of X lies on a grid of its own"):
+    with pytest.raises(FieldDataError, match="the samples of X have different grids"):
         receptive_field(model, X)
     assert receptive_field(model, X[[1]], point=(1.9, 0.1)).shape == (4, 5)
 

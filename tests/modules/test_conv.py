@@ -31,6 +31,19 @@ def test_the_head_gives_its_channels(grid):
     assert head(random(2, *grid, 4), random(2, *grid, 3)).shape == (2, *grid, 2)
 
 
+@pytest.mark.parametrize("n_dims", [1, 2, 3])
+def test_a_lone_point_is_convolved_as_torch_does_it(n_dims):
+    stem, fields = ConvStem(n_dims, 3, 5).double(), random(4, *(1,) * n_dims, 3).requires_grad_()
+    convolution = stem.convolution
+    expected = torch.nn.functional.gelu(convolution(fields.movedim(-1, 1)).movedim(1, -1))
+    found = stem(fields)[..., 3:]
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-15)
+    inputs = (fields, convolution.weight, convolution.bias)
+    gradients = (torch.autograd.grad((part**2).sum(), inputs) for part in (found, expected))
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("grid", GRIDS)
 def test_shifted_fields_give_shifted_features_inside(grid):
     axes, steps = tuple(range(1, len(grid) + 1)), (1,) * len(grid)

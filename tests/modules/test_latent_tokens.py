@@ -277,7 +277,7 @@ def test_what_does_not_fit_is_refused():
         LatentTokens(8, decoder="linear")
     with pytest.raises(ValueError, match="n_centred_heads=3; expected 0 to n_latent_heads=2"):
         LatentTokens(8, n_heads=2, n_centred_heads=3, n_dims=2)
-    with pytest.raises(ValueError, match="centred heads need the coordinates"):
+    with pytest.raises(ValueError, match="n_centred_heads > 0 needs the coordinates"):
         make_centred().encode(points_of(1, 6))
-    with pytest.raises(ValueError, match="need its grid_shape"):
+    with pytest.raises(ValueError, match="need a grid_shape"):
         make_slices(n_grid_axes=1).encode(points_of(1, 6))

@@ -7,29 +7,33 @@ import pytest
 import torch
 
 from skop.data import Batch
-from skop.modules import MIXERS, FeedForward, LatentBlock, LatentTokens
+from skop.modules import MIXERS, FeedForward, LatentBlock, LatentTokens, build_mixer
 from skop.networks import (
+    GalerkinNetwork,
     GeoMaNONetwork,
+    GNOTNetwork,
     LaMOPatchNetwork,
     LaMOPointNetwork,
+    OFormerNetwork,
     OperatorNetwork,
     Outputs,
     PatchNetwork,
     PointNetwork,
 )
 
-NETWORKS = [LaMOPatchNetwork, LaMOPointNetwork, GeoMaNONetwork, PatchNetwork, PointNetwork]
+HOSTS = [GNOTNetwork, GalerkinNetwork, OFormerNetwork]
+NETWORKS = [LaMOPatchNetwork, LaMOPointNetwork, GeoMaNONetwork, PatchNetwork, PointNetwork, *HOSTS]
 SIZES = {"n_dims": 2, "n_fields": 1, "n_params": 1, "n_outputs": 2, "n_scalars": 3, "width": 8}
 
 
 def on_patches(name="hydra", **changes):
-    make_mixer = partial(MIXERS[name], 8, 2, d_state=2)
+    make_mixer = partial(build_mixer, name, 8, 2, d_state=2)
     return PatchNetwork(make_mixer, grid_shape=(4, 3), patch_size=2, depth=1, mlp_ratio=2.0, **(SIZES | changes))
 
 
 def on_points(name="hydra", **changes):
     def make_blocks():
-        yield LatentBlock(MIXERS[name](8, 1, d_state=2), FeedForward(8, 8), LatentTokens(8, 3, 2), 8)
+        yield LatentBlock(build_mixer(name, 8, d_state=2), FeedForward(8, 8), LatentTokens(8, 3, 2), 8)
 
     return PointNetwork(make_blocks, **(SIZES | changes))
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from skop import LaMORegressor
 from skop.data import DataSpec, TargetForm, unit_grid
+from skop.modules import MIXERS
 from skop.networks import LaMOPointNetwork
 
 from .problems import LAMO_POINTS
@@ -267,7 +268,7 @@ def test_chunks_bound_the_memory_of_a_sample():
 
 # ---------------------------------------------------------------- meshes
 @pytest.mark.parametrize("grid", [(6,), (4, 3), (2, 3, 2)])
-@pytest.mark.parametrize("mixer", ["hydra", "mamba2"])
+@pytest.mark.parametrize("mixer", sorted(MIXERS))
 def test_meshes_in_one_to_three_dimensions(grid, mixer):
     network = make_network(n_dims=len(grid), structured=True, mixer=mixer, n_scalars=1)
     coords = torch.from_numpy(unit_grid(grid))
@@ -355,7 +356,7 @@ def test_arguments_that_do_not_fit_are_refused():
         points(coords, fields[0], None, sizes=(6, 0))
     with pytest.raises(ValueError, match="no query points"):
         points(coords, fields[0], None, sizes=(2, 4), query_coords=coords)
-    with pytest.raises(ValueError, match="give fields at the query points"):
+    with pytest.raises(ValueError, match="fields and query_fields belong together"):
         points(coords, fields, None, query_coords=coords)
 
 

@@ -10,33 +10,36 @@ pytest.importorskip("numba")
 
 SCANS = {
     "selective_scan": """
+from skop.ops._selective import Arguments
 from skop.ops.selective_scan._cpu import backward, forward
 for channels, states, R, start in ((17, 3, None, normal(1, 2, 17, 3)), (40, 18, torch.rand(2, 40, 18), None)):
     x, dt = normal(1, 35, 1, channels), normal(1, 35, 2, channels)
     maps, rates, skips = normal(2, 1, 35, 2, states), -torch.rand(2, channels, states), normal(2, 2, channels)
     paths = torch.stack([torch.randperm(35) for _ in range(2)]).int()
-    given = (x, dt, rates, *maps, *skips, R, start, paths, True)
-    y, final, kept = forward(*given, True)
-    backward(*given, kept, y, final)
+    given = Arguments(x, dt, rates, *maps, *skips, R, start, paths, True)
+    y, final, kept = forward(given, True)
+    backward(given, kept, y, final)
 """,
     "selective_scan_2d": """
+from skop.ops._selective import Arguments
 from skop.ops.selective_scan_2d._cpu import backward, forward
 for height, width, channels, states, R in ((5, 50, 17, 3, None), (23, 2, 40, 2, torch.rand(2, 40, 2))):
-    x, dt = normal(1, height, width, channels), normal(1, height, width, 2, channels)
+    x, dt = normal(1, height, width, 1, channels), normal(1, height, width, 2, channels)
     maps, rates = normal(2, 1, height, width, 2, states), -torch.rand(2, channels, states)
-    given = (x, dt, rates, *maps, *normal(2, 2, channels), R, ((2, 1), (-1, 2)), True)
-    y, kept = forward(*given, True)
-    backward(*given, kept, y)
+    given = Arguments(x, dt, rates, *maps, *normal(2, 2, channels), R, None, ((2, 1), (-1, 2)), True)
+    y, _, kept = forward(given, True)
+    backward(given, kept, y, None)
 """,
     "ssd_scan": """
 from skop.ops.ssd_scan._cpu import backward, forward
+from skop.ops.ssd_scan._operation import Arguments
 for length, heads, channels, states, own in ((70, 2, 17, 3, True), (33, 1, 16, 17, False)):
     x, dt = normal(1, length, 1, heads, channels), torch.rand(1, length, 2, heads)
     maps, start = normal(2, 1, length, 2 if own else 1, states), normal(1, 2, heads, channels, states)
     paths = torch.stack([torch.randperm(length) for _ in range(2)]).int()
-    given = (x, dt, -torch.rand(2, heads), *maps, normal(2, heads, 1), start, paths)
-    y, final, kept = forward(*given, True)
-    backward(*given, kept, y, final)
+    given = Arguments(x, dt, -torch.rand(2, heads), *maps, normal(2, heads, 1), start, paths)
+    y, final, kept = forward(given, True)
+    backward(given, kept, y, final)
 """,
 }
 

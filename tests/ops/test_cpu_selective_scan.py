@@ -11,6 +11,7 @@ import torch
 from torch.nn.functional import softplus
 
 from skop.ops import _cpu_tools, selective_scan
+from skop.ops._selective import Arguments
 from skop.ops.selective_scan._cpu import backward, forward
 from skop.ops.selective_scan._naive import selective_scan_naive
 
@@ -69,7 +70,7 @@ def cast(arguments, dtype):
 def reference(arguments, paths, activated, grad_y, grad_final):
     """Outputs, and gradients of what is there, in float64 by autograd."""
     leaves = [None if value is None else value.detach().clone().requires_grad_() for value in arguments]
-    y, final = selective_scan_naive(*leaves, paths, activated)
+    y, final = selective_scan_naive(Arguments(*leaves, paths, activated))
     outputs, weights = ((y, final), (grad_y, grad_final)) if grad_final is not None else ((y,), (grad_y,))
     grads = torch.autograd.grad(outputs, [leaf for leaf in leaves if leaf is not None], weights)
     return [y.detach(), final.detach(), *grads]
@@ -78,9 +79,10 @@ def reference(arguments, paths, activated, grad_y, grad_final):
 def kernel(arguments, paths, activated, grad_y, grad_final, dtype=torch.float64):
     """Outputs, and gradients of what is there, of the kernels."""
     given = cast(arguments, dtype)
-    y, final, kept = forward(*given, paths, activated, True)
+    core = Arguments(*given, paths, activated)
+    y, final, kept = forward(core, True)
     grad_final = None if grad_final is None else grad_final.to(final.dtype)
-    grads = backward(*given, paths, activated, kept, grad_y.to(y.dtype), grad_final)
+    grads = backward(core, kept, grad_y.to(y.dtype), grad_final)
     assert [value is None for value in grads] == [value is None for value in given]
     found = [(value, grad) for value, grad in zip(given, grads, strict=True) if value is not None]
     for value, grad in found:
@@ -201,9 +203,9 @@ def test_growth_is_right_or_nan(dtype, sign):
     arguments[1] = sign * torch.ones_like(arguments[1])
     growth = torch.linspace(0, 900, 64, dtype=torch.float64)
     arguments[2] = sign * torch.stack([growth, -growth], -1)[None]
-    given = cast(arguments, dtype)
-    y, final, _ = forward(*given, paths, False, False)
-    expected = selective_scan_naive(*given, paths, False)
+    given = Arguments(*cast(arguments, dtype), paths, False)
+    y, final, _ = forward(given, False)
+    expected = selective_scan_naive(given)
     for value, true in zip((y, final), expected, strict=True):
         same = torch.isclose(value, true, rtol=1e-3 if dtype == torch.float32 else 1e-9, equal_nan=True)
         assert (same | value.isnan()).all()
@@ -238,7 +240,7 @@ def test_nan_in_one_token_stays_in_its_channel_and_later_tokens():
     for place in (0, 1):
         values = [None if value is None else value.clone() for value in arguments]
         values[place][0, paths[0, 40].long(), 0, 7] = torch.nan
-        y, final, _ = forward(*values, paths, activated, False)
+        y, final, _ = forward(Arguments(*values, paths, activated), False)
         expected = torch.zeros_like(y, dtype=torch.bool)
         expected[0, paths[0, 40:].long(), 0, 7] = True
         torch.testing.assert_close(y.isnan(), expected)
@@ -251,7 +253,7 @@ def test_missing_values_of_other_programs_are_nan_too():
     for place in (0, 1):
         values = [None if value is None else value.clone() for value in arguments]
         values[place][0, paths[0, 0].long(), 0, 0] = missing
-        y, _, _ = forward(*values, paths, activated, False)
+        y, _, _ = forward(Arguments(*values, paths, activated), False)
         assert y[..., 0].isnan().all()
         assert y[..., 1].isfinite().all()
 

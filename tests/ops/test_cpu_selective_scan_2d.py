@@ -8,6 +8,7 @@ from torch.nn.functional import softplus
 
 pytest.importorskip("numba")
 
+from skop.ops._selective import Arguments
 from skop.ops.selective_scan_2d._cpu import backward, forward
 from skop.ops.selective_scan_2d._naive import selective_scan_2d_naive
 
@@ -24,7 +25,7 @@ def make(batch, height, width, count, channels, d_state, *, without=(), rate=1.0
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     values = {
-        "x": normal(batch, height, width, channels),
+        "x": normal(batch, height, width, 1, channels),
         "dt": normal(batch, height, width, count, channels),
         "A": -rate * softplus(normal(count, channels, d_state)),
         "B": normal(batch, height, width, count, d_state),
@@ -40,19 +41,27 @@ def make(batch, height, width, count, channels, d_state, *, without=(), rate=1.0
 
 def run(arguments, directions, use_softplus=True):
     """Output and gradients of the kernels, for a random cotangent."""
-    y, kept = forward(*arguments, directions, use_softplus, True)
+    given = Arguments(*arguments, None, directions, use_softplus)
+    y, _, kept = forward(given, True)
     cotangent = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(y.dtype)
-    return y, *backward(*arguments, directions, use_softplus, kept, cotangent)
+    *grads, grad_start = backward(given, kept, cotangent, None)
+    assert grad_start is None
+    return y, *grads
 
 
 def expected(arguments, directions, use_softplus=True):
     """The same of the definition in float64."""
     leaves = [None if value is None else value.double().requires_grad_() for value in arguments]
-    y = selective_scan_2d_naive(*leaves, directions, use_softplus)
+    y, _ = selective_scan_2d_naive(Arguments(*leaves, None, directions, use_softplus))
     cotangent = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     given = [value for value in leaves if value is not None]
     gradients = iter(torch.autograd.grad(y, given, cotangent.to(arguments[0].dtype).double()))
     return y.detach(), *(None if value is None else next(gradients) for value in leaves)
+
+
+def output(arguments, directions, use_softplus):
+    """Output of the kernels."""
+    return forward(Arguments(*arguments, None, directions, use_softplus), False)[0]
 
 
 def assert_close(found, wanted, tolerance):
@@ -116,9 +125,9 @@ def test_correction_is_exact():
     arguments = make(1, 4, 5, 2, 3, 2, without=("D", "dt_bias"), dtype=torch.float32)
     arguments[7] = torch.ones_like(arguments[7])
     arguments[0][0, 2, 2] = 1e8
-    y = forward(*arguments, TWO, True, False)[0]
+    y = output(arguments, TWO, True)
     arguments[0][0, 2, 2] = 0.0
-    assert torch.equal(y[0, 2, 2], forward(*arguments, TWO, True, False)[0][0, 2, 2])
+    assert torch.equal(y[0, 2, 2], output(arguments, TWO, True)[0, 2, 2])
 
 
 def test_zero_steps():
@@ -130,8 +139,8 @@ def test_zero_steps():
     assert_close(run(arguments, TWO, False), expected(arguments, TWO, False), 1e-11)
     rows, columns = [0, 1, 2, 4, 5], [*range(7), *range(8, 50)]
     smaller = [v[:, rows][:, :, columns] if place in (0, 1, 3, 4) else v for place, v in enumerate(arguments)]
-    found = forward(*arguments, TWO, False, False)[0][:, rows][:, :, columns]
-    torch.testing.assert_close(found, forward(*smaller, TWO, False, False)[0], rtol=1e-11, atol=1e-11)
+    found = output(arguments, TWO, False)[:, rows][:, :, columns]
+    torch.testing.assert_close(found, output(smaller, TWO, False), rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", ["x", "dt", "A", "B", "C", "D", "dt_bias", "R"])
@@ -151,7 +160,7 @@ def test_growth_beyond_all_numbers_is_nan():
     arguments = make(1, 3, 3, 1, 2, 2, without=("dt_bias",), dtype=torch.float32)
     arguments[1].fill_(1e3)
     arguments[2].fill_(1.0)
-    assert forward(*arguments, ONE, False, False)[0].isnan().all()
+    assert output(arguments, ONE, False).isnan().all()
 
 
 def test_threads_change_no_bit():
@@ -171,9 +180,10 @@ def test_threads_change_no_bit():
 def test_checkpoints_are_only_read():
     """The backward pass can run again."""
     arguments = make(2, 40, 60, 2, 17, 3, dtype=torch.float32)
-    y, kept = forward(*arguments, TWO, True, True)
+    given = Arguments(*arguments, None, TWO, True)
+    y, _, kept = forward(given, True)
     before = kept.clone()
-    first, second = (backward(*arguments, TWO, True, kept, y) for _ in range(2))
+    first, second = (backward(given, kept, y, None)[:8] for _ in range(2))
     assert torch.equal(kept, before)
     assert all(torch.equal(left, right) for left, right in zip(first, second, strict=True))
-    assert forward(*arguments, TWO, True, False)[1] is None
+    assert forward(given, False)[2] is None

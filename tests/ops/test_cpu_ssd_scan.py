@@ -11,6 +11,7 @@ from torch.nn.functional import softplus
 from skop.ops import _cpu_tools
 from skop.ops.ssd_scan._cpu import backward, forward
 from skop.ops.ssd_scan._naive import ssd_scan_naive
+from skop.ops.ssd_scan._operation import Arguments
 
 NAMES = ("x", "dt", "A", "B", "C", "D", "initial_state")
 NARROW = ("x", "B", "C")
@@ -94,9 +95,10 @@ def reference(arguments, paths, grad_y, grad_final):
 def kernel(arguments, paths, grad_y, grad_final, dtype=torch.float64):
     """Outputs, and gradients of what is there, of the kernels."""
     given = cast(arguments, dtype)
-    y, final, kept = forward(*given, paths, True)
+    core = Arguments(*given, paths)
+    y, final, kept = forward(core, True)
     grad_final = None if grad_final is None else grad_final.to(final.dtype)
-    grads = backward(*given, paths, kept, grad_y.to(y.dtype), grad_final)
+    grads = backward(core, kept, grad_y.to(y.dtype), grad_final)
     assert [value is None for value in grads] == [value is None for value in given]
     found = [(value, grad) for value, grad in zip(given, grads, strict=True) if value is not None]
     for value, grad in found:
@@ -152,10 +154,9 @@ def test_without_a_gradient_of_the_final_state():
 
 def test_nothing_is_kept_unless_asked_for():
     arguments, paths = problem(70, 2, 2, 5, 3)
-    assert forward(*arguments, paths, False)[2] is None
-    torch.testing.assert_close(
-        forward(*arguments, paths, False)[:2], forward(*arguments, paths, True)[:2], rtol=0, atol=0
-    )
+    given = Arguments(*arguments, paths)
+    assert forward(given, False)[2] is None
+    torch.testing.assert_close(forward(given, False)[:2], forward(given, True)[:2], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -217,7 +218,7 @@ def test_growth_is_right_or_nan(dtype):
     growth = torch.linspace(0, 300, 64, dtype=torch.float64)
     arguments[2] = growth[None]
     given = cast(arguments, dtype)
-    y, final, _ = forward(*given, paths, False)
+    y, final, _ = forward(Arguments(*given, paths), False)
     expected = scan(*given, paths)
     for value, true in zip((y, final), expected, strict=True):
         same = torch.isclose(value, true, rtol=1e-3 if dtype == torch.float32 else 1e-9, equal_nan=True)
@@ -242,7 +243,7 @@ def test_nan_passes(place):
 def test_nan_does_not_reach_earlier_chunks_or_other_heads():
     arguments, paths = problem(70, 1, 2, 5, 3, batch=1)
     arguments[0][0, paths[0, 40].long(), 0, 1, 2] = torch.nan
-    y, final, _ = forward(*arguments, paths, False)
+    y, final, _ = forward(Arguments(*arguments, paths), False)
     assert y[0, paths[0, 40:].long(), 0, 1, 2].isnan().all()
     assert y[0, paths[0, :32].long()].isfinite().all()
     assert y[:, :, :, 0].isfinite().all()

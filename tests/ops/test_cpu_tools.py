@@ -1,19 +1,22 @@
 """What the CPU kernels share: packed states, tables of arguments, scratch memory, compiled code that stays."""
 
+import ctypes
 import gc
 from importlib import import_module
+from inspect import unwrap
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from numba import int64, njit
+from numba import float64, int64, njit
 from numba.core.caching import CompileResultCacheImpl
 
 from skop.ops import _cpu_tools
 from skop.ops._cpu_tools import pack_states, run_kernel, unpack_states
-from skop.ops._simd import LANES, address, claim, offset, pointer
+from skop.ops._simd import LANES, address, claim, inlined, offset, pointer
+from skop.ops._simd_compiler import compile_kernel
 
 NEXT, SLOT, ITEMS, SCRATCH, SCRATCH_BYTES, NUMBERS, NOTHING, SIZE, TAKEN, N_ARGUMENTS = range(10)
 PLACES = SimpleNamespace(
@@ -98,6 +101,26 @@ def test_compiled_code_stays():
         numbers.zero_()
 
 
+@inlined
+def halve(numbers):
+    """Halve a number."""
+    numbers[0] = numbers[0] / 2
+
+
+def halve_twice(numbers):
+    """Halve a number twice."""
+    halve(numbers)
+    halve(numbers)
+
+
+def test_what_a_kernel_calls_gets_no_machine_code_of_its_own():
+    kernel, numbers = compile_kernel(halve_twice, float64, cache=False), np.array([3.0])
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(kernel.address)(numbers.ctypes.data)
+    assert numbers[0] == 0.75
+    (compiled,) = halve.overloads.values()
+    assert compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name) == 0
+
+
 def test_without_a_place_for_the_cache_kernels_are_compiled_all_the_same(monkeypatch):
     _cpu_tools._compiled.cache_clear()
     monkeypatch.setattr(CompileResultCacheImpl, "_locator_classes", [])
@@ -140,7 +163,7 @@ def compiled_functions(path):
     """Functions for Numba's compiler that the code of a file can name, and its intrinsics."""
     values = vars(import_module(_cpu_tools._module(path))).values()
     found = (getattr(value, "py_func", getattr(value, "_defn", None)) for value in values)
-    return [function for function in found if function is not None]
+    return [unwrap(function) for function in found if function is not None]
 
 
 def test_every_function_that_a_kernel_may_call_is_part_of_its_name():

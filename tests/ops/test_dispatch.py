@@ -13,9 +13,8 @@ import skop.ops
 from skop.exceptions import KernelWarning
 from skop.ops import _dispatch, record_backends, selective_scan
 from skop.ops._dispatch import Operation, n_states
-from skop.ops.selective_scan import _cpu
-from skop.ops.selective_scan._operation import SELECTIVE_SCAN
-from skop.ops.selective_scan_2d._operation import SELECTIVE_SCAN_2D
+from skop.ops.selective_scan import SELECTIVE_SCAN, _cpu
+from skop.ops.selective_scan_2d import SELECTIVE_SCAN_2D
 from skop.ops.ssd_scan._operation import SSD_SCAN
 
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -297,10 +296,10 @@ def test_broken_kernels_are_warned_of_once_and_replaced(monkeypatch, breakage):
 def test_only_the_precision_that_fails_is_replaced(monkeypatch):
     original = _cpu.forward
 
-    def picky(x, *rest):
-        if x.dtype == torch.float64:
+    def picky(given, keep):
+        if given.x.dtype == torch.float64:
             raise NotImplementedError("float64")
-        return original(x, *rest)
+        return original(given, keep)
 
     monkeypatch.setattr(_cpu, "forward", picky)
     with pytest.warns(KernelWarning, match="on cpu in torch.float64"):

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import skop
+from skop import _openmp
 from skop.ops import _cpu_tools, _dispatch
 
 #: A problem, as text since other processes run it as well: outputs and gradients from the seed alone.
@@ -33,19 +34,16 @@ def work(seed, backend="numba", dtype=torch.float32):
 BUILD = (
     PROBLEM
     + """
-from numba import cfunc
 from skop.ops import _cpu_tools
 
-libraries = []
+libraries, compile_kernel = [], _cpu_tools.compile_kernel
 
 def keep(*arguments, **options):
-    def decorate(function):
-        compiled = cfunc(*arguments, **options)(function)
-        libraries.append(compiled._library)
-        return compiled
-    return decorate
+    compiled = compile_kernel(*arguments, **options)
+    libraries.append(compiled._library)
+    return compiled
 
-_cpu_tools.cfunc = keep
+_cpu_tools.compile_kernel = keep
 pairs = zip(work(0), work(0, "naive", torch.float64), strict=True)
 print(max(float((value - true).norm() / true.norm()) for value, true in pairs))
 print("zmm" in "".join(library.get_asm_str() for library in libraries), len(libraries))
@@ -156,6 +154,7 @@ def tiny_package(root):
     for path in Path(_cpu_tools.__file__).parent.glob("_*.py"):
         if path.name.startswith(("_simd", "_cpu")) or path.name == "_threads.py":
             shutil.copy(path, folder)
+    shutil.copy(_openmp.__file__, folder.parent)
     for package in (folder.parent, folder, folder / "tiny"):
         (package / "__init__.py").touch()
     (folder / "tiny" / "_cpu_tiny.py").write_text(TINY)

@@ -8,11 +8,11 @@ import sys
 import pytest
 import torch
 from mamba_ssm_stand_in import allow, forget, normal, public_problems, put, run, selective_scan_fn, weights
-from torch import Tensor
 
-from skop.ops import _dispatch, _mamba_ssm, selective_scan, selective_scan_2d
-from skop.ops.selective_scan._operation import SELECTIVE_SCAN
-from skop.ops.ssd_scan._operation import SSD_SCAN
+from skop.ops import _dispatch, _mamba_ssm, _selective, selective_scan, selective_scan_2d
+from skop.ops._arguments import cast
+from skop.ops.selective_scan import SELECTIVE_SCAN
+from skop.ops.ssd_scan import SSD_SCAN, _operation
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,8 @@ def s6_problem(paths, *, shared=False, bare=False, steps=True):
     dt = normal(2, LENGTH, k, channels, seed=3)
     dt = dt if steps else dt.exp()
     extras = [None] * 3 if bare else [normal(k, channels), normal(k, channels, seed=4), normal(k, channels, states)]
-    return [x, dt, -normal(k, channels, states, seed=5).exp(), *maps, *extras, None, paths, steps]
+    rates = -normal(k, channels, states, seed=5).exp()
+    return _selective.Arguments(x, dt, rates, *maps, *extras, None, paths, steps)
 
 
 def ssd_problem(paths, *, shared=False, bare=False, shared_maps=False, skip_per_head=False):
@@ -66,7 +67,8 @@ def ssd_problem(paths, *, shared=False, bare=False, shared_maps=False, skip_per_
     maps = [normal(2, LENGTH, 1 if shared_maps else k, states, seed=seed) for seed in (1, 2)]
     skip = None if bare else normal(k, heads, 1 if skip_per_head else channels)
     start = None if bare else normal(2, k, heads, channels, states)
-    return [x, normal(2, LENGTH, k, heads, seed=3).exp(), -normal(k, heads, seed=5).exp(), *maps, skip, start, paths]
+    dt, rates = normal(2, LENGTH, k, heads, seed=3).exp(), -normal(k, heads, seed=5).exp()
+    return _operation.Arguments(x, dt, rates, *maps, skip, start, paths)
 
 
 def expect_the_reference(operation, arguments, only=None):
@@ -75,7 +77,7 @@ def expect_the_reference(operation, arguments, only=None):
     found = []
     for scan in (_dispatch._kernel(operation, "mamba_ssm"), operation.plain["naive"]):
         leaves = [None if value is None else value.clone().requires_grad_() for value in arguments[:count]]
-        outputs = scan(*leaves, *arguments[count:])
+        outputs = scan(arguments._make((*leaves, *arguments[count:])))
         chosen = outputs if only is None else outputs[only : only + 1]
         sources = [value for value in leaves if value is not None]
         grads = torch.autograd.grad(chosen, sources, [weights(v) for v in chosen], allow_unused=True)
@@ -137,7 +139,7 @@ def test_second_derivatives_are_right(operation, problem, shared):
         values = list(tensors)
         for place, leaf in zip(given, leaves, strict=True):
             values[place] = leaf
-        return scan(*values, *arguments[count:])
+        return scan(arguments._make((*values, *arguments[count:])))
 
     leaves = [tensors[place].clone().requires_grad_() for place in given]
     assert torch.autograd.gradcheck(outputs, leaves, fast_mode=True)
@@ -147,11 +149,11 @@ def test_second_derivatives_are_right(operation, problem, shared):
 @standing_in
 def test_the_gradients_of_some_arguments_only():
     arguments = s6_problem(MIXED)
-    for place in range(8):
+    for argument in ("x", "dt", "A", "B", "C", "D", "dt_bias", "R"):
         found = []
         for name in ("mamba_ssm", "numba"):
-            leaf = arguments[place].clone().requires_grad_()
-            outputs = _dispatch._kernel(SELECTIVE_SCAN, name)(*arguments[:place], leaf, *arguments[place + 1 :])
+            leaf = getattr(arguments, argument).clone().requires_grad_()
+            outputs = _dispatch._kernel(SELECTIVE_SCAN, name)(arguments._replace(**{argument: leaf}))
             found.append(sum(torch.autograd.grad(v, leaf, weights(v), allow_unused=True)[0] for v in outputs[:1]))
         torch.testing.assert_close(*found)
 
@@ -193,10 +195,10 @@ def test_what_the_kernel_keeps_is_not_written_to(operation, problem):
     arguments = problem(ORDERS["forwards"], bare=True)
     leaves = [value[..., :1].clone().requires_grad_() for value in arguments[:2]]
     if operation is SELECTIVE_SCAN:
-        arguments[2] = arguments[2][:, :1]
+        arguments = arguments._replace(A=arguments.A[:, :1])
     else:
-        leaves[1] = arguments[1].clone().requires_grad_()
-    y, final_state = _dispatch._kernel(operation, "mamba_ssm")(*leaves, *arguments[2:])
+        leaves[1] = arguments.dt.clone().requires_grad_()
+    y, final_state = _dispatch._kernel(operation, "mamba_ssm")(arguments._replace(x=leaves[0], dt=leaves[1]))
     sources = torch.autograd.grad(y, leaves, weights(y), retain_graph=True)
     cotangent = weights(y)
     y.mul_(2)
@@ -346,11 +348,13 @@ def test_the_real_kernels(operation, dtype):
     problem = s6_problem if operation is SELECTIVE_SCAN else ssd_problem
     for paths in ORDERS.values():
         arguments = problem(paths)
-        narrow = [_dispatch._placed(place, value, "cpu", dtype) for place, value in enumerate(arguments)]
-        found = []
-        for scan, device in ((_dispatch._kernel(operation, "mamba_ssm"), "cuda"), (operation.plain["naive"], "cpu")):
-            exact = [v.double() if isinstance(v, Tensor) and v.is_floating_point() else v for v in narrow]
-            values = [v.to(device) if isinstance(v, Tensor) else v for v in (narrow if device == "cuda" else exact)]
-            found.append(_dispatch._outputs_and_gradients(scan, operation.n_tensors, values))
+        narrow = cast(arguments, torch.float32, dtype)
+        there = narrow._make(value.to("cuda") if isinstance(value, torch.Tensor) else value for value in narrow)
+        scans = (_dispatch._kernel(operation, "mamba_ssm"), operation.plain["naive"])
+        given = (there, cast(narrow, torch.float64))
+        found = [
+            _dispatch._outputs_and_gradients(scan, operation.n_tensors, values)
+            for scan, values in zip(scans, given, strict=True)
+        ]
         for value, true in zip(*found, strict=True):
             assert (value.cpu().double() - true).norm() <= _dispatch._TOLERANCE[dtype] * true.norm()

@@ -250,7 +250,7 @@ BAD = [
     ({"dt": torch.ones(2, 5, 4)}, r"dt has shape \(2, 5, 4\); expected .* = \(2, 5, 3, 4\)"),
     ({"A": torch.ones(3, 4)}, r"A has shape \(3, 4\); expected .* = \(3, 4, 3\)"),
     ({"B": torch.ones(2, 6, 3, 3)}, r"B has shape .* = \(2, 5, 3, 3\)"),
-    ({"C": torch.ones(2, 5, 2, 3)}, "C has shape .* expected the shape of B"),
+    ({"C": torch.ones(2, 5, 2, 3)}, r"C has shape .* d_state\) = \(2, 5, 3, 3\)"),
     ({"D": torch.ones(4)}, r"D has shape \(4,\); expected \(n_paths, channels\) = \(3, 4\)"),
     ({"dt_bias": torch.ones(4)}, r"dt_bias has shape \(4,\)"),
     ({"R": torch.ones(3, 4)}, r"R has shape \(3, 4\); expected \(n_paths, channels, d_state\) = \(3, 4, 3\)"),

@@ -391,7 +391,7 @@ BAD = [
     ({"B": torch.ones(2, 5, 10)}, r"B has shape .* expected \(batch, length, groups, d_state\)"),
     ({"B": torch.ones(2, 6, 2, 5)}, r"B has shape .* = \(2, 5, 2, 5\)"),
     ({"B": torch.ones(2, 5, 3, 5)}, "x has 4 heads and B has 3 groups"),
-    ({"C": torch.ones(2, 5, 2, 4)}, "C has shape .* expected the shape of B"),
+    ({"C": torch.ones(2, 5, 2, 4)}, r"C has shape .* d_state\) = \(2, 5, 2, 5\)"),
     ({"D": torch.ones(3)}, r"D has shape \(3,\); expected \(heads,\) or \(heads, head_dim\)"),
     ({"initial_state": torch.ones(2, 4, 5, 3)}, r"initial_state has shape .* = \(2, 4, 3, 5\)"),
     ({"mask": torch.ones(2, 4, dtype=torch.bool)}, r"mask has shape \(2, 4\)"),

@@ -8,7 +8,7 @@ import torch
 
 from skop.modules import direction_paths, direction_set
 from skop.ops import ssd_scan
-from skop.ops.ssd_scan._along_paths import path_scan_torch
+from skop.ops.ssd_scan._operation import Arguments, path_scan_torch
 from skop.ops.ssd_scan._pairs import scan_pairs
 
 
@@ -42,7 +42,7 @@ def walk(x, dt, A, B, C, D, paths):
 def gathered(x, dt, A, B, C, D, paths):
     """The chunked form, which plain torch uses for long sequences and paths without their reverse."""
     skip = None if D is None else D.reshape(*A.shape, -1)
-    return path_scan_torch(x.unsqueeze(2), dt, A, B, C, skip, None, paths, 4)[0].squeeze(2)
+    return path_scan_torch(Arguments(x.unsqueeze(2), dt, A, B, C, skip, None, paths, chunk_size=4))[0].squeeze(2)
 
 
 def pairs(x, dt, A, B, C, D, paths):
@@ -100,6 +100,7 @@ def values_and_gradients(function, arguments, weight):
     ((2, 2, 2), "cross", True, "channel"),
     ((2, 2, 2), "row_corners", False, None),
     ((1, 1), "cross", False, "head"),
+    ((1,), "cross", True, "channel"),
 ])  # fmt: skip
 def test_all_forms_are_the_walk_along_the_paths(grid, scan, shared, direct):
     paths = scan_paths(grid, scan)
@@ -160,8 +161,9 @@ def test_what_masked_tokens_hold_changes_nothing(backend, scan):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_first_and_second_derivatives_of_all_pairs(shared):
-    paths = scan_paths((2, 2), "cross")
+@pytest.mark.parametrize("grid", [(2, 2), (1,)])
+def test_first_and_second_derivatives_of_all_pairs(grid, shared):
+    paths = scan_paths(grid, "cross")
     arguments = make_arguments(paths, batch=1, heads=1, head_dim=2, d_state=2, shared=shared)
     leaves = [tensor.requires_grad_() for tensor in arguments]
 
@@ -170,6 +172,18 @@ def test_first_and_second_derivatives_of_all_pairs(shared):
 
     assert torch.autograd.gradcheck(scan, leaves)
     assert torch.autograd.gradgradcheck(scan, leaves)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_derivatives_that_can_be_differentiated_equal_those_of_the_other_form(shared):
+    paths = scan_paths((2, 2), "cross")
+    leaves = [tensor.requires_grad_() for tensor in make_arguments(paths, shared=shared)]
+    found = []
+    for form in (pairs, gathered):
+        grads = torch.autograd.grad(form(*leaves, paths).sin().sum(), leaves, create_graph=True)
+        total = sum(grad.square().sum() for grad in grads)
+        found.append([*grads, *torch.autograd.grad(total, leaves)])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-10)
 
 
 def test_one_argument_alone_may_want_a_gradient():

@@ -16,8 +16,8 @@ from skop.ops._threads import run_on_threads
 def _kind(request, monkeypatch):
     """Run on torch's threads, and on Python's as where torch's cannot be reached."""
     if request.param == "pool":
-        monkeypatch.setattr(_threads, "_openmp_parallel", lambda: None)
-    elif _threads._openmp_parallel() is None:
+        monkeypatch.setattr(_threads, "gnu_parallel", lambda: None)
+    elif _threads.gnu_parallel() is None:
         pytest.skip("torch was not built with an OpenMP that can be called")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from skop.ops._selective import Arguments
 from skop.ops.selective_scan._naive import selective_scan_naive
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -70,11 +71,11 @@ def run(values, order, softplus=True, with_final=True):
     """Outputs and gradients of the kernels, for random cotangents; and the cotangents."""
     from skop.ops.selective_scan import _triton
 
-    given = (*values.values(), order, softplus)
-    y, end, checkpoints = _triton.forward(*given, True)
+    given = Arguments(**values, order=order, softplus=softplus)
+    y, end, checkpoints = _triton.forward(given, True)
     generator = torch.Generator().manual_seed(1)
     cotangents = [torch.randn(out.shape, generator=generator).to(out) for out in (y, end)]
-    grads = _triton.backward(*given, checkpoints, cotangents[0], cotangents[1] if with_final else None)
+    grads = _triton.backward(given, checkpoints, cotangents[0], cotangents[1] if with_final else None)
     return (y, end), grads, cotangents if with_final else cotangents[:1]
 
 
@@ -82,7 +83,7 @@ def errors(values, order, softplus=True, with_final=True):
     """Relative error of the outputs and of every gradient, against float64; dtypes and shapes must fit, too."""
     outputs, grads, cotangents = run(values, order, softplus, with_final)
     exact = {k: None if v is None else v.double().requires_grad_() for k, v in values.items()}
-    expected = selective_scan_naive(*exact.values(), order, softplus)
+    expected = selective_scan_naive(Arguments(**exact, order=order, softplus=softplus))
     leaves = [leaf for leaf in exact.values() if leaf is not None]
     expected_grads = torch.autograd.grad(expected[: len(cotangents)], leaves, [c.double() for c in cotangents])
     found = dict(zip(("y", "end"), zip(outputs, expected, strict=True), strict=True))
@@ -185,12 +186,13 @@ class TestInterpreted:
 
         values, _ = make(80)
         order = torch.arange(80, dtype=torch.int32)[None]
-        y, end, _ = _triton.forward(*values.values(), order, True, False)
+        y, end, _ = _triton.forward(Arguments(*values.values(), order, True), False)
         ys, state = [], values["initial_state"]
         for part in (slice(None, 45), slice(45, None)):
             cut = {k: v[:, part] if k in ("x", "dt", "B", "C") else v for k, v in values.items()}
             cut["initial_state"] = state
-            one, state, _ = _triton.forward(*cut.values(), order[:, : cut["x"].shape[1]], True, False)
+            given = Arguments(*cut.values(), order[:, : cut["x"].shape[1]], True)
+            one, state, _ = _triton.forward(given, False)
             ys.append(one)
         torch.testing.assert_close((torch.cat(ys, dim=1), state), (y, end))
 
@@ -212,7 +214,7 @@ class TestInterpreted:
         from skop.ops.selective_scan import _triton
 
         values, order = make(40)
-        y, end, checkpoints = _triton.forward(*values.values(), order, True, False)
+        y, end, checkpoints = _triton.forward(Arguments(*values.values(), order, True), False)
         assert checkpoints is None
         torch.testing.assert_close((y, end), run(values, order)[0], rtol=0, atol=0)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from skop.ops._selective import Arguments
 from skop.ops.selective_scan_2d._naive import selective_scan_2d_naive
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -50,7 +51,7 @@ def make(
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     values = {
-        "x": normal(batch, height, width, channels),
+        "x": normal(batch, height, width, 1, channels),
         "dt": normal(batch, height, width, directions, channels) - 1,
         "A": -0.1 - normal(directions, channels, d_state).abs(),
         "B": normal(batch, height, width, directions, d_state),
@@ -68,17 +69,19 @@ def run(values, directions, softplus=True):
     """Outputs and gradients of the kernels, for a random cotangent; and the cotangent."""
     from skop.ops.selective_scan_2d import _triton
 
-    given = (*values.values(), directions, softplus)
-    y, checkpoints = _triton.forward(*given, True)
+    given = Arguments(**values, initial_state=None, order=directions, softplus=softplus)
+    y, _, checkpoints = _triton.forward(given, True)
     cotangent = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y)
-    return y, _triton.backward(*given, checkpoints, cotangent), cotangent
+    *grads, grad_start = _triton.backward(given, checkpoints, cotangent, None)
+    assert grad_start is None
+    return y, grads, cotangent
 
 
 def errors(values, directions, softplus=True):
     """Relative error of the outputs and of every gradient, against float64; dtypes and shapes must fit, too."""
     y, grads, cotangent = run(values, directions, softplus)
     exact = {k: None if v is None else v.double().requires_grad_() for k, v in values.items()}
-    expected = selective_scan_2d_naive(*exact.values(), directions, softplus)
+    expected, _ = selective_scan_2d_naive(Arguments(*exact.values(), None, directions, softplus))
     leaves = [leaf for leaf in exact.values() if leaf is not None]
     remaining = iter(torch.autograd.grad(expected, leaves, cotangent.double()))
     found = {"y": relative(y, expected)}
@@ -191,7 +194,7 @@ class TestInterpreted:
         from skop.ops.selective_scan_2d import _triton
 
         values = make(3, 5)
-        y, checkpoints = _triton.forward(*values.values(), ((2, 1),), True, False)
+        y, _, checkpoints = _triton.forward(Arguments(*values.values(), None, ((2, 1),), True), False)
         assert checkpoints is None
         torch.testing.assert_close(y, run(values, ((2, 1),))[0], rtol=0, atol=0)
 

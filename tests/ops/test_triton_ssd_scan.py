@@ -13,6 +13,7 @@ import torch
 from torch.nn.functional import softplus
 
 from skop.ops.ssd_scan._naive import ssd_scan_naive
+from skop.ops.ssd_scan._operation import Arguments
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 NAMES = ("x", "dt", "A", "B", "C", "D", "initial_state")
@@ -88,10 +89,11 @@ def run(values, order, with_final=True):
     """Outputs and gradients of the kernels, for random cotangents; and the cotangents."""
     from skop.ops.ssd_scan import _triton
 
-    y, end, checkpoints = _triton.forward(*values.values(), order, True)
+    given = Arguments(**values, paths=order)
+    y, end, checkpoints = _triton.forward(given, True)
     generator = torch.Generator().manual_seed(1)
     cotangents = [torch.randn(out.shape, generator=generator).to(out) for out in (y, end)]
-    grads = _triton.backward(*values.values(), order, checkpoints, cotangents[0], cotangents[1] if with_final else None)
+    grads = _triton.backward(given, checkpoints, cotangents[0], cotangents[1] if with_final else None)
     return (y, end), grads, cotangents if with_final else cotangents[:1]
 
 
@@ -185,12 +187,13 @@ class TestInterpreted:
 
         values, _ = make(130)
         order = torch.arange(130, dtype=torch.int32)[None]
-        y, end, _ = _triton.forward(*values.values(), order, False)
+        y, end, _ = _triton.forward(Arguments(**values, paths=order), False)
         ys, state = [], values["initial_state"]
         for part in (slice(None, 75), slice(75, None)):
             cut = {k: v[:, part] if k in ("x", "dt", "B", "C") else v for k, v in values.items()}
             length = cut["x"].shape[1]
-            one, state, _ = _triton.forward(*(cut | {"initial_state": state}).values(), order[:, :length], False)
+            given = Arguments(**(cut | {"initial_state": state}), paths=order[:, :length])
+            one, state, _ = _triton.forward(given, False)
             ys.append(one)
         torch.testing.assert_close((torch.cat(ys, dim=1), state), (y, end))
 
@@ -212,7 +215,7 @@ class TestInterpreted:
         from skop.ops.ssd_scan import _triton
 
         values, order = make(70)
-        y, end, checkpoints = _triton.forward(*values.values(), order, False)
+        y, end, checkpoints = _triton.forward(Arguments(**values, paths=order), False)
         assert checkpoints is None
         torch.testing.assert_close((y, end), run(values, order)[0], rtol=0, atol=0)
 

@@ -11,7 +11,13 @@ from torch import nn
 
 from skop.data import Batch
 from skop.exceptions import SkopWarning, TrainingDivergedError
-from skop.modules import BidirectionalSSDMixer, GridSSDMixer, HydraMixer
+from skop.modules import (
+    BidirectionalSSDMixer,
+    GridSSDMixer,
+    HydraMixer,
+    LatentTokens,
+    LearnedPositionalEncoding,
+)
 from skop.training import Trainer, TrainerConfig, schedule_at
 
 N_SAMPLES = 12
@@ -264,9 +270,28 @@ def test_decay_rates_steps_and_direct_paths_of_scans_do_not_decay(mixer):
     trainer = make_trainer(network=mixer, weight_decay=0.1, decay_bias_and_norm=False)
     decaying, spared = trainer.optimizer.param_groups
     names = {parameter: name for name, parameter in mixer.named_parameters()}
-    assert {"step_bias", "log_decay", "direct"} <= {names[parameter] for parameter in spared["params"]}
+    offsets = {"step_bias", "log_decay", "direct"} | {name for name in names.values() if name == "initial_state"}
+    assert offsets <= {names[parameter] for parameter in spared["params"]}
     assert {"in_projection.weight", "out_projection.weight"} <= {names[parameter] for parameter in decaying["params"]}
     assert (decaying["weight_decay"], spared["weight_decay"]) == (0.1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("network", "places"),
+    [
+        (LatentTokens(16, 6, 2, n_centred_heads=1, n_dims=2), "centres"),
+        (LearnedPositionalEncoding(6, 16), "table"),
+    ],
+)
+def test_positions_decay_only_where_everything_does(network, places):
+    for decays_all in (False, True):
+        trainer = make_trainer(network=network, weight_decay=0.1, decay_bias_and_norm=decays_all)
+        (rate,) = (
+            group["weight_decay"]
+            for group in trainer.optimizer.param_groups
+            if any(parameter is getattr(network, places) for parameter in group["params"])
+        )
+        assert rate == (0.1 if decays_all else 0.0)
 
 
 def test_autocast_runs_the_network_in_bfloat16_and_the_loss_in_full_precision():
@@ -628,6 +653,47 @@ def test_weights_that_overflow_while_the_loss_is_finite_are_not_called_good():
         history = trainer.run(Loader())
     assert np.isfinite(history.loss_curve).all()
     assert torch.isfinite(weights_of(trainer)).all()
+
+
+def test_large_weights_are_good_although_their_squares_overflow():
+    network = PointwiseLinear()
+    with torch.no_grad():
+        network.linear.weight.fill_(1e200)
+    trainer = make_trainer(lambda prediction, batch: 0.0 * prediction.sum(), network=network, max_iter=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        history = trainer.run(Loader())
+    assert history.loss_curve == [0.0]
+    assert network.linear.weight.min() == 1e200
+
+
+def test_buffers_and_averages_go_back_too():
+    _, trainer = broken_trainer({6}, network=Dropped(), max_iter=2, ema_decay=0.9)
+    with pytest.warns(SkopWarning, match="last good epoch"):
+        trainer.run(Loader())
+    assert trainer.network.norm.num_batches_tracked.item() == 6
+    assert trainer.average.steps == 6
+
+
+def test_a_weight_whose_gradient_comes_late_forgets_its_moments():
+    class Late(PointwiseLinear):
+        def __init__(self):
+            super().__init__()
+            self.late = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+
+    calls = []
+
+    def loss(prediction, batch):
+        # Three steps an epoch; the second parameter joins in the second epoch, which breaks and is run again.
+        calls.append(1)
+        joined = squared(prediction, batch) + (trainer.network.late.sum() if len(calls) > 3 else 0.0)
+        return joined * (np.nan if len(calls) == 6 else 1.0)
+
+    trainer = make_trainer(loss=loss, network=Late(), max_iter=3)
+    with pytest.warns(SkopWarning, match="last good epoch"):
+        trainer.run(Loader())
+    steps = [trainer.optimizer.state[parameter]["step"].item() for parameter in trainer.network.parameters()]
+    assert sorted(steps) == [6, 9, 9]
 
 
 # ---------------------------------------------------------------- states

@@ -11,10 +11,10 @@ from skop.training import SCHEDULES, RateAndMomentum, schedule_at
 PEAK = 5e-4
 
 
-def one_cycle_of_torch(total_steps):
+def one_cycle_of_torch(total_steps, **options):
     """Rate and first beta of Adam at every step."""
     optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=PEAK)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, PEAK, total_steps=total_steps)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, PEAK, total_steps=total_steps, **options)
     rates, momenta = [], []
     with warnings.catch_warnings():
         # Stepping the schedule without the optimiser is on purpose here.
@@ -37,6 +37,21 @@ def test_one_cycle_is_that_of_pytorch(total_steps):
     ours = sampled("one_cycle", total_steps)
     np.testing.assert_allclose([PEAK * now.rate for now in ours], rates, rtol=1e-7, atol=1e-7 * PEAK / 250_000)
     np.testing.assert_allclose([now.momentum for now in ours], momenta, rtol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(0.2, 1e4, 1e4), (0.2, 1e2, 1e5), (0.5, 1.0, 3.0)])
+def test_one_cycle_of_another_shape_is_that_of_pytorch(shape):
+    names = ("pct_start", "div_factor", "final_div_factor")
+    rates, momenta = one_cycle_of_torch(100, **dict(zip(names, shape, strict=True)))
+    ours = sampled("one_cycle", 100, one_cycle=shape)
+    np.testing.assert_allclose([PEAK * now.rate for now in ours], rates, rtol=1e-6, atol=1e-12 * PEAK)
+    np.testing.assert_allclose([now.momentum for now in ours], momenta, rtol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(0.3, 25.0), (0.0, 25.0, 1e4), (1.0, 25.0, 1e4), (0.3, 0.5, 1e4)])
+def test_a_one_cycle_without_a_shape_is_refused(shape):
+    with pytest.raises(ValueError, match="one_cycle is"):
+        schedule_at("one_cycle", 0, 10, one_cycle=shape)
 
 
 def test_one_cycle_starts_peaks_and_ends_where_the_published_scripts_do():

@@ -1,12 +1,13 @@
 """GeoMaNO's published configurations.
 
 X. Han, J. Zhang, D. Samaras, F. Hou and H. Qin, "GeoMaNO: geometric Mamba neural operator for partial
-differential equations", 2025, Tables 3 to 5. The authors have published no code. The paper takes its training
-configurations from previous work, Transolver (Wu et al., ICML 2024): weight decay 1e-5, clipping 0.1 for Darcy and
-none for Navier-Stokes, scaling of the data and the sum over a batch are those of its scripts. Rank of the steps,
-activation and initial values, which the paper leaves open, are as in VMamba and 2DMamba; patches of two points, the
-hidden size and the expansion are our reading. The digits of a correction count the directions in the order in which
-sections 4.2 and 4.3 number them; it is taken off at the state, which neither printed formula does.
+differential equations", 2025, Tables 3 to 5. The authors have not published their code. The paper takes its training
+configurations from Transolver (Wu et al., ICML 2024). The weight decay of 1e-5, gradient clipping at 0.1 for Darcy and
+none for Navier-Stokes, the scaling of the data and the sum of the losses over a batch are therefore those of
+Transolver's scripts. The paper does not state the rank of the projection to the steps, the activation and the initial
+values, which are set as in VMamba and 2DMamba; nor the patch size, the number of hidden units and the expansion, which
+are our choice. The digits of a correction refer to the directions in the order of sections 4.2 and 4.3. The correction
+is subtracted from the state, which none of the printed formulas does.
 """
 
 from typing import Any

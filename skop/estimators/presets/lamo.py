@@ -1,12 +1,11 @@
 """LaMO's published configurations.
 
 Tiwari et al., "Latent Mamba Operator for Partial Differential Equations", ICML 2025, Table 6, read
-together with the authors' public scripts. Where the two differ the scripts are followed: four and
-sixteen heads where the table says one and four, GELU where the text says SiLU, weight decay 0.05 and
-no clipping for Navier-Stokes; for the airfoil one state where the table says 64; for the pipe batches
-of eight where it says four; for elasticity a cosine in epochs where it says OneCycle. No option exists for the
-paper's lifting and projection on grids (Eq. 8), for values without a projection (Eq. 10) and for the zero-order hold
-of the input matrix (Eq. 17).
+together with the authors' public scripts. Where the two differ, the presets follow the scripts: four and sixteen heads
+(table: one and four), GELU (text: SiLU), weight decay 0.05 and no gradient clipping for Navier-Stokes; one state for
+the airfoil (table: 64); batches of eight for the pipe (table: four); a cosine schedule with updates after each epoch
+for elasticity (table: OneCycle). Three parts of the paper are not implemented: lifting and projection on grids (Eq. 8),
+values without a projection (Eq. 10), and the zero-order hold of the input matrix (Eq. 17).
 """
 
 from typing import Any

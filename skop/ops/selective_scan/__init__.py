@@ -5,62 +5,43 @@ own token's input that y does not see, y output.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, overload
 
 from torch import Tensor
 
-from skop.ops._checks import autocast_off, expect_axes, expect_floating, expect_mask, expect_one_device, expect_shape
+from skop.ops._arguments import by_group, check
+from skop.ops._dispatch import Operation
 from skop.ops._paths import check_paths, directions_of_groups, path_table
-from skop.ops._selective import Prepared, prepare, split_correction
-from skop.ops.selective_scan._operation import SELECTIVE_SCAN
+from skop.ops._selective import N_TENSORS, Arguments, axes, example, scan
+from skop.ops.selective_scan._naive import selective_scan_naive
+from skop.ops.selective_scan._torch import selective_scan_torch
 
 __all__ = ["selective_scan"]
 
-
-@overload
-def selective_scan(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None = None,
-    *,
-    paths: Tensor | None = None,
-    dt_bias: Tensor | None = None,
-    dt_softplus: bool = False,
-    R: Tensor | None = None,
-    correction: str = "state",
-    initial_state: Tensor | None = None,
-    mask: Tensor | None = None,
-    reverse: bool | Sequence[bool] = False,
-    return_final_state: Literal[False] = False,
-    backend: str | None = None,
-) -> Tensor: ...
+SELECTIVE_SCAN = Operation(
+    "selective_scan",
+    {"naive": selective_scan_naive, "torch": selective_scan_torch},
+    N_TENSORS,
+    partial(example, 70),  # longer than a chunk of any kernel
+    small=2**12,
+)
 
 
 @overload
 def selective_scan(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None = None,
-    *,
-    paths: Tensor | None = None,
-    dt_bias: Tensor | None = None,
-    dt_softplus: bool = False,
-    R: Tensor | None = None,
-    correction: str = "state",
-    initial_state: Tensor | None = None,
-    mask: Tensor | None = None,
-    reverse: bool | Sequence[bool] = False,
-    return_final_state: Literal[True],
-    backend: str | None = None,
-) -> tuple[Tensor, Tensor]: ...
-
-
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, *, paths: Tensor | None = None,
+    dt_bias: Tensor | None = None, dt_softplus: bool = False, R: Tensor | None = None, correction: str = "state",
+    initial_state: Tensor | None = None, mask: Tensor | None = None, reverse: bool | Sequence[bool] = False,
+    return_final_state: Literal[False] = False, backend: str | None = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def selective_scan(
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, *, paths: Tensor | None = None,
+    dt_bias: Tensor | None = None, dt_softplus: bool = False, R: Tensor | None = None, correction: str = "state",
+    initial_state: Tensor | None = None, mask: Tensor | None = None, reverse: bool | Sequence[bool] = False,
+    return_final_state: Literal[True], backend: str | None = None,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 def selective_scan(
     x: Tensor,
     dt: Tensor,
@@ -184,83 +165,16 @@ def selective_scan(
     >>> selective_scan(one, dt, halving.expand(2, 1, 1), maps, maps, paths=there_and_back).flatten()
     tensor([2.7500, 3.0000, 2.7500])
     """
-    _check(x, dt, A, B, C, D, dt_bias, R, initial_state, mask, along_paths=paths is not None)
+    given = Arguments(x, dt, A, B, C, D, dt_bias, R, initial_state, (), dt_softplus)
+    check(given, mask, axes("length", None if paths is None else "n_paths"))
     if paths is None:
         order = path_table(x.shape[1], directions_of_groups(reverse, B.shape[2]), x.device)
+        given = by_group(given)._replace(order=order)
     elif reverse is not False:
         raise ValueError(f"reverse is {reverse!r}; with paths expected False: add the reversed path to the paths.")
     else:
         order = check_paths(paths, dt.shape[2], x.shape[1], x.device).order
-    with autocast_off(x.device):
-        core = prepare(x, dt, A, B, C, D, dt_bias, R, initial_state, mask, dt_softplus)
-        core = core if paths is not None else _by_group(core)
-        (u, *others), rest = split_correction(core, correction, dt_softplus)
-        y, end = SELECTIVE_SCAN.run(backend, u if paths is None else u.unsqueeze(2), *others, order, dt_softplus)
-        y = y if paths is None else y.squeeze(2)
-        y = y if rest is None else y - rest
-    if paths is None:
-        y, end = y.flatten(2), end.flatten(1, 2)
-    y = y.to(x.dtype)
+        given = given._replace(x=x.unsqueeze(2), order=order)
+    y, end = scan(SELECTIVE_SCAN, backend, given, correction, mask)
+    y, end = y.flatten(2), end.flatten(1, 2) if paths is None else end
     return (y, end) if return_final_state else y
-
-
-def _by_group(given: Prepared) -> Prepared:
-    """Give the channels of each group an axis, so that a group is a path with an x of its own."""
-    groups = (given.B.shape[2], -1)
-    start = None if given.initial_state is None else given.initial_state.unflatten(1, groups)
-    weights = (given.D, given.dt_bias, given.R)
-    skip, bias, share = (None if value is None else value.unflatten(0, groups) for value in weights)
-    return Prepared(
-        given.x.unflatten(2, groups),
-        given.dt.unflatten(2, groups),
-        given.A.unflatten(0, groups),
-        given.B,
-        given.C,
-        skip,
-        bias,
-        share,
-        start,
-    )
-
-
-def _check(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    dt_bias: Tensor | None,
-    R: Tensor | None,
-    initial_state: Tensor | None,
-    mask: Tensor | None,
-    *,
-    along_paths: bool,
-) -> None:
-    """Raise ValueError where shapes, dtypes or devices do not fit together."""
-    expect_axes("x", x, "batch, length, channels")
-    rows = "n_paths" if along_paths else "groups"
-    expect_axes("B", B, f"batch, length, {rows}, d_state")
-    batch, length, channels = x.shape
-    groups, states = B.shape[2:]
-    each, names, like = ((groups,), "n_paths, ", "") if along_paths else ((), "", ",")
-    if not along_paths and channels % groups:
-        raise ValueError(f"x has {channels} channels and B has {groups} groups; expected a multiple of the groups.")
-    steps = "(batch, length, n_paths, channels)" if along_paths else "the shape of x"
-    expect_shape("dt", dt, steps, (batch, length, *each, channels))
-    expect_shape("A", A, f"({names}channels, d_state)", (*each, channels, states))
-    expect_shape("B", B, f"(batch, length, {rows}, d_state)", (batch, length, groups, states))
-    expect_shape("C", C, "the shape of B", (batch, length, groups, states))
-    for name, value in (("D", D), ("dt_bias", dt_bias)):
-        if value is not None:
-            expect_shape(name, value, f"({names}channels{like})", (*each, channels))
-    if R is not None:
-        expect_shape("R", R, f"({names}channels, d_state)", (*each, channels, states))
-    if initial_state is not None:
-        expected = (batch, *each, channels, states)
-        expect_shape("initial_state", initial_state, f"(batch, {names}channels, d_state)", expected)
-    expect_mask(mask, "(batch, length)", (batch, length))
-    given = {"x": x, "dt": dt, "A": A, "B": B, "C": C, "D": D}
-    given |= {"dt_bias": dt_bias, "R": R, "initial_state": initial_state}
-    expect_floating(given)
-    expect_one_device(given | {"mask": mask})

@@ -5,8 +5,6 @@ The derivation is in the README of this folder.
 Notation of the shapes: b batch, L length, K paths, D channels, N states of a channel, S segments of a
 path that are walked side by side, T tokens of a segment, M = S b K rows, q tokens of a block, m rows
 of a block. Packed means (T, M, N or 1, D or 1): the state (N, D) of a row is one contiguous matrix.
-Notation of the maths: x input, dt step, A decay rate, B input map, C output map, D skip, R share of
-the own token's input that y does not see, y output.
 """
 
 from typing import Any
@@ -15,10 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from skop.ops._arguments import autocast_off
 from skop.ops._autograd import differentiable_gradients
-from skop.ops._blocked import LOG2_E, Packed, accumulate, accumulate_back, block_numbers, own_share, slices, views
-from skop.ops._checks import autocast_off
-from skop.ops._selective import step_sizes
+from skop.ops._blocked import LOG2_E, Packed, accumulate, accumulate_back, block_numbers, cut, own_share, walk
+from skop.ops._paths import Permutation
+from skop.ops._selective import Arguments
 from skop.ops.selective_scan._naive import selective_scan_naive
 
 #: Steps of a block; the state before each block is kept for the backward pass.
@@ -28,74 +27,21 @@ _STEPS = 16
 _SHORTEST_SEGMENT = 64
 
 
-def selective_scan_torch(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    dt_bias: Tensor | None,
-    R: Tensor | None,
-    initial_state: Tensor | None,
-    paths: Tensor,
-    softplus: bool,
-) -> tuple[Tensor, Tensor]:
-    """Scan in blocks that fit into a cache, in the precision of the arguments.
-
-    Parameters
-    ----------
-    x, dt, A, B, C, D, dt_bias, R, initial_state, paths, softplus
-        As in `skop.ops.selective_scan._naive.selective_scan_naive`.
-
-    Returns
-    -------
-    y : Tensor of shape (b, L, 1 or K, D)
-        Outputs in the order of the tokens; where the x is shared, their sum over the paths.
-    final_state : Tensor of shape (b, K, D, N)
-        States after the last tokens of the paths.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops.selective_scan._torch import selective_scan_torch
-    >>> one, path = torch.ones(1, 3, 1, 1), torch.tensor([[2, 1, 0]])
-    >>> halving = torch.full((1, 1, 1), 0.5).log()
-    >>> y, state = selective_scan_torch(one, one, halving, one, one, None, None, None, None, path, False)
-    >>> y.flatten(), state.flatten()
-    (tensor([1.7500, 1.5000, 1.0000]), tensor([1.7500]))
-    """
-    n_paths = len(paths)
+def selective_scan_torch(given: Arguments) -> tuple[Tensor, Tensor]:
+    """Scan in blocks that fit into a cache, in the precision of the arguments."""
+    paths = given.order
     order, back = paths.long(), paths.long().argsort(1)
     inputs, steps, maps_in, maps_out = (
-        _Permutation.apply(values.expand(-1, -1, n_paths, -1), order, back)
-        for values in (x, step_sizes(dt, dt_bias, softplus), B, C)
+        Permutation.apply(values.expand(-1, -1, len(paths), -1), order, back)
+        for values in (given.x, given.steps, given.B, given.C)
     )
-    y, final_state = _BlockedScan.apply(inputs, steps, A, maps_in, maps_out, initial_state)
-    if R is not None:
-        y = y - steps * inputs * own_share(maps_in, maps_out, R)
-    if D is not None:
-        y = y + D * inputs
-    y = _Permutation.apply(y, back, order)
-    return (y.sum(2, keepdim=True) if x.shape[2] < n_paths else y), final_state
-
-
-class _Permutation(torch.autograd.Function):
-    """Order the tokens of each path; the gradient is the inverse order, without any scattering."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, order: Tensor, back: Tensor) -> Tensor:
-        """Take (b, L, K, ...) in the order (K, L)."""
-        ctx.save_for_backward(order, back)
-        n_paths = len(order)
-        rows = order.T * n_paths + torch.arange(n_paths, device=order.device)
-        return values.flatten(1, 2).index_select(1, rows.flatten()).view(values.shape)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        """Take the gradient in the inverse order."""
-        order, back = ctx.saved_tensors
-        return _Permutation.apply(grad, back, order), None, None
+    y, final_state = _BlockedScan.apply(inputs, steps, given.A, maps_in, maps_out, given.initial_state)
+    if given.R is not None:
+        y = y - steps * inputs * own_share(maps_in, maps_out, given.R)
+    if given.D is not None:
+        y = y + given.D * inputs
+    y = Permutation.apply(y, back, order)
+    return (y.sum(2, keepdim=True) if given.shares_x else y), final_state
 
 
 class _BlockedScan(torch.autograd.Function):
@@ -111,15 +57,11 @@ class _BlockedScan(torch.autograd.Function):
         """Scan as `selective_scan_torch` does, without R and D; dt are the steps."""
         segments = _count_segments(x, A)
         packed = _pack_all(x, dt, A, B, C, segments)
-        states = packed.rates.new_empty(_blocks(packed)[-1][1] + 2, *packed.rates.shape)
         start = 0.0 if initial_state is None else initial_state.mT.flatten(0, 1)
         if segments > 1:
-            states[0] = 0.0
-            _walk(packed, states)
-            start = _chain(states[-1], _total_decays(packed), start, segments)
-        states[0] = start
+            start = _chain(walk(packed, _STEPS)[-1], _total_decays(packed), start, segments)
         y = torch.empty_like(packed.steps)
-        _walk(packed, states, y)
+        states = walk(packed, _STEPS, start, y)
         ctx.save_for_backward(x, dt, A, B, C, initial_state, states)
         final_state = states[-1].unflatten(0, (segments, len(x), -1))[-1].mT.contiguous()
         return _unpack(y.squeeze(-2), x.shape, segments), final_state
@@ -138,7 +80,7 @@ def _sequential_scan(
 ) -> tuple[Tensor, Tensor]:
     """Scan (b, L, K, D) in its own order by the reference."""
     order = torch.arange(x.shape[1], device=x.device).expand(x.shape[2], -1)
-    return selective_scan_naive(x, dt, A, B, C, None, None, None, initial_state, order, softplus=False)
+    return selective_scan_naive(Arguments(x, dt, A, B, C, None, None, None, initial_state, order, softplus=False))
 
 
 def _gradients(saved: tuple[Any, ...], grad_y: Tensor, grad_final: Tensor) -> tuple[Tensor | None, ...]:
@@ -165,26 +107,12 @@ def _gradients(saved: tuple[Any, ...], grad_y: Tensor, grad_final: Tensor) -> tu
     return grad_v * dt, grad_steps + grad_v * x, grad_a, grad_in, grad_out, grad_start
 
 
-def _walk(packed: Packed, states: Tensor, y: Tensor | None = None) -> None:
-    """Fill in the states behind the first block boundary, and y (T, M, 1, D)."""
-    buffers = _buffers(packed, 2)
-    for rows, block, tokens in _blocks(packed):
-        here = packed.at(tokens, rows)
-        decays, path = views(buffers, (len(here.steps), *here.rates.shape))
-        here.decays(out=decays)
-        torch.mul(here.maps_in, here.inputs, out=path)
-        accumulate(decays, path, states[block, rows])
-        states[block + 1, rows] = path[-1]
-        if y is not None:
-            y[tokens, rows] = here.maps_out.mT @ path
-
-
 def _walk_back(packed: Packed, states: Tensor, grad_y: Tensor, carry: Tensor, grads: Packed | None = None) -> None:
     """Take the gradient of the last states, `carry`, back before the first, in place; fill in the others."""
-    buffers = _buffers(packed, 4)
-    for rows, block, tokens in reversed(_blocks(packed)):
+    blocks, buffers = cut(packed, _STEPS, 4)
+    for rows, block, tokens in reversed(blocks):
         here, cotangents = packed.at(tokens, rows), grad_y[tokens, rows]
-        decays, grad_path, path, spare = views(buffers, (len(here.steps), *here.rates.shape))
+        decays, grad_path, path, spare = here.views(buffers)
         here.decays(out=decays)
         torch.mul(here.maps_out, cotangents, out=grad_path)
         accumulate_back(decays, grad_path, carry[rows])
@@ -216,27 +144,6 @@ def _count_segments(x: Tensor, A: Tensor) -> int:
     """Choose how many segments of a path are walked side by side: more than one where a step is small."""
     needed = block_numbers(x.device) // _STEPS // (len(x) * A.numel())
     return max(1, min(needed, x.shape[1] // _SHORTEST_SEGMENT))
-
-
-def _blocks(packed: Packed) -> list[tuple[slice, int, slice]]:
-    """Cut rows and tokens into blocks: the rows, the number of the block along the tokens, the tokens."""
-    rows, tokens = _block_size(packed)
-    along = list(enumerate(slices(len(packed.steps), tokens)))
-    return [(these, block, tokens) for these in slices(len(packed.rates), rows) for block, tokens in along]
-
-
-def _block_size(packed: Packed) -> tuple[int, int]:
-    """Most rows and most tokens of a block."""
-    most, state = block_numbers(packed.rates.device), packed.rates[0].numel()
-    rows = min(len(packed.rates), max(1, most // (_STEPS * state)))
-    tokens = max(_STEPS, most // (rows * state))
-    return rows, min(len(packed.steps), tokens)
-
-
-def _buffers(packed: Packed, count: int) -> Tensor:
-    """Memory for some blocks at a time: fresh memory would cost more than the arithmetic."""
-    rows, tokens = _block_size(packed)
-    return packed.rates.new_empty(count, rows * tokens * packed.rates[0].numel())
 
 
 def _pack_all(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, segments: int) -> Packed:

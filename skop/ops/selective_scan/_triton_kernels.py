@@ -12,38 +12,30 @@ u = dt x, h state, kept = a h of the token before, what the decay leaves of the 
 import triton
 import triton.language as tl
 
-from skop.ops._triton_tools import LOG2_E, scan_and_keep
+from skop.ops._triton_kernels import LOG2_E, scan_and_keep
 
 
 @triton.jit
-def chunk_states_kernel(
-    values: tl.tensor,
-    maps: tl.tensor,
-    steps: tl.tensor,
-    A: tl.tensor,
-    paths: tl.tensor,
-    states: tl.tensor,
-    amounts: tl.tensor,
-    length: tl.tensor,
-    n_chunks: tl.tensor,
-    n_paths: tl.tensor,
-    value_paths: tl.tensor,
-    n_channels: tl.tensor,
-    n_states: tl.tensor,
-    CHUNK: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BACKWARD: tl.constexpr,
-) -> None:
-    """What a chunk adds to the state that leaves it or, backward, to the gradient of the state that enters.
-
-    Forward: sum_j decay(j to end) dt_j x_j B_j. Backward, with values g and maps C: sum_i decay(start to i) g_i C_i.
-    """
+def _place(n_chunks, n_paths, n_channels, BLOCK_D: tl.constexpr):
+    """Decode a program: channels, chunk, sequence, sample and path."""
     program = tl.program_id(0)
     n_blocks = tl.cdiv(n_channels, BLOCK_D)
     channel = (program % n_blocks) * BLOCK_D + tl.arange(0, BLOCK_D)
     chunk = (program // n_blocks) % n_chunks
     sequence = (program // (n_blocks * n_chunks)).to(tl.int64)
-    batch, path = sequence // n_paths, sequence % n_paths
+    return channel, chunk, sequence, sequence // n_paths, sequence % n_paths
+
+
+@triton.jit
+def chunk_states_kernel(
+    values, maps, steps, A, paths, states, amounts, length, n_chunks, n_paths, value_paths, n_channels, n_states,
+    CHUNK: tl.constexpr, BLOCK_D: tl.constexpr, BACKWARD: tl.constexpr,
+):  # fmt: skip
+    """What a chunk adds to the state that leaves it or, backward, to the gradient of the state that enters.
+
+    Forward: sum_j decay(j to end) dt_j x_j B_j. Backward, with values g and maps C: sum_i decay(start to i) g_i C_i.
+    """
+    channel, chunk, sequence, batch, path = _place(n_chunks, n_paths, n_channels, BLOCK_D)
     real = channel < n_channels
 
     time = chunk * CHUNK + tl.arange(0, CHUNK)
@@ -76,35 +68,11 @@ def chunk_states_kernel(
 
 @triton.jit
 def output_kernel(
-    x: tl.tensor,
-    steps: tl.tensor,
-    A: tl.tensor,
-    B: tl.tensor,
-    C: tl.tensor,
-    D: tl.tensor,
-    R: tl.tensor,
-    paths: tl.tensor,
-    entering: tl.tensor,
-    y: tl.tensor,
-    length: tl.tensor,
-    n_chunks: tl.tensor,
-    n_paths: tl.tensor,
-    x_paths: tl.tensor,
-    n_channels: tl.tensor,
-    n_states: tl.tensor,
-    CHUNK: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    HAS_D: tl.constexpr,
-    HAS_R: tl.constexpr,
-) -> None:
+    x, steps, A, B, C, D, R, paths, entering, y, length, n_chunks, n_paths, x_paths, n_channels, n_states,
+    CHUNK: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, HAS_D: tl.constexpr, HAS_R: tl.constexpr,
+):  # fmt: skip
     """Outputs of a chunk, token by token, from the state that enters it."""
-    program = tl.program_id(0)
-    n_blocks = tl.cdiv(n_channels, BLOCK_D)
-    channel = (program % n_blocks) * BLOCK_D + tl.arange(0, BLOCK_D)
-    chunk = (program // n_blocks) % n_chunks
-    sequence = (program // (n_blocks * n_chunks)).to(tl.int64)
-    batch, path = sequence // n_paths, sequence % n_paths
+    channel, chunk, sequence, batch, path = _place(n_chunks, n_paths, n_channels, BLOCK_D)
     state = tl.arange(0, BLOCK_N)
     real, real_state = channel < n_channels, state < n_states
 
@@ -145,43 +113,14 @@ def output_kernel(
 
 @triton.jit
 def gradient_kernel(
-    x: tl.tensor,
-    steps: tl.tensor,
-    A: tl.tensor,
-    B: tl.tensor,
-    C: tl.tensor,
-    D: tl.tensor,
-    R: tl.tensor,
-    paths: tl.tensor,
-    entering: tl.tensor,
-    leaving: tl.tensor,
-    grad_y: tl.tensor,
-    grad_x: tl.tensor,
-    grad_steps: tl.tensor,
-    grad_A: tl.tensor,
-    grad_B: tl.tensor,
-    grad_C: tl.tensor,
-    grad_D: tl.tensor,
-    grad_R: tl.tensor,
-    length: tl.tensor,
-    n_chunks: tl.tensor,
-    n_paths: tl.tensor,
-    x_paths: tl.tensor,
-    n_channels: tl.tensor,
-    n_states: tl.tensor,
-    CHUNK: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    HAS_D: tl.constexpr,
-    HAS_R: tl.constexpr,
-) -> None:
+    x, steps, A, B, C, D, R, paths, entering, leaving, grad_y, grad_x, grad_steps, grad_A, grad_B, grad_C, grad_D,
+    grad_R, length, n_chunks, n_paths, x_paths, n_channels, n_states,
+    CHUNK: tl.constexpr, BLOCK_D: tl.constexpr, HAS_D: tl.constexpr, HAS_R: tl.constexpr,
+):  # fmt: skip
     """All gradients of a chunk, from the state that enters it and the gradient of the state that leaves it."""
-    program = tl.program_id(0)
+    channel, chunk, sequence, batch, path = _place(n_chunks, n_paths, n_channels, BLOCK_D)
     n_blocks = tl.cdiv(n_channels, BLOCK_D)
-    block = program % n_blocks
-    channel = block * BLOCK_D + tl.arange(0, BLOCK_D)
-    chunk = (program // n_blocks) % n_chunks
-    sequence = (program // (n_blocks * n_chunks)).to(tl.int64)
-    batch, path = sequence // n_paths, sequence % n_paths
+    block = tl.program_id(0) % n_blocks
     real = channel < n_channels
     rows = tl.arange(0, CHUNK)
     time = chunk * CHUNK + rows

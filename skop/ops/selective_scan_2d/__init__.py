@@ -5,14 +5,25 @@ input that y does not see, y output.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from torch import Tensor
 
+from skop.ops._dispatch import Operation
+from skop.ops._selective import N_TENSORS, Direction, example
 from skop.ops.selective_scan_2d._grids import scan_grid
-from skop.ops.selective_scan_2d._naive import Direction
-from skop.ops.selective_scan_2d._operation import SELECTIVE_SCAN_2D
+from skop.ops.selective_scan_2d._naive import selective_scan_2d_naive
+from skop.ops.selective_scan_2d._torch import selective_scan_2d_torch
 
 __all__ = ["selective_scan_2d"]
+
+SELECTIVE_SCAN_2D = Operation(
+    "selective_scan_2d",
+    {"naive": selective_scan_2d_naive, "torch": selective_scan_2d_torch},
+    N_TENSORS,
+    partial(example, 23, 49, directions=((2, 1), (-1, -2))),  # larger than a tile of any kernel
+    small=2**12,
+)
 
 
 def selective_scan_2d(
@@ -108,13 +119,5 @@ def selective_scan_2d(
             [0.5000, 0.2500, 0.1250],
             [0.2500, 0.1250, 0.0625]])
     """
-    return scan_grid(
-        SELECTIVE_SCAN_2D,
-        "height, width",
-        *(x, dt, A, B, C, D, dt_bias, R),
-        directions=directions,
-        dt_softplus=dt_softplus,
-        mask=mask,
-        correction=correction,
-        backend=backend,
-    )
+    values = (x, dt, A, B, C, D, dt_bias, R)
+    return scan_grid(SELECTIVE_SCAN_2D, "height, width", values, directions, dt_softplus, correction, mask, backend)

@@ -5,8 +5,6 @@ of one place on the first axis, holds of planes.
 
 Notation of the shapes: b batch, H rows, W columns, or more axes, K directions, D channels, N states of a channel,
 m samples of a block. Packed means (H, W, b, N or 1, D or 1): a state (N, D) is one contiguous matrix.
-Notation of the maths: x input, dt step, A decay rate, B input map, C output map, D skip, R share of
-the own cell's input that y does not see, y output.
 """
 
 from math import prod
@@ -15,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from skop.ops._arguments import autocast_off
 from skop.ops._autograd import differentiable_gradients
-from skop.ops._blocked import LOG2_E, Packed, accumulate, accumulate_back, block_numbers, own_share, slices, views
-from skop.ops._checks import autocast_off
-from skop.ops._selective import step_sizes
-from skop.ops.selective_scan_2d._naive import Direction, oriented, selective_scan_2d_naive
+from skop.ops._blocked import LOG2_E, Packed, accumulate, accumulate_back, block_numbers, cut, own_share, slices, walk
+from skop.ops._selective import Arguments
+from skop.ops.selective_scan_2d._naive import oriented, selective_scan_2d_naive
 
 #: Rows of a block; the states of the row before each block are kept for the backward pass.
 _ROWS = 8
@@ -28,50 +26,18 @@ _ROWS = 8
 _LARGEST, _CHANNELS = 8, 16
 
 
-def selective_scan_2d_torch(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    dt_bias: Tensor | None,
-    R: Tensor | None,
-    directions: tuple[Direction, ...],
-    softplus: bool,
-) -> Tensor:
-    """Scan in blocks of rows or planes that fit into a cache where they can, in the precision of the arguments.
-
-    Parameters
-    ----------
-    x, dt, A, B, C, D, dt_bias, R, directions, softplus
-        As in `skop.ops.selective_scan_2d._naive.selective_scan_2d_naive`.
-
-    Returns
-    -------
-    Tensor of shape (b, H, W, D)
-        Outputs, summed over the directions.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops.selective_scan_2d._torch import selective_scan_2d_torch
-    >>> one, halving = torch.ones(1, 2, 2, 1, 1), torch.full((1, 1, 1), 0.5).log()
-    >>> options = None, None, None, ((2, 1),), False
-    >>> selective_scan_2d_torch(one[..., 0, :], one, halving, one, one, *options)[0, ..., 0]
-    tensor([[1.0000, 1.5000],
-            [1.5000, 2.2500]])
-    """
-    steps = step_sizes(dt, dt_bias, softplus)
+def selective_scan_2d_torch(given: Arguments) -> tuple[Tensor, None]:
+    """Scan in blocks of rows or planes that fit into a cache where they can, in the precision of the arguments."""
+    (_, _, A, B, C, D, _, R, *_), x, steps = given, given.x.squeeze(-2), given.steps
     total = torch.zeros_like(x) if D is None else D.sum(0) * x
-    for k, direction in enumerate(directions):
+    for k, direction in enumerate(given.order):
         signal = (x, steps[..., k, :], B[..., k, :], C[..., k, :])
         u, step, b, c = (oriented(values, direction) for values in signal)
         parts = [_BlockedScan.apply(u[..., part], step[..., part], A[k, part], b, c) for part in _channel_parts(u, A)]
         total = total + oriented(torch.cat(parts, -1), direction, back=True)
     if R is not None:
         total = total - x * (steps * own_share(B, C, R)).sum(-2)
-    return total
+    return total.unsqueeze(-2), None
 
 
 def _channel_parts(u: Tensor, A: Tensor) -> list[slice]:
@@ -90,20 +56,8 @@ class _BlockedScan(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
         """Scan x (b, H, W, D) with steps dt of its shape, A (D, N), B and C (b, H, W, N)."""
         packed = _pack_all(x, dt, A, B, C)
-        blocks, buffers = _blocks(packed, 2)
-        states = packed.rates.new_empty(blocks[-1][1] + 2, *x.shape[2:-1], *packed.rates.shape)
-        states[0] = 0.0
         y = torch.empty_like(packed.inputs)
-        for samples, block, rows in blocks:
-            here = packed.at(rows, samples)
-            decays, path = views(buffers, (*here.steps.shape[:-3], *here.rates.shape))
-            here.decays(out=decays)
-            torch.mul(here.maps_in, here.inputs, out=path)
-            for axis in _later_axes(path):
-                accumulate(decays.movedim(axis, 0), path.movedim(axis, 0))
-            accumulate(decays, path, states[block, ..., samples, :, :])
-            states[block + 1, ..., samples, :, :] = path[-1]
-            y[rows, ..., samples, :, :] = here.maps_out.mT @ path
+        states = walk(packed, _ROWS, y=y)
         ctx.save_for_backward(x, dt, A, B, C, states)
         return _unpack(y.squeeze(-2))
 
@@ -118,9 +72,10 @@ class _BlockedScan(torch.autograd.Function):
 
 def _plain_scan(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
     """Scan one direction by the reference."""
-    step, b, c = (values.unsqueeze(-2) for values in (dt, B, C))
+    u, step, b, c = (values.unsqueeze(-2) for values in (x, dt, B, C))
     direction = tuple(reversed(range(1, x.ndim - 1)))
-    return selective_scan_2d_naive(x, step, A.unsqueeze(0), b, c, None, None, None, (direction,), softplus=False)
+    given = Arguments(u, step, A.unsqueeze(0), b, c, None, None, None, None, (direction,), softplus=False)
+    return selective_scan_2d_naive(given)[0].squeeze(-2)
 
 
 def _gradients(saved: tuple[Tensor, ...], grad_y: Tensor) -> tuple[Tensor, ...]:
@@ -130,7 +85,7 @@ def _gradients(saved: tuple[Tensor, ...], grad_y: Tensor) -> tuple[Tensor, ...]:
     grads = Packed(*(torch.empty_like(values) for values in packed))
     grads.rates.zero_()
     carry = torch.zeros_like(states[0])
-    blocks, buffers = _blocks(packed, 3 + len(x.shape[1:-1]))
+    blocks, buffers = cut(packed, _ROWS, 3 + len(x.shape[1:-1]))
     for samples, block, rows in reversed(blocks):
         place = (rows, ..., samples, slice(None), slice(None))
         start, rest = states[block, ..., samples, :, :], carry[..., samples, :, :]
@@ -144,11 +99,10 @@ def _block_gradients(
     here: Packed, start: Tensor, grad_y: Tensor, carry: Tensor, grads: Packed, buffers: Tensor
 ) -> None:
     """Fill in the gradients of a block of rows; the carry (W, m, N, D) moves from below it to above it."""
-    shape = (*here.steps.shape[:-3], *here.rates.shape)
-    decays, grad, grad_logs, *states = views(buffers, shape)  # states[axis]: behind the pass along that axis
+    decays, grad, grad_logs, *states = here.views(buffers)  # states[axis]: behind the pass along that axis
     here.decays(out=decays)
     torch.mul(here.maps_in, here.inputs, out=states[-1])
-    for axis in _later_axes(decays):
+    for axis in here.later_axes:
         accumulate(decays.movedim(axis, 0), states[axis].movedim(axis, 0))
         states[axis - 1].copy_(states[axis])
     accumulate(decays, states[0], start)
@@ -156,28 +110,12 @@ def _block_gradients(
     accumulate_back(decays, grad, carry)
     torch.mul(grad[0], start, out=grad_logs[0])
     torch.mul(grad[1:], states[0][:-1], out=grad_logs[1:])
-    for axis in reversed(_later_axes(decays)):
+    for axis in reversed(here.later_axes):
         accumulate_back(decays.movedim(axis, 0), grad.movedim(axis, 0))
         logs, grads_here, states_here = (values.movedim(axis, 0) for values in (grad_logs, grad, states[axis]))
         logs[1:].addcmul_(grads_here[1:], states_here[:-1])
     grad_logs *= decays
     here.add_gradients(states[0], grad, grad_logs, grad_y, grads, spare=decays)
-
-
-def _later_axes(packed: Tensor) -> range:
-    """Axes of the grid behind the first, from the last: the passes within a block of rows, in turn."""
-    return range(packed.ndim - 4, 0, -1)
-
-
-def _blocks(packed: Packed, count: int) -> tuple[list[tuple[slice, int, slice]], Tensor]:
-    """Cut samples and rows into blocks: samples, number of the block from above, rows; and memory for some."""
-    height, *across, batch = packed.steps.shape[:-2]
-    most, row = block_numbers(packed.rates.device), prod(across) * packed.rates[0].numel()
-    samples = min(batch, max(1, most // (_ROWS * row)))
-    rows = min(height, max(_ROWS, most // (samples * row)))
-    down = list(enumerate(slices(height, rows)))
-    blocks = [(these, block, lines) for these in slices(batch, samples) for block, lines in down]
-    return blocks, packed.rates.new_empty(count, samples * rows * row)
 
 
 def _pack_all(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Packed:

@@ -5,19 +5,19 @@ channels is 72 programs per direction and sample, a 256 x 256 grid 2,048. Five s
 to the first pass, that carried over the tiles, the same for the second pass, and the outputs of every
 tile from the states that enter it. The backward pass takes the same steps from the other end. The entering
 states of both passes are the checkpoints: 2 d_state / 16 times dt.
-
-bfloat16 and float32 tensors are computed in float32, float64 ones in float64.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from skop.ops._selective import step_sizes
-from skop.ops._triton_tools import LAUNCH, carry, on_device, power_of_two, step_gradient
+from skop.ops._selective import Arguments
+from skop.ops._triton_selective import Gradients, flags, pointers, ready
+from skop.ops._triton_tools import carry, launch, per_path, power_of_two, sum_paths
 from skop.ops.selective_scan_2d._triton_kernels import (
     first_ends_kernel,
     gradient_kernel,
@@ -41,21 +41,14 @@ _PER_THREAD = 16
 class _Group:
     """Directions with the same axis first, and how they walk over the grid.
 
-    Attributes
-    ----------
-    members : tuple of int
-        Numbers of the directions.
-    n_p, n_q : int
-        Cells along the first and the second pass.
-    table, back_table : int32 Tensor of shape (members, 4)
-        For each direction its number, its first cell, and the distances of the next cells along the passes;
-        and the same for the way back, from the last cell with the passes exchanged.
+    A row of a table is for one direction: its number, its first cell, and the distances of the next cells along the
+    passes. The other table is for the way back, from the last cell with the passes exchanged.
     """
 
-    members: tuple[int, ...]
-    n_p: int
+    members: tuple[int, ...]  # numbers of the directions
+    n_p: int  # cells along the first pass, and along the second
     n_q: int
-    table: Tensor
+    table: Tensor  # int32 (members, 4)
     back_table: Tensor
 
     @property
@@ -97,231 +90,91 @@ def _groups(
     return tuple(groups)
 
 
-def forward(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    dt_bias: Tensor | None,
-    R: Tensor | None,
-    directions: tuple[tuple[int, int], ...],
-    softplus: bool,
-    keep: bool,
-) -> tuple[Tensor, Tensor | None]:
-    """Scan a grid along two axes, in every direction.
-
-    Parameters
-    ----------
-    x : Tensor of shape (b, H, W, D)
-        Inputs: bfloat16, float32 or float64.
-    dt : Tensor of shape (b, H, W, K, D)
-        Step sizes, before the softplus if there is one: float32, or float64 if x is; so are the parameters
-        A, D, dt_bias and R.
-    A : Tensor of shape (K, D, N)
-        Decay rates, negative.
-    B, C : Tensor of shape (b, H, W, K, N)
-        Input and output maps, in the dtype of x.
-    D, dt_bias : Tensor of shape (K, D) or None
-        Skip from input to output, and what is added to dt before the softplus.
-    R : Tensor of shape (K, D, N) or None
-        Share of the own cell's input that is taken off the state before y is read; None means zero.
-    directions : tuple of K pairs of int
-        Axes of the first and the second pass of each direction, 1 for rows and 2 for columns, negative where the
-        pass runs backwards.
-    softplus : bool
-        Whether the steps are softplus(dt + dt_bias).
-    keep : bool
-        Whether to return the checkpoints that `backward` needs.
-
-    Returns
-    -------
-    y : Tensor of the shape and dtype of x
-        Outputs, summed over the directions.
-    checkpoints : Tensor or None
-        The states that enter each tile in either pass.
-    """
-    # The kernels read the steps three to six times; taking the softplus once costs one pass over dt.
-    steps = step_sizes(dt, dt_bias, softplus).contiguous()
-    x, A, B, C = (tensor.contiguous() for tensor in (x, A, B, C))
-    skip, share = (None if tensor is None else tensor.contiguous() for tensor in (D, R))
-    groups = _groups(directions, x.shape[1], x.shape[2], x.device)
-    kept = _empty_edges(steps, A, groups)
-    # The directions meet the cells in different orders: one output for each, and torch adds them up.
-    alone = len(directions) == 1
-    y = steps.new_empty(steps.shape, dtype=x.dtype if alone else steps.dtype)
-    for group, first, second in _split_edges(kept, steps, A, groups):
-        _walk(x, B, steps, A, group, first, second, backward=False)
-        with on_device(x):
-            output_kernel[(_programs(steps, group),)](
-                *(x, steps, A, B, C, A if skip is None else skip, A if share is None else share),
-                *(group.table, first, second, y),
-                *_shape(steps, A, group),
-                HAS_D=skip is not None,
-                HAS_R=share is not None,
-                **_options(steps, group),
-            )
-    y = y.squeeze(3) if alone else y.sum(3).to(x.dtype)
-    return y, kept if keep else None
+def forward(given: Arguments, keep: bool) -> tuple[Tensor, None, Tensor | None]:
+    """Scan in every direction: y, and the states that enter each tile in either pass, if they are to be kept."""
+    core = ready(given)
+    groups = _groups(core.order, *core.x.shape[1:3], core.x.device)
+    kept = _empty_edges(core, groups)
+    y = per_path(core)
+    for group, first, second in _split_edges(kept, core, groups):
+        _walk(core, core.x, core.B, group, first, second, backward=False)
+        arguments = (*pointers(core), group.table, first, second, y, *_shape(core, group))
+        launch(output_kernel, _programs(core, group), *arguments, **flags(core), **_options(core, group))
+    return sum_paths(core, y), None, kept if keep else None
 
 
-def backward(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    dt_bias: Tensor | None,
-    R: Tensor | None,
-    directions: tuple[tuple[int, int], ...],
-    softplus: bool,
-    checkpoints: Tensor,
-    grad_y: Tensor,
-) -> tuple[Tensor | None, ...]:
-    """Gradients of all arguments of `forward`.
-
-    Parameters
-    ----------
-    x, dt, A, B, C, D, dt_bias, R, directions, softplus
-        As given to `forward`.
-    checkpoints : Tensor
-        As returned by `forward`.
-    grad_y : Tensor of the shape and dtype of x
-        Gradient of the outputs.
-
-    Returns
-    -------
-    tuple of Tensor or None
-        Gradients of x, dt, A, B, C, D, dt_bias and R, in their dtypes; None where the argument is None.
-    """
-    steps = step_sizes(dt, dt_bias, softplus).contiguous()
-    x, A, B, C, grad_y = (tensor.contiguous() for tensor in (x, A, B, C, grad_y))
-    groups = _groups(directions, x.shape[1], x.shape[2], x.device)
-    edges = _split_edges(checkpoints, steps, A, groups)
-    grad_x, grad_steps, part_A, part_B, part_C, part_R = _gradients((x, steps, A, B, C), D, R, edges, grad_y)
-    grad_dt = step_gradient(grad_steps, dt, dt_bias, softplus)
-    return (
-        grad_x.squeeze(3) if len(directions) == 1 else grad_x.sum(3).to(x.dtype),
-        grad_dt,
-        part_A.sum((0, 2)),
-        part_B.sum(4).to(x.dtype),
-        part_C.sum(4).to(x.dtype),
-        None if D is None else (grad_y.to(D.dtype) * x).sum((0, 1, 2)).expand(D.shape).contiguous(),
-        None if dt_bias is None else grad_dt.sum((0, 1, 2)),
-        None if part_R is None else part_R.sum((0, 2)),
-    )
-
-
-def _gradients(
-    given: tuple[Tensor, ...],
-    D: Tensor | None,
-    R: Tensor | None,
-    edges: list[tuple[_Group, Tensor, Tensor]],
-    grad_y: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Gradients of x for each direction and of the steps; those of A, B, C and R in parts to be summed."""
-    x, steps, A, B, C = given
-    n_directions = steps.shape[3]
-    n_tiles = edges[0][0].tiles[0] * edges[0][0].tiles[1]
-    # One number for each program that adds to a sum; torch adds them up in a fixed order.
-    grad_x = steps.new_empty(steps.shape, dtype=x.dtype if n_directions == 1 else steps.dtype)
-    grad_steps = torch.empty_like(steps)
-    part_A = A.new_empty(x.shape[0], n_directions, n_tiles, *A.shape[1:])
-    by_block = (*B.shape[:4], -(-x.shape[3] // _block_d(steps)), B.shape[4])
-    part_B, part_C = steps.new_empty(by_block), steps.new_empty(by_block)
-    part_R = None if R is None else torch.empty_like(part_A)
-    # A kernel needs some pointer where there is no tensor; it is not followed.
-    optional = tuple(A if tensor is None else tensor.contiguous() for tensor in (D, R))
+def backward(given: Arguments, checkpoints: Tensor, grad_y: Tensor, grad_final: None) -> tuple[Tensor | None, ...]:
+    """Gradients of the tensors that `forward` was given; None for what was None."""
+    core, grad_y = ready(given), grad_y.contiguous()
+    groups = _groups(core.order, *core.x.shape[1:3], core.x.device)
+    edges = _split_edges(checkpoints, core, groups)
+    n_tiles = groups[0].tiles[0] * groups[0].tiles[1]
+    grads = Gradients.empty(core, n_tiles, -(-core.dt.shape[4] // _block_d(core)))
     for group, first, second in edges:
         back = group.reversed()
-        ((_, grad_first, grad_second),) = _split_edges(_empty_edges(steps, A, (back,)), steps, A, (back,))
-        _walk(grad_y, C, steps, A, back, grad_first, grad_second, backward=True)
-        with on_device(x):
-            gradient_kernel[(_programs(steps, group),)](
-                *(*given, *optional, group.table, first, second, grad_first, grad_second, grad_y),
-                *(grad_x, grad_steps, part_A, part_B, part_C, A if part_R is None else part_R),
-                *_shape(steps, A, group),
-                HAS_D=D is not None,
-                HAS_R=R is not None,
-                **_options(steps, group),
-            )
-    return grad_x, grad_steps, part_A, part_B, part_C, part_R
+        ((_, grad_first, grad_second),) = _split_edges(_empty_edges(core, (back,)), core, (back,))
+        _walk(core, grad_y, core.C, back, grad_first, grad_second, backward=True)
+        states = group.table, first, second, grad_first, grad_second
+        new = (*grads[:5], core.A if grads.R is None else grads.R)
+        arguments = (*pointers(core), *states, grad_y, *new, *_shape(core, group))
+        launch(gradient_kernel, _programs(core, group), *arguments, **flags(core), **_options(core, group))
+    D = core.D
+    grad_D = None if D is None else (grad_y.to(D.dtype) * core.x).sum((0, 1, 2)).expand(D.shape).contiguous()
+    return grads.summed(given, grad_D, None)
 
 
 def _walk(
-    values: Tensor,
-    maps: Tensor,
-    steps: Tensor,
-    A: Tensor,
-    group: _Group,
-    first: Tensor,
-    second: Tensor,
-    *,
-    backward: bool,
+    core: Arguments, values: Tensor, maps: Tensor, group: _Group, first: Tensor, second: Tensor, *, backward: bool
 ) -> None:
     """Fill the edges of both passes: each (sequences, tiles, elements), the states that enter the tiles."""
-    rates = torch.stack([A[k] for k in group.members]).flatten(1)
-    amounts, second_amounts = (steps.new_empty(*edges.shape[:2], A.shape[1]) for edges in (first, second))
-    programs, shape = (_programs(steps, group),), _shape(steps, A, group)
-    options = {"BACKWARD": backward, **_options(steps, group)}
-    with on_device(values):
-        first_ends_kernel[programs](
-            values, maps, steps, A, group.table, first, amounts, second_amounts, *shape, **options
-        )
+    rates = torch.stack([core.A[k] for k in group.members]).flatten(1)
+    amounts, second_amounts = (core.dt.new_empty(*edges.shape[:2], core.A.shape[1]) for edges in (first, second))
+    programs, given = _programs(core, group), (values, maps, core.dt, core.A, group.table, first)
+    shape, options = _shape(core, group), {"BACKWARD": backward, **_options(core, group)}
+    launch(first_ends_kernel, programs, *given, amounts, second_amounts, *shape, **options)
     carry(first, amounts, rates, None, per_path=group.n_q)
-    with on_device(values):
-        second_ends_kernel[programs](values, maps, steps, A, group.table, first, second, *shape, **options)
+    launch(second_ends_kernel, programs, *given, second, *shape, **options)
     carry(second, second_amounts, rates, None, per_path=group.n_p)
 
 
-def _edge_shapes(steps: Tensor, A: Tensor, group: _Group) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+def _edge_shapes(core: Arguments, group: _Group) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """Shapes of the states that enter the tiles of a group in its first and its second pass."""
-    sequences, elements = steps.shape[0] * len(group.members), A.shape[1] * A.shape[2]
+    sequences, elements = len(core.dt) * len(group.members), core.A[0].numel()
     tiles_p, tiles_q = group.tiles
     return (sequences * group.n_q, tiles_p, elements), (sequences * group.n_p, tiles_q, elements)
 
 
-def _empty_edges(steps: Tensor, A: Tensor, groups: tuple[_Group, ...]) -> Tensor:
+def _empty_edges(core: Arguments, groups: tuple[_Group, ...]) -> Tensor:
     """One tensor for the edges of all groups, so that there is one checkpoint to keep."""
-    shapes = (shape for group in groups for shape in _edge_shapes(steps, A, group))
-    return steps.new_empty(sum(a * b * c for a, b, c in shapes))
+    return core.dt.new_empty(sum(prod(shape) for group in groups for shape in _edge_shapes(core, group)))
 
 
-def _split_edges(
-    kept: Tensor, steps: Tensor, A: Tensor, groups: tuple[_Group, ...]
-) -> list[tuple[_Group, Tensor, Tensor]]:
+def _split_edges(kept: Tensor, core: Arguments, groups: tuple[_Group, ...]) -> list[tuple[_Group, Tensor, Tensor]]:
     """Every group with its first and second edges."""
-    parts, begin = [], 0
-    for group in groups:
-        edges = []
-        for shape in _edge_shapes(steps, A, group):
-            size = shape[0] * shape[1] * shape[2]
-            edges.append(kept[begin : begin + size].view(shape))
-            begin += size
-        parts.append((group, edges[0], edges[1]))
-    return parts
+    shapes = [shape for group in groups for shape in _edge_shapes(core, group)]
+    parts = kept.split([prod(shape) for shape in shapes])
+    edges = (part.view(shape) for part, shape in zip(parts, shapes, strict=True))
+    return [(group, next(edges), next(edges)) for group in groups]
 
 
-def _programs(steps: Tensor, group: _Group) -> int:
+def _programs(core: Arguments, group: _Group) -> int:
     """Programs of a group: samples, directions, tiles and blocks of channels."""
     tiles_p, tiles_q = group.tiles
-    return steps.shape[0] * len(group.members) * tiles_p * tiles_q * -(-steps.shape[4] // _block_d(steps))
+    return len(core.dt) * len(group.members) * tiles_p * tiles_q * -(-core.dt.shape[4] // _block_d(core))
 
 
-def _shape(steps: Tensor, A: Tensor, group: _Group) -> tuple[int, ...]:
+def _shape(core: Arguments, group: _Group) -> tuple[int, ...]:
     """Shape arguments that all kernels share."""
-    return group.n_p, group.n_q, len(group.members), *steps.shape[3:], A.shape[2]
+    return group.n_p, group.n_q, len(group.members), *core.dt.shape[3:], core.A.shape[2]
 
 
-def _block_d(steps: Tensor) -> int:
+def _block_d(core: Arguments) -> int:
     """Channels of a program."""
-    return power_of_two(steps.shape[4], most=_BLOCK_D)
+    return power_of_two(core.dt.shape[4], most=_BLOCK_D)
 
 
-def _options(steps: Tensor, group: _Group) -> dict[str, Any]:
+def _options(core: Arguments, group: _Group) -> dict[str, Any]:
     """Options of a launch."""
-    block_d = _block_d(steps)
+    block_d = _block_d(core)
     warps = min(max(group.tile**2 * block_d // (32 * _PER_THREAD), 1), 16)
-    return {"TILE": group.tile, "BLOCK_D": block_d, "num_warps": warps, **LAUNCH}
+    return {"TILE": group.tile, "BLOCK_D": block_d, "num_warps": warps}

@@ -19,19 +19,11 @@ direction its number, its first cell, and how far the next cell along p and q is
 import triton
 import triton.language as tl
 
-from skop.ops._triton_tools import LOG2_E, recur, scan_and_keep
+from skop.ops._triton_kernels import LOG2_E, recur, scan_and_keep
 
 
 @triton.jit
-def _place(
-    table: tl.tensor,
-    cells: tl.tensor,
-    n_channels: tl.tensor,
-    members: tl.tensor,
-    tiles_p: tl.tensor,
-    tiles_q: tl.tensor,
-    BLOCK_D: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+def _place(table, cells, n_channels, members, tiles_p, tiles_q, BLOCK_D: tl.constexpr):
     """Decode a program: tile, sequence, direction, first cell, distances of the next cells, channels."""
     program = tl.program_id(0)
     n_blocks = tl.cdiv(n_channels, BLOCK_D)
@@ -46,15 +38,7 @@ def _place(
 
 
 @triton.jit
-def _steps(
-    steps: tl.tensor,
-    cell: tl.tensor,
-    exists: tl.tensor,
-    n_directions: tl.tensor,
-    direction: tl.tensor,
-    channel: tl.tensor,
-    n_channels: tl.tensor,
-) -> tl.tensor:
+def _steps(steps, cell, exists, n_directions, direction, channel, n_channels):
     """Steps of cells (p, q): (p, q, channel), 0 where there is no cell."""
     there = exists[:, :, None] & (channel < n_channels)[None, None, :]
     offset = (cell * n_directions + direction)[:, :, None] * n_channels + channel[None, None, :]
@@ -62,9 +46,7 @@ def _steps(
 
 
 @triton.jit
-def _values(
-    values: tl.tensor, cell: tl.tensor, exists: tl.tensor, channel: tl.tensor, n_channels: tl.tensor
-) -> tl.tensor:
+def _values(values, cell, exists, channel, n_channels):
     """Inputs or gradients of cells (p, q): (p, q, channel), 0 where there is no cell."""
     there = exists[:, :, None] & (channel < n_channels)[None, None, :]
     return tl.load(values + cell[:, :, None] * n_channels + channel[None, None, :], mask=there, other=0.0)
@@ -72,24 +54,10 @@ def _values(
 
 @triton.jit
 def first_ends_kernel(
-    values: tl.tensor,
-    maps: tl.tensor,
-    steps: tl.tensor,
-    A: tl.tensor,
-    table: tl.tensor,
-    edges: tl.tensor,
-    amounts: tl.tensor,
-    second_amounts: tl.tensor,
-    n_p: tl.tensor,
-    n_q: tl.tensor,
-    members: tl.tensor,
-    n_directions: tl.tensor,
-    n_channels: tl.tensor,
-    n_states: tl.tensor,
-    TILE: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BACKWARD: tl.constexpr,
-) -> None:
+    values, maps, steps, A, table, edges, amounts, second_amounts, n_p, n_q, members, n_directions, n_channels,
+    n_states,
+    TILE: tl.constexpr, BLOCK_D: tl.constexpr, BACKWARD: tl.constexpr,
+):  # fmt: skip
     """What a tile adds to the states of the first pass that leave it, and its sums of steps for both passes."""
     tiles_p, tiles_q = tl.cdiv(n_p, TILE), tl.cdiv(n_q, TILE)
     tile_p, tile_q, sequence, direction, origin, stride_p, stride_q, channel = _place(
@@ -131,23 +99,9 @@ def first_ends_kernel(
 
 @triton.jit
 def second_ends_kernel(
-    values: tl.tensor,
-    maps: tl.tensor,
-    steps: tl.tensor,
-    A: tl.tensor,
-    table: tl.tensor,
-    first_edges: tl.tensor,
-    edges: tl.tensor,
-    n_p: tl.tensor,
-    n_q: tl.tensor,
-    members: tl.tensor,
-    n_directions: tl.tensor,
-    n_channels: tl.tensor,
-    n_states: tl.tensor,
-    TILE: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BACKWARD: tl.constexpr,
-) -> None:
+    values, maps, steps, A, table, first_edges, edges, n_p, n_q, members, n_directions, n_channels, n_states,
+    TILE: tl.constexpr, BLOCK_D: tl.constexpr, BACKWARD: tl.constexpr,
+):  # fmt: skip
     """What a tile adds to the states of the second pass that leave it."""
     tiles_p, tiles_q = tl.cdiv(n_p, TILE), tl.cdiv(n_q, TILE)
     tile_p, tile_q, sequence, direction, origin, stride_p, stride_q, channel = _place(
@@ -198,28 +152,10 @@ def second_ends_kernel(
 
 @triton.jit
 def output_kernel(
-    x: tl.tensor,
-    steps: tl.tensor,
-    A: tl.tensor,
-    B: tl.tensor,
-    C: tl.tensor,
-    D: tl.tensor,
-    R: tl.tensor,
-    table: tl.tensor,
-    first_edges: tl.tensor,
-    second_edges: tl.tensor,
-    y: tl.tensor,
-    n_p: tl.tensor,
-    n_q: tl.tensor,
-    members: tl.tensor,
-    n_directions: tl.tensor,
-    n_channels: tl.tensor,
-    n_states: tl.tensor,
-    TILE: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    HAS_D: tl.constexpr,
-    HAS_R: tl.constexpr,
-) -> None:
+    x, steps, A, B, C, D, R, table, first_edges, second_edges, y, n_p, n_q, members, n_directions, n_channels,
+    n_states,
+    TILE: tl.constexpr, BLOCK_D: tl.constexpr, HAS_D: tl.constexpr, HAS_R: tl.constexpr,
+):  # fmt: skip
     """Outputs of a tile, from the states of both passes that enter it."""
     tiles_p, tiles_q = tl.cdiv(n_p, TILE), tl.cdiv(n_q, TILE)
     tile_p, tile_q, sequence, direction, origin, stride_p, stride_q, channel = _place(
@@ -259,36 +195,10 @@ def output_kernel(
 
 @triton.jit
 def gradient_kernel(
-    x: tl.tensor,
-    steps: tl.tensor,
-    A: tl.tensor,
-    B: tl.tensor,
-    C: tl.tensor,
-    D: tl.tensor,
-    R: tl.tensor,
-    table: tl.tensor,
-    first_edges: tl.tensor,
-    second_edges: tl.tensor,
-    grad_first: tl.tensor,
-    grad_second: tl.tensor,
-    grad_y: tl.tensor,
-    grad_x: tl.tensor,
-    grad_steps: tl.tensor,
-    grad_A: tl.tensor,
-    grad_B: tl.tensor,
-    grad_C: tl.tensor,
-    grad_R: tl.tensor,
-    n_p: tl.tensor,
-    n_q: tl.tensor,
-    members: tl.tensor,
-    n_directions: tl.tensor,
-    n_channels: tl.tensor,
-    n_states: tl.tensor,
-    TILE: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    HAS_D: tl.constexpr,
-    HAS_R: tl.constexpr,
-) -> None:
+    x, steps, A, B, C, D, R, table, first_edges, second_edges, grad_first, grad_second, grad_y, grad_x, grad_steps,
+    grad_A, grad_B, grad_C, grad_R, n_p, n_q, members, n_directions, n_channels, n_states,
+    TILE: tl.constexpr, BLOCK_D: tl.constexpr, HAS_D: tl.constexpr, HAS_R: tl.constexpr,
+):  # fmt: skip
     """All gradients of a tile but D's, from what enters it in both passes and the gradients of what leaves it."""
     tiles_p, tiles_q = tl.cdiv(n_p, TILE), tl.cdiv(n_q, TILE)
     tile_p, tile_q, sequence, direction, origin, stride_p, stride_q, channel = _place(

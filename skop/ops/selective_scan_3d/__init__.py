@@ -5,14 +5,25 @@ input that y does not see, y output.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from torch import Tensor
 
+from skop.ops._dispatch import Operation
+from skop.ops._selective import N_TENSORS, Direction, example
+from skop.ops.selective_scan_2d import SELECTIVE_SCAN_2D
 from skop.ops.selective_scan_2d._grids import scan_grid
-from skop.ops.selective_scan_2d._naive import Direction
-from skop.ops.selective_scan_3d._operation import SELECTIVE_SCAN_3D
 
 __all__ = ["selective_scan_3d"]
+
+# The plain forms of the 2-D scan take grids of any number of axes.
+SELECTIVE_SCAN_3D = Operation(
+    "selective_scan_3d",
+    SELECTIVE_SCAN_2D.plain,
+    N_TENSORS,
+    partial(example, 23, 7, 7, directions=((3, 2, 1), (-1, -3, -2))),
+    kernels=(),
+)
 
 
 def selective_scan_3d(
@@ -108,13 +119,6 @@ def selective_scan_3d(
             [[0.5000, 0.2500],
              [0.2500, 0.1250]]])
     """
-    return scan_grid(
-        SELECTIVE_SCAN_3D,
-        "depth, height, width",
-        *(x, dt, A, B, C, D, dt_bias, R),
-        directions=directions,
-        dt_softplus=dt_softplus,
-        mask=mask,
-        correction=correction,
-        backend=backend,
-    )
+    values = (x, dt, A, B, C, D, dt_bias, R)
+    axes = "depth, height, width"
+    return scan_grid(SELECTIVE_SCAN_3D, axes, values, directions, dt_softplus, correction, mask, backend)

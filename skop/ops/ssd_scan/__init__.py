@@ -4,74 +4,30 @@ Notation, as in Mamba-2: x input, dt step, A decay rate, B and C input and outpu
 """
 
 from collections.abc import Sequence
-from typing import Literal, overload
+from functools import cache
+from typing import Any, Literal, overload
 
 from torch import Tensor
 
-from skop.ops._checks import (
-    autocast_off,
-    expect_axes,
-    expect_floating,
-    expect_mask,
-    expect_one_device,
-    expect_shape,
-    fill_masked,
-    narrow_dtype,
-    working_dtype,
-)
-from skop.ops._dispatch import n_states, wants_gradients
-from skop.ops._paths import CheckedPaths, check_paths, directions_of_groups, path_table
-from skop.ops.ssd_scan._along_paths import path_scan_naive, path_scan_torch
-from skop.ops.ssd_scan._naive import ssd_scan_naive
-from skop.ops.ssd_scan._operation import SSD_SCAN
-from skop.ops.ssd_scan._pairs import scan_pairs
-from skop.ops.ssd_scan._torch import ssd_scan_torch
+from skop.ops._arguments import autocast_off, by_group, check, fill_masked, in_working_precision
+from skop.ops._paths import check_paths, directions_of_groups, path_table
+from skop.ops.ssd_scan._operation import SSD_SCAN, Arguments
 
 __all__ = ["ssd_scan"]
 
-#: Up to this many tokens plain torch forms all pairs at once along paths in opposite pairs: the pairs then cost
-#: less than the gathers and the chunk loop that they replace.
-_PAIRS_TOKENS = 128
-
 
 @overload
 def ssd_scan(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None = None,
-    *,
-    paths: Tensor | None = None,
-    initial_state: Tensor | None = None,
-    mask: Tensor | None = None,
-    reverse: bool | Sequence[bool] = False,
-    chunk_size: int = 64,
-    return_final_state: Literal[False] = False,
-    backend: str | None = None,
-) -> Tensor: ...
-
-
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, *, paths: Tensor | None = None,
+    initial_state: Tensor | None = None, mask: Tensor | None = None, reverse: bool | Sequence[bool] = False,
+    chunk_size: int = 64, return_final_state: Literal[False] = False, backend: str | None = None,
+) -> Tensor: ...  # fmt: skip
 @overload
 def ssd_scan(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None = None,
-    *,
-    paths: Tensor | None = None,
-    initial_state: Tensor | None = None,
-    mask: Tensor | None = None,
-    reverse: bool | Sequence[bool] = False,
-    chunk_size: int = 64,
-    return_final_state: Literal[True],
-    backend: str | None = None,
-) -> tuple[Tensor, Tensor]: ...
-
-
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, *, paths: Tensor | None = None,
+    initial_state: Tensor | None = None, mask: Tensor | None = None, reverse: bool | Sequence[bool] = False,
+    chunk_size: int = 64, return_final_state: Literal[True], backend: str | None = None,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 def ssd_scan(
     x: Tensor,
     dt: Tensor,
@@ -178,138 +134,34 @@ def ssd_scan(
     >>> ssd_scan(one, dt, halving.expand(2, 1), maps, maps, paths=there_and_back).flatten()
     tensor([2.7500, 3.0000, 2.7500])
     """
-    _check(x, dt, A, B, C, D, initial_state, mask, along_paths=paths is not None)
-    _check_chunk_size(chunk_size)
-    if paths is not None and reverse is not False:
-        raise ValueError(f"reverse is {reverse!r}; with paths expected False: add the reversed path to the paths.")
-    dtype = working_dtype(x, dt, A, B, C, D, initial_state)
-    narrow = narrow_dtype(dtype, x, B, C)
-    inputs = x if paths is None else x.unsqueeze(2)
-    name = SSD_SCAN.choose(
-        backend,
-        x.device,
-        narrow,
-        states=n_states(inputs, dt, B),
-        gradients=wants_gradients((x, dt, A, B, C, D, initial_state)),
-    )
-    kind = dtype if name in SSD_SCAN.plain else narrow  # the plain forms need one precision
-    chunks = (chunk_size, return_final_state)
-    with autocast_off(x.device):
-        u, b, c = (fill_masked(values.to(kind), mask) for values in (inputs, B, C))
-        step, a = fill_masked(dt.to(dtype), mask), A.to(dtype)
-        skip = None if D is None else D.to(dtype).reshape(*A.shape, -1)
-        start = None if initial_state is None else initial_state.to(dtype)
-        if paths is None:
-            directions = directions_of_groups(reverse, B.shape[2])
-            y, end = _scan_groups(name, backend, u, step, a, b, c, skip, start, directions, *chunks)
-        else:
-            checked = check_paths(paths, dt.shape[2], x.shape[1], x.device)
-            y, end = _scan_paths(name, backend, u, step, a, b, c, skip, start, checked, *chunks)
-            y = y.squeeze(2)
-    y = y.to(x.dtype)
-    return (y, end) if end is not None and return_final_state else y
-
-
-def _scan_groups(
-    name: str,
-    backend: str | None,
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    initial_state: Tensor | None,
-    directions: tuple[bool, ...],
-    chunk_size: int,
-    return_final_state: bool,
-) -> tuple[Tensor, Tensor | None]:
-    """Scan groups of heads: the plain forms turn them around by themselves, to a kernel each is a path."""
-    if name == "naive":
-        return ssd_scan_naive(x, dt, A, B, C, D, initial_state, directions)
-    if name == "torch":
-        return ssd_scan_torch(x, dt, A, B, C, D, initial_state, directions, chunk_size, return_final_state)
-    groups = (len(directions), -1)
-    skip = None if D is None else D.unflatten(0, groups)
-    start = None if initial_state is None else initial_state.unflatten(1, groups)
-    order = path_table(x.shape[1], directions, x.device)
-    y, end = SSD_SCAN.run(
-        backend, x.unflatten(2, groups), dt.unflatten(2, groups), A.unflatten(0, groups), B, C, skip, start, order
-    )
-    return y.flatten(2, 3), end.flatten(1, 2)
-
-
-def _scan_paths(
-    name: str,
-    backend: str | None,
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    initial_state: Tensor | None,
-    paths: CheckedPaths,
-    chunk_size: int,
-    return_final_state: bool,
-) -> tuple[Tensor, Tensor | None]:
-    """Scan along paths that share x, and add the outputs."""
-    few = paths.in_opposite_pairs and x.shape[1] <= _PAIRS_TOKENS
-    if name == "torch" and few and initial_state is None and not return_final_state:
-        signal = x.squeeze(2)
-        y = scan_pairs(signal, dt, A, B, C, paths.order.long())
-        return (y if D is None else y + signal * D.sum(0)).unsqueeze(2), None
-    core = (x, dt, A, B, C, D, initial_state, paths.order)
-    if name == "torch":
-        return path_scan_torch(*core, chunk_size)
-    y, end = path_scan_naive(*core) if name == "naive" else SSD_SCAN.run(backend, *core)
-    return y, end
-
-
-def _check(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    initial_state: Tensor | None,
-    mask: Tensor | None,
-    *,
-    along_paths: bool,
-) -> None:
-    """Raise ValueError where shapes, dtypes or devices do not fit together."""
-    expect_axes("x", x, "batch, length, heads, head_dim")
-    batch, length, heads, head_dim = x.shape
-    paths: tuple[int, ...] = ()
-    if along_paths:
-        expect_axes("dt", dt, "batch, length, n_paths, heads")
-        expect_axes("B", B, "batch, length, n_paths or 1, d_state")
-        paths, names, rows = (dt.shape[2],), "n_paths, ", "n_paths or 1"
-        groups = 1 if B.shape[2] == 1 else dt.shape[2]
-    else:
-        expect_axes("B", B, "batch, length, groups, d_state")
-        names, rows, groups = "", "groups", B.shape[2]
-        if heads % groups:
-            raise ValueError(f"x has {heads} heads and B has {groups} groups; expected a multiple of the groups.")
-    d_state = B.shape[3]
-    expect_shape("dt", dt, f"(batch, length, {names}heads)", (batch, length, *paths, heads))
-    expect_shape("A", A, f"({names}heads)" if paths else "(heads,)", (*paths, heads))
-    expect_shape("B", B, f"(batch, length, {rows}, d_state)", (batch, length, groups, d_state))
-    expect_shape("C", C, "the shape of B", (batch, length, groups, d_state))
-    if D is not None and D.shape != (*paths, heads):
-        either = f"({names}heads) or ({names}heads, head_dim)" if paths else "(heads,) or (heads, head_dim)"
-        expect_shape("D", D, either, (*paths, heads, head_dim))
-    if initial_state is not None:
-        expected = (batch, *paths, heads, head_dim, d_state)
-        expect_shape("initial_state", initial_state, f"(batch, {names}heads, head_dim, d_state)", expected)
-    given = {"x": x, "dt": dt, "A": A, "B": B, "C": C, "D": D, "initial_state": initial_state}
-    expect_floating(given)
-    expect_mask(mask, "(batch, length)", (batch, length))
-    expect_one_device(given | {"mask": mask})
-
-
-def _check_chunk_size(chunk_size: int) -> None:
-    """Raise ValueError unless it is a positive integer."""
+    options: dict[str, Any] = {"paths": paths, "chunk_size": chunk_size, "needs_final_state": return_final_state}
+    given = Arguments(x, dt, A, B, C, D, initial_state, **options)
+    check(given, mask, _axes("" if paths is None else "n_paths, "))
     if not isinstance(chunk_size, int) or chunk_size < 1:
         raise ValueError(f"chunk_size is {chunk_size!r}; expected an integer of at least 1.")
+    given = given._replace(D=None if D is None else D.reshape(*A.shape, -1))
+    if paths is None:
+        directions = directions_of_groups(reverse, B.shape[2])
+        given = by_group(given)._replace(paths=path_table(x.shape[1], directions, x.device), directions=directions)
+    elif reverse is not False:
+        raise ValueError(f"reverse is {reverse!r}; with paths expected False: add the reversed path to the paths.")
+    else:
+        checked = check_paths(paths, dt.shape[2], x.shape[1], x.device)
+        given = given._replace(x=x.unsqueeze(2), paths=checked.order, in_opposite_pairs=checked.in_opposite_pairs)
+    with autocast_off(x.device):
+        y, end = SSD_SCAN.run(backend, fill_masked(in_working_precision(given), mask))
+    y = y.flatten(2, 3).to(x.dtype)
+    if not return_final_state:
+        return y
+    return y, end.flatten(1, 2) if paths is None else end
+
+
+@cache
+def _axes(each: str) -> dict[str, str]:
+    """Axes of the arguments by name; `each` is the axis of the paths, if there are any."""
+    maps = f"batch, length, {'n_paths or 1' if each else 'groups'}, d_state"
+    return {
+        "x": "batch, length, heads, head_dim", "dt": f"batch, length, {each}heads", "B": maps, "C": maps,
+        "A": f"{each}heads", "D": f"{each}heads | {each}heads, head_dim",
+        "initial_state": f"batch, {each}heads, head_dim, d_state", "mask": "batch, length",
+    }  # fmt: skip

@@ -1,7 +1,4 @@
-"""Fused CPU kernels of `skop.ops.ssd_scan`: what they are given, and what becomes of their results.
-
-Notation: b batch, L length, K paths, H heads, P channels of a head, N states of a channel.
-"""
+"""Fused CPU kernels of `skop.ops.ssd_scan`: what they are given, and what becomes of their results."""
 
 from math import e, log2, prod
 from typing import Any
@@ -15,6 +12,7 @@ from skop.ops._cpu_tools import run_parts, sum_in_place
 from skop.ops._simd import LANES
 from skop.ops.ssd_scan import _cpu_backward, _cpu_kernels, _cpu_rows
 from skop.ops.ssd_scan import _cpu_words as words
+from skop.ops.ssd_scan._operation import Arguments
 
 __all__ = ["backward", "forward"]
 
@@ -34,9 +32,7 @@ _PREFETCHES = True
 #: Parts of the kernels, by the words that hold their addresses.
 _SHARED = {
     "PRODUCT": _cpu_rows.product_part,
-    "ADD_PRODUCT": _cpu_rows.add_product_part,
     "TRANSPOSE": _cpu_rows.transpose_part,
-    "TRANSPOSE_SCALED": _cpu_rows.transpose_scaled_part,
     "ASK": _cpu_rows.ask_part,
 }
 _FORWARD = _SHARED | {
@@ -55,128 +51,42 @@ _BACKWARD = _SHARED | {
 }
 
 
-def forward(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    initial_state: Tensor | None,
-    paths: Tensor,
-    keep: bool,
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Scan along paths.
-
-    Parameters
-    ----------
-    x : Tensor of shape (b, L, 1 or K, H, P)
-        Inputs, shared by the paths or one for each: float32, float64 or bfloat16.
-    dt : Tensor of shape (b, L, K, H)
-        Step sizes, after the softplus: float32, or float64 if x is; so are A, D and the states.
-    A : Tensor of shape (K, H)
-        Decay rates, negative.
-    B, C : Tensor of shape (b, L, 1 or K, N)
-        Input and output maps, in the dtype of x.
-    D : Tensor of shape (K, H, 1 or P) or None
-        Skip from input to output.
-    initial_state : Tensor of shape (b, K, H, P, N) or None
-        State before the first token; None means zero.
-    paths : int32 Tensor of shape (K, L)
-        Each row a permutation of the tokens: the order in which the path visits them.
-    keep : bool
-        Whether to return the checkpoints.
-
-    Returns
-    -------
-    y : Tensor of the shape and dtype of x
-        Outputs, in the order of the tokens; summed over the paths where they share x.
-    final_state : Tensor of shape (b, K, H, P, N)
-        States after the last tokens.
-    checkpoints : Tensor or None
-        States that enter every second chunk, for `backward`.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops.ssd_scan._cpu import forward
-    >>> one, path = torch.ones(1, 3, 1, 1), torch.tensor([[2, 1, 0]], dtype=torch.int32)
-    >>> halving = torch.tensor([[0.5]]).log()
-    >>> y, state, _ = forward(one[..., None], one, halving, one, one, None, None, path, False)
-    >>> y.flatten(), state.flatten()
-    (tensor([1.7500, 1.5000, 1.0000]), tensor([1.7500]))
-    """
-    problem = _Problem(x, dt, A, B, C, D, initial_state, paths)
+def forward(given: Arguments, keep: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Scan: y, final state, and the states that enter every second chunk, if they are to be kept for `backward`."""
+    problem, dt = _Problem(given), given.dt
     y = _empty(problem.x.shape, problem.x.dtype)
     final = dt.new_empty(problem.state_shape)
     kept = None
     if keep:
         samples, n_paths, *rest = problem.state_shape
-        kept = _empty((samples, n_paths, -(-x.shape[1] // (words.KEPT * words.CHUNK)), *rest), dt.dtype)
+        kept = _empty((samples, n_paths, -(-dt.shape[1] // (words.KEPT * words.CHUNK)), *rest), dt.dtype)
     problem.run(_FORWARD, {}, {"Y": y, "FINAL": final, "CHECKPOINTS": kept})
-    return y.to(x.dtype), final, kept
+    return y.to(given.x.dtype), final, kept
 
 
 def backward(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    initial_state: Tensor | None,
-    paths: Tensor,
-    checkpoints: Tensor,
-    grad_y: Tensor,
-    grad_final: Tensor | None,
+    given: Arguments, checkpoints: Tensor, grad_y: Tensor, grad_final: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of what `forward` was given.
-
-    Parameters
-    ----------
-    x, dt, A, B, C, D, initial_state, paths
-        As given to `forward`.
-    checkpoints : Tensor
-        From `forward`.
-    grad_y : Tensor of the shape of x
-        Gradient of the outputs.
-    grad_final : Tensor of shape (b, K, H, P, N) or None
-        Gradient of the final states; None where they have no influence.
-
-    Returns
-    -------
-    tuple of Tensor or None
-        Gradients of x, dt, A, B, C, D and initial_state; None for what was None.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops.ssd_scan._cpu import backward, forward
-    >>> one, path = torch.ones(1, 3, 1, 1), torch.tensor([[0, 1, 2]], dtype=torch.int32)
-    >>> x, halving = one[..., None], torch.tensor([[0.5]]).log()
-    >>> arguments = (x, one, halving, one, one, None, None, path)
-    >>> _, _, kept = forward(*arguments, True)
-    >>> backward(*arguments, kept, x, None)[0].flatten()
-    tensor([1.7500, 1.5000, 1.0000])
-    """
-    problem = _Problem(x, dt, A, B, C, D, initial_state, paths)
+    """Gradients of the tensors that `forward` was given; None for what was None."""
+    x, dt, A, B, _, D, *_ = given
+    problem = _Problem(given)
     samples, length, n_paths, heads = dt.shape
     channels, n_maps = x.shape[-1], B.shape[2]
     grad_x, grad_dt = _empty(problem.x.shape, problem.x.dtype), torch.empty_like(problem.dt)
     # Items of one path each cannot add to the same rows; items of all paths do.
-    rows = n_maps if x.shape[2] < n_paths else n_paths
+    rows = n_maps if given.shares_x else n_paths
     grad_maps = [_empty((problem.splits, samples, length, rows, B.shape[3]), dt.dtype) for _ in range(2)]
     grad_a = dt.new_empty(samples, n_paths, heads, dtype=torch.float64)
     rows_shape = (samples, n_paths, heads, -(-channels // LANES) * LANES)
     grad_d = None if D is None else dt.new_empty(rows_shape, dtype=torch.float64)
-    grad_start = None if initial_state is None else dt.new_empty(problem.state_shape)
-    given = {
+    grad_start = None if given.initial_state is None else dt.new_empty(problem.state_shape)
+    more = {
         "CHECKPOINTS": checkpoints,
         "GRAD_Y": grad_y.to(dt.dtype).contiguous(),
         "GRAD_FINAL": None if grad_final is None else grad_final.contiguous(),
     }
     grads = {"GRAD_X": grad_x, "GRAD_DT": grad_dt, "GRAD_A": grad_a, "GRAD_B": grad_maps[0], "GRAD_C": grad_maps[1]}
-    problem.run(_BACKWARD, given, {**grads, "GRAD_D": grad_d, "GRAD_START": grad_start})
+    problem.run(_BACKWARD, more, {**grads, "GRAD_D": grad_d, "GRAD_START": grad_start})
     grad_b, grad_c = (_sum_maps(value, n_maps).to(B.dtype) for value in grad_maps)
     if grad_d is not None and D is not None:
         grad_d = grad_d.sum(0)[..., :channels].sum_to_size(D.shape).to(D.dtype)
@@ -205,20 +115,11 @@ def _sum_maps(values: Tensor, n_maps: int) -> Tensor:
 class _Problem:
     """One scan in the form that its kernels read."""
 
-    def __init__(
-        self,
-        x: Tensor,
-        dt: Tensor,
-        A: Tensor,
-        B: Tensor,
-        C: Tensor,
-        D: Tensor | None,
-        initial_state: Tensor | None,
-        paths: Tensor,
-    ) -> None:
+    def __init__(self, given: Arguments) -> None:
+        x, dt, A, B, C, D, initial_state, paths, *_ = given
         samples, length, n_paths, heads = dt.shape
         channels, states = x.shape[4], B.shape[3]
-        shared = x.shape[2] < n_paths
+        shared = given.shares_x
         self.x, self.dt, B, C = (value.to(dt.dtype).contiguous() for value in (x, dt, B, C))
         self.state_shape = (samples, n_paths, heads, channels, states)
         items = samples * (1 if shared else n_paths)

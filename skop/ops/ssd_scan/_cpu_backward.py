@@ -22,6 +22,7 @@ from skop.ops._simd import (
     number,
     offset,
     outlined,
+    pointer,
     set_number,
     splat,
     store,
@@ -174,7 +175,7 @@ def read_head(f, sums, full):
     rows.read_rows(f, matrix(f, w.GRAD_Y), grad, matrix(f, w.GRAD_SCALED), rows.row_of(f, w.RISE))
     if number(f, w.HAS_SKIP):
         add_skip_gradient(f, sums, full)
-    rows.turn(f, across, w.CHUNK, inputs, channels, full, channels, w.TRANSPOSE)
+    rows.turn(f, across, w.CHUNK, inputs, channels, full, channels, pointer(0, f))
     for i in range(0, full, LANES):
         block, left = offset(matrix(f, w.SHARES), i * w.CHUNK), offset(grad, i * channels)
         rows.matmul(f, block, w.CHUNK, left, channels, 1, across, w.CHUNK, LANES, i + LANES, channels)
@@ -190,7 +191,7 @@ def write_head(f, grads, full):
     across = matrix(f, w.MAPS_ACROSS)
     rows.matmul(f, crossed, w.CHUNK, grads, row_size, 1, across, w.CHUNK, channels, full, row_size)
     share_of_inputs(f, full)
-    rows.turn_scaled(f, out, channels, crossed, w.CHUNK, channels, full, rows.row_of(f, w.FALL))
+    rows.turn(f, out, channels, crossed, w.CHUNK, channels, full, rows.row_of(f, w.FALL))
     rows.add_matmul(f, out, channels, 1, out, weights, 1, w.CHUNK, grad, channels, full, channels, full, UPPER)
     scale_rows(f, full)
     if number(f, w.HAS_SKIP):
@@ -250,7 +251,7 @@ def backward_maps(f):
     maps_in, maps_out, across = matrix(f, w.MAPS_IN), matrix(f, w.MAPS_OUT), matrix(f, w.MAPS_ACROSS)
     rows.read_chunk(f)
     rows.read_maps(f, matrix(f, w.C), maps_out)
-    rows.turn(f, across, w.CHUNK, maps_in, row_size, full, row_size, w.TRANSPOSE)
+    rows.turn(f, across, w.CHUNK, maps_in, row_size, full, row_size, pointer(0, f))
     for i in range(0, full, LANES):
         block, left = offset(matrix(f, w.PRODUCTS), i * w.CHUNK), offset(maps_out, i * row_size)
         rows.matmul(f, block, w.CHUNK, left, row_size, 1, across, w.CHUNK, LANES, i + LANES, row_size)
@@ -362,10 +363,8 @@ def end_path(f, row):
 def walk_backward(f):
     """Gradients of one sample along one path in some heads."""
     length, heads, size = number(f, w.LENGTH), number(f, w.HEADS), number(f, w.SIZE)
-    row, numbers = (
-        number(f, w.BATCH) * number(f, w.N_PATHS) + number(f, w.PATH),
-        number(f, w.CHANNELS) * number(f, w.STATES),
-    )
+    row = number(f, w.BATCH) * number(f, w.N_PATHS) + number(f, w.PATH)
+    numbers = number(f, w.CHANNELS) * number(f, w.STATES)
     first, kept, two = number(f, w.FIRST), matrix(f, w.CHECKPOINTS), w.KEPT * w.CHUNK
     begin_path(f, row * heads)
     for pair in range((length + two - 1) // two - 1, -1, -1):

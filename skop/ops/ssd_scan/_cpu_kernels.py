@@ -23,6 +23,7 @@ from skop.ops._simd import (
     number,
     offset,
     outlined,
+    pointer,
     set_number,
     splat,
     store,
@@ -107,7 +108,7 @@ def forward_head(f):
     rows.read_rows(f, matrix(f, w.X), inputs, matrix(f, w.SCALED), rows.row_of(f, w.FEED))
     weigh(f)
     rows.matmul(f, crossed, w.CHUNK, states, row_size, 1, across, w.CHUNK, channels, full, row_size)
-    rows.turn_scaled(f, out, channels, crossed, w.CHUNK, channels, full, rows.row_of(f, w.RISE))
+    rows.turn(f, out, channels, crossed, w.CHUNK, channels, full, rows.row_of(f, w.RISE))
     rows.add_matmul(f, out, channels, 1, out, weights, 1, w.CHUNK, inputs, channels, full, channels, full, LOWER)
     advance(f, states, states, decay)
     if number(f, w.HAS_SKIP):
@@ -122,7 +123,7 @@ def forward_maps(f):
     maps_in, maps_out, across = matrix(f, w.MAPS_IN), matrix(f, w.MAPS_OUT), matrix(f, w.MAPS_ACROSS)
     rows.read_chunk(f)
     rows.read_maps(f, matrix(f, w.C), maps_out)
-    rows.turn(f, across, w.CHUNK, maps_out, row_size, full, row_size, w.TRANSPOSE)
+    rows.turn(f, across, w.CHUNK, maps_out, row_size, full, row_size, pointer(0, f))
     for j in range(0, full, LANES):
         block, left = offset(matrix(f, w.PRODUCTS), j * w.CHUNK + j), offset(maps_in, j * row_size)
         rows.matmul(f, block, w.CHUNK, left, row_size, 1, offset(across, j), w.CHUNK, LANES, full - j, row_size)

@@ -4,14 +4,14 @@ from math import inf
 
 from numba import int32
 
-from skop.ops._cpu_workspace import claim_workspace, next_item
+from skop.ops._cpu_workspace import claim_workspace, fill, next_item, whole
 from skop.ops._simd import (
     LANES,
     address,
     call,
-    constant,
     inlined,
     integers,
+    larger,
     load,
     load_first,
     matrix,
@@ -20,21 +20,16 @@ from skop.ops._simd import (
     outlined,
     pointer,
     set_number,
+    smaller,
     splat,
     store,
     store_first,
     wide,
 )
-from skop.ops._simd_tiles import LINE, add_product, product, transpose, transpose_scaled
+from skop.ops._simd_tiles import ALL, LINE, product, transpose
 from skop.ops.ssd_scan import _cpu_words as w
 
 __all__: list[str] = []
-
-
-@inlined
-def whole(count):
-    """Round up to whole vectors."""
-    return (count + LANES - 1) // LANES * LANES
 
 
 @inlined
@@ -50,37 +45,14 @@ def sums_of(f):
     return offset(wide(f, w.SUMS), local * (LANES + number(f, w.WIDE_CHANNELS)))
 
 
-@outlined
-def fill(target, count, value):
-    """Set whole vectors of memory to one value."""
-    for index in range(0, count, LANES):
-        store(target, index, constant(target, value))
-
-
 # Products of matrices: parts of their own, whose arguments are words.
-
-
-@inlined
-def matmul(f, target, target_row, left, left_row, left_step, right, right_row, rows, columns, terms):
-    """Compute target = left right; see `skop.ops._simd_tiles.product`."""
-    set_number(f, w.TARGET, address(target))
-    set_number(f, w.TARGET_ROW, target_row)
-    set_number(f, w.LEFT, address(left))
-    set_number(f, w.LEFT_ROW, left_row)
-    set_number(f, w.LEFT_STEP, left_step)
-    set_number(f, w.RIGHT, address(right))
-    set_number(f, w.RIGHT_ROW, right_row)
-    set_number(f, w.N_ROWS, rows)
-    set_number(f, w.N_COLUMNS, columns)
-    set_number(f, w.N_TERMS, terms)
-    call(f, w.PRODUCT)
 
 
 @inlined
 def add_matmul(
     f, target, target_row, scale, source, left, left_row, left_step, right, right_row, rows, columns, terms, which
 ):
-    """Compute target = scale source + left right; see `skop.ops._simd_tiles.add_product`."""
+    """Compute target = scale source + left right; see `skop.ops._simd_tiles.product`."""
     matrix(f, w.SPARE)[0] = scale
     set_number(f, w.TARGET, address(target))
     set_number(f, w.TARGET_ROW, target_row)
@@ -94,42 +66,34 @@ def add_matmul(
     set_number(f, w.N_COLUMNS, columns)
     set_number(f, w.N_TERMS, terms)
     set_number(f, w.WHICH, which)
-    call(f, w.ADD_PRODUCT)
+    call(f, w.PRODUCT)
 
 
 @inlined
-def turn(f, target, target_row, source, source_row, rows, columns, part):
-    """Transpose a matrix, with one of the parts for it."""
+def matmul(f, target, target_row, left, left_row, left_step, right, right_row, rows, columns, terms):
+    """Compute target = left right."""
+    add_matmul(
+        f, target, target_row, 0, pointer(0, f), left, left_row, left_step, right, right_row, rows, columns, terms, ALL
+    )
+
+
+@inlined
+def turn(f, target, target_row, source, source_row, rows, columns, factors):
+    """Transpose a matrix, and multiply each row of the result by a factor; see `skop.ops._simd_tiles.transpose`."""
     set_number(f, w.TARGET, address(target))
     set_number(f, w.TARGET_ROW, target_row)
     set_number(f, w.LEFT, address(source))
     set_number(f, w.LEFT_ROW, source_row)
+    set_number(f, w.RIGHT, address(factors))
     set_number(f, w.N_ROWS, rows)
     set_number(f, w.N_COLUMNS, columns)
-    call(f, part)
-
-
-@inlined
-def turn_scaled(f, target, target_row, source, source_row, rows, columns, factors):
-    """Transpose a matrix, and multiply each row of the result by a factor."""
-    set_number(f, w.RIGHT, address(factors))
-    turn(f, target, target_row, source, source_row, rows, columns, w.TRANSPOSE_SCALED)
+    call(f, w.TRANSPOSE)
 
 
 @outlined
 def product_part(f):
     """Product of matrices."""
     product(
-        matrix(f, w.TARGET), number(f, w.TARGET_ROW), matrix(f, w.LEFT), number(f, w.LEFT_ROW), number(f, w.LEFT_STEP),
-        matrix(f, w.RIGHT), number(f, w.RIGHT_ROW), number(f, w.N_ROWS), number(f, w.N_COLUMNS), number(f, w.N_TERMS),
-        integers(f, w.QUEUE),
-    )  # fmt: skip
-
-
-@outlined
-def add_product_part(f):
-    """Product of matrices, added to something."""
-    add_product(
         matrix(f, w.TARGET), number(f, w.TARGET_ROW), matrix(f, w.SPARE)[0], matrix(f, w.SOURCE), matrix(f, w.LEFT),
         number(f, w.LEFT_ROW), number(f, w.LEFT_STEP), matrix(f, w.RIGHT), number(f, w.RIGHT_ROW),
         number(f, w.N_ROWS), number(f, w.N_COLUMNS), number(f, w.N_TERMS), number(f, w.WHICH), integers(f, w.QUEUE),
@@ -140,15 +104,6 @@ def add_product_part(f):
 def transpose_part(f):
     """Transposed matrix."""
     transpose(
-        matrix(f, w.TARGET), number(f, w.TARGET_ROW), matrix(f, w.LEFT), number(f, w.LEFT_ROW), number(f, w.N_ROWS),
-        number(f, w.N_COLUMNS),
-    )  # fmt: skip
-
-
-@outlined
-def transpose_scaled_part(f):
-    """Transposed matrix with rows times factors."""
-    transpose_scaled(
         matrix(f, w.TARGET), number(f, w.TARGET_ROW), matrix(f, w.LEFT), number(f, w.LEFT_ROW), number(f, w.N_ROWS),
         number(f, w.N_COLUMNS), matrix(f, w.RIGHT),
     )  # fmt: skip
@@ -196,7 +151,7 @@ def ask_states(f, source):
     queue, start = integers(f, w.QUEUE), address(source)
     count = number(f, w.CHANNELS) * number(f, w.STATES) * (address(offset(source, 1)) - start)
     place = queue[1]
-    size = max(0, min((count + LINE - 1) // LINE, number(f, w.QUEUE_END) - 1 - place))
+    size = larger(0, smaller((count + LINE - 1) // LINE, number(f, w.QUEUE_END) - 1 - place))
     for index in range(size):
         queue[place + index] = start + LINE * index
     queue[1], queue[place + size] = place + size, address(queue)
@@ -311,8 +266,8 @@ def read_chunk(f):
     length, tokens, begin = number(f, w.LENGTH), integers(f, w.TOKENS), number(f, w.BEGIN)
     first, order = number(f, w.BATCH) * length, offset(pointer(number(f, w.PATHS), int32), number(f, w.PATH) * length)
     for t in range(w.CHUNK):
-        tokens[t] = first + order[begin + min(t, number(f, w.COUNT) - 1)]
-        tokens[w.CHUNK + t] = first + order[min(max(begin + t + number(f, w.DISTANCE), 0), length - 1)]
+        tokens[t] = first + order[begin + smaller(t, number(f, w.COUNT) - 1)]
+        tokens[w.CHUNK + t] = first + order[smaller(larger(begin + t + number(f, w.DISTANCE), 0), length - 1)]
     read_maps(f, matrix(f, w.B), matrix(f, w.MAPS_IN))
 
 
@@ -362,7 +317,7 @@ def add_skip(f, source):
 @inlined
 def enter_chunk(f, begin, distance):
     """Go to the chunk that begins with a token; the one read next is at a distance."""
-    count = min(w.CHUNK, number(f, w.LENGTH) - begin)
+    count = smaller(w.CHUNK, number(f, w.LENGTH) - begin)
     set_number(f, w.BEGIN, begin)
     set_number(f, w.COUNT, count)
     set_number(f, w.FULL, whole(count))
@@ -389,7 +344,7 @@ def run(table):
         set_number(f, w.SPLIT, split)
         set_number(f, w.BATCH, rest // groups)
         set_number(f, w.FIRST, split * heads)
-        set_number(f, w.LAST, min(split * heads + heads, number(f, w.HEADS)))
+        set_number(f, w.LAST, smaller(split * heads + heads, number(f, w.HEADS)))
         for path in range(rest % groups, n_paths if shared else rest % groups + 1):
             set_number(f, w.PATH, path)
             call(f, w.WALK)

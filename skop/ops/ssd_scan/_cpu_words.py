@@ -10,17 +10,8 @@ from skop.ops._cpu_workspace import FREE, ITEMS, N_WORDS, NEXT, REGIONS, SCRATCH
 from skop.ops._simd import LANES
 
 __all__ = [
-    "FREE",
-    "ITEMS",
-    "NEXT",
-    "N_WORDS",
-    "REGIONS",
-    "SCRATCH",
-    "SCRATCH_BYTES",
-    "SLOT",
-    "TABLE",
-    "region_sizes",
-]
+    "FREE", "ITEMS", "NEXT", "N_WORDS", "REGIONS", "SCRATCH", "SCRATCH_BYTES", "SLOT", "TABLE", "region_sizes",
+]  # fmt: skip
 
 #: Tokens of a chunk, and chunks from one kept state to the next.
 CHUNK = 32
@@ -33,9 +24,8 @@ KEPT = 2
     WIDE_CHANNELS, WIDE_STATES, SIZE, QUEUE_END,
     X, DT, A, B, C, D, START, PATHS, Y, FINAL, CHECKPOINTS,
     GRAD_Y, GRAD_FINAL, GRAD_X, GRAD_DT, GRAD_A, GRAD_B, GRAD_C, GRAD_D, GRAD_START,
-    WALK, CHUNK_MAPS, HEAD_PART, AHEAD_PART, END_CHUNK, ADVANCE, PRODUCT, ADD_PRODUCT, TRANSPOSE, TRANSPOSE_SCALED,
-    ASK,
-) = range(FREE, FREE + 46)  # fmt: skip
+    WALK, CHUNK_MAPS, HEAD_PART, AHEAD_PART, END_CHUNK, ADVANCE, PRODUCT, TRANSPOSE, ASK,
+) = range(FREE, FREE + 44)  # fmt: skip
 
 #: Where the thread is: sample, split, path, heads from FIRST on without LAST, the head; first token of the chunk, how
 #: many, these in whole vectors; distance of the chunk that is read next. STATE, GRAD_STATE: memory of the states that
@@ -44,7 +34,7 @@ KEPT = 2
 (
     BATCH, SPLIT, PATH, FIRST, LAST, HEAD, BEGIN, COUNT, FULL, DISTANCE, STATE, GRAD_STATE,
     TARGET, TARGET_ROW, SOURCE, LEFT, LEFT_ROW, LEFT_STEP, RIGHT, RIGHT_ROW, N_ROWS, N_COLUMNS, N_TERMS, WHICH,
-) = range(FREE + 46, FREE + 70)  # fmt: skip
+) = range(FREE + 44, FREE + 68)  # fmt: skip
 
 #: Scratch memory. SPARE: a vector, whose first number is the factor of a product with what it begins with. TOKENS: rows
 #: of the tokens of the chunk among those of all samples, then of those to ask for. QUEUE: of addresses that products of
@@ -62,8 +52,8 @@ KEPT = 2
     MAPS_IN, MAPS_OUT, MAPPED, GRAD_IN, GRAD_OUT, MAPS_ACROSS,
     PRODUCTS, WEIGHTS, SHARES, GRAD_PRODUCTS,
     HELD, LATER, GRADS,
-) = range(FREE + 70, FREE + 99)  # fmt: skip
-FIRST_REGION, N_ARGUMENTS = FREE + 70, FREE + 99
+) = range(FREE + 68, FREE + 97)  # fmt: skip
+FIRST_REGION, N_ARGUMENTS = FREE + 68, FREE + 97
 #: Words of the queue.
 QUEUE_SIZE = 1024
 
@@ -77,21 +67,9 @@ HERE, AHEAD = 0, CHUNK
 
 
 def region_sizes(channels: int, states: int, heads: int, width: int) -> Mapping[str, int]:
-    """Bytes of each region of scratch memory.
+    """Bytes of each region of scratch memory, by the names of their words; a number has `width` bytes.
 
-    Parameters
-    ----------
-    channels, states : int
-        Channels of a head and states of a channel, in whole vectors.
-    heads : int
-        Heads of a work item.
-    width : int
-        Bytes of a number.
-
-    Returns
-    -------
-    Mapping from str to int
-        By the names of their words.
+    Channels of a head and states of a channel are in whole vectors; the heads are those of a work item.
     """
     numbers = {"SPARE": LANES, "ROWS": N_TOKEN_ROWS * CHUNK} | dict.fromkeys(
         ("ABOVE", "BELOW", "UNDER", "PARTIAL"), LANES * LANES

@@ -19,41 +19,10 @@ def ssd_scan_naive(
     initial_state: Tensor | None,
     reverse: tuple[bool, ...],
 ) -> tuple[Tensor, Tensor]:
-    """Scan token by token, in the precision of the arguments.
+    """Scan groups of heads token by token, in the precision of the arguments.
 
-    Parameters
-    ----------
-    x : Tensor of shape (batch, length, heads, head_dim)
-        Inputs.
-    dt : Tensor of shape (batch, length, heads)
-        Step sizes.
-    A : Tensor of shape (heads,)
-        Decay rates, negative.
-    B, C : Tensor of shape (batch, length, groups, d_state)
-        Input and output maps.
-    D : Tensor of shape (heads, 1) or (heads, head_dim), or None
-        Skip from input to output.
-    initial_state : Tensor of shape (batch, heads, head_dim, d_state) or None
-        State before the first token scanned; None means zero.
-    reverse : tuple of bool, one per group
-        Whether the heads of a group scan from the last token to the first.
-
-    Returns
-    -------
-    y : Tensor of shape (batch, length, heads, head_dim)
-        Outputs.
-    final_state : Tensor of shape (batch, heads, head_dim, d_state)
-        State after the last token scanned.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops.ssd_scan._naive import ssd_scan_naive
-    >>> one = torch.ones(1, 3, 1, 1)
-    >>> halving = torch.tensor([0.5]).log()
-    >>> y, _ = ssd_scan_naive(one, one[..., 0], halving, one, one, None, None, (False,))
-    >>> y.flatten()
-    tensor([1.0000, 1.5000, 1.7500])
+    The arguments have the shapes of `skop.ops.ssd_scan` without paths, but D is (heads, 1) or (heads, head_dim);
+    `reverse` tells whether the heads of a group scan from the last token to the first.
     """
     heads, groups = x.shape[2], B.shape[2]
     flipped = torch.tensor(reverse, device=x.device).repeat_interleave(heads // groups)

@@ -9,11 +9,14 @@ below the diagonal (in the order of the path) come from the path, those above fr
 diagonal from both. That halves the exponentials and products, which are most of the time.
 """
 
+from functools import partial
 from math import e, log, log2
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from skop.ops._autograd import differentiable_gradients
 
 __all__ = ["scan_pairs"]
 
@@ -23,28 +26,13 @@ _LN_2 = log(2)
 
 
 def scan_pairs(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, paths: Tensor) -> Tensor:
-    """Scan along paths in opposite pairs, without the direct term.
+    """Scan along paths in opposite pairs, without the direct term: y (batch, length, heads, head_dim).
 
-    Parameters
-    ----------
-    x, dt, A, B, C
-        As in `skop.ops.ssd_scan` with paths, in one precision; B and C may have one path for all.
-    paths : int64 Tensor of shape (n_paths, length)
-        Even rows are paths and each odd row is the reverse of the row before it.
-
-    Returns
-    -------
-    Tensor of shape (batch, length, heads, head_dim)
-        Sum of the outputs.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops.ssd_scan._pairs import scan_pairs
-    >>> one = torch.ones(1, 2, 1, 1)
-    >>> scan_pairs(one, one.expand(1, 2, 2, 1), torch.zeros(2, 1), one, one, torch.tensor([[0, 1], [1, 0]])).flatten()
-    tensor([3., 3.])
+    The arguments have the shapes of `skop.ops.ssd_scan` with paths, in one precision; even rows of the paths are paths
+    and each odd row is the reverse of the row before it.
     """
+    if x.shape[1] == 1:
+        return _scan_lone_token(x, dt, A, B, C)
     # Visiting order of each pair, and the place of each token in it.
     order = paths[::2]
     rank = torch.argsort(order, dim=1)
@@ -69,6 +57,15 @@ def scan_pairs(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, paths: Te
     own = (C * B).sum(-1)[..., reverse, None] * dt[..., 1::2, :]  # b l m h
     y = _WeightedSum.apply(x.transpose(1, 2), sums, sources, maps, later)
     return y.transpose(1, 2) + own.sum(2)[..., None] * x
+
+
+def _scan_lone_token(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
+    """The same for one token, as tables have: every path starts and ends at it."""
+    # A has no influence, but a gradient: zero, for which optimisers still decay a weight.
+    steps = dt + 0 * A
+    inner = (C * B).sum(-1)  # b l k
+    weights = inner * steps.sum(2) if inner.shape[2] == 1 else (inner[..., None] * steps).sum(2)  # b l h
+    return weights[..., None] * x
 
 
 def _cumulate(logs: Tensor, order: Tensor, rank: Tensor) -> Tensor:
@@ -102,7 +99,8 @@ class _WeightedSum(torch.autograd.Function):
         """Gradients of all floating arguments."""
         x, sums, sources, maps, later, decays, weights = ctx.saved_tensors
         if torch.is_grad_enabled():  # only where a second derivative will be asked for
-            return (*_differentiable_gradients(x, sums, sources, maps, later, grad), None)
+            plain = partial(_weighted_sum, later=later)
+            return (*differentiable_gradients(plain, (x, sums, sources, maps), (grad,)), None)
         product = (grad @ x.mT)[:, None] * decays  # b m h i j
         grad_maps = product.sum(2)
         if maps.shape[1] == 1:
@@ -123,13 +121,6 @@ def _decays(sums: Tensor, sources: Tensor, later: Tensor) -> Tensor:
     return torch.where(later[:, None], exponents[:, :, 1], exponents[:, :, 0]).exp2()
 
 
-def _differentiable_gradients(
-    x: Tensor, sums: Tensor, sources: Tensor, maps: Tensor, later: Tensor, grad: Tensor
-) -> tuple[Tensor, ...]:
-    """The same gradients by plain autograd, which can be differentiated again."""
-    inputs = [
-        tensor.detach().requires_grad_() if not tensor.requires_grad else tensor for tensor in (x, sums, sources, maps)
-    ]
-    x, sums, sources, maps = inputs
-    y = (_decays(sums, sources, later) * maps[:, :, None]).sum(1) @ x
-    return torch.autograd.grad(y, inputs, grad, create_graph=True)
+def _weighted_sum(x: Tensor, sums: Tensor, sources: Tensor, maps: Tensor, later: Tensor) -> Tensor:
+    """The same sum by plain autograd."""
+    return (_decays(sums, sources, later) * maps[:, :, None]).sum(1) @ x

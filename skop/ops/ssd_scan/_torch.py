@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from skop.ops._arguments import autocast_off
 from skop.ops._autograd import differentiable_gradients
-from skop.ops._checks import autocast_off
 from skop.ops.ssd_scan._naive import ssd_scan_naive
 
 # Decays are powers of two: torch's exp is several times slower where its result underflows, as
@@ -29,77 +29,24 @@ _LOG2_E = log2(e)
 Run = tuple[slice, bool]
 
 
-def ssd_scan_torch(
-    x: Tensor,
-    dt: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    initial_state: Tensor | None,
-    reverse: tuple[bool, ...],
-    chunk_size: int,
-    return_final_state: bool,
-) -> tuple[Tensor, Tensor | None]:
-    """Scan in chunks, in the precision of the arguments.
-
-    Parameters
-    ----------
-    x, dt, A, B, C, D, initial_state, reverse
-        As in `skop.ops.ssd_scan._naive.ssd_scan_naive`.
-    chunk_size : int
-        Most tokens of a chunk: see `chunk_length`.
-    return_final_state : bool
-        Whether to compute the final state.
-
-    Returns
-    -------
-    y : Tensor of shape (batch, length, heads, head_dim)
-        Outputs.
-    final_state : Tensor of shape (batch, heads, head_dim, d_state) or None
-        State after the last token scanned, where asked for.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops.ssd_scan._torch import ssd_scan_torch
-    >>> one = torch.ones(1, 3, 1, 1)
-    >>> halving = torch.tensor([0.5]).log()
-    >>> y, _ = ssd_scan_torch(one, one[..., 0], halving, one, one, None, None, (False,), 2, False)
-    >>> y.flatten()
-    tensor([1.0000, 1.5000, 1.7500])
-    """
+def ssd_scan_torch(*arguments: Any, chunk_size: int, return_final_state: bool) -> tuple[Tensor, Tensor | None]:
+    """Scan groups of heads as `ssd_scan_naive` does, which takes the same, in chunks of at most so many tokens."""
+    x, dt, A, B, C, *rest = arguments
     length = x.shape[1]
     chunk = chunk_length(length, chunk_size)
     missing = -length % chunk
     if missing:  # a step of size zero leaves the state as it is, in either direction
         x, B, C = (pad(values, (0, 0, 0, 0, 0, missing)) for values in (x, B, C))
         dt = pad(dt, (0, 0, 0, missing))
-    y, final_state = _ChunkedScan.apply(x, dt, A, B, C, D, initial_state, reverse, chunk, return_final_state)
+    y, final_state = _ChunkedScan.apply(chunk, return_final_state, x, dt, A, B, C, *rest)
     return (y[:, :length] if missing else y), final_state
 
 
 def chunk_length(length: int, chunk_size: int) -> int:
     """Choose how many tokens the chunks have, without padding where a length near the most allows it.
 
-    Parameters
-    ----------
-    length : int
-        Tokens of the sequence.
-    chunk_size : int
-        Most tokens of a chunk.
-
-    Returns
-    -------
-    int
-        The length itself if it fits; its largest divisor above half of `chunk_size`, if there is one;
-        else `chunk_size`, and the last chunk has to be padded.
-
-    Examples
-    --------
-    >>> from skop.ops.ssd_scan._torch import chunk_length
-    >>> chunk_length(50, 64), chunk_length(1936, 64), chunk_length(1933, 64)
-    (50, 44, 64)
+    That is the length itself if it fits; its largest divisor above half of `chunk_size`, if there is one; else
+    `chunk_size`, and the last chunk has to be padded.
     """
     if length <= chunk_size:
         return length
@@ -115,20 +62,9 @@ class _ChunkedScan(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        dt: Tensor,
-        A: Tensor,
-        B: Tensor,
-        C: Tensor,
-        D: Tensor | None,
-        initial_state: Tensor | None,
-        reverse: tuple[bool, ...],
-        chunk: int,
-        return_final_state: bool,
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(ctx: Any, chunk: int, return_final_state: bool, *arguments: Any) -> tuple[Tensor, Tensor | None]:
         """Scan as `ssd_scan_torch` does; the length is a multiple of the chunk."""
+        x, dt, A, B, C, D, initial_state, reverse = arguments
         runs = _runs(reverse, x.shape[2])
         steps, maps_in, maps_out = _pack(dt, chunk), _pack(B, chunk), _pack(C, chunk)
         logs = _cumulate(steps * (A * _LOG2_E).unsqueeze(-1), runs)
@@ -147,7 +83,7 @@ class _ChunkedScan(torch.autograd.Function):
         else:
             y = matrices @ u
         kept = (steps, maps_in, maps_out, logs, u, decays, y, states, final_state)
-        ctx.save_for_backward(x, dt, A, B, C, D, initial_state, *kept)
+        ctx.save_for_backward(*arguments[:7], *kept)
         ctx.set_materialize_grads(False)
         ctx.reverse = reverse
         returned = final_state.mT.contiguous() if return_final_state and final_state is not None else None
@@ -165,7 +101,7 @@ class _ChunkedScan(torch.autograd.Function):
             else:
                 grad_y = torch.zeros_like(inputs[0]) if grad_y is None else grad_y
                 grads = _gradients(inputs, kept, _runs(ctx.reverse, inputs[0].shape[2]), grad_y, grad_final)
-        return *grads, None, None, None
+        return None, None, *grads, None
 
 
 def _gradients(

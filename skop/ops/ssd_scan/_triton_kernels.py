@@ -12,22 +12,22 @@ i is the token that receives, j the token that sends; rows of a matrix are i, co
 import triton
 import triton.language as tl
 
-from skop.ops._triton_tools import LOG2_E
+from skop.ops._triton_kernels import LOG2_E
 
 
 @triton.jit
-def _tokens(
-    dt: tl.tensor,
-    paths: tl.tensor,
-    batch: tl.tensor,
-    path: tl.tensor,
-    head: tl.tensor,
-    chunk: tl.tensor,
-    length: tl.tensor,
-    n_paths: tl.tensor,
-    n_heads: tl.tensor,
-    CHUNK: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+def _place(program, n_chunks, n_paths, n_heads, n_channels, BLOCK_P: tl.constexpr):
+    """Decode a program: block of channels, head, chunk, sequence, sample and path."""
+    n_blocks = tl.cdiv(n_channels, BLOCK_P)
+    block = program % n_blocks
+    head = (program // n_blocks) % n_heads
+    chunk = (program // (n_blocks * n_heads)) % n_chunks
+    sequence = (program // (n_blocks * n_heads * n_chunks)).to(tl.int64)
+    return block, head, chunk, sequence, sequence // n_paths, sequence % n_paths
+
+
+@triton.jit
+def _tokens(dt, paths, batch, path, head, chunk, length, n_paths, n_heads, CHUNK: tl.constexpr):
     """Tokens of a chunk, which of them exist, their steps, the sums of the steps after each, and of all."""
     time = chunk * CHUNK + (CHUNK - 1 - tl.arange(0, CHUNK))
     exists = time < length
@@ -44,7 +44,7 @@ def _tokens(
 
 
 @triton.jit
-def _decays(sums: tl.tensor, rate: tl.tensor, CHUNK: tl.constexpr) -> tl.tensor:
+def _decays(sums, rate, CHUNK: tl.constexpr):
     """Decay from each token j to the token i, itself or a later one; 0 elsewhere."""
     logs = sums * rate
     high = logs.to(rate.dtype)
@@ -59,40 +59,20 @@ def _decays(sums: tl.tensor, rate: tl.tensor, CHUNK: tl.constexpr) -> tl.tensor:
 
 @triton.jit
 def chunk_states_kernel(
-    values: tl.tensor,
-    maps: tl.tensor,
-    dt: tl.tensor,
-    A: tl.tensor,
-    paths: tl.tensor,
-    states: tl.tensor,
-    amounts: tl.tensor,
-    length: tl.tensor,
-    n_chunks: tl.tensor,
-    n_paths: tl.tensor,
-    value_paths: tl.tensor,
-    map_paths: tl.tensor,
-    n_heads: tl.tensor,
-    n_channels: tl.tensor,
-    n_states: tl.tensor,
-    CHUNK: tl.constexpr,
-    BLOCK_P: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BACKWARD: tl.constexpr,
-    PRECISION: tl.constexpr,
-) -> None:
+    values, maps, dt, A, paths, states, amounts, length, n_chunks, n_paths, value_paths, map_paths, n_heads,
+    n_channels, n_states,
+    CHUNK: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_N: tl.constexpr, BACKWARD: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """What a chunk adds to the state that leaves it or, backward, to the gradient of the state that enters.
 
     Forward: sum_j decay(j to end) dt_j x_j B_j. Backward, with values g and maps C: sum_i decay(start to i) g_i C_i.
     """
     program = tl.program_id(0)
-    n_blocks, n_state_blocks = tl.cdiv(n_channels, BLOCK_P), tl.cdiv(n_states, BLOCK_N)
+    n_state_blocks = tl.cdiv(n_states, BLOCK_N)
     state = (program % n_state_blocks) * BLOCK_N + tl.arange(0, BLOCK_N)
     program = program // n_state_blocks
-    channel = (program % n_blocks) * BLOCK_P + tl.arange(0, BLOCK_P)
-    head = (program // n_blocks) % n_heads
-    chunk = (program // (n_blocks * n_heads)) % n_chunks
-    sequence = (program // (n_blocks * n_heads * n_chunks)).to(tl.int64)
-    batch, path = sequence // n_paths, sequence % n_paths
+    block, head, chunk, sequence, batch, path = _place(program, n_chunks, n_paths, n_heads, n_channels, BLOCK_P)
+    channel = block * BLOCK_P + tl.arange(0, BLOCK_P)
 
     token, exists, steps, after, total = _tokens(dt, paths, batch, path, head, chunk, length, n_paths, n_heads, CHUNK)
     rate = tl.load(A + path * n_heads + head) * LOG2_E
@@ -120,39 +100,13 @@ def chunk_states_kernel(
 
 @triton.jit
 def output_kernel(
-    x: tl.tensor,
-    dt: tl.tensor,
-    A: tl.tensor,
-    B: tl.tensor,
-    C: tl.tensor,
-    D: tl.tensor,
-    paths: tl.tensor,
-    entering: tl.tensor,
-    y: tl.tensor,
-    length: tl.tensor,
-    n_chunks: tl.tensor,
-    n_paths: tl.tensor,
-    x_paths: tl.tensor,
-    y_paths: tl.tensor,
-    map_paths: tl.tensor,
-    n_heads: tl.tensor,
-    n_channels: tl.tensor,
-    n_states: tl.tensor,
-    skip_channels: tl.tensor,
-    HAS_SKIP: tl.constexpr,
-    CHUNK: tl.constexpr,
-    BLOCK_P: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    PRECISION: tl.constexpr,
-) -> None:
+    x, dt, A, B, C, D, paths, entering, y, length, n_chunks, n_paths, x_paths, y_paths, map_paths, n_heads, n_channels,
+    n_states, skip_channels,
+    HAS_SKIP: tl.constexpr, CHUNK: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Outputs of a chunk, from the state that enters it."""
     program = tl.program_id(0)
-    n_blocks = tl.cdiv(n_channels, BLOCK_P)
-    block = program % n_blocks
-    head = (program // n_blocks) % n_heads
-    chunk = (program // (n_blocks * n_heads)) % n_chunks
-    sequence = (program // (n_blocks * n_heads * n_chunks)).to(tl.int64)
-    batch, path = sequence // n_paths, sequence % n_paths
+    block, head, chunk, sequence, batch, path = _place(program, n_chunks, n_paths, n_heads, n_channels, BLOCK_P)
 
     token, exists, steps, after, total = _tokens(dt, paths, batch, path, head, chunk, length, n_paths, n_heads, CHUNK)
     rate = tl.load(A + path * n_heads + head) * LOG2_E
@@ -185,44 +139,13 @@ def output_kernel(
 
 @triton.jit
 def input_gradient_kernel(
-    x: tl.tensor,
-    dt: tl.tensor,
-    A: tl.tensor,
-    B: tl.tensor,
-    C: tl.tensor,
-    D: tl.tensor,
-    paths: tl.tensor,
-    entering: tl.tensor,
-    leaving: tl.tensor,
-    grad_y: tl.tensor,
-    grad_x: tl.tensor,
-    grad_dt: tl.tensor,
-    grad_A: tl.tensor,
-    grad_D: tl.tensor,
-    length: tl.tensor,
-    n_chunks: tl.tensor,
-    n_paths: tl.tensor,
-    x_paths: tl.tensor,
-    grad_paths: tl.tensor,
-    map_paths: tl.tensor,
-    n_heads: tl.tensor,
-    n_channels: tl.tensor,
-    n_states: tl.tensor,
-    skip_channels: tl.tensor,
-    HAS_SKIP: tl.constexpr,
-    CHUNK: tl.constexpr,
-    BLOCK_P: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    PRECISION: tl.constexpr,
-) -> None:
+    x, dt, A, B, C, D, paths, entering, leaving, grad_y, grad_x, grad_dt, grad_A, grad_D, length, n_chunks, n_paths,
+    x_paths, grad_paths, map_paths, n_heads, n_channels, n_states, skip_channels,
+    HAS_SKIP: tl.constexpr, CHUNK: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Gradients of x, dt, A and D in a chunk, from the entering state and the gradient of the leaving one."""
     program = tl.program_id(0)
-    n_blocks = tl.cdiv(n_channels, BLOCK_P)
-    block = program % n_blocks
-    head = (program // n_blocks) % n_heads
-    chunk = (program // (n_blocks * n_heads)) % n_chunks
-    sequence = (program // (n_blocks * n_heads * n_chunks)).to(tl.int64)
-    batch, path = sequence // n_paths, sequence % n_paths
+    block, head, chunk, sequence, batch, path = _place(program, n_chunks, n_paths, n_heads, n_channels, BLOCK_P)
 
     token, exists, steps, after, total = _tokens(dt, paths, batch, path, head, chunk, length, n_paths, n_heads, CHUNK)
     decay_rate = tl.load(A + path * n_heads + head)
@@ -276,6 +199,7 @@ def input_gradient_kernel(
         tl.store(grad_D + place * n_channels + channel, tl.sum(g * u, 0), mask=real_channel)
     offset = ((token * grad_paths + path % grad_paths) * n_heads + head)[:, None] * n_channels + channel[None, :]
     tl.store(grad_x + offset, dx.to(grad_x.dtype.element_ty), mask=there)
+    n_blocks = tl.cdiv(n_channels, BLOCK_P)
     parts = ((token * n_paths + path) * n_heads + head) * n_blocks + block
     tl.store(grad_dt + parts, decay_rate * slope + tl.sum(grad_u * u, 1), mask=exists)
     tl.store(grad_A + place * n_blocks + block, tl.sum(steps * slope, 0))
@@ -283,31 +207,10 @@ def input_gradient_kernel(
 
 @triton.jit
 def map_gradient_kernel(
-    x: tl.tensor,
-    dt: tl.tensor,
-    A: tl.tensor,
-    B: tl.tensor,
-    C: tl.tensor,
-    paths: tl.tensor,
-    entering: tl.tensor,
-    leaving: tl.tensor,
-    grad_y: tl.tensor,
-    grad_B: tl.tensor,
-    grad_C: tl.tensor,
-    length: tl.tensor,
-    n_chunks: tl.tensor,
-    n_paths: tl.tensor,
-    x_paths: tl.tensor,
-    map_paths: tl.tensor,
-    n_heads: tl.tensor,
-    n_channels: tl.tensor,
-    n_states: tl.tensor,
-    n_splits: tl.tensor,
-    CHUNK: tl.constexpr,
-    BLOCK_P: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    PRECISION: tl.constexpr,
-) -> None:
+    x, dt, A, B, C, paths, entering, leaving, grad_y, grad_B, grad_C, length, n_chunks, n_paths, x_paths, map_paths,
+    n_heads, n_channels, n_states, n_splits,
+    CHUNK: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Gradients of B and C in a chunk, summed over every n_splits-th block of channels of the heads."""
     program = tl.program_id(0)
     n_blocks, n_state_blocks = tl.cdiv(n_channels, BLOCK_P), tl.cdiv(n_states, BLOCK_N)

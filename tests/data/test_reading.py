@@ -1,6 +1,8 @@
 """Reading X and y: every form that is promised, the form that comes back, and every kind of mistake."""
 
+import json
 import warnings
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pandas as pd
@@ -8,8 +10,8 @@ import pytest
 from scipy import sparse
 
 from skop import FieldSet
-from skop.data import Predictions, read, read_inputs, unit_grid
-from skop.data._reading import _carries_points, _is_table
+from skop.data import DataSpec, GridResampler, Predictions, TargetForm, read, read_inputs, unit_grid
+from skop.data._reading import _as_list, _carries_points, _is_pairs, _is_point_sets, _is_table
 from skop.exceptions import FieldDataError, SkopWarning
 
 N = 5
@@ -362,10 +364,10 @@ MISTAKES = {
     "y_without_values": (FieldSet(COORDS, params=TABLE), FieldSet(COORDS, params=TABLE), "without values"),
     "y_tuple_without_values": ((np.stack([COORDS] * N), FLAT_X), (np.stack([COORDS] * N), None), "without values"),
     "tuple_of_three": ((COORDS, FLAT_X, FLAT_X), Y, "3 items"),
-    "tuple_shared_without_fields": ((COORDS, None), Y, "how many"),
+    "tuple_shared_without_fields": ((COORDS, None), Y, "give their number"),
     "tuple_misfit": ((COORDS[:-1], FLAT_X), Y, "do not fit"),
     "list_of_fieldsets": ([FieldSet(COORDS, FLAT_X)], SCALARS[:1], "np.concatenate"),
-    "mixed_list": ([(COORDS, COORDS), COORDS], SCALARS[:2], "sample 1 of X is no tuple"),
+    "mixed_list": ([(COORDS, COORDS), COORDS], SCALARS[:2], "sample 1 of X is not a tuple"),
     "list_of_shapes": ([X[0], X[1, :2]], SCALARS[:2], "different shapes"),
     "y_list_of_shapes": (X, [Y[0], Y[1, :2]], "rectangular"),
     "complex": (X + 1j, Y, "X: complex"),
@@ -406,3 +408,242 @@ def test_geometries_of_points():
             points = coords.shape[1:-1] if coords.ndim == 4 else coords.shape[:-1]
             fields = FieldSet(coords, np.ones((2, *points, 1)))
             assert read(fields, fields).spec.geometry == geometry
+
+
+# ---------------------------------------------------------------------- forms by their shapes, and the way back
+def ragged(sizes=(5, 1, 7)):
+    """Points of each sample, and fields of two channels."""
+    generator = np.random.default_rng(0)
+    points = [generator.random((size, 2)) for size in sizes]
+    return points, [generator.random((size, 2)) for size in sizes]
+
+
+def pairs(points, fields):
+    """A list of (coords, fields)."""
+    return list(zip(points, fields, strict=True))
+
+
+def targets_back(X, y):
+    """Give the targets of y back in the form of y."""
+    data = read(X, y)
+    field = data.targets.field
+    predictions = Predictions(None if field is None else field.values, data.targets.scalars)
+    return data.spec.target_form.restore(predictions, data.inputs)
+
+
+def assert_same(found, expected):
+    """Forms and numbers agree."""
+    assert type(found) is type(expected)
+    if isinstance(expected, FieldSet):
+        assert_same(found.coords_list(), expected.coords_list())
+        assert_same(found.to_list(), expected.to_list())
+        assert found.channel_names == expected.channel_names
+        assert (found.params is None) == (expected.params is None)
+        if expected.params is not None:
+            np.testing.assert_array_equal(found.params, expected.params)
+    elif isinstance(expected, list | tuple):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other)
+    else:
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("sizes", [(5, 1, 7), (6, 6, 6)])
+@pytest.mark.parametrize("input_form", ["list", "pairs", "pairs of None", "fieldset"])
+@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
+def test_targets_on_points_come_back_as_they_were(input_form, sizes):
+    points, fields = ragged(sizes)
+    X = {
+        "list": points,
+        "pairs": pairs(points, fields),
+        "pairs of None": [(item, None) for item in points],
+        "fieldset": FieldSet(points, fields),
+    }[input_form]
+    for y in (
+        fields,
+        [item[:, 0] for item in fields],
+        pairs(points, fields),
+        FieldSet(points, fields),
+        FieldSet(points, fields, params=np.arange(6.0).reshape(3, 2), channel_names=["a", "b"]),
+        [item.astype(np.float32) for item in fields],
+        np.arange(3.0),
+        np.arange(6.0).reshape(3, 2),
+    ):
+        assert_same(targets_back(X, y), y)
+
+
+def test_tuples_of_lists_come_back_as_such():
+    points, fields = ragged()
+    assert_same(targets_back((points, fields), (points, fields)), (points, fields))
+
+
+def test_tuples_of_arrays_come_back_as_such():
+    generator = np.random.default_rng(0)
+    for coords in (generator.random((6, 2)), generator.random((3, 6, 2))):
+        y = (coords, generator.random((3, 6, 2)))
+        assert_same(targets_back((coords, generator.random((3, 6, 1))), y), y)
+
+
+def test_arrays_on_shared_points_come_back_as_arrays():
+    generator = np.random.default_rng(0)
+    X = FieldSet(generator.random((6, 2)), generator.random((3, 6, 1)))
+    for y in (generator.random((3, 6, 2)), generator.random((3, 6))):
+        assert_same(targets_back(X, y), y)
+
+
+def test_a_sample_of_lists_comes_alone():
+    points, fields = ragged((5,))
+    assert_same(targets_back(points, fields), fields)
+    assert_same(targets_back(pairs(points, fields), [fields[0][:, 0]]), [fields[0][:, 0]])
+
+
+def test_predictions_of_other_sizes_come_as_lists_where_y_was_an_array():
+    generator = np.random.default_rng(0)
+    data = read(FieldSet(generator.random((6, 2)), generator.random((3, 6, 1))), generator.random((3, 6)))
+    points, fields = ragged()
+    flat = np.concatenate(fields)[:, :1]
+    found = data.spec.target_form.restore(Predictions(flat), FieldSet(points, fields))
+    assert [item.shape for item in found] == [(5,), (1,), (7,)]
+
+
+def test_lists_of_one_shape_are_read_as_points_with_a_warning():
+    points, fields = ragged((6, 6, 6))
+    with pytest.warns(SkopWarning, match="2-D points"):
+        data = read(points, fields)
+    assert (data.spec.n_fields, data.spec.n_dims, data.spec.geometry) == (0, 2, "points")
+
+
+def test_sizes_and_scalars_are_counted():
+    points, fields = ragged()
+    y = FieldSet(points, fields, params=np.ones((3, 4)))
+    spec = read(FieldSet(points, fields, params=np.ones((3, 2))), y).spec
+    assert (spec.n_fields, spec.n_params, spec.n_outputs, spec.n_scalars) == (2, 2, 2, 4)
+    spec = read(points, np.ones((3, 4))).spec
+    assert (spec.n_outputs, spec.n_scalars) == (0, 4)
+
+
+def test_kinds_are_told_apart():
+    points, fields = ragged()
+    held = np.empty(3, dtype=object)
+    held[:] = points
+    assert _is_point_sets(_as_list(held))
+    assert _is_point_sets(points)
+    assert not _is_point_sets(pairs(points, fields))
+    assert not _is_point_sets([[1.0, 2.0]])
+    assert not _is_point_sets([])
+    assert not _is_point_sets([np.zeros((4, 4, 1))])
+    assert _is_pairs(pairs(points, fields))
+    assert _is_pairs([(points[0], None)])
+    assert not _is_pairs(points)
+    assert not _is_table(points)
+    assert not _is_table(_as_list(held))
+    assert not _is_table(pairs(points, fields))
+    assert _is_table([[1.0, 2.0]])
+    assert _is_table([np.zeros(3)])
+    assert _is_table([])
+    assert _carries_points(FieldSet(points, fields))
+    assert _carries_points(pairs(points, fields))
+    assert not _carries_points(None)
+    assert not _carries_points(np.zeros(3))
+
+
+def test_predictions_without_content_are_refused():
+    points, _ = ragged()
+    with pytest.raises(ValueError, match="neither"):
+        read(points, np.ones(3)).spec.target_form.restore(Predictions(None), FieldSet(points))
+
+
+def test_points_of_y_must_be_those_of_x():
+    points, fields = ragged()
+    moved = [item + 0.1 for item in points]
+    for y in (FieldSet(moved, fields), pairs(moved, fields), (moved, fields)):
+        with pytest.raises(FieldDataError, match=r"point|coord"):
+            read(points, y)
+
+
+# ---------------------------------------------------------------------- values that are no numbers
+def spoiled(array, place, value):
+    array = np.array(array)
+    array[place] = value
+    return array
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_no_numbers_are_located(value):
+    with pytest.raises(FieldDataError, match=r"X .*sample 3, channel 1"):
+        read(spoiled(X, (3, 0, 2, 1), value), Y)
+    with pytest.raises(FieldDataError, match=r"y .*sample 4, channel 2"):
+        read(X, spoiled(Y, (4, 3, 1, 2), value))
+    with pytest.raises(FieldDataError, match=r"y .*sample 2, scalar 0"):
+        read(TABLE, spoiled(SCALARS, 2, value))
+    with pytest.raises(FieldDataError, match=r"X .*params.*\[1, 3\]"):
+        read(spoiled(TABLE, (1, 3), value), Y)
+    with pytest.raises(FieldDataError, match=r"X .*coords.*\[7, 1\]"):
+        read((spoiled(COORDS, (7, 1), value), FLAT_X), FLAT_Y)
+
+
+def test_bad_value_of_a_ragged_sample_is_located(monkeypatch):
+    sizes = [3, 5, 2, 4]
+    coords = [RANDOM.random((size, 2)) for size in sizes]
+    fields = [points.copy() for points in coords]
+    fields[2][0, 1] = np.nan
+    for chunk in (1, 10**6):
+        monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", chunk)
+        with pytest.raises(FieldDataError, match="sample 2, channel 1"):
+            read(FieldSet(coords, fields), np.zeros(4))
+
+
+def test_bad_value_of_a_memory_map_is_found_by_streaming(tmp_path, monkeypatch):
+    mapped = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.float32, shape=(40, 6, 5, 2))
+    mapped[:] = 0.5
+    mapped[33, 5, 4, 1] = np.inf
+    mapped.flush()
+    monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", 60 * 4)
+    sizes = []
+    isfinite = np.isfinite
+    monkeypatch.setattr(np, "isfinite", lambda values: sizes.append(np.size(values)) or isfinite(values))
+    with pytest.raises(FieldDataError, match="sample 33, channel 1"):
+        read(np.load(tmp_path / "x.npy", mmap_mode="r"), np.zeros(40))
+    assert max(sizes) <= 60 * 4
+
+
+# ---------------------------------------------------------------------- what a saved estimator remembers
+FORM = TargetForm("meshes", "float32", channel_names=("u", "v"), components=(("u", 1), ("v", 1)))
+CONTENT = {
+    "input_form": "grid", "role": "fields", "target_form": FORM, "n_dims": 2, "n_fields": 3, "n_params": 1,
+    "n_outputs": 1, "grid_shape": (8, 4), "n_scalars": 0, "geometry": "grid", "kept_axes": (0, 2),
+    "resampler": GridResampler((0.0, 0.0), (1.0, 2.0), (4, 5)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"grid_shape": None}, {"kept_axes": None, "resampler": None}, {"target_form": TargetForm("array")}],
+)
+def test_json_gives_an_equal_spec(changes):
+    spec = DataSpec(**(CONTENT | changes))
+    again = DataSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
+    assert again == spec
+    assert hash(again) == hash(spec)
+    assert again.grid_shape == (CONTENT | changes)["grid_shape"]
+
+
+def test_every_attribute_counts():
+    spec = DataSpec(**CONTENT)
+    for name in CONTENT:
+        assert DataSpec(**(CONTENT | {name: "other"})) != spec
+    for name in ("container", "dtype", "squeezes_channel", "has_grid_axes", "channel_names", "components"):
+        assert replace(FORM, **{name: "other"}) != FORM
+    with pytest.raises(FrozenInstanceError):
+        spec.n_dims = 3
+
+
+def test_the_network_sees_the_data_or_the_grid():
+    spec = DataSpec(**CONTENT | {"geometry": "points", "grid_shape": None})
+    seen = spec.network_spec
+    assert (seen.geometry, seen.grid_shape, seen.n_fields, seen.resampler) == ("grid", (4, 5), 3, None)
+    assert seen.network_spec is seen
+    with_distance = replace(spec, resampler=replace(spec.resampler, distance=True))
+    assert with_distance.network_spec.n_fields == 4

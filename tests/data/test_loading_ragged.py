@@ -6,6 +6,7 @@ import torch
 
 from skop import FieldSet
 from skop.data import FieldLoader, Scalers, ScalingOptions, Targets, unit_grid
+from skop.data._loading import batch_rows, draw_rows, is_uniform
 from skop.exceptions import FieldDataError
 
 SIZES = (5, 1, 9, 5)
@@ -243,3 +244,39 @@ def test_scale_for_each_point_needs_the_same_points():
     scalers = scalers_of(*uniform, inputs="point")
     with pytest.raises(FieldDataError, match="scaler 'point'"):
         loader_of(inputs, targets, scalers=scalers)
+
+
+# ---------------------------------------------------------------------- rows of points
+ROWS = np.array([5, 1, 9, 3])
+
+
+def test_rows_of_a_batch_are_those_of_its_samples():
+    offsets = np.concatenate([[0], np.cumsum(ROWS)])
+    assert batch_rows(offsets, np.array([3, 1, 3])).tolist() == [15, 16, 17, 5, 15, 16, 17]
+    assert batch_rows(offsets, np.array([], dtype=int)).tolist() == []
+
+
+def test_drawn_rows_belong_to_their_samples_and_small_ones_are_whole():
+    rows, drawn = draw_rows(ROWS, 4, torch.Generator().manual_seed(0))
+    assert drawn == (4, 1, 4, 3)
+    parts = np.split(rows, np.cumsum(drawn)[:-1])
+    starts = np.cumsum(ROWS) - ROWS
+    for part, start, size in zip(parts, starts, ROWS, strict=True):
+        assert ((part >= start) & (part < start + size)).all()
+        assert (np.diff(part) > 0).all()
+
+
+def test_draws_repeat_with_the_generator_and_reach_all_points_alike():
+    first, second = (draw_rows(ROWS, 4, torch.Generator().manual_seed(3))[0] for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    generator = torch.Generator().manual_seed(0)
+    counts = np.zeros(10)
+    for _ in range(2000):
+        counts[draw_rows(np.array([10]), 3, generator)[0]] += 1
+    # Three of ten, with a spread of about 20 in 2000 draws.
+    np.testing.assert_allclose(counts, 600, atol=100)
+
+
+@pytest.mark.parametrize(("sizes", "expected"), [((3, 3), True), ((3, 4), False), ((1,), True), ((), True)])
+def test_uniform_sizes(sizes, expected):
+    assert is_uniform(sizes) is expected

@@ -1,0 +1,69 @@
+"""The errors of a `score` on flat arrays, without the checks of `relative_l2_error`: for the validation of every epoch.
+
+Notation: n samples, T points of all samples together, c channels, s scalars.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skop.metrics._inputs import divide_norms, norm_of_set, sizes_from_squares
+
+__all__ = ["relative_l2_of_fields", "relative_l2_of_scalars"]
+
+RealArray = npt.NDArray[np.floating[Any]]
+
+
+def relative_l2_of_fields(true: RealArray, predicted: RealArray, n_points: npt.NDArray[np.integer[Any]]) -> float:
+    """Return the mean relative L2 error over samples, several channels in units of their size.
+
+    A sample of zeros is compared with the root mean square of the norms of the set; where all are zero the error is
+    absolute, instead of failing in the middle of a fit.
+
+    Parameters
+    ----------
+    true, predicted : ndarray of shape (T, c)
+        Finite fields, one sample after the other.
+    n_points : ndarray of int of shape (n,)
+        Points of each sample.
+
+    Returns
+    -------
+    float
+        1 minus the `score`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.metrics._flat import relative_l2_of_fields
+    >>> u = np.array([[3.0], [4.0], [6.0], [8.0]])
+    >>> relative_l2_of_fields(u, 1.5 * u, np.array([2, 2]))
+    0.5
+    """
+    true, predicted = _in_units(true, predicted)
+    starts = np.concatenate([[0], np.cumsum(n_points)])[:-1]
+    squares = ((predicted - true) ** 2, true**2)
+    error, norm = (np.sqrt(np.add.reduceat(part.sum(axis=-1), starts)) for part in squares)
+    weight = np.ones(len(norm))
+    whole = norm_of_set(norm, weight)
+    return float(np.mean(divide_norms(error, norm, weight, "sample", whole if whole > 0 else 1.0)))
+
+
+def relative_l2_of_scalars(true: RealArray, predicted: RealArray) -> float:
+    """Return the relative L2 error of scalars ``(n, s)`` over the set, several of them in units of their size.
+
+    It is absolute where all of them are zero.
+    """
+    true, predicted = _in_units(true, predicted)
+    error, norm = (np.array([np.linalg.norm(part)]) for part in (predicted - true, true))
+    return float(divide_norms(error, norm, np.ones(1), "scalar", 1.0)[0])
+
+
+def _in_units(true: RealArray, predicted: RealArray) -> tuple[RealArray, RealArray]:
+    """Rows of channels in units of their size, where there are several."""
+    true = np.asarray(true, dtype=np.float64)
+    if true.shape[-1] == 1:
+        return true, predicted
+    sizes = sizes_from_squares((true**2).mean(axis=0))
+    return true / sizes, predicted / sizes

@@ -1,0 +1,258 @@
+"""GNOT, the general neural operator transformer, with attention or with MNO's selective scans in its place.
+
+Z. Hao et al., "GNOT: A General Neural Operator Transformer for Operator Learning", ICML 2023; C.-W. Cheng et al.,
+"Mamba Neural Operator: Who Wins? Transformers vs. State-Space Models for PDEs", 2024 (MNO). The trunk encodes the query
+points and the parameters, a branch encodes each input function; in every block the query points read the branches,
+then one another, and after each a mixture of experts, gated by position, maps every point.
+
+The public code hands selective scans all input functions and reads the first; here all are read.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from skop.modules import LINE_DIRECTIONS, Stream, TokenMixer, build_mixer
+from skop.networks._sequence_network import Points, Queries, SequenceNetwork
+
+__all__ = ["GNOTNetwork"]
+
+#: Mixers by the names of MNO's versions; other names are those of `skop.modules.MIXERS`.
+_MIXERS = {"mamba": "s6", "linear": "normalized_linear", "softmax": "softmax"}
+_BRANCHES = ("joint", "parts", "channels")
+
+
+class GNOTNetwork(SequenceNetwork):
+    """GNOT for points of 1 to 3 dimensions, with three kinds of mixers.
+
+    Parameters
+    ----------
+    n_dims, n_fields, n_params, n_outputs
+        See `skop.networks.SequenceNetwork`.
+    mixer : {"mamba", "linear", "softmax"} or another name in `skop.modules.MIXERS`
+        Mixer of points with branches and with one another: `skop.modules.S6Mixer` (MNO),
+        `skop.modules.NormalizedLinearAttention` (GNOT) or `skop.modules.SoftmaxAttention`. Others need a cross form.
+    width : int
+        Size of a token (public code: 96).
+    depth : int
+        Number of blocks (public code: 4).
+    mlp_depth : int
+        Residual layers of trunk, branches and head, beside their first and last layer (public code: 4).
+    mlp_ratio : float
+        Hidden size of experts and gates as a multiple of `width` (public code: 2).
+    n_experts : int
+        Experts of each mixture, weighted by a softmax over them that depends on the position (MNO: 1; GNOT: 2 to 4).
+    branches : {"joint", "parts", "channels"}
+        Input functions: the fields together; fields and parameters apart; or each field and the parameters apart.
+        Fields come with their coordinates, and the trunk sees the parameters in any case.
+    n_heads
+        Heads of attention, see `skop.modules.AttentionMixer` (public code: 8).
+    d_state, expand, dt_rank, scan_directions, step_range, ratio
+        See `skop.modules.S6Mixer`. Scans along the axes of a grid need one.
+    dropout : float, default=0.0
+        Dropout of what the mixers give.
+    **skeleton
+        Further keywords of `skop.networks.SequenceNetwork`: `n_scalars` and `point_order`.
+
+    Raises
+    ------
+    ValueError
+        If a size does not fit, or a name is unknown.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.networks import GNOTNetwork
+    >>> network = GNOTNetwork(
+    ...     n_dims=2, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, mixer="mamba", width=16, depth=1, mlp_depth=1,
+    ...     mlp_ratio=2.0, n_experts=2, branches="joint", n_heads=2, d_state=4, expand=2, dt_rank=None,
+    ...     scan_directions="bidirectional",
+    ...     step_range=(1e-3, 0.1), ratio=1.0, point_order="hilbert",
+    ... )
+    >>> network(torch.rand(50, 2), torch.zeros(3, 50, 1), None).field.shape
+    torch.Size([3, 50, 1])
+    """
+
+    def __init__(
+        self,
+        *,
+        n_dims: int,
+        n_fields: int,
+        n_params: int,
+        n_outputs: int,
+        mixer: str,
+        width: int,
+        depth: int,
+        mlp_depth: int,
+        mlp_ratio: float,
+        n_experts: int,
+        branches: str,
+        n_heads: int | None,
+        d_state: int,
+        expand: float,
+        dt_rank: int | None,
+        scan_directions: str,
+        step_range: Sequence[float],
+        ratio: float | str,
+        dropout: float = 0.0,
+        **skeleton: Any,
+    ) -> None:
+        if branches not in _BRANCHES:
+            raise ValueError(f"branches is {branches!r}; expected one of {_BRANCHES}.")
+        if n_experts < 1:
+            raise ValueError(f"n_experts={n_experts}; expected at least 1.")
+        name = _MIXERS.get(mixer, mixer)
+        on_grid = name == "s6" and scan_directions not in LINE_DIRECTIONS
+        skeleton |= {"n_dims": n_dims, "n_fields": n_fields, "n_params": n_params, "n_outputs": n_outputs}
+        super().__init__(width, on_grid, **skeleton)
+        groups = [1] * n_fields if branches == "channels" and n_fields else [n_fields]
+        self.groups, self.params_apart = groups, n_params > 0 and branches != "joint"
+        inputs = [n_dims + group for group in groups] + [n_params] * self.params_apart
+        # Where there are no parameters a 0 stands for them, as in the public code.
+        self.trunk = ResidualMLP(n_dims + max(n_params, 1), width, width, mlp_depth)
+        self.branches = nn.ModuleList(ResidualMLP(channels, width, width, mlp_depth) for channels in inputs)
+        options = {
+            "n_heads": n_heads, "d_state": d_state, "expand": expand, "dt_rank": dt_rank,
+            "scan_directions": scan_directions, "step_range": step_range, "ratio": ratio,
+        }  # fmt: skip
+        axes, hidden = n_dims if on_grid else 1, int(mlp_ratio * width)
+        self.blocks = nn.ModuleList(
+            _GNOTBlock(
+                build_mixer(name, width, axes, n_references=len(inputs), **options),
+                build_mixer(name, width, axes, **options),
+                width,
+                hidden,
+                n_experts,
+                n_dims,
+                dropout,
+            )
+            for _ in range(depth)
+        )
+        #: Whether the mixers read references point by point.
+        self.is_aligned = any(getattr(part, "aligned", False) for part in self.modules())
+        self.head = ResidualMLP(width, width, n_outputs, mlp_depth) if n_outputs else None
+
+    def transform(self, inputs: Points, queries: Queries | None) -> tuple[torch.Tensor | None, torch.Tensor]:
+        """Encode points and input functions, mix them, and map every point to outputs."""
+        points, references = self._encode_points(inputs), self._references(inputs)
+        others, carried = None, []
+        if queries is not None:
+            others = self._encode_points(queries)
+            carried = [queries.carry(reference.tokens) for reference in references if self.is_aligned]
+        for block in self.blocks:
+            points, others = block(points, references, inputs, others, carried, queries)
+        return None if self.head is None else self.head(points if others is None else others), points
+
+    def _encode_points(self, places: Points) -> torch.Tensor:
+        """Encode coordinates and parameters."""
+        zeros = places.coords.new_zeros(*places.coords.shape[:2], 1)
+        params = zeros if places.params is None else places.spread(places.params)
+        return self.trunk(torch.cat([places.coords, params], dim=-1))
+
+    def _references(self, inputs: Points) -> list[Stream]:
+        """Encode the input functions; parameters are one token, or as many as points where mixers pair tokens."""
+        parts = [inputs.coords] * len(self.groups)
+        if inputs.fields is not None:
+            fields = inputs.fields.split(self.groups, dim=-1)
+            parts = [torch.cat([inputs.coords, own], dim=-1) for own in fields]
+        references = [inputs.stream(branch(part)) for branch, part in zip(self.branches, parts, strict=False)]
+        if self.params_apart and inputs.params is not None:
+            own = self.branches[-1](inputs.params)
+            if self.is_aligned:
+                references.append(inputs.stream(inputs.spread(own)))
+            elif inputs.sizes is None:
+                references.append(Stream(own.unsqueeze(1)))
+            else:
+                references.append(Stream(own.unsqueeze(0), sizes=(1,) * len(own)))
+        return references
+
+
+class ResidualMLP(nn.Module):
+    """A layer, some residual layers and a last one, with GELU between."""
+
+    def __init__(self, channels: int, width: int, out: int, depth: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(channels, width), nn.Linear(width, out)
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+
+    def forward(self, points: torch.Tensor) -> torch.Tensor:
+        """Map every point."""
+        points = nn.functional.gelu(self.first(points))
+        for layer in self.layers:
+            points = points + nn.functional.gelu(layer(points))
+        return self.last(points)
+
+
+class _Experts(nn.Module):
+    """Feed-forward networks, one for each expert, whose outputs are mixed by given weights."""
+
+    def __init__(self, width: int, hidden: int, n_experts: int) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width)) for _ in range(n_experts)
+        )
+
+    def forward(self, points: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """Mix what the experts give for points (B, P, E) by weights (B, P, experts)."""
+        found = (expert(points) * weights[..., number : number + 1] for number, expert in enumerate(self.experts))
+        return sum(found, start=torch.zeros_like(points))
+
+
+class _GNOTBlock(nn.Module):
+    """Cross mixing, experts, mixing and experts, each added to the points."""
+
+    def __init__(
+        self,
+        cross: TokenMixer,
+        mixer: TokenMixer,
+        width: int,
+        hidden: int,
+        n_experts: int,
+        n_dims: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.norm_cross, self.norm_mixer = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.norm_references = nn.ModuleList(nn.LayerNorm(width) for _ in range(cross.n_references))
+        self.norm_first, self.norm_second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.cross, self.mixer = cross, mixer
+        self.first, self.second = _Experts(width, hidden, n_experts), _Experts(width, hidden, n_experts)
+        self.gate = nn.Sequential(
+            nn.Linear(n_dims, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU(), nn.Linear(hidden, n_experts)
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        points: torch.Tensor,
+        references: Sequence[Stream],
+        places: Points,
+        others: torch.Tensor | None,
+        carried: Sequence[torch.Tensor],
+        queries: Queries | None,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Update points (B, P, E) by references and by one another, and others (B, Q, E) by both in the same way."""
+        norms = self.norm_references
+        streams = [own._replace(tokens=norm(own.tokens)) for norm, own in zip(norms, references, strict=True)]
+        asked = [norm(own) for norm, own in zip(norms, carried, strict=False)]
+        rounds: tuple[tuple[Any, ...], ...] = (
+            (self.norm_cross, self.cross, streams, asked, self.norm_first, self.first),
+            (self.norm_mixer, self.mixer, [], [], self.norm_second, self.second),
+        )
+        weights = self._weights(places)
+        for norm, mixer, read, read_elsewhere, norm_experts, experts in rounds:
+            normed = norm(points)
+            mixed = mixer(normed, places.grid, places.sizes, places.coords, read)
+            if others is not None and queries is not None:
+                probe = queries.probe(norm(others), read_elsewhere)
+                others = others + self.dropout(mixer.probe(normed, probe, places.coords, read))
+                others = others + norm_experts(experts(others, self._weights(queries)))
+            points = points + self.dropout(mixed)
+            points = points + norm_experts(experts(points, weights))
+        return points, others
+
+    def _weights(self, places: Points) -> torch.Tensor:
+        """Weights of the experts at each place."""
+        return self.gate(places.coords).softmax(dim=-1)

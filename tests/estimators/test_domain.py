@@ -1,0 +1,194 @@
+"""Predictions on other grids and in other boxes than those of the fit: one warning, or an error."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import skop
+from skop import (
+    EnsembleRegressor,
+    FieldSet,
+    GeoMaNORegressor,
+    LaMORegressor,
+    RolloutRegressor,
+    TimeConditionedRegressor,
+)
+from skop.data import unit_grid
+from skop.exceptions import FieldDataError, ResolutionWarning
+
+GRID = (6, 5)
+POINTS = unit_grid(GRID)
+RANDOM = np.random.default_rng(0)
+
+
+def on(points, grid=GRID, n_samples=3, seed=0):
+    """Random fields on a grid with these points, which samples share or have of their own."""
+    size = int(np.prod(grid))
+    return FieldSet(points, np.random.default_rng(seed).standard_normal((n_samples, size, 1)), grid_shape=grid)
+
+
+def small(kind=LaMORegressor, **params):
+    return kind().set_params(width=8, depth=1, max_iter=1, random_state=0, **params)
+
+
+def table(points, grid=GRID):
+    return points.reshape(*grid, 2)
+
+
+def said_of(call):
+    """Messages of the ResolutionWarnings of a call; all of them must name this file."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    assert all(item.filename == __file__ for item in caught)
+    return [str(item.message) for item in caught if item.category is ResolutionWarning]
+
+
+@pytest.fixture(scope="module", params=[LaMORegressor, GeoMaNORegressor])
+def model(request):
+    return small(request.param).fit(on(POINTS), on(POINTS))
+
+
+bent = POINTS + 0.2 * np.sin(np.pi * POINTS[:, ::-1])
+REFUSED = {
+    "bent": (on(bent), "bent, first in sample 0.*6 x 5 points"),
+    "sheared": (on(POINTS @ [[1.0, 0.3], [0.0, 1.0]]), "bent"),
+    "each sample bent by itself": (on(np.stack([POINTS, POINTS, bent])), "bent, first in sample 2"),
+    "exchanged axes": (on(POINTS[:, ::-1]), "axis 0 .* along coordinate 1, .* fit it ran along coordinate 0"),
+    "backwards": (
+        on(np.abs(POINTS - [0.0, 1.0])),
+        "coordinate 1 runs backwards along axis 1.* from 1 to 0.* from 0 to 1",
+    ),
+    "other units": (on(1e-3 * POINTS), "between two points of the fit"),
+}
+WARNED = {
+    "shifted": (
+        POINTS + np.array([0.0, 3.0]),
+        r"6 x 5 points in the box \[0, 1\] x \[3, 4\].*6 x 5.*\[0, 1\] x \[0, 1\]",
+    ),
+    "scaled": (2 * POINTS, r"\[0, 2\] x \[0, 2\].*\[0, 1\] x \[0, 1\]"),
+    "smaller": (0.5 * POINTS, r"\[0, 0\.5\] x \[0, 0\.5\]"),
+    "graded": (POINTS**2, r"in the box \[0, 1\] x \[0, 1\] of the fit, but its lines"),
+    "each sample shifted by itself": (np.stack([POINTS, POINTS, POINTS + 1]), r"\[0, 2\] x \[0, 2\]"),
+}
+SILENT = {
+    "the same": on(POINTS),
+    "rounded": on(POINTS.astype(np.float32)),
+    "each sample with a copy": on(np.stack([POINTS] * 3)),
+    "nearly the same": on(POINTS + 1e-3 * RANDOM.random(POINTS.shape)),
+    "finer": on(unit_grid((11, 9)), (11, 9)),
+    "an array": RANDOM.standard_normal((3, *GRID, 1)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::skop.exceptions.ResolutionWarning")
+@pytest.mark.parametrize("name", REFUSED)
+def test_grids_with_another_meaning_of_their_axes_are_refused(model, name):
+    X, message = REFUSED[name]
+    with pytest.raises(FieldDataError, match=message):
+        model.predict(X)
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_other_grids_are_named_once(model, name):
+    points, message = WARNED[name]
+    X = on(points)
+    calls = (lambda: model.predict(X), lambda: model.score(X, X), lambda: model.predict(X, coords=X.coords[..., :3, :]))
+    for call in calls:
+        (said,) = said_of(call)
+        assert re.search(message, said), said
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_the_grid_of_the_fit_and_finer_ones_are_silent(model, name):
+    assert said_of(lambda: model.predict(SILENT[name])) == []
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("offset", [0.0, 0.5])
+def test_grids_without_end_points_may_be_refined(count, offset):
+    """Periodic grids end one step early, and centres of cells begin half a step late."""
+
+    def cells(n):
+        axes = [(np.arange(size) + offset) / size for size in (6 * n, 5 * n)]
+        return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+
+    model = small().fit(on(cells(1)), on(cells(1)))
+    assert said_of(lambda: model.predict(on(cells(count), (6 * count, 5 * count)))) == []
+
+
+def test_axes_in_another_order_than_the_coordinates_are_as_good_if_the_fit_had_them():
+    swapped = on(POINTS[:, ::-1] * [1.0, -2.0])
+    model = small().fit(swapped, swapped)
+    assert said_of(lambda: model.predict(swapped)) == []
+    with pytest.raises(FieldDataError, match="axis 0 of the grid of X runs along coordinate 0"):
+        model.predict(on(POINTS * [-2.0, 1.0]))
+
+
+@pytest.mark.parametrize("params", [{"geometry": "points"}, {"geometry": "structured"}])
+def test_networks_that_read_places_may_see_other_points_of_the_box(params):
+    model = small(architecture__n_latent_heads=2, **params).fit(on(POINTS), on(POINTS))
+    inside = on(np.clip(bent, 0, 1.0))
+    assert said_of(lambda: model.predict(inside)) == []
+    (said,) = said_of(lambda: model.predict(on(POINTS + np.array([0.0, 0.1]))))
+    assert "[0, 1] x [0.1, 1.1]" in said
+    assert "[0, 1] x [0, 1]" in said
+    assert said_of(lambda: model.predict(on(POINTS * 1.04))) == []
+
+
+def test_clouds_outside_the_box():
+    points = [RANDOM.random((size, 2)) for size in (7, 9, 8)]
+    targets = [point[:, :1] for point in points]
+    model = small(architecture__n_latent_heads=2).fit(points, targets)
+    assert said_of(lambda: model.predict(points[::-1])) == []
+    assert len(said_of(lambda: model.predict([5e5 + point for point in points]))) == 1
+    assert len(said_of(lambda: model.predict([5e5 + point for point in points], coords=[5e5 + p for p in points]))) == 1
+
+
+def test_digits_suit_coordinates_far_from_the_origin():
+    far = on(5e5 + POINTS)
+    model = small().fit(far, far)
+    assert said_of(lambda: model.predict(far)) == []
+    (said,) = said_of(lambda: model.predict(on(5e5 + POINTS + [0.25, 0.0])))
+    assert "[500000.25, 500001.25]" in said
+    assert "[500000, 500001]" in said
+
+
+@pytest.mark.parametrize("kind", [EnsembleRegressor, RolloutRegressor, TimeConditionedRegressor])
+def test_members_and_steps_warn_once_together(kind):
+    params = {"n_members": 2} if kind is EnsembleRegressor else {"window": 1} if kind is RolloutRegressor else {}
+    X, y = on(POINTS), on(POINTS).with_values(np.ones((3, 30, 3)))
+    model = kind(small(), **params).fit(X, y)
+    moved = on(POINTS + 2)
+    assert len(said_of(lambda: model.predict(moved))) == 1
+    assert len(said_of(lambda: model.score(moved, moved.with_values(y.values)))) == 1
+
+
+def test_a_gradient_warns_once():
+    X = on(POINTS).with_params(np.arange(3.0)[:, None])
+    model = small().fit(X, X.with_values(X.values))
+    moved = on(POINTS + 2).with_params(np.arange(3.0)[:, None])
+    assert len(said_of(lambda: model.gradient(moved, lambda field: field.sum(dim=(1, 2))))) == 1
+
+
+def test_the_domain_is_in_model_files_and_a_warm_start_warns(tmp_path):
+    model = small(warm_start=True).fit(on(POINTS), on(POINTS))
+    model.save(tmp_path / "model.skop")
+    loaded = skop.load(tmp_path / "model.skop")
+    moved = on(POINTS + 2)
+    assert said_of(lambda: loaded.predict(moved)) == said_of(lambda: model.predict(moved))
+    with pytest.raises(FieldDataError, match="bent"):
+        loaded.predict(on(bent))
+    assert len(said_of(lambda: loaded.fit(moved, moved))) == 1
+    before = loaded.predict(on(POINTS)).values
+    with pytest.raises(FieldDataError, match="backwards"):
+        loaded.fit(on(-POINTS), on(-POINTS))
+    np.testing.assert_array_equal(loaded.predict(on(POINTS)).values, before)
+
+
+def test_a_grid_of_one_line():
+    thin = unit_grid((6, 1))
+    model = small().fit(on(thin, (6, 1)), on(thin, (6, 1)))
+    assert said_of(lambda: model.predict(on(thin, (6, 1)))) == []

@@ -1,0 +1,82 @@
+"""Masked entries are refused wherever numbers come in: NumPy and scikit-learn would use what lies under the mask."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
+from skop.data import unit_grid
+from skop.exceptions import FieldDataError
+from skop.metrics import pdebench_rmse, relative_l2_error
+
+TABLE = np.random.default_rng(0).standard_normal((8, 3))
+SCALARS = TABLE[:, :2].copy()
+FIELDS = TABLE[:, :1, None] * np.linspace(0, 1, 6)[None, :, None]
+
+
+def masked(array):
+    """A copy with a wild number under a mask."""
+    array = np.array(array)
+    mask = np.arange(array.size).reshape(array.shape) == 4
+    array[mask] = 1e6
+    return np.ma.masked_array(array, mask)
+
+
+def lamo():
+    return LaMORegressor(width=8, depth=1, max_iter=1, random_state=0)
+
+
+MODELS = {
+    "operator": lamo(),
+    "POD": PODRegressor(n_components=2),
+    "ensemble": EnsembleRegressor(lamo(), n_members=1),
+    "rollout": RolloutRegressor(PODRegressor(n_components=2), window=1, n_steps=1),
+    "times": TimeConditionedRegressor(PODRegressor(n_components=2), times=1),
+}
+
+
+@pytest.mark.parametrize("y", [SCALARS[:, 0], SCALARS, FIELDS], ids=["scalar", "scalars", "fields"])
+@pytest.mark.parametrize("name", MODELS)
+def test_masked_entries_are_refused(name, y):
+    model = MODELS[name]
+    calls = [
+        lambda: model.fit(masked(TABLE), y),
+        lambda: model.fit(TABLE, masked(y)),
+        lambda: model.fit(TABLE, y).predict(masked(TABLE)),
+        lambda: model.fit(TABLE, y).score(TABLE, masked(y)),
+    ]
+    for call in calls:
+        with pytest.raises(FieldDataError, match=r"[Xy] has 1 masked entries; fill them"):
+            call()
+    unmasked = np.ma.masked_array(TABLE, False)
+    np.testing.assert_array_equal(model.fit(unmasked, y).predict(unmasked).shape, y.shape)
+
+
+def test_masked_weights_parameters_and_rows_of_lists():
+    model, points = lamo(), unit_grid((3, 2))
+    for call in (
+        lambda: model.fit(TABLE, SCALARS, sample_weight=masked(np.ones(8))),
+        lambda: FieldSet(points, np.zeros((8, 6, 1)), params=masked(TABLE)),
+        lambda: model.fit(list(masked(TABLE)), SCALARS),
+        lambda: model.fit(TABLE, SCALARS).score(TABLE, SCALARS, sample_weight=masked(np.ones(8))),
+    ):
+        with pytest.raises(FieldDataError, match="masked entries"):
+            call()
+
+
+@pytest.mark.parametrize("metric", [relative_l2_error, pdebench_rmse])
+def test_metrics_refuse_masked_truths_and_predictions(metric):
+    for pair in ((masked(FIELDS), FIELDS), (FIELDS, masked(FIELDS))):
+        with pytest.raises(FieldDataError, match=r"y_(true|pred) has 1 masked entries"):
+            metric(*pair)
+    with pytest.raises(FieldDataError, match="sample 0 of y_true has 1 masked entries"):
+        relative_l2_error(list(masked(FIELDS)), list(FIELDS))
+
+
+@pytest.mark.parametrize("dtype", ["Float64", "float32"])
+def test_columns_with_a_value_for_missing_numbers(dtype):
+    y = pd.DataFrame(SCALARS).astype(dtype)
+    model = lamo().fit(pd.DataFrame(TABLE).astype(dtype), y)
+    assert model.score(TABLE, y) == pytest.approx(model.score(TABLE, SCALARS), rel=1e-6)
+    with pytest.raises(ValueError, match="NaN"):
+        model.score(TABLE, y.mask(y > 1))

@@ -1,0 +1,329 @@
+"""MNORegressor: published configurations, hosts and mixers, warnings, and laws that not every estimator has."""
+
+import warnings
+from itertools import product
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV
+
+import skop
+from skop import FieldSet, MNOArchitecture, MNORegressor, RolloutRegressor
+from skop.data import unit_grid
+from skop.datasets import make_darcy
+from skop.estimators._mno import _ACTS_WITH
+from skop.exceptions import SkopWarning
+from skop.metrics import neg_relative_l2_scorer
+from skop.modules import MIXERS
+from skop.testing import parametrize_with_field_checks
+
+HOSTS, THREE = ("gnot", "galerkin", "oformer"), ("mamba", "linear", "softmax")
+ALL = list(product(HOSTS, THREE))
+RANDOM = np.random.default_rng(0)
+FIELDS = RANDOM.random((6, 5, 4, 1))
+CLOUDS = [RANDOM.random((size, 2)) for size in (7, 12, 5, 9)]
+
+
+def small(host="gnot", mixer="mamba", **changes):
+    sizes = {"width": 8, "depth": 1, "d_state": 2, "max_iter": 2, "random_state": 0, "dtype": "float64"}
+    if mixer != "mamba":
+        del sizes["d_state"]
+    return MNORegressor(host=host, mixer=mixer).set_params(**(sizes | changes))
+
+
+def ragged():
+    """Fields on clouds, from fields on them."""
+    inputs = [1.0 + cloud[:, :1] * cloud[:, 1:] for cloud in CLOUDS]
+    return FieldSet(CLOUDS, inputs), FieldSet(CLOUDS, [2.0 + np.sin(3 * values) for values in inputs])
+
+
+# ---------------------------------------------------------------- the public configurations
+COUNTS = {
+    ("gnot", "mamba"): (1_287_173, 1_296_767, 1_306_554),
+    ("gnot", "linear"): (890_885, 900_479, 910_266),
+    ("galerkin", "mamba"): (4_854_177, 4_868_091, 4_882_390),
+    ("galerkin", "linear"): (3_582_369, 3_596_283, 3_610_582),
+    ("oformer", "mamba"): (1_626_465, 266_241, 266_946),
+    ("oformer", "linear"): (2_556_321, 228_161, 228_866),
+}
+CHANNELS = {"darcy": (1, 1), "shallow_water": (10, 91), "diffusion_reaction": (20, 182)}
+
+
+@pytest.mark.parametrize(("host", "mixer"), ALL)
+def test_presets_fit_their_networks_without_a_warning(host, mixer):
+    for number, (name, (n_fields, n_outputs)) in enumerate(CHANNELS.items()):
+        X, y = RANDOM.random((3, 4, 4, n_fields)), RANDOM.random((3, 4, 4, n_outputs))
+        model = MNORegressor.from_preset(name, host=host, mixer=mixer, max_iter=1, random_state=0)
+        assert (model.host, model.mixer) == (host, mixer)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SkopWarning)
+            # One epoch of three samples learns nothing.
+            warnings.filterwarnings("ignore", "the training loss")
+            model.fit(X, y)
+        assert model.predict(X).shape == y.shape
+        if mixer != "softmax":
+            found = sum(parameter.numel() for parameter in model.module_.parameters())
+            assert found == COUNTS[host, mixer][number]
+
+
+TRAINING = {
+    # Batch, epochs, rate, rise, first and last factors, weight decay, clipping.
+    ("gnot", "darcy"): (8, 100, 1e-3, (0.2, 1e4, 1e4), 5e-6, 1000.0),
+    ("gnot", "shallow_water"): (8, 100, 1e-3, (0.2, 1e4, 1e4), 5e-6, 1000.0),
+    ("gnot", "diffusion_reaction"): (8, 100, 1e-3, (0.2, 1e4, 1e4), 5e-6, 1000.0),
+    ("galerkin", "darcy"): (8, 100, 1e-3, (0.3, 1e4, 1e4), 0.0, 0.999),
+    ("galerkin", "shallow_water"): (4, 100, 1e-3, (0.3, 1e4, 1e4), 0.0, 0.999),
+    ("galerkin", "diffusion_reaction"): (4, 100, 1e-3, (0.3, 1e4, 1e4), 0.0, 0.999),
+    ("oformer", "darcy"): (8, 178, 1e-4, (0.2, 1e2, 1e5), 0.0, None),
+    ("oformer", "shallow_water"): (4, 445, 1e-4, (0.3, 1e4, 1e4), 0.0, None),
+    ("oformer", "diffusion_reaction"): (4, 445, 1e-4, (0.3, 1e4, 1e4), 0.0, None),
+}
+
+
+@pytest.mark.parametrize(("host", "name"), TRAINING)
+def test_presets_train_as_the_public_scripts(host, name):
+    for mixer in THREE:
+        model = MNORegressor.from_preset(name, host=host, mixer=mixer)
+        batch, epochs, rate, cycle, decay, clip = TRAINING[host, name]
+        if (host, mixer) == ("gnot", "softmax"):
+            batch = 6 if name == "darcy" else 4
+        assert (model.batch_size, model.max_iter, model.learning_rate_init) == (batch, epochs, rate)
+        options = model.training
+        assert (options.schedule, options.one_cycle, options.weight_decay) == ("one_cycle", cycle, decay)
+        assert (options.max_grad_norm, options.beta_2, options.ema_decay) == (clip, 0.999, None)
+        assert (model.loss, model.early_stopping, model.geometry) == ("mse", False, "grid")
+        assert model.architecture.n_steps == (91 if host == "oformer" and name != "darcy" else None)
+    # 200,000 steps of 8 of 9,000 samples, and 100,000 of 4 of 900.
+    if host == "oformer":
+        samples, steps = (9000, 200_000) if name == "darcy" else (900, 100_000)
+        assert (epochs - 1) * samples / batch < steps <= epochs * samples / batch
+
+
+def test_presets_name_what_there_is():
+    for words, changes in (
+        ("preset 'weather'; choose from .*'darcy'", {"name": "weather"}),
+        ("host 'unet'; choose from .*'gnot'", {"name": "darcy", "host": "unet"}),
+        ("mixer 's6'; choose from .*'mamba'", {"name": "darcy", "mixer": "s6"}),
+    ):
+        with pytest.raises(ValueError, match=words):
+            MNORegressor.from_preset(**changes)
+    changed = MNORegressor.from_preset("darcy", host="oformer", width=8, training__weight_decay=0.5)
+    assert (changed.width, changed.training.weight_decay, changed.architecture.latent_width) == (8, 0.5, 256)
+
+
+# ---------------------------------------------------------------- parameters
+def test_every_host_takes_every_mixer_in_a_search():
+    X, y = make_darcy(8, resolution=6, random_state=0)
+    grid = {"host": list(HOSTS), "mixer": list(THREE)}
+    search = GridSearchCV(MNORegressor(width=8, depth=1, max_iter=1, random_state=0), grid, cv=2, error_score="raise")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SkopWarning)
+        warnings.filterwarnings("ignore", "the training loss")
+        search.set_params(scoring=neg_relative_l2_scorer).fit(X, y)
+    scores = search.cv_results_["mean_test_score"]
+    assert len(set(scores)) == len(scores) == 9
+    assert np.isfinite(scores).all()
+
+
+CHANGED = {
+    "d_state": 3, "n_heads": 2, "architecture__expand": 1, "architecture__dt_rank": 2,
+    "architecture__scan_directions": "forward", "architecture__step_range": (0.1, 0.2), "architecture__ratio": 0.5,
+    "architecture__mlp_depth": 1, "architecture__n_experts": 2, "architecture__branches": "channels",
+    "architecture__layer_norm": False, "architecture__decoder": "pointwise", "architecture__decoder_width": 5,
+    "architecture__decoder_depth": 1, "architecture__n_modes": 2, "architecture__latent_width": 6,
+    "architecture__residual": "normalized", "architecture__n_fourier": 4, "architecture__fourier_scale": 2.0,
+    "architecture__n_steps": 2, "architecture__input_dropout": 0.1, "architecture__propagator_width": 4,
+    "architecture__propagator_depth": 2, "architecture__query_heads": 2, "architecture__rotary_scales": (3.0,),
+    "architecture__query_rotary_scale": 5.0, "point_order": "morton", "architecture__mlp_ratio": 1.0, "dropout": 0.1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("host", "mixer"), ALL)
+def test_a_parameter_changes_the_fit_or_warns(host, mixer):
+    X = y = np.concatenate([FIELDS, 1 + FIELDS**2], axis=-1)
+    plain = small(host, mixer).fit(X, y).predict(X)
+    assert set(_ACTS_WITH) <= set(CHANGED)
+    for name, value in CHANGED.items():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", SkopWarning)
+            model = small(host, mixer).set_params(**{name: value}).fit(X, y)
+        said = [str(item.message) for item in caught if f"{name}={value!r} has no effect" in str(item.message)]
+        assert bool(said) == np.array_equal(model.predict(X), plain), name
+
+
+def test_parameters_of_the_propagator_act_with_steps():
+    X, y = FIELDS, np.concatenate([FIELDS, 1 + FIELDS**2], axis=-1)
+    steps = {"architecture__n_steps": 2}
+    plain = small("oformer", **steps).fit(X, y).predict(X)
+    for name in ("architecture__propagator_width", "architecture__propagator_depth"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SkopWarning)
+            model = small("oformer", **steps, **{name: CHANGED[name]}).fit(X, y)
+        assert not np.array_equal(model.predict(X), plain)
+    with pytest.raises(ValueError, match="2 output channels are no multiple of n_steps=3"):
+        small("oformer", architecture__n_steps=3).fit(X, y)
+
+
+def test_warnings_say_with_what_a_parameter_acts():
+    for model, words in (
+        (small(mixer="linear", d_state=3), "d_state=3 has no effect with host='gnot' and mixer='linear'; it acts with "
+         "mixer='mamba'"),
+        (small("galerkin", architecture__ratio=0.5), "it acts with host='gnot' or 'oformer'"),
+        (small("galerkin", architecture__decoder="pointwise", architecture__n_modes=2),
+         "it acts with architecture__decoder='spectral'"),
+        (small("oformer", architecture__propagator_depth=2), "it acts with architecture__n_steps"),
+        (small(point_order="given"), "point_order='given' has no effect on points read as geometry 'grid'"),
+    ):  # fmt: skip
+        with pytest.warns(SkopWarning) as caught:
+            model.fit(FIELDS, FIELDS)
+        assert any(words in str(item.message) for item in caught), words
+
+
+@pytest.mark.parametrize("mixer", sorted(MIXERS))
+def test_any_registered_mixer_goes_into_the_host_without_cross_layers(mixer):
+    model = small("galerkin", mixer, n_heads=None)
+    assert np.isfinite(model.fit(FIELDS, FIELDS).predict(FIELDS)).all()
+    X, y = ragged()
+    assert np.isfinite(model.fit(X, y).predict(X).values).all()
+
+
+def test_wrong_parameters_are_named():
+    X, y = ragged()
+    for model, data, words in (
+        (small(mixer="attention"), (FIELDS, FIELDS), r"mixer is 'attention'; expected one of \('mamba', 'linear'"),
+        (small(mixer="hydra"), (FIELDS, FIELDS), "mixer 'hydra' mixes one stream, and cross layers need two"),
+        (small(mixer="softmax", n_heads=3), (FIELDS, FIELDS), "n_heads=3 does not divide the width 8"),
+        (small("galerkin", architecture__decoder="spectral"), (X, y), "decoder='spectral' needs points on a grid"),
+        (small(architecture__scan_directions="cross"), (X, y), "scan_directions='cross' needs points on a grid"),
+        (small("oformer", "linear", architecture__rotary_scales=(1.0, 2.0)), (FIELDS, FIELDS),
+         "rotary_scales has 2 entries"),
+        (small(training__schedule="one_cycle", training__one_cycle=(0.3, 25.0)), (FIELDS, FIELDS), "one_cycle is"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            model.fit(*data)
+
+
+# ---------------------------------------------------------------- points
+@pytest.mark.parametrize(("host", "mixer"), ALL)
+def test_samples_of_any_points_are_predicted_there_and_elsewhere(host, mixer):
+    X, y = ragged()
+    fitted = small(host, mixer).fit(X, y)
+    expected = fitted.predict(X).to_list()
+    for found, values in zip(fitted.predict(X, coords=CLOUDS).to_list(), expected, strict=True):
+        np.testing.assert_allclose(found, values, rtol=1e-8)
+    places = np.array([[0.4, 0.5], [0.61, 0.33]])
+    together = fitted.predict(X, coords=places)
+    alone = fitted.predict(X[[2]], coords=places[:1])
+    np.testing.assert_allclose(together.to_list()[2][:1], alone.to_list()[0], rtol=1e-10)
+    moved = fitted.predict(X, coords=places + 0.01)
+    assert not np.isclose(together.values, moved.values, rtol=1e-7).any()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_query_points_on_grids(host):
+    """The network itself answers where it can; the spectral decoder needs its grid, and its values are interpolated."""
+    fitted = small(host).fit(FIELDS, FIELDS)
+    assert fitted.module_.supports_queries == (host != "galerkin")
+    grid = unit_grid((5, 4))
+    expected = fitted.predict(FIELDS).reshape(6, 20, 1)
+    np.testing.assert_allclose(fitted.predict(FIELDS, coords=grid), expected, rtol=1e-6)
+    diagonal = np.clip(grid + 0.05, 0, 1)
+    found = fitted.predict(FIELDS, coords=diagonal)
+    assert np.isfinite(found).all()
+    moving = (diagonal != grid).all(axis=1)
+    assert not np.isclose(found[:, moving], expected[:, moving], rtol=1e-9).any()
+    fine = RANDOM.random((2, 9, 7, 1))
+    refined = fitted.predict(fine, coords=unit_grid((9, 7)))
+    np.testing.assert_allclose(refined.reshape(fine.shape), fitted.predict(fine), rtol=1e-6)
+    with pytest.raises(ValueError, match="form no regular grid"):
+        fitted.predict((RANDOM.random((20, 2)), FIELDS.reshape(6, 20, 1)), coords=[[0.5, 0.5]])
+
+
+def test_averages_over_symmetries_are_interpolated():
+    symmetries = {"symmetries": ["flip_x"], "symmetries__average_predictions": True}
+    fitted = small().set_params(symmetries=["flip_x"]).set_params(**symmetries).fit(FIELDS, FIELDS)
+    found = fitted.predict(FIELDS, coords=unit_grid((5, 4))).reshape(FIELDS.shape)
+    np.testing.assert_allclose(found, fitted.predict(FIELDS), rtol=1e-6)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_grid_that_is_read_as_points_is_a_cloud(host):
+    coords = unit_grid((5, 4))
+    values, order = FIELDS.reshape(6, 20, 1), np.random.default_rng(1).permutation(20)
+    fitted = small(host, geometry="points").fit(FIELDS, FIELDS)
+    cloud = small(host).fit(FieldSet(coords[order], values[:, order]), FieldSet(coords[order], values[:, order]))
+    assert cloud.geometry_ == "points"
+    expected = fitted.predict(FIELDS).reshape(6, 20, 1)
+    np.testing.assert_allclose(cloud.predict(FieldSet(coords, values)).values, expected, rtol=1e-6)
+    assert not np.allclose(small(host).fit(FIELDS, FIELDS).predict(FIELDS).reshape(6, 20, 1), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_order_of_points_matters_on_request(host):
+    X, y = ragged()
+    reverse = FieldSet([cloud[::-1] for cloud in CLOUDS], [values[::-1] for values in X.to_list()])
+    for point_order, same in (("hilbert", True), ("morton", True), ("given", False)):
+        fitted = small(host, point_order=point_order, architecture__scan_directions="forward").fit(X, y)
+        found = np.concatenate([values[::-1] for values in fitted.predict(reverse).to_list()])
+        assert np.allclose(found, fitted.predict(X).values, rtol=1e-9) == same
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("n_dims", [1, 2, 3])
+def test_grids_bent_grids_and_clouds_with_parameters_and_scalars(host, n_dims, tmp_path):
+    shape = (4, 3, 2)[:n_dims]
+    count, generator = int(np.prod(shape)), np.random.default_rng(n_dims)
+    coords, params = unit_grid(shape), generator.random((4, 2))
+    values, scalars = generator.random((4, count, 2)), generator.random((4, 3))
+    places = {
+        "grid": (coords, shape),
+        "structured": (coords + 0.05 * np.sin(3 * coords[:, ::-1]) * generator.random((4, 1, 1)), shape),
+        "points": (generator.random((4, count, n_dims)), None),
+    }
+    for geometry, (points, grid_shape) in places.items():
+        X = FieldSet(points, values, params=params, grid_shape=grid_shape)
+        y = FieldSet(points, values[..., :1], params=scalars, grid_shape=grid_shape)
+        fitted = small(host, max_iter=1).fit(X, y)
+        assert fitted.geometry_ == geometry
+        found = fitted.predict(X)
+        assert found.shape == (4, count, 1)
+        assert found.params.shape == (4, 3)
+        other = fitted.predict(X.with_params(params[::-1]))
+        assert not np.array_equal(other.values, found.values)
+        fitted.save(tmp_path / "model.skop")
+        loaded = skop.load(tmp_path / "model.skop")
+        assert loaded.get_params().keys() == fitted.get_params().keys()
+        np.testing.assert_array_equal(loaded.predict(X).values, found.values)
+
+
+# ---------------------------------------------------------------- time
+@pytest.mark.parametrize("host", HOSTS)
+def test_frames_are_predicted_all_at_once_or_step_by_step(host):
+    """The frames of a field that grows by a tenth each step."""
+    generator = np.random.default_rng(0)
+    first = 1 + generator.random((12, 4, 4, 1))
+    frames = first * 1.1 ** np.arange(6)
+    X, y = frames[..., :2], frames[..., 2:]
+    at_once = small(host, max_iter=25, width=16).fit(X, y)
+    assert at_once.predict(X).shape == y.shape
+    assert at_once.score(X, y) > 0.8
+    rollout = RolloutRegressor(small(host, max_iter=25, width=16), window=2).fit(X, y)
+    assert rollout.predict(X).shape == y.shape
+    assert rollout.score(X, y) > 0.8
+
+
+def test_steps_of_the_propagator_learn():
+    first = 1 + np.random.default_rng(0).random((12, 4, 4, 1))
+    frames = first * 1.1 ** np.arange(6)
+    model = small("oformer", max_iter=60, width=16, architecture=MNOArchitecture(n_steps=4))
+    assert model.fit(frames[..., :2], frames[..., 2:]).score(frames[..., :2], frames[..., 2:]) > 0.8
+
+
+# ---------------------------------------------------------------- laws
+@pytest.mark.exhaustive
+@parametrize_with_field_checks(
+    [small(host, mixer, dtype="auto") for host, mixer in ALL if mixer != "mamba"], n_dims=[2], any_grid=True,
+    point_sets=True,
+)  # fmt: skip
+def test_laws_of_field_data_with_attention(estimator, check):
+    check(estimator)

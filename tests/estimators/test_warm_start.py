@@ -1,0 +1,118 @@
+"""A warm start goes on with the network of the last fit, and refuses parameters and columns that it does not have."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import skop
+from skop import FieldSet, GeoMaNORegressor, LaMOArchitecture, LaMORegressor, ScalingOptions, TrainingOptions
+from skop.data import unit_grid
+from skop.exceptions import ModelFileError
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((6, 6, 5, 2))
+Y = X[..., :1] * X[..., 1:]
+POINTS = RANDOM.random((7, 2)), RANDOM.standard_normal((6, 7, 2))
+SIZES = {"width": 8, "depth": 1, "d_state": 4, "max_iter": 2, "random_state": 0}
+
+CHANGES = {
+    "width": {"width": 16},
+    "depth": {"depth": 2},
+    "dropout": {"dropout": 0.2},
+    "patch size": {"patch_size": 3},
+    "precision": {"dtype": "float64"},
+    "scaling": {"scaling__targets": None},
+    "scaling object": {"scaling": ScalingOptions(inputs=None)},
+    "activation": {"architecture__activation": "silu"},
+    "architecture object": {"architecture": LaMOArchitecture(mlp_ratio=3.0)},
+    "geometry": {"geometry": "points"},
+    "grid": {"grid": (8, 8)},
+}
+FREE = {
+    "epochs and rate": {"max_iter": 1, "learning_rate_init": 1e-4, "batch_size": 2, "max_time": 60.0},
+    "stopping": {"early_stopping": True, "n_iter_no_change": 2, "training__validation_fraction": 0.4},
+    "training": {"training__weight_decay": 0.0, "training__ema_decay": None, "training__tol": 0.1},
+    "loss": {"loss": "mse"},
+    "rest": {"random_state": 7, "verbose": False, "device": "cpu", "refinement": "native", "symmetries": ["flip_x"]},
+    "defaults written out": {"architecture": LaMOArchitecture(), "scaling": ScalingOptions()},
+    "same values in other kinds": {"architecture__decay_range": [0.05, 1.0], "width": np.int64(8)},
+    "options of training": {"training": TrainingOptions(beta_2=0.9)},
+}
+
+
+def fitted(**params):
+    return LaMORegressor().set_params(**SIZES, warm_start=True, **params).fit(X, Y)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("path", [None, "pickle", "file"])
+def test_changed_parameters_of_the_network_are_named(name, path, tmp_path):
+    model = fitted()
+    if path == "pickle":
+        model = pickle.loads(pickle.dumps(model))
+    if path == "file":
+        model.save(tmp_path / "model.skop")
+        model = skop.load(tmp_path / "model.skop")
+    expected, (parameter,) = model.predict(X), CHANGES[name]
+    with pytest.raises(ValueError, match=rf"{parameter}.* from .* to .*warm_start=False"):
+        model.set_params(**CHANGES[name]).fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X), expected)
+    assert model.set_params(warm_start=False).fit(X, Y).n_iter_ == 2
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_parameters_of_the_training_may_change(name):
+    model = fitted().set_params(**FREE[name]).fit(X, Y)
+    assert model.n_iter_ == 2 + FREE[name].get("max_iter", 2)
+
+
+def test_parameters_without_effect_on_the_geometry_may_change():
+    model = fitted().set_params(n_latents=8)
+    with pytest.warns(skop.exceptions.SkopWarning, match="n_latents"):
+        assert model.fit(X, Y).n_iter_ == 4
+    points = LaMORegressor(**SIZES, warm_start=True).fit(POINTS, POINTS[1])
+    with pytest.raises(ValueError, match="n_latents from 32 to 8"):
+        points.set_params(n_latents=8).fit(POINTS, POINTS[1])
+
+
+def test_values_changed_in_place_are_noticed():
+    held = [0.05, 1.0]
+    model = fitted(architecture__decay_range=held)
+    held[0] = 0.5
+    with pytest.raises(ValueError, match=r"architecture__decay_range from \[0.05, 1.0\] to \[0.5, 1.0\]"):
+        model.fit(X, Y)
+
+
+def test_the_other_operator():
+    model = GeoMaNORegressor(width=8, depth=1, max_iter=1, warm_start=True, random_state=0).fit(X, Y)
+    with pytest.raises(ValueError, match="correction from 'learnable' to None"):
+        model.set_params(correction=None).fit(X, Y)
+
+
+def test_data_of_another_kind_are_named():
+    model = fitted()
+    with pytest.raises(ValueError, match="n_fields was 2 and is 3"):
+        model.fit(np.concatenate([X, Y], axis=-1), Y)
+    named = FieldSet(unit_grid((6, 5)), X.reshape(6, 30, 2), channel_names=["a", "b"])
+    with pytest.raises(ValueError, match="input_form was 'grid' and is 'fieldset'"):
+        model.fit(named, Y)
+
+
+def test_columns_of_a_table_are_those_of_the_first_fit():
+    table = pd.DataFrame(RANDOM.random((8, 3)), columns=["a", "b", "c"])
+    model = LaMORegressor(**SIZES, warm_start=True).fit(table, table["a"])
+    expected = model.predict(table)
+    with pytest.raises(ValueError, match="feature names"):
+        model.fit(table[["c", "b", "a"]], table["a"])
+    np.testing.assert_array_equal(model.predict(table), expected)
+    assert model.fit(table, table["a"]).n_iter_ == 4
+
+
+@pytest.mark.parametrize("name", ["activation", "geometry", "scaling"])
+def test_a_file_is_not_written_for_parameters_that_are_not_those_of_the_fit(name, tmp_path):
+    model = fitted().set_params(**CHANGES[name])
+    with pytest.raises(ModelFileError, match=next(iter(CHANGES[name]))):
+        model.save(tmp_path / "model.skop")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,286 @@
+"""MNO's hosts: published parameter counts, and the laws of networks on sequences of points."""
+
+import math
+
+import pytest
+import torch
+
+from skop.data import unit_grid
+from skop.estimators.presets.mno import CHANNELS, NETWORKS, SOFTMAX_CHANGES
+from skop.modules import MIXERS, sort_points
+from skop.networks import GalerkinNetwork, GNOTNetwork, OFormerNetwork, Outputs, SequenceNetwork
+
+HOSTS = {"gnot": GNOTNetwork, "galerkin": GalerkinNetwork, "oformer": OFormerNetwork}
+THREE = ["mamba", "linear", "softmax"]
+S6 = {
+    "d_state": 2, "expand": 2, "dt_rank": None, "scan_directions": "bidirectional", "step_range": (1e-3, 0.1),
+    "point_order": "hilbert",
+}  # fmt: skip
+SIZES = {
+    "gnot": S6 | {
+        "width": 8, "depth": 2, "mlp_depth": 1, "mlp_ratio": 2, "n_experts": 2, "branches": "parts", "n_heads": 2,
+        "ratio": 1.0,
+    },
+    "galerkin": S6 | {
+        "width": 8, "depth": 2, "mlp_ratio": 1, "layer_norm": True, "decoder": "pointwise", "decoder_width": 6,
+        "decoder_depth": 2, "n_modes": 3, "n_heads": 2,
+    },
+    "oformer": S6 | {
+        "width": 8, "depth": 2, "latent_width": 8, "mlp_ratio": 1, "residual": "normalized", "n_fourier": 4,
+        "fourier_scale": 1.0, "n_steps": None, "propagator_width": 12, "propagator_depth": 2, "n_heads": 1,
+        "query_heads": 2, "rotary_scales": (8.0, 4.0), "query_rotary_scale": 8.0, "ratio": 1.0,
+    },
+}  # fmt: skip
+ON_GRID = {
+    "gnot": {"scan_directions": "cross"},
+    "galerkin": {"decoder": "spectral"},
+    "oformer": {"scan_directions": "cross"},
+}
+
+
+def make(host, mixer="mamba", n_dims=2, **changes):
+    torch.manual_seed(0)
+    data = {"n_dims": n_dims, "n_fields": 2, "n_params": 1, "n_outputs": 2, "n_scalars": 3, "mixer": mixer}
+    return HOSTS[host](**(data | SIZES[host] | changes)).double().eval()
+
+
+def random(*shape, seed=1):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def sample(n_points=12, batch=2, n_dims=2):
+    return random(batch, n_points, n_dims), random(batch, n_points, 2, seed=2), random(batch, 1, seed=3)
+
+
+# ---------------------------------------------------------------- the published networks
+PUBLISHED = {
+    ("gnot", "mamba"): (1_287_173, 1_296_767, 1_306_554),
+    ("gnot", "linear"): (890_885, 900_479, 910_266),
+    ("galerkin", "mamba"): (4_854_177, 4_868_091, 4_882_390),
+    ("galerkin", "linear"): (3_582_369, 3_596_283, 3_610_582),
+    ("oformer", "mamba"): (1_626_465, 266_241, 266_946),
+    ("oformer", "linear"): (2_556_321, 228_161, 228_866),
+}
+
+
+@pytest.mark.parametrize(("host", "mixer"), PUBLISHED)
+def test_published_networks_have_the_published_number_of_parameters(host, mixer):
+    for (data, (n_fields, n_outputs)), count in zip(CHANNELS.items(), PUBLISHED[host, mixer], strict=True):
+        sizes = {"n_dims": 2, "n_fields": n_fields, "n_params": 0, "n_outputs": n_outputs, "n_scalars": 0}
+        network = HOSTS[host](mixer=mixer, **sizes, **NETWORKS[host][data])
+        assert sum(parameter.numel() for parameter in network.parameters()) == count
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_published_networks_can_be_built_with_softmax_attention(host):
+    sizes = {"n_dims": 2, "n_fields": 1, "n_params": 0, "n_outputs": 1, "n_scalars": 0}
+    network = HOSTS[host](mixer="softmax", **sizes, **(NETWORKS[host]["darcy"] | SOFTMAX_CHANGES[host]))
+    assert network(torch.rand(16, 2), torch.rand(1, 16, 1), None, (4, 4)).field.shape == (1, 16, 1)
+
+
+# ---------------------------------------------------------------- laws of all hosts and mixers
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("mixer", THREE)
+@pytest.mark.parametrize("n_dims", [1, 2, 3])
+def test_the_order_of_points_does_not_matter(host, mixer, n_dims):
+    network, (coords, fields, params) = make(host, mixer, n_dims), sample(n_dims=n_dims)
+    expected = network(coords, fields, params)
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(0))
+    found = network(coords[:, order], fields[:, order], params)
+    torch.testing.assert_close(found.field, expected.field[:, order])
+    torch.testing.assert_close(found.scalars, expected.scalars)
+    shared = network(coords[0], fields, params)
+    torch.testing.assert_close(shared.field[:1], expected.field[:1])
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_order_of_points_matters_on_request_and_on_grids(host):
+    (coords, fields, params), order = sample(), torch.arange(11, -1, -2).repeat_interleave(2) - torch.tensor([0, 1] * 6)
+    order = order.flip(0).roll(3)
+    given = make(host, point_order="given")
+    changed = given(coords[:, order], fields[:, order], params).field
+    assert not torch.allclose(changed, given(coords, fields, params).field[:, order], rtol=1e-6)
+    network = make(host)
+    on_grid = network(coords, fields, params, (4, 3)).field
+    torch.testing.assert_close(on_grid, given(coords, fields, params).field)
+    assert not torch.allclose(on_grid, network(coords, fields, params).field, rtol=1e-6)
+    for curve in ("hilbert", "morton"):
+        places = sort_points(coords, curve)
+        inverse = places.argsort(-1).unsqueeze(-1).expand(-1, -1, 2)
+        own = [values.gather(1, places.unsqueeze(-1).expand(-1, -1, 2)) for values in (coords, fields)]
+        expected = given(*own, params).field.gather(1, inverse)
+        torch.testing.assert_close(make(host, point_order=curve)(coords, fields, params).field, expected)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("mixer", THREE)
+def test_packed_samples_are_what_they_are_alone(host, mixer):
+    network, sizes = make(host, mixer), (5, 1, 9)
+    parts = [sample(size, 1) for size in sizes]
+    packed = [torch.cat([part[number][0] for part in parts]) for number in range(2)]
+    params = torch.cat([part[2] for part in parts])
+    found = network(*packed, params, sizes=sizes)
+    alone = [network(*part) for part in parts]
+    torch.testing.assert_close(found.field, torch.cat([own.field[0] for own in alone]))
+    torch.testing.assert_close(found.scalars, torch.cat([own.scalars for own in alone]))
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("mixer", THREE)
+@pytest.mark.parametrize("n_dims", [1, 2, 3])
+def test_query_points_get_the_values_at_points_and_do_not_see_each_other(host, mixer, n_dims):
+    network, (coords, fields, params) = make(host, mixer, n_dims), sample(n_dims=n_dims)
+    expected = network(coords, fields, params)
+    other = random(2, 5, n_dims, seed=5)
+    places = torch.cat([coords[:, [7, 2]], other], dim=1)
+    found = network(coords, fields, params, query_coords=places, query_fields=random(2, 7, 2))
+    torch.testing.assert_close(found.field[:, :2], expected.field[:, [7, 2]])
+    torch.testing.assert_close(found.scalars, expected.scalars)
+    alone = network(coords, fields, params, query_coords=other[:, 3:4], query_fields=random(2, 1, 2))
+    torch.testing.assert_close(alone.field, found.field[:, 5:6])
+    shared = network(coords, fields, params, query_coords=other[0], query_fields=random(5, 2))
+    torch.testing.assert_close(shared.field[:1], found.field[:1, 2:])
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_values_at_query_points_depend_on_where_they_are(host):
+    network, (coords, fields, params) = make(host), sample()
+    line = torch.linspace(0.2, 0.21, 3, dtype=torch.float64)[:, None].expand(3, 2)
+    found = network(coords, fields, params, query_coords=line, query_fields=fields[:, :3]).field
+    assert (found.diff(dim=1).abs() > 1e-8).all()
+    assert (found.diff(dim=1).abs() < 0.1).all()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("n_dims", [1, 2, 3])
+def test_what_a_network_does_not_get_or_give_is_none(host, n_dims):
+    coords = random(6, n_dims)
+    bare = make(host, n_dims=n_dims, n_fields=0, n_params=0, n_scalars=0)(coords, None, None)
+    assert bare.field.shape == (1, 6, 2)
+    assert bare.scalars is None
+    pooled = make(host, n_dims=n_dims, n_fields=0, n_outputs=0)(coords, None, random(4, 1))
+    assert isinstance(pooled, Outputs)
+    assert pooled.field is None
+    assert pooled.scalars.shape == (4, 3)
+    assert not torch.allclose(pooled.scalars[0], pooled.scalars[1])
+    with_params = make(host, n_dims=n_dims, n_fields=0)(coords, None, random(4, 1)).field
+    # A reference acts on scans through steps and maps alone, which is little at the start.
+    assert (with_params[0] - with_params[1]).abs().max() > 1e-10
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("n_dims", [1, 2, 3])
+def test_networks_of_grids_take_grids_of_any_size(host, n_dims):
+    network = make(host, n_dims=n_dims, **ON_GRID[host])
+    assert network.needs_grid
+    for grid in ((5, 4, 3)[:n_dims], (2, 7, 3)[:n_dims]):
+        coords = torch.from_numpy(unit_grid(grid))
+        fields, params = random(2, math.prod(grid), 2), random(2, 1)
+        outputs = network(coords, fields, params, grid)
+        assert outputs.field.shape == (2, math.prod(grid), 2)
+        torch.testing.assert_close(network(coords, fields[1:], params[1:], grid).field, outputs.field[1:])
+    with pytest.raises(ValueError, match="query points, which it does not support"):
+        network(coords, fields, params, grid, query_coords=coords, query_fields=fields)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("mixer", THREE)
+def test_gradients_reach_all_parameters(host, mixer):
+    network, (coords, fields, params) = make(host, mixer).train(), sample()
+    outputs = network(coords, fields, params)
+    (outputs.field.square().sum() + outputs.scalars.square().sum()).backward()
+    assert all(parameter.grad is not None for parameter in network.parameters())
+    network.zero_grad(set_to_none=True)
+    network(coords, fields, params, query_coords=random(4, 2), query_fields=random(2, 4, 2)).field.sum().backward()
+    missed = {name for name, parameter in network.named_parameters() if parameter.grad is None}
+    assert all(name.startswith("scalar_head") for name in missed)
+
+
+# ---------------------------------------------------------------- parts of single hosts
+def test_experts_are_weighted_by_position_alone():
+    network, (coords, _, _) = make("gnot", n_experts=3), sample()
+    block = network.blocks[0]
+    weights = block.gate(coords).softmax(dim=-1)
+    assert weights.shape == (2, 12, 3)
+    points = random(2, 12, 8)
+    found = block.first(points, weights)
+    expected = sum(expert(points) * weights[..., number, None] for number, expert in enumerate(block.first.experts))
+    torch.testing.assert_close(found, expected)
+    with torch.no_grad():
+        block.gate[4].bias[1] += 50.0
+    torch.testing.assert_close(block.first(points, block.gate(coords).softmax(-1)), block.first.experts[1](points))
+    with pytest.raises(ValueError, match="n_experts=0"):
+        make("gnot", n_experts=0)
+
+
+@pytest.mark.parametrize(("branches", "count"), [("joint", 1), ("parts", 2), ("channels", 3)])
+@pytest.mark.parametrize("mixer", THREE)
+def test_input_functions_have_branches_of_their_own(branches, count, mixer):
+    network, (coords, fields, params) = make("gnot", mixer, branches=branches), sample()
+    assert len(network.branches) == network.blocks[0].cross.n_references == count
+    expected = network(coords, fields, params).field
+    for number in range(count):
+        with torch.no_grad():
+            network.branches[number].last.bias[0] += 1.0
+        changed = network(coords, fields, params).field
+        assert not torch.allclose(changed, expected)
+        expected = changed
+    with pytest.raises(ValueError, match="branches is 'all'"):
+        make("gnot", branches="all")
+
+
+@pytest.mark.parametrize("host", ["gnot", "oformer"])
+def test_the_ratio_of_references_can_be_learned(host):
+    network, inputs = make(host, ratio="learnable"), sample()
+    network(*inputs).field.square().sum().backward()
+    ratios = [parameter for name, parameter in network.named_parameters() if name.endswith("cross.ratio")]
+    assert ratios
+    assert all((ratio == 1).all() and (ratio.grad != 0).all() for ratio in ratios)
+    torch.testing.assert_close(network(*inputs).field, make(host)(*inputs).field)
+
+
+def test_steps_in_time_are_carried_on_by_one_network():
+    steps = make("oformer", n_steps=3, n_outputs=6)
+    assert steps(*sample()).field.shape == (2, 12, 6)
+    longer = make("oformer", n_steps=5, n_outputs=10)
+    longer.load_state_dict(steps.state_dict())
+    torch.testing.assert_close(longer(*sample()).field[..., :6], steps(*sample()).field)
+    with pytest.raises(ValueError, match="7 output channels are no multiple of n_steps=3"):
+        make("oformer", n_steps=3, n_outputs=7)
+
+
+def test_options_of_the_hosts_are_checked():
+    for host, changes, message in (
+        ("oformer", {"residual": "both"}, "residual is 'both'"),
+        ("oformer", {"rotary_scales": (1.0,)}, "rotary_scales has 1 entries; expected one for each of 2 blocks"),
+        ("galerkin", {"decoder": "fourier"}, "decoder is 'fourier'"),
+        ("gnot", {"point_order": "peano"}, "point_order is 'peano'"),
+        ("gnot", {"n_dims": 4}, "n_dims=4; expected points in 1, 2 or 3 dimensions"),
+        ("gnot", {"mixer": "hydra"}, "mixer 'hydra' mixes one stream, and cross layers need two"),
+        ("galerkin", {"mixer": "attention"}, "mixer is 'attention'; expected one of"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make(host, **changes)
+    sizes = {"n_dims": 1, "n_fields": 0, "n_params": 0, "n_outputs": 1, "n_scalars": 0, "point_order": "given"}
+    network = SequenceNetwork(4, False, **sizes)
+    with pytest.raises(NotImplementedError, match="SequenceNetwork has to define transform"):
+        network(torch.zeros(3, 1), None, None)
+
+
+@pytest.mark.parametrize("mixer", sorted(MIXERS))
+def test_the_host_without_cross_layers_takes_any_mixer(mixer):
+    for changes, grid in (({"decoder": "pointwise"}, None), ({"decoder": "spectral"}, (4, 3))):
+        network, inputs = make("galerkin", mixer, **changes), sample()
+        found = network(*inputs, grid)
+        assert found.field.shape == (2, 12, 2)
+        alone = network(*(part[:1] for part in inputs), grid)
+        torch.testing.assert_close(alone.field, found.field[:1])
+
+
+@pytest.mark.parametrize("host", ["gnot", "oformer"])
+@pytest.mark.parametrize("mixer", ["fourier", "galerkin", "normalized_linear", "s6", "softmax"])
+def test_hosts_with_cross_layers_take_mixers_with_a_cross_form(host, mixer):
+    network, (coords, fields, params) = make(host, mixer), sample()
+    expected = network(coords, fields, params).field
+    queries = {"query_coords": coords[:, :4], "query_fields": fields[:, :4]}
+    torch.testing.assert_close(network(coords, fields, params, **queries).field, expected[:, :4])
