@@ -79,6 +79,7 @@ def test_navier_stokes_rollout(run_example):
     assert variables["errors"]["last frame"][-1] > 2 * variables["errors"]["unrolled"][-1]
 
 
+@pytest.mark.exhaustive
 def test_point_clouds(run_example):
     pytest.importorskip("skfem")
     variables, lines = run_example("point_clouds")

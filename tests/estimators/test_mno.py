@@ -19,6 +19,10 @@ from skop.testing import parametrize_with_field_checks
 
 HOSTS, THREE = ("gnot", "galerkin", "oformer"), ("mamba", "linear", "softmax")
 ALL = list(product(HOSTS, THREE))
+#: Every host and every mixer once; the other pairs are for the long run.
+PAIRS = [
+    pair if place % 4 == 0 else pytest.param(*pair, marks=pytest.mark.exhaustive) for place, pair in enumerate(ALL)
+]
 RANDOM = np.random.default_rng(0)
 FIELDS = RANDOM.random((6, 5, 4, 1))
 CLOUDS = [RANDOM.random((size, 2)) for size in (7, 12, 5, 9)]
@@ -138,7 +142,7 @@ CHANGED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("host", "mixer"), ALL)
+@pytest.mark.parametrize(("host", "mixer"), PAIRS)
 def test_a_parameter_changes_the_fit_or_warns(host, mixer):
     X = y = np.concatenate([FIELDS, 1 + FIELDS**2], axis=-1)
     plain = small(host, mixer).fit(X, y).predict(X)
@@ -204,7 +208,7 @@ def test_wrong_parameters_are_named():
 
 
 # ---------------------------------------------------------------- points
-@pytest.mark.parametrize(("host", "mixer"), ALL)
+@pytest.mark.parametrize(("host", "mixer"), PAIRS)
 def test_samples_of_any_points_are_predicted_there_and_elsewhere(host, mixer):
     X, y = ragged()
     fitted = small(host, mixer).fit(X, y)
@@ -269,7 +273,7 @@ def test_the_order_of_points_matters_on_request(host):
 
 
 @pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
+@pytest.mark.parametrize("n_dims", [1, 2, pytest.param(3, marks=pytest.mark.exhaustive)])
 def test_grids_bent_grids_and_clouds_with_parameters_and_scalars(host, n_dims, tmp_path):
     shape = (4, 3, 2)[:n_dims]
     count, generator = int(np.prod(shape)), np.random.default_rng(n_dims)
@@ -297,7 +301,7 @@ def test_grids_bent_grids_and_clouds_with_parameters_and_scalars(host, n_dims, t
 
 
 # ---------------------------------------------------------------- time
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", ["gnot", *(pytest.param(host, marks=pytest.mark.exhaustive) for host in HOSTS[1:])])
 def test_frames_are_predicted_all_at_once_or_step_by_step(host):
     """The frames of a field that grows by a tenth each step."""
     generator = np.random.default_rng(0)
@@ -312,6 +316,7 @@ def test_frames_are_predicted_all_at_once_or_step_by_step(host):
     assert rollout.score(X, y) > 0.8
 
 
+@pytest.mark.exhaustive
 def test_steps_of_the_propagator_learn():
     first = 1 + np.random.default_rng(0).random((12, 4, 4, 1))
     frames = first * 1.1 ** np.arange(6)
