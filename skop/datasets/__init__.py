@@ -1,9 +1,13 @@
 """Data sets: ``make_*`` generate seeded samples with a solver, ``load_*`` read published files."""
 
+from skop.datasets._advection import make_advection
+from skop.datasets._brusselator import make_brusselator
+from skop.datasets._brusselator_files import load_brusselator
 from skop.datasets._cantilever import make_cantilever
 from skop.datasets._darcy import make_darcy
 from skop.datasets._diffusion_reaction import make_diffusion_reaction
 from skop.datasets._elasticity import make_elasticity
+from skop.datasets._european_option import make_european_option
 from skop.datasets._navier_stokes import make_navier_stokes
 from skop.datasets._navier_stokes_files import load_navier_stokes
 from skop.datasets._pdebench import (
@@ -15,9 +19,11 @@ from skop.datasets._published import load_darcy
 from skop.datasets._shallow_water import make_shallow_water
 from skop.datasets._solid_files import load_elasticity, load_plasticity
 from skop.datasets._structured import load_airfoil, load_pipe
+from skop.datasets._tissue import load_tissue
 
 __all__ = [
     "load_airfoil",
+    "load_brusselator",
     "load_darcy",
     "load_elasticity",
     "load_navier_stokes",
@@ -26,10 +32,14 @@ __all__ = [
     "load_pdebench_shallow_water",
     "load_pipe",
     "load_plasticity",
+    "load_tissue",
+    "make_advection",
+    "make_brusselator",
     "make_cantilever",
     "make_darcy",
     "make_diffusion_reaction",
     "make_elasticity",
+    "make_european_option",
     "make_navier_stokes",
     "make_shallow_water",
 ]

@@ -170,7 +170,10 @@ def make_cantilever(
     ['peak_stress', 'tip_deflection']
     """
     _check_choice("geometry", geometry, ("varied", "fixed"))
-    limits = _check_ranges(ranges)
+    limits = _check_ranges(ranges, RANGES, GEOMETRY_NAMES)
+    low, high = limits["position"]
+    if low < 0 or high > 1:
+        raise ValueError(f"ranges['position'] must lie within 0 and 1, got {limits['position']!r}.")
     _check_solid(n_cells, young_modulus, poisson_ratio)
     _check_dtype(dtype)
     names = [name for name in RANGES if geometry == "varied" or name not in GEOMETRY_NAMES]
@@ -213,22 +216,23 @@ def _cast(values: FloatArray, dtype: npt.DTypeLike) -> FloatArray:
     return cast
 
 
-def _check_ranges(ranges: Mapping[str, tuple[float, float]] | None) -> dict[str, tuple[float, float]]:
+def _check_ranges(
+    ranges: Mapping[str, tuple[float, float]] | None,
+    defaults: Mapping[str, tuple[float, float]],
+    positive: tuple[str, ...],
+) -> dict[str, tuple[float, float]]:
     """Fill the ranges in with the default ones; raise ValueError at the first that is wrong."""
-    unknown = sorted(set(ranges or {}) - set(RANGES))
+    unknown = sorted(set(ranges or {}) - set(defaults))
     if unknown:
-        raise ValueError(f"ranges must be of {', '.join(RANGES)}, got {', '.join(map(repr, unknown))}.")
-    limits = RANGES | dict(ranges or {})
+        raise ValueError(f"ranges must be of {', '.join(defaults)}, got {', '.join(map(repr, unknown))}.")
+    limits = {**defaults, **(ranges or {})}
     for name, limit in limits.items():
         if len(limit) != 2:
             raise ValueError(f"ranges[{name!r}] must be a lowest and a highest value, got {limit!r}.")
         for value in limit:
-            _check_real(f"ranges[{name!r}]", value, above=0 if name in GEOMETRY_NAMES else -np.inf)
+            _check_real(f"ranges[{name!r}]", value, above=0 if name in positive else -np.inf)
         if limit[0] > limit[1]:
             raise ValueError(f"ranges[{name!r}] must not decrease, got {limit!r}.")
-    low, high = limits["position"]
-    if low < 0 or high > 1:
-        raise ValueError(f"ranges['position'] must lie within 0 and 1, got {limits['position']!r}.")
     return limits
 
 

@@ -210,9 +210,7 @@ class _Equation:
     mean square is that of the cells.
     """
 
-    def __init__(
-        self, n_cells: int, spacing: float, diffusion: tuple[float, float], k: float, tolerance: float
-    ) -> None:
+    def __init__(self, n_cells: int, spacing: float, diffusion: tuple[float, ...], k: float, tolerance: float) -> None:
         waves = 4 * np.sin(np.pi * np.arange(n_cells) / (2 * n_cells)) ** 2 / spacing**2
         self.decay = -np.array(diffusion)[:, np.newaxis, np.newaxis] * (waves[:, np.newaxis] + waves)
         self.k, self.tolerance = k, tolerance

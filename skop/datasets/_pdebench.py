@@ -17,10 +17,9 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import FieldSet
 from skop.datasets._published import Subset, _check_positive_integer, _find_files
-from skop.datasets._published_arrays import Selection
+from skop.datasets._published_arrays import LFS_START, Selection
 from skop.exceptions import FieldDataError
 
-_LFS_START = b"version https://git-lfs"
 _DARCY_FILE = "2D_DarcyFlow_beta1.0_Train.hdf5"
 _WATER_FILE = "2D_rdb_NA_NA.h5"
 _REACTION_FILE = "2D_diff-react_NA_NA.h5"
@@ -473,7 +472,7 @@ def _open(file: Path) -> Iterator[Any]:
     # h5py answers cut and damaged files with many unrelated exceptions, so all others count.
     except Exception as error:
         with file.open("rb") as stream:
-            is_pointer = stream.read(len(_LFS_START)) == _LFS_START
+            is_pointer = stream.read(len(LFS_START)) == LFS_START
         if is_pointer:
             raise FieldDataError(
                 f"{file} is a pointer of Git LFS, not the data: get them by 'git lfs pull', or download the file."

@@ -13,6 +13,8 @@ from skop.data import FieldSet
 from skop.datasets._published import Subset, _check_positive_integer
 from skop.exceptions import FieldDataError
 
+#: First bytes of what Git LFS leaves in place of a large file that was not downloaded.
+LFS_START = b"version https://git-lfs"
 #: Where the four data sets of the paper can be had.
 GEO_FNO_SOURCE = (
     "The authors of arXiv:2207.05209 publish the files in "
