@@ -1,4 +1,4 @@
-"""Differentiable scans: the computational cores of the state-space networks."""
+"""Differentiable scans and rational bases: the computational cores of the state-space networks."""
 
 from skop.ops._dispatch import record_backends
 from skop.ops._selective import CORRECTIONS
@@ -6,5 +6,32 @@ from skop.ops.selective_scan import selective_scan
 from skop.ops.selective_scan_2d import selective_scan_2d
 from skop.ops.selective_scan_3d import selective_scan_3d
 from skop.ops.ssd_scan import ssd_scan
+from skop.ops.takenaka_malmquist import (
+    AdaptiveFourierDecomposition,
+    adaptive_fourier_decomposition,
+    takenaka_malmquist_basis,
+    takenaka_malmquist_coefficients,
+    takenaka_malmquist_correlation,
+    takenaka_malmquist_projection,
+    takenaka_malmquist_responses,
+    takenaka_malmquist_synthesis,
+    takenaka_malmquist_transfer_function,
+)
 
-__all__ = ["CORRECTIONS", "record_backends", "selective_scan", "selective_scan_2d", "selective_scan_3d", "ssd_scan"]
+__all__ = [
+    "CORRECTIONS",
+    "AdaptiveFourierDecomposition",
+    "adaptive_fourier_decomposition",
+    "record_backends",
+    "selective_scan",
+    "selective_scan_2d",
+    "selective_scan_3d",
+    "ssd_scan",
+    "takenaka_malmquist_basis",
+    "takenaka_malmquist_coefficients",
+    "takenaka_malmquist_correlation",
+    "takenaka_malmquist_projection",
+    "takenaka_malmquist_responses",
+    "takenaka_malmquist_synthesis",
+    "takenaka_malmquist_transfer_function",
+]
