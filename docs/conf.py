@@ -1,7 +1,7 @@
 """Sphinx configuration: `sphinx-build -W docs docs/_build` builds the site without a network connection.
 
 Nothing is written twice. The API reference lists the `__all__` of every public package. Pages that live elsewhere in
-the repository (contributing, changelog, data set cards, READMEs of the scans) are copied into `docs/generated` with
+the repository (contributing, changelog, data set cards, READMEs of `skop.ops`) are copied into `docs/generated` with
 their links adjusted. Both happen when this file is read, before Sphinx looks for source files.
 """
 
@@ -86,9 +86,9 @@ PACKAGES = {
     "skop.datasets": "Generators (`make_*`) and readers of published files (`load_*`).",
     "skop.metrics": "Errors and scores on arrays, and scorers for searches.",
     "skop.losses": "Training losses on tensors.",
-    "skop.inspection": "Displays of fields, errors and training curves, receptive fields and frequency responses.",
+    "skop.inspection": "Displays of fields, gradients, phases and errors, of training curves, and of networks.",
     "skop.exceptions": "Errors and warnings.",
-    "skop.ops": "Differentiable scans with fused kernels.",
+    "skop.ops": "Differentiable scans with fused kernels, and rational functions that are orthonormal on the circle.",
     "skop.modules": "Building blocks of networks, as `torch.nn.Module`.",
     "skop.networks": "The operators as plain networks.",
     "skop.training": "The training loop.",
@@ -197,7 +197,7 @@ def copy_outside_pages() -> None:
     """Copy the pages from outside, and write the lists that lead to them."""
     for source, page in OUTSIDE.items():
         write(page, adjust_links(source.read_text(encoding="utf-8"), source, page))
-    for folder, title in (("cards", "Data set cards"), ("ops", "Derivations of the scans")):
+    for folder, title in (("cards", "Data set cards"), ("ops", "Derivations of the scans and bases")):
         members = sorted(page.stem for page in OUTSIDE.values() if page.parent.name == folder)
         toctree = ["```{toctree}", ":maxdepth: 1", "", *(f"{folder}/{name}" for name in members), "```"]
         write(GENERATED / f"{folder}.md", "\n".join([f"# {title}", "", *toctree, ""]))

@@ -4,6 +4,8 @@ import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop._version import __version__
 from skop.data import FieldSet, ScalingOptions
 from skop.estimators import (
+    AMOArchitecture,
+    AMORegressor,
     EnsembleRegressor,
     GeoMaNOArchitecture,
     GeoMaNORegressor,
@@ -21,6 +23,8 @@ from skop.estimators import (
 )
 
 __all__ = [
+    "AMOArchitecture",
+    "AMORegressor",
     "EnsembleRegressor",
     "FieldSet",
     "GeoMaNOArchitecture",

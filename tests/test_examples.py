@@ -161,6 +161,19 @@ def test_hosts_and_mixers(run_example):
     assert galerkin.max() < 1.3 * galerkin.min()
 
 
+@pytest.mark.exhaustive
+def test_adaptive_poles(run_example):
+    variables, lines = run_example("adaptive_poles")
+    errors, moduli, spreads = (variables[name] for name in ("errors", "moduli", "spreads"))
+    assert lines[-1].split()[-1] == f"{errors['Brusselator']:.4f}"
+    assert max(errors.values()) < 0.15
+    # What the text concludes: poles of the shift move inwards, and those of the forced reaction follow the sample.
+    assert moduli["advection"] < 0.38 < 0.43 < min(moduli["Darcy flow"], moduli["Brusselator"])
+    assert 2 * spreads["advection"] < spreads["Darcy flow"] < spreads["Brusselator"] / 2
+    assert [display.poles[0].shape for display in variables["displays"].values()] == [(20, 2, 12)] * 3
+    assert len(pyplot.get_fignums()) == 2
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_have_a_title_cells_and_a_test(path):
     text = path.read_text()

@@ -29,6 +29,7 @@ from skop.metrics import (
     pdebench_nrmse,
     pdebench_rl2,
     pdebench_rmse,
+    phase_error,
     relative_l2_error,
     relative_l2_score,
     root_mean_squared_error,
@@ -43,7 +44,7 @@ POINT_ERRORS = [
     max_error,
 ]
 RELATIVE_ERRORS = [relative_l2_error, h1_error, pdebench_nrmse, pdebench_rl2]
-GRID_ERRORS = [h1_error, spectral_error]
+GRID_ERRORS = [h1_error, spectral_error, phase_error]
 ALL_ERRORS = [*POINT_ERRORS, *GRID_ERRORS, pdebench_rmse, pdebench_nrmse, pdebench_rl2]
 SCORERS = {
     neg_relative_l2_scorer: relative_l2_error,
@@ -191,7 +192,8 @@ def test_order_of_points_does_not_matter(error, fields):
 @pytest.mark.parametrize("error", ALL_ERRORS)
 def test_units(error, fields):
     u, v = fields
-    expected = error(u, v) if error in [*RELATIVE_ERRORS, mean_pointwise_relative_error] else 7 * error(u, v)
+    unitless = [*RELATIVE_ERRORS, mean_pointwise_relative_error, phase_error]
+    expected = error(u, v) if error in unitless else 7 * error(u, v)
     np.testing.assert_allclose(error(-7 * u, -7 * v), expected, rtol=1e-6)
     if error in RELATIVE_ERRORS:
         assert error(u, 0 * u) == pytest.approx(1.0)
@@ -370,6 +372,92 @@ def test_a_plane_wave_falls_into_its_band(wave, band):
     expected = np.zeros(3)
     expected[band] = np.sqrt(np.mean(error**2))
     np.testing.assert_allclose(spectral_error(0 * error, error), expected, atol=1e-12)
+
+
+def waves(amplitudes, shift=0.0, n=16):
+    """A sum of cosines with phases of their own, moved by a fraction of the box: (1, n, 1)."""
+    x, numbers = np.arange(n) / n - shift, np.arange(len(amplitudes))
+    return (amplitudes * np.cos(2 * np.pi * numbers * x[:, None] + numbers**2)).sum(axis=1)[None, :, None]
+
+
+@pytest.mark.parametrize("shift", [0.03, -0.4, 1.0])
+@pytest.mark.parametrize("n", [16, 17])
+def test_a_moved_field_has_the_phase_error_of_its_waves(shift, n):
+    amplitudes = np.array([1.0, 3, 0.2, 1, 1e-3, 1, 2, 0.7])
+    found = phase_error(waves(amplitudes, n=n), 0.3 * waves(amplitudes, shift, n), grid_shape=(n,))
+    angles = 2 * np.pi * shift * np.arange(8) % (2 * np.pi)
+    np.testing.assert_allclose(found[:8], np.minimum(angles, 2 * np.pi - angles), atol=1e-9)
+    assert np.isnan(found[8:]).all()
+
+
+@pytest.mark.parametrize("shift", [(0.1, 0.0), (0.05, -0.02)])
+def test_moved_fields_on_planes_have_the_mean_over_the_wave_vectors(shift):
+    shape, half = (9, 12), 4
+    k = np.meshgrid(np.fft.fftfreq(9, 1 / 9), np.fft.fftfreq(12, 1 / 12), indexing="ij")
+    rng = np.random.default_rng(0)
+    modes = np.fft.fft2(rng.standard_normal((3, 2, *shape)))
+    modes[..., 6] = 0  # real modes cannot be moved by less than a point
+    fields = np.moveaxis(np.fft.ifft2(modes).real, 1, -1)
+    turn = np.exp(-2j * np.pi * (k[0] * shift[0] + k[1] * shift[1]))
+    moved = np.moveaxis(np.fft.ifft2(modes * turn).real, 1, -1)
+    angles = np.abs(np.angle(turn))
+    shells = np.rint(np.hypot(*k))
+    expected = [angles[(shells == number) & (np.abs(k[1]) < 6)].mean() for number in range(half + 1)]
+    np.testing.assert_allclose(phase_error(fields, moved), expected, atol=1e-9)
+
+
+def test_the_phase_error_is_an_angle_that_forgets_sizes():
+    rng = np.random.default_rng(1)
+    u, v = rng.standard_normal((2, 4, 6, 5, 7, 2))
+    found = phase_error(u, v)
+    assert found.shape == (3,)
+    assert ((found > 0) & (found < np.pi)).all()
+    np.testing.assert_allclose(phase_error(u, 3.7 * u), 0, atol=1e-7)
+    np.testing.assert_allclose(phase_error(u, -1e-3 * u), np.pi, atol=1e-7)
+    np.testing.assert_allclose(phase_error(v, u), found)
+    # A unit for each channel, from the smallest to the largest numbers.
+    np.testing.assert_allclose(phase_error(u * [1e-200, 1e200], v * [1e-200, 1e200]), found)
+    each = phase_error(u, v, average="none")
+    np.testing.assert_allclose(each.mean(axis=0), found)
+    np.testing.assert_allclose(phase_error(u, v, sample_weight=[0, 1, 3, 0]), (each[1] + 3 * each[2]) / 4)
+    # Phases that are drawn at random.
+    u, v = rng.standard_normal((2, 3000, 9, 1))
+    np.testing.assert_allclose(phase_error(u, v, grid_shape=(9,)), np.pi / 2, atol=0.1)
+
+
+def test_waves_that_the_prediction_lacks_count_as_random_phases():
+    true, smooth = waves(np.array([1.0, 2, 0.5, 0.5])), waves(np.array([1.0, 2]))
+    expected = [0, 0, np.pi / 2, np.pi / 2, *[np.nan] * 5]
+    np.testing.assert_allclose(phase_error(true, smooth, grid_shape=(16,)), expected, atol=1e-12)
+    np.testing.assert_allclose(phase_error(true, 0 * true, grid_shape=(16,)), [np.pi / 2] * 4 + [np.nan] * 5)
+    # Waves that only the prediction has are no part of the phases.
+    np.testing.assert_allclose(phase_error(smooth, true, grid_shape=(16,))[:3], [0, 0, np.nan], atol=1e-12)
+    assert np.isnan(phase_error(0 * true, true, grid_shape=(16,))).all()
+
+
+def test_the_threshold_is_relative_to_the_largest_amplitude_of_a_sample_and_channel():
+    low, high = waves(np.array([0, 1.0, 0.1])), 1e-3 * waves(np.array([0, 0.1, 1.0]))
+    u = np.concatenate([low, high])
+    each = phase_error(u, u, grid_shape=(16,), threshold=0.11, average="none")
+    assert (~np.isnan(each[:, 1:3])).tolist() == [[True, False], [False, True]]
+    channels = np.concatenate([low, high], axis=-1)
+    assert np.flatnonzero(~np.isnan(phase_error(channels, channels, grid_shape=(16,), threshold=0.11))).tolist() == [
+        1,
+        2,
+    ]
+    # A sample without the wave takes no part in its mean.
+    moved = np.concatenate([waves(np.array([0, 1.0, 0.1]), 0.1), 0 * high])
+    found = phase_error(u, moved, grid_shape=(16,), threshold=0.11)
+    np.testing.assert_allclose(found[1:3], [0.2 * np.pi, np.pi / 2])
+    for threshold in (-0.1, 1.0, np.nan):
+        with pytest.raises(ValueError, match="threshold is"):
+            phase_error(u, u, grid_shape=(16,), threshold=threshold)
+
+
+def test_phases_of_grids_of_several_sizes_have_no_mean():
+    u = [np.ones((9, 6, 1)), np.ones((4, 6, 1))]
+    with pytest.raises(FieldDataError, match="hold from 3 to 4 wave numbers"):
+        phase_error(u, u)
 
 
 def test_grid_metrics_never_guess_a_grid(fields):

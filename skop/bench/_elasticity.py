@@ -1,9 +1,9 @@
 """Operators on meshes that differ between samples, compared with POD and interpolation.
 
-Data come from `skop.datasets.make_elasticity`. LaMO and MNO read the points of the meshes; GeoMaNO needs a grid, and
-gets one with about as many points (``grid="auto"``). POD needs the same points in every sample. It gets each void as
-the distance to the nearest mesh point on a common grid, learns the stress interpolated to that grid, and its prediction
-is interpolated back to the points of each mesh, where all errors are taken.
+Data come from `skop.datasets.make_elasticity`. LaMO, MNO and AMO read the points of the meshes; GeoMaNO needs a grid,
+and gets one with about as many points (``grid="auto"``). POD needs the same points in every sample. It gets each void
+as the distance to the nearest mesh point on a common grid, learns the stress interpolated to that grid, and its
+prediction is interpolated back to the points of each mesh, where all errors are taken.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--data-seed", type=int, default=1, help="of the voids; settings were chosen on seed 0")
     parser.add_argument("--grid", type=int, default=41, help="points per side of the grid of POD")
     parser.add_argument(
-        "--draw-points", type=int, help="points of a sample in each training step of lamo; all by default"
+        "--draw-points", type=int, help="points of a sample in each training step of lamo and amo; all by default"
     )
     parser.add_argument("--jobs", type=int, default=1, help="fits at a time, each on its share of the cores")
     parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
@@ -84,7 +84,8 @@ def run(options: argparse.Namespace) -> None:
 
 def _model(kind: str, budget: float, seed: int, options: argparse.Namespace) -> Any:
     """An operator with default parameters and a time limit."""
-    further: dict[str, Any] = {"lamo": {"subsample_points": options.draw_points}, "geomano": {"grid": "auto"}}
+    drawn = {"subsample_points": options.draw_points}
+    further: dict[str, dict[str, Any]] = {"lamo": drawn, "amo": drawn, "geomano": {"grid": "auto"}}
     return make_operator(kind, options, random_state=seed, **until_time(budget), **further.get(kind, {}))
 
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from skop.estimators import GeoMaNORegressor, LaMORegressor, MNORegressor, PODRegressor
+from skop.estimators import AMORegressor, GeoMaNORegressor, LaMORegressor, MNORegressor, PODRegressor
 
 __all__ = [
     "HOSTS",
@@ -22,6 +22,7 @@ OPERATORS: dict[str, tuple[Any, str]] = {
     "lamo": (LaMORegressor, "LaMO"),
     "geomano": (GeoMaNORegressor, "GeoMaNO"),
     "mno": (MNORegressor, "MNO"),
+    "amo": (AMORegressor, "AMO"),
 }
 #: Hosts and mixers of MNO's paper, in the order of its tables.
 HOSTS = ("gnot", "galerkin", "oformer")

@@ -29,6 +29,7 @@ _SIZES = {
     "lamo": {"darcy": (85, 1), "navier_stokes": (64, 10)},
     "geomano": {"darcy": (85, 1), "navier_stokes": (64, 10)},
     "mno": {"darcy": (64, 1)},
+    "amo": {"darcy": (85, 1), "navier_stokes": (64, 10)},
 }
 #: Bytes of the unit in which the system counts peak memory.
 _UNIT = 1 if sys.platform == "darwin" else 1024
@@ -131,8 +132,9 @@ def _steps(options: argparse.Namespace) -> list[tuple[int, _Step]]:
             chosen = [{"host": host, "mixer": mixer} for host, mixer in product(options.hosts, options.mixers)]
         name = preset if options.network == "preset" else None
         for parts, resolution in product(chosen, _resolutions(options) or [side]):
-            # Attention scans nothing, so that all backends are one.
-            backends = options.backends if parts.get("mixer", "mamba") == "mamba" else options.backends[:1]
+            # Attention and expansions scan nothing, so that all backends are one.
+            scans = operator != "amo" and parts.get("mixer", "mamba") == "mamba"
+            backends = options.backends if scans else options.backends[:1]
             found += [(resolution, _Step(operator, parts, name, channels, one, threads)) for one in backends]
     return found
 

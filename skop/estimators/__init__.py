@@ -1,5 +1,6 @@
 """The estimators, and `OperatorRegressor`, the base class for further operators."""
 
+from skop.estimators._amo import AMOArchitecture, AMORegressor
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._ensemble import EnsembleRegressor
@@ -12,6 +13,8 @@ from skop.estimators._rollout import RolloutRegressor
 from skop.estimators._time_conditioned import TimeConditionedRegressor
 
 __all__ = [
+    "AMOArchitecture",
+    "AMORegressor",
     "EnsembleRegressor",
     "GeoMaNOArchitecture",
     "GeoMaNORegressor",

@@ -611,8 +611,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         if data.targets.elsewhere and not getattr(network, "supports_queries", False):
             raise FieldDataError(
                 f"{_other_points(data)}, but the network of this {type(self).__name__} on geometry {geometry!r} gives "
-                "outputs at the points of X only. Set geometry='points' in LaMORegressor or MNORegressor, take "
-                "MNORegressor with host='gnot' or 'oformer', or interpolate y to the points of X by "
+                "outputs at the points of X only. Set geometry='points' in LaMORegressor, AMORegressor or "
+                "MNORegressor, take MNORegressor with host='gnot' or 'oformer', or interpolate y to the points of X by "
                 "skop.data.interpolate_fields."
             )
         used = np.ones(len(data.inputs)) if weight is None else weight

@@ -10,7 +10,7 @@ from skop._sklearn_compat import Interval, StrOptions
 from skop.data import DataSpec
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._options import Options
-from skop.estimators._patches import automatic_patch_size
+from skop.estimators._tokens import automatic_patch_size
 from skop.estimators.presets import geomano
 from skop.exceptions import FieldDataError
 from skop.modules import ACTIVATIONS, CORRECTION_PLACES, DIRECTION_ORDERS, RECURRENCES, SCAN_DIRECTIONS

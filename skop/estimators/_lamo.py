@@ -10,7 +10,7 @@ from skop._sklearn_compat import Interval, StrOptions
 from skop.data import DataSpec
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._options import Options
-from skop.estimators._patches import automatic_patch_size
+from skop.estimators._tokens import automatic_patch_size, check_centres
 from skop.estimators.presets import lamo
 from skop.modules import ACTIVATIONS, SCAN_DIRECTIONS
 from skop.networks import LaMOPatchNetwork, LaMOPointNetwork, OperatorNetwork
@@ -249,7 +249,8 @@ class LaMORegressor(OperatorRegressor):
 
     def _build_network(self, spec: DataSpec, geometry: str) -> OperatorNetwork:
         """Build the patch network or the point network for the data."""
-        self._check_centres(geometry)
+        if geometry != "grid":
+            check_centres(self._options("architecture").n_centred_heads, self._options("scaling").coords)
         options = self._network_options(spec, geometry)
         if options["n_frequencies"] == "auto":
             options["n_frequencies"] = _AUTOMATIC_FREQUENCIES[geometry]
@@ -259,13 +260,3 @@ class LaMORegressor(OperatorRegressor):
         grid_shape = spec.grid_shape or ()
         patch_size = automatic_patch_size(self.patch_size, grid_shape)
         return LaMOPatchNetwork(grid_shape=grid_shape, patch_size=patch_size, **options)
-
-    def _check_centres(self, geometry: str) -> None:
-        """Raise an error if latent tokens have centres in the unit box, but coordinates are not scaled to it."""
-        n_centred, coords = self._options("architecture").n_centred_heads, self._options("scaling").coords
-        if geometry != "grid" and n_centred and coords != "box":
-            raise ValueError(
-                f"architecture__n_centred_heads={n_centred} needs coordinates that are scaled to the unit box, but "
-                f"scaling__coords={coords!r} does not do that; set scaling__coords='box' or "
-                "architecture__n_centred_heads=0."
-            )

@@ -7,15 +7,22 @@ matplotlib is imported only when something is drawn; the extra ``plot`` installs
 from skop.inspection._curves import TrainingCurveDisplay
 from skop.inspection._fields import FieldErrorDisplay
 from skop.inspection._frequency_response import FrequencyResponse, FrequencyResponseDisplay, frequency_response
+from skop.inspection._phase_error import PhaseErrorDisplay
+from skop.inspection._poles import PoleDisplay, learned_poles
 from skop.inspection._receptive_field import receptive_field
 from skop.inspection._receptive_panels import ReceptiveFieldDisplay
+from skop.inspection._singular_features import SingularFeatureDisplay
 
 __all__ = [
     "FieldErrorDisplay",
     "FrequencyResponse",
     "FrequencyResponseDisplay",
+    "PhaseErrorDisplay",
+    "PoleDisplay",
     "ReceptiveFieldDisplay",
+    "SingularFeatureDisplay",
     "TrainingCurveDisplay",
     "frequency_response",
+    "learned_poles",
     "receptive_field",
 ]

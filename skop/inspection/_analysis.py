@@ -39,8 +39,9 @@ def read_samples(estimator: Any, X: Any) -> FieldSet:
     """
     if not isinstance(estimator, OperatorRegressor):
         raise ValueError(
-            f"estimator is a {type(estimator).__name__}, expected a LaMORegressor, GeoMaNORegressor or MNORegressor; "
-            "of a Pipeline, a search or an ensemble pass the fitted regressor inside, and X as that one gets it."
+            f"estimator is a {type(estimator).__name__}, expected a LaMORegressor, GeoMaNORegressor, AMORegressor or "
+            "MNORegressor; of a Pipeline, a search or an ensemble pass the fitted regressor inside, and X as that one "
+            "gets it."
         )
     return estimator._read_inputs(X)[0]
 

@@ -15,7 +15,7 @@ from skop.data import FieldSet, TrainingData, read
 from skop.exceptions import FieldDataError
 from skop.inspection._panels import draw_lines, draw_maps, panel_titles
 
-__all__ = ["FieldErrorDisplay"]
+__all__ = ["FieldErrorDisplay", "read_fields"]
 
 _RANKS = ("worst", "median", "best")
 
@@ -138,16 +138,7 @@ class FieldErrorDisplay:
         >>> len(FieldErrorDisplay.from_estimator(estimator, X, 2 * X, sample="worst").axes_)
         4
         """
-        data = _read_pair(X, y)
-        if isinstance(sample, str):
-            predicted = _fields_of(_read_pair(X, estimator.predict(X)))
-            sample = _rank_samples(_fields_of(data), predicted, channel, sample)
-            row = sample
-        else:
-            sample, row = _check_sample(sample, len(data.inputs)), 0
-            one = _take_sample(X, sample, data.inputs.shared_coords)
-            predicted = _fields_of(_read_pair(one, estimator.predict(one)))
-        display = cls._from_fields(data, sample, predicted, row, channel, input_channel)
+        display = cls._predicted(estimator, X, y, sample, channel, input_channel)
         return display.plot(ax=ax, cmap=cmap, input_cmap=input_cmap, error_cmap=error_cmap)
 
     @classmethod
@@ -202,12 +193,26 @@ class FieldErrorDisplay:
         >>> FieldErrorDisplay.from_predictions(X, X, X * [[[[1.0]]], [[[1.3]]], [[[1.2]]]], sample="worst").sample
         1
         """
-        data, predicted = _read_pair(X, y_true), _fields_of(_read_pair(X, y_pred))
+        data, predicted = _read_pair(X, y_true), read_fields(X, y_pred)
         if isinstance(sample, str):
             sample = _rank_samples(_fields_of(data), predicted, channel, sample)
         sample = _check_sample(sample, len(data.inputs))
         display = cls._from_fields(data, sample, predicted, sample, channel, input_channel)
         return display.plot(ax=ax, cmap=cmap, input_cmap=input_cmap, error_cmap=error_cmap)
+
+    @classmethod
+    def _predicted(cls, estimator: Any, X: Any, y: Any, sample: int | str, channel: int, input_channel: int) -> Self:
+        """Predict one sample, without drawing it."""
+        data = _read_pair(X, y)
+        if isinstance(sample, str):
+            predicted = read_fields(X, estimator.predict(X))
+            sample = _rank_samples(_fields_of(data), predicted, channel, sample)
+            row = sample
+        else:
+            sample, row = _check_sample(sample, len(data.inputs)), 0
+            one = _take_sample(X, sample, data.inputs.shared_coords)
+            predicted = read_fields(one, estimator.predict(one))
+        return cls._from_fields(data, sample, predicted, row, channel, input_channel)
 
     @classmethod
     def _from_fields(
@@ -281,6 +286,34 @@ class FieldErrorDisplay:
         for panel, title in zip(self.axes_, titles, strict=True):
             panel.set_title(title, fontsize="medium")
         return self
+
+
+def read_fields(X: Any, y: Any) -> FieldSet:
+    """Read fields on the points of X, from which their grid is known.
+
+    Parameters
+    ----------
+    X, y : as in `fit` of skop's estimators
+        Inputs and fields.
+
+    Returns
+    -------
+    FieldSet
+        The fields of y.
+
+    Raises
+    ------
+    FieldDataError
+        If X or y is invalid, or y is not a field.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.inspection._fields import read_fields
+    >>> read_fields(np.zeros((2, 7, 1)), np.ones((2, 7, 3))).grid_shape
+    (7,)
+    """
+    return _fields_of(_read_pair(X, y))
 
 
 def _read_pair(X: Any, y: Any) -> TrainingData:

@@ -24,6 +24,8 @@ __all__ = ["FrequencyResponse", "FrequencyResponseDisplay", "frequency_response"
 _EPSILON = 1e-6
 #: Number of points that are evaluated at once, which bounds the memory for feature maps.
 _POINTS = 2**14
+#: Kinds of feature maps that are analysed; blocks may note others, such as poles or latent tokens.
+_LAYERS = ("input", "mixer", "mlp")
 _KINDS = ("frequency", "depth")
 
 
@@ -59,7 +61,7 @@ def frequency_response(estimator: Any, X: Any) -> FrequencyResponse:
 
     Parameters
     ----------
-    estimator : LaMORegressor, GeoMaNORegressor or MNORegressor
+    estimator : LaMORegressor, GeoMaNORegressor, AMORegressor or MNORegressor
         Estimator whose tokens, or points, form a grid; it is not modified.
     X : as in `fit` of the estimator
         Samples to average over; a few dozen are enough.
@@ -157,7 +159,9 @@ def _layers(network: torch.nn.Module, arguments: dict[str, Any], shape: GridShap
     found: list[tuple[str, FloatArray]] = []
 
     def observer(kind: str, tokens: torch.Tensor, grid: GridShape | None) -> None:
-        found.append((kind, _log_amplitudes(tokens, grid or shape)))
+        # The poles of a mixer are no tokens on a grid.
+        if kind in _LAYERS:
+            found.append((kind, _log_amplitudes(tokens, grid or shape)))
 
     with observe_features(observer):
         network(**arguments)

@@ -15,7 +15,7 @@ from skop.metrics._errors import (
     relative_l2_score,
     root_mean_squared_error,
 )
-from skop.metrics._grid import h1_error, spectral_error
+from skop.metrics._grid import h1_error, phase_error, spectral_error
 from skop.metrics._pdebench import pdebench_nrmse, pdebench_rl2, pdebench_rmse
 from skop.metrics._scorers import (
     neg_h1_scorer,
@@ -39,6 +39,7 @@ __all__ = [
     "pdebench_nrmse",
     "pdebench_rl2",
     "pdebench_rmse",
+    "phase_error",
     "relative_l2_error",
     "relative_l2_score",
     "root_mean_squared_error",

@@ -1,4 +1,4 @@
-"""Errors of fields on regular grids: slopes and frequency bands.
+"""Errors of fields on regular grids: slopes, frequency bands and phases.
 
 Notation: n samples, P points, c channels; u the truth, û the prediction, e = û - u; k a wave number in
 cycles per box.
@@ -21,10 +21,12 @@ from skop.metrics._inputs import (
     pair_fields,
 )
 
-__all__ = ["h1_error", "spectral_error"]
+__all__ = ["h1_error", "phase_error", "spectral_error"]
 
 #: Second-order differences at the border of a grid need three points along an axis.
 MIN_POINTS_PER_AXIS = 3
+#: Fraction of the largest amplitude of a prediction up to which a mode is a rounding error of the transform.
+_ROUNDING = 1e-13
 
 
 def h1_error(
@@ -155,6 +157,96 @@ def spectral_error(
     return np.sqrt(powers if average == "none" else np.average(powers, axis=0, weights=weight))
 
 
+def phase_error(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sample_weight: Any = None,
+    average: Literal["mean", "none"] = "mean",
+    grid_shape: Sequence[int] | None = None,
+    threshold: float = 1e-6,
+) -> FloatArray:
+    """Error of the phase of the Fourier modes at each wave number: waves that run ahead or lag behind.
+
+    The error of a mode is the angle between its coefficients in û and u, from 0 to π. It says nothing about the
+    amplitude: a positive multiple of the truth has no phase error, its negative has π, and the truth moved by a
+    fraction s of the box has 2π|k·s|, brought into the range from 0 to π.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like, list of array-like, or FieldSet
+        Fields (n, *grid, c) with two or three grid axes, a FieldSet on a grid, or flat points (n, P, c)
+        together with `grid_shape`.
+    sample_weight : array-like of shape (n,), optional
+        Non-negative weights of the samples.
+    average : {"mean", "none"}, default="mean"
+        Mean over the samples that have modes above the threshold, or one row per sample.
+    grid_shape : sequence of int, optional
+        Points along each axis. Needed where the arrays do not show it, also for one grid axis: (P,).
+    threshold : float, default=1e-6
+        Amplitude, as a fraction of the largest of the truth in the same sample and channel, up to which a mode is left
+        out, >= 0 and < 1. The default is above the rounding of single precision.
+
+    Returns
+    -------
+    ndarray of shape (K,), or (n, K) for "none"
+        Phase error in radians at the wave numbers 0 to K - 1 in cycles per box; K - 1 is half the number of points
+        along the shortest axis with more than one, rounded down. NaN where all modes are left out.
+
+    Raises
+    ------
+    FieldDataError
+        If no grid is known or it does not fit the fields, or samples differ in K.
+    ValueError
+        If `threshold` is out of range, or there is no such `average`.
+
+    Notes
+    -----
+    On grids with several axes, |k| is the Euclidean length of the wave vector, rounded to the nearest integer. The
+    error is the mean over the modes of a wave number and over the channels, each mode counting the same.
+
+    A mode that the truth has and the prediction has not, up to 1e-13 of the prediction's largest amplitude, counts as
+    π/2. This is also the mean for a phase drawn at random, so values near π/2 mean that a prediction knows nothing of
+    these waves.
+
+    The mean of a field, and the mode that changes its sign from point to point on an even grid, are real: their phase
+    error is 0 or π. The transform takes points for equally spaced and fields for periodic; of a grid with points on
+    both ends of a period, leave out the last ones.
+
+    References
+    ----------
+    Z. Song and Z. Jiang, "Adaptive Mamba Neural Operators", 2025, Fig. 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.metrics import phase_error
+    >>> x = np.arange(8) / 8
+    >>> def waves(x):
+    ...     return (1 + np.cos(2 * np.pi * x) + np.cos(4 * np.pi * x))[None, :, None]
+    >>> phase_error(waves(x), waves(x - 0.1), grid_shape=(8,)).round(3).tolist()
+    [0.0, 0.628, 1.257, nan, nan]
+    """
+    check_average(average, ("mean", "none"))
+    if not 0 <= threshold < 1:
+        raise ValueError(f"threshold is {threshold!r}, expected a number >= 0 and < 1.")
+    pairs = pair_fields(y_true, y_pred)
+    weight = check_weights(sample_weight, len(pairs))
+    grids = [pairs.grid(index, _as_shape(grid_shape)) for index in range(len(pairs))]
+    counts = sorted({_n_wave_numbers(grid) for grid in grids})
+    if len(counts) > 1:
+        raise FieldDataError(
+            f"the grids of the samples hold from {counts[0]} to {counts[-1]} wave numbers, expected as many in each; "
+            "compare samples on grids of one size."
+        )
+    errors = np.stack([_phase_errors(u, v, grid, threshold) for (u, v), grid in zip(pairs, grids, strict=True)])
+    if average == "none":
+        return errors
+    # Samples without modes at a wave number take no part in its mean.
+    shares = weight[:, None] * ~np.isnan(errors)
+    return _divide((shares * np.nan_to_num(errors)).sum(axis=0), shares.sum(axis=0))
+
+
 def _as_shape(grid_shape: Sequence[int] | None) -> GridShape | None:
     """Tuple of the grid's sizes, if given."""
     return None if grid_shape is None else tuple(grid_shape)
@@ -187,9 +279,42 @@ def _band_powers(error: FloatArray, grid: GridShape, edges: FloatArray) -> Float
     # norm="forward" divides by P, so that the squared moduli add up to the mean square.
     modes = np.fft.fftn(error.reshape(*grid, -1), axes=axes, norm="forward")
     power = np.square(np.abs(modes)).mean(axis=-1)
-    # Rounded: the wave numbers are integers and must not slip over the edge of a band.
-    frequencies = np.meshgrid(*[np.rint(np.fft.fftfreq(size) * size) for size in grid], indexing="ij")
-    length = np.sqrt(sum(np.square(frequency) for frequency in frequencies))
+    length = _wave_lengths(grid)
     band = np.searchsorted(edges, length.ravel(), side="right")
     powers: FloatArray = np.bincount(band, weights=power.ravel(), minlength=len(edges) + 1).astype(np.float64)
     return powers
+
+
+def _wave_lengths(grid: GridShape) -> FloatArray:
+    """Length of the wave vector of each mode in cycles per box, in the order of the transform."""
+    # Rounded: the wave numbers are integers and must not slip over the edge of a band.
+    frequencies = np.meshgrid(*[np.rint(np.fft.fftfreq(size) * size) for size in grid], indexing="ij")
+    return np.sqrt(sum(np.square(frequency) for frequency in frequencies))
+
+
+def _n_wave_numbers(grid: GridShape) -> int:
+    """Number of wave numbers that the grid holds in every direction; axes with a single point hold none."""
+    return min((size for size in grid if size > 1), default=1) // 2 + 1
+
+
+def _phase_errors(u: FloatArray, v: FloatArray, grid: GridShape, threshold: float) -> FloatArray:
+    """Mean angle between the modes of two samples (P, c) at each wave number."""
+    axes = tuple(range(len(grid)))
+    true, predicted = (np.fft.fftn(field.reshape(*grid, -1), axes=axes).reshape(u.shape) for field in (u, v))
+    sizes, predicted_sizes = np.abs(true), np.abs(predicted)
+    counted = sizes > threshold * sizes.max(axis=0)
+    difference = np.abs(np.angle(predicted) - np.angle(true))
+    angles = np.minimum(difference, 2 * np.pi - difference)
+    angles[predicted_sizes <= _ROUNDING * predicted_sizes.max(axis=0)] = np.pi / 2
+    shell = np.rint(_wave_lengths(grid)).astype(int).ravel()
+    n_shells, n_all = _n_wave_numbers(grid), int(shell.max()) + 1
+    sums, counts = (
+        np.bincount(shell, weights=values.sum(axis=1), minlength=n_all)[:n_shells].astype(np.float64)
+        for values in (np.where(counted, angles, 0.0), counted)
+    )
+    return _divide(sums, counts)
+
+
+def _divide(sums: FloatArray, counts: FloatArray) -> FloatArray:
+    """Quotient, NaN where the divisor is zero."""
+    return np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)

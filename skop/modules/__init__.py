@@ -12,6 +12,7 @@ from skop.modules._conv import ConvHead, ConvStem, LocalConvolution
 from skop.modules._feature_maps import note_features, observe_features
 from skop.modules._geometric_scan import CORRECTION_PLACES, RECURRENCES, GeometricScanMixer, check_correction
 from skop.modules._grid_ssd import ACTIVATIONS, GridSSDMixer
+from skop.modules._latent_attention import LatentAttentionBlock
 from skop.modules._latent_tokens import LatentBlock, LatentTokens
 from skop.modules._mixer import MIXERS, Probe, Stream, TokenMixer, build_mixer
 from skop.modules._neighbours import Neighbours, find_neighbours
@@ -28,6 +29,7 @@ from skop.modules._scan_directions import (
 )
 from skop.modules._sequence_ssd import BidirectionalSSDMixer, HydraMixer
 from skop.modules._spectral import SpectralConvolution
+from skop.modules._takenaka_malmquist import TRANSFORMS, Poles, PrintedExpansions, TakenakaMalmquistMixer
 
 __all__ = [
     "ACTIVATIONS",
@@ -38,6 +40,7 @@ __all__ = [
     "POINT_ORDERS",
     "RECURRENCES",
     "SCAN_DIRECTIONS",
+    "TRANSFORMS",
     "AttentionMixer",
     "BidirectionalSSDMixer",
     "ConvHead",
@@ -49,6 +52,7 @@ __all__ = [
     "GeometricScanMixer",
     "GridSSDMixer",
     "HydraMixer",
+    "LatentAttentionBlock",
     "LatentBlock",
     "LatentTokens",
     "LearnedPositionalEncoding",
@@ -58,13 +62,16 @@ __all__ = [
     "PatchEmbedding",
     "PatchUnembedding",
     "PointBlock",
+    "Poles",
     "PooledHead",
     "PreNormBlock",
+    "PrintedExpansions",
     "Probe",
     "S6Mixer",
     "SoftmaxAttention",
     "SpectralConvolution",
     "Stream",
+    "TakenakaMalmquistMixer",
     "TokenMixer",
     "build_mixer",
     "check_correction",

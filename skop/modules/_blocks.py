@@ -54,18 +54,25 @@ class PreNormBlock(nn.Module):
         Number of hidden units of the feed-forward network.
     dropout : float, default=0.0
         Dropout probability inside the feed-forward network and at the end of both residual branches.
+    are_latents : bool, default=False
+        Whether the tokens are latent tokens, whose feature maps are not those of the sample's points or patches.
     """
 
-    def __init__(self, mixer: nn.Module, width: int, hidden: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, mixer: nn.Module, width: int, hidden: int, dropout: float = 0.0, *, are_latents: bool = False
+    ) -> None:
         super().__init__()
+        self.prefix = "latent " if are_latents else ""
         self.norm_mixer, self.norm_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
         self.mixer, self.mlp = mixer, FeedForward(width, hidden, dropout)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: torch.Tensor, grid: GridShape | None) -> torch.Tensor:
         """Transform tokens ``(B, L, width)`` that form a grid."""
-        tokens = note_features("mixer", tokens + self.dropout(self.mixer(self.norm_mixer(tokens), grid)), grid)
-        return note_features("mlp", tokens + self.dropout(self.mlp(self.norm_mlp(tokens))), grid)
+        tokens = note_features(
+            f"{self.prefix}mixer", tokens + self.dropout(self.mixer(self.norm_mixer(tokens), grid)), grid
+        )
+        return note_features(f"{self.prefix}mlp", tokens + self.dropout(self.mlp(self.norm_mlp(tokens))), grid)
 
 
 class PointBlock(nn.Module):

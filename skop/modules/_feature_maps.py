@@ -1,4 +1,4 @@
-"""Feature maps: how blocks offer the tokens after each of their layers to whoever observes them."""
+"""Feature maps: how blocks offer the tokens after each of their layers, and poles, to whoever observes them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,16 +19,18 @@ _observer: ContextVar[Observer | None] = ContextVar("observer", default=None)
 def note_features(kind: str, tokens: torch.Tensor, grid: GridShape | None = None) -> torch.Tensor:
     """Offer the tokens after a layer to an observer, and return them unchanged.
 
-    Networks call it on the tokens that enter their first block, and blocks after each residual branch. Without an
-    observer it does nothing.
+    Networks call it on the tokens that enter their first block, and blocks after each residual branch. Mixers that
+    choose poles for each sample call it on those. Without an observer it does nothing.
 
     Parameters
     ----------
-    kind : {"input", "mixer", "mlp"}
+    kind : {"input", "mixer", "mlp", "latent mixer", "latent mlp", "poles"}
         What the tokens come from: the part before the first block, an exchange of information between tokens, or a map
-        of every token by itself.
+        of every token by itself; the same of latent tokens that are not mapped back to the points in each block; or
+        that these are the poles of a mixer instead of tokens.
     tokens : Tensor of shape (B, L, E), or a packed batch of them
-        Tokens.
+        Tokens; for ``"poles"`` a tensor of shape (B, S, K, 2), the real and imaginary parts of K poles in each of S
+        sets.
     grid : tuple of int or None, default=None
         Number of tokens along each axis of their grid, in C order; None where the tokens are the points of the sample.
 

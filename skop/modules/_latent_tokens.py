@@ -116,7 +116,7 @@ class LatentTokens(nn.Module):
         self.keys = nn.Linear(width // n_heads, width // n_heads) if decoder == "own_softmax" else None
         self.centres = self.log_sharpness = None
         if n_centred_heads and n_dims:
-            self.centres = nn.Parameter(_spread_centres(n_latents, n_dims))
+            self.centres = nn.Parameter(spread_centres(n_latents, n_dims))
             self.log_sharpness = nn.Parameter(torch.full((n_centred_heads,), math.log(n_latents) / n_dims))
 
     def encode(
@@ -331,7 +331,7 @@ def _projection(width: int, n_grid_axes: int | None) -> nn.Module:
     return nn.Linear(width, width) if n_grid_axes is None else _CONVOLUTIONS[n_grid_axes](width, width, 3, padding=1)
 
 
-def _spread_centres(count: int, n_dims: int) -> torch.Tensor:
+def spread_centres(count: int, n_dims: int) -> torch.Tensor:
     """Evenly spread points of the unit box, (count, n_dims), ordered so that successive points are close."""
     # Low-discrepancy sequence: multiples of powers of the root of x^(d+1) = x + 1 (the golden ratio for d = 1).
     root = 2.0

@@ -4,6 +4,7 @@ from skop.networks._interface import OperatorNetwork, Outputs
 from skop.networks._patch_network import PatchNetwork
 from skop.networks._point_network import PointNetwork
 from skop.networks._sequence_network import Points, Queries, SequenceNetwork
+from skop.networks.amo import AMOPatchNetwork, AMOPointNetwork
 from skop.networks.geomano import GeoMaNONetwork
 from skop.networks.lamo import LaMOPatchNetwork, LaMOPointNetwork
 from skop.networks.mno_galerkin import GalerkinNetwork
@@ -11,6 +12,8 @@ from skop.networks.mno_gnot import GNOTNetwork
 from skop.networks.mno_oformer import OFormerNetwork
 
 __all__ = [
+    "AMOPatchNetwork",
+    "AMOPointNetwork",
     "GNOTNetwork",
     "GalerkinNetwork",
     "GeoMaNONetwork",

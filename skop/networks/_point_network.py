@@ -103,7 +103,7 @@ class PointNetwork(OperatorNetwork):
         self.n_frequencies, self.chunk_size = n_frequencies, _CHUNK_SIZE
         self.is_sinusoidal = n_params > 0 and parameter_embedding == "sinusoidal"
         channels = n_dims * (1 + 2 * n_frequencies) + n_fields + (0 if self.is_sinusoidal else n_params)
-        self.lifting = nn.Sequential(nn.Linear(channels, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+        self.lifting: nn.Module = nn.Sequential(nn.Linear(channels, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
         # Learned input that replaces the fields of a structured mesh without any. It is always created, as in LaMO's
         # public code.
         self.placeholder = nn.Parameter(torch.rand(width) / width)

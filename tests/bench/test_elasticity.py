@@ -27,13 +27,14 @@ def test_every_model_is_measured_on_the_same_samples(tmp_path, capsys):
 def test_operators_are_chosen_and_mno_says_which(tmp_path, capsys):
     output = tmp_path / "elasticity.md"
     words = ["--train", "8", "--test", "2", "--budgets", "0.5", "--seeds", "1", "--output", str(output)]
-    words += ["--models", "lamo", "geomano", "mno", "--host", "gnot", "--mixer", "linear"]
+    words += ["--models", "lamo", "geomano", "mno", "amo", "--host", "gnot", "--mixer", "linear"]
     assert main(["elasticity", *words]) == 0
     numbers = json.loads(output.with_suffix(".json").read_text())
-    assert list(numbers) == [f"{name}, 0.5 s, seed 0" for name in ("LaMO", "GeoMaNO", "MNO gnot linear")]
+    assert list(numbers) == [f"{name}, 0.5 s, seed 0" for name in ("LaMO", "GeoMaNO", "MNO gnot linear", "AMO")]
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     assert [row.split(" | ")[0] for row in rows[1:]] == [
         "| LaMO, 0.5 s",
         "| GeoMaNO, 0.5 s",
         "| MNO gnot linear, 0.5 s",
+        "| AMO, 0.5 s",
     ]

@@ -19,7 +19,8 @@ def test_mno_has_its_defaults_unless_another_host_or_mixer_is_asked_for():
     chosen = parsed("--host", "gnot", "--mixer", "linear")
     found = models.make_operator("mno", chosen, random_state=3).get_params()
     assert {"host": "gnot", "mixer": "linear", "random_state": 3}.items() <= found.items()
-    assert [models.operator_name(kind, chosen) for kind in models.OPERATORS] == ["LaMO", "GeoMaNO", "MNO gnot linear"]
+    names = [models.operator_name(kind, chosen) for kind in models.OPERATORS]
+    assert names == ["LaMO", "GeoMaNO", "MNO gnot linear", "AMO"]
     assert "host" not in models.make_operator("lamo", chosen).get_params()
 
 

@@ -1,9 +1,11 @@
 """The measurement of large predictions: sizes, memory and slopes are reported."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from skop.bench import _point_scaling as point_scaling
 from skop.bench.__main__ import main
 
 
@@ -15,3 +17,24 @@ def test_each_size_is_measured(tmp_path, capsys):
     assert set(numbers) == {"200 points", "2000 points"}
     assert all(found["seconds"] > 0 and found["megabytes"] >= 0 for found in numbers.values())
     assert "slope from the row above" in capsys.readouterr().out
+
+
+def test_training_and_other_models_have_tables_of_their_own(tmp_path, monkeypatch):
+    # Threads in place of processes, which take seconds to start: the memory is then that of the tests.
+    monkeypatch.setattr(point_scaling, "ProcessPoolExecutor", ThreadPoolExecutor)
+    output = tmp_path / "points.md"
+    words = ["--models", "lamo", "amo-once", "--sizes", "100", "--dimensions", "2", "--repeats", "1", "--steps", "1"]
+    assert main(["point-scaling", *words, "--batch", "2", "--output", str(output)]) == 0
+    numbers = json.loads(output.with_suffix(".json").read_text())
+    names = [point_scaling._MODELS[kind][0] for kind in ("lamo", "amo-once")]
+    assert set(numbers) == {f"{name}: {what}100 points" for name in names for what in ("", "training, ")}
+    assert output.read_text().count("## ") == 4
+    # The time of a step on two samples of 100 points, in microseconds a point.
+    step = numbers["LaMO: training, 100 points"]["seconds"]
+    assert f"| 100 | {step:.2f} s | {1e6 * step / 200:.2f} |" in output.read_text()
+
+
+def test_the_models_with_latent_tokens_are_those_named():
+    once = point_scaling._make("amo-once", batch_size=3).get_params()
+    assert {"architecture__latents": "once", "batch_size": 3}.items() <= once.items()
+    assert point_scaling._make("amo").get_params()["architecture"] is None

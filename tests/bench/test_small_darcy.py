@@ -82,12 +82,12 @@ def test_a_whole_run_writes_its_tables(tmp_path, capsys):
     write_data(tmp_path / "data.npz")
     output = tmp_path / "result.md"
     options = ["--budgets", "0.5", "--curve-budget", "0.5", "--seeds", "1", "--sizes", "8", "--folds", "2"]
-    options += ["--models", "classical", "lamo", "geomano", "mno", "--host", "oformer", "--mixer", "linear"]
+    options += ["--models", "classical", "lamo", "geomano", "mno", "amo", "--host", "oformer", "--mixer", "linear"]
     options += ["--output", str(output)]
     assert main(["small-darcy", str(tmp_path / "data.npz"), *options]) == 0
     text = output.read_text(encoding="utf-8")
     numbers = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))
-    for word in ("POD + ridge", "LaMO", "GeoMaNO", "MNO oformer linear", "2-fold", "| 8 |"):
+    for word in ("POD + ridge", "LaMO", "GeoMaNO", "MNO oformer linear", "| AMO, 0.5 s |", "2-fold", "| 8 |"):
         assert word in text
     assert numbers
     assert np.isfinite(numbers_in(numbers)).all()

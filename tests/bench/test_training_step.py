@@ -70,6 +70,9 @@ def test_steps_are_those_asked_for():
         (32, "mno gnot mamba", None, "torch"),
         (32, "mno gnot mamba", None, "numba"),
     ]
+    # AMO has none either.
+    found = step._steps(options(operators=["amo"]))
+    assert [(size, one.name, one.preset, one.backend) for size, one in found] == [(85, "amo", "darcy", "torch")]
 
 
 def test_growth_is_that_for_four_times_the_points():

@@ -13,6 +13,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 import skop
 import skop.estimators
 from skop import (
+    AMOArchitecture,
+    AMORegressor,
     EnsembleRegressor,
     GeoMaNOArchitecture,
     GeoMaNORegressor,
@@ -35,6 +37,12 @@ def geomano(**params):
     """GeoMaNO small and short."""
     small = {"width": 8, "depth": 1, "d_state": 2, "max_iter": 1}
     return GeoMaNORegressor(**(small | {"architecture": GeoMaNOArchitecture(conv_channels=4)} | params))
+
+
+def amo(**params):
+    """AMO small and short."""
+    small = {"width": 8, "depth": 1, "n_poles": 4, "max_iter": 1}
+    return AMORegressor(**(small | {"architecture": AMOArchitecture(conv_channels=4)} | params))
 
 
 def mno(**params):
@@ -62,7 +70,7 @@ def every_estimator(part, *whole):
 
 
 #: One epoch of training, which is enough to be asked for types, shapes, errors and state.
-SKLEARN_ESTIMATORS = every_estimator(lamo(), geomano(), mno()[0])
+SKLEARN_ESTIMATORS = every_estimator(lamo(), geomano(), amo(), mno()[0])
 OTHER_HOSTS = mno()[1:]
 #: Enough training for the checks that compare results, by class and network.
 TRAINED = {
@@ -70,6 +78,7 @@ TRAINED = {
     for estimator in every_estimator(
         lamo(width=16, max_iter=60, learning_rate_init=5e-3),
         geomano(width=16, max_iter=20, learning_rate_init=3e-2),
+        amo(width=16, max_iter=20, learning_rate_init=2e-2),
         *mno(width=16, max_iter=60),
     )
 }
@@ -84,6 +93,7 @@ NEED_TRAINING = {
 FREE_ESTIMATORS = [
     lamo(max_iter=2),
     *mno(max_iter=2),
+    amo(max_iter=2),
     EnsembleRegressor(lamo(max_iter=2), n_members=2),
     RolloutRegressor(lamo(max_iter=2), window=1, n_steps=1),
     TimeConditionedRegressor(lamo(max_iter=2)),
@@ -94,6 +104,7 @@ TIED_ESTIMATORS = [PODRegressor()]
 WHOLE_ESTIMATORS = [estimator for estimator in SKLEARN_ESTIMATORS if not hasattr(estimator, "estimator")]
 #: What the estimator lacks: checks that scikit-learn then leaves out.
 OPTIONAL_CHECKS = {
+    AMORegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     LaMORegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     GeoMaNORegressor: {"check_sample_weight_equivalence_on_sparse_data"},
     MNORegressor: {"check_sample_weight_equivalence_on_sparse_data"},
@@ -134,7 +145,7 @@ def test_scikit_learn_checks_of_other_hosts(estimator, check):
 
 
 @pytest.mark.exhaustive
-@parametrize_with_checks([LaMORegressor(), GeoMaNORegressor(), MNORegressor()], xfail_strict=True)
+@parametrize_with_checks([LaMORegressor(), GeoMaNORegressor(), AMORegressor(), MNORegressor()], xfail_strict=True)
 def test_scikit_learn_checks_of_the_defaults(estimator, check):
     """The default networks, and their training in full once for each check that compares results."""
     if getattr(check, "func", check).__name__ not in NEED_TRAINING:

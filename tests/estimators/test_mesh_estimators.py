@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import skop
-from skop import EnsembleRegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor
+from skop import AMORegressor, EnsembleRegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor
 from skop.data import read_meshes
 from skop.exceptions import FieldDataError, SkopWarning
 
@@ -28,6 +28,12 @@ def small(**params):
         "random_state": 0,
     }
     return LaMORegressor().set_params(**(tiny | NAMES | params))
+
+
+def amo():
+    """AMO, small."""
+    sizes = {"width": 8, "depth": 1, "n_latents": 4, "n_poles": 3, "max_iter": 2, "random_state": 0}
+    return AMORegressor().set_params(**sizes, **NAMES, architecture__n_latent_heads=2)
 
 
 def mno():
@@ -75,7 +81,7 @@ def numbers(meshes):
 
 # ---------------------------------------------------------------------- fit and predict
 @pytest.mark.parametrize("make", [ragged, shared])
-@pytest.mark.parametrize("model", [small(), *mno()], ids=["lamo", "gnot", "galerkin", "oformer"])
+@pytest.mark.parametrize("model", [small(), amo(), *mno()], ids=["lamo", "amo", "gnot", "galerkin", "oformer"])
 def test_predictions_are_meshes_with_the_target_fields(make, model):
     meshes = make()
     with warnings.catch_warnings():

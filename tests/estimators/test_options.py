@@ -13,6 +13,8 @@ from sklearn.model_selection import GridSearchCV
 
 import skop
 from skop import (
+    AMOArchitecture,
+    AMORegressor,
     GeoMaNORegressor,
     LaMOArchitecture,
     LaMORegressor,
@@ -29,7 +31,7 @@ FIELDS = np.random.default_rng(0).normal(size=(6, 5, 4, 1))
 POINTS = [np.random.default_rng(seed).random((7, 2)) for seed in range(6)]
 VALUES = [points[:, :1] for points in POINTS]
 SMALL: dict[str, Any] = {"width": 8, "depth": 1, "d_state": 4, "max_iter": 1, "random_state": 0}
-OPERATORS = [LaMORegressor, GeoMaNORegressor, MNORegressor]
+OPERATORS = [LaMORegressor, GeoMaNORegressor, AMORegressor, MNORegressor]
 
 
 @pytest.mark.parametrize("kind", OPERATORS)
@@ -39,7 +41,9 @@ def test_a_user_sees_at_most_thirty_parameters_all_by_keyword(kind):
     assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters)
 
 
-@pytest.mark.parametrize("kind", [TrainingOptions, ScalingOptions, SymmetryOptions, LaMOArchitecture, MNOArchitecture])
+@pytest.mark.parametrize(
+    "kind", [TrainingOptions, ScalingOptions, SymmetryOptions, LaMOArchitecture, AMOArchitecture, MNOArchitecture]
+)
 def test_option_objects_are_estimators_with_valid_defaults(kind):
     options = kind()
     options._validate_params()

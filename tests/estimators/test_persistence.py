@@ -12,6 +12,7 @@ from sklearn.linear_model import LinearRegression
 
 import skop
 from skop import (
+    AMORegressor,
     EnsembleRegressor,
     FieldSet,
     LaMORegressor,
@@ -381,6 +382,12 @@ def nested():
             f"MNO, {host}, {mixer}": (MNORegressor(host=host, mixer=mixer, width=8, depth=1, max_iter=1), GRIDS, GRIDS)
             for host, mixer in (("gnot", "linear"), ("galerkin", "mamba"), ("oformer", "softmax"))
         },
+        "AMO": (AMORegressor(width=8, depth=1, n_poles=3, max_iter=1), GRIDS, GRIDS),
+        "a published AMO": (
+            AMORegressor.from_preset("darcy", width=8, depth=1, n_latents=6, max_iter=1),
+            GRIDS,
+            GRIDS,
+        ),
         "a published MNO": (
             MNORegressor.from_preset("darcy", host="oformer", width=8, max_iter=1, architecture__latent_width=8),
             GRIDS,

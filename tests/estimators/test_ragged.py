@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 
 import skop
-from skop import FieldSet, LaMORegressor, MNORegressor, PODRegressor
+from skop import AMORegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.metrics import relative_l2_score
 
@@ -30,6 +30,12 @@ def small(**params):
         "random_state": 0,
     }
     return LaMORegressor().set_params(**(tiny | params))
+
+
+def amo(latents, **params):
+    tiny = {"width": 8, "depth": 1, "n_latents": 4, "n_poles": 3, "random_state": 0}
+    options = {"architecture__n_latent_heads": 2, "architecture__latents": latents}
+    return AMORegressor().set_params(**(tiny | options | params))
 
 
 def mno(host, **params):
@@ -65,6 +71,8 @@ CASES = [
     *((small, *case) for case in (("float32", False), ("float64", False), ("float32", True), ("float64", True))),
     *((partial(mno, host), "float64", False) for host in ("gnot", "galerkin", "oformer")),
     (partial(mno, "gnot"), "float32", True),
+    (partial(amo, "each_block"), "float64", False),
+    (partial(amo, "once"), "float32", True),
 ]
 
 

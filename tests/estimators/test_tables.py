@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import r2_score
 
-from skop import GeoMaNORegressor, LaMORegressor, MNORegressor, PODRegressor
+from skop import AMORegressor, GeoMaNORegressor, LaMORegressor, MNORegressor, PODRegressor
 from skop.estimators import EnsembleRegressor
 
 N_TRAIN = 60
@@ -29,6 +29,11 @@ def geomano():
     return GeoMaNORegressor(width=16, depth=1, d_state=4, max_iter=60, learning_rate_init=5e-3, random_state=0)
 
 
+def amo():
+    """The same with adaptive poles."""
+    return AMORegressor(width=16, depth=1, max_iter=30, learning_rate_init=1e-2, random_state=0)
+
+
 def mno(host):
     """The same with MNO's hosts."""
     return MNORegressor(host=host, width=16, depth=1, d_state=4, max_iter=60, learning_rate_init=5e-3, random_state=0)
@@ -39,13 +44,14 @@ def mno(host):
     [
         lamo(),
         geomano(),
+        amo(),
         mno("gnot"),
         mno("galerkin"),
         mno("oformer"),
         PODRegressor(),
         EnsembleRegressor(lamo(), n_members=1),
     ],
-    ids=["lamo", "geomano", "gnot", "galerkin", "oformer", "pod", "ensemble"],
+    ids=["lamo", "geomano", "amo", "gnot", "galerkin", "oformer", "pod", "ensemble"],
 )
 def test_as_many_outputs_as_parameters_are_scalars(estimator):
     X, y = beams()

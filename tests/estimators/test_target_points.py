@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 
 import skop
 from skop import (
+    AMORegressor,
     EnsembleRegressor,
     FieldSet,
     GeoMaNORegressor,
@@ -60,7 +61,7 @@ LAYOUTS = {
     "ragged inputs": (RAGGED_X, SHARED),
     "ragged": (RAGGED_X, RAGGED),
 }
-KINDS = ("lamo", "gnot", "oformer", "galerkin")
+KINDS = ("lamo", "amo", "gnot", "oformer", "galerkin")
 
 
 def small(kind="oformer", mixer="mamba", **changes):
@@ -69,6 +70,9 @@ def small(kind="oformer", mixer="mamba", **changes):
     if kind == "lamo":
         sizes |= {"geometry": "points", "n_latents": 4, "architecture__n_latent_heads": 2, "d_state": 4}
         return LaMORegressor().set_params(**(sizes | changes))
+    if kind == "amo":
+        sizes |= {"geometry": "points", "n_latents": 4, "architecture__n_latent_heads": 2, "n_poles": 3}
+        return AMORegressor().set_params(**(sizes | changes))
     if mixer == "mamba":
         sizes["d_state"] = 2
     if kind == "galerkin":

@@ -12,6 +12,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
 from skop import (  # noqa: E402
+    AMORegressor,
     EnsembleRegressor,
     FieldSet,
     GeoMaNORegressor,
@@ -44,6 +45,10 @@ def lamo(**parameters):
 
 def on_points(**parameters):
     return LaMORegressor(**SMALL | parameters, n_latents=4, architecture=LaMOArchitecture(n_latent_heads=2))
+
+
+def amo(**parameters):
+    return AMORegressor().set_params(**SMALL | {"depth": 2, "n_poles": 3} | parameters)
 
 
 class Shows(torch.nn.Module):
@@ -171,6 +176,8 @@ ESTIMATORS = {
     "lamo": (lamo(depth=2, patch_size=2), 2 * BLOCK),
     "geomano": (GeoMaNORegressor(**SMALL | {"depth": 2, "patch_size": 2}, d_state=2), 2 * BLOCK),
     "structured": (on_points(depth=2, geometry="structured"), 2 * BLOCK),
+    "amo": (amo(patch_size=2), 2 * BLOCK),
+    "amo on a mesh": (amo(geometry="structured", n_latents=4, architecture__latents="each_block"), 2 * BLOCK),
     "galerkin": (MNORegressor(**SMALL | {"depth": 2}), 2 * BLOCK),
     # A block reads the input functions, then mixes, each followed by experts.
     "gnot": (MNORegressor(host="gnot", mixer="linear", **SMALL), 2 * BLOCK),
@@ -278,6 +285,12 @@ def test_points_are_resampled_as_for_a_prediction():
     coords, values = rng.random((40, 2)), rng.random((4, 40, 1))
     model = GeoMaNORegressor(**SMALL, d_state=2, patch_size=1, grid=(6, 6)).fit((coords, values), values)
     assert frequency_response(model, (coords, values)).log_amplitudes.shape == (3, 4)
+
+
+def test_latent_tokens_that_meet_the_points_once_are_one_block_of_them():
+    X = samples((8, 6))
+    model = amo(geometry="structured", n_latents=4, architecture__latents="once").fit(X, X**2)
+    assert frequency_response(model, X).layers == ("input", *BLOCK)
 
 
 # ---------------------------------------------------------------------- errors

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from skop.data import unit_grid
-from skop.networks import GeoMaNONetwork, LaMOPatchNetwork
+from skop.networks import AMOPatchNetwork, GeoMaNONetwork, LaMOPatchNetwork
 
 #: Sizes that the tests of this folder start from, by the names of the networks' keywords.
 PATCHES = {"patch_size": 2, "depth": 1, "d_state": 2, "expand": 2, "mlp_ratio": 4.0, "kernel_size": 3}
@@ -25,6 +25,17 @@ LAMO_POINTS = {
     "temperature": 0.5, "normalize_latents": True, "decoder": "encoder_weights", "shared_projections": True,
     "mixer": "hydra", "d_state": 2, "expand": 2, "n_heads": 2, "mlp_ratio": 1.0, "weight_init": "trunc_normal",
 }  # fmt: skip
+AMO = {
+    "width": 8, "expand": 2, "d_state": 2, "kernel_size": 3, "mlp_ratio": 2.0, "n_poles": 3, "n_pole_heads": 1,
+    "adaptive_poles": True, "orthogonal": True, "transform": "coefficients", "max_radius": 0.9,
+}  # fmt: skip
+AMO_GRID = AMO | {
+    "depth": 1, "patch_size": 2, "scan_directions": "cross", "positional_encoding": "coordinates", "n_frequencies": 1,
+}  # fmt: skip
+AMO_POINTS = AMO | {
+    "depth": 2, "scan_directions": "bidirectional", "n_latents": 6, "n_latent_heads": 2, "n_centred_heads": 0,
+    "decoder": "encoder_weights", "latents": "once", "aggregation": "last",
+}  # fmt: skip
 
 
 def make_patches(kind, sizes, grid, *, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, seed=0, dtype=torch.float64,
@@ -36,6 +47,7 @@ def make_patches(kind, sizes, grid, *, n_fields=1, n_params=0, n_outputs=1, n_sc
 
 
 make_lamo = partial(make_patches, LaMOPatchNetwork, LAMO_GRID)
+make_amo = partial(make_patches, AMOPatchNetwork, AMO_GRID)
 make_geomano = partial(make_patches, GeoMaNONetwork, GEOMANO)
 
 

@@ -9,6 +9,8 @@ import torch
 from skop.data import Batch
 from skop.modules import MIXERS, FeedForward, LatentBlock, LatentTokens, build_mixer
 from skop.networks import (
+    AMOPatchNetwork,
+    AMOPointNetwork,
     GalerkinNetwork,
     GeoMaNONetwork,
     GNOTNetwork,
@@ -22,7 +24,8 @@ from skop.networks import (
 )
 
 HOSTS = [GNOTNetwork, GalerkinNetwork, OFormerNetwork]
-NETWORKS = [LaMOPatchNetwork, LaMOPointNetwork, GeoMaNONetwork, PatchNetwork, PointNetwork, *HOSTS]
+SKELETONS = [PatchNetwork, PointNetwork]
+NETWORKS = [LaMOPatchNetwork, LaMOPointNetwork, GeoMaNONetwork, AMOPatchNetwork, AMOPointNetwork, *SKELETONS, *HOSTS]
 SIZES = {"n_dims": 2, "n_fields": 1, "n_params": 1, "n_outputs": 2, "n_scalars": 3, "width": 8}
 
 

@@ -6,9 +6,10 @@ from functools import partial
 import pytest
 import torch
 
-from .problems import coords_of, fields_on, make_geomano, make_lamo
+from .problems import coords_of, fields_on, make_amo, make_geomano, make_lamo
 
 MAKERS = {
+    "AMO": make_amo,
     "LaMO": make_lamo,
     "GeoMaNO, sequence": partial(make_geomano, recurrence="sequence", correction="learnable"),
     "GeoMaNO, grid": partial(make_geomano, recurrence="grid", correction="learnable"),

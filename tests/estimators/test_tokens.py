@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from skop.estimators._patches import automatic_patch_size
+from skop.estimators._tokens import automatic_patch_size
 from skop.modules import token_grid
 
 

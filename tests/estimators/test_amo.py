@@ -1,0 +1,425 @@
+"""AMORegressor: the published configuration, warnings, choices of the network, time, searches, files."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+import skop
+from skop import AMOArchitecture, AMORegressor, FieldSet, RolloutRegressor, TimeConditionedRegressor
+from skop.data import DataSpec, TargetForm, unit_grid
+from skop.datasets import make_darcy, make_european_option
+from skop.estimators._amo import _ACTS_WITH
+from skop.exceptions import SkopWarning
+from skop.losses import get_loss
+from skop.metrics import neg_relative_l2_scorer, relative_l2_error
+from skop.testing import parametrize_with_field_checks
+
+RANDOM = np.random.default_rng(0)
+FIELDS = RANDOM.random((6, 5, 4, 1))
+CLOUDS = [RANDOM.random((size, 2)) for size in (7, 12, 5, 9)]
+
+
+def small(**changes):
+    sizes = {
+        "width": 8, "depth": 1, "n_latents": 6, "n_poles": 3, "max_iter": 2, "random_state": 0, "dtype": "float64",
+        "architecture__n_latent_heads": 2, "architecture__n_centred_heads": 1,
+    }  # fmt: skip
+    # What has no effect would warn.
+    if changes.get("geometry") != "points":
+        sizes = {name: value for name, value in sizes.items() if "latent" not in name and "centred" not in name}
+    if changes.get("architecture__transform") == "literal":
+        del sizes["n_poles"]
+    return AMORegressor().set_params(**(sizes | changes))
+
+
+def on_points(**changes):
+    return small(geometry="points", **changes)
+
+
+def ragged():
+    """Fields on clouds, from fields on them."""
+    inputs = [1.0 + cloud[:, :1] * cloud[:, 1:] for cloud in CLOUDS]
+    return FieldSet(CLOUDS, inputs), FieldSet(CLOUDS, [2.0 + np.sin(3 * values) for values in inputs])
+
+
+# ---------------------------------------------------------------- the published configuration
+PRESETS = ("darcy", "navier_stokes", "elasticity", "plasticity", "airfoil", "pipe", "european_option")
+#: Section 5, "implementation details"; 4 blocks of 128 channels, of which the paper calls the first "latent width".
+PAPER = {
+    "max_iter": 500,
+    "batch_size": 16,
+    "learning_rate_init": 2e-4,
+    "training__schedule": "cosine",
+    "training__warmup_fraction": 0.1,
+    "training__schedule_interval": "step",
+    "training__weight_decay": 1e-5,
+    "training__max_grad_norm": 0.5,
+    "width": 128,
+    "depth": 4,
+    "n_latents": 64,
+    "n_poles": 32,
+    "loss": "relative_l2",
+    "architecture__d_state": 16,
+    "architecture__kernel_size": 4,
+    "architecture__expand": 2,
+    "architecture__adaptive_poles": True,
+    "architecture__orthogonal": True,
+    # Eq. 3: queries that attend to the points once, keys and values from a position network and a linear map.
+    "architecture__latents": "once",
+    "architecture__position_network": True,
+    "architecture__decoder": "own_softmax",
+    "architecture__n_centred_heads": 0,
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_number_of_the_paper_is_in_the_preset(name):
+    parameters = AMORegressor.from_preset(name).get_params()
+    assert {key: parameters[key] for key in PAPER} == PAPER
+    # What is reported is the model of the last epoch, without averaging, early stopping or augmentation.
+    assert parameters["early_stopping"] is False
+    assert parameters["training__ema_decay"] is None
+    assert parameters["symmetries"] is None
+    assert parameters["subsample_points"] is None
+
+
+def test_presets_name_every_parameter_of_their_network():
+    # Defaults may change; a preset must not change with them.
+    assert set(PRESETS) == set(AMORegressor._presets)
+    known = {
+        part
+        for part in AMOArchitecture().get_params()
+        if "points" in AMORegressor._effective_on.get(f"architecture__{part}", ("points",))
+    }
+    for name in PRESETS:
+        preset = AMORegressor._presets[name]
+        assert set(preset["architecture"]) == known
+        assert {"width", "depth", "n_latents", "n_poles", "dropout", "geometry"} <= set(preset)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_valid_and_warn_of_nothing(name):
+    model = AMORegressor.from_preset(name)
+    model._validate_params()
+    spec = DataSpec("grid", "fields", TargetForm("array"), 2, 1, 0, 1, (8, 8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model._check_options(spec, model.geometry)
+    get_loss(model.loss, reduction=model.training.loss_reduction)
+
+
+TINY = {"width": 8, "depth": 1, "n_latents": 6, "n_poles": 3, "max_iter": 1, "random_state": 0}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_fit_data_of_the_layout_of_their_benchmark(name):
+    generator = np.random.default_rng(0)
+    model = AMORegressor.from_preset(name, architecture__n_latent_heads=2, **TINY)
+    mesh = FieldSet(generator.normal(size=(3, 6, 4, 2)))
+    X, y = {
+        "darcy": lambda: make_darcy(3, resolution=6, random_state=0),
+        "navier_stokes": lambda: (generator.normal(size=(3, 4, 4, 10)), generator.normal(size=(3, 4, 4, 10))),
+        "elasticity": lambda: (FieldSet(generator.normal(size=(3, 24, 2))), generator.normal(size=(3, 24, 1))),
+        "plasticity": lambda: (generator.normal(size=(3, 6, 4, 1)), generator.normal(size=(3, 6, 4, 3 * 4))),
+        "airfoil": lambda: (mesh, generator.normal(size=(3, 6, 4, 1))),
+        "pipe": lambda: (mesh, generator.normal(size=(3, 6, 4, 1))),
+        "european_option": lambda: make_european_option(3, resolution=5, random_state=0),
+    }[name]()
+    if name == "navier_stokes":
+        model = RolloutRegressor(model, window=10)
+    if name == "plasticity":
+        model = TimeConditionedRegressor(model, times=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SkopWarning)
+        # One epoch of three samples learns nothing.
+        warnings.filterwarnings("ignore", "the training loss")
+        fitted = model.fit(X, y)
+    predicted = fitted.predict(X)
+    assert predicted.shape == y.shape
+    assert np.isfinite(np.asarray(getattr(predicted, "values", predicted))).all()
+    assert getattr(fitted, "estimator_", fitted).geometry_ == "points"
+
+
+def test_changes_win_and_presets_name_what_there_is():
+    changed = AMORegressor.from_preset("darcy", max_iter=3, architecture__orthogonal=False)
+    assert (changed.max_iter, changed.architecture.orthogonal, changed.architecture.kernel_size) == (3, False, 4)
+    assert AMORegressor.from_preset("darcy").architecture.orthogonal
+    with pytest.raises(ValueError, match=r"AMORegressor has no preset 'weather'; choose from \['airfoil', 'darcy', "):
+        AMORegressor.from_preset("weather")
+
+
+# ---------------------------------------------------------------- parameters
+CHANGED = {
+    "n_poles": 2, "n_latents": 4, "patch_size": 1, "dropout": 0.1, "architecture__expand": 1,
+    "architecture__mlp_ratio": 1.0, "architecture__d_state": 3, "architecture__kernel_size": 2,
+    "architecture__scan_directions": "cross", "architecture__n_pole_heads": 2, "architecture__adaptive_poles": False,
+    "architecture__orthogonal": False, "architecture__max_radius": 0.5, "architecture__aggregation": "sum",
+    "architecture__n_latent_heads": 1, "architecture__n_centred_heads": 0, "architecture__decoder": "own_softmax",
+    "architecture__n_frequencies": 2, "architecture__position_network": True,
+    "architecture__positional_encoding": "learned", "architecture__conv_channels": 2,
+}  # fmt: skip
+SETTINGS = {
+    "a grid": {"geometry": "grid"},
+    "a grid, filter, no positions": {
+        "geometry": "grid", "architecture__transform": "filter", "architecture__positional_encoding": None,
+    },
+    "points, each block": {"geometry": "points", "architecture__latents": "each_block"},
+    "points, once, filter": {
+        "geometry": "points", "architecture__latents": "once", "architecture__transform": "filter",
+    },
+    "points, literal": {
+        "geometry": "points", "architecture__latents": "once", "architecture__transform": "literal",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [name if name == "a grid" else pytest.param(name, marks=pytest.mark.exhaustive) for name in SETTINGS],
+)
+def test_a_parameter_changes_the_fit_or_warns(setting):
+    own = SETTINGS[setting]
+    X = y = np.concatenate([FIELDS, 1 + FIELDS**2], axis=-1)[:4]
+    plain = small(**own, max_iter=1).fit(X, y).predict(X)
+    others = {"architecture__transform", "architecture__latents", "width", "depth", "subsample_points", "architecture"}
+    assert set(_ACTS_WITH) | set(AMORegressor._effective_on) <= set(CHANGED) | others | set(small().get_params())
+    for name, value in CHANGED.items():
+        if name in own:
+            continue
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", SkopWarning)
+            model = small(**own, max_iter=1).set_params(**{name: value}).fit(X, y)
+        said = [str(item.message) for item in caught if f"{name}={value!r} has no effect" in str(item.message)]
+        assert len(said) <= 1
+        assert bool(said) == np.array_equal(model.predict(X), plain), name
+
+
+def test_every_part_of_the_architecture_was_changed():
+    apart = {"transform", "latents"}
+    assert {name.removeprefix("architecture__") for name in CHANGED if "__" in name} | apart == set(
+        AMOArchitecture().get_params()
+    )
+
+
+def test_warnings_say_with_what_a_parameter_acts():
+    once = {"architecture__latents": "once"}
+    for model, words in (
+        (small(architecture__decoder="own_softmax"), "architecture__decoder='own_softmax' has no effect on points read "
+         "as geometry 'grid'; it acts on points or structured"),
+        (on_points(patch_size=3), "patch_size=3 has no effect on points read as geometry 'points'; it acts on grid"),
+        (small(architecture__transform="filter", architecture__d_state=3), "architecture__d_state=3 has no effect with "
+         "architecture__transform='filter'; it acts with architecture__transform='coefficients'."),
+        (on_points(**once, architecture__transform="literal", architecture__kernel_size=2), "architecture__kernel_size="
+         "2 has no effect with architecture__transform='literal'; it acts with architecture__transform='coefficients' "
+         "or 'filter'."),
+        (on_points(architecture__latents="each_block", architecture__aggregation="sum"), "has no effect with "
+         "architecture__latents='each_block'; it acts with architecture__latents='once'."),
+        (small(architecture__positional_encoding=None, architecture__n_frequencies=3), "architecture__n_frequencies=3 "
+         "has no effect with architecture__positional_encoding=None; it acts with "
+         "architecture__positional_encoding='coordinates'."),
+    ):  # fmt: skip
+        with pytest.warns(SkopWarning) as caught:
+            model.set_params(max_iter=1).fit(FIELDS[:2], FIELDS[:2])
+        assert any(words in str(item.message) for item in caught), words
+
+
+@pytest.mark.parametrize(
+    ("changes", "latents"), [({"geometry": "grid"}, "once"), ({}, "each_block"), ({"geometry": "points"}, "each_block")]
+)
+def test_the_printed_equations_need_points_that_are_read_once(changes, latents):
+    model = small(architecture__transform="literal", architecture__latents=latents, **changes)
+    words = (
+        rf"architecture__transform='literal' needs .* read as geometry '{changes.get('geometry', 'grid')}' with "
+        rf"architecture__latents='{latents}'; set geometry='points' and architecture__latents='once'"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkopWarning)
+        with pytest.raises(ValueError, match=words):
+            model.fit(FIELDS, FIELDS)
+    assert not hasattr(model, "module_")
+
+
+def test_wrong_parameters_are_named():
+    for changes, words in (
+        ({"architecture__n_pole_heads": 5}, "n_pole_heads=5 does not divide the inner width 16"),
+        ({"architecture__n_latent_heads": 3}, "n_latent_heads=3 does not divide width=8"),
+        ({"architecture__n_centred_heads": 3}, "n_centred_heads=3; expected 0 to n_latent_heads=2"),
+        ({"scaling__coords": None}, "architecture__n_centred_heads=1 needs coordinates that are scaled to the unit"),
+        ({"architecture__max_radius": 1.0}, "max_radius"),
+        ({"architecture__transform": "both"}, "transform"),
+        ({"n_poles": 0}, "n_poles"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            on_points(**changes).fit(FIELDS, FIELDS)
+
+
+def test_a_search_reaches_the_architecture():
+    X, y = make_darcy(8, resolution=6, random_state=0)
+    grid = {"architecture__transform": ["coefficients", "filter"]}
+    search = GridSearchCV(small(max_iter=1), grid, cv=2, error_score="raise", scoring=neg_relative_l2_scorer).fit(X, y)
+    scores = search.cv_results_["mean_test_score"]
+    assert len(set(scores)) == len(scores) == 2
+    assert np.isfinite(scores).all()
+    assert search.best_estimator_.architecture.transform == search.best_params_["architecture__transform"]
+
+
+# ---------------------------------------------------------------- points
+FORMS = {
+    "each block": {"architecture__latents": "each_block"},
+    "once": {"architecture__latents": "once", "architecture__aggregation": "sum"},
+    "literal": {"architecture__latents": "once", "architecture__transform": "literal"},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_samples_of_any_points_are_predicted_there_and_elsewhere(form):
+    X, y = ragged()
+    fitted = on_points(**FORMS[form]).fit(X, y)
+    expected = fitted.predict(X).to_list()
+    for found, values in zip(fitted.predict(X, coords=CLOUDS).to_list(), expected, strict=True):
+        np.testing.assert_allclose(found, values, rtol=1e-8)
+    places = np.array([[0.4, 0.5], [0.61, 0.33]])
+    together = fitted.predict(X, coords=places)
+    alone = fitted.predict(X[[2]], coords=places[:1])
+    np.testing.assert_allclose(together.to_list()[2][:1], alone.to_list()[0], rtol=1e-10)
+    order = [np.arange(len(cloud))[::-1] for cloud in CLOUDS]
+    turned = FieldSet(
+        [cloud[own] for cloud, own in zip(CLOUDS, order, strict=True)],
+        [values[own] for values, own in zip(X.to_list(), order, strict=True)],
+    )
+    for found, values, own in zip(fitted.predict(turned).to_list(), expected, order, strict=True):
+        np.testing.assert_allclose(found, values[own], rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("latents", "n_dims"),
+    [
+        ("each_block", 1),
+        ("once", 2),
+        *(
+            pytest.param(*case, marks=pytest.mark.exhaustive)
+            for case in (("each_block", 2), ("each_block", 3), ("once", 3))
+        ),
+    ],
+)
+def test_grids_bent_grids_and_clouds_with_parameters_and_scalars(latents, n_dims, tmp_path):
+    shape = (4, 3, 2)[:n_dims]
+    count, generator = int(np.prod(shape)), np.random.default_rng(n_dims)
+    coords, params = unit_grid(shape), generator.random((4, 2))
+    values, scalars = generator.random((4, count, 2)), generator.random((4, 3))
+    places = {
+        "grid": (coords, shape),
+        "structured": (coords + 0.05 * np.sin(3 * coords[:, ::-1]) * generator.random((4, 1, 1)), shape),
+        "points": (generator.random((4, count, n_dims)), None),
+    }
+    for geometry, (points, grid_shape) in places.items():
+        X = FieldSet(points, values, params=params, grid_shape=grid_shape)
+        y = FieldSet(points, values[..., :1], params=scalars, grid_shape=grid_shape)
+        changes = {} if geometry == "grid" else {"architecture__latents": latents}
+        fitted = small(max_iter=1).set_params(**changes).fit(X, y)
+        assert fitted.geometry_ == geometry
+        found = fitted.predict(X)
+        assert found.shape == (4, count, 1)
+        assert found.params.shape == (4, 3)
+        other = fitted.predict(X.with_params(params[::-1]))
+        assert not np.array_equal(other.values, found.values)
+        fitted.save(tmp_path / "model.skop")
+        loaded = skop.load(tmp_path / "model.skop")
+        np.testing.assert_array_equal(loaded.predict(X).values, found.values)
+
+
+# ---------------------------------------------------------------- files
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"architecture__adaptive_poles": False},
+        {"architecture__transform": "filter", "architecture__scan_directions": "cross"},
+        {"geometry": "points", "architecture__latents": "once", "architecture__position_network": True},
+        {"geometry": "points", "architecture__latents": "once", "architecture__transform": "literal",
+         "architecture__adaptive_poles": False},
+    ],
+    ids=["fixed poles", "filter", "once", "literal"],
+)  # fmt: skip
+def test_files_and_pickles_give_the_same_bits(changes, tmp_path):
+    fitted = small(**changes).fit(FIELDS, FIELDS)
+    expected = fitted.predict(FIELDS)
+    fitted.save(tmp_path / "model.skop")
+    for other in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(fitted))):
+        assert type(other) is AMORegressor
+        np.testing.assert_array_equal(other.predict(FIELDS), expected)
+        assert repr(other.get_params(deep=False)) == repr(fitted.get_params(deep=False))
+
+
+def test_fixed_poles_are_drawn_from_the_seed():
+    model = small(architecture__adaptive_poles=False, max_iter=1)
+    first, again, other = (clone(model).set_params(random_state=seed).fit(FIELDS, FIELDS) for seed in (0, 0, 1))
+    places = [fitted.module_.blocks[0].mixer.poles.places.numpy() for fitted in (first, again, other)]
+    np.testing.assert_array_equal(places[0], places[1])
+    assert not np.isclose(places[0], places[2]).any()
+
+
+# ---------------------------------------------------------------- time
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        lambda model: RolloutRegressor(model, window=2),
+        pytest.param(lambda model: TimeConditionedRegressor(model, times=4), marks=pytest.mark.exhaustive),
+    ],
+    ids=["rollout", "times"],
+)
+def test_frames_are_predicted_step_by_step_or_with_time_as_a_parameter(wrapper):
+    """The frames of a field that grows by a tenth each step; their mean scores 0.82."""
+    first = 1 + np.random.default_rng(0).random((12, 4, 4, 1))
+    frames = first * 1.1 ** np.arange(6)
+    X, y = frames[..., :2], frames[..., 2:]
+    fitted = wrapper(small(max_iter=5, learning_rate_init=1e-2, dtype="float32")).fit(X, y)
+    assert fitted.predict(X).shape == y.shape
+    assert fitted.score(X, y) > 0.9
+
+
+# ---------------------------------------------------------------- laws
+@pytest.mark.exhaustive
+@parametrize_with_field_checks(
+    [
+        on_points(
+            dtype="auto", architecture__transform="filter", architecture__latents="once",
+            architecture__decoder="own_softmax", architecture__position_network=True,
+        )
+    ],
+    n_dims=[2],
+    any_grid=True,
+    point_sets=True,
+)  # fmt: skip
+def test_laws_of_field_data_with_the_other_choices(estimator, check):
+    check(estimator)
+
+
+# ---------------------------------------------------------------- training
+LEARNED = {
+    "grid": {"geometry": "grid"},
+    "filter": {"geometry": "grid", "architecture__transform": "filter"},
+    "each block": {"geometry": "points", "architecture__latents": "each_block"},
+    "once": {"geometry": "points", "architecture__latents": "once"},
+}
+
+
+@pytest.mark.parametrize(
+    "form", [name if name == "grid" else pytest.param(name, marks=pytest.mark.exhaustive) for name in LEARNED]
+)
+def test_a_few_samples_are_learned_by_heart(form):
+    X, y = make_darcy(8, resolution=6, random_state=0)
+    sizes = {"width": 16, "depth": 1, "max_iter": 80}
+    if form not in ("grid", "filter"):
+        # Tokens that read weighted means of the points need longer for what a patch knows from the start.
+        sizes = {"width": 24, "depth": 2, "max_iter": 150, "n_latents": 16}
+    model = small(**LEARNED[form]).set_params(
+        **sizes, batch_size=8, learning_rate_init=1e-2, dtype="float32", training__ema_decay=None
+    )
+    error = relative_l2_error(y, model.fit(X, y).predict(X))
+    mean = relative_l2_error(y, np.broadcast_to(y.mean(0), y.shape))
+    assert mean > 0.1
+    assert error < 0.25 * mean
