@@ -19,6 +19,8 @@ __all__ = ["LatentAttentionBlock"]
 
 #: Number of points of each sample of a packed batch; None where all samples have the same number.
 Sizes = tuple[int, ...] | None
+#: Rows of points up to which packed samples are filled up whatever their sizes, because another call costs more.
+_ROWS = 2**12
 
 
 class LatentAttentionBlock(PointBlock):
@@ -121,7 +123,29 @@ class LatentAttentionBlock(PointBlock):
         sizes: Sizes = None,
         grid_shape: GridShape | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Update all points, see `PointBlock.forward`; logits that serve twice are computed once."""
+        """Update all points, see `PointBlock.forward`; packed samples of similar sizes together."""
+        groups = _similar_sizes(sizes or ())
+        if sizes is None or len(groups) == 1:
+            return self._forward_together(points, coords, sizes, grid_shape)
+        samples: list[torch.Tensor] = list(points.split(sizes))
+        places = None if coords is None else coords.split(sizes)
+        latents = samples.copy()
+        for group in groups:
+            own = tuple(sizes[number] for number in group)
+            found, tokens = self._forward_together(
+                torch.cat([samples[number] for number in group]),
+                None if places is None else torch.cat([places[number] for number in group]),
+                own,
+                grid_shape,
+            )
+            for number, sample, token in zip(group, found.split(own), tokens.split(1), strict=True):
+                samples[number], latents[number] = sample, token
+        return torch.cat(samples), torch.cat(latents)
+
+    def _forward_together(
+        self, points: torch.Tensor, coords: torch.Tensor | None, sizes: Sizes, grid_shape: GridShape | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Update all points at once; logits that serve twice are computed once."""
         if self.ask is not None:
             return super().forward(points, coords, sizes, grid_shape)
         normed = self.norm_points(points)
@@ -221,3 +245,20 @@ class LatentAttentionBlock(PointBlock):
     def _heads(self, tokens: torch.Tensor) -> torch.Tensor:
         """Split tokens (..., L, E) into heads (..., H, L, D)."""
         return tokens.unflatten(-1, (self.n_heads, -1)).transpose(-3, -2)
+
+
+def _similar_sizes(sizes: tuple[int, ...]) -> list[list[int]]:
+    """Group packed samples from the longest down, so that rows filled up to the longest of a group are at most doubled.
+
+    All rows together would be as many as the samples times the points of the longest one, which a single large sample
+    among many small ones makes far more than there are points.
+    """
+    groups: list[list[int]] = []
+    longest = count = 0
+    for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
+        count += sizes[number]
+        if not groups or (len(groups[-1]) + 1) * longest > max(_ROWS, 2 * count):
+            groups.append([])
+            longest = count = sizes[number]
+        groups[-1].append(number)
+    return [sorted(group) for group in groups]
