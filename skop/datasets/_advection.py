@@ -151,7 +151,7 @@ def _check_waves(resolution: int, max_wavenumber: int, spike_wavenumbers: tuple[
     """Raise ValueError unless the wavenumbers are in order and the points hold them."""
     _check_integer("resolution", resolution, 3)
     _check_integer("max_wavenumber", max_wavenumber, 1)
-    if len(spike_wavenumbers) != 2:
+    if np.shape(spike_wavenumbers) != (2,):
         raise ValueError(f"spike_wavenumbers must be a lowest and a highest one, got {spike_wavenumbers!r}.")
     for number in spike_wavenumbers:
         _check_integer("spike_wavenumbers", number, 1)

@@ -143,7 +143,7 @@ def make_european_option(
 
 def _check_spot(spot: tuple[float, float]) -> None:
     """Raise ValueError unless the range of S is one."""
-    if len(spot) != 2:
+    if np.shape(spot) != (2,):
         raise ValueError(f"spot must be a lowest and a highest value, got {spot!r}.")
     for value in spot:
         _check_real("spot", value)

@@ -72,8 +72,8 @@ class AMOArchitecture(Options):
         Exchange of points and latent tokens: in each block, by weighted pooling as in LaMO, or once before and once
         after all blocks, by attention (paper), which is cheaper and learns more slowly. Points only.
     aggregation : {"last", "sum"}, default="last"
-        What the points read: the latent tokens after the last block, or the sum of those after all blocks. Points
-        only, with ``latents="once"``.
+        What the points read: the latent tokens after the last block, or the sum of those before the first and after
+        each block. Points only, with ``latents="once"``.
     n_latent_heads : int, default=4
         Number of heads of the attention between points and latent tokens, a divisor of `width` (paper: not stated).
         Points only.
@@ -151,10 +151,11 @@ class AMORegressor(OperatorRegressor):
 
     Blocks expand tokens in Takenaka-Malmquist systems: orthogonal functions on the unit circle, whose poles are
     computed from the tokens themselves, as in an adaptive Fourier decomposition. On a regular grid the tokens are
-    patches. On other points, latent tokens read all points by attention once, and the points read the result; samples
-    may then differ in their points. Inputs can be fields, global parameters, the geometry alone, or all of them.
-    Outputs are fields on the points of the input or other points, scalars of each sample, or both. The default values
-    are chosen for a few hundred samples on a laptop; `from_preset` gives the published configuration.
+    patches. On other points they are latent tokens, which read all points and are read by them, in each block or once
+    (``architecture__latents``); samples may then differ in their points. Inputs can be fields, global parameters, the
+    geometry alone, or all of them. Outputs are fields on the points of the input or other points, scalars of each
+    sample, or both. The default values are chosen for a few hundred samples on a laptop; `from_preset` gives the
+    published configuration.
 
     Parameters
     ----------

@@ -230,11 +230,19 @@ class PoleDisplay:
         Raises
         ------
         ValueError
-            If there is no such kind, or `ax` has another number of axes than there are layers.
+            If there is no such kind, `poles` are not those of layers, or `ax` has another number of axes than there are
+            layers.
         OptionalDependencyError
             If matplotlib is not installed.
         """
         _check_kind(kind)
+        shapes = [np.shape(own) for own in self.poles]
+        # An array of one layer would pass as a sequence of layers, one for each sample.
+        if not shapes or any(len(shape) != 3 for shape in shapes):
+            raise ValueError(
+                f"poles has elements of the shapes {shapes[:3]}, expected a sequence with an array (samples, sets, "
+                "poles) for each layer, as learned_poles returns; put a single array into a list."
+            )
         pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="draw poles")
         n_layers = len(self.poles)
         if ax is None:

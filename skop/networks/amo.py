@@ -122,8 +122,8 @@ class AMOPointNetwork(PointNetwork):
         Exchange of points and latent tokens: in each block by weighted pooling, with the same weights in all of them
         (as LaMO), or once before and once after all blocks, by attention (paper).
     aggregation : {"last", "sum"}
-        What the points read: the tokens after the last block, or the sum of what all blocks give; with
-        ``latents="once"``.
+        What the points read: the tokens after the last block, or the sum of those before the first and after each
+        block; with ``latents="once"``.
     position_network : bool, default=False
         Whether the coordinates pass through a network of their own, to which a linear map of the other channels is
         added (Eq. 3); otherwise all channels pass through one network.

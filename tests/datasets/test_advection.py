@@ -145,6 +145,7 @@ class TestFields:
             ({"amplitude_spread": 1.5}, "amplitude_spread must lie within 0 and 1, got 1.5"),
             ({"spike_amplitude": -1}, "spike_amplitude must be at least 0, got -1"),
             ({"spike_wavenumbers": (20,)}, "spike_wavenumbers must be a lowest and a highest one"),
+            ({"spike_wavenumbers": 20}, "spike_wavenumbers must be a lowest and a highest one, got 20"),
             ({"spike_wavenumbers": (0, 20)}, "spike_wavenumbers must be an integer of at least 1, got 0"),
             ({"spike_wavenumbers": (30, 20)}, r"spike_wavenumbers must not decrease, got \(30, 20\)"),
             ({"solution": "central"}, "solution must be one of .*'exact', 'upwind'.*got 'central'"),

@@ -227,6 +227,7 @@ class TestMakeEuropeanOption:
             ({"ranges": {"rate": (0.1, 0.0)}}, r"ranges\['rate'\] must not decrease"),
             ({"call_probability": 1.5}, "call_probability must lie within 0 and 1, got 1.5"),
             ({"spot": (1, 2, 3)}, "spot must be a lowest and a highest value"),
+            ({"spot": 300}, "spot must be a lowest and a highest value, got 300"),
             ({"spot": (-1, 2)}, r"spot must be at least 0 and increase, got \(-1, 2\)"),
             ({"spot": (2, 2)}, "spot must be at least 0 and increase"),
             ({"dtype": int}, "dtype must be float32 or float64"),

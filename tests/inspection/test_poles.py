@@ -254,6 +254,12 @@ def test_many_layers_take_several_rows_and_given_axes_must_fit():
         PoleDisplay(poles).plot(kind="plane")
 
 
+@pytest.mark.parametrize("poles", [[], np.zeros((7, 2, 3), complex), [np.zeros((1, 1, 3)), np.zeros(3)]])
+def test_poles_that_are_not_those_of_layers_are_refused(poles):
+    with pytest.raises(ValueError, match=r"expected a sequence with an array \(samples, sets, poles\) for each layer"):
+        PoleDisplay(poles).plot()
+
+
 def test_poles_outside_the_disk_are_inside_the_panel():
     display = PoleDisplay([np.array([[[3j, 0.5]]])]).plot()
     assert display.axes_[0].get_ylim()[1] > 3

@@ -561,6 +561,13 @@ def test_adaptive_poles_beat_the_fourier_series_near_a_singularity():
         (lambda a, x: takenaka_malmquist_basis(a[:0], 8), r"\(0, 2\); expected .* at least one pole"),
         (lambda a, x: takenaka_malmquist_basis(a.long(), 8), "dtype torch.int64; expected a real floating-point"),
         (lambda a, x: takenaka_malmquist_basis(a, 0), "n_points is 0; expected at least 1"),
+        (lambda a, x: takenaka_malmquist_basis(a, 4.5), "n_points is 4.5; expected at least 1, an integer"),
+        (lambda a, x: takenaka_malmquist_basis(a, 8, places=torch.tensor([0.5])), "places has .* dtype torch.float32"),
+        (lambda a, x: takenaka_malmquist_basis(a, 8, places=torch.tensor(3)), r"places has shape \(\)"),
+        (
+            lambda a, x: takenaka_malmquist_basis(a.expand(3, 3, 2), 8, places=torch.zeros(2, 4, dtype=torch.long)),
+            r"places has the leading axes \(2,\) and poles has \(3,\)",
+        ),
         (lambda a, x: takenaka_malmquist_basis(a + 1, 8), "modulus of poles is .*; expected all below 1"),
         (lambda a, x: takenaka_malmquist_responses(a, 8, method="matmul"), "'matmul'; expected one of 'fft', 'casc"),
         (lambda a, x: takenaka_malmquist_responses(a, -1), "n_steps is -1"),
@@ -577,6 +584,7 @@ def test_adaptive_poles_beat_the_fourier_series_near_a_singularity():
         (lambda a, x: adaptive_fourier_decomposition(x[None], 2), r"signal has shape \(1, 8, 2\)"),
         (lambda a, x: adaptive_fourier_decomposition(x * math.nan, 2), "not finite"),
         (lambda a, x: adaptive_fourier_decomposition(x, 0), "n_poles is 0"),
+        (lambda a, x: adaptive_fourier_decomposition(x, 1.5), "n_poles is 1.5; expected at least 1, an integer"),
         (lambda a, x: adaptive_fourier_decomposition(x, 1, max_radius=1.0), "max_radius is 1.0"),
     ],
 )

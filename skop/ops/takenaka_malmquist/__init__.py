@@ -81,6 +81,8 @@ def takenaka_malmquist_basis(
     (poles,) = _in_working_precision(poles=poles)
     _check_poles(poles)
     _check_count("n_points", n_points)
+    if places is not None:
+        _check_places(places, poles)
     with autocast_off(poles.device):
         return _torch.basis(poles, n_points, orthogonal, places)
 
@@ -262,8 +264,10 @@ def takenaka_malmquist_projection(signal: Tensor, poles: Tensor) -> Tensor:
 
         y = 2 Re Σ_k c_k B_k + constant,    mean(y) = mean(x)
 
-    A signal whose half is a combination of the functions is reproduced; the order of the poles has no influence.
-    With a pole at 0 this is the identity above as it stands.
+    The order of the poles has no influence. A signal whose half is a combination of the functions is reproduced up to
+    the error of their orthogonality on the N points, see `takenaka_malmquist_basis`: with poles near the circle for so
+    few points, or many poles, the result is no projection in the strict sense. With a pole at 0 this is the identity
+    above as it stands.
 
     Parameters
     ----------
@@ -436,6 +440,15 @@ def _check_signal(signal: Tensor, poles: Tensor) -> None:
     _check_together("signal", signal, signal.shape[:-2], poles)
 
 
+def _check_places(places: Tensor, poles: Tensor) -> None:
+    """Raise ValueError unless places are integers along an axis, with leading axes and a device that fit the poles."""
+    if places.ndim == 0 or places.is_floating_point() or places.is_complex():
+        raise ValueError(
+            f"places has shape {tuple(places.shape)} and dtype {places.dtype}; expected (..., P), numbers of points."
+        )
+    _check_together("places", places, places.shape[:-1], poles)
+
+
 def _check_together(name: str, value: Tensor, batch: torch.Size, poles: Tensor) -> None:
     """Raise ValueError unless the leading axes of a tensor and of its poles broadcast, on one device."""
     try:
@@ -450,9 +463,10 @@ def _check_together(name: str, value: Tensor, batch: torch.Size, poles: Tensor) 
 
 
 def _check_count(name: str, count: int) -> None:
-    """Raise ValueError unless a number of points or steps is positive."""
-    if count < 1:
-        raise ValueError(f"{name} is {count}; expected at least 1.")
+    """Raise ValueError unless a number of points or steps is a positive integer."""
+    # A fraction would pass as a number of points, at angles that are not those of the roots of unity.
+    if not hasattr(count, "__index__") or count < 1:
+        raise ValueError(f"{name} is {count}; expected at least 1, an integer.")
 
 
 def _in_working_precision(**tensors: Tensor) -> list[Tensor]:

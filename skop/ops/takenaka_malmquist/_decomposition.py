@@ -108,8 +108,8 @@ def adaptive_fourier_decomposition(
     (array([[0.5, 0. ]]), array([1., 0.]))
     """
     f = _taylor_coefficients(signal)
-    if n_poles < 1:
-        raise ValueError(f"n_poles is {n_poles}; expected at least 1.")
+    if not hasattr(n_poles, "__index__") or n_poles < 1:
+        raise ValueError(f"n_poles is {n_poles}; expected at least 1, an integer.")
     if not 0 < max_radius < 1:
         raise ValueError(f"max_radius is {max_radius}; expected a number above 0 and below 1.")
     poles, coefficients, energies = [], [], [_energy(f)]
