@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from skop._sklearn_compat import Interval, StrOptions
+from skop._typing import GridShape
 from skop.data import DataSpec
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._options import Options
@@ -170,7 +171,8 @@ class AMORegressor(OperatorRegressor):
         Number of latent tokens, for points and for curvilinear grids (paper: 64).
     n_poles : int, default=16
         Number of poles of each expansion (paper: 32). More than half of the number of tokens give nothing new; patches
-        have at most as many poles as there are patches, so that tables, which are one token, have one.
+        have at most as many poles as there are patches, with a warning if more are asked for; tables, which are one
+        token, have one.
     dropout : float, default=0.0
         Dropout probability in the blocks, in [0, 1).
     subsample_points : int or None, default=None
@@ -252,11 +254,15 @@ class AMORegressor(OperatorRegressor):
         options |= {name: getattr(self, name) for name in ("width", "depth", "n_poles", "dropout")}
         if geometry != "grid":
             return AMOPointNetwork(structured=geometry == "structured", n_latents=self.n_latents, **options)
-        grid_shape = spec.grid_shape or ()
-        patch_size = automatic_patch_size(self.patch_size, grid_shape)
-        n_tokens = prod(token_grid(grid_shape, (patch_size,) * len(grid_shape)))
+        grid_shape, patch_size, n_tokens = self._patches(spec)
         options["n_poles"] = min(self.n_poles, n_tokens)
         return AMOPatchNetwork(grid_shape=grid_shape, patch_size=patch_size, **options)
+
+    def _patches(self, spec: DataSpec) -> tuple[GridShape, int, int]:
+        """Return the shape of the grid, the points of a patch along an axis, and the number of patches."""
+        grid_shape = spec.grid_shape or ()
+        patch_size = automatic_patch_size(self.patch_size, grid_shape)
+        return grid_shape, patch_size, prod(token_grid(grid_shape, (patch_size,) * len(grid_shape)))
 
     def _check_options(self, spec: DataSpec, geometry: str) -> None:
         """Warn of parameters that have no effect on these data and this geometry, or with the other choices."""
@@ -272,3 +278,11 @@ class AMORegressor(OperatorRegressor):
                 chosen = " and ".join(f"architecture__{part}={getattr(architecture, part)!r}" for part in unmet)
                 needed = " and ".join(f"architecture__{part}={' or '.join(map(repr, able[part]))}" for part in unmet)
                 warn(f"{name}={value!r} has no effect with {chosen}; it acts with {needed}.", SkopWarning)
+        if geometry == "grid":
+            grid_shape, _, n_tokens = self._patches(spec)
+            if 1 < n_tokens < self.n_poles and self._changed(["n_poles"]):
+                warn(
+                    f"n_poles={self.n_poles} is more than the {n_tokens} patches of the grid {grid_shape}, so that "
+                    f"there are {n_tokens} poles; lower n_poles or patch_size.",
+                    SkopWarning,
+                )

@@ -227,6 +227,20 @@ def test_warnings_say_with_what_a_parameter_acts():
         assert any(words in str(item.message) for item in caught), words
 
 
+def test_more_poles_than_patches_are_cut_with_a_warning():
+    fields = np.random.default_rng(0).random((2, 6, 6, 1))
+    model = small(patch_size=2, n_poles=10, max_iter=1)
+    with pytest.warns(SkopWarning, match=r"n_poles=10 is more than the 9 patches of the grid \(6, 6\), .* 9 poles"):
+        model.fit(fields, fields)
+    assert model.module_.blocks[0].mixer.n_poles == 9
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SkopWarning)
+        model.set_params(n_poles=9).fit(fields, fields)
+        # The default number, and the single token of tables, say nothing.
+        AMORegressor(width=8, depth=1, max_iter=1).fit(fields, fields)
+        small(n_poles=10, max_iter=1).fit(fields.reshape(12, 6), np.arange(12.0))
+
+
 @pytest.mark.parametrize(
     ("changes", "latents"), [({"geometry": "grid"}, "once"), ({}, "each_block"), ({"geometry": "points"}, "each_block")]
 )
