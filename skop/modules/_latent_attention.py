@@ -13,14 +13,14 @@ from skop._typing import GridShape
 from skop.modules._blocks import FeedForward, PointBlock
 from skop.modules._feature_maps import note_features
 from skop.modules._latent_tokens import spread_centres
-from skop.modules._packing import padding_of
+from skop.modules._packing import group_by_size, padding_of
 
 __all__ = ["LatentAttentionBlock"]
 
 #: Number of points of each sample of a packed batch; None where all samples have the same number.
 Sizes = tuple[int, ...] | None
-#: Rows of points up to which packed samples are filled up whatever their sizes, because another call costs more.
-_ROWS = 2**12
+#: Filled-up points of a group of packed samples at most, which cost about as much as another call.
+_FILLING = 2**12
 
 
 class LatentAttentionBlock(PointBlock):
@@ -124,7 +124,7 @@ class LatentAttentionBlock(PointBlock):
         grid_shape: GridShape | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Update all points, see `PointBlock.forward`; packed samples of similar sizes together."""
-        groups = _similar_sizes(sizes or ())
+        groups = group_by_size(sizes or (), _FILLING, None)
         if sizes is None or len(groups) == 1:
             return self._forward_together(points, coords, sizes, grid_shape)
         samples: list[torch.Tensor] = list(points.split(sizes))
@@ -145,12 +145,12 @@ class LatentAttentionBlock(PointBlock):
     def _forward_together(
         self, points: torch.Tensor, coords: torch.Tensor | None, sizes: Sizes, grid_shape: GridShape | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Update all points at once; logits that serve twice are computed once."""
-        if self.ask is not None:
-            return super().forward(points, coords, sizes, grid_shape)
+        """Update all points at once; they are normalised once, and logits that serve twice are computed once."""
         normed = self.norm_points(points)
         logits = self._logits(self.queries, self._rows(self.keys(normed), sizes), coords, sizes, 0)
         latents = self.mix(self._summary(normed, logits, sizes))
+        if self.ask is not None and self.offer is not None:
+            logits = self._logits(self.offer(latents), self._rows(self.ask(normed), sizes), coords, sizes, 1)
         return self._update(points, logits, latents, sizes), latents
 
     def encode(
@@ -245,20 +245,3 @@ class LatentAttentionBlock(PointBlock):
     def _heads(self, tokens: torch.Tensor) -> torch.Tensor:
         """Split tokens (..., L, E) into heads (..., H, L, D)."""
         return tokens.unflatten(-1, (self.n_heads, -1)).transpose(-3, -2)
-
-
-def _similar_sizes(sizes: tuple[int, ...]) -> list[list[int]]:
-    """Group packed samples from the longest down, so that rows filled up to the longest of a group are at most doubled.
-
-    All rows together would be as many as the samples times the points of the longest one, which a single large sample
-    among many small ones makes far more than there are points.
-    """
-    groups: list[list[int]] = []
-    longest = count = 0
-    for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
-        count += sizes[number]
-        if not groups or (len(groups[-1]) + 1) * longest > max(_ROWS, 2 * count):
-            groups.append([])
-            longest = count = sizes[number]
-        groups[-1].append(number)
-    return [sorted(group) for group in groups]

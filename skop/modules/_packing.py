@@ -87,7 +87,9 @@ def padding_of(sizes: tuple[int, ...], device: torch.device) -> Padding:
 
 
 @lru_cache(maxsize=64)
-def group_by_size(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+def group_by_size(
+    sizes: tuple[int, ...], most_filling: int = _CALL, most_tokens: int | None = _LONG
+) -> tuple[tuple[int, ...], ...]:
     """Split samples into groups of similar sizes, of which each is worth a call of its own.
 
     From the longest sample down, a group ends where its samples would need more filling than another call costs. Large
@@ -97,6 +99,10 @@ def group_by_size(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     ----------
     sizes : tuple of int
         Tokens of each sample.
+    most_filling : int, default=512
+        Filled-up tokens of a group at most.
+    most_tokens : int or None, default=512
+        Tokens of a sample above which it stays alone; None lets large samples share calls too.
 
     Returns
     -------
@@ -113,7 +119,7 @@ def group_by_size(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     filling = longest = 0
     for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
         filling += longest - sizes[number]
-        if not groups or filling > _CALL or longest > _LONG:
+        if not groups or filling > most_filling or (most_tokens is not None and longest > most_tokens):
             groups.append([])
             filling, longest = 0, sizes[number]
         groups[-1].append(number)

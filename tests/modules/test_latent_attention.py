@@ -175,23 +175,12 @@ def test_a_large_packed_sample_does_not_fill_up_small_ones(decoder, monkeypatch)
     block, (points, coords) = make(decoder, 1), sample(sum(sizes), batch=1)
     expected, tokens = block(points[0], coords[0], sizes)  # few rows: all at once
     rows, split = [], block._heads
-    monkeypatch.setattr(_latent_attention, "_ROWS", 0)
+    monkeypatch.setattr(_latent_attention, "_FILLING", 90)
     monkeypatch.setattr(block, "_heads", lambda own: rows.append(own.shape[:-1].numel()) or split(own))
     found, latents = block(points[0], coords[0], sizes)
     assert 90 <= max(rows) <= 2 * sum(sizes) < len(sizes) * max(sizes)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(latents, tokens)
-
-
-def test_groups_of_packed_samples_hold_each_sample_once():
-    random_sizes = np.random.default_rng(0).integers(1, 20_000, 40).tolist()
-    for sizes in (random_sizes, [6000] + [20] * 150, [1] * 50, [5000] * 4, [7]):
-        groups = _latent_attention._similar_sizes(tuple(sizes))
-        assert sorted(number for group in groups for number in group) == list(range(len(sizes)))
-        for group in groups:
-            own = [sizes[number] for number in group]
-            assert len(own) * max(own) <= max(2**12, 2 * sum(own))
-    assert len(_latent_attention._similar_sizes((5000, 4000, 5100, 3000))) == 1
 
 
 def test_coordinates_may_be_shared_by_the_samples():

@@ -51,3 +51,9 @@ def test_groups_hold_every_sample_once_and_need_little_filling():
             own = [sizes[number] for number in group]
             assert len(own) * max(own) - sum(own) <= 512
             assert len(own) == 1 or max(own) <= 512
+
+
+def test_large_samples_share_a_group_where_that_is_asked_for():
+    sizes = (5_000, 20, 4_900, 20)
+    assert group_by_size(sizes) == ((0,), (2,), (1, 3))
+    assert group_by_size(sizes, 4_096, None) == ((0, 2), (1, 3))
