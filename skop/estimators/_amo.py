@@ -12,7 +12,7 @@ from skop._typing import GridShape
 from skop.data import DataSpec
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._options import Options
-from skop.estimators._tokens import automatic_patch_size, check_centres
+from skop.estimators._tokens import AUTOMATIC_FREQUENCIES, automatic_patch_size, check_centres
 from skop.estimators.presets import amo
 from skop.exceptions import SkopWarning, warn
 from skop.modules import SCAN_DIRECTIONS, TRANSFORMS, token_grid
@@ -20,7 +20,6 @@ from skop.networks import AMOPatchNetwork, AMOPointNetwork, OperatorNetwork
 
 __all__ = ["AMOArchitecture", "AMORegressor"]
 
-_AUTOMATIC_FREQUENCIES = {"grid": 1, "structured": 4, "points": 4}
 _GRID, _POINTS = ("grid",), ("structured", "points")
 _POINT_PARTS = ("latents", "aggregation", "n_latent_heads", "n_centred_heads", "decoder", "position_network")
 #: Choices with which a parameter has an effect; all have to hold.
@@ -250,7 +249,7 @@ class AMORegressor(OperatorRegressor):
             check_centres(architecture.n_centred_heads, self._options("scaling").coords)
         options = self._network_options(spec, geometry)
         if options["n_frequencies"] == "auto":
-            options["n_frequencies"] = _AUTOMATIC_FREQUENCIES[geometry]
+            options["n_frequencies"] = AUTOMATIC_FREQUENCIES[geometry]
         options |= {name: getattr(self, name) for name in ("width", "depth", "n_poles", "dropout")}
         if geometry != "grid":
             return AMOPointNetwork(structured=geometry == "structured", n_latents=self.n_latents, **options)

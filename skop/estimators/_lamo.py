@@ -10,15 +10,13 @@ from skop._sklearn_compat import Interval, StrOptions
 from skop.data import DataSpec
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._options import Options
-from skop.estimators._tokens import automatic_patch_size, check_centres
+from skop.estimators._tokens import AUTOMATIC_FREQUENCIES, automatic_patch_size, check_centres
 from skop.estimators.presets import lamo
 from skop.modules import ACTIVATIONS, SCAN_DIRECTIONS
 from skop.networks import LaMOPatchNetwork, LaMOPointNetwork, OperatorNetwork
 
 __all__ = ["LaMOArchitecture", "LaMORegressor"]
 
-#: Default number of frequencies in the sines and cosines of the coordinates.
-_AUTOMATIC_FREQUENCIES = {"grid": 1, "structured": 4, "points": 4}
 _GRID, _POINTS = ("grid",), ("structured", "points")
 
 
@@ -253,7 +251,7 @@ class LaMORegressor(OperatorRegressor):
             check_centres(self._options("architecture").n_centred_heads, self._options("scaling").coords)
         options = self._network_options(spec, geometry)
         if options["n_frequencies"] == "auto":
-            options["n_frequencies"] = _AUTOMATIC_FREQUENCIES[geometry]
+            options["n_frequencies"] = AUTOMATIC_FREQUENCIES[geometry]
         options |= {name: getattr(self, name) for name in ("width", "depth", "d_state", "n_heads", "dropout")}
         if geometry != "grid":
             return LaMOPointNetwork(structured=geometry == "structured", n_latents=self.n_latents, **options)

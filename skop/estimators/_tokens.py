@@ -1,11 +1,14 @@
-"""What estimators share about tokens: the automatic size of patches, and the condition on centres in space."""
+"""What estimators share about tokens: automatic patch sizes and frequencies, and the condition on centres in space."""
 
 from math import prod
 
 from skop._typing import GridShape
 from skop.modules import token_grid
 
-__all__ = ["automatic_patch_size", "check_centres"]
+__all__ = ["AUTOMATIC_FREQUENCIES", "automatic_patch_size", "check_centres"]
+
+#: Number of frequencies in the sines and cosines of the coordinates for ``n_frequencies="auto"``, by geometry.
+AUTOMATIC_FREQUENCIES = {"grid": 1, "structured": 4, "points": 4}
 
 #: Largest number of tokens for ``patch_size="auto"``.
 _AUTOMATIC_TOKENS = 64
