@@ -71,11 +71,10 @@ for (name, display), panels in zip(displays.items(), axes, strict=True):
 # the permeability, and most with the forcing of the reaction. So far as these networks go, poles adapt to the problem
 # more than to the sample.
 #
-# Both statements held for all of four seeds. The mean moduli in the first layer were 0.29 to 0.34 for the advection,
-# 0.44 to 0.50 for Darcy flow and 0.48 to 0.55 for the Brusselator, with 0.43 before the training; the mean distances of
-# a sample's poles from the mean over samples were at most 0.002, 0.006 to 0.009, and 0.03 to 0.09. The paper's figures
-# have the poles of Darcy flow near the circle and those of the Brusselator further inside. Nothing of this kind is seen
-# here; but these networks and their trainings are far smaller, and the data of the Brusselator are others.
+# The numbers below are the mean modulus in the first layer, 0.43 before the training, and the mean distance of a
+# sample's poles from the mean over samples. The paper's figures have the poles of Darcy flow near the circle and those
+# of the Brusselator further inside. Nothing of this kind is seen here; but these networks and their trainings are far
+# smaller, and the data of the Brusselator are others.
 
 moduli, spreads, errors = {}, {}, {}
 for name, display in displays.items():
