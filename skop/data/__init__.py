@@ -3,6 +3,7 @@
 `__all__` lists the names for users of skop; the other names are for the other packages of skop.
 """
 
+from skop.data._designs import row_labels as row_labels
 from skop.data._fieldset import FieldSet
 from skop.data._fieldset import iterate_rows as iterate_rows
 from skop.data._grid import find_grid, grid_spacing, unit_grid
@@ -16,6 +17,7 @@ from skop.data._reading import Targets as Targets
 from skop.data._reading import TrainingData as TrainingData
 from skop.data._reading import read as read
 from skop.data._reading import read_inputs as read_inputs
+from skop.data._reading import read_query as read_query
 from skop.data._reading import read_scored as read_scored
 from skop.data._resampling import GridResampler, interpolate_fields
 from skop.data._resampling import query_points as query_points

@@ -13,13 +13,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from os import PathLike
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 from scipy.spatial import KDTree
 from sklearn.utils.validation import check_array, validate_data
 
+from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape, IntArray
+from skop.data._designs import Design, Labels, as_runs, index_labels, pair_rows, read_design, split_runs
 from skop.data._fieldset import FieldSet, iterate_rows
 from skop.data._grid import find_grid, unit_grid
 from skop.data._meshes import (
@@ -32,7 +36,7 @@ from skop.data._meshes import (
 )
 from skop.data._resampling import GridResampler
 from skop.data._storage import as_storage, is_lazy, read_rows, refuse_mask, reshape_rows
-from skop.exceptions import FieldDataError, NonFinitePredictionError, warn
+from skop.exceptions import FieldDataError, NonFinitePredictionError, OptionalDependencyError, warn
 
 __all__ = [
     "DataSpec",
@@ -42,6 +46,7 @@ __all__ = [
     "TrainingData",
     "read",
     "read_inputs",
+    "read_query",
     "read_scored",
 ]
 
@@ -49,6 +54,8 @@ __all__ = [
 _SAME_POINT = 1e-6
 #: What is said of targets on other points where only the form of X or y forbids them.
 _MAY_LIE_ELSEWHERE = " If X and y are FieldSets, or meshes, y may be on points of its own."
+#: Number of coordinates of the points of a mesh, in formats such as VTK's also of a plane mesh.
+_MESH_DIMS = 3
 #: Largest distance of points that are taken for copies of each other, as a fraction of the mean spacing; and as a
 #: fraction of the coordinates, a few rounding errors in single precision.
 _COPY, _ROUNDING = 1e-2, 2.0**-21
@@ -154,7 +161,7 @@ class TargetForm:
     components : tuple of (str, int) or None, default=None
         Names of the output fields of a mesh and their numbers of channels; None if y was not meshes.
     scalar_names : tuple of str or None, default=None
-        Names of the scalars, if y was a DataFrame with names for its columns.
+        Names of the scalars, if y was a DataFrame with names for its columns or a Series with a name.
     """
 
     container: str
@@ -165,7 +172,9 @@ class TargetForm:
     components: tuple[tuple[str, int], ...] | None = None
     scalar_names: tuple[str, ...] | None = field(default=None, compare=False)
 
-    def restore(self, predictions: Predictions, points: FieldSet, meshes: Sequence[Any] | None = None) -> Any:
+    def restore(
+        self, predictions: Predictions, points: FieldSet, meshes: Sequence[Any] | None = None, labels: Any = None
+    ) -> Any:
         """Convert predictions to the form that y had.
 
         Parameters
@@ -175,13 +184,16 @@ class TargetForm:
         points : FieldSet
             Points of the predictions.
         meshes : sequence of meshio.Mesh or None, default=None
-            Meshes with these points, if X was meshes.
+            Meshes with these points, if there are any.
+        labels : index of a DataFrame, list of str or None, default=None
+            Labels of the samples, for scalars with names.
 
         Returns
         -------
-        ndarray, list, FieldSet, tuple or list of meshio.Mesh
-            Predictions in the form of y, with two exceptions: a FieldSet if y was meshes and there are none, and a list
-            if y was an array and samples have different numbers of points.
+        ndarray, list, FieldSet, tuple, list of meshio.Mesh, DataFrame or Series
+            Predictions in the form of y, with three exceptions: a FieldSet if y was meshes and there are none, a list
+            if y was an array and samples have different numbers of points, and an array for scalars of samples without
+            labels, or where pandas is not installed.
 
         Raises
         ------
@@ -197,14 +209,26 @@ class TargetForm:
         if predictions.fields is None:
             if predictions.scalars is None:
                 raise ValueError("predictions hold neither fields nor scalars.")
-            scalars = predictions.scalars.astype(self.dtype, copy=False)
-            return scalars[:, 0] if self.squeezes_channel else scalars
+            return self._named_scalars(predictions.scalars.astype(self.dtype, copy=False), labels)
         result = self._fields(predictions.fields.astype(self.dtype, copy=False), predictions.scalars, points)
         if meshes is None:
             return result
         if self.components is None or not isinstance(result, FieldSet):
             return restore_unused_rows(result, meshes)
         return attach_predictions(meshes, result, dict(self.components))
+
+    def _named_scalars(self, scalars: FloatArray, labels: Any) -> Any:
+        """Convert scalars ``(n, s)`` to the form of y."""
+        if self.scalar_names is not None and labels is not None:
+            # Without labels an index would be made up, and pandas would align other data with it.
+            try:
+                pandas = import_optional("pandas", extra="data", purpose="name the columns of a prediction")
+            except OptionalDependencyError:
+                pass
+            else:
+                frame = pandas.DataFrame(scalars, index=labels, columns=list(self.scalar_names))
+                return frame.iloc[:, 0] if self.squeezes_channel else frame
+        return scalars[:, 0] if self.squeezes_channel else scalars
 
     def _fields(self, values: FloatArray, scalars: FloatArray | None, points: FieldSet) -> Any:
         """Convert values ``(n, P, q)`` or ``(T, q)`` to the container of y."""
@@ -274,7 +298,7 @@ class DataSpec:
         Arrangement of the points: a rectilinear grid that all samples share, a grid that is curvilinear or differs
         between samples, or no grid.
     kept_axes : tuple of int or None, default=None
-        Indices of the mesh coordinates that are used; None if X was not meshes.
+        Indices of the mesh coordinates that are used; None if neither X nor y was meshes.
     resampler : GridResampler or None, default=None
         Grid to which samples are interpolated for the network; None without resampling.
     channel_names : tuple of str or None, default=None
@@ -285,6 +309,8 @@ class DataSpec:
         Points of the target field: those of the inputs, others that all samples share, or others of each sample.
     target_grid : tuple of int or None, default=None
         Number of points along each axis, if shared points of the target field are others and form a grid.
+    param_names : tuple of str or None, default=None
+        Names of the global parameters, if they came as a table with names.
     """
 
     input_form: str
@@ -303,6 +329,7 @@ class DataSpec:
     input_fields: tuple[str, ...] | None = None
     target_points: str = "inputs"
     target_grid: GridShape | None = None
+    param_names: tuple[str, ...] | None = None
 
     @property
     def network_spec(self) -> DataSpec:
@@ -326,7 +353,7 @@ class DataSpec:
         """Build the object from the result of `to_dict`, read from JSON."""
         parts: dict[str, Any] = {
             name: tuple(content[name])
-            for name in ("grid_shape", "kept_axes", "channel_names", "input_fields", "target_grid")
+            for name in ("grid_shape", "kept_axes", "channel_names", "input_fields", "target_grid", "param_names")
             if content.get(name) is not None
         }
         parts["target_form"] = TargetForm.from_dict(content["target_form"])
@@ -347,11 +374,14 @@ class TrainingData:
         Target fields on the same points or on others, scalars, or both.
     spec : DataSpec
         Form and sizes of the data.
+    mesh : meshio.Mesh or None, default=None
+        Mesh without data that all samples of the target field share, if y was meshes and X was not.
     """
 
     inputs: FieldSet
     targets: Targets
     spec: DataSpec
+    mesh: Any = None
 
 
 # ---------------------------------------------------------------------- reading
@@ -365,15 +395,17 @@ def read(
     target_fields: Sequence[str] | None = None,
     cell_data: str = "refuse",
     other_points: bool = False,
+    params: Any = None,
+    weighted: bool = False,
 ) -> TrainingData:
     """Read X and y of a fit.
 
     Parameters
     ----------
     X : array (n, p) or (n, *grid, c), FieldSet, (coords, fields), list of points or of (coords, fields), or meshes
-        Inputs.
+        Inputs. A table with a column of mesh files holds meshes, and global parameters in its other columns.
     y : ndarray, FieldSet, (coords, fields), list of arrays or of (coords, fields), meshes, or None, default=None
-        Targets; None is for meshes that contain the targets.
+        Targets; None is for meshes that contain the targets. ``(mesh, values)`` is an array of values on one mesh.
     estimator : estimator or None, default=None
         Estimator that is being fitted, for which scikit-learn checks tables and sets `n_features_in_` and
         `feature_names_in_`. None omits these checks.
@@ -386,6 +418,10 @@ def read(
     other_points : bool, default=False
         Whether y, as a FieldSet or as meshes, may be on other points than an X with coordinates. Points of X that are
         listed in another order, or that differ by rounding, are an error in any case.
+    params : table of shape (n, p) or None, default=None
+        Global parameters in addition to fields or meshes, see `skop.data._designs.read_design`.
+    weighted : bool, default=False
+        Whether samples have weights. It is then an error if rows of a table are in another order than the files.
 
     Returns
     -------
@@ -405,29 +441,31 @@ def read(
     >>> data.spec.grid_shape, data.spec.n_fields, data.targets.n_outputs
     ((8, 8), 2, 1)
     """
-    kept_axes = components = None
+    y = None if y is X else _as_targets(y)
+    X, design = _split_params(X, params)
+    held = _Held()
     if is_mesh_input(X):
-        X, y, kept_axes, components = _read_meshes(X, y, input_fields, target_fields, cell_data)
-    elif is_mesh_input(y) and not isinstance(y, np.ndarray):
-        raise FieldDataError(
-            "y is meshes, but X is not; read them by skop.data.read_meshes(y, names) and pass what its select(names) "
-            "gives."
-        )
+        held.input_form = "meshes"
+        X, y, design = _read_meshes(X, y, design, held, input_fields, target_fields, cell_data, weighted)
+    elif _holds_meshes(y):
+        X, y, design = _read_mesh_targets(X, y, design, held, input_fields, target_fields, cell_data)
     X, y = _as_list(X), _as_list(y)
     if _is_table(X):
+        _refuse_params(design)
         inputs, (targets, form), role, geometry = _read_table(X, y, estimator, reset)
         input_form = "table"
     else:
         if y is None:
             raise FieldDataError("fitting requires y to be passed, but the target y is None.")
-        inputs, geometry = _find_geometry(_fields_as_set(X, "X"))
+        inputs, geometry = _find_geometry(_with_params(_fields_as_set(X, "X"), design))
         _check_not_empty(inputs, "X")
         if _is_point_sets(X):
             _warn_if_ambiguous(X, "X")
-        input_form, role = _form_of(X), "fields"
-        listed = input_form in ("list", "pairs")
+        input_form, role = held.input_form or _form_of(X), "fields"
+        listed = _form_of(X) in ("list", "pairs")
         elsewhere = _may_lie_elsewhere(X, y) if other_points else None
         targets, form = _match_target(y, inputs, listed=listed, elsewhere=elsewhere)
+        form = replace(form, scalar_names=_scalar_names(y) if targets.field is None else None)
     if len(inputs) != len(targets):
         raise FieldDataError(
             f"X has {len(inputs)} samples and y has {len(targets)}: inconsistent numbers of samples; one y per sample."
@@ -437,10 +475,8 @@ def read(
     places = targets.field if targets.elsewhere else None
     if places is not None:
         _warn_if_outside(places, inputs)
-    if kept_axes is not None:
-        input_form = "meshes"
-    if components is not None:
-        form = replace(form, container="meshes", components=components)
+    if held.components is not None:
+        form = replace(form, container="meshes", components=held.components)
     spec = DataSpec(
         input_form=input_form,
         role=role,
@@ -452,13 +488,15 @@ def read(
         grid_shape=inputs.grid_shape,
         n_scalars=targets.n_scalars,
         geometry=geometry,
-        kept_axes=kept_axes,
+        kept_axes=held.axes,
         channel_names=inputs.channel_names,
-        input_fields=tuple(_field_names(input_fields)) or None if kept_axes is not None else None,
+        input_fields=tuple(_field_names(input_fields)) or None if input_form == "meshes" else None,
         target_points="inputs" if places is None else "shared" if places.shared_coords else "own",
         target_grid=places.grid_shape if places is not None and places.shared_coords else None,
+        param_names=None if design is None else design.names,
     )
-    return TrainingData(inputs, targets, spec)
+    keeps_mesh = role == "parameters" or spec.target_points == "shared"
+    return TrainingData(inputs, targets, spec, held.mesh if keeps_mesh else None)
 
 
 def read_inputs(
@@ -468,6 +506,7 @@ def read_inputs(
     coords: FloatArray | None = None,
     estimator: Any = None,
     cell_data: str = "refuse",
+    params: Any = None,
 ) -> tuple[FieldSet, list[Any] | None]:
     """Read the X of a prediction, and check it against the fit.
 
@@ -481,6 +520,8 @@ def read_inputs(
         Coordinates of the output field; needed if X is a table of global parameters.
     estimator, cell_data : as in `read`
         Estimator, and treatment of fields on the cells of meshes. The fields of the fit are read.
+    params : table of shape (n, p) or None, default=None
+        Global parameters in addition to X. A single mesh X is repeated for all rows.
 
     Returns
     -------
@@ -494,16 +535,112 @@ def read_inputs(
     FieldDataError
         If X has another form, or other channels or dimensions than in the fit.
     """
+    X, design = _split_params(X, params)
     meshes = None
     if is_mesh_input(X):
         samples = _open_as_fitted(X, spec, spec.input_fields, cell_data)
-        X, meshes = samples.fields, samples.meshes
-    return _read_inputs(X, spec, coords, estimator), meshes
+        inputs, meshes = samples.fields, samples.meshes
+        if design is not None:
+            count = len(design.values)
+            if count > 1 and len(meshes) == 1 and not isinstance(X, list | tuple | np.ndarray):
+                inputs, meshes = inputs[np.zeros(count, dtype=int)], meshes * count
+            else:
+                design = design.for_runs(X, samples.names)
+        X = inputs
+    return _read_inputs(X, spec, coords, estimator, design), meshes
+
+
+def read_query(
+    X: Any,
+    coords: Any,
+    spec: DataSpec,
+    *,
+    fitted_coords: FloatArray | None = None,
+    estimator: Any = None,
+    cell_data: str = "refuse",
+    params: Any = None,
+) -> tuple[FieldSet, Any, list[Any] | None]:
+    """Read the X of a prediction and the points at which fields are predicted.
+
+    Parameters
+    ----------
+    X : as in `read_inputs`
+        Inputs; or a table of global parameters, if the runs of the fit had meshes of their own and `coords` is meshes.
+    coords : FieldSet, array-like, list of arrays, meshes, paths, a pattern, or None
+        Points; meshes are as many as the samples, or one for all. None is for the points of X.
+    spec : DataSpec
+        Form and sizes of the data of the fit.
+    fitted_coords : ndarray of shape (P, d) or None, default=None
+        Coordinates of the output field in the fit, `coords` of `read_inputs`.
+    estimator, cell_data, params : as in `read_inputs`
+        Estimator, treatment of fields on the cells of meshes, and global parameters.
+
+    Returns
+    -------
+    inputs : FieldSet
+        Inputs in the same form as in the fit.
+    points : FieldSet, array-like, list of arrays or None
+        Points, with the coordinates that the fit has used; None for those of the inputs.
+    meshes : list of meshio.Mesh or None
+        Meshes with these points, one for each sample, if X or `coords` is meshes.
+
+    Raises
+    ------
+    FieldDataError
+        If X or `coords` does not match the fit, or there are other numbers of meshes than samples.
+    """
+    options: dict[str, Any] = {"coords": fitted_coords, "estimator": estimator, "cell_data": cell_data}
+    coords = as_runs(coords, "coords")
+    if coords is None or not is_mesh_input(coords):
+        inputs, meshes = read_inputs(X, spec, params=params, **options)
+        return inputs, _in_plane(coords, spec), meshes if coords is None else None
+    X, design = _split_params(X, params)
+    if spec.input_form == "meshes" and not is_mesh_input(X) and _is_table(X):
+        _refuse_params(design)
+        inputs, meshes = read_inputs(coords, spec, params=read_design(X, "X"), **options)
+        return inputs, None, meshes
+    inputs, _ = read_inputs(X, spec, params=design, **options)
+    samples = _open_meshes(coords, None, cell_data, spec.kept_axes)
+    if samples.fields.n_dims != inputs.n_dims and spec.kept_axes is None:
+        # Of a line along an axis all other coordinates are constant.
+        samples = _open_meshes(coords, None, cell_data, tuple(range(inputs.n_dims)))
+    if len(samples.meshes) not in (1, len(inputs)):
+        raise FieldDataError(
+            f"coords holds {len(samples.meshes)} meshes, but X has {len(inputs)} samples; pass one mesh for all "
+            "samples, or one for each."
+        )
+    if len(samples.meshes) == 1:
+        return inputs, samples.fields.coords_list()[0], samples.meshes * len(inputs)
+    return inputs, samples.fields, samples.meshes
+
+
+def _in_plane(coords: Any, spec: DataSpec) -> Any:
+    """Points without the coordinates that were constant in the meshes of the fit, if they come with three."""
+    if spec.kept_axes is None or len(spec.kept_axes) == _MESH_DIMS or coords is None:
+        return coords
+    given = coords
+    if isinstance(coords, FieldSet):
+        given = coords.coords if coords.shared_coords else coords.coords_list()
+    is_list = isinstance(given, list) and bool(given) and np.ndim(given[0]) > 1
+    arrays = [np.asarray(item) for item in given] if is_list else [np.asarray(given)]
+    if any(item.ndim < 2 or item.shape[-1] != _MESH_DIMS or item.dtype.kind not in "fiu" for item in arrays):
+        return coords
+    points = np.concatenate([item.reshape(-1, _MESH_DIMS) for item in arrays]).astype(float)
+    slack = _SAME_POINT * np.ptp(points, axis=0).max(initial=0) + _ROUNDING * np.abs(points).max(axis=0, initial=0)
+    for axis in set(range(_MESH_DIMS)) - set(spec.kept_axes):
+        if np.ptp(points[:, axis]) > slack[axis]:
+            raise FieldDataError(
+                f"coordinate {axis} of coords runs from {points[:, axis].min():g} to {points[:, axis].max():g}, but it "
+                f"was constant in the meshes of the fit; pass points of one plane, or only the coordinates "
+                f"{spec.kept_axes}."
+            )
+    kept = [item[..., spec.kept_axes] for item in arrays]
+    return kept if is_list else kept[0]
 
 
 def _open_as_fitted(meshes: Any, spec: DataSpec, names: Any, cell_data: str) -> MeshSamples:
     """Meshes of a prediction, with the coordinates that the fit has kept."""
-    if spec.kept_axes is None:
+    if spec.input_form != "meshes":
         raise FieldDataError(
             f"X is meshes, but the estimator was fitted on X as {spec.input_form!r}; pass the same "
             "kind, or read the meshes by skop.data.read_meshes."
@@ -511,20 +648,35 @@ def _open_as_fitted(meshes: Any, spec: DataSpec, names: Any, cell_data: str) -> 
     return _open_meshes(meshes, names, cell_data, spec.kept_axes)
 
 
-def _read_inputs(X: Any, spec: DataSpec, coords: FloatArray | None, estimator: Any) -> FieldSet:
+def _read_inputs(
+    X: Any, spec: DataSpec, coords: FloatArray | None, estimator: Any, design: Design | None = None
+) -> FieldSet:
     """X of a prediction, of which meshes have been read."""
     X = _as_list(X)
     is_table = _is_table(X)
     if is_table != (spec.input_form == "table"):
         came = "a 2-D table" if is_table else f"fields ({_describe(X)})"
         expected = "a 2-D table" if spec.input_form == "table" else "fields"
-        raise FieldDataError(f"X is {came}, but the estimator was fitted on {expected}; pass the same kind.")
+        remedy = "pass the same kind"
+        if is_table and spec.input_form == "meshes" and spec.n_params:
+            expected = "meshes with parameters"
+            remedy = "pass the meshes too: predict(X, coords=meshes), or predict(meshes, params=X)"
+        raise FieldDataError(f"X is {came}, but the estimator was fitted on {expected}; {remedy}.")
     if is_table:
+        _refuse_params(design)
         refuse_mask(X, "X")
         table = np.asarray(X) if estimator is None else validate_data(estimator, X, reset=False, dtype=np.float64)
         inputs = _table_inputs(table, coords, spec.grid_shape)
     else:
-        inputs, _ = _find_geometry(_fields_as_set(X, "X"))
+        inputs, _ = _find_geometry(_with_params(_fields_as_set(X, "X"), design))
+    if spec.n_params and not inputs.n_params:
+        names = "" if spec.param_names is None else f" ({', '.join(spec.param_names)})"
+        raise FieldDataError(
+            f"X has 0 parameters, but the estimator was fitted with {spec.n_params}{names}; pass params=..., with one "
+            "row for each sample."
+        )
+    if design is not None:
+        design.check_names(spec.param_names)
     for what, count, fitted in (
         ("channels", inputs.n_channels, spec.n_fields),
         ("parameters", inputs.n_params, spec.n_params),
@@ -548,6 +700,8 @@ def read_scored(
     target_fields: Sequence[str] | None = None,
     cell_data: str = "refuse",
     other_points: bool = False,
+    params: Any = None,
+    weighted: bool = False,
 ) -> tuple[FieldSet, Targets]:
     """Read X and y of a score, and check them against the fit; meshes that hold both are read once.
 
@@ -567,6 +721,10 @@ def read_scored(
         Names of the true fields of meshes, if y of the fit was not meshes; otherwise they are those of the fit.
     other_points : bool, default=False
         Whether y may be on other points than X, as in `read`.
+    params : table of shape (n, p) or None, default=None
+        Global parameters in addition to X.
+    weighted : bool, default=False
+        Whether samples have weights, as in `read`.
 
     Returns
     -------
@@ -582,19 +740,33 @@ def read_scored(
     """
     fitted = spec.target_form.components
     names = target_fields if fitted is None else [name for name, _ in fitted]
+    given = y = None if y is X else _as_targets(y)
+    X, design = _split_params(X, params)
+    if spec.input_form == "meshes" and not is_mesh_input(X) and _is_table(X) and _holds_meshes(y):
+        # The meshes of y are those on which the prediction is asked for.
+        _refuse_params(design)
+        X, y, design = y, None, read_design(X, "X")
     if not is_mesh_input(X):
-        inputs = _read_inputs(X, spec, coords, estimator)
-    elif y is None or y is X:
+        inputs = _read_inputs(X, spec, coords, estimator, design)
+        if _holds_meshes(y):
+            held = _Held(axes=spec.kept_axes, components=fitted)
+            y = _open_targets(y, held, names, (), cell_data)
+            y = (y.in_row_order(X, given) if spec.input_form == "table" else y).fields
+    elif y is None:
         names = _named(names)
         samples = _open_as_fitted(X, spec, dict.fromkeys([*(spec.input_fields or ()), *names]), cell_data)
-        inputs = _read_inputs(samples.select(spec.input_fields), spec, coords, estimator)
+        design = None if design is None else design.for_runs(X, samples.names, weighted=weighted)
+        inputs = _read_inputs(samples.select(spec.input_fields), spec, coords, estimator, design)
         y = samples.select(names)
     else:
-        inputs, meshes = read_inputs(X, spec, coords=coords, estimator=estimator, cell_data=cell_data)
-        if is_mesh_input(y):
-            y = _open_as_fitted(y, spec, _named(names), cell_data).fields
-        elif spec.n_outputs and meshes is not None:
-            y = drop_unused_rows(y, meshes)
+        samples = _open_as_fitted(X, spec, spec.input_fields, cell_data)
+        design = None if design is None else design.for_runs(X, samples.names, weighted=weighted)
+        inputs = _read_inputs(samples.fields, spec, coords, estimator, design)
+        if _holds_meshes(y):
+            y = _targets_of_runs(X, y, samples, _Held(axes=spec.kept_axes), names, cell_data)
+        else:
+            y = _in_run_order(y, X, samples, weighted)
+            y = drop_unused_rows(y, samples.meshes) if spec.n_outputs else y
     elsewhere = _may_lie_elsewhere(X, y) if other_points else None
     return inputs, _read_truth(y, inputs, spec, elsewhere)
 
@@ -717,19 +889,257 @@ def _open_meshes(meshes: Any, names: Any, cell_data: Any, axes: tuple[int, ...] 
     return read_meshes(meshes, None if names is None else list(names), cell_data=cell_data, axes=axes)
 
 
+@dataclass
+class _Held:
+    """What a fit keeps of the meshes of X and y.
+
+    Attributes
+    ----------
+    axes : tuple of int or None, default=None
+        Indices of the mesh coordinates that are used.
+    components : tuple of (str, int) or None, default=None
+        Names of the target fields and their numbers of channels, if y was meshes.
+    input_form : str or None, default=None
+        ``"meshes"`` if inputs are on meshes.
+    mesh : meshio.Mesh or None, default=None
+        Mesh that all samples of y share, if X was not meshes.
+    """
+
+    axes: tuple[int, ...] | None = None
+    components: tuple[tuple[str, int], ...] | None = None
+    input_form: str | None = None
+    mesh: Any = None
+
+
+def _as_targets(y: Any) -> Any:
+    """Convert a column of mesh files to a list; ``(mesh, values)`` is kept."""
+    return y if isinstance(y, tuple) else as_runs(y)
+
+
+def _is_on_mesh(y: Any) -> bool:
+    """Whether y is ``(mesh, values)``."""
+    return isinstance(y, tuple) and len(y) == 2 and is_mesh_input([y[0]]) and not is_mesh_input([y[1]])
+
+
+def _holds_meshes(y: Any) -> bool:
+    """Whether y is meshes, or ``(mesh, values)``."""
+    return not isinstance(y, np.ndarray | FieldSet) and is_mesh_input(y)
+
+
+def _split_params(X: Any, params: Any) -> tuple[Any, Design | None]:
+    """Return X without its columns of numbers, if it has a column of mesh files, and the global parameters."""
+    given, (X, design) = X, split_runs(X)
+    if params is None:
+        return X, design
+    if design is not None:
+        raise FieldDataError(
+            "X has columns of parameters beside that of mesh files, and params is given too; pass one."
+        )
+    design = read_design(params)
+    labels = [list(part.index) for part in (given, params) if hasattr(part, "iloc")]
+    if len(labels) > 1 and labels[0] != labels[1] and Counter(labels[0]) == Counter(labels[1]):
+        if design.labels.place == Labels.place:
+            raise FieldDataError(
+                "X and params have the same labels in their index, in different order; pass params.loc[X.index]."
+            )
+    return X, design
+
+
+def _with_params(fields: FieldSet, design: Design | None) -> FieldSet:
+    """Add the parameters of a table to fields."""
+    if design is None:
+        return fields
+    if fields.n_params:
+        raise FieldDataError(f"X is a FieldSet with {fields.n_params} params, and params is given too; pass one.")
+    if len(design.values) != len(fields):
+        raise FieldDataError(
+            f"{design.what} has {len(design.values)} rows, but X has {len(fields)} samples; pass one row for each."
+        )
+    return fields.with_params(design.values)
+
+
+def _refuse_params(design: Design | None) -> None:
+    """Raise an error if there are parameters beside a table."""
+    if design is not None:
+        raise FieldDataError("X is a table of parameters, and params is given too; add its columns to X.")
+
+
 def _read_meshes(
-    X: Any, y: Any, input_fields: Sequence[str] | None, target_fields: Sequence[str] | None, cell_data: str
-) -> tuple[FieldSet, Any, tuple[int, ...], tuple[tuple[str, int], ...] | None]:
-    """Read inputs and targets from meshes; also return the used coordinates and the components of the target fields."""
-    own = y is None or y is X
-    names = dict.fromkeys([*(input_fields or ()), *(_named(target_fields) if own else ())])
+    X: Any,
+    y: Any,
+    design: Design | None,
+    held: _Held,
+    input_fields: Sequence[str] | None,
+    target_fields: Sequence[str] | None,
+    cell_data: str,
+    weighted: bool,
+) -> tuple[FieldSet, Any, Design | None]:
+    """Read inputs on meshes, with targets on the same meshes, on others, or beside them."""
+    names = dict.fromkeys([*(input_fields or ()), *(_named(target_fields) if y is None else ())])
     samples = _open_meshes(X, names, cell_data, None)
-    inputs = samples.select(input_fields)
-    if not own and not is_mesh_input(y):
-        return inputs, drop_unused_rows(y, samples.meshes), samples.axes, None
+    held.axes = samples.axes
+    if design is not None:
+        design = design.for_runs(X, samples.names, weighted=weighted, fitting=True)
+    if y is None:
+        targets = _named_targets(samples, target_fields, held)
+    elif _holds_meshes(y):
+        targets = _targets_of_runs(X, y, samples, held, target_fields, cell_data)
+    else:
+        targets = drop_unused_rows(_in_run_order(y, X, samples, weighted), samples.meshes)
+    return samples.select(input_fields), targets, design
+
+
+def _named_targets(samples: MeshSamples, target_fields: Sequence[str] | None, held: _Held) -> FieldSet:
+    """Select the target fields of meshes."""
     wanted = _named(target_fields)
-    targets = samples if own else _open_meshes(y, wanted, cell_data, samples.axes)
-    return inputs, targets.select(wanted), samples.axes, tuple((name, targets.components[name]) for name in wanted)
+    held.components = tuple((name, samples.components[name]) for name in wanted)
+    return samples.select(wanted)
+
+
+def _targets_of_runs(
+    X: Any, y: Any, samples: MeshSamples, held: _Held, target_fields: Sequence[str] | None, cell_data: str
+) -> FieldSet:
+    """Read targets on other meshes than the inputs, whose files may have other names but no other order."""
+    if _is_on_mesh(y):
+        raise FieldDataError("y is (mesh, values), but X is meshes; pass the values alone, as a list of arrays.")
+    targets = _open_meshes(y, _named(target_fields), cell_data, held.axes)
+    stems = [[PurePath(name).stem for name in part.names] for part in (samples, targets)]
+    is_same_set = Counter(stems[0]) == Counter(stems[1]) and len(set(stems[0])) == len(stems[0])
+    if is_same_set and stems[0] != stems[1]:
+        place = next(i for i, pair in enumerate(zip(*stems, strict=True)) if pair[0] != pair[1])
+        raise FieldDataError(
+            f"sample {place} is {samples.names[place]} in X and {targets.names[place]} in y: both hold the same runs "
+            "in different order; bring them into one order."
+        )
+    return _named_targets(targets, target_fields, held)
+
+
+def _in_run_order(y: Any, X: Any, samples: MeshSamples, weighted: bool) -> Any:
+    """Return a DataFrame or Series y in the order of the files of a pattern, by its index."""
+    if not hasattr(y, "iloc") or not isinstance(X, str | PathLike):
+        return y
+    labels = index_labels(y.index)
+    rows = pair_rows(labels, len(y), X, samples.names, what="y", weighted=weighted, needs_all=True)
+    return y if rows is None else y.iloc[rows]
+
+
+@dataclass(frozen=True)
+class _MeshTargets:
+    """Targets on meshes beside an X that is none.
+
+    Attributes
+    ----------
+    fields : FieldSet
+        Targets.
+    names : tuple of str
+        Names of the meshes; a single one for ``(mesh, values)``.
+    geometry : FieldSet or None
+        Input fields on the same meshes, or their points alone; None for ``(mesh, values)``.
+    """
+
+    fields: FieldSet
+    names: tuple[str, ...]
+    geometry: FieldSet | None = None
+
+    def in_row_order(self, X: Any, y: Any) -> _MeshTargets:
+        """Return the targets in the order of the rows of a table; its index may name the files."""
+        if self.geometry is None:
+            return self
+        labels = index_labels(X.index) if hasattr(X, "iloc") else Labels()
+        rows = pair_rows(labels, len(X), y, self.names, what="X", says_pairs=True, needs_all=True)
+        if rows is None:
+            return self
+        order = np.argsort(rows)
+        return _MeshTargets(self.fields[order], tuple(self.names[i] for i in order), self.geometry[order])
+
+
+def _read_mesh_targets(
+    X: Any,
+    y: Any,
+    design: Design | None,
+    held: _Held,
+    input_fields: Sequence[str] | None,
+    target_fields: Sequence[str] | None,
+    cell_data: str,
+) -> tuple[Any, FieldSet, Design | None]:
+    """Read targets on meshes beside an X that is none; a table becomes parameters of the runs if meshes differ."""
+    if not _is_table(X):
+        return X, _open_targets(y, held, target_fields, (), cell_data).fields, design
+    _refuse_params(design)
+    targets = _open_targets(y, held, target_fields, _field_names(input_fields), cell_data)
+    if targets.geometry is not None and len(targets.fields) == 1 != len(X):
+        raise FieldDataError(
+            f"y is one mesh, {targets.names[0]}, but X has {len(X)} rows. For the fields of {len(X)} runs on this mesh "
+            "pass y=(mesh, values), with values of shape (n, points) or (n, points, channels) and one row for each row "
+            "of X; or pass one mesh for each row, as a list or a pattern."
+        )
+    targets = targets.in_row_order(X, y)
+    if targets.geometry is None or (targets.fields.shared_coords and not _field_names(input_fields)):
+        return X, targets.fields, None
+    held.input_form, held.mesh = "meshes", None
+    return targets.geometry, targets.fields, read_design(X, "X")
+
+
+def _open_targets(
+    y: Any, held: _Held, target_fields: Sequence[str] | None, input_fields: Sequence[str], cell_data: str
+) -> _MeshTargets:
+    """Read targets from meshes, or from values on one mesh."""
+    if _is_on_mesh(y):
+        return _values_on_mesh(y, held, target_fields)
+    names = dict.fromkeys([*input_fields, *_named(target_fields)])
+    samples = _open_meshes(y, names, cell_data, held.axes)
+    held.axes = samples.axes
+    fields = _named_targets(samples, target_fields, held)
+    held.mesh = _common_mesh(samples) if fields.shared_coords else None
+    return _MeshTargets(fields, samples.names, samples.select(input_fields))
+
+
+def _values_on_mesh(y: tuple[Any, Any], held: _Held, target_fields: Sequence[str] | None) -> _MeshTargets:
+    """Read ``(mesh, values)``; a field has the name ``"prediction"`` where `target_fields` gives none."""
+    samples = _open_meshes(y[0], None, "refuse", held.axes)
+    if len(samples.meshes) != 1:
+        raise FieldDataError(
+            f"y is (mesh, values) with {len(samples.meshes)} meshes; expected one, on which all values are. For runs "
+            "with meshes of their own pass these as y, with the fields in their point data."
+        )
+    values, used = as_storage(y[1], "values of y"), samples.used_points[0]
+    coords, n_points = samples.fields.coords_list()[0], len(samples.meshes[0].points)
+    if values.ndim not in (2, 3) or values.shape[1] not in (n_points, len(coords)) or 0 in values.shape[2:]:
+        raise FieldDataError(
+            f"y is ({samples.names[0]}, values) with values of shape {tuple(values.shape)}; expected (n, {n_points}) "
+            f"or (n, {n_points}, channels), since the mesh has {n_points} points."
+        )
+    if used is not None and values.shape[1] == n_points:
+        values = read_rows(values, slice(None))[:, used]
+    n_channels = int(values.shape[2]) if values.ndim > 2 else 1
+    names = _field_names(target_fields) or ["prediction"]
+    if held.components is None or sum(count for _, count in held.components) != n_channels:
+        if len(names) not in (1, n_channels):
+            raise FieldDataError(
+                f"target_fields names {len(names)} fields, {names}, but the values of y have {n_channels} channels; "
+                "name one field, or each channel."
+            )
+        held.components = ((names[0], n_channels),) if len(names) == 1 else tuple((name, 1) for name in names)
+    channels = [name if count == 1 else f"{name}_{k}" for name, count in held.components for k in range(count)]
+    held.axes, held.mesh = samples.axes, _common_mesh(samples)
+    fields = FieldSet(coords, reshape_rows(values, (len(coords), n_channels)), channel_names=channels)
+    return _MeshTargets(fields, samples.names)
+
+
+def _common_mesh(samples: MeshSamples) -> Any:
+    """Mesh of samples that share their points, without data; without cells too if these differ."""
+    first = samples.meshes[0]
+    same = all(mesh.cells is first.cells or _nested(mesh.cells) == _nested(first.cells) for mesh in samples.meshes)
+    if not same:
+        warn("the meshes of y share their points, but not their cells; predicted meshes are points without cells.")
+    return type(first)(first.points, first.cells if same else [], info=first.info)
+
+
+def _nested(cells: Any) -> Any:
+    """Cells as lists, which can be compared."""
+    if hasattr(cells, "type"):
+        return [cells.type, _nested(cells.data)]
+    return [_nested(item) for item in cells] if isinstance(cells, list | tuple) else np.asarray(cells).tolist()
 
 
 # ---------------------------------------------------------------------- tables
@@ -737,7 +1147,7 @@ def _read_table(X: Any, y: Any, estimator: Any, reset: bool) -> tuple[FieldSet, 
     """Read a 2-D X: global parameters if y is a field, features if y is scalars."""
     refuse_mask(X, "X")
     refuse_mask(y, "y")
-    is_field, names = _carries_points(y), _column_names(y)
+    is_field, names = _carries_points(y), _scalar_names(y)
     if estimator is None:
         X = np.asarray(X)
     elif is_field:
@@ -766,6 +1176,13 @@ def _column_names(y: Any) -> tuple[str, ...] | None:
     """Names of the columns of a DataFrame; None where they are numbers or there are none."""
     names = [*getattr(y, "columns", ())]
     return tuple(names) if names and all(isinstance(name, str) for name in names) else None
+
+
+def _scalar_names(y: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a DataFrame, or the name of a Series; None if they are no text."""
+    if hasattr(y, "iloc") and y.ndim == 1:
+        return (y.name,) if isinstance(y.name, str) else None
+    return _column_names(y)
 
 
 def _table_inputs(X: FloatArray, coords: FloatArray | None, grid_shape: GridShape | None) -> FieldSet:
@@ -854,7 +1271,10 @@ def _grid_array(X: Any, name: str) -> FieldSet:
             f"For one channel on a {grid[0]}x{grid[0]} grid, add a channel axis: {name}[..., None]."
         )
     if 0 in array.shape:
-        raise FieldDataError(f"{name} has shape {tuple(array.shape)}: an axis has length 0; nothing to learn from.")
+        what = f"{name} has 0 samples; at least one is required"
+        if array.shape[0]:
+            what = f"{name} has shape {tuple(array.shape)}, in which an axis has length 0; expected points and channels"
+        raise FieldDataError(f"{what}.")
     return FieldSet(unit_grid(grid), array, grid_shape=grid)
 
 

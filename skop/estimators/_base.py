@@ -170,6 +170,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         without any error on the grid. None without resampling. A fit warns above 0.02.
     spec_ : skop.data.DataSpec
         Form, sizes and channel names of X and y.
+    mesh_ : meshio.Mesh or None
+        Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
     scalers_ : skop.data.Scalers
         Fitted scalers.
     backend_ : str
@@ -438,7 +440,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     # ------------------------------------------------------------------ fit
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> Self:
         """Train the network on samples.
 
         Parameters
@@ -451,16 +453,23 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             - a tuple of coordinates ``(P, d)`` and fields ``(n, P, c)``;
             - a list with ``(coords, fields)`` or points ``(P_i, d)`` for each sample;
             - meshes: a list of `meshio.Mesh`, a list of paths, or a pattern such as ``"runs/*.vtu"``;
+            - a DataFrame with one column of paths of meshes, whose other columns are global parameters;
             - a table ``(n, p)``: global parameters if y is a field, features if y is scalars. A function on p points of
               [0, 1] needs a channel axis, ``(n, p, 1)``, or a FieldSet.
-        y : array-like, FieldSet, (coords, fields), list, meshes or None, default=None
+        y : array-like, FieldSet, (coords, fields), list, meshes, (mesh, values) or None, default=None
             Targets: fields on the points of X, with or without a channel axis, or scalars ``(n,)`` or ``(n, q)``. The
             `params` of a FieldSet are scalars that are predicted in addition to its field. None is for meshes that
-            contain the targets. A FieldSet and meshes may be on other points than an X with coordinates, shared or each
-            sample's own, if the network can be asked at any point: networks on points, and MNO's ``"gnot"`` and
-            ``"oformer"`` on grids. The network is then trained at these points.
+            contain the targets. Meshes beside a table X are the results of its rows, on one mesh or on each run's own;
+            ``(mesh, values)`` are values ``(n, P)`` or ``(n, P, c)`` on one mesh or file. A FieldSet and meshes may be
+            on other points than an X with coordinates, shared or each sample's own, if the network can be asked at any
+            point: networks on points, and MNO's ``"gnot"`` and ``"oformer"`` on grids. The network is then trained at
+            these points.
         sample_weight : array-like of shape (n,) or None, default=None
             Weight of each sample in the loss and in the scalers; samples of weight 0 are not used.
+        params : DataFrame, dict of columns, array-like of shape (n, p) or None, default=None
+            Global parameters of the runs beside fields or meshes, such as a design of experiments. Rows are matched
+            with mesh files by the one column, or the index, that holds their paths, names or stems; without such names
+            by their order, which is the natural order of the files for a pattern (a warning says how).
 
         Returns
         -------
@@ -479,26 +488,29 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             such as a search, a cross-validation, a pipeline or an ensemble. Otherwise an interrupt ends the training,
             and the best weights so far are kept.
         """
-        return self._fit_data(X, y, sample_weight)
+        return self._fit_data(X, y, sample_weight, params=params)
 
-    def _fit_data(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING) -> Self:
+    def _fit_data(
+        self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING, *, params: Any = None
+    ) -> Self:
         """Read and train by a plan; a fit that fails leaves an earlier one, or none, as it was."""
         with restored_on_failure(self):
-            history = self._train(X, y, sample_weight, plan)
+            history = self._train(X, y, sample_weight, plan, params)
         if history.stopped == "interrupted" and _is_called_by_another_tool():
             # The interrupt must also end a search or a cross-validation, which would otherwise go on with a fold that
             # was not trained to the end.
             raise KeyboardInterrupt("training was interrupted")
         return self
 
-    def _train(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan) -> History:
+    def _train(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan, params: Any) -> History:
         """Read the data, prepare and train the network, and store the results."""
         for name in self._option_types:
             if getattr(self, name) is not None:
                 self._options(name)._validate_params()
         if self._continues:
             self._check_continuation()
-        data = self._read(X, y, reset=not (self._continues and self.spec_.input_form == "table"))
+        reset = not (self._continues and self.spec_.input_form == "table")
+        data = self._read(X, y, params=params, sample_weight=sample_weight, reset=reset)
         weight = _check_weight(sample_weight, len(data.inputs))
         if data.targets.elsewhere:
             self._check_other_points(data)

@@ -54,6 +54,8 @@ class PODRegressor(FieldRegressor):
         Number of columns of a table X, or of channels of fields.
     spec_ : skop.data.DataSpec
         Form, sizes and channel names of X and y.
+    mesh_ : meshio.Mesh or None
+        Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
 
     See Also
     --------
@@ -97,13 +99,13 @@ class PODRegressor(FieldRegressor):
         self.cell_data = cell_data
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, params: Any = None) -> Self:
         """Compute the principal components and fit the regressor.
 
         Parameters
         ----------
-        X, y : as in `LaMORegressor.fit`
-            Inputs and targets.
+        X, y, params : as in `LaMORegressor.fit`
+            Inputs, targets and global parameters.
 
         Returns
         -------
@@ -116,7 +118,7 @@ class PODRegressor(FieldRegressor):
             If X or y cannot be used; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(self._read(X, y))
+            self._fit(self._read(X, y, params=params))
         return self
 
     def _fit(self, data: TrainingData) -> None:

@@ -47,6 +47,8 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         Names of the columns, where X was a DataFrame.
     spec_ : skop.data.DataSpec
         Form, sizes and channel names of X and y.
+    mesh_ : meshio.Mesh or None
+        Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
 
     See Also
     --------
@@ -89,7 +91,7 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> Self:
         """Fit all members on the same samples.
 
         Parameters
@@ -98,6 +100,8 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
             Inputs and targets.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the samples, passed on to the members.
+        params : as in the `fit` of the member, default=None
+            Global parameters of the runs, passed on to the members.
 
         Returns
         -------
@@ -112,17 +116,19 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         rng = check_random_state(self.random_state)
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
         members = [clone(self.estimator).set_params(random_state=int(seed)) for seed in seeds]
-        options = {} if sample_weight is None else {"sample_weight": sample_weight}
+        given = {"sample_weight": sample_weight, "params": params}
+        options = {name: value for name, value in given.items() if value is not None}
         self.estimators_ = Parallel(n_jobs=self.n_jobs)(delayed(member.fit)(X, y, **options) for member in members)
         first = self.estimators_[0]
         self.spec_, self.coords_, self.n_features_in_ = first.spec_, first.coords_, first.n_features_in_
+        self.mesh_ = first.mesh_
         # An earlier fit may have been on a table with names.
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(first, "feature_names_in_"):
             self.feature_names_in_ = first.feature_names_in_
         return self
 
-    def predict(self, X: Any, coords: Any = None, return_std: bool = False) -> Any:
+    def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
         """Predict the mean of the members.
 
         Parameters
@@ -134,25 +140,26 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         return_std : bool, default=False
             Whether to return the standard deviation over the members too. It shows where they disagree, but it is not
             calibrated as an error bar.
+        params : as in the `predict` of the member, default=None
+            Global parameters beside fields or meshes.
 
         Returns
         -------
-        mean : ndarray, list, FieldSet, (coords, fields), or list of meshes
+        mean : ndarray, list, FieldSet, (coords, fields), list of meshes, DataFrame or Series
             Mean prediction, in the form of the y of the fit.
         spread : of the same form
             Standard deviation over the members; only if `return_std` is True.
         """
         found: Sequence[Predictions]
         with each_warning_once():
-            inputs, meshes = self._read_inputs(X)
+            inputs, points, meshes = self._read_query(X, coords, params)
             found, places = zip(
-                *(member._predict_where_asked(inputs, coords) for member in self.estimators_), strict=True
+                *(member._predict_where_asked(inputs, points) for member in self.estimators_), strict=True
             )
-        points = places[0]
-        meshes = meshes if points is inputs else None
+        target = places[0], meshes, self._labels(X)
         form = self.spec_.target_form
-        mean = form.restore(_over_members(found, np.mean), points, meshes)
-        return (mean, form.restore(_over_members(found, np.std), points, meshes)) if return_std else mean
+        mean = form.restore(_over_members(found, np.mean), *target)
+        return (mean, form.restore(_over_members(found, np.std), *target)) if return_std else mean
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Mean of the members in physical units."""

@@ -21,7 +21,9 @@ from skop.data import (
     query_points,
     read,
     read_inputs,
+    read_query,
     read_scored,
+    row_labels,
 )
 from skop.estimators._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, warn
@@ -69,6 +71,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     spec_: DataSpec
     coords_: FloatArray | None
+    mesh_: Any
     #: Estimator that is wrapped by this one, if there is one.
     estimator: Any
     #: Whether y may be on other points than X in a fit and in a score.
@@ -85,9 +88,14 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         ESTIMATORS[cls.__name__] = cls
 
     # ------------------------------------------------------------------ reading
-    def _read(self, X: Any, y: Any, *, reset: bool = True) -> TrainingData:
+    def _read(
+        self, X: Any, y: Any, *, params: Any = None, sample_weight: Any = None, reset: bool = True
+    ) -> TrainingData:
         """X and y of a fit; without `reset` the columns of a table must be those of the earlier one."""
-        return read(X, y, estimator=self, reset=reset, other_points=self._takes_other_points, **self._mesh_options)
+        options = {"params": params, "weighted": sample_weight is not None, "reset": reset, **self._mesh_options}
+        data = read(X, y, estimator=self, other_points=self._takes_other_points, **options)
+        self.mesh_ = data.mesh
+        return data
 
     @property
     def _mesh_options(self) -> dict[str, Any]:
@@ -105,11 +113,21 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
             self.__dict__.pop("feature_names_in_", None)
         self.coords_ = inputs.coords if spec.role == "parameters" else None
 
-    def _read_inputs(self, X: Any) -> tuple[FieldSet, list[Any] | None]:
+    def _read_inputs(self, X: Any, params: Any = None) -> tuple[FieldSet, list[Any] | None]:
         """Read the X of a prediction; also return its meshes if it came as meshes."""
         check_is_fitted(self)
         cell_data = self._mesh_options.get("cell_data", "refuse")
-        return read_inputs(X, self.spec_, coords=self.coords_, estimator=self, cell_data=cell_data)
+        return read_inputs(X, self.spec_, coords=self.coords_, estimator=self, cell_data=cell_data, params=params)
+
+    def _read_query(self, X: Any, coords: Any, params: Any) -> tuple[FieldSet, Any, list[Any] | None]:
+        """Read X and `coords` of a prediction; also return the meshes for its result, if there are any."""
+        check_is_fitted(self)
+        options = {"fitted_coords": self.coords_, "cell_data": self._mesh_options.get("cell_data", "refuse")}
+        inputs, points, meshes = read_query(X, coords, self.spec_, estimator=self, params=params, **options)
+        if coords is None and (self.spec_.target_points != "inputs" or self.spec_.role == "parameters"):
+            mesh = getattr(self, "mesh_", None)
+            meshes = None if mesh is None else [mesh] * len(inputs)
+        return inputs, points, meshes
 
     # ------------------------------------------------------------------ prediction
     def _predict_values(self, inputs: FieldSet) -> Predictions:
@@ -139,7 +157,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         predictions, places = self._predict_at(inputs, self.coords_)
         return predictions, places.with_grid(self.spec_.target_grid)
 
-    def predict(self, X: Any, coords: Any = None) -> Any:
+    def predict(self, X: Any, coords: Any = None, *, params: Any = None) -> Any:
         """Predict fields or scalars.
 
         Parameters
@@ -147,28 +165,40 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         X : as in `fit`
             Inputs in the form that the estimator was fitted on. Grids may have another number of points, unless the
             model has a learned positional encoding or scales each point separately.
-        coords : FieldSet, array-like of shape (Q, d) or (n, Q, d), list of arrays (Q_i, d), or None, default=None
+        coords : FieldSet, array-like (Q, d) or (n, Q, d), list of arrays (Q_i, d), meshes, or None, default=None
             Points at which fields are predicted, inside the bounding box of each sample or of the points of y in the
-            fit. None gives the points of X; after a fit with y on other points that all samples share, those points.
+            fit. Meshes come as objects, paths or a pattern, one for all samples or one for each. After a fit on plane
+            meshes points may have all three coordinates. None gives the points of X; after a fit with y on other points
+            that all samples share, those points. If X is a table, but the runs of the fit had meshes of their own,
+            `coords` must be meshes.
+        params : DataFrame, dict of columns, array-like of shape (n, p) or None, default=None
+            Global parameters beside fields or meshes, as in `fit`. For a single mesh X there may be many rows.
 
         Returns
         -------
-        ndarray, list, FieldSet, (coords, fields), or list of meshes
-            Predictions in the form of the y of the fit; a FieldSet if y was meshes and `coords` is given.
+        ndarray, list, FieldSet, (coords, fields), list of meshes, DataFrame or Series
+            Predictions in the form of the y of the fit. If y was meshes, the result is meshes wherever it is on the
+            points of meshes, those of X, of `coords`, or the one that all runs of the fit shared; otherwise a FieldSet.
+            Scalars of a y with column names come back as a DataFrame, or a Series, if samples have labels: the index of
+            X, or its files.
 
         Raises
         ------
         FieldDataError
-            If X has another form, other channels or dimensions than in the fit, or a point lies outside the box. If y
-            of the fit was on points of each sample's own, other than those of X, and `coords` is not given.
+            If X has another form, other channels, parameters or dimensions than in the fit, or a point lies outside the
+            box. If y of the fit was on points of each sample's own, other than those of X, and `coords` is not given.
         """
         with each_warning_once():
-            inputs, meshes = self._read_inputs(X)
-            predictions, places = self._predict_where_asked(inputs, coords)
-            return self.spec_.target_form.restore(predictions, places, meshes if places is inputs else None)
+            inputs, points, meshes = self._read_query(X, coords, params)
+            predictions, places = self._predict_where_asked(inputs, points)
+            return self.spec_.target_form.restore(predictions, places, meshes, self._labels(X))
+
+    def _labels(self, X: Any) -> Any:
+        """Labels of samples, if the scalars of a prediction have names."""
+        return None if self.spec_.target_form.scalar_names is None else row_labels(X)
 
     # ------------------------------------------------------------------ scoring
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> float:
         """Return 1 minus the mean relative L2 error, with equal weight for all output channels.
 
         Parameters
@@ -177,6 +207,8 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
             Test inputs and true targets. The prediction for a y on other points than X is ``predict(X, coords=y)``.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the samples.
+        params : as in `predict`
+            Global parameters beside fields or meshes.
 
         Returns
         -------
@@ -191,22 +223,22 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         with small values, such as displacement in m. `score_physical` does not divide. For a sample that is zero
         everywhere, the error is divided by the root mean square of the norms of all samples.
         """
-        return self._mean_score(X, y, sample_weight, balanced=True)
+        return self._mean_score(X, y, sample_weight, params, balanced=True)
 
-    def score_physical(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score_physical(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> float:
         """Return 1 minus the mean relative L2 error in the units of y, as reported in papers.
 
         Parameters
         ----------
-        X, y, sample_weight : as in `score`
-            Test inputs, true targets and weights.
+        X, y, sample_weight, params : as in `score`
+            Test inputs, true targets, weights and global parameters.
 
         Returns
         -------
         float
             Score in which channels with large values dominate; equal to `score` for a single channel.
         """
-        return self._mean_score(X, y, sample_weight, balanced=False)
+        return self._mean_score(X, y, sample_weight, params, balanced=False)
 
     @property
     def _n_components(self) -> int | None:
@@ -220,21 +252,23 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
             return None
         return channel_sizes(true, sample_weight=sample_weight, kind=kind, n_components=self._n_components)
 
-    def _mean_score(self, X: Any, y: Any, sample_weight: Any, *, balanced: bool) -> float:
+    def _mean_score(self, X: Any, y: Any, sample_weight: Any, params: Any, *, balanced: bool) -> float:
         """Mean of the scores of the field and of the scalars."""
         scores = []
-        for kind, true, found in self._scored_parts(X, y):
+        for kind, true, found in self._scored_parts(X, y, params, sample_weight):
             units = self._score_units(kind, true, sample_weight) if balanced else None
             scores.append(relative_l2_score(true, found, sample_weight=sample_weight, kind=kind, units=units))
         return float(np.mean(scores))
 
-    def score_channels(self, X: Any, y: Any = None, sample_weight: Any = None) -> dict[str, float]:
+    def score_channels(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None
+    ) -> dict[str, float]:
         """Return the score of each output channel and scalar separately.
 
         Parameters
         ----------
-        X, y, sample_weight : as in `score`
-            Test inputs, true targets and weights.
+        X, y, sample_weight, params : as in `score`
+            Test inputs, true targets, weights and global parameters.
 
         Returns
         -------
@@ -243,8 +277,9 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
             for a channel that is zero in all samples, where the relative error is not defined.
         """
         scores: dict[str, float] = {}
-        for kind, true, found in self._scored_parts(X, y):
-            named = self.spec_.target_form.channel_names if kind == "field" else None
+        form = self.spec_.target_form
+        for kind, true, found in self._scored_parts(X, y, params, sample_weight):
+            named = form.channel_names if kind == "field" else form.scalar_names
             prefix, count = ("channel", self.spec_.n_outputs) if kind == "field" else ("scalar", self.spec_.n_scalars)
             names = named or [f"{prefix} {number}" for number in range(count)]
             for channel, name in enumerate(names):
@@ -254,12 +289,15 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
                 scores[name] = score
         return scores
 
-    def _scored_parts(self, X: Any, y: Any) -> list[tuple[Literal["field", "scalar"], Any, Any]]:
+    def _scored_parts(
+        self, X: Any, y: Any, params: Any = None, sample_weight: Any = None
+    ) -> list[tuple[Literal["field", "scalar"], Any, Any]]:
         """Truth and prediction of the fields, and of the scalars, where there are any."""
         check_is_fitted(self)
         options = {name: value for name, value in self._mesh_options.items() if name != "input_fields"}
         with each_warning_once():
             options |= {"coords": self.coords_, "estimator": self, "other_points": self._takes_other_points}
+            options |= {"params": params, "weighted": sample_weight is not None}
             inputs, truth = read_scored(X, y, self.spec_, **options)
             if truth.elsewhere or self.spec_.target_points != "inputs":
                 predictions, places = self._predict_at(inputs, truth.field)
@@ -286,6 +324,8 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         ModelFileError
             If a parameter cannot be saved, such as a custom loss function or a regressor that skop does not know, or if
             parameters of the network were changed after the fit.
+        FileNotFoundError
+            If the folder of `path` does not exist.
         """
         check_is_fitted(self)
         save_estimator(self, path)

@@ -40,9 +40,9 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
     n_frames_: int
 
     # ------------------------------------------------------------------ fit
-    def _read_trajectories(self, X: Any, y: Any) -> TrainingData:
+    def _read_trajectories(self, X: Any, y: Any, sample_weight: Any, params: Any) -> TrainingData:
         """Read X and y as FieldSets. If both are tables, their columns become the channels of a single point."""
-        data = self._read(X, y)
+        data = self._read(X, y, params=params, sample_weight=sample_weight)
         if data.spec.role == "features":
             return replace(data, inputs=_one_point(data.inputs.params))
         if data.targets.field is not None and data.targets.scalars is not None:
@@ -123,9 +123,9 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         """Number of channels of a frame."""
         return (self.spec_.n_outputs + self.spec_.n_scalars) // self.n_frames_
 
-    def _errors_by_frame(self, X: Any, y: Any, sample_weight: Any) -> FloatArray:
+    def _errors_by_frame(self, X: Any, y: Any, sample_weight: Any, params: Any) -> FloatArray:
         """Mean relative L2 error of each frame, ``(S,)``; for frames of zeros relative to the mean over all frames."""
-        ((kind, true, found),) = self._scored_parts(X, y)
+        ((kind, true, found),) = self._scored_parts(X, y, params, sample_weight)
         units = self._score_units(kind, true, sample_weight)
         units = None if units is None else units[: self._n_components]
         options: dict[str, Any] = {"sample_weight": sample_weight, "kind": kind, "units": units}

@@ -17,6 +17,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import meshio
 import numpy as np
 import sklearn
 import torch
@@ -57,7 +58,7 @@ _KNOWN: dict[str, type] = {
 #: Estimators of skop by name; each is registered when its class is defined.
 ESTIMATORS: dict[str, type] = {}
 #: Keys in the header that mark values of types that JSON does not have.
-_TAGS = frozenset({"array", "columns", "device", "dict", "module", "object", "strings", "tuple"})
+_TAGS = frozenset({"array", "columns", "device", "dict", "mesh", "module", "object", "strings", "tuple"})
 
 
 def save_estimator(estimator: Any, path: PathOrStr) -> None:
@@ -74,7 +75,14 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
     ------
     ModelFileError
         If a parameter cannot be saved, or was changed after the fit so that the weights do not match it.
+    FileNotFoundError
+        If the folder of `path` does not exist.
     """
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"there is no folder {str(folder)!r} to save {str(path)!r} in; make it first, or correct the path."
+        )
     tensors: dict[str, torch.Tensor] = {}
     header = {
         "format": _FORMAT,
@@ -152,6 +160,9 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
         return {"dict": {key: _encode(item, _below(place, key), tensors) for key, item in value.items()}}
     if isinstance(value, torch.device):
         return {"device": str(value)}
+    if isinstance(value, meshio.Mesh):
+        parts = {"points": value.points, "cells": [[block.type, _as_rows(block.data)] for block in value.cells]}
+        return {"mesh": _encode(parts | {"info": value.info}, place, tensors)}
     if isinstance(value, torch.nn.Module):
         weights = value.state_dict()
         tensors.update({f"{place}.{name}": weight.cpu().contiguous() for name, weight in weights.items()})
@@ -168,6 +179,13 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
             "as the name of a loss, or save the estimator by joblib.dump."
         )
     return {"object": name, "state": {key: _encode(*item, tensors) for key, item in _state(value, place)}}
+
+
+def _as_rows(cells: Any) -> Any:
+    """Cells of one type: an array of signed integers, or lists of faces for polyhedra."""
+    if isinstance(cells, np.ndarray):
+        return cells.astype(np.int64) if cells.dtype.kind == "u" else cells
+    return [_as_rows(item) for item in cells] if isinstance(cells, list | tuple) else cells
 
 
 def _below(place: str, name: str | int) -> str:
@@ -246,6 +264,9 @@ def _decode(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
         return {key: _decode(item, tensors) for key, item in content.items()}
     if tag == "device":
         return torch.device(content)
+    if tag == "mesh":
+        parts = _decode(content, tensors)
+        return meshio.Mesh(parts["points"], [tuple(block) for block in parts["cells"]], info=parts["info"])
     if tag == "module":
         prefix = f"{content}."
         return {name.removeprefix(prefix): held for name, held in tensors.items() if name.startswith(prefix)}

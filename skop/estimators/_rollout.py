@@ -129,7 +129,7 @@ class RolloutRegressor(BaseFrameRegressor):
         return self.n_frames_
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> Self:
         """Fit the estimator on all steps of the trajectories.
 
         Parameters
@@ -140,6 +140,8 @@ class RolloutRegressor(BaseFrameRegressor):
             Frames that follow.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the trajectories, passed on to the estimator.
+        params : as in the `fit` of the estimator, default=None
+            Global parameters of the trajectories, constant in time.
 
         Returns
         -------
@@ -152,7 +154,7 @@ class RolloutRegressor(BaseFrameRegressor):
             If X or y cannot be used, or their channels are not whole frames; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(self._read_trajectories(X, y), sample_weight)
+            self._fit(self._read_trajectories(X, y, sample_weight, params), sample_weight)
         return self
 
     def _fit(self, data: TrainingData, sample_weight: Any) -> None:
@@ -202,7 +204,7 @@ class RolloutRegressor(BaseFrameRegressor):
             inputs = inputs.with_values(disturbed.astype(values.dtype)).with_params(inputs.params)
         return DIRECT_TRAINING, inputs
 
-    def predict(self, X: Any, coords: Any = None, *, n_steps: int | None = None) -> Any:
+    def predict(self, X: Any, coords: Any = None, *, params: Any = None, n_steps: int | None = None) -> Any:
         """Predict the frames that follow X by autoregressive rollout.
 
         Parameters
@@ -211,6 +213,8 @@ class RolloutRegressor(BaseFrameRegressor):
             First frames of trajectories.
         coords : as in the `predict` of the estimator, or None, default=None
             Points at which the frames are predicted; None gives the points of X.
+        params : as in `fit`
+            Global parameters of the trajectories.
         n_steps : int or None, default=None
             Number of frames to predict; None gives the number of frames in the y of the fit.
 
@@ -225,7 +229,7 @@ class RolloutRegressor(BaseFrameRegressor):
             If X has another form than in the fit, or the predictions become NaN or infinite.
         """
         if n_steps is None or not hasattr(self, "n_frames_"):
-            return super().predict(X, coords)
+            return super().predict(X, coords, params=params)
         if isinstance(n_steps, bool) or not isinstance(n_steps, Integral) or n_steps < 1:
             raise ValueError(f"n_steps must be an integer of at least 1, got {n_steps!r}.")
         if n_steps > 1 and not self.feeds_back_:
@@ -233,7 +237,7 @@ class RolloutRegressor(BaseFrameRegressor):
                 f"n_steps={n_steps} needs predictions that can be used as input, but the y of the fit is not a frame "
                 f"of X with window={self.window_}; set n_steps=1."
             )
-        return super(RolloutRegressor, self._with_frames(int(n_steps))).predict(X, coords)
+        return super(RolloutRegressor, self._with_frames(int(n_steps))).predict(X, coords, params=params)
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Predict all frames of a rollout."""
@@ -251,7 +255,7 @@ class RolloutRegressor(BaseFrameRegressor):
                 ) from error
         return self._as_predictions(frames)
 
-    def error_by_step(self, X: Any, y: Any = None, sample_weight: Any = None) -> FloatArray:
+    def error_by_step(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> FloatArray:
         """Return the error of each predicted frame, which shows how it grows along the rollout.
 
         Parameters
@@ -260,13 +264,15 @@ class RolloutRegressor(BaseFrameRegressor):
             Test trajectories: inputs and true frames.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the trajectories.
+        params : as in `fit`
+            Global parameters of the trajectories.
 
         Returns
         -------
         ndarray of shape (n_steps,)
             Mean over the samples of the relative L2 error of each frame.
         """
-        return self._errors_by_frame(X, y, sample_weight)
+        return self._errors_by_frame(X, y, sample_weight, params)
 
 
 def _check_unrolling(estimator: Any, role: str) -> None:

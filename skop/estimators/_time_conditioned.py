@@ -94,7 +94,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> Self:
         """Fit the estimator on all times of the trajectories.
 
         Parameters
@@ -105,6 +105,8 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             Frames of each trajectory.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the trajectories, passed on to the estimator.
+        params : as in the `fit` of the estimator, default=None
+            Global parameters of the trajectories, constant in time.
 
         Returns
         -------
@@ -117,7 +119,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             If X or y cannot be used, or the channels of y are not whole frames; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(self._read_trajectories(X, y), sample_weight)
+            self._fit(self._read_trajectories(X, y, sample_weight, params), sample_weight)
         return self
 
     def _fit(self, data: TrainingData, sample_weight: Any) -> None:
@@ -149,7 +151,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             )
         return times
 
-    def predict(self, X: Any, coords: Any = None, *, times: Any = None) -> Any:
+    def predict(self, X: Any, coords: Any = None, *, params: Any = None, times: Any = None) -> Any:
         """Predict the frames at all times.
 
         Parameters
@@ -158,6 +160,8 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             Inputs.
         coords : as in the `predict` of the estimator, or None, default=None
             Points at which the frames are predicted; None gives the points of X.
+        params : as in `fit`
+            Global parameters of the trajectories.
         times : array-like of shape (n_times,) or None, default=None
             Times of the frames, in the unit of the fit; None gives the times of the fit.
 
@@ -172,11 +176,11 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             If X has another form than in the fit.
         """
         if times is None or not hasattr(self, "times_"):
-            return super().predict(X, coords)
+            return super().predict(X, coords, params=params)
         wanted = _check_times(times)
         other = self._with_frames(len(wanted))
         other.times_ = wanted
-        return super(TimeConditionedRegressor, other).predict(X, coords)
+        return super(TimeConditionedRegressor, other).predict(X, coords, params=params)
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Predict one frame after the other."""
@@ -197,7 +201,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         """Whether y may be on other points than X."""
         return bool(getattr(self.estimator, "_takes_other_points", False))
 
-    def error_by_time(self, X: Any, y: Any = None, sample_weight: Any = None) -> FloatArray:
+    def error_by_time(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> FloatArray:
         """Return the error of each frame.
 
         Parameters
@@ -206,13 +210,15 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             Test inputs and true frames.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the trajectories.
+        params : as in `fit`
+            Global parameters of the trajectories.
 
         Returns
         -------
         ndarray of shape (n_times,)
             Mean over the samples of the relative L2 error of each frame.
         """
-        return self._errors_by_frame(X, y, sample_weight)
+        return self._errors_by_frame(X, y, sample_weight, params)
 
 
 def _check_times(times: Any) -> FloatArray:
