@@ -441,10 +441,11 @@ def read(
     >>> data.spec.grid_shape, data.spec.n_fields, data.targets.n_outputs
     ((8, 8), 2, 1)
     """
-    y = None if y is X else _as_targets(y)
+    is_own, y = y is X, _as_targets(y)
     X, design = _split_params(X, params)
     held = _Held()
     if is_mesh_input(X):
+        y = None if is_own else y
         held.input_form = "meshes"
         X, y, design = _read_meshes(X, y, design, held, input_fields, target_fields, cell_data, weighted)
     elif _holds_meshes(y):
@@ -740,8 +741,9 @@ def read_scored(
     """
     fitted = spec.target_form.components
     names = target_fields if fitted is None else [name for name, _ in fitted]
-    given = y = None if y is X else _as_targets(y)
+    is_own, given = y is X, _as_targets(y)
     X, design = _split_params(X, params)
+    y = None if is_own and is_mesh_input(X) else given
     if spec.input_form == "meshes" and not is_mesh_input(X) and _is_table(X) and _holds_meshes(y):
         # The meshes of y are those on which the prediction is asked for.
         _refuse_params(design)
@@ -937,11 +939,11 @@ def _split_params(X: Any, params: Any) -> tuple[Any, Design | None]:
         )
     design = read_design(params)
     labels = [list(part.index) for part in (given, params) if hasattr(part, "iloc")]
-    if len(labels) > 1 and labels[0] != labels[1] and Counter(labels[0]) == Counter(labels[1]):
-        if design.labels.place == Labels.place:
-            raise FieldDataError(
-                "X and params have the same labels in their index, in different order; pass params.loc[X.index]."
-            )
+    is_moved = len(labels) > 1 and labels[0] != labels[1] and Counter(labels[0]) == Counter(labels[1])
+    if is_moved and design.labels.place == Labels.place:
+        raise FieldDataError(
+            "X and params have the same labels in their index, in different order; pass params.loc[X.index]."
+        )
     return X, design
 
 
