@@ -23,12 +23,25 @@ __all__ = [
     "Interval",
     "StrOptions",
     "check_sample_weight",
+    "final_regressor",
     "fit_context",
     "has_callbacks",
 ]
 
 fit_context = _fit_context
 check_sample_weight = _check_sample_weight
+
+
+def final_regressor(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """Return the regressor inside fitted pipelines and searches, and X as it gets it."""
+    while True:
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif hasattr(estimator, "steps"):
+            X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+            estimator = estimator.steps[-1][1]
+        else:
+            return estimator, X
 
 
 def has_callbacks(estimator: Any) -> bool:

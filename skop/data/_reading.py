@@ -344,6 +344,29 @@ class DataSpec:
             resampler=None,
         )
 
+    def differences(self, other: DataSpec) -> str:
+        """Say in words in what other data differ.
+
+        Parameters
+        ----------
+        other : DataSpec
+            Spec of the other data.
+
+        Returns
+        -------
+        str
+            Differences, such as ``"the grid was 16 x 16 and is 8 x 8"``; empty if there are none.
+        """
+        changed = [name for name in _SPEC_WORDS if getattr(self, name) != getattr(other, name)]
+        texts = [f"{_SPEC_WORDS[name]} was {_in_words(self, name)} and is {_in_words(other, name)}" for name in changed]
+        mine, theirs = (vars(spec.target_form) for spec in (self, other))
+        texts += [
+            f"{words} was {mine[name]!r} and is {theirs[name]!r}"
+            for name, words in _FORM_WORDS.items()
+            if mine[name] != theirs[name]
+        ]
+        return "; ".join(texts)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as JSON types."""
         return asdict(self)
@@ -360,6 +383,48 @@ class DataSpec:
         if content.get("resampler") is not None:
             parts["resampler"] = GridResampler.from_dict(content["resampler"])
         return cls(**(content | parts))
+
+
+#: What the attributes of a DataSpec are called in messages.
+_SPEC_WORDS = {
+    "input_form": "the form of X",
+    "role": "the meaning of X",
+    "geometry": "the arrangement of the points",
+    "grid_shape": "the grid",
+    "n_dims": "the number of space dimensions",
+    "n_fields": "the number of channels of X",
+    "channel_names": "the channel names of X",
+    "n_params": "the number of parameters",
+    "param_names": "the parameters",
+    "n_outputs": "the number of channels of y",
+    "n_scalars": "the number of scalars of y",
+    "kept_axes": "the coordinates in use",
+    "input_fields": "input_fields",
+    "target_points": "the points of y",
+    "target_grid": "the grid of y",
+    "resampler": "the grid of the resampling",
+}
+#: The same for a TargetForm.
+_FORM_WORDS = {
+    "container": "the kind of y",
+    "dtype": "the data type of y",
+    "squeezes_channel": "y without a channel axis",
+    "has_grid_axes": "y with the axes of a grid",
+    "channel_names": "the channel names of y",
+    "components": "the fields of y",
+}
+
+
+def _in_words(spec: DataSpec, name: str) -> str:
+    """Value of an attribute in words."""
+    value = getattr(spec, name)
+    if isinstance(value, GridResampler):
+        value = value.grid_shape
+    if value is None:
+        return "none"
+    if name in ("grid_shape", "target_grid", "resampler"):
+        return " x ".join(map(str, value))
+    return repr(value)
 
 
 @dataclass(frozen=True)

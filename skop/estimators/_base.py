@@ -608,7 +608,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             )
         if self._continues and data.spec != self.spec_:
             raise FieldDataError(
-                f"warm_start goes on with data of the same kind, but {_differences(self.spec_, data.spec)}; set "
+                f"warm_start goes on with data of the same kind, but {self.spec_.differences(data.spec)}. Set "
                 "warm_start=False to fit anew."
             )
         self.device_ = pick_device(self.device)
@@ -1058,12 +1058,6 @@ def _is_called_by_another_tool() -> bool:
 def _are_equal(value: Any, other: Any) -> bool:
     """Whether two values of a parameter are the same."""
     return value is other or bool(np.array_equal(value, other))
-
-
-def _differences(spec: DataSpec, other: DataSpec) -> str:
-    """The attributes in which two kinds of data differ, in words."""
-    pairs = ((name, old, getattr(other, name)) for name, old in vars(spec).items())
-    return ", ".join(f"{name} was {old!r} and is {new!r}" for name, old, new in pairs if old != new)
 
 
 def _usable(n_samples: int, weight: FloatArray | None) -> IntArray:

@@ -16,6 +16,7 @@ from skop.data import (
     DataSpec,
     FieldSet,
     Predictions,
+    Targets,
     TrainingData,
     interpolate_fields,
     query_points,
@@ -293,22 +294,29 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         self, X: Any, y: Any, params: Any = None, sample_weight: Any = None
     ) -> list[tuple[Literal["field", "scalar"], Any, Any]]:
         """Truth and prediction of the fields, and of the scalars, where there are any."""
-        check_is_fitted(self)
-        options = {name: value for name, value in self._mesh_options.items() if name != "input_fields"}
         with each_warning_once():
-            options |= {"coords": self.coords_, "estimator": self, "other_points": self._takes_other_points}
-            options |= {"params": params, "weighted": sample_weight is not None}
-            inputs, truth = read_scored(X, y, self.spec_, **options)
-            if truth.elsewhere or self.spec_.target_points != "inputs":
-                predictions, places = self._predict_at(inputs, truth.field)
-            else:
-                predictions, places = self._predict_values(inputs), inputs
+            inputs, truth = self._read_scored(X, y, params, sample_weight)
+            predictions, places = self._predict_scored(inputs, truth)
         parts: list[Any] = []
         if truth.field is not None:
             parts.append(("field", truth.field.to_list(), places.with_values(predictions.fields).to_list()))
         if truth.scalars is not None:
             parts.append(("scalar", truth.scalars, np.asarray(predictions.scalars)))
         return parts
+
+    def _read_scored(self, X: Any, y: Any, params: Any = None, sample_weight: Any = None) -> tuple[FieldSet, Targets]:
+        """Read X and y of a score."""
+        check_is_fitted(self)
+        options = {name: value for name, value in self._mesh_options.items() if name != "input_fields"}
+        options |= {"coords": self.coords_, "estimator": self, "other_points": self._takes_other_points}
+        options |= {"params": params, "weighted": sample_weight is not None}
+        return read_scored(X, y, self.spec_, **options)
+
+    def _predict_scored(self, inputs: FieldSet, truth: Targets) -> tuple[Predictions, FieldSet]:
+        """Predict at the points of the truth; return the outputs and these points."""
+        if truth.elsewhere or self.spec_.target_points != "inputs":
+            return self._predict_at(inputs, truth.field)
+        return self._predict_values(inputs), inputs
 
     # ------------------------------------------------------------------ files
     def save(self, path: PathOrStr) -> None:

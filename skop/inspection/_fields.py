@@ -10,14 +10,20 @@ from typing import Any, Self
 import numpy as np
 
 from skop._optional import import_optional
+from skop._sklearn_compat import final_regressor
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, TrainingData, read
+from skop.estimators._field import FieldRegressor
 from skop.exceptions import FieldDataError
 from skop.inspection._panels import draw_lines, draw_maps, panel_titles
 
 __all__ = ["FieldErrorDisplay", "read_fields"]
 
 _RANKS = ("worst", "median", "best")
+_NO_FIELD = (
+    "y holds {} scalars per sample, expected fields on the points of X; draw scalars with "
+    "sklearn.metrics.PredictionErrorDisplay."
+)
 
 
 class FieldErrorDisplay:
@@ -88,7 +94,7 @@ class FieldErrorDisplay:
         cls,
         estimator: Any,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         sample: int | str = 0,
         channel: int = 0,
@@ -105,7 +111,7 @@ class FieldErrorDisplay:
         estimator : estimator
             Estimator, Pipeline or search that was fitted on fields.
         X, y : as in `fit` of the estimator
-            Inputs and true fields.
+            Inputs and true fields; y may be None if the meshes of X hold them.
         sample : int or {"worst", "median", "best"}, default=0
             Sample to draw: its index, or its rank by the relative L2 error of the channel. With an index only this
             sample is predicted.
@@ -203,6 +209,10 @@ class FieldErrorDisplay:
     @classmethod
     def _predicted(cls, estimator: Any, X: Any, y: Any, sample: int | str, channel: int, input_channel: int) -> Self:
         """Predict one sample, without drawing it."""
+        regressor, inputs = final_regressor(estimator, X)
+        spec = getattr(regressor, "spec_", None)
+        if isinstance(regressor, FieldRegressor) and (spec is None or spec.kept_axes is not None):
+            return cls._of_meshes(regressor, inputs, y, sample, channel, input_channel)
         data = _read_pair(X, y)
         if isinstance(sample, str):
             predicted = read_fields(X, estimator.predict(X))
@@ -213,6 +223,29 @@ class FieldErrorDisplay:
             one = _take_sample(X, sample, data.inputs.shared_coords)
             predicted = read_fields(one, estimator.predict(one))
         return cls._from_fields(data, sample, predicted, row, channel, input_channel)
+
+    @classmethod
+    def _of_meshes(
+        cls, regressor: FieldRegressor, X: Any, y: Any, sample: int | str, channel: int, input_channel: int
+    ) -> Self:
+        """Predict one sample of meshes, with the fields that the estimator was fitted on."""
+        inputs, truth = regressor._read_scored(X, y)
+        if truth.field is None:
+            raise FieldDataError(_NO_FIELD.format(regressor.spec_.n_scalars))
+        if isinstance(sample, str):
+            predictions, places = regressor._predict_scored(inputs, truth)
+            predicted = places.with_values(predictions.fields)
+            sample = row = _rank_samples(truth.field, predicted, channel, sample)
+        else:
+            sample, row = _check_sample(sample, len(inputs)), 0
+            predictions, places = regressor._predict_scored(inputs[[sample]], truth[[sample]])
+            predicted = places.with_values(predictions.fields)
+        if truth.elsewhere:
+            # The panels show the points of y, where the inputs are not known.
+            inputs = truth.field.with_values(np.empty((*np.shape(truth.field.values)[:-1], 0)))
+        return cls._from_fields(
+            TrainingData(inputs, truth, regressor.spec_), sample, predicted, row, channel, input_channel
+        )
 
     @classmethod
     def _from_fields(
@@ -320,10 +353,7 @@ def _read_pair(X: Any, y: Any) -> TrainingData:
     """Read X and y, and raise an error if y is not a field."""
     data = read(X, y)
     if data.targets.field is None:
-        raise FieldDataError(
-            f"y holds {data.spec.n_scalars} scalars per sample, expected fields on the points of X; draw scalars with "
-            "sklearn.metrics.PredictionErrorDisplay."
-        )
+        raise FieldDataError(_NO_FIELD.format(data.spec.n_scalars))
     return data
 
 

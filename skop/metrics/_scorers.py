@@ -2,7 +2,7 @@
 
 They are called as ``scorer(estimator, X, y, sample_weight=None)``, return the negative of the error of
 the same name, and accept every kind of y that the errors accept. For other settings, make your
-own with `sklearn.metrics.make_scorer`.
+own with `sklearn.metrics.make_scorer`. y may be None if the meshes of X hold the true fields.
 
 Examples
 --------
@@ -13,8 +13,14 @@ Examples
 >>> of_scalars = make_scorer(relative_l2_error, greater_is_better=False, kind="scalar")
 """
 
+from collections.abc import Callable
+from os import PathLike
+from typing import Any
+
+import numpy as np
 from sklearn.metrics import make_scorer
 
+from skop._sklearn_compat import final_regressor
 from skop.metrics._errors import max_error, mean_absolute_error, relative_l2_error, root_mean_squared_error
 from skop.metrics._grid import h1_error
 
@@ -26,17 +32,75 @@ __all__ = [
     "neg_root_mean_squared_scorer",
 ]
 
+_Scorer: Any = type(make_scorer(relative_l2_error))
+
+
+class FieldScorer(_Scorer):  # type: ignore[misc]
+    """Scorer of scikit-learn that also takes meshes, by path or as objects, and y=None for those of X."""
+
+    def __call__(self, estimator: Any, X: Any, y_true: Any = None, sample_weight: Any = None, **kwargs: Any) -> float:
+        """Predict for X and return the score.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted regressor, pipeline or search.
+        X : as in `fit` of the estimator
+            Inputs.
+        y_true : as in `fit` of the estimator, or None, default=None
+            True targets; None if the meshes of X hold them.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the samples.
+        **kwargs
+            Arguments of the metric, where metadata routing is enabled.
+
+        Returns
+        -------
+        float
+            Score; higher is better.
+        """
+        return float(super().__call__(estimator, X, y_true, sample_weight=sample_weight, **kwargs))
+
+    def _score(self, method_caller: Any, estimator: Any, X: Any, y_true: Any = None, **kwargs: Any) -> Any:
+        """Score predictions that the estimator reads itself if they are meshes, otherwise as scikit-learn does."""
+        if _are_numbers(y_true):
+            return super()._score(method_caller, estimator, X, y_true, **kwargs)
+        regressor, X = final_regressor(estimator, X)
+        if not hasattr(regressor, "_scored_parts"):
+            return super()._score(method_caller, estimator, X, y_true, **kwargs)
+        parts = regressor._scored_parts(X, y_true, sample_weight=kwargs.get("sample_weight"))
+        # Beside fields there are no scalars in meshes.
+        _, true, found = parts[0]
+        return self._sign * self._score_func(true, found, **(self._kwargs | kwargs))
+
+
+def _are_numbers(y: Any) -> bool:
+    """Whether y holds numbers, and no meshes or paths."""
+    if hasattr(y, "iloc") and len(y):
+        y = y.to_numpy().ravel()
+    first = next(iter(y), None) if isinstance(y, list | tuple) or getattr(y, "dtype", None) == object else y
+    first = first if not isinstance(first, np.ndarray) or first.dtype.kind not in "OSU" else next(iter(first.flat))
+    return first is not None and not isinstance(first, str | PathLike) and not hasattr(first, "point_data")
+
+
+def _negative(error: Callable[..., Any]) -> Any:
+    """Scorer of an error."""
+    scorer = make_scorer(error, greater_is_better=False)
+    scorer.__class__ = FieldScorer
+    return scorer
+
+
 #: The negative of the number that the papers print.
-neg_relative_l2_scorer = make_scorer(relative_l2_error, greater_is_better=False)
+neg_relative_l2_scorer = _negative(relative_l2_error)
 
 #: In the unit of the field, each sample counting the same.
-neg_root_mean_squared_scorer = make_scorer(root_mean_squared_error, greater_is_better=False)
+neg_root_mean_squared_scorer = _negative(root_mean_squared_error)
 
 #: In the unit of the field, less sensitive to a few bad points.
-neg_mean_absolute_scorer = make_scorer(mean_absolute_error, greater_is_better=False)
+neg_mean_absolute_scorer = _negative(mean_absolute_error)
 
 #: The worst point of the worst sample.
-neg_max_error_scorer = make_scorer(max_error, greater_is_better=False)
+neg_max_error_scorer = _negative(max_error)
 
 #: Values and slopes, for fields whose grid shows: y (n, *grid, c) with two or three grid axes, or a FieldSet.
-neg_h1_scorer = make_scorer(h1_error, greater_is_better=False)
+neg_h1_scorer = _negative(h1_error)
