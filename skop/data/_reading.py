@@ -393,14 +393,14 @@ _SPEC_WORDS = {
     "grid_shape": "the grid",
     "n_dims": "the number of space dimensions",
     "n_fields": "the number of channels of X",
-    "channel_names": "the channel names of X",
+    "channel_names": "the list of channels of X",
     "n_params": "the number of parameters",
-    "param_names": "the parameters",
+    "param_names": "the list of parameters",
     "n_outputs": "the number of channels of y",
     "n_scalars": "the number of scalars of y",
-    "kept_axes": "the coordinates in use",
+    "kept_axes": "the choice of coordinates",
     "input_fields": "input_fields",
-    "target_points": "the points of y",
+    "target_points": "the place of the points of y",
     "target_grid": "the grid of y",
     "resampler": "the grid of the resampling",
 }
@@ -410,8 +410,8 @@ _FORM_WORDS = {
     "dtype": "the data type of y",
     "squeezes_channel": "y without a channel axis",
     "has_grid_axes": "y with the axes of a grid",
-    "channel_names": "the channel names of y",
-    "components": "the fields of y",
+    "channel_names": "the list of channels of y",
+    "components": "the list of fields of y",
 }
 
 

@@ -76,10 +76,10 @@ class FieldScorer(_Scorer):  # type: ignore[misc]
 
 def _are_numbers(y: Any) -> bool:
     """Whether y holds numbers, and no meshes or paths."""
-    if hasattr(y, "iloc") and len(y):
-        y = y.to_numpy().ravel()
-    first = next(iter(y), None) if isinstance(y, list | tuple) or getattr(y, "dtype", None) == object else y
-    first = first if not isinstance(first, np.ndarray) or first.dtype.kind not in "OSU" else next(iter(first.flat))
+    y = y.to_numpy() if hasattr(y, "iloc") else y
+    if isinstance(y, np.ndarray):
+        y = list(y.ravel()[:1]) if y.dtype.kind in "OSU" else 0.0
+    first = next(iter(y), None) if isinstance(y, list | tuple) else y
     return first is not None and not isinstance(first, str | PathLike) and not hasattr(first, "point_data")
 
 

@@ -455,9 +455,9 @@ def test_a_warm_start_goes_on_at_the_points_of_the_new_targets():
     model.fit(X, moved)
     assert model.n_iter_ == 4
     np.testing.assert_array_equal(model.predict(X).coords, moved.coords)
-    with pytest.raises(FieldDataError, match="target_points was 'shared' and is 'own'"):
+    with pytest.raises(FieldDataError, match="points of y was 'shared' and is 'own'"):
         model.fit(X, OWN)
-    with pytest.raises(FieldDataError, match="target_points was 'shared' and is 'inputs'"):
+    with pytest.raises(FieldDataError, match="points of y was 'shared' and is 'inputs'"):
         model.fit(X, X)
     assert model.n_iter_ == 4
 

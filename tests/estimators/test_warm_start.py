@@ -93,10 +93,10 @@ def test_the_other_operator():
 
 def test_data_of_another_kind_are_named():
     model = fitted()
-    with pytest.raises(ValueError, match="n_fields was 2 and is 3"):
+    with pytest.raises(ValueError, match="number of channels of X was 2 and is 3"):
         model.fit(np.concatenate([X, Y], axis=-1), Y)
     named = FieldSet(unit_grid((6, 5)), X.reshape(6, 30, 2), channel_names=["a", "b"])
-    with pytest.raises(ValueError, match="input_form was 'grid' and is 'fieldset'"):
+    with pytest.raises(ValueError, match="form of X was 'grid' and is 'fieldset'"):
         model.fit(named, Y)
 
 

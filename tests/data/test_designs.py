@@ -1,0 +1,184 @@
+"""Rows of tables against files: by name, by number, by order, and refused where the order is in doubt."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skop.data._designs import as_runs, index_labels, pair_rows, read_design, row_labels, split_runs
+from skop.exceptions import FieldDataError, SkopWarning
+
+FILES = ["runs/run_1.vtu", "runs/run_2.vtu", "runs/run_10.vtu"]
+LOADS = np.array([1.0, 2.0, 10.0])
+
+
+def frame(order=(2, 0, 1), **columns):
+    """Loads of the files, in some order, with further columns in that order."""
+    order = list(order)
+    return pd.DataFrame({"load": LOADS[order]} | columns)
+
+
+def loads(params, runs="runs/*.vtu", **options):
+    """Loads in the order of the files."""
+    return read_design(params).for_runs(runs, FILES, **options).values[:, 0].tolist()
+
+
+# ---------------------------------------------------------------------- by name
+NAMES = {
+    "paths": ["runs/run_10.vtu", "runs/run_1.vtu", "runs/run_2.vtu"],
+    "names": ["run_10.vtu", "run_1.vtu", "run_2.vtu"],
+    "stems": ["run_10", "run_1", "run_2"],
+    "paths without suffix": ["runs/run_10", "./runs/run_1", "runs//run_2"],
+    "paths of Windows": ["runs\\run_10.vtu", "runs\\run_1", ".\\runs\\run_2.vtu"],
+}
+
+
+@pytest.mark.parametrize("names", NAMES.values(), ids=list(NAMES))
+def test_rows_are_found_by_name(names, recwarn):
+    for table in (
+        frame(case=names),
+        frame().set_index(pd.Index(names)),
+        {"case": names, "load": LOADS[[2, 0, 1]]},
+        np.rec.fromarrays([names, LOADS[[2, 0, 1]]], names="case,load"),
+        np.array(list(zip(names, LOADS[[2, 0, 1]], strict=True)), dtype=object),
+    ):
+        for runs in ("runs/*.vtu", FILES):
+            assert loads(table, runs) == LOADS.tolist()
+    assert not recwarn
+
+
+def test_full_paths_and_folders(tmp_path):
+    files = [str(tmp_path / f"case_{i}" / "out.vtu") for i in (1, 2)]
+    for names in (files[::-1], ["case_2", "case_1"], ["case_2/out", "case_1/out.vtu"]):
+        assert pair_rows(index_labels(names), 2, "pattern", files, what="params").tolist() == [1, 0]
+    with pytest.raises(FieldDataError, match=r"'out.vtu' in row 0 of params may be"):
+        pair_rows(index_labels(["out.vtu", "case_1"]), 2, "pattern", files, what="params")
+
+
+def test_what_has_no_partner_is_listed():
+    with pytest.raises(FieldDataError) as error:
+        loads(frame(case=["run_1", "run_3", "run_2"]))
+    for words in ("1 of 3 files have no row", "runs/run_10.vtu", "1 of 3 rows", "run_3", "column 'case'"):
+        assert words in str(error.value)
+    with pytest.raises(FieldDataError, match=r"two rows for runs/run_1.vtu: 0 and 2"):
+        loads(frame(case=["run_1", "run_2", "run_1.vtu"]))
+
+
+def test_rows_without_a_file_are_not_used():
+    more = pd.DataFrame({"load": [*LOADS, 7.0], "case": ["run_1", "run_2", "run_10", "run_7"]})
+    with pytest.warns(SkopWarning, match=r"1 of 4 rows of params, the first of them 'run_7', have no file"):
+        assert loads(more, fitting=True) == LOADS.tolist()
+    with pytest.raises(FieldDataError, match="1 of 4 rows"):
+        pair_rows(read_design(more).labels, 4, "runs/*.vtu", FILES, what="y", needs_all=True)
+
+
+# ---------------------------------------------------------------------- by number and by order
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_an_index_of_run_numbers_is_matched_with_the_numbers_in_file_names(order):
+    table = frame(order)
+    table.index = np.array([1, 2, 10])[list(order)]
+    with pytest.warns(
+        SkopWarning, match=r"numbers in its index.*row 1 for runs/run_1.vtu, ..., row 10 for runs/run_10"
+    ):
+        assert loads(table) == LOADS.tolist()
+
+
+def test_rows_are_taken_in_natural_order_with_a_warning():
+    words = r"natural order.*row 0 for runs/run_1.vtu, ..., row 2 for runs/run_10.vtu, with the parameters load"
+    with pytest.warns(SkopWarning, match=words):
+        assert loads(frame(range(3))) == LOADS.tolist()
+    with pytest.warns(SkopWarning, match="natural order"):
+        assert loads(LOADS[:, None]) == LOADS.tolist()
+
+
+def test_a_list_is_in_the_order_of_its_rows(recwarn):
+    table = frame(range(3)).set_index(pd.Index([4, 0, 2]))
+    assert loads(table, FILES) == loads(LOADS[:, None], FILES) == LOADS.tolist()
+    assert not recwarn
+
+
+@pytest.mark.parametrize("index", [[0, 2, 1], [5, 6, 7], [0.5, 1.5, 2.5], pd.MultiIndex.from_tuples([(0, 1)] * 3)])
+def test_a_selected_or_sorted_table_is_refused(index):
+    table = frame(range(3))
+    table.index = index
+    with pytest.raises(FieldDataError, match=r"neither file names nor 0 to 2.*reset_index"):
+        loads(table)
+
+
+def test_other_numbers_of_rows_are_refused():
+    for runs in ("runs/*.vtu", FILES):
+        with pytest.raises(FieldDataError, match="2 rows, but there are 3 runs"):
+            loads(LOADS[:2, None], runs)
+
+
+def test_weights_have_no_names():
+    """Rows that change places would leave the weights behind."""
+    with pytest.raises(FieldDataError, match="sample_weight has no names"):
+        loads(frame(case=NAMES["stems"]), weighted=True)
+    assert loads(frame(range(3), case=["run_1", "run_2", "run_10"]), weighted=True) == LOADS.tolist()
+
+
+# ---------------------------------------------------------------------- columns
+REFUSED = {
+    "two columns of text": (frame(a=["x"] * 3, b=["y"] * 3), "2 columns of text or meshes: column 'a', column 'b'"),
+    "text alone": (frame(case=NAMES["stems"])[["case"]], "no column of numbers"),
+    "a gap in the names": (frame(case=["run_1", None, "run_2"]), "column 'case' of params holds"),
+    "dates": (frame(day=pd.date_range("2026-01-01", periods=3)), "column 'day' of params holds"),
+    "one axis": (LOADS, r"shape \(3,\); expected \(n_runs, n_parameters\)"),
+    "columns of different lengths": ({"a": LOADS, "b": LOADS[:2]}, "expected one length"),
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_tables_that_are_no_designs(name):
+    table, words = REFUSED[name]
+    with pytest.raises(FieldDataError, match=words):
+        read_design(table)
+
+
+def test_numbers_of_any_type():
+    table = pd.DataFrame(
+        {"a": pd.array([1, 2, 3], dtype="Int64"), "b": [True, False, True], "c": np.float32([1, 2, 3])}
+    )
+    design = read_design(table)
+    assert design.names == ("a", "b", "c")
+    assert design.values.tolist() == [[1, 1, 1], [2, 0, 2], [3, 1, 3]]
+
+
+def test_a_column_of_paths_holds_the_runs():
+    for table in (frame(range(3), file=FILES), frame(range(3), file=pd.Categorical(FILES))):
+        runs, design = split_runs(table)
+        assert runs == FILES
+        assert (design.names, design.values[:, 0].tolist()) == (("load",), LOADS.tolist())
+        runs, design = split_runs(table.to_numpy())
+        assert (runs, design.names) == (FILES, None)
+    assert split_runs(frame(range(3), file=FILES)["file"]) == split_runs(pd.DataFrame({"f": FILES})) == (FILES, None)
+    assert as_runs(pd.Series(FILES)) == as_runs(np.array(FILES)) == FILES
+
+
+def test_tables_of_numbers_stay_as_they_are():
+    numbers = np.array([["1.5", "2"], ["3", "4"]])
+    for table in (frame(), frame().astype(object), LOADS[:, None], LOADS[:, None].astype(object), numbers, [[1.0]]):
+        runs, design = split_runs(table)
+        assert runs is table
+        assert design is None
+
+
+def test_columns_of_paths_that_are_not_whole():
+    with pytest.raises(FieldDataError, match="row 1 in column 'file' of X is None; expected the path"):
+        split_runs(frame(file=[FILES[0], None, FILES[1]]))
+    with pytest.raises(FieldDataError, match=r"column 'material' of X is text, such as 'steel'.*OneHotEncoder"):
+        split_runs(frame(material=["steel", "iron", "steel"]))
+    with pytest.raises(FieldDataError, match="column 'a', column 'b'"):
+        split_runs(frame(a=FILES, b=FILES))
+    with pytest.raises(FieldDataError, match="and other columns"):
+        as_runs(frame(file=FILES))
+
+
+def test_labels_of_samples(tmp_path):
+    (tmp_path / "b.vtu").touch()
+    assert list(row_labels(frame().set_index(pd.Index([7, 8, 9])))) == [7, 8, 9]
+    assert row_labels(FILES) == FILES
+    assert row_labels(str(tmp_path / "*.vtu")) == [str(tmp_path / "b.vtu")]
+    assert row_labels(LOADS[:, None]) is None
