@@ -166,7 +166,7 @@ def test_tables_of_numbers_stay_as_they_are():
 
 
 def test_columns_of_paths_that_are_not_whole():
-    with pytest.raises(FieldDataError, match="row 1 in column 'file' of X is (None|nan); expected the path"):
+    with pytest.raises(FieldDataError, match=r"row 1 in column 'file' of X is (None|nan); expected the path"):
         split_runs(frame(file=[FILES[0], None, FILES[1]]))
     with pytest.raises(FieldDataError, match=r"column 'material' of X is text, such as 'steel'.*OneHotEncoder"):
         split_runs(frame(material=["steel", "iron", "steel"]))
