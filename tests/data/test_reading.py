@@ -300,7 +300,7 @@ def test_inputs_may_change_their_container():
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [(TABLE, "fitted on fields"), (X[..., :1], "1 channels.*fitted with 2"),
-     (np.zeros((N, 4, 2)), "1 space dimensions.*fitted with 2"), (X[:0], "length 0"),
+     (np.zeros((N, 4, 2)), "1 space dimensions.*fitted with 2"), (X[:0], "0 samples"),
      (FieldSet(COORDS, FLAT_X, params=TABLE), "4 parameters.*fitted with 0"),
      (np.where(X[3, 1, 1, 1] != X, X, np.nan), "sample 3, channel 1"), (FieldSet(COORDS, FLAT_X)[:0], "0 samples")],
 )  # fmt: skip
