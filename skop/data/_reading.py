@@ -1338,7 +1338,7 @@ def _grid_array(X: Any, name: str) -> FieldSet:
             f"For one channel on a {grid[0]}x{grid[0]} grid, add a channel axis: {name}[..., None]."
         )
     if 0 in array.shape:
-        what = f"{name} has 0 samples; at least one is required"
+        what = f"{name} has 0 samples (shape {tuple(array.shape)}); at least one is required"
         if array.shape[0]:
             what = f"{name} has shape {tuple(array.shape)}, in which an axis has length 0; expected points and channels"
         raise FieldDataError(f"{what}.")

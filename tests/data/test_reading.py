@@ -353,7 +353,7 @@ MISTAKES = {
     "grid": (X, Y[:, :-1], "does not fit the points"),
     "grid_exchanged": (X, Y.swapaxes(1, 2), "does not fit the points"),
     "too_many_axes": (np.zeros((2,) * 6), np.zeros(2), "1 to 3 grid axes"),
-    "no_samples": (X[:0], Y[:0], "length 0"),
+    "no_samples": (X[:0], Y[:0], "0 samples"),
     "no_samples_fieldset": (FieldSet(COORDS, FLAT_X)[:0], np.zeros(0), "0 samples"),
     "no_points": ((np.zeros((0, 2)), np.zeros((3, 0, 1))), np.zeros(3), "no points"),
     "no_points_ragged": (FieldSet([COORDS, COORDS[:0]]), np.zeros(2), "sample 1 of X has no points"),

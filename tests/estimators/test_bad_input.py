@@ -41,7 +41,7 @@ def ragged(n_channels=1):
 # name: (X, y, parameters of the estimator, arguments of fit, words of the message)
 REFUSED_BY_FIT = {
     "six axes": (np.zeros((2, 2, 2, 2, 2, 1)), np.zeros(2), {}, {}, ["(2, 2, 2, 2, 2, 1)", "1 to 3 grid axes"]),
-    "no sample": (X[:0], Y[:0], {}, {}, ["(0, 6, 4, 2)", "length 0"]),
+    "no sample": (X[:0], Y[:0], {}, {}, ["(0, 6, 4, 2)", "0 samples"]),
     "empty FieldSet": (FieldSet(COORDS, FLAT)[:0], SCALARS[:0], {}, {}, ["X", "0 samples"]),
     "no channel": (X[..., :0], Y, {}, {}, ["(5, 6, 4, 0)", "length 0"]),
     "no point": (X[:, :0], Y[:, :0], {}, {}, ["length 0"]),
@@ -167,7 +167,7 @@ REFUSED_BY_PREDICT = {
     "fields for parameters": ("parameters", X, ["fields", "2-D table"]),
     "more features": ("table", np.hstack([TABLE, TABLE]), ["6 features", "3 features"]),
     "fewer parameters": ("parameters", TABLE[:, :2], ["2 features", "3 features"]),
-    "no sample": ("fields", X[:0], ["length 0"]),
+    "no sample": ("fields", X[:0], ["0 samples"]),
     "no row": ("table", TABLE[:0], ["0 sample"]),
     "NaN": ("fields", with_value(X, (1, 0, 0, 1), np.nan), ["NaN", "sample 1", "channel 1"]),
     "infinity": ("fields", with_value(X, (0, 5, 3, 0), np.inf), ["infinity", "sample 0", "channel 0"]),

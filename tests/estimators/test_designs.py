@@ -461,7 +461,7 @@ def test_a_missing_folder_is_named(tmp_path):
 def test_no_samples_are_called_so():
     X = np.random.default_rng(0).random((4, 6, 6, 1))
     model = small(target_fields=None).fit(X, X)
-    with pytest.raises(FieldDataError, match=r"^X has 0 samples; at least one is required\.$"):
+    with pytest.raises(FieldDataError, match=r"^X has 0 samples \(shape \(0, 6, 6, 1\)\); at least one is required\.$"):
         model.predict(X[:0])
 
 
