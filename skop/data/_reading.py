@@ -365,7 +365,8 @@ class DataSpec:
             for name, words in _FORM_WORDS.items()
             if mine[name] != theirs[name]
         ]
-        return "; ".join(texts)
+        more = f", and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+        return "; ".join(texts[:_SHOWN]) + more
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as JSON types."""
@@ -385,6 +386,8 @@ class DataSpec:
         return cls(**(content | parts))
 
 
+#: Number of differences of data that a message lists.
+_SHOWN = 4
 #: What the attributes of a DataSpec are called in messages.
 _SPEC_WORDS = {
     "input_form": "the form of X",
@@ -719,6 +722,8 @@ def _read_inputs(
 ) -> FieldSet:
     """X of a prediction, of which meshes have been read."""
     X = _as_list(X)
+    if isinstance(X, list) and not X:
+        raise FieldDataError("X has 0 samples; at least one is required.")
     is_table = _is_table(X)
     if is_table != (spec.input_form == "table"):
         came = "a 2-D table" if is_table else f"fields ({_describe(X)})"
@@ -995,6 +1000,10 @@ def _holds_meshes(y: Any) -> bool:
 
 def _split_params(X: Any, params: Any) -> tuple[Any, Design | None]:
     """Return X without its columns of numbers, if it has a column of mesh files, and the global parameters."""
+    if _is_on_mesh(X):
+        raise FieldDataError(
+            "X is (mesh, values), which is a form of y; pass the mesh with the values in its point data, or a FieldSet."
+        )
     given, (X, design) = X, split_runs(X)
     if params is None:
         return X, design

@@ -53,6 +53,8 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         Names of the columns, where X was a DataFrame.
     spec_ : skop.data.DataSpec
         Form, sizes and channel names of X and y.
+    mesh_ : meshio.Mesh or None
+        Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
 
     See Also
     --------

@@ -1,5 +1,6 @@
 """Meshes with tables of parameters: params=, columns of paths, parameters to fields on meshes, and names of scalars."""
 
+import dataclasses
 import pickle
 import warnings
 
@@ -23,6 +24,7 @@ from skop import (
     RolloutRegressor,
     TimeConditionedRegressor,
 )
+from skop.data import TargetForm, _reading
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.inspection import FieldErrorDisplay
 from skop.metrics import neg_relative_l2_scorer, neg_root_mean_squared_scorer
@@ -170,6 +172,7 @@ REFUSED = {
     "a table and one mesh": (lambda: (TABLE, names()[0]), {}, r"y=\(mesh, values\)"),
     "a table and too few meshes": (lambda: (TABLE, names()[:4]), {}, "6 rows, but there are 4 runs"),
     "values of another mesh": (lambda: (TABLE, (names()[0], np.ones((N, 7)))), {}, r"\(n, 9\) or \(n, 9, channels\)"),
+    "values on a mesh as X": (lambda: ((names()[0], np.ones((N, 9))), np.ones(N)), {}, "is a form of y"),
     "several meshes with values": (lambda: (TABLE, ("own/*.vtu", np.ones((N, 9)))), {}, "with 6 meshes"),
 }
 
@@ -463,6 +466,14 @@ def test_no_samples_are_called_so():
     model = small(target_fields=None).fit(X, X)
     with pytest.raises(FieldDataError, match=r"^X has 0 samples \(shape \(0, 6, 6, 1\)\); at least one is required\.$"):
         model.predict(X[:0])
+
+
+def test_every_part_of_a_spec_has_words():
+    """Otherwise a warm start would be refused without a reason."""
+    held = set(vars(PODRegressor().fit(TABLE, TABLE["t"]).spec_))
+    assert held - {"target_form"} == set(_reading._SPEC_WORDS)
+    form = {part.name for part in dataclasses.fields(TargetForm) if part.compare}
+    assert form == set(_reading._FORM_WORDS)
 
 
 def test_a_warm_start_says_what_differs():
