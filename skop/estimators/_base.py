@@ -525,7 +525,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
         self._prepare(data, points, train, weight, rng)
         loader = self._training_loader(data, train, weight, rng)
-        with EpochCallbacks(self, X, y, sample_weight) as callbacks:
+        with EpochCallbacks(self, X, y, sample_weight, params) as callbacks:
             trainer = self._make_trainer(data, usable, valid, rng, callbacks, plan)
             randomness = isolated_randomness(rng, self.device_, self._options("training").deterministic)
             threads = thread_limit(_points_of_a_step(usable, trainer.options, self.subsample_points), self.width)

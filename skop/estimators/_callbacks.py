@@ -17,13 +17,16 @@ class EpochCallbacks:
     ----------
     estimator : OperatorRegressor
         Estimator that is being fitted.
-    X, y, sample_weight
+    X, y, sample_weight, params
         Training data, for callbacks that compute scores.
     """
 
-    def __init__(self, estimator: Any, X: Any = None, y: Any = None, sample_weight: Any = None) -> None:
+    def __init__(
+        self, estimator: Any, X: Any = None, y: Any = None, sample_weight: Any = None, params: Any = None
+    ) -> None:
         self.estimator, self.X, self.y = estimator, X, y
-        self.metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
+        given = {"sample_weight": sample_weight, "params": params}
+        self.metadata = {name: value for name, value in given.items() if value is not None}
         self.progress = ProgressLine(type(estimator).__name__, estimator.verbose)
         self.context: Any = None
 
