@@ -21,6 +21,7 @@ import numpy as np
 from sklearn.metrics import make_scorer
 
 from skop._sklearn_compat import final_regressor
+from skop.exceptions import FieldDataError
 from skop.metrics._errors import max_error, mean_absolute_error, relative_l2_error, root_mean_squared_error
 from skop.metrics._grid import h1_error
 
@@ -38,7 +39,15 @@ _Scorer: Any = type(make_scorer(relative_l2_error))
 class FieldScorer(_Scorer):  # type: ignore[misc]
     """Scorer of scikit-learn that also takes meshes, by path or as objects, and y=None for those of X."""
 
-    def __call__(self, estimator: Any, X: Any, y_true: Any = None, sample_weight: Any = None, **kwargs: Any) -> float:
+    def __call__(
+        self,
+        estimator: Any,
+        X: Any,
+        y_true: Any = None,
+        sample_weight: Any = None,
+        params: Any = None,
+        **kwargs: Any,
+    ) -> float:
         """Predict for X and return the score.
 
         Parameters
@@ -51,6 +60,8 @@ class FieldScorer(_Scorer):  # type: ignore[misc]
             True targets; None if the meshes of X hold them.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the samples.
+        params : as in `fit` of the estimator, or None, default=None
+            Global parameters of the runs.
         **kwargs
             Arguments of the metric, where metadata routing is enabled.
 
@@ -59,19 +70,28 @@ class FieldScorer(_Scorer):  # type: ignore[misc]
         float
             Score; higher is better.
         """
+        if params is not None or not _are_numbers(y_true):
+            return self._score_read(estimator, X, y_true, params, sample_weight=sample_weight, **kwargs)
         return float(super().__call__(estimator, X, y_true, sample_weight=sample_weight, **kwargs))
 
     def _score(self, method_caller: Any, estimator: Any, X: Any, y_true: Any = None, **kwargs: Any) -> Any:
-        """Score predictions that the estimator reads itself if they are meshes, otherwise as scikit-learn does."""
-        if _are_numbers(y_true):
-            return super()._score(method_caller, estimator, X, y_true, **kwargs)
+        """Score in a dictionary of several scorers, which share their predictions unless they are meshes."""
+        if not _are_numbers(y_true):
+            return self._score_read(estimator, X, y_true, **kwargs)
+        return super()._score(method_caller, estimator, X, y_true, **kwargs)
+
+    def _score_read(self, estimator: Any, X: Any, y_true: Any, params: Any = None, **kwargs: Any) -> float:
+        """Score of fields that the estimator reads from meshes."""
         regressor, X = final_regressor(estimator, X)
         if not hasattr(regressor, "_scored_parts"):
-            return super()._score(method_caller, estimator, X, y_true, **kwargs)
-        parts = regressor._scored_parts(X, y_true, sample_weight=kwargs.get("sample_weight"))
+            raise FieldDataError(
+                f"y is {'None' if y_true is None else 'meshes'} or params is given, which only the estimators of skop "
+                f"take; {type(regressor).__name__} needs y as numbers."
+            )
+        options = {name: value for name, value in kwargs.items() if value is not None}
         # Beside fields there are no scalars in meshes.
-        _, true, found = parts[0]
-        return self._sign * self._score_func(true, found, **(self._kwargs | kwargs))
+        _, true, found = regressor._scored_parts(X, y_true, params, options.get("sample_weight"))[0]
+        return float(self._sign * self._score_func(true, found, **(self._kwargs | options)))
 
 
 def _are_numbers(y: Any) -> bool:

@@ -436,6 +436,8 @@ def test_scorers_read_meshes(runs):
     frame = TABLE.assign(file=names())
     scores = cross_val_score(small(), frame, cv=2, scoring=neg_relative_l2_scorer, error_score="raise")
     np.testing.assert_allclose(scores, cross_val_score(small(), frame, cv=2) - 1, rtol=1e-12)
+    of_params, given = small().fit(names(), params=TABLE), {"params": TABLE}
+    assert neg_relative_l2_scorer(of_params, names(), **given) == of_params.score(names(), **given) - 1
     weight = np.arange(1.0, N + 1)
     assert neg_relative_l2_scorer(model, names(), None, sample_weight=weight) == pytest.approx(
         model.score(names(), sample_weight=weight) - 1
