@@ -242,7 +242,7 @@ class FieldErrorDisplay:
             predicted = places.with_values(predictions.fields)
         if truth.elsewhere:
             # The panels show the points of y, where the inputs are not known.
-            inputs = truth.field.with_values(np.empty((*np.shape(truth.field.values)[:-1], 0)))
+            inputs = truth.field.with_values(np.empty((*np.asarray(truth.field.values).shape[:-1], 0)))
         return cls._from_fields(
             TrainingData(inputs, truth, regressor.spec_), sample, predicted, row, channel, input_channel
         )

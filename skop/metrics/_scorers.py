@@ -36,7 +36,7 @@ __all__ = [
 _Scorer: Any = type(make_scorer(relative_l2_error))
 
 
-class FieldScorer(_Scorer):  # type: ignore[misc]
+class FieldScorer(_Scorer):
     """Scorer of scikit-learn that also takes meshes, by path or as objects, and y=None for those of X."""
 
     def __call__(
