@@ -436,9 +436,12 @@ def _rows_of_pattern(
 
 def _other_count(n_rows: int, names: Sequence[str], what: str) -> str:
     """Error message about a number of rows that is not that of the runs."""
+    remedy = _advice(what)
+    if len(names) == 1 and what == "params":
+        remedy += " For many designs on one mesh call predict(params, coords=mesh)."
     return (
-        f"{what} has {n_rows} rows, but there are {len(names)} runs ({_some(names)}): one row is needed for each. "
-        f"{_advice(what)}"
+        f"{what} has {n_rows} rows, but there {'is 1 run' if len(names) == 1 else f'are {len(names)} runs'} "
+        f"({_some(names)}): one row is needed for each. {remedy}"
     )
 
 
@@ -475,9 +478,12 @@ def _rows_by_name(labels: Labels, names: Sequence[str], what: str, *, needs_all:
             (strangers, f"of {len(labels.files or ())} rows of {what} have no file"),
         )
         words = " and ".join(f"{len(items)} {kind} ({_some(items)})" for items, kind in sides if items)
+        remedy = ""
+        if labels.place == Labels.place:
+            remedy = " If the index holds other labels, drop it: rows then go by the natural order of the files."
         raise FieldDataError(
             f"{words}, by the names in {labels.place}. Correct these, which may be paths, file names, stems or the "
-            "names of folders with one file each; or leave out what has no partner."
+            f"names of folders with one file each; or leave out what has no partner.{remedy}"
         )
     return np.array([rows[number] for number in range(len(names))])
 

@@ -590,7 +590,7 @@ def read_inputs(
     estimator, cell_data : as in `read`
         Estimator, and treatment of fields on the cells of meshes. The fields of the fit are read.
     params : table of shape (n, p) or None, default=None
-        Global parameters in addition to X. A single mesh X is repeated for all rows.
+        Global parameters in addition to X.
 
     Returns
     -------
@@ -611,7 +611,8 @@ def read_inputs(
         inputs, meshes = samples.fields, samples.meshes
         if design is not None:
             count = len(design.values)
-            if count > 1 and len(meshes) == 1 and not isinstance(X, list | tuple | np.ndarray):
+            # The rows of a table X are samples. Those of params may be all runs of a design, of which one is asked for.
+            if design.what == "X" and len(meshes) == 1 and (not _is_text(X) or samples.names == (str(X),)):
                 inputs, meshes = inputs[np.zeros(count, dtype=int)], meshes * count
             else:
                 design = design.for_runs(X, samples.names)
@@ -983,6 +984,11 @@ class _Held:
     mesh: Any = None
 
 
+def _is_text(source: Any) -> bool:
+    """Whether meshes came as a path or a pattern."""
+    return isinstance(source, str | PathLike)
+
+
 def _as_targets(y: Any) -> Any:
     """Convert a column of mesh files to a list; ``(mesh, values)`` is kept."""
     return y if isinstance(y, tuple) else as_runs(y)
@@ -1092,7 +1098,7 @@ def _targets_of_runs(
 
 def _in_run_order(y: Any, X: Any, samples: MeshSamples, weighted: bool) -> Any:
     """Return a DataFrame or Series y in the order of the files of a pattern, by its index."""
-    if not hasattr(y, "iloc") or not isinstance(X, str | PathLike):
+    if not hasattr(y, "iloc") or not _is_text(X):
         return y
     labels = index_labels(y.index)
     rows = pair_rows(labels, len(y), X, samples.names, what="y", weighted=weighted, needs_all=True)

@@ -173,7 +173,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
             that all samples share, those points. If X is a table, but the runs of the fit had meshes of their own,
             `coords` must be meshes.
         params : DataFrame, dict of columns, array-like of shape (n, p) or None, default=None
-            Global parameters beside fields or meshes, as in `fit`. For a single mesh X there may be many rows.
+            Global parameters beside fields or meshes, as in `fit`.
 
         Returns
         -------

@@ -143,10 +143,20 @@ def test_columns_are_those_of_the_fit():
 
 def test_one_mesh_for_many_rows(runs):
     model = small().fit(own(), params=TABLE)
+    expected = stress(model.predict([own()[0]] * N, params=TABLE))
     for mesh in (own()[0], names()[0]):
-        found = model.predict(mesh, params=TABLE)
-        np.testing.assert_array_equal(stress(found), stress(model.predict([own()[0]] * N, params=TABLE)))
-        np.testing.assert_array_equal(stress(model.predict(TABLE, coords=mesh)), stress(found))
+        np.testing.assert_array_equal(stress(model.predict(TABLE, coords=mesh)), expected)
+    # Beside params the rows may be all runs, of which one is asked for.
+    whole = TABLE.set_axis(names())
+    np.testing.assert_array_equal(
+        stress(model.predict(names()[2], params=whole)), stress(model.predict(names(), params=whole)[2:3])
+    )
+    for mesh in (own()[0], names()[0]):
+        with pytest.raises(FieldDataError, match=r"6 rows, but there is 1 run .*predict\(params, coords=mesh\)"):
+            model.predict(mesh, params=TABLE)
+    # A pattern was meant to match one file for each row.
+    with pytest.raises(FieldDataError, match="there is 1 run"):
+        model.predict(TABLE, coords="own/run_5*.vtu")
 
 
 REFUSED = {
