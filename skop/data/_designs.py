@@ -586,9 +586,9 @@ def _whole(column: list[Any], place: str, what: str) -> list[Any]:
         )
     if all(isinstance(item, str) and not PurePath(item).suffix and not os.path.exists(item) for item in column):
         raise FieldDataError(
-            f"{place} of {what} is text, such as {str(column[0])!r}. Text is read as paths of mesh files, and none of these "
-            "is one: write the paths with their ending, such as .vtu, or encode categories as numbers, for example by "
-            "sklearn.preprocessing.OneHotEncoder."
+            f"{place} of {what} is text, such as {str(column[0])!r}. Text is read as paths of mesh files, and none of "
+            "these is one: write the paths with their ending, such as .vtu, or encode categories as numbers, for "
+            "example by sklearn.preprocessing.OneHotEncoder."
         )
     return column
 
