@@ -10,6 +10,7 @@ from skop.data._loading import Batch as Batch
 from skop.data._loading import FieldLoader as FieldLoader
 from skop.data._meshes import MeshSamples, attach_predictions, carry_cell_data, read_meshes
 from skop.data._meshes import is_mesh_input as is_mesh_input
+from skop.data._point_symmetry import PointSymmetries as PointSymmetries
 from skop.data._reading import DataSpec, TargetForm
 from skop.data._reading import Predictions as Predictions
 from skop.data._reading import Targets as Targets
@@ -25,6 +26,8 @@ from skop.data._scaling import Scalers as Scalers
 from skop.data._scaling import ScalingOptions
 from skop.data._storage import refuse_mask as refuse_mask
 from skop.data._symmetry import GridSymmetries
+from skop.data._symmetry import check_domain as check_domain
+from skop.data._symmetry import layout_of as layout_of
 
 __all__ = [
     "DataSpec",

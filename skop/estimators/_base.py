@@ -26,6 +26,7 @@ from skop.data import (
     FieldSet,
     GridResampler,
     GridSymmetries,
+    PointSymmetries,
     Predictions,
     Scalers,
     ScalingOptions,
@@ -39,7 +40,7 @@ from skop.estimators._callbacks import EpochCallbacks
 from skop.estimators._domain import Domain
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._objective import Objective
-from skop.estimators._options import SymmetryOptions, TrainingOptions
+from skop.estimators._options import SymmetryOptions, TrainingOptions, declared_symmetries, moves_points
 from skop.estimators._refinement import predict_refined, refinement_factors
 from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
 from skop.exceptions import FieldDataError, ResamplingWarning, SkopWarning, each_warning_once, warn
@@ -114,7 +115,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Number of epochs without progress after which early stopping ends the training.
     symmetries : sequence of str, SymmetryOptions or None, default=None
         Symmetries of the problem, used for data augmentation: training samples are transformed at random. See
-        `skop.data.GridSymmetries` for their names, and `skop.SymmetryOptions` for vectors and for averaged predictions.
+        `skop.SymmetryOptions` for their names, for vectors and tensors, and for averaged predictions.
     refinement : {"average", "interpolate", "native"}, default="average"
         Method for predicting on a grid that is a whole number of times finer than the training grid (super-resolution).
         ``"average"``: the input is sampled at the training spacing in several shifted ways, and the interpolated
@@ -180,6 +181,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Where and in which precision the network computes.
     domain_ : object
         Box and grid lines of the training points, by which predictions elsewhere are warned about.
+    symmetry_centre_ : ndarray of shape (d,) or None
+        Centre of the box of all training points, about which named symmetries move points where no domain is declared;
+        None where no points are moved.
     network_parameters_ : dict
         Parameters of the network and the scaling by name, as they were in the fit. A warm start and `save` refuse
         an estimator whose parameters are others now.
@@ -331,7 +335,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     def _symmetries(self) -> SymmetryOptions | None:
         """Return the declared symmetries, or None if there are none."""
         declared: SymmetryOptions = self._options("symmetries")
-        return declared if len(declared.names) else None
+        return declared if len(declared.names) or len(declared.mirrors) or len(declared.rotations) else None
 
     def _check_options(self, spec: DataSpec, geometry: str) -> None:
         """Warn about parameters that have no effect on data of this `DataSpec.network_spec` and geometry."""
@@ -534,6 +538,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             "points of X; set both to 'channel'": "point" in (scaling.inputs, scaling.targets),
             "symmetries map the points of X onto each other, and not those of y; set symmetries=None": (
                 self._symmetries is not None
+                and not moves_points(self._symmetries, data.spec, self._choose_geometry(data.spec))
             ),
             f"subsample_points={self.subsample_points} draws points of X and y together; set subsample_points=None": (
                 self.subsample_points is not None
@@ -616,7 +621,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                 "skop.data.interpolate_fields."
             )
         used = np.ones(len(data.inputs)) if weight is None else weight
-        scalers = Scalers.fit(data.inputs[train], data.targets[train], used[train], scaling)
+        used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
+        moving, centre = self._moving_symmetries(data, used_points, geometry)
+        scalers = Scalers.fit(data.inputs[train], data.targets[train], used[train], scaling, moving)
         offset = max(scaler.offset_ for scaler in (scalers.target, scalers.scalars) if scaler is not None)
         if offset > _TOO_FAR_FROM_ZERO and pick_dtype(self.dtype, data.spec.role) == "float32":
             warn(
@@ -626,14 +633,26 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
         self._store_spec(points, data.spec)
         self.spacing_, self.geometry_ = _spacing(data.inputs), geometry
-        used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
         self.domain_: Domain = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
+        self.symmetry_centre_ = centre
         self.network_parameters_ = copy.deepcopy(self._network_parameters())
         self.dtype_, self.scalers_ = pick_dtype(self.dtype, data.spec.role), scalers
         self.module_: torch.nn.Module = network.to(self.device_, getattr(torch, self.dtype_))
         self.loss_curve_: list[float] = []
         self.validation_scores_: list[float] = []
         self._store_target_points(data.targets if weight is None else data.targets[np.flatnonzero(weight)])
+        if moving is not None:
+            self.domain_ = self.domain_.moved_by(moving, used_points.coords)
+
+    def _moving_symmetries(
+        self, data: TrainingData, used_points: FieldSet, geometry: str
+    ) -> tuple[PointSymmetries | None, FloatArray | None]:
+        """Check the declared symmetries; return those that move points, and the centre of the box of all points."""
+        if self._symmetries is None:
+            return None, None
+        box = Domain.from_fit(used_points, "points")
+        declared = self._declared_symmetries(data.inputs, data.spec, geometry, box)
+        return (declared, (box.lower + box.upper) / 2) if isinstance(declared, PointSymmetries) else (None, None)
 
     def _store_target_points(self, targets: Targets) -> None:
         """Store where the targets are, if this is not on the points of the inputs."""
@@ -660,7 +679,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         options: dict[str, Any] = {"targets": data.targets[train], "weight": None if weight is None else weight[train]}
         options["queries"] = self._target_places(data.inputs[train], options["targets"])
         if self._symmetries is not None:
-            options["symmetries"] = self._declared_symmetries(data.inputs)
+            options["symmetries"] = self._fitted_symmetries(data.inputs)
             options["generator"] = torch.Generator().manual_seed(int(rng.randint(2**31)))
         if self.subsample_points is not None:
             options["subsample_points"] = self.subsample_points
@@ -673,13 +692,20 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             return None
         return query_points(targets.field, inputs, self.domain_.reach).with_grid(targets.field.grid_shape)
 
-    def _declared_symmetries(self, inputs: FieldSet) -> GridSymmetries:
-        """Return the declared symmetries for the grid of these samples."""
-        if inputs.grid_shape is None:
-            raise FieldDataError("symmetries need samples on one regular grid; set symmetries=None.")
-        declared = self._symmetries or SymmetryOptions()
-        vectors = (declared.input_vectors, declared.target_vectors)
-        return GridSymmetries(list(declared.names), inputs.grid_shape, *vectors, domain=declared.domain)
+    def _declared_symmetries(
+        self, inputs: FieldSet, spec: DataSpec, geometry: str, box: Domain, centre: FloatArray | None = None
+    ) -> GridSymmetries | PointSymmetries:
+        """Return the declared symmetries for these samples; about the centre of a box of points unless it is given."""
+        options = self._symmetries or SymmetryOptions()
+        centre = (box.lower + box.upper) / 2 if centre is None else centre
+        extent = float(np.max(box.upper - box.lower))
+        columns = getattr(self, "feature_names_in_", None)
+        return declared_symmetries(options, spec, geometry, inputs.grid_shape, centre, extent, columns)
+
+    def _fitted_symmetries(self, inputs: FieldSet) -> GridSymmetries | PointSymmetries:
+        """Return the declared symmetries for samples of the kind of the fit."""
+        centre = getattr(self, "symmetry_centre_", None)
+        return self._declared_symmetries(inputs, self.spec_, self.geometry_, self.domain_, centre)
 
     def _make_trainer(
         self,
@@ -829,7 +855,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             return super()._predict_at(inputs, coords)
         self.domain_.check(inputs)
         places = query_points(coords, inputs, self.domain_.reach)
-        return self._predict_batches(self._loader(inputs, queries=places)), places
+        options = self._symmetries
+        if options is None or not moves_points(options, self.spec_, self.geometry_):
+            return self._predict_batches(self._loader(inputs, queries=places)), places
+        return self._predict_averaged(inputs, queries=places), places
 
     def _asks_network_at(self, inputs: FieldSet) -> bool:
         """Whether outputs at other points come from the network; they are interpolated otherwise."""
@@ -843,17 +872,18 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             return (1,)
         return refinement_factors(inputs, self.spacing_, native=self.refinement == "native", quiet=is_elsewhere)
 
-    def _predict_averaged(self, inputs: FieldSet) -> Predictions:
+    def _predict_averaged(self, inputs: FieldSet, **options: Any) -> Predictions:
         """Predict on a grid with the training spacing, averaged over the declared symmetries if this is set."""
-        found = [self._predict_batches(loader) for loader in self._prediction_loaders(inputs)]
+        found = [self._predict_batches(loader) for loader in self._prediction_loaders(inputs, **options)]
         return found[0] if len(found) == 1 else averaged(found)
 
-    def _prediction_loaders(self, inputs: FieldSet) -> list[FieldLoader]:
+    def _prediction_loaders(self, inputs: FieldSet, **options: Any) -> list[FieldLoader]:
         """Return the loaders whose predictions are averaged: one for each symmetry if this is set, otherwise one."""
         if self._symmetries is None or not self._symmetries.average_predictions:
-            return [self._loader(inputs)]
-        symmetries = self._declared_symmetries(inputs)
-        return [self._loader(inputs, symmetries=symmetries, element=number) for number in range(symmetries.order)]
+            return [self._loader(inputs, **options)]
+        symmetries = self._fitted_symmetries(inputs)
+        options |= {"symmetries": symmetries}
+        return [self._loader(inputs, element=number, **options) for number in range(symmetries.order)]
 
     def _predict_batches(self, loader: FieldLoader) -> Predictions:
         """Predict in physical units, a bounded number of points at a time."""
@@ -889,11 +919,12 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         scalars = None
         if outputs.scalars is not None and self.scalers_.scalars is not None:
             scalars = self.scalers_.scalars.inverse_transform(outputs.scalars)
-        if outputs.field is None or self.scalers_.target is None:
+        field = None
+        if outputs.field is not None and self.scalers_.target is not None:
+            field = self.scalers_.target.inverse_transform(outputs.field)
+        field, scalars = loader.undo(field, scalars)
+        if field is None:
             return Outputs(None, scalars)
-        field = self.scalers_.target.inverse_transform(outputs.field)
-        if loader.symmetries is not None and loader.element is not None:
-            field = loader.symmetries.undo(field, *loader.symmetries.element(loader.element, len(field)))
         if order is not None and loader.queries is None:
             places = torch.as_tensor(np.argsort(order), device=field.device)
             field = field.reshape(-1, field.shape[-1])[places].reshape(field.shape)
@@ -997,12 +1028,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _mean_outputs(self, loaders: list[FieldLoader], indices: IntArray, params: torch.Tensor) -> Outputs:
         """Compute the outputs for given global parameters as differentiable tensors, averaged over the loaders."""
-        scaler: Any = self.scalers_.params
-        scaled = scaler.transform(params[:, None])[:, 0].to(self.device_, getattr(torch, self.dtype_))
         found = []
         for loader in loaders:
             batch = loader.gather(indices)
-            batch.params = scaled
+            batch.params = loader.as_params(params)
             found.append(self._in_physical_units(self.module_(**batch.inputs()), loader, batch.order))
         return Outputs(
             *(None if part[0] is None else torch.stack(part).mean(dim=0) for part in zip(*found, strict=True))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from skop._typing import FloatArray, GridShape
-from skop.data import FieldSet
+from skop.data import FieldSet, PointSymmetries
 from skop.exceptions import FieldDataError, ResolutionWarning, warn
 
 __all__ = ["Domain"]
@@ -94,6 +94,14 @@ class Domain:
         if self.reach is not None:
             lower, upper = np.minimum(lower, self.reach[0]), np.maximum(upper, self.reach[1])
         return replace(self, reach=(lower, upper))
+
+    def moved_by(self, symmetries: PointSymmetries, points: FloatArray) -> Domain:
+        """Return the domain of a fit whose samples, at these points, were moved: the boxes of all moved points."""
+        moved, reach = symmetries.images(points), self.reach
+        if reach is not None:
+            corners = symmetries.images(np.stack(reach))
+            reach = (corners.min(axis=0), corners.max(axis=0))
+        return replace(self, lower=moved.min(axis=0), upper=moved.max(axis=0), reach=reach)
 
     def check(self, inputs: FieldSet) -> bool:
         """Hold the points of a prediction against those of the fit.

@@ -6,16 +6,20 @@ has a name such as ``training__weight_decay``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator
 
 from skop._sklearn_compat import Interval, StrOptions
+from skop._typing import FloatArray, GridShape
+from skop.data import DataSpec, GridSymmetries, PointSymmetries, check_domain, layout_of
+from skop.exceptions import FieldDataError
 from skop.training import ONE_CYCLE, SCHEDULES
 
-__all__ = ["Options", "SymmetryOptions", "TrainingOptions"]
+__all__ = ["Options", "SymmetryOptions", "TrainingOptions", "declared_symmetries", "moves_points"]
 
 
 class Options(BaseEstimator):
@@ -117,21 +121,44 @@ class TrainingOptions(Options):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SymmetryOptions(Options):
-    """Symmetries of the problem on regular grids, for data augmentation and for averaged predictions.
+    """Symmetries of the problem, for data augmentation and for averaged predictions.
+
+    On a straight grid that all samples share, the points are mapped onto each other. On point sets, meshes and bent
+    grids the points themselves are moved, and fields stay with their points.
 
     Parameters
     ----------
     names : sequence of str, default=()
-        Symmetries by which training samples are transformed at random; see `skop.data.GridSymmetries` for the names.
+        Symmetries about the centre of the domain: ``"flip_x"``, ``"flip_y"``, ``"flip_z"`` mirror a coordinate;
+        ``"transpose"`` exchanges the first two; ``"quarter_turn"`` rotates them by 90 degrees, and ``"rotate"`` by any
+        angle, not on grids; ``"shift_x"``, ``"shift_y"``, ``"shift_z"`` are periodic shifts, on grids only. Training
+        samples are transformed by random combinations of them.
     domain : array-like of shape (d, 2) or None, default=None
         Lower and upper end of the domain along each axis, about whose centre the samples are mirrored and rotated; None
-        takes the bounding box of the grid.
-    input_vectors, target_vectors : sequence of sequence of int, default=()
+        takes the bounding box of the grid, or that of all training points.
+    mirrors : sequence of (point, normal), default=()
+        Further symmetries of points that form no grid: mirror planes, lines in 2-D, by one of their points and a normal
+        of any length.
+    rotations : sequence of (point, angle) or (point, axis, angle), default=()
+        The same for rotations about a point in 2-D, or about the axis through a point in 3-D, by an angle in degrees.
+        The angle None is any angle, drawn at random in training.
+    input_vectors, target_vectors : sequence of sequence of int or str, default=()
         Channels that are the d components of a vector, one tuple for each vector. The components are mirrored and
-        rotated too.
+        rotated too. A str is the name of a mesh field with all its components, or of a channel in a tuple. In a plane
+        mesh a vector may have three components.
+    input_tensors, target_tensors : sequence of sequence of int or str, default=()
+        Channels that are the components of a tensor, one tuple for each tensor: (xx, yy, xy) in 2-D, (xx, yy, zz, xy,
+        yz, xz) in 3-D, as VTK orders them, or all components by rows. Pass channels of another order, such as Voigt's,
+        in this one. Shear strains must be components of the tensor, which are half of engineering strains.
+    param_vectors : sequence of sequence of int or str, default=()
+        Global parameters that are the components of a vector, such as the direction of a load; a str is the name of a
+        column of a DataFrame.
+    scalar_vectors : sequence of sequence of int or str, default=()
+        Scalar targets that are the components of a vector, such as drag and lift.
     average_predictions : bool, default=False
         Whether predictions are averaged over all symmetries except periodic shifts, which makes them exactly
-        equivariant and multiplies their cost by the number of symmetries.
+        equivariant and multiplies their cost by the number of symmetries. For a rotation by any angle these are eight
+        angles, multiples of 45 degrees.
 
     Examples
     --------
@@ -142,14 +169,167 @@ class SymmetryOptions(Options):
 
     names: Any = ()
     domain: Any = None
+    mirrors: Any = ()
+    rotations: Any = ()
     input_vectors: Any = ()
     target_vectors: Any = ()
+    input_tensors: Any = ()
+    target_tensors: Any = ()
+    param_vectors: Any = ()
+    scalar_vectors: Any = ()
     average_predictions: bool = False
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "names": ["array-like"],
         "domain": ["array-like", None],
+        "mirrors": ["array-like"],
+        "rotations": ["array-like"],
         "input_vectors": ["array-like"],
         "target_vectors": ["array-like"],
+        "input_tensors": ["array-like"],
+        "target_tensors": ["array-like"],
+        "param_vectors": ["array-like"],
+        "scalar_vectors": ["array-like"],
         "average_predictions": ["boolean"],
     }
+
+
+# ---------------------------------------------------------------------- from options to symmetries
+def moves_points(options: SymmetryOptions, spec: DataSpec, geometry: str) -> bool:
+    """Whether declared symmetries move the points, instead of mapping those of a straight grid onto each other."""
+    if spec.network_spec.geometry != "grid":
+        return True
+    return geometry == "points" and bool(len(options.mirrors) or len(options.rotations) or "rotate" in options.names)
+
+
+def declared_symmetries(
+    options: SymmetryOptions,
+    spec: DataSpec,
+    geometry: str,
+    grid_shape: GridShape | None,
+    centre: FloatArray,
+    extent: float,
+    columns: Sequence[str] | None = None,
+) -> GridSymmetries | PointSymmetries:
+    """Build the declared symmetries for data of one kind.
+
+    Parameters
+    ----------
+    options : SymmetryOptions
+        Declared symmetries.
+    spec : DataSpec
+        Sizes and names of the data.
+    geometry : {"grid", "structured", "points"}
+        Reading of the points.
+    grid_shape : tuple of int or None
+        Number of points along each axis of the samples.
+    centre : ndarray of shape (d,)
+        Centre of the named symmetries of points where no domain is declared.
+    extent : float
+        Size of the set of training points.
+    columns : sequence of str or None, default=None
+        Names of the global parameters.
+
+    Returns
+    -------
+    GridSymmetries or PointSymmetries
+        Symmetries.
+
+    Raises
+    ------
+    FieldDataError
+        If a symmetry, a channel or a domain does not fit the data.
+    """
+    form = spec.target_form
+    inputs = ("X", spec.channel_names, spec.n_fields)
+    target = ("y", form.channel_names, spec.n_outputs)
+    sources = {
+        "input_vectors": inputs,
+        "input_tensors": inputs,
+        "target_vectors": target,
+        "target_tensors": target,
+        "param_vectors": ("the global parameters", columns, spec.n_params),
+        "scalar_vectors": ("the scalar targets", form.scalar_names, spec.n_scalars),
+    }
+    parts: dict[str, Any] = {name: [] for name in sources}
+    for name, source in sources.items():
+        for declared in getattr(options, name):
+            channels = _channels(declared, name, *source)
+            vectors, tensors = _in_the_plane(channels, "tensors" in name, spec)
+            parts[name] += tensors if "tensors" in name else vectors
+            if "tensors" in name:
+                parts[name.replace("tensors", "vectors")] += vectors
+    if not moves_points(options, spec, geometry):
+        if grid_shape is None:
+            raise FieldDataError("symmetries need samples on one regular grid; set symmetries=None.")
+        if len(options.mirrors) or len(options.rotations) or "rotate" in options.names:
+            raise FieldDataError(
+                "mirrors, rotations and 'rotate' move points to any place, but the network sees values on the points "
+                "of a grid; declare flips, transposition and quarter turns by name, or, without grid=..., set "
+                "geometry='points' where the estimator has it."
+            )
+        return GridSymmetries(list(options.names), grid_shape, domain=options.domain, **parts)
+    if options.domain is not None:
+        centre = check_domain(options.domain, spec.n_dims).mean(axis=1)
+    further: dict[str, Any] = {"mirrors": options.mirrors, "rotations": options.rotations, "extent": extent or 1.0}
+    found = PointSymmetries(list(options.names), centre, **further, **parts)
+    if options.average_predictions:
+        # Raises here, before the training, if they are too many.
+        _ = found.order
+    return found
+
+
+def _channels(declared: Any, parameter: str, where: str, names: Sequence[str] | None, count: int) -> list[int]:
+    """Return the channels of a vector or a tensor, which are given by numbers or by names."""
+    if not isinstance(declared, str):
+        try:
+            items = [*declared]
+        except TypeError:
+            items = [None]
+        if not all(isinstance(item, str | Integral) for item in items):
+            raise FieldDataError(f"{parameter} has {declared!r}; expected a tuple of channels, or the name of a field.")
+        return [channel for item in items for channel in _named(item, parameter, where, names, count)]
+    return _named(declared, parameter, where, names, count)
+
+
+def _named(item: Any, parameter: str, where: str, names: Sequence[str] | None, count: int) -> list[int]:
+    """Return the channels of one number or name; a name may stand for all components of a field."""
+    if isinstance(item, Integral):
+        if int(item) >= count:
+            held = f"which run from 0 to {count - 1}" if count else "of which there are none"
+            raise FieldDataError(
+                f"{parameter} names channel {item}, but it is not there among those of {where}, {held}."
+            )
+        return [int(item)]
+    if names is None:
+        raise FieldDataError(f"{parameter} names {item!r}, but {where} has no names; give the numbers of channels.")
+    known = [str(name) for name in names]
+    if item in known:
+        return [known.index(item)]
+    parts = [f"{item}_{number}" for number in range(len(known))]
+    found = [known.index(part) for part in parts if part in known]
+    if not found:
+        raise FieldDataError(f"{parameter} names {item!r}, but {where} has {known}.")
+    return found
+
+
+def _in_the_plane(channels: list[int], is_tensor: bool, spec: DataSpec) -> tuple[list[list[int]], list[list[int]]]:
+    """Split a vector or tensor of space on a plane mesh into the vectors and tensors of the plane.
+
+    A component along the coordinate that was left out is a scalar, and so is the normal stress; the two shear stresses
+    across the plane are a vector.
+    """
+    kept = spec.kept_axes
+    if kept is None or len(kept) != 2 or len(channels) not in ((6, 9) if is_tensor else (3,)):
+        return ([], [channels]) if is_tensor else ([channels], [])
+    if not is_tensor:
+        return [[channels[axis] for axis in kept]], []
+    layout = layout_of(channels, 3)
+    (across,) = {0, 1, 2} - set(kept)
+    first, second = kept
+    plane = [layout[first][first], layout[second][second], layout[first][second]]
+    vectors = [[layout[first][across], layout[second][across]]]
+    if len(channels) == 9:
+        plane = [layout[row][column] for row in kept for column in kept]
+        vectors.append([layout[across][first], layout[across][second]])
+    return vectors, [plane]
