@@ -9,6 +9,7 @@ of a sample, T points of all samples together.
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,7 @@ class PointSymmetries:
         if rotation[-1] is None:
             self._spins.append((_spin(axis), rest))
             return
-        if np.ndim(rotation[-1]) or not np.isfinite(float(rotation[-1])):
+        if not isinstance(rotation[-1], Real) or not np.isfinite(rotation[-1]):
             raise FieldDataError(f"{what} has no angle; expected {form}.")
         turn = _turn_by(_spin(axis), np.deg2rad(float(rotation[-1])))
         self._generators.append((turn, rest - turn @ rest))

@@ -699,7 +699,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         options = self._symmetries or SymmetryOptions()
         centre = (box.lower + box.upper) / 2 if centre is None else centre
         extent = float(np.max(box.upper - box.lower))
-        columns = getattr(self, "feature_names_in_", None)
+        columns = getattr(self, "feature_names_in_", ())
+        columns = columns if len(columns) == spec.n_params else None
         return declared_symmetries(options, spec, geometry, inputs.grid_shape, centre, extent, columns)
 
     def _fitted_symmetries(self, inputs: FieldSet) -> GridSymmetries | PointSymmetries:
