@@ -223,8 +223,10 @@ class FieldLoader:
                 raise FieldDataError(
                     "symmetries about a domain need coordinates that all samples share; set symmetries=None."
                 )
-            if self.inputs.shared_coords and symmetries.domain is None:
-                symmetries.check_points(self.inputs.coords)
+            if symmetries.domain is None:
+                is_shared = self.inputs.shared_coords
+                for points in [self.inputs.coords] if is_shared else self.inputs.coords_list():
+                    symmetries.check_points(points)
         checked = [
             ("input", self.inputs.n_channels, symmetries.input_vectors, symmetries.input_tensors),
             ("parameter", self.inputs.n_params, symmetries.param_vectors, []),

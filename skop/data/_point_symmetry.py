@@ -128,9 +128,8 @@ class PointSymmetries:
             raise FieldDataError(f"mirror {mirror!r} is no plane; expected {form}.")
         point, normal = (_numbers(part, self.n_dims, f"mirror {mirror!r}", form) for part in mirror)
         normal = _unit(normal, f"mirror {mirror!r}", "normal")
-        return _snapped(np.eye(self.n_dims) - 2 * np.outer(normal, normal)), 2 * normal * (
-            normal @ (point - self.centre)
-        )
+        turn = _snapped(np.eye(self.n_dims) - 2 * np.outer(normal, normal))
+        return turn, 2 * normal * (normal @ (point - self.centre))
 
     def _declare_rotation(self, rotation: Any) -> None:
         """Add a rotation by a fixed angle or by any angle."""
@@ -148,7 +147,7 @@ class PointSymmetries:
         if rotation[-1] is None:
             self._spins.append((_spin(axis), rest))
             return
-        if not isinstance(rotation[-1], Real) or not np.isfinite(rotation[-1]):
+        if not isinstance(rotation[-1], Real) or not np.isfinite(float(rotation[-1])):
             raise FieldDataError(f"{what} has no angle; expected {form}.")
         turn = _turn_by(_spin(axis), np.deg2rad(float(rotation[-1])))
         self._generators.append((turn, rest - turn @ rest))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
@@ -40,7 +40,13 @@ from skop.estimators._callbacks import EpochCallbacks
 from skop.estimators._domain import Domain
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._objective import Objective
-from skop.estimators._options import SymmetryOptions, TrainingOptions, declared_symmetries, moves_points
+from skop.estimators._options import (
+    SymmetryOptions,
+    TrainingOptions,
+    declared_symmetries,
+    moves_points,
+    undeclared_fields,
+)
 from skop.estimators._refinement import predict_refined, refinement_factors
 from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
 from skop.exceptions import FieldDataError, ResamplingWarning, SkopWarning, each_warning_once, warn
@@ -538,7 +544,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             "points of X; set both to 'channel'": "point" in (scaling.inputs, scaling.targets),
             "symmetries map the points of X onto each other, and not those of y; set symmetries=None": (
                 self._symmetries is not None
-                and not moves_points(self._symmetries, data.spec, self._choose_geometry(data.spec))
+                and not moves_points(self._symmetries, data.spec, self._choose_geometry(data.spec), data.inputs)
             ),
             f"subsample_points={self.subsample_points} draws points of X and y together; set subsample_points=None": (
                 self.subsample_points is not None
@@ -650,9 +656,18 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         """Check the declared symmetries; return those that move points, and the centre of the box of all points."""
         if self._symmetries is None:
             return None, None
-        box = Domain.from_fit(used_points, "points")
-        declared = self._declared_symmetries(data.inputs, data.spec, geometry, box)
-        return (declared, (box.lower + box.upper) / 2) if isinstance(declared, PointSymmetries) else (None, None)
+        box, centre = Domain.from_fit(used_points, "points"), None
+        if moves_points(self._symmetries, data.spec, geometry, data.inputs):
+            centre = (box.lower + box.upper) / 2
+        declared = self._declared_symmetries(data.inputs, data.spec, box, centre)
+        if fields := undeclared_fields(data.spec, declared):
+            warn(
+                f"the symmetries mirror or rotate samples, but the components of {', '.join(fields)} are left as they "
+                "are; if these are vectors or tensors, name them in SymmetryOptions(input_vectors=..., "
+                "target_vectors=..., input_tensors=..., target_tensors=...).",
+                SkopWarning,
+            )
+        return declared if isinstance(declared, PointSymmetries) else None, centre
 
     def _store_target_points(self, targets: Targets) -> None:
         """Store where the targets are, if this is not on the points of the inputs."""
@@ -693,20 +708,28 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         return query_points(targets.field, inputs, self.domain_.reach).with_grid(targets.field.grid_shape)
 
     def _declared_symmetries(
-        self, inputs: FieldSet, spec: DataSpec, geometry: str, box: Domain, centre: FloatArray | None = None
+        self, inputs: FieldSet, spec: DataSpec, box: Domain, centre: FloatArray | None
     ) -> GridSymmetries | PointSymmetries:
-        """Return the declared symmetries for these samples; about the centre of a box of points unless it is given."""
-        options = self._symmetries or SymmetryOptions()
-        centre = (box.lower + box.upper) / 2 if centre is None else centre
-        extent = float(np.max(box.upper - box.lower))
+        """Return the declared symmetries for these samples; without a centre those of their grid."""
         columns = getattr(self, "feature_names_in_", ())
         columns = columns if len(columns) == spec.n_params else None
-        return declared_symmetries(options, spec, geometry, inputs.grid_shape, centre, extent, columns)
+        extent = float(np.max(box.upper - box.lower))
+        return declared_symmetries(
+            self._symmetries or SymmetryOptions(), spec, inputs.grid_shape, centre, extent, columns
+        )
 
     def _fitted_symmetries(self, inputs: FieldSet) -> GridSymmetries | PointSymmetries:
         """Return the declared symmetries for samples of the kind of the fit."""
         centre = getattr(self, "symmetry_centre_", None)
-        return self._declared_symmetries(inputs, self.spec_, self.geometry_, self.domain_, centre)
+        if centre is None and self._moves_points:
+            centre = (self.domain_.lower + self.domain_.upper) / 2
+        return self._declared_symmetries(inputs, self.spec_, self.domain_, centre)
+
+    @property
+    def _moves_points(self) -> bool:
+        """Whether declared symmetries move points, as in the fit; those of a later declaration do where no grid is."""
+        is_moving = getattr(self, "symmetry_centre_", None) is not None
+        return is_moving or self.spec_.network_spec.geometry == "points"
 
     def _make_trainer(
         self,
@@ -856,8 +879,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             return super()._predict_at(inputs, coords)
         self.domain_.check(inputs)
         places = query_points(coords, inputs, self.domain_.reach)
-        options = self._symmetries
-        if options is None or not moves_points(options, self.spec_, self.geometry_):
+        if not self._moves_points:
             return self._predict_batches(self._loader(inputs, queries=places)), places
         return self._predict_averaged(inputs, queries=places), places
 
@@ -878,13 +900,14 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         found = [self._predict_batches(loader) for loader in self._prediction_loaders(inputs, **options)]
         return found[0] if len(found) == 1 else averaged(found)
 
-    def _prediction_loaders(self, inputs: FieldSet, **options: Any) -> list[FieldLoader]:
-        """Return the loaders whose predictions are averaged: one for each symmetry if this is set, otherwise one."""
+    def _prediction_loaders(self, inputs: FieldSet, **options: Any) -> Iterator[FieldLoader]:
+        """Yield the loaders whose predictions are averaged: one for each symmetry if this is set, otherwise one."""
         if self._symmetries is None or not self._symmetries.average_predictions:
-            return [self._loader(inputs, **options)]
+            yield self._loader(inputs, **options)
+            return
         symmetries = self._fitted_symmetries(inputs)
-        options |= {"symmetries": symmetries}
-        return [self._loader(inputs, element=number, **options) for number in range(symmetries.order)]
+        for number in range(symmetries.order):
+            yield self._loader(inputs, symmetries=symmetries, element=number, **options)
 
     def _predict_batches(self, loader: FieldLoader) -> Predictions:
         """Predict in physical units, a bounded number of points at a time."""
@@ -997,7 +1020,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             )
         if max(self._refinement_factors(inputs)) > 1:
             raise FieldDataError("gradient needs the spacing of the training grid, but X is on a finer grid.")
-        loaders, parts = self._prediction_loaders(inputs), []
+        loaders, parts = list(self._prediction_loaders(inputs)), []
         for indices, _ in loaders[0].bounded_batches(_PREDICT_POINTS):
             with torch.inference_mode(False), torch.enable_grad():
                 params = torch.tensor(np.asarray(inputs.params[indices], dtype=np.float64), requires_grad=True)

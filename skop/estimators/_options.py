@@ -6,6 +6,7 @@ has a name such as ``training__weight_decay``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -15,11 +16,18 @@ from sklearn.base import BaseEstimator
 
 from skop._sklearn_compat import Interval, StrOptions
 from skop._typing import FloatArray, GridShape
-from skop.data import DataSpec, GridSymmetries, PointSymmetries, check_domain, layout_of
+from skop.data import DataSpec, FieldSet, GridSymmetries, PointSymmetries, check_domain, layout_of
 from skop.exceptions import FieldDataError
 from skop.training import ONE_CYCLE, SCHEDULES
 
-__all__ = ["Options", "SymmetryOptions", "TrainingOptions", "declared_symmetries", "moves_points"]
+__all__ = [
+    "Options",
+    "SymmetryOptions",
+    "TrainingOptions",
+    "declared_symmetries",
+    "moves_points",
+    "undeclared_fields",
+]
 
 
 class Options(BaseEstimator):
@@ -195,19 +203,33 @@ class SymmetryOptions(Options):
 
 
 # ---------------------------------------------------------------------- from options to symmetries
-def moves_points(options: SymmetryOptions, spec: DataSpec, geometry: str) -> bool:
-    """Whether declared symmetries move the points, instead of mapping those of a straight grid onto each other."""
-    if spec.network_spec.geometry != "grid":
+def moves_points(options: SymmetryOptions, spec: DataSpec, geometry: str, inputs: FieldSet) -> bool:
+    """Whether declared symmetries move the points of these samples, instead of mapping them onto each other.
+
+    Points of a straight grid are mapped onto each other, and those of another grid where the symmetries do so.
+    """
+    is_general = bool(len(options.mirrors) or len(options.rotations) or "rotate" in options.names)
+    kind = spec.network_spec.geometry
+    if kind == "grid":
+        return is_general and geometry == "points"
+    if kind == "points" or is_general or inputs.grid_shape is None:
         return True
-    return geometry == "points" and bool(len(options.mirrors) or len(options.rotations) or "rotate" in options.names)
+    try:
+        symmetries = GridSymmetries(list(options.names), inputs.grid_shape, domain=options.domain)
+        if symmetries.domain is not None:
+            return not inputs.shared_coords
+        for points in [inputs.coords] if inputs.shared_coords else inputs.coords_list():
+            symmetries.check_points(points)
+    except FieldDataError:
+        return True
+    return False
 
 
 def declared_symmetries(
     options: SymmetryOptions,
     spec: DataSpec,
-    geometry: str,
     grid_shape: GridShape | None,
-    centre: FloatArray,
+    centre: FloatArray | None,
     extent: float,
     columns: Sequence[str] | None = None,
 ) -> GridSymmetries | PointSymmetries:
@@ -219,12 +241,11 @@ def declared_symmetries(
         Declared symmetries.
     spec : DataSpec
         Sizes and names of the data.
-    geometry : {"grid", "structured", "points"}
-        Reading of the points.
     grid_shape : tuple of int or None
         Number of points along each axis of the samples.
-    centre : ndarray of shape (d,)
-        Centre of the named symmetries of points where no domain is declared.
+    centre : ndarray of shape (d,) or None
+        Centre of the named symmetries where points are moved and no domain is declared; None maps the points of a grid
+        onto each other.
     extent : float
         Size of the set of training points.
     columns : sequence of str or None, default=None
@@ -252,14 +273,14 @@ def declared_symmetries(
         "scalar_vectors": ("the scalar targets", form.scalar_names, spec.n_scalars),
     }
     parts: dict[str, Any] = {name: [] for name in sources}
-    for name, source in sources.items():
+    for name, (where, known, _) in sources.items():
         for declared in getattr(options, name):
-            channels = _channels(declared, name, *source)
+            channels = _channels(declared, name, where, known)
             vectors, tensors = _in_the_plane(channels, "tensors" in name, spec)
             parts[name] += tensors if "tensors" in name else vectors
             if "tensors" in name:
                 parts[name.replace("tensors", "vectors")] += vectors
-    if not moves_points(options, spec, geometry):
+    if centre is None:
         if grid_shape is None:
             raise FieldDataError("symmetries need samples on one regular grid; set symmetries=None.")
         if len(options.mirrors) or len(options.rotations) or "rotate" in options.names:
@@ -268,18 +289,53 @@ def declared_symmetries(
                 "of a grid; declare flips, transposition and quarter turns by name, or, without grid=..., set "
                 "geometry='points' where the estimator has it."
             )
-        return GridSymmetries(list(options.names), grid_shape, domain=options.domain, **parts)
+        symmetries = GridSymmetries(list(options.names), grid_shape, domain=options.domain, **parts)
+        _check_channels(symmetries, sources)
+        return symmetries
     if options.domain is not None:
         centre = check_domain(options.domain, spec.n_dims).mean(axis=1)
     further: dict[str, Any] = {"mirrors": options.mirrors, "rotations": options.rotations, "extent": extent or 1.0}
     found = PointSymmetries(list(options.names), centre, **further, **parts)
+    _check_channels(found, sources)
     if options.average_predictions:
         # Raises here, before the training, if they are too many.
         _ = found.order
     return found
 
 
-def _channels(declared: Any, parameter: str, where: str, names: Sequence[str] | None, count: int) -> list[int]:
+def undeclared_fields(spec: DataSpec, symmetries: GridSymmetries | PointSymmetries) -> list[str]:
+    """Return the fields of meshes that look like vectors or tensors, but are not declared as such.
+
+    Parameters
+    ----------
+    spec : DataSpec
+        Sizes and names of the data.
+    symmetries : GridSymmetries or PointSymmetries
+        Declared symmetries.
+
+    Returns
+    -------
+    list of str
+        Names.
+    """
+    if spec.kept_axes is None or (isinstance(symmetries, GridSymmetries) and symmetries.order == 1):
+        return []
+    found = []
+    for names, declared in (
+        (spec.channel_names, [*symmetries.input_vectors, *symmetries.input_tensors]),
+        (spec.target_form.channel_names, [*symmetries.target_vectors, *symmetries.target_tensors]),
+    ):
+        turned = {channel for channels in declared for channel in channels}
+        fields: dict[str, list[int]] = {}
+        for channel, name in enumerate(names or ()):
+            fields.setdefault(re.sub(r"_\d+$", "", name), []).append(channel)
+        found += [
+            name for name, parts in fields.items() if len(parts) in (2, 3, 6, 9) and not turned.intersection(parts)
+        ]
+    return found
+
+
+def _channels(declared: Any, parameter: str, where: str, names: Sequence[str] | None) -> list[int]:
     """Return the channels of a vector or a tensor, which are given by numbers or by names."""
     if not isinstance(declared, str):
         try:
@@ -288,18 +344,13 @@ def _channels(declared: Any, parameter: str, where: str, names: Sequence[str] | 
             items = [None]
         if not all(isinstance(item, str | Integral) for item in items):
             raise FieldDataError(f"{parameter} has {declared!r}; expected a tuple of channels, or the name of a field.")
-        return [channel for item in items for channel in _named(item, parameter, where, names, count)]
-    return _named(declared, parameter, where, names, count)
+        return [channel for item in items for channel in _named(item, parameter, where, names)]
+    return _named(declared, parameter, where, names)
 
 
-def _named(item: Any, parameter: str, where: str, names: Sequence[str] | None, count: int) -> list[int]:
+def _named(item: Any, parameter: str, where: str, names: Sequence[str] | None) -> list[int]:
     """Return the channels of one number or name; a name may stand for all components of a field."""
     if isinstance(item, Integral):
-        if int(item) >= count:
-            held = f"which run from 0 to {count - 1}" if count else "of which there are none"
-            raise FieldDataError(
-                f"{parameter} names channel {item}, but it is not there among those of {where}, {held}."
-            )
         return [int(item)]
     if names is None:
         raise FieldDataError(f"{parameter} names {item!r}, but {where} has no names; give the numbers of channels.")
@@ -311,6 +362,17 @@ def _named(item: Any, parameter: str, where: str, names: Sequence[str] | None, c
     if not found:
         raise FieldDataError(f"{parameter} names {item!r}, but {where} has {known}.")
     return found
+
+
+def _check_channels(symmetries: GridSymmetries | PointSymmetries, sources: dict[str, tuple[str, Any, int]]) -> None:
+    """Raise an error if a vector or a tensor names a channel that the data do not have."""
+    for name, (where, _, count) in sources.items():
+        for channels in getattr(symmetries, name):
+            if max(channels) >= count:
+                held = f"which run from 0 to {count - 1}" if count else "of which there are none"
+                raise FieldDataError(
+                    f"{name} names channel {max(channels)}, which is not there among the channels of {where}, {held}."
+                )
 
 
 def _in_the_plane(channels: list[int], is_tensor: bool, spec: DataSpec) -> tuple[list[list[int]], list[list[int]]]:

@@ -18,7 +18,7 @@ from skop import (
     SymmetryOptions,
 )
 from skop.data import PointSymmetries, unit_grid
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopWarning
 
 RANDOM = np.random.default_rng(0)
 N = 4
@@ -244,8 +244,7 @@ def meshes(moves=None):
     return found
 
 
-@pytest.mark.parametrize("turn", [FLIP, TURN], ids=["flip", "turn"])
-def test_fields_of_plane_meshes_by_name(turn):
+def test_fields_of_plane_meshes_by_name(recwarn):
     parts = {"input_vectors": ["load"], "target_vectors": ["displacement"], "target_tensors": ["stress"]}
     model = small(
         input_fields=["load"],
@@ -253,7 +252,7 @@ def test_fields_of_plane_meshes_by_name(turn):
         symmetries=SymmetryOptions(**GROUP, **parts),
     ).fit(meshes())
     space = np.eye(3)
-    space[:2, :2] = turn
+    space[:2, :2] = TURN
     for own, other in zip(model.predict(meshes(space)), model.predict(meshes()), strict=True):
         np.testing.assert_allclose(
             own.point_data["displacement"], other.point_data["displacement"] @ space.T, atol=1e-11
@@ -261,6 +260,7 @@ def test_fields_of_plane_meshes_by_name(turn):
         full = other.point_data["stress"][:, [[0, 3, 5], [3, 1, 4], [5, 4, 2]]]
         expected = (space @ full @ space.T)[:, [0, 1, 2, 0, 1, 0], [0, 1, 2, 1, 2, 2]]
         np.testing.assert_allclose(own.point_data["stress"], expected, atol=1e-11)
+    assert not recwarn.list
 
 
 # ---------------------------------------------------------------- grids
@@ -311,12 +311,20 @@ def test_wrong_declarations_are_refused_before_training(name):
     assert not hasattr(model, "module_")
 
 
+def test_fields_that_look_like_vectors_are_named_if_they_are_not_declared():
+    names = {"input_fields": ["load"], "target_fields": ["displacement", "stress"]}
+    options = SymmetryOptions(names=["flip_x"], input_vectors=["load"], target_tensors=["stress"])
+    with pytest.warns(SkopWarning, match=r"components of displacement are left.*target_vectors"):
+        small(symmetries=options, **names).fit(meshes())
+
+
 def test_unknown_names_list_those_of_the_mesh():
     model = small(target_fields=["stress"], symmetries=SymmetryOptions(names=["flip_x"], target_tensors=["strain"]))
     with pytest.raises(FieldDataError, match=r"names 'strain', but y has \['stress_0'"):
         model.fit(meshes())
 
 
+@pytest.mark.filterwarnings("ignore:interpolation from the points")
 def test_planes_on_grids_are_refused_unless_they_are_read_as_points():
     fields = RANDOM.normal(size=(4, 5, 4, 1))
     options = SymmetryOptions(mirrors=[((0.5, 0.5), (1, 1))])
@@ -330,3 +338,17 @@ def test_planes_on_grids_are_refused_unless_they_are_read_as_points():
             model.fit(X, X)
     model = small(symmetries=options, geometry="points", symmetries__average_predictions=True).fit(fields, fields)
     assert np.isfinite(model.predict(fields)).all()
+
+
+def test_straight_grids_of_each_sample_are_mirrored_in_place():
+    straight = unit_grid((5, 4)) + np.arange(N)[:, None, None]
+    X = FieldSet(straight, RANDOM.normal(size=(N, 20, 1)), grid_shape=(5, 4))
+    model = small(symmetries=SymmetryOptions(names=["flip_x"], average_predictions=True)).fit(X, X)
+    assert model.geometry_ == "structured"
+    assert model.symmetry_centre_ is None
+    mirrored = X.with_values(X.values.reshape(N, 5, 4, 1)[:, ::-1].reshape(N, 20, 1))
+    expected = model.predict(X).values.reshape(N, 5, 4, 1)[:, ::-1].reshape(N, 20, 1)
+    np.testing.assert_allclose(model.predict(mirrored).values, expected, rtol=0, atol=1e-12)
+    bent = FieldSet(bent_grid(), X.values, grid_shape=(5, 4))
+    with pytest.raises(FieldDataError, match="onto each other"):
+        model.predict(bent)
