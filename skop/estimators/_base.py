@@ -40,15 +40,10 @@ from skop.estimators._callbacks import EpochCallbacks
 from skop.estimators._domain import Domain
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._objective import Objective
-from skop.estimators._options import (
-    SymmetryOptions,
-    TrainingOptions,
-    declared_symmetries,
-    moves_points,
-    undeclared_fields,
-)
+from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._refinement import predict_refined, refinement_factors
 from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
+from skop.estimators._symmetries import declared_symmetries, moves_points, undeclared_fields
 from skop.exceptions import FieldDataError, ResamplingWarning, SkopWarning, each_warning_once, warn
 from skop.metrics._flat import relative_l2_of_fields, relative_l2_of_scalars
 from skop.networks import Outputs
