@@ -1047,10 +1047,12 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _mean_outputs(self, loaders: list[FieldLoader], indices: IntArray, params: torch.Tensor) -> Outputs:
         """Compute the outputs for given global parameters as differentiable tensors, averaged over the loaders."""
-        found = []
+        # The identity is the first symmetry.
+        scaled, found = loaders[0].as_params(params), []
         for loader in loaders:
             batch = loader.gather(indices)
-            batch.params = loader.as_params(params)
+            turns = loader.symmetries is not None and loader.symmetries.param_vectors
+            batch.params = loader.as_params(params) if turns else scaled
             found.append(self._in_physical_units(self.module_(**batch.inputs()), loader, batch.order))
         return Outputs(
             *(None if part[0] is None else torch.stack(part).mean(dim=0) for part in zip(*found, strict=True))
