@@ -133,7 +133,7 @@ REFUSED_BY_FIT = {
     ),
     "draws of no points": (PAIRS, TARGETS, {"subsample_points": 0}, ["subsample_points"]),
     "a scale of each point": (PAIRS, TARGETS, {"scaling__inputs": "point"}, ["'point'", "'channel'"]),
-    "symmetries": (PAIRS, TARGETS, {"symmetries": ["x"]}, ["symmetries"]),
+    "symmetries": (PAIRS, TARGETS, {"symmetries": ["x"]}, ["symmetry 'x'", "'flip_x'"]),
     "derivatives": (PAIRS, TARGETS, {"loss": "h1"}, ["grid"]),
     "a table with ragged y": (np.ones((6, 2)), TARGETS, {}, []),
     "params with ragged pairs": (np.ones((6, 2)), zipped(POINTS, TARGETS), {}, ["share", "FieldSet with params"]),

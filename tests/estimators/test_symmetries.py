@@ -90,7 +90,7 @@ GROUP = {
         (LaMORegressor, "structured"),
         (AMORegressor, "own"),
         (MNORegressor, "ragged"),
-        (MNORegressor, "shared"),
+        pytest.param(MNORegressor, "shared", marks=pytest.mark.exhaustive),
     ],
 )
 def test_averaged_predictions_are_equivariant(estimator, name, recwarn):
@@ -203,6 +203,7 @@ def test_it_goes_with_drawn_points_early_stopping_warm_starts_and_files(tmp_path
     assert clone(loaded).symmetries.get_params() == options.get_params()
 
 
+@pytest.mark.exhaustive
 def test_ensembles_of_moved_samples():
     X, y = layout("own")
     model = EnsembleRegressor(small(symmetries=SymmetryOptions(**GROUP, **CHANNELS)), n_members=2, random_state=0)
@@ -211,7 +212,7 @@ def test_ensembles_of_moved_samples():
 
 
 # ---------------------------------------------------------------- other points
-@pytest.mark.parametrize("name", ["shared", "ragged"])
+@pytest.mark.parametrize("name", ["shared", pytest.param("ragged", marks=pytest.mark.exhaustive)])
 def test_targets_and_predictions_on_other_points(name):
     X, _ = layout(name)
     places = [np.clip(cloud(5), [0.5, 0.3], [1.5, 0.7]) for _ in range(N)]
