@@ -3,6 +3,7 @@
 `__all__` lists the names for users of skop; the other names are for the other packages of skop.
 """
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.data._fieldset import FieldSet
 from skop.data._fieldset import iterate_rows as iterate_rows
 from skop.data._grid import find_grid, grid_spacing, unit_grid
