@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 __all__ = [
+    "ExtrapolationWarning",
     "FieldDataError",
     "KernelWarning",
     "ModelFileError",
@@ -69,6 +70,10 @@ class ResamplingWarning(SkopWarning):
 
 class ResolutionWarning(SkopWarning):
     """A prediction is on another grid than the training, or outside the box of the training points."""
+
+
+class ExtrapolationWarning(SkopWarning):
+    """A prediction is for parameters, fields, points or times outside of those of the fit."""
 
 
 def warn(message: str, category: type[Warning] = SkopWarning) -> None:
