@@ -440,7 +440,7 @@ def read(
         raise FieldDataError(
             f"X has {len(inputs)} samples and y has {len(targets)}: inconsistent numbers of samples; one y per sample."
         )
-    input_extremes, target_extremes = _check_finite(inputs, "X"), _check_targets(targets)
+    input_extremes, target_extremes = _check_finite(inputs, "X"), _check_targets(targets, names)
     places = targets.field if targets.elsewhere else None
     if places is not None:
         _warn_if_outside(places, inputs)
@@ -783,6 +783,13 @@ def _table_inputs(X: FloatArray, coords: FloatArray | None, grid_shape: GridShap
 
 # ---------------------------------------------------------------------- fields
 def _fields_as_set(X: Any, name: str) -> FieldSet:
+    """Convert fields of any form to a FieldSet with finite coordinates."""
+    fields = _as_fieldset(X, name)
+    _check_finite_coords(fields, name)
+    return fields
+
+
+def _as_fieldset(X: Any, name: str) -> FieldSet:
     """Convert fields of any form to a FieldSet."""
     if isinstance(X, FieldSet):
         return X
@@ -996,17 +1003,18 @@ def _read_scalars(y: Any) -> tuple[Targets, TargetForm]:
 
 
 # ---------------------------------------------------------------------- checks
-def _check_targets(targets: Targets) -> Extremes | None:
-    """Raise an error if targets are empty or not finite; return statistics of the field."""
+def _check_targets(targets: Targets, files: Sequence[str] | None = None) -> Extremes | None:
+    """Raise an error if targets are empty or not finite; return statistics of the field. Files are those of meshes."""
     extremes = None
     if targets.field is not None:
         _check_not_empty(targets.field, "y")
         extremes = _check_finite(targets.field, "y")
     if targets.scalars is not None and not np.isfinite(targets.scalars).all():
         sample, scalar = np.argwhere(~np.isfinite(targets.scalars))[0].tolist()
+        file = "" if files is None or sample >= len(files) else f" ({files[sample]})"
         raise FieldDataError(
-            f"Input y contains NaN or infinity, first in sample {sample}, scalar {scalar}; remove the sample or repair "
-            "the value."
+            f"Input y contains NaN or infinity, first in sample {sample}{file}, scalar {scalar}; remove the sample or "
+            "repair the value."
         )
     if len(targets) == 0:
         raise FieldDataError("y has 0 samples; at least one is required.")
@@ -1035,7 +1043,7 @@ def _check_not_empty(fields: FieldSet, name: str) -> None:
 
 
 def _check_finite(fields: FieldSet, name: str) -> Extremes | None:
-    """Raise an error if a value, coordinate or parameter is NaN or infinite; return statistics of the values.
+    """Raise an error if a value or parameter is NaN or infinite; return statistics of the values.
 
     Values are read in pieces, and once.
     """
@@ -1044,19 +1052,35 @@ def _check_finite(fields: FieldSet, name: str) -> Extremes | None:
         parts.append(Extremes.of(values, fields, start))
         if not parts[-1].are_finite:
             sample, channel = _place_of_first(values, start, fields)
+            named = channel if fields.channel_names is None else repr(fields.channel_names[channel])
             raise FieldDataError(
-                f"Input {name} contains NaN or infinity, first in sample {sample}, channel {channel}; remove the "
+                f"Input {name} contains NaN or infinity, first in sample {sample}, channel {named}; remove the "
                 "sample or repair the value."
             )
-    for what, array in (("coords", fields.coords), ("params", fields.params)):
-        if array is not None and not np.isfinite(array).all():
-            place = np.argwhere(~np.isfinite(array))[0].tolist()
-            words = f"at index {place}"
-            if what == "coords" and fields.is_ragged:
-                sample = int(np.searchsorted(np.cumsum(fields.n_points), place[0], side="right"))
-                words = f"in sample {sample}, coordinate {place[1]}"
-            raise FieldDataError(f"Input {name} contains NaN or infinity in its {what}, first {words}.")
+    if fields.params is not None and not np.isfinite(fields.params).all():
+        sample, column = np.argwhere(~np.isfinite(fields.params))[0].tolist()
+        raise FieldDataError(
+            f"Input {name} contains NaN or infinity in its params, first in sample {sample}, parameter {column}; "
+            "remove the sample or repair the value."
+        )
     return Extremes.joined(parts) if parts else None
+
+
+def _check_finite_coords(fields: FieldSet, name: str) -> None:
+    """Raise an error if a coordinate is NaN or infinite, before points are compared with others."""
+    is_finite = np.isfinite(fields.coords)
+    if is_finite.all():
+        return
+    *places, axis = np.argwhere(~is_finite)[0].tolist()
+    if fields.offsets is not None:
+        sample = int(np.searchsorted(fields.offsets, places[0], side="right")) - 1
+        places = [sample, places[0] - int(fields.offsets[sample])]
+    kinds = ("sample", "point")[-len(places) :]
+    words = ", ".join(f"{kind} {place}" for kind, place in zip(kinds, places, strict=True))
+    raise FieldDataError(
+        f"Input {name} contains NaN or infinity in its coordinates, first in {words}, coordinate {axis}; leave this "
+        "point out, or repair it."
+    )
 
 
 def _place_of_first(values: FloatArray, start: int, fields: FieldSet) -> tuple[int, int]:
