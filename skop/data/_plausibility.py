@@ -28,7 +28,7 @@ __all__ = ["Extremes", "boxes", "warn_of_odd_data"]
 _ENOUGH = 5
 #: Ratio of a size to the median from which it is named, and the same in distances between the median and a quartile of
 #: the logarithms, upwards and downwards. Loads are drawn down to zero more often than up to infinity.
-_RATIO, _ABOVE, _BELOW = 30.0, 8.0, 12.0
+_RATIO, _ABOVE, _BELOW = 30.0, 8.0, 16.0
 #: Distance of a number from the median, in interquartile ranges, from which it is named.
 _FAR = 100.0
 #: Mean of a target in units of its standard deviation from which a relative error says little.

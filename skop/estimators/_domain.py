@@ -35,10 +35,12 @@ _OUTSIDE = 0.05
 _PARAMETER, _PARAMETER_OF_FEW = 0.05, 8.0
 #: The same for values of fields, and for parameters whose distribution has tails.
 _FIELD = 1.0
-#: Kurtosis above which a distribution has tails: 1.8 is that of a uniform design, 3 that of normal numbers.
-_TAILED = 2.4
-#: How many times smaller than any before a positive parameter may be, and the same times the number of samples.
-_SMALLER, _SMALLER_OF_FEW = 100.0, 2500.0
+#: Kurtosis up to which a distribution has no tails, and from which it has: 1.8 is that of a uniform design, 3 that of
+#: normal numbers, with some scatter for few samples.
+_KURTOSIS = 1.9, 2.3
+#: How many times smaller than any before a positive parameter may be: one whose range ends well above zero, that is,
+#: above this many parts in n of its highest value; and one that is spread down to zero.
+_SMALLER, _ENDS_ABOVE, _SMALLER_TO_ZERO = 30.0, 5.0, 1000.0
 #: How far the sizes of fields may lie outside their range: part of the logarithm of the range, and a factor.
 _SIZE_PART, _SIZE_FACTOR = 0.5, 2.0
 #: How many times larger or smaller than any before a sample, or the distance of its points, may be.
@@ -250,7 +252,7 @@ class SeenRanges:
     params : ndarray of shape (2, p) or None
         Global parameters, or the features of a table.
     tailed : ndarray of shape (p,) or None
-        1 for parameters whose distribution has tails, as measured data have, and 0 for those of a design.
+        1 for parameters whose distribution has tails, as measured data have, 0 for those of a design, or between.
     values, sizes : ndarray of shape (2, c) or None
         Values of the input fields, and root mean squares of the fields of a sample.
     coords : ndarray of shape (2, d)
@@ -296,7 +298,7 @@ class SeenRanges:
         return cls(
             n_samples=len(inputs),
             params=None if params is None else _range(params),
-            tailed=None if params is None else (_kurtosis(params) > _TAILED).astype(np.float64),
+            tailed=None if params is None else np.interp(_kurtosis(params), _KURTOSIS, (0.0, 1.0)),
             values=None if extremes is None else np.stack([extremes.low.min(axis=0), extremes.high.max(axis=0)]),
             sizes=None if extremes is None else _range(extremes.size),
             coords=np.stack([lower.min(axis=0), upper.max(axis=0)]),
@@ -359,12 +361,21 @@ class SeenRanges:
     def _limits_of_parameters(self, params: FloatArray, tailed: FloatArray) -> FloatArray:
         """Lowest and highest parameters ``(2, p)`` without a finding."""
         low, high = params
-        part = np.where(tailed > 0, _FIELD, _PARAMETER + _PARAMETER_OF_FEW / self.n_samples)
+        part = np.maximum(tailed * _FIELD, _PARAMETER + _PARAMETER_OF_FEW / self.n_samples)
         slack = part * (high - low) + self._slack_of_few(params)
-        # Numbers near zero, such as thicknesses in another unit, are far from others by their ratio.
-        smaller = max(_SMALLER, _SMALLER_OF_FEW / self.n_samples)
-        floor, ceiling = np.where(low > 0, low / smaller, -np.inf), np.where(high < 0, high / smaller, np.inf)
-        return np.stack([np.maximum(low - slack, floor), np.minimum(high + slack, ceiling)])
+        lowest, highest = low - slack, high + slack
+        # Numbers of one sign are compared by their ratios too: downwards, since a difference says little of a thickness
+        # in another unit; and upwards where they have tails, since those of lognormal numbers are long.
+        inner, outer = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
+        of_one_sign = low * high > 0
+        smaller = np.where(inner * self.n_samples > _ENDS_ABOVE * outer, _SMALLER, _SMALLER_TO_ZERO)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            larger = np.where(tailed < 1, 0.0, outer * np.sqrt(outer / inner))
+        nearest = np.where(of_one_sign, np.sign(high) * inner / smaller, np.nan)
+        furthest = np.where(of_one_sign, np.sign(high) * larger, 0.0)
+        lowest = np.where(high < 0, np.minimum(lowest, furthest), np.fmax(lowest, nearest))
+        highest = np.where(high < 0, np.fmin(highest, nearest), np.maximum(highest, furthest))
+        return np.stack([lowest, highest])
 
     def _slack_of_few(self, ranges: FloatArray) -> FloatArray:
         """Tolerance beyond ranges ``(2, k)``: that of rounding, and much more after a fit of few samples."""

@@ -95,12 +95,12 @@ def test_the_table_has_a_row_for_each_number_outside(on_table):
 
 
 def test_new_samples_of_the_same_kind_are_inside():
-    """Of 200 predictions of 50 samples each, less than 2 % warn: uniform designs and normal numbers."""
+    """Of 200 predictions of 50 samples each, less than 2 % warn: uniform, normal and lognormal numbers."""
     rng = np.random.default_rng(1)
-    for draw in (rng.random, rng.standard_normal):
+    for draw in (rng.random, rng.standard_normal, lambda size: rng.lognormal(size=size)):
         warned = 0
         for _ in range(200):
-            seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=draw((50, 3))), None)
+            seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=draw((100, 3))), None)
             warned += bool(seen.findings(FieldSet(np.zeros((1, 1)), params=draw((50, 3))), every=False))
         assert warned < 4
 
