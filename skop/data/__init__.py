@@ -3,6 +3,7 @@
 `__all__` lists the names for users of skop; the other names are for the other packages of skop.
 """
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.data._fieldset import FieldSet
 from skop.data._fieldset import iterate_rows as iterate_rows
 from skop.data._grid import find_grid, grid_spacing, unit_grid
@@ -11,6 +12,9 @@ from skop.data._loading import FieldLoader as FieldLoader
 from skop.data._meshes import MeshSamples, attach_predictions, carry_cell_data, read_meshes
 from skop.data._meshes import is_mesh_input as is_mesh_input
 from skop.data._point_symmetry import PointSymmetries as PointSymmetries
+from skop.data._plausibility import Extremes as Extremes
+from skop.data._plausibility import boxes as boxes
+from skop.data._plausibility import warn_of_odd_data as warn_of_odd_data
 from skop.data._reading import DataSpec, TargetForm
 from skop.data._reading import Predictions as Predictions
 from skop.data._reading import Targets as Targets

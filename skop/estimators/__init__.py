@@ -1,5 +1,6 @@
 """The estimators, and `OperatorRegressor`, the base class for further operators."""
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.estimators._amo import AMOArchitecture, AMORegressor
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._baselines import PODRegressor

@@ -22,6 +22,7 @@ from skop._sklearn_compat import CallbackSupportMixin, Interval, StrOptions, che
 from skop._typing import FloatArray, IntArray
 from skop.data import (
     DataSpec,
+    Extremes,
     FieldLoader,
     FieldSet,
     GridResampler,
@@ -37,7 +38,7 @@ from skop.data import (
     refuse_mask,
 )
 from skop.estimators._callbacks import EpochCallbacks
-from skop.estimators._domain import Domain
+from skop.estimators._domain import Domain, SeenRanges
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._objective import Objective
 from skop.estimators._options import SymmetryOptions, TrainingOptions
@@ -185,6 +186,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     symmetry_centre_ : ndarray of shape (d,) or None
         Centre of the box of all training points, about which named symmetries move points where no domain is declared;
         None where no points are moved.
+    ranges_ : object
+        Ranges of the global parameters, input fields and points, by which `check` and predictions judge new data.
     network_parameters_ : dict
         Parameters of the network and the scaling by name, as they were in the fit. A warm start and `save` refuse
         an estimator whose parameters are others now.
@@ -579,7 +582,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         inputs, targets, error = _on_grid(data, resampler, usable)
         if error is not None and error > _LARGE_ERROR:
             _warn_of_error(error, resampler)
-        return TrainingData(inputs, targets, replace(data.spec, resampler=replace(resampler, error=error)))
+        spec = replace(data.spec, resampler=replace(resampler, error=error))
+        return replace(data, inputs=inputs, targets=targets, spec=spec)
 
     def _prepare(
         self,
@@ -606,7 +610,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                 "warm_start=False to fit anew."
             )
         self.device_ = pick_device(self.device)
+        seen = self._seen(points, data.input_extremes, weight)
         if self._continues:
+            self.ranges_ = seen if self.ranges_ is None else self.ranges_.joined(seen)
             self.spec_ = data.spec
             self.module_.to(self.device_)
             self.domain_.check(data.inputs)
@@ -633,6 +639,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             )
         # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
         self._store_spec(points, data.spec)
+        self.ranges_ = seen
         self.spacing_, self.geometry_ = _spacing(data.inputs), geometry
         self.domain_: Domain = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
         self.symmetry_centre_ = centre
@@ -663,6 +670,14 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                 SkopWarning,
             )
         return declared if isinstance(declared, PointSymmetries) else None, centre
+
+    @staticmethod
+    def _seen(points: FieldSet, extremes: Extremes | None, weight: FloatArray | None) -> SeenRanges:
+        """Ranges of the inputs with positive weight, as they came."""
+        if weight is None:
+            return SeenRanges.from_fit(points, extremes)
+        used = np.flatnonzero(weight)
+        return SeenRanges.from_fit(points[used], None if extremes is None else extremes[used])
 
     def _store_target_points(self, targets: Targets) -> None:
         """Store where the targets are, if this is not on the points of the inputs."""
@@ -1006,6 +1021,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     def _gradient(self, X: Any, output: Any) -> FloatArray:
         """Derivatives of an output with respect to the parameters."""
         inputs, _ = self._read_inputs(X)
+        self._warn_if_outside(inputs)
         select = self._selection(output)
         if inputs.params is None or self.scalers_.params is None:
             raise FieldDataError("gradient needs global parameters: a table X, or a FieldSet with params; X has none.")

@@ -113,9 +113,11 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
         members = [clone(self.estimator).set_params(random_state=int(seed)) for seed in seeds]
         options = {} if sample_weight is None else {"sample_weight": sample_weight}
-        self.estimators_ = Parallel(n_jobs=self.n_jobs)(delayed(member.fit)(X, y, **options) for member in members)
+        with each_warning_once():
+            self.estimators_ = Parallel(n_jobs=self.n_jobs)(delayed(member.fit)(X, y, **options) for member in members)
         first = self.estimators_[0]
         self.spec_, self.coords_, self.n_features_in_ = first.spec_, first.coords_, first.n_features_in_
+        self.ranges_ = first.ranges_
         # An earlier fit may have been on a table with names.
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(first, "feature_names_in_"):
@@ -145,6 +147,7 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         found: Sequence[Predictions]
         with each_warning_once():
             inputs, meshes = self._read_inputs(X)
+            self._warn_if_outside(inputs)
             found, places = zip(
                 *(member._predict_where_asked(inputs, coords) for member in self.estimators_), strict=True
             )

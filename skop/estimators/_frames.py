@@ -19,7 +19,8 @@ from skop._sklearn_compat import check_sample_weight, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, TrainingData
 from skop.estimators._base import OperatorRegressor
-from skop.estimators._field import FieldRegressor
+from skop.estimators._domain import SeenRanges
+from skop.estimators._field import FieldRegressor, checked_by_caller
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 from skop.training import TrainingPlan
@@ -43,6 +44,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
     def _read_trajectories(self, X: Any, y: Any) -> TrainingData:
         """Read X and y as FieldSets. If both are tables, their columns become the channels of a single point."""
         data = self._read(X, y)
+        self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
         if data.spec.role == "features":
             return replace(data, inputs=_one_point(data.inputs.params))
         if data.targets.field is not None and data.targets.scalars is not None:
@@ -75,10 +77,11 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         if sample_weight is not None:
             weight = check_sample_weight(sample_weight, np.empty((len(data.inputs), 1)), dtype=np.float64)
             options["sample_weight"] = np.repeat(weight, len(inputs) // len(data.inputs))
-        if isinstance(estimator, OperatorRegressor):
-            _fit_with_plan(estimator, X, y, options.get("sample_weight"), plan)
-        else:
-            estimator.fit(X, y, **options)
+        with checked_by_caller():
+            if isinstance(estimator, OperatorRegressor):
+                _fit_with_plan(estimator, X, y, options.get("sample_weight"), plan)
+            else:
+                estimator.fit(X, y, **options)
         self.estimator_ = estimator
         self._store_spec(data.inputs, data.spec)
         if data.spec.target_points == "shared" and data.targets.field is not None:
@@ -96,7 +99,8 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
     def _predict_frame(self, state: FieldSet) -> FloatArray:
         """Predict one frame ``(n, P, c)`` or ``(T, c)`` for each sample."""
         X: Any = state.values[:, 0] if self.spec_.role == "features" else state  # type: ignore[index]
-        predicted = self.estimator_.predict(X)
+        with checked_by_caller():
+            predicted = self.estimator_.predict(X)
         if isinstance(predicted, FieldSet):
             return np.asarray(predicted.values)
         return np.reshape(predicted, (len(state), 1, -1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -132,6 +133,8 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             plan = TrainingPlan(group_size=len(times), grouping=self.grouping)  # type: ignore[arg-type]
         self._fit_estimator(self._seeded_clone(), inputs, targets, data, sample_weight, plan)
         self.times_, self.n_frames_ = times, len(times)
+        assert self.ranges_ is not None
+        self.ranges_ = replace(self.ranges_, times=np.array([[times.min()], [times.max()]]))
 
     def _frame_times(self, n_channels: int) -> FloatArray:
         """Return the times of the frames of y."""
@@ -171,12 +174,34 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         FieldDataError
             If X has another form than in the fit.
         """
+        return super(TimeConditionedRegressor, self._at(times)).predict(X, coords)
+
+    def check(self, X: Any, *, times: Any = None) -> Any:
+        """List what in X and in the times is outside of what the fit has seen.
+
+        Parameters
+        ----------
+        X : as in `predict`
+            Inputs of a prediction.
+        times : array-like of shape (n_times,) or None, default=None
+            Times of the frames, in the unit of the fit; None gives the times of the fit.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each number that is outside, as described for `LaMORegressor.check`; that of a time is called
+            ``"time"``.
+        """
+        return super(TimeConditionedRegressor, self._at(times)).check(X)
+
+    def _at(self, times: Any) -> Self:
+        """Return a copy that predicts at given times; this estimator itself for None, or if it is not fitted."""
         if times is None or not hasattr(self, "times_"):
-            return super().predict(X, coords)
+            return self
         wanted = _check_times(times)
         other = self._with_frames(len(wanted))
         other.times_ = wanted
-        return super(TimeConditionedRegressor, other).predict(X, coords)
+        return other
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Predict one frame after the other."""

@@ -1,5 +1,6 @@
 """The training loop: learning rate schedules, weight averaging (EMA), early stopping, checkpoints and progress bar."""
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.training._averaging import WeightAverage
 from skop.training._loop import History, Trainer, TrainerConfig
 from skop.training._order import epoch_rounds

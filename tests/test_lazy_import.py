@@ -1,0 +1,54 @@
+"""`import skop` is quick, and yet everything public is there after it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import skop
+
+ALONE = """
+import json, sys
+import skop
+slow = [name for name in ("torch", "sklearn", "scipy", "numpy") if name in sys.modules]
+names = set(dir(skop))
+everything = [hasattr(getattr(skop, name), "__all__") for name in sorted(skop._PACKAGES)]
+are_listed = names >= skop._PACKAGES | set(skop.__all__)
+print(json.dumps([slow, are_listed, everything, skop.metrics.relative_l2_error.__name__]))
+"""
+
+
+def run(program):
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_the_import_alone_is_light_and_gives_everything():
+    slow, are_listed, packages, name = run(ALONE)
+    assert slow == []
+    assert are_listed
+    assert packages
+    assert all(packages)
+    assert name == "relative_l2_error"
+
+
+def test_a_file_is_loaded_by_a_process_that_has_imported_nothing_else(tmp_path):
+    model = skop.PODRegressor().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
+    model.save(tmp_path / "model.skop")
+    program = f"import skop, json; print(json.dumps(type(skop.load({str(tmp_path / 'model.skop')!r})).__name__))"
+    assert run(program) == "PODRegressor"
+
+
+def test_a_star_import_gives_the_public_names():
+    names = {}
+    exec("from skop import *", names)
+    assert set(skop.__all__) <= set(names)
+    assert names["LaMORegressor"] is skop.estimators.LaMORegressor
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'skop' has no attribute 'LamoRegressor'"):
+        skop.LamoRegressor  # noqa: B018
+    with pytest.raises(ImportError, match="LamoRegressor"):
+        exec("from skop import LamoRegressor")
