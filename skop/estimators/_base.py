@@ -46,7 +46,7 @@ from skop.exceptions import FieldDataError, ResamplingWarning, SkopWarning, each
 from skop.metrics._flat import relative_l2_of_fields, relative_l2_of_scalars
 from skop.networks import Outputs
 from skop.ops import record_backends
-from skop.training import DIRECT_TRAINING, History, Trainer, TrainerConfig, TrainingPlan
+from skop.training import DIRECT_TRAINING, EarlierTraining, History, Trainer, TrainerConfig, TrainingPlan
 
 __all__ = ["OperatorRegressor"]
 
@@ -125,8 +125,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     cell_data : {"refuse", "to_points"}, default="refuse"
         Treatment of mesh fields that are stored on cells: an error, or averaging to the points.
     warm_start : bool, default=False
-        Whether a fit goes on from the weights of the last one. The data must be of the same kind, and parameters of
-        the network and the scaling must be those of the last fit; those of the training may change.
+        Whether a fit continues the training of the last one: with its weights, the moments of the optimiser and the
+        average of the weights, and with the learning rate of a single training of the epochs so far and `max_iter` more
+        (or the seconds so far and `max_time` more) at its present place. The data must be of the same kind, and
+        parameters of the network and the scaling must be those of the last fit; those of the training may change.
+        Model files hold the weights only, so that moments and average start anew after `skop.load`.
     random_state : int, RandomState instance or None, default=None
         Seed for the initial weights, the order of the samples and data augmentation. With an int, two fits on one CPU
         give identical results.
@@ -520,6 +523,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             with randomness, threads, record_backends() as used:
                 history = trainer.run(loader)
         self._record(history)
+        self._store_end(trainer, valid)
         self.backend_ = ", ".join(sorted(used)) or "torch"
         return history
 
@@ -701,7 +705,23 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             validate=None if valid is None else self._make_validation(data.inputs[valid], data.targets[valid]),
             on_epoch_end=callbacks if callbacks.watches else None,
             forward=plan.forward,
+            earlier=(earlier := self._earlier_training()),
+            validate_first=valid is not None and earlier.has_held_out(valid),
         )
+
+    def _earlier_training(self) -> EarlierTraining:
+        """What the fit that was prepared continues; nothing if it does not."""
+        if not self.loss_curve_:
+            return EarlierTraining()
+        earlier: EarlierTraining | None = vars(self).get("_earlier")
+        return earlier or EarlierTraining(self.n_iter_, self.fit_seconds_)
+
+    def _store_end(self, trainer: Trainer, valid: IntArray | None) -> None:
+        """Store what a warm start continues, outside of the fitted attributes, which are those of model files."""
+        self.__dict__.pop("_earlier", None)
+        if self.warm_start:
+            seconds = trainer.earlier.seconds + self.fit_seconds_
+            self._earlier = EarlierTraining(self.n_iter_, seconds, trainer.end, valid)
 
     def _training_options(self, inputs: FieldSet, plan: TrainingPlan) -> TrainerConfig:
         """Convert the parameters of the estimator to settings of the trainer."""
@@ -734,6 +754,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             autocast=None if training.autocast is None else getattr(torch, training.autocast),
             group_size=plan.group_size,
             grouping=plan.grouping,
+            keep_end=self.warm_start,
         )
 
     def _make_loss(self, spacing: tuple[float, ...] | None) -> Objective:
@@ -770,7 +791,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _record(self, history: History) -> None:
         """Store the record of the training in attributes."""
-        self.best_iter_, self.stopped_ = len(self.loss_curve_) + history.best_iter, history.stopped
+        # A continued training may find no better weights than those from which it started.
+        if history.best_iter:
+            self.best_iter_ = len(self.loss_curve_) + history.best_iter
+        self.stopped_ = history.stopped
         self.loss_curve_ = [*self.loss_curve_, *history.loss_curve]
         self.validation_scores_ = [*self.validation_scores_, *(1.0 - error for error in history.validation_errors)]
         self.n_iter_ = len(self.loss_curve_)

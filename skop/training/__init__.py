@@ -1,6 +1,7 @@
-"""The training loop: learning rate schedules, weight averaging (EMA), early stopping, checkpoints and progress bar."""
+"""The training loop: schedules, weight averaging (EMA), early stopping, checkpoints, continued trainings, progress."""
 
 from skop.training._averaging import WeightAverage
+from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprint
 from skop.training._loop import History, Trainer, TrainerConfig
 from skop.training._order import epoch_rounds
 from skop.training._plan import DIRECT_TRAINING, TrainingPlan
@@ -11,13 +12,16 @@ __all__ = [
     "DIRECT_TRAINING",
     "ONE_CYCLE",
     "SCHEDULES",
+    "EarlierTraining",
     "History",
     "ProgressLine",
     "RateAndMomentum",
     "Trainer",
     "TrainerConfig",
+    "TrainingEnd",
     "TrainingPlan",
     "WeightAverage",
     "epoch_rounds",
+    "fingerprint",
     "schedule_at",
 ]
