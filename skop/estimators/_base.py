@@ -36,6 +36,7 @@ from skop.data import (
     refuse_mask,
 )
 from skop.estimators._callbacks import EpochCallbacks
+from skop.estimators._cost import cheaper_settings
 from skop.estimators._domain import Domain
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._objective import Objective
@@ -138,8 +139,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the network. ``"auto"``: float64 for tables of plain features, as in scikit-learn; float32 for
         fields.
-    verbose : bool or int, default=False
-        Amount of output: 1 shows a progress bar on a terminal, 2 prints a line for each epoch.
+    verbose : "auto", bool or int, default="auto"
+        Amount of output on standard error. ``"auto"``: one line if the fit is expected to take more than a minute,
+        unless another tool calls it, such as a search, a cross-validation or a pipeline. False or 0: none. True or 1: a
+        progress bar on a terminal, and a line every few seconds elsewhere. 2: a line for each epoch.
     training : TrainingOptions or None, default=None
         Further training parameters, such as weight decay, learning rate schedule and gradient clipping; None takes the
         defaults of `skop.TrainingOptions`. In searches their names are, for example, ``training__weight_decay``.
@@ -206,7 +209,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     random_state: Any = None
     device: str = "auto"
     dtype: str = "auto"
-    verbose: bool | int = False
+    verbose: bool | int | str = "auto"
     training: TrainingOptions | None = None
     scaling: ScalingOptions | None = None
 
@@ -229,7 +232,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         "random_state": ["random_state"],
         "device": [str],
         "dtype": [StrOptions({"auto", "float32", "float64"})],
-        "verbose": ["verbose"],
+        "verbose": ["verbose", StrOptions({"auto"})],
         "training": [TrainingOptions, None],
         "scaling": [ScalingOptions, None],
     }
@@ -516,7 +519,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
         self._prepare(data, points, train, weight, rng)
         loader = self._training_loader(data, train, weight, rng)
-        with EpochCallbacks(self, X, y, sample_weight) as callbacks:
+        told: dict[str, Any] = {"is_alone": not _is_called_by_another_tool(), "cheaper": cheaper_settings(self, usable)}
+        with EpochCallbacks(self, X, y, sample_weight, **told) as callbacks:
             trainer = self._make_trainer(data, usable, valid, rng, callbacks, plan)
             randomness = isolated_randomness(rng, self.device_, self._options("training").deterministic)
             threads = thread_limit(_points_of_a_step(usable, trainer.options, self.subsample_points), self.width)
@@ -704,6 +708,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             rng,
             validate=None if valid is None else self._make_validation(data.inputs[valid], data.targets[valid]),
             on_epoch_end=callbacks if callbacks.watches else None,
+            on_step=callbacks.on_step if callbacks.watches_steps else None,
             forward=plan.forward,
             earlier=(earlier := self._earlier_training()),
             validate_first=valid is not None and earlier.has_held_out(valid),

@@ -5,7 +5,7 @@ from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprin
 from skop.training._loop import History, Trainer, TrainerConfig
 from skop.training._order import epoch_rounds
 from skop.training._plan import DIRECT_TRAINING, TrainingPlan
-from skop.training._progress import ProgressLine
+from skop.training._progress import ProgressLine, in_words
 from skop.training._schedule import ONE_CYCLE, SCHEDULES, RateAndMomentum, schedule_at
 
 __all__ = [
@@ -23,5 +23,6 @@ __all__ = [
     "WeightAverage",
     "epoch_rounds",
     "fingerprint",
+    "in_words",
     "schedule_at",
 ]

@@ -164,6 +164,8 @@ class Trainer:
     on_epoch_end : callable or None, default=None
         Function that is called after each epoch with the history and the completed fraction of the training; training
         stops if it returns True.
+    on_step : callable or None, default=None
+        Function that is called after each step with the completed fraction of the training, from 0 to 1.
     forward : callable or None, default=None
         Function ``forward(network, batch)`` that returns the outputs; None calls ``batch.outputs_of(network)``.
     earlier : EarlierTraining, default=EarlierTraining()
@@ -216,6 +218,7 @@ class Trainer:
         *,
         validate: Callable[[], float] | None = None,
         on_epoch_end: Callable[[History, float], bool] | None = None,
+        on_step: Callable[[float], None] | None = None,
         forward: Callable[[nn.Module, Batch], Any] | None = None,
         earlier: EarlierTraining = _NO_TRAINING,
         validate_first: bool = False,
@@ -224,7 +227,7 @@ class Trainer:
         # Walking through the modules of a network takes as long as a small layer.
         self.weights: list[torch.Tensor] = list(network.parameters())
         self.has_buffers = any(True for _ in network.buffers())
-        self.validate, self.on_epoch_end = validate, on_epoch_end
+        self.validate, self.on_epoch_end, self.on_step = validate, on_epoch_end, on_step
         self.earlier, self.validate_first = earlier, validate_first
         self.forward = _call_network if forward is None else forward
         self.optimizer = torch.optim.AdamW(
@@ -276,10 +279,7 @@ class Trainer:
             five or more epochs, if the loss is still more than half of that in the first epoch. It compares the loss on
             the first four batches with the loss of outputs of zero, which is the mean field of scaled targets.
         """
-        self.loader = loader
-        n_groups = len(loader) // self.options.group_size
-        self.epoch_steps = -(-n_groups // self.options.batch_size)
-        self.total_steps = self.options.max_iter * self.epoch_steps
+        self.start_on(loader)
         self._set_random_states(loader)
         first = self._keep()
         good: _Kept | None = None
@@ -312,6 +312,19 @@ class Trainer:
         self._forget_gradients()
         self._warn_of_little_training(loader)
         return self.history
+
+    def start_on(self, loader: FieldLoader) -> None:
+        """Count the steps of the training, as `run` does at its start.
+
+        Parameters
+        ----------
+        loader : FieldLoader
+            Training samples.
+        """
+        self.loader = loader
+        n_groups = len(loader) // self.options.group_size
+        self.epoch_steps = -(-n_groups // self.options.batch_size)
+        self.total_steps = self.options.max_iter * self.epoch_steps
 
     def _continue(self) -> bool:
         """Validate the weights at the start and restore the state of the earlier training; return if there is one."""
@@ -433,6 +446,8 @@ class Trainer:
         for batch in self._epoch_batches(loader):
             total += self._train_step(batch) * len(batch)
             count += len(batch)
+            if self.on_step is not None:
+                self.on_step(self._part_done(count / len(loader)))
             if self._out_of_time():
                 break
         return float(total) / count
@@ -491,7 +506,14 @@ class Trainer:
 
     def _progress(self) -> float:
         """Completed fraction of the training, by steps or by time, whichever is larger."""
-        part = self.step / self.total_steps
+        return self._limited(self.step / self.total_steps)
+
+    def _part_done(self, part_of_epoch: float) -> float:
+        """Completed fraction of the training, within an epoch."""
+        return self._limited((len(self.history.loss_curve) + part_of_epoch) / self.options.max_iter)
+
+    def _limited(self, part: float) -> float:
+        """Fraction of the epochs, or of the time limit, whichever is larger."""
         if self.options.max_time is not None:
             part = max(part, self._seconds() / self.options.max_time)
         return min(part, 1.0)
