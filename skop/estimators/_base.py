@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from skop._sklearn_compat import CallbackSupportMixin, Interval, StrOptions, check_sample_weight, fit_context
@@ -36,7 +38,7 @@ from skop.data import (
     refuse_mask,
 )
 from skop.estimators._callbacks import EpochCallbacks
-from skop.estimators._cost import cheaper_settings
+from skop.estimators._cost import CostEstimate, cheaper_settings
 from skop.estimators._domain import Domain
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._objective import Objective
@@ -47,7 +49,16 @@ from skop.exceptions import FieldDataError, ResamplingWarning, SkopWarning, each
 from skop.metrics._flat import relative_l2_of_fields, relative_l2_of_scalars
 from skop.networks import Outputs
 from skop.ops import record_backends
-from skop.training import DIRECT_TRAINING, EarlierTraining, History, Trainer, TrainerConfig, TrainingPlan
+from skop.training import (
+    DIRECT_TRAINING,
+    EarlierTraining,
+    EpochCost,
+    History,
+    Trainer,
+    TrainerConfig,
+    TrainingPlan,
+    measure_epoch,
+)
 
 __all__ = ["OperatorRegressor"]
 
@@ -70,6 +81,34 @@ _FREE_PARAMETERS = frozenset(
         *("device", "verbose", "training", "subsample_points"),
     )
 )
+
+
+@dataclass
+class _Setup:
+    """What a training of a prepared estimator needs.
+
+    Attributes
+    ----------
+    data : TrainingData
+        Samples as the network sees them.
+    usable : FieldSet
+        Points of the samples with positive weight: of the inputs, or of the targets if these have more.
+    valid : ndarray of int or None
+        Indices of the samples that are held out for validation.
+    loader : FieldLoader
+        Training samples.
+    rng : numpy.random.RandomState
+        Random number generator of the fit.
+    plan : TrainingPlan
+        Changes to the training loop for data in time.
+    """
+
+    data: TrainingData
+    usable: FieldSet
+    valid: IntArray | None
+    loader: FieldLoader
+    rng: np.random.RandomState
+    plan: TrainingPlan
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -499,12 +538,32 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _train(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan) -> History:
         """Read the data, prepare and train the network, and store the results."""
-        for name in self._option_types:
-            if getattr(self, name) is not None:
-                self._options(name)._validate_params()
+        self._validate_options()
         if self._continues:
             self._check_continuation()
         data = self._read(X, y, reset=not (self._continues and self.spec_.input_form == "table"))
+        setup = self._set_up(data, sample_weight, plan)
+        told: dict[str, Any] = {
+            "is_alone": not _is_called_by_another_tool(),
+            "cheaper": cheaper_settings(self, setup.usable),
+        }
+        with EpochCallbacks(self, X, y, sample_weight, **told) as callbacks:
+            trainer = self._make_trainer(setup, callbacks)
+            with self._computing(setup, trainer), record_backends() as used:
+                history = trainer.run(setup.loader)
+        self._record(history)
+        self._store_end(trainer, setup.valid)
+        self.backend_ = ", ".join(sorted(used)) or "torch"
+        return history
+
+    def _validate_options(self) -> None:
+        """Raise an error if a parameter of an option object is invalid."""
+        for name in self._option_types:
+            if getattr(self, name) is not None:
+                self._options(name)._validate_params()
+
+    def _set_up(self, data: TrainingData, sample_weight: Any, plan: TrainingPlan) -> _Setup:
+        """Split and scale the samples, and build the network or keep that of an earlier fit."""
         weight = _check_weight(sample_weight, len(data.inputs))
         if data.targets.elsewhere:
             self._check_other_points(data)
@@ -519,17 +578,81 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
         self._prepare(data, points, train, weight, rng)
         loader = self._training_loader(data, train, weight, rng)
-        told: dict[str, Any] = {"is_alone": not _is_called_by_another_tool(), "cheaper": cheaper_settings(self, usable)}
-        with EpochCallbacks(self, X, y, sample_weight, **told) as callbacks:
-            trainer = self._make_trainer(data, usable, valid, rng, callbacks, plan)
-            randomness = isolated_randomness(rng, self.device_, self._options("training").deterministic)
-            threads = thread_limit(_points_of_a_step(usable, trainer.options, self.subsample_points), self.width)
-            with randomness, threads, record_backends() as used:
-                history = trainer.run(loader)
-        self._record(history)
-        self._store_end(trainer, valid)
-        self.backend_ = ", ".join(sorted(used)) or "torch"
-        return history
+        return _Setup(data, usable, valid, loader, rng, plan)
+
+    @contextmanager
+    def _computing(self, setup: _Setup, trainer: Trainer) -> Iterator[None]:
+        """Context of the steps of a training: seeded random numbers, and threads that suit the problem."""
+        randomness = isolated_randomness(setup.rng, self.device_, self._options("training").deterministic)
+        n_points = _points_of_a_step(setup.usable, trainer.options, self.subsample_points)
+        with randomness, thread_limit(n_points, self.width):
+            yield
+
+    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None) -> CostEstimate:
+        """Estimate how long a fit will take and how much memory it will need, by a few steps of its training.
+
+        The data are read and the network is built as in a fit, and some batches from the smallest to the largest are
+        timed, after a step in which kernels are compiled. Where other parameters make a step cheaper, such as
+        `subsample_points` or a larger `patch_size`, steps with these are timed too. The estimator stays as it is.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+            Training data.
+
+        Returns
+        -------
+        CostEstimate
+            Time, memory and possible savings; ``print`` shows them in words.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used; a ValueError.
+
+        Notes
+        -----
+        A fit reads the data and compiles kernels in addition, and can be stopped early. Other programs on the machine
+        slow both the estimate and the fit down.
+
+        Examples
+        --------
+        >>> from skop import LaMORegressor
+        >>> from skop.datasets import make_darcy
+        >>> X, y = make_darcy(24, resolution=16, random_state=0)
+        >>> cost = LaMORegressor(width=16, depth=1, max_iter=50).estimate_cost(X, y)
+        >>> cost.n_epochs, cost.total_seconds < 60
+        (50, True)
+        """
+        return self._estimate_cost(X, y, sample_weight)
+
+    def _estimate_cost(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING) -> CostEstimate:
+        """Measure a copy of the estimator by a plan, and copies with cheaper settings."""
+        self._validate_params()
+        self._validate_options()
+        with each_warning_once():
+            # A plan with a function of its own has it for this object, which is a copy already.
+            probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
+            data = probe._read(X, y)
+            cost, cheaper = probe._measure(data, sample_weight, plan)
+            costs = {
+                f"{name}={value}": self._probe(**{name: value})._measure(data, sample_weight, plan)[0].seconds
+                for name, value in cheaper.items()
+                if plan.forward is None
+            }
+        return CostEstimate.of_epochs(cost, self.max_iter, self.max_time, costs)
+
+    def _probe(self, **changes: Any) -> Self:
+        """Return an unfitted copy with other parameters, which draws nothing from the user's random numbers."""
+        return clone(self).set_params(random_state=0, **changes)
+
+    def _measure(self, data: TrainingData, sample_weight: Any, plan: TrainingPlan) -> tuple[EpochCost, dict[str, Any]]:
+        """Measure an epoch of this estimator, which is then of no other use, and say what would make it cheaper."""
+        setup = self._set_up(data, sample_weight, plan)
+        trainer = self._make_trainer(setup, None)
+        with self._computing(setup, trainer):
+            cost = measure_epoch(trainer, setup.loader)
+        return cost, cheaper_settings(self, setup.usable)
 
     def _check_other_points(self, data: TrainingData) -> None:
         """Raise an error if a parameter needs targets on the points of the inputs, but they are on others."""
@@ -689,26 +812,19 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         vectors = (declared.input_vectors, declared.target_vectors)
         return GridSymmetries(list(declared.names), inputs.grid_shape, *vectors, domain=declared.domain)
 
-    def _make_trainer(
-        self,
-        data: TrainingData,
-        usable: FieldSet,
-        valid: IntArray | None,
-        rng: np.random.RandomState,
-        callbacks: EpochCallbacks,
-        plan: TrainingPlan,
-    ) -> Trainer:
-        """Build the trainer with loss, validation and callbacks; `usable` are the samples with positive weight."""
+    def _make_trainer(self, setup: _Setup, callbacks: EpochCallbacks | None) -> Trainer:
+        """Build the trainer with loss, validation and callbacks."""
+        data, valid, plan = setup.data, setup.valid, setup.plan
         field = data.targets.field
         objective = self._make_loss(_spacing(field if data.targets.elsewhere and field is not None else data.inputs))
         return Trainer(
             self.module_,
             objective,
-            self._training_options(usable, plan),
-            rng,
+            self._training_options(setup.usable, plan),
+            setup.rng,
             validate=None if valid is None else self._make_validation(data.inputs[valid], data.targets[valid]),
-            on_epoch_end=callbacks if callbacks.watches else None,
-            on_step=callbacks.on_step if callbacks.watches_steps else None,
+            on_epoch_end=callbacks if callbacks is not None and callbacks.watches else None,
+            on_step=callbacks.on_step if callbacks is not None and callbacks.watches_steps else None,
             forward=plan.forward,
             earlier=(earlier := self._earlier_training()),
             validate_first=valid is not None and earlier.has_held_out(valid),

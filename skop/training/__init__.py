@@ -7,12 +7,14 @@ from skop.training._order import epoch_rounds
 from skop.training._plan import DIRECT_TRAINING, TrainingPlan
 from skop.training._progress import ProgressLine, in_words
 from skop.training._schedule import ONE_CYCLE, SCHEDULES, RateAndMomentum, schedule_at
+from skop.training._timing import EpochCost, measure_epoch
 
 __all__ = [
     "DIRECT_TRAINING",
     "ONE_CYCLE",
     "SCHEDULES",
     "EarlierTraining",
+    "EpochCost",
     "History",
     "ProgressLine",
     "RateAndMomentum",
@@ -24,5 +26,6 @@ __all__ = [
     "epoch_rounds",
     "fingerprint",
     "in_words",
+    "measure_epoch",
     "schedule_at",
 ]
