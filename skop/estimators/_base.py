@@ -617,12 +617,12 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
         Examples
         --------
+        >>> import numpy as np
         >>> from skop import LaMORegressor
-        >>> from skop.datasets import make_darcy
-        >>> X, y = make_darcy(24, resolution=16, random_state=0)
-        >>> cost = LaMORegressor(width=16, depth=1, max_iter=50).estimate_cost(X, y)
-        >>> cost.n_epochs, cost.total_seconds < 60
-        (50, True)
+        >>> X = np.random.default_rng(0).random((50, 3))
+        >>> cost = LaMORegressor(width=16, depth=1, max_iter=50).estimate_cost(X, X[:, 0])
+        >>> print(cost)
+        50 epochs of about ..., ... in all; about ... MB of memory
         """
         return self._estimate_cost(X, y, sample_weight)
 
