@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from sklearn.utils import check_random_state
 
 import skop
 from skop import (
@@ -42,7 +43,7 @@ def test_nothing_changes_and_nothing_is_drawn():
     fitted = small(random_state=source).fit(X, X)
     before, numpy_state, torch_state = (
         pickle.dumps(vars(fitted)),
-        np.random.get_state()[1].copy(),
+        check_random_state(None).get_state()[1].copy(),
         torch.get_rng_state(),
     )
     weights, rng = [weight.clone() for weight in fitted.module_.parameters()], source.get_state()[1].copy()
@@ -53,7 +54,7 @@ def test_nothing_changes_and_nothing_is_drawn():
     fresh = small()  # its random numbers are those of the process
     fresh.estimate_cost(POINTS, TARGETS)
     assert set(vars(fresh)) == set(fresh.get_params(deep=False))
-    np.testing.assert_array_equal(np.random.get_state()[1], numpy_state)
+    np.testing.assert_array_equal(check_random_state(None).get_state()[1], numpy_state)
     assert torch.equal(torch.get_rng_state(), torch_state)
 
 
