@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from skop.data import FieldSet
@@ -53,7 +53,7 @@ class CostEstimate:
     n_epochs: int
     total_seconds: float
     memory: int
-    savings: Mapping[str, float]
+    savings: Mapping[str, float] = field(hash=False)
 
     @classmethod
     def of_epochs(cls, cost: EpochCost, max_iter: int, max_time: float | None, epochs: Mapping[str, float]) -> Self:

@@ -147,6 +147,7 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
                 f"estimate_cost measures the training of skop's operators, and estimator is a "
                 f"{type(self.estimator).__name__}; time a fit of it on a few samples."
             )
+        self._validate_params()
         together = min(self.n_members, effective_n_jobs(self.n_jobs))
         member: CostEstimate = self.estimator.estimate_cost(X, y, sample_weight)
         return member.times(-(-self.n_members // together), together)

@@ -114,6 +114,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
                 f"estimate_cost measures the training of skop's operators, and estimator is a "
                 f"{type(self.estimator).__name__}; time a fit of it on a few samples."
             )
+        self._validate_params()
         found: list[CostEstimate] = []
         # What a fit stores is stored in a copy, and no random numbers of the user's are drawn.
         other = copy.copy(self)

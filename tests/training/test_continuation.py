@@ -6,7 +6,8 @@ import torch
 
 from skop.exceptions import SkopWarning
 from skop.training import EarlierTraining, Trainer, TrainerConfig, fingerprint
-from tests.training.test_loop import Loader, PointwiseLinear, rates_of, squared, weights_of
+
+from .test_loop import Loader, PointwiseLinear, rates_of, squared, weights_of
 
 SCHEDULES = {
     "cosine": {"schedule": "cosine", "warmup_fraction": 0.1},

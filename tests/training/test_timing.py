@@ -24,8 +24,8 @@ class RaggedLoader:
     device = torch.device("cpu")
     inputs, queries, subsample_points, n_bytes = Inputs(), None, None, 1000
 
-    def __init__(self, clock):
-        self.clock, self.loaded = clock, []
+    def __init__(self, clock, seconds_of=lambda n_points: 0.25 + 0.001 * n_points):
+        self.clock, self.loaded, self.seconds_of = clock, [], seconds_of
 
     def __len__(self):
         return len(SIZES)
@@ -37,13 +37,9 @@ class RaggedLoader:
                 counts = np.minimum(counts, self.subsample_points)
             self.loaded.append(int(counts.sum()))
             # The first step compiles.
-            self.clock.now += seconds_of(counts.sum()) + (100.0 if len(self.loaded) == 1 else 0.0)
+            self.clock.now += self.seconds_of(counts.sum()) + (100.0 if len(self.loaded) == 1 else 0.0)
             fields = torch.ones(len(counts), 4, 2)
             yield Batch(torch.zeros(4, 1), fields, None, (4,), fields[..., :1])
-
-
-def seconds_of(n_points):
-    return 0.25 + 0.001 * n_points
 
 
 class Network(nn.Linear):
@@ -94,8 +90,7 @@ def test_validation_is_part_of_an_epoch(monkeypatch):
 
 def test_long_steps_are_timed_three_times_at_most(monkeypatch):
     clock = Clock(monkeypatch)
-    monkeypatch.setattr("tests.training.test_timing.seconds_of", lambda n_points: 20.0)
-    loader = RaggedLoader(clock)
+    loader = RaggedLoader(clock, lambda n_points: 20.0)
     assert measure_epoch(trainer_for(1), loader).seconds == pytest.approx(20.0 * 61)
     assert len(loader.loaded) == 4
     # The middle one, the largest and the smallest.
