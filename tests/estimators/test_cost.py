@@ -35,7 +35,7 @@ def as_few_steps_as_possible(monkeypatch):
 
 
 def small(kind=LaMORegressor, **params):
-    return kind().set_params(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 4} | params))
+    return kind().set_params(**({"width": 8, "depth": 1, "max_iter": 4} | params))
 
 
 def test_nothing_changes_and_nothing_is_drawn():
