@@ -1,6 +1,7 @@
 """Progress of a training: a bar on terminals, and lines of text in notebooks, log files and continuous integration."""
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from typing import TextIO
 
 __all__ = ["ProgressLine", "in_words"]
 
-_BAR_WIDTH = 24
+_BAR_WIDTH, _SHORT_BAR = 24, 6
 #: Seconds between two pictures of the bar within an epoch, and between two lines where there is no terminal.
 _PAUSE, _LINE_PAUSE = 0.2, 5.0
 
@@ -116,9 +117,7 @@ class ProgressLine:
         self.first, self.last = self.first or (now, part), (part, text)
         pause = now - self.written
         if self.rewrites and (ends_epoch or pause >= _PAUSE):
-            full = round(part * _BAR_WIDTH)
-            bar = "#" * full + "." * (_BAR_WIDTH - full)
-            self._write(f"\r\x1b[2K{self.title} [{bar}] {part:4.0%} {text}  {self._times(now, part)}", now)
+            self._write(f"\r\x1b[2K{self._picture(part, f'{text}  {self._times(now, part)}')}", now)
         elif (self.every_epoch and ends_epoch) or (self.now_and_then and pause >= _LINE_PAUSE):
             self._write(f"{self.title} {part:4.0%} {text}  {self._times(now, part)}\n", now)
 
@@ -136,6 +135,13 @@ class ProgressLine:
             part, text = self.last
             now = self.clock()
             self._write(f"{self.title} {part:4.0%} {text}  done in {in_words(now - self.start)}\n", now)
+
+    def _picture(self, part: float, words: str) -> str:
+        """Bar and words on one line of the terminal: a line that is broken could not be cleared."""
+        columns = shutil.get_terminal_size().columns - 1
+        width = max(_SHORT_BAR, min(_BAR_WIDTH, columns - len(f"{self.title} [] {part:4.0%} {words}")))
+        full = round(part * width)
+        return f"{self.title} [{'#' * full}{'.' * (width - full)}] {part:4.0%} {words}"[:columns]
 
     def _times(self, now: float, part: float) -> str:
         """Elapsed and remaining time, in words."""

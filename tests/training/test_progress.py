@@ -59,6 +59,17 @@ def test_a_terminal_gets_one_line_that_is_rewritten(verbose):
     assert frames[2].endswith("[" + 24 * "#" + "] 100% loss 0.5  5 s, 0 s left")
 
 
+@pytest.mark.parametrize(("columns", "bar"), [(30, 6), (44, 6), (54, 8), (200, 24)])
+def test_a_bar_stays_on_one_line(monkeypatch, columns, bar):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    stream, clock = Terminal(), Clock()
+    ProgressLine("LaMORegressor", 1, stream, clock=clock).update(0.0, "loss 0.1")
+    frame = stream.getvalue().removeprefix("\r\x1b[2K")
+    assert len(frame) < columns
+    assert frame.startswith("LaMORegressor [" + "." * bar + "]")
+    assert frame.endswith("0 s left") == (columns > 44)
+
+
 def test_a_bar_is_not_drawn_anew_at_every_step():
     clock, stream = Clock(), Terminal()
     line = ProgressLine("fit", 1, stream, clock=clock)
