@@ -11,10 +11,10 @@ from skop.data._loading import Batch as Batch
 from skop.data._loading import FieldLoader as FieldLoader
 from skop.data._meshes import MeshSamples, attach_predictions, carry_cell_data, read_meshes
 from skop.data._meshes import is_mesh_input as is_mesh_input
-from skop.data._point_symmetry import PointSymmetries as PointSymmetries
 from skop.data._plausibility import Extremes as Extremes
 from skop.data._plausibility import boxes as boxes
 from skop.data._plausibility import warn_of_odd_data as warn_of_odd_data
+from skop.data._point_symmetry import PointSymmetries as PointSymmetries
 from skop.data._reading import DataSpec, TargetForm
 from skop.data._reading import Predictions as Predictions
 from skop.data._reading import Targets as Targets

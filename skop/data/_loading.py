@@ -202,6 +202,12 @@ class FieldLoader:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    @property
+    def n_bytes(self) -> int:
+        """Memory of the samples that are held as tensors; 0 for samples that are read batch by batch."""
+        held = [self._points, self._shared_coords, *(self._whole or {}).values()]
+        return sum(tensor.numel() * tensor.element_size() for tensor in held if tensor is not None)
+
     def _check_points(self) -> None:
         """Raise an error if scalers with statistics for each point get another number of points."""
         n_points = 0 if self.inputs.is_ragged else self.inputs.shape[1]

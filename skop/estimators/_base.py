@@ -10,12 +10,14 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from skop._sklearn_compat import CallbackSupportMixin, Interval, StrOptions, check_sample_weight, fit_context
@@ -38,6 +40,7 @@ from skop.data import (
     refuse_mask,
 )
 from skop.estimators._callbacks import EpochCallbacks
+from skop.estimators._cost import CostEstimate, cheaper_settings
 from skop.estimators._domain import Domain, SeenRanges
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._objective import Objective
@@ -49,7 +52,16 @@ from skop.exceptions import FieldDataError, ResamplingWarning, SkopWarning, each
 from skop.metrics._flat import relative_l2_of_fields, relative_l2_of_scalars
 from skop.networks import Outputs
 from skop.ops import record_backends
-from skop.training import DIRECT_TRAINING, History, Trainer, TrainerConfig, TrainingPlan
+from skop.training import (
+    DIRECT_TRAINING,
+    EarlierTraining,
+    EpochCost,
+    History,
+    Trainer,
+    TrainerConfig,
+    TrainingPlan,
+    measure_epoch,
+)
 
 __all__ = ["OperatorRegressor"]
 
@@ -72,6 +84,34 @@ _FREE_PARAMETERS = frozenset(
         *("device", "verbose", "training", "subsample_points"),
     )
 )
+
+
+@dataclass
+class _Setup:
+    """What a training of a prepared estimator needs.
+
+    Attributes
+    ----------
+    data : TrainingData
+        Samples as the network sees them.
+    usable : FieldSet
+        Points of the samples with positive weight: of the inputs, or of the targets if these have more.
+    valid : ndarray of int or None
+        Indices of the samples that are held out for validation.
+    loader : FieldLoader
+        Training samples.
+    rng : numpy.random.RandomState
+        Random number generator of the fit.
+    plan : TrainingPlan
+        Changes to the training loop for data in time.
+    """
+
+    data: TrainingData
+    usable: FieldSet
+    valid: IntArray | None
+    loader: FieldLoader
+    rng: np.random.RandomState
+    plan: TrainingPlan
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -128,8 +168,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     cell_data : {"refuse", "to_points"}, default="refuse"
         Treatment of mesh fields that are stored on cells: an error, or averaging to the points.
     warm_start : bool, default=False
-        Whether a fit goes on from the weights of the last one. The data must be of the same kind, and parameters of
-        the network and the scaling must be those of the last fit; those of the training may change.
+        Whether a fit continues the training of the last one: with its weights, the moments of the optimiser and the
+        average of the weights, and with the learning rate of a single training of the epochs so far and `max_iter` more
+        (or the seconds so far and `max_time` more) at its present place. The data must be of the same kind, and
+        parameters of the network and the scaling must be those of the last fit; those of the training may change.
+        Model files hold the weights only, so that moments and average start anew after `skop.load`.
     random_state : int, RandomState instance or None, default=None
         Seed for the initial weights, the order of the samples and data augmentation. With an int, two fits on one CPU
         give identical results.
@@ -138,8 +181,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the network. ``"auto"``: float64 for tables of plain features, as in scikit-learn; float32 for
         fields.
-    verbose : bool or int, default=False
-        Amount of output: 1 shows a progress bar on a terminal, 2 prints a line for each epoch.
+    verbose : "auto", bool or int, default="auto"
+        Amount of output on standard error. ``"auto"``: one line if the fit is expected to take more than a minute,
+        unless another tool calls it, such as a search, a cross-validation or a pipeline. False or 0: none. True or 1: a
+        progress bar on a terminal, and a line every few seconds elsewhere. 2: a line for each epoch.
     training : TrainingOptions or None, default=None
         Further training parameters, such as weight decay, learning rate schedule and gradient clipping; None takes the
         defaults of `skop.TrainingOptions`. In searches their names are, for example, ``training__weight_decay``.
@@ -211,7 +256,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     random_state: Any = None
     device: str = "auto"
     dtype: str = "auto"
-    verbose: bool | int = False
+    verbose: bool | int | str = "auto"
     training: TrainingOptions | None = None
     scaling: ScalingOptions | None = None
 
@@ -234,7 +279,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         "random_state": ["random_state"],
         "device": [str],
         "dtype": [StrOptions({"auto", "float32", "float64"})],
-        "verbose": ["verbose"],
+        "verbose": ["verbose", StrOptions({"auto"})],
         "training": [TrainingOptions, None],
         "scaling": [ScalingOptions, None],
     }
@@ -501,12 +546,32 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _train(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan) -> History:
         """Read the data, prepare and train the network, and store the results."""
-        for name in self._option_types:
-            if getattr(self, name) is not None:
-                self._options(name)._validate_params()
+        self._validate_options()
         if self._continues:
             self._check_continuation()
         data = self._read(X, y, reset=not (self._continues and self.spec_.input_form == "table"))
+        setup = self._set_up(data, sample_weight, plan)
+        told: dict[str, Any] = {
+            "is_alone": not _is_called_by_another_tool(),
+            "cheaper": cheaper_settings(self, setup.usable),
+        }
+        with EpochCallbacks(self, X, y, sample_weight, **told) as callbacks:
+            trainer = self._make_trainer(setup, callbacks)
+            with self._computing(setup, trainer), record_backends() as used:
+                history = trainer.run(setup.loader)
+        self._record(history)
+        self._store_end(trainer, setup.valid)
+        self.backend_ = ", ".join(sorted(used)) or "torch"
+        return history
+
+    def _validate_options(self) -> None:
+        """Raise an error if a parameter of an option object is invalid."""
+        for name in self._option_types:
+            if getattr(self, name) is not None:
+                self._options(name)._validate_params()
+
+    def _set_up(self, data: TrainingData, sample_weight: Any, plan: TrainingPlan) -> _Setup:
+        """Split and scale the samples, and build the network or keep that of an earlier fit."""
         weight = _check_weight(sample_weight, len(data.inputs))
         if data.targets.elsewhere:
             self._check_other_points(data)
@@ -521,15 +586,81 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
         self._prepare(data, points, train, weight, rng)
         loader = self._training_loader(data, train, weight, rng)
-        with EpochCallbacks(self, X, y, sample_weight) as callbacks:
-            trainer = self._make_trainer(data, usable, valid, rng, callbacks, plan)
-            randomness = isolated_randomness(rng, self.device_, self._options("training").deterministic)
-            threads = thread_limit(_points_of_a_step(usable, trainer.options, self.subsample_points), self.width)
-            with randomness, threads, record_backends() as used:
-                history = trainer.run(loader)
-        self._record(history)
-        self.backend_ = ", ".join(sorted(used)) or "torch"
-        return history
+        return _Setup(data, usable, valid, loader, rng, plan)
+
+    @contextmanager
+    def _computing(self, setup: _Setup, trainer: Trainer) -> Iterator[None]:
+        """Context of the steps of a training: seeded random numbers, and threads that suit the problem."""
+        randomness = isolated_randomness(setup.rng, self.device_, self._options("training").deterministic)
+        n_points = _points_of_a_step(setup.usable, trainer.options, self.subsample_points)
+        with randomness, thread_limit(n_points, self.width):
+            yield
+
+    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None) -> CostEstimate:
+        """Estimate how long a fit will take and how much memory it will need, by a few steps of its training.
+
+        The data are read and the network is built as in a fit, and some batches from the smallest to the largest are
+        timed, after a step in which kernels are compiled. Where other parameters make a step cheaper, such as
+        `subsample_points` or a larger `patch_size`, steps with these are timed too. The estimator stays as it is.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+            Training data.
+
+        Returns
+        -------
+        CostEstimate
+            Time, memory and possible savings; ``print`` shows them in words.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used; a ValueError.
+
+        Notes
+        -----
+        A fit reads the data and compiles kernels in addition, and can be stopped early. Other programs on the machine
+        slow both the estimate and the fit down.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skop import LaMORegressor
+        >>> X = np.random.default_rng(0).random((50, 3))
+        >>> cost = LaMORegressor(width=16, depth=1, max_iter=50).estimate_cost(X, X[:, 0])
+        >>> print(cost)
+        50 epochs of about ..., ... in all; about ... MB of memory
+        """
+        return self._estimate_cost(X, y, sample_weight)
+
+    def _estimate_cost(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING) -> CostEstimate:
+        """Measure a copy of the estimator by a plan, and copies with cheaper settings."""
+        self._validate_params()
+        self._validate_options()
+        with each_warning_once():
+            # A plan with a function of its own has it for this object, which is a copy already.
+            probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
+            data = probe._read(X, y)
+            cost, cheaper = probe._measure(data, sample_weight, plan)
+            costs = {
+                f"{name}={value}": self._probe(**{name: value})._measure(data, sample_weight, plan)[0].seconds
+                for name, value in cheaper.items()
+                if plan.forward is None
+            }
+        return CostEstimate.of_epochs(cost, self.max_iter, self.max_time, costs)
+
+    def _probe(self, **changes: Any) -> Self:
+        """Return an unfitted copy with other parameters, which draws nothing from the user's random numbers."""
+        return clone(self).set_params(random_state=0, **changes)
+
+    def _measure(self, data: TrainingData, sample_weight: Any, plan: TrainingPlan) -> tuple[EpochCost, dict[str, Any]]:
+        """Measure an epoch of this estimator, which is then of no other use, and say what would make it cheaper."""
+        setup = self._set_up(data, sample_weight, plan)
+        trainer = self._make_trainer(setup, None)
+        with self._computing(setup, trainer):
+            cost = measure_epoch(trainer, setup.loader)
+        return cost, cheaper_settings(self, setup.usable)
 
     def _check_other_points(self, data: TrainingData) -> None:
         """Raise an error if a parameter needs targets on the points of the inputs, but they are on others."""
@@ -741,27 +872,37 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         is_moving = getattr(self, "symmetry_centre_", None) is not None
         return is_moving or self.spec_.network_spec.geometry == "points"
 
-    def _make_trainer(
-        self,
-        data: TrainingData,
-        usable: FieldSet,
-        valid: IntArray | None,
-        rng: np.random.RandomState,
-        callbacks: EpochCallbacks,
-        plan: TrainingPlan,
-    ) -> Trainer:
-        """Build the trainer with loss, validation and callbacks; `usable` are the samples with positive weight."""
+    def _make_trainer(self, setup: _Setup, callbacks: EpochCallbacks | None) -> Trainer:
+        """Build the trainer with loss, validation and callbacks."""
+        data, valid, plan = setup.data, setup.valid, setup.plan
         field = data.targets.field
         objective = self._make_loss(_spacing(field if data.targets.elsewhere and field is not None else data.inputs))
         return Trainer(
             self.module_,
             objective,
-            self._training_options(usable, plan),
-            rng,
+            self._training_options(setup.usable, plan),
+            setup.rng,
             validate=None if valid is None else self._make_validation(data.inputs[valid], data.targets[valid]),
-            on_epoch_end=callbacks if callbacks.watches else None,
+            on_epoch_end=callbacks if callbacks is not None and callbacks.watches else None,
+            on_step=callbacks.on_step if callbacks is not None and callbacks.watches_steps else None,
             forward=plan.forward,
+            earlier=(earlier := self._earlier_training()),
+            validate_first=valid is not None and earlier.has_held_out(valid),
         )
+
+    def _earlier_training(self) -> EarlierTraining:
+        """What the fit that was prepared continues; nothing if it does not."""
+        if not self.loss_curve_:
+            return EarlierTraining()
+        earlier: EarlierTraining | None = vars(self).get("_earlier")
+        return earlier or EarlierTraining(self.n_iter_, self.fit_seconds_)
+
+    def _store_end(self, trainer: Trainer, valid: IntArray | None) -> None:
+        """Store what a warm start continues, outside of the fitted attributes, which are those of model files."""
+        self.__dict__.pop("_earlier", None)
+        if self.warm_start:
+            seconds = trainer.earlier.seconds + self.fit_seconds_
+            self._earlier = EarlierTraining(self.n_iter_, seconds, trainer.end, valid)
 
     def _training_options(self, inputs: FieldSet, plan: TrainingPlan) -> TrainerConfig:
         """Convert the parameters of the estimator to settings of the trainer."""
@@ -794,6 +935,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             autocast=None if training.autocast is None else getattr(torch, training.autocast),
             group_size=plan.group_size,
             grouping=plan.grouping,
+            keep_end=self.warm_start,
         )
 
     def _make_loss(self, spacing: tuple[float, ...] | None) -> Objective:
@@ -830,7 +972,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _record(self, history: History) -> None:
         """Store the record of the training in attributes."""
-        self.best_iter_, self.stopped_ = len(self.loss_curve_) + history.best_iter, history.stopped
+        # A continued training may find no better weights than those from which it started.
+        if history.best_iter:
+            self.best_iter_ = len(self.loss_curve_) + history.best_iter
+        self.stopped_ = history.stopped
         self.loss_curve_ = [*self.loss_curve_, *history.loss_curve]
         self.validation_scores_ = [*self.validation_scores_, *(1.0 - error for error in history.validation_errors)]
         self.n_iter_ = len(self.loss_curve_)

@@ -7,14 +7,15 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
 
 from skop._sklearn_compat import HasMethods, Interval, fit_context
 from skop.data import FieldSet, Predictions
+from skop.estimators._cost import CostEstimate
 from skop.estimators._field import FieldRegressor
-from skop.exceptions import each_warning_once
+from skop.exceptions import FieldDataError, each_warning_once
 
 __all__ = ["EnsembleRegressor"]
 
@@ -123,6 +124,35 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         if hasattr(first, "feature_names_in_"):
             self.feature_names_in_ = first.feature_names_in_
         return self
+
+    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None) -> CostEstimate:
+        """Estimate how long a fit of all members will take, by a few steps of the training of one.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+            Training data.
+
+        Returns
+        -------
+        CostEstimate
+            Time of all members one after the other, or of as many at a time as `n_jobs` says, if each then has cores of
+            its own; ``print`` shows it in words.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used, or `estimator` cannot estimate its cost; a ValueError.
+        """
+        if not hasattr(self.estimator, "estimate_cost"):
+            raise FieldDataError(
+                f"estimate_cost measures the training of skop's operators, and estimator is a "
+                f"{type(self.estimator).__name__}; time a fit of it on a few samples."
+            )
+        self._validate_params()
+        together = min(self.n_members, effective_n_jobs(self.n_jobs))
+        member: CostEstimate = self.estimator.estimate_cost(X, y, sample_weight)
+        return member.times(-(-self.n_members // together), together)
 
     def predict(self, X: Any, coords: Any = None, return_std: bool = False) -> Any:
         """Predict the mean of the members.

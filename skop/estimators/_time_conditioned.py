@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, Self
@@ -12,7 +13,7 @@ from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, TrainingData
 from skop.estimators._field import restored_on_failure
-from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
+from skop.estimators._frames import BaseFrameRegressor, fit_with_plan, join_frames, repeat_samples
 from skop.exceptions import FieldDataError
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
@@ -118,10 +119,10 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             If X or y cannot be used, or the channels of y are not whole frames; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(self._read_trajectories(X, y), sample_weight)
+            self._fit(self._read_trajectories(X, y), sample_weight, fit_with_plan)
         return self
 
-    def _fit(self, data: TrainingData, sample_weight: Any) -> None:
+    def _fit(self, data: TrainingData, sample_weight: Any, fit: Callable[..., Any]) -> None:
         """Fit the estimator on pairs of a sample and a time."""
         outputs, places = self._target_frames(data)
         times = self._frame_times(outputs.n_channels)
@@ -131,7 +132,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         plan = DIRECT_TRAINING
         if self.grouping != "mixed":
             plan = TrainingPlan(group_size=len(times), grouping=self.grouping)  # type: ignore[arg-type]
-        self._fit_estimator(self._seeded_clone(), inputs, targets, data, sample_weight, plan)
+        self._fit_estimator(self._seeded_clone(), inputs, targets, data, sample_weight, plan, fit)
         self.times_, self.n_frames_ = times, len(times)
         assert self.ranges_ is not None
         self.ranges_ = replace(self.ranges_, times=np.array([[times.min()], [times.max()]]))

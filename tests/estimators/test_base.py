@@ -422,7 +422,9 @@ def test_a_first_fit_that_fails_leaves_an_unfitted_estimator():
 def test_the_best_epoch_counts_from_the_first_fit():
     X, y = make_data(12)
     model = small(early_stopping=True, warm_start=True, training__validation_fraction=0.4).fit(X, y).fit(X, y)
-    assert model.validation_scores_[model.best_iter_ - 1] == max(model.validation_scores_[3:])
+    # Both fits hold out the same samples: the weights of the first are kept unless the second finds better ones.
+    assert model.validation_scores_[model.best_iter_ - 1] == max(model.validation_scores_)
+    assert model.n_iter_ == len(model.validation_scores_) == 6
 
 
 def test_channels_with_other_names_than_those_of_the_fit_are_refused():
