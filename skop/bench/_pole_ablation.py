@@ -156,7 +156,7 @@ def _model(variant: Variant, seed: int, options: argparse.Namespace) -> AMORegre
     """AMO with a row's variant and the sizes asked for."""
     only_points = {"latents": options.latents} if options.geometry == "points" else {}
     # The paper's number of latent tokens.
-    tokens = {"n_latents": 64} if options.geometry == "points" else {}
+    tokens: dict[str, Any] = {"n_latents": 64} if options.geometry == "points" else {}
     architecture = AMOArchitecture(
         adaptive_poles=variant.adaptive,
         orthogonal=variant.orthogonal,
