@@ -104,8 +104,8 @@ class PointSymmetries:
         """Add a named symmetry about the centre."""
         rest, identity = np.zeros(self.n_dims), np.eye(self.n_dims)
         known = {}
-        for axis in range(self.n_dims):
-            known[f"flip_{_AXES[axis]}"] = np.diag(np.where(np.arange(self.n_dims) == axis, -1.0, 1.0))
+        for axis, letter in zip(range(self.n_dims), _AXES, strict=False):
+            known[f"flip_{letter}"] = np.diag(np.where(np.arange(self.n_dims) == axis, -1.0, 1.0))
         if self.n_dims > 1:
             known["transpose"] = identity[[1, 0, *range(2, self.n_dims)]]
             known["quarter_turn"] = known["flip_x"] @ known["transpose"]

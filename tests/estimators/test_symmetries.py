@@ -110,6 +110,29 @@ def test_averaged_predictions_are_equivariant(estimator, name, recwarn):
     assert not recwarn.list
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("estimator", [LaMORegressor, AMORegressor, MNORegressor])
+def test_bodies_in_space_turn_about_an_axis(estimator):
+    points = [cloud(size, 3) for size in (6, 9, 7, 8)]
+    X = FieldSet(points, [values(len(part), 3) for part in points])
+    y = FieldSet(points, [values(len(part), 9) for part in points])
+    place, axis = np.array([1.0, 0.5, 0.2]), np.array([1.0, 2.0, 2.0]) / 3
+    options = SymmetryOptions(
+        rotations=[(place, 3 * axis, 90)], mirrors=[(place, axis)], average_predictions=True,
+        input_vectors=[(0, 1, 2)], target_vectors=[(6, 7, 8)], target_tensors=[(0, 1, 2, 3, 4, 5)],
+    )  # fmt: skip
+    model = small(estimator, symmetries=options).fit(X, y)
+    # A quarter turn and a mirror image: K v is the cross product with the axis.
+    spin = np.cross(np.eye(3), axis)
+    turn = (np.eye(3) + spin + spin @ spin) @ (np.eye(3) - 2 * np.outer(axis, axis))
+    image = FieldSet([(part - place) @ turn.T + place for part in points], [part @ turn.T for part in X.to_list()])
+    for own, other in zip(model.predict(image).to_list(), model.predict(X).to_list(), strict=True):
+        full = turn @ other[:, [[0, 3, 5], [3, 1, 4], [5, 4, 2]]] @ turn.T
+        expected = np.column_stack([full[:, [0, 1, 2, 0, 1, 0], [0, 1, 2, 1, 2, 2]], other[:, 6:] @ turn.T])
+        np.testing.assert_allclose(own, expected, rtol=0, atol=1e-11)
+        assert np.abs(expected - other).max() > 1e-3
+
+
 def test_a_mirrored_load_gives_the_mirrored_field():
     half = cloud(6)
     points = np.concatenate([half, (half - CENTRE) @ FLIP + CENTRE])  # the plate mirrors these onto each other
