@@ -105,7 +105,7 @@ def test_a_fit_warns_of_targets_far_from_zero(c, dtype, warns):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         small(dtype=dtype, max_iter=1).fit(X, y)
-    said = [item for item in caught if "mean of y" in str(item.message)]
+    said = [item for item in caught if "single precision" in str(item.message)]
     assert len(said) == warns
     assert all(item.filename == __file__ for item in said)
 
