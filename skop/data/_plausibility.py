@@ -76,19 +76,21 @@ class Extremes:
         Extremes
             Statistics; not finite where a value is not.
         """
+        # With the points last, which NumPy reduces several times faster.
+        values = np.ascontiguousarray(np.moveaxis(values, -2, -1))
         with np.errstate(over="ignore", invalid="ignore"):
             if fields.offsets is None:
-                count: Any = values.shape[1]
-                low, high = values.min(axis=1), values.max(axis=1)
-                total = values.sum(axis=1, dtype=np.float64)
-                squares = np.einsum("npc,npc->nc", values, values, dtype=np.float64)
+                count: Any = values.shape[-1]
+                low, high = values.min(axis=-1), values.max(axis=-1)
+                total = values.sum(axis=-1, dtype=np.float64)
+                squares = np.einsum("ncp,ncp->nc", values, values, dtype=np.float64)
             else:
                 starts = fields.offsets[start:] - fields.offsets[start]
-                starts = starts[starts < len(values)]
-                count = np.diff([*starts, len(values)])[:, np.newaxis]
-                low, high = (extreme.reduceat(values, starts, axis=0) for extreme in (np.minimum, np.maximum))
+                starts = starts[starts < values.shape[-1]]
+                count = np.diff([*starts, values.shape[-1]])[:, np.newaxis]
+                low, high = (extreme.reduceat(values, starts, axis=-1).T for extreme in (np.minimum, np.maximum))
                 wide = values.astype(np.float64)
-                total, squares = np.add.reduceat(wide, starts, axis=0), np.add.reduceat(wide * wide, starts, axis=0)
+                total, squares = (np.add.reduceat(part, starts, axis=-1).T for part in (wide, wide * wide))
             return cls(low.astype(np.float64), high.astype(np.float64), total / count, np.sqrt(squares / count))
 
     @classmethod
