@@ -23,6 +23,7 @@ from skop._typing import FloatArray, IntArray
 from skop.data import (
     DataSpec,
     FieldLoader,
+    FieldScaler,
     FieldSet,
     GridResampler,
     GridSymmetries,
@@ -31,7 +32,9 @@ from skop.data import (
     ScalingOptions,
     Targets,
     TrainingData,
+    check_positive,
     grid_spacing,
+    interpolate_fields,
     query_points,
     refuse_mask,
 )
@@ -42,7 +45,14 @@ from skop.estimators._objective import Objective
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._refinement import predict_refined, refinement_factors
 from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
-from skop.exceptions import FieldDataError, ResamplingWarning, SkopWarning, each_warning_once, warn
+from skop.exceptions import (
+    FieldDataError,
+    NonFinitePredictionError,
+    ResamplingWarning,
+    SkopWarning,
+    each_warning_once,
+    warn,
+)
 from skop.metrics._flat import relative_l2_of_fields, relative_l2_of_scalars
 from skop.networks import Outputs
 from skop.ops import record_backends
@@ -502,6 +512,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         weight = _check_weight(sample_weight, len(data.inputs))
         if data.targets.elsewhere:
             self._check_other_points(data)
+        if self._options("scaling").target_transform is not None:
+            self._check_logarithms(data.targets, weight)
         rng = check_random_state(self.random_state)
         points = data.inputs
         data = self._resampled(data, _usable(len(data.inputs), weight), plan)
@@ -542,6 +554,15 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         for reason, applies in reasons.items():
             if applies:
                 raise FieldDataError(f"{_other_points(data)}, but {reason}.")
+
+    def _check_logarithms(self, targets: Targets, weight: FloatArray | None = None) -> None:
+        """Raise an error if the logarithms of the targets cannot be learnt."""
+        check_positive(targets, _usable(len(targets), weight))
+        if self._symmetries is not None and len(self._symmetries.target_vectors):
+            raise FieldDataError(
+                "target_transform='log' needs positive values, but symmetries turn the components of target_vectors, "
+                "which can change their sign; set target_transform=None, or declare no target_vectors."
+            )
 
     def _split(
         self, n_samples: int, weight: FloatArray | None, rng: np.random.RandomState, group_size: int
@@ -619,9 +640,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         scalers = Scalers.fit(data.inputs[train], data.targets[train], used[train], scaling)
         offset = max(scaler.offset_ for scaler in (scalers.target, scalers.scalars) if scaler is not None)
         if offset > _TOO_FAR_FROM_ZERO and pick_dtype(self.dtype, data.spec.role) == "float32":
+            what = "the logarithm of y" if scalers.learns_logarithms else "y"
+            remedy = "set target_transform=None" if scalers.learns_logarithms else "subtract the mean from y"
             warn(
-                f"the mean of y is {offset:.1e} times its standard deviation, of which single precision keeps few "
-                "digits; subtract the mean from y, or set dtype='float64'."
+                f"the mean of {what} is {offset:.1e} times its standard deviation, of which single precision keeps few "
+                f"digits; {remedy}, or set dtype='float64'."
             )
         # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
         self._store_spec(points, data.spec)
@@ -799,10 +822,19 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         step = max(1, _PREDICT_POINTS // int(inputs.n_points.max()))
         average = self.refinement == "average"
         parts = [
-            predict_refined(inputs.read(slice(start, start + step)), factors, self._predict_averaged, average=average)
+            predict_refined(inputs.read(slice(start, start + step)), factors, self._predict_smooth, average=average)
             for start in range(0, len(inputs), step)
         ]
-        return joined(parts)
+        return self._from_smooth(joined(parts))
+
+    def _predict_smooth(self, inputs: FieldSet) -> Predictions:
+        """Predict what splines can interpolate: positive targets as logarithms, which stay positive between points."""
+        found = self._predict_averaged(inputs)
+        return _each_part(np.log, found) if self.scalers_.learns_logarithms else found
+
+    def _from_smooth(self, found: Predictions) -> Predictions:
+        """Undo what `_predict_smooth` did to its predictions."""
+        return _each_part(np.exp, found) if self.scalers_.learns_logarithms else found
 
     def _require_grid(self, inputs: FieldSet) -> None:
         """Raise an error if the estimator was fitted on a grid and these samples have none."""
@@ -826,10 +858,19 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                     "spacing of the fit."
                 )
         elif not self._asks_network_at(inputs):
-            return super()._predict_at(inputs, coords)
+            return self._interpolated_at(inputs, coords)
         self.domain_.check(inputs)
         places = query_points(coords, inputs, self.domain_.reach)
         return self._predict_batches(self._loader(inputs, queries=places)), places
+
+    def _interpolated_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
+        """Predict at the points of the inputs and interpolate; logarithms where the network learns these."""
+        if not self.scalers_.learns_logarithms or not self.spec_.n_outputs:
+            return super()._predict_at(inputs, coords)
+        places = query_points(coords, inputs)
+        found = self._predict_values(inputs)
+        smooth = inputs.with_values(_each_part(np.log, found).fields)
+        return replace(found, fields=np.exp(interpolate_fields(smooth, places))), places
 
     def _asks_network_at(self, inputs: FieldSet) -> bool:
         """Whether outputs at other points come from the network; they are interpolated otherwise."""
@@ -875,11 +916,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         return Predictions(*(None if part is None else part.cpu().numpy() for part in (field, scalars)))
 
     def _widened(self, outputs: Outputs) -> Outputs:
-        """Outputs in double precision where their variation would drown in the mean of the targets."""
+        """Outputs in double precision where single precision would lose their variation, or overflow."""
         parts = zip(outputs, (self.scalers_.target, self.scalers_.scalars), strict=True)
         return Outputs(
             *(
-                part if part is None or scaler is None or scaler.offset_ < _FAR_FROM_ZERO else part.cpu().double()
+                part if part is None or scaler is None or not _needs_double(scaler) else part.cpu().double()
                 for part, scaler in parts
             )
         )
@@ -898,6 +939,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             places = torch.as_tensor(np.argsort(order), device=field.device)
             field = field.reshape(-1, field.shape[-1])[places].reshape(field.shape)
         return Outputs(field, scalars)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self.scaling is not None and self._options("scaling").target_transform == "log"
+        return tags
 
     # ------------------------------------------------------------------ derivatives
     def gradient(self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None) -> FloatArray:
@@ -972,6 +1018,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                 values = select(self._mean_outputs(loaders, indices, params))
                 if not values.requires_grad:
                     raise FieldDataError("output has no gradient; compute it from the field by torch operations.")
+                if self.scalers_.learns_logarithms and not torch.isfinite(values).all():
+                    raise NonFinitePredictionError(
+                        f"the output is not finite in sample {indices[int(torch.argmin(torch.isfinite(values).int()))]}"
+                        ": X holds numbers far from those of the training. Check its units."
+                    )
                 parts.append(torch.autograd.grad(values.sum(), params)[0].numpy())
         return np.concatenate(parts)
 
@@ -1003,10 +1054,24 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         for loader in loaders:
             batch = loader.gather(indices)
             batch.params = scaled
-            found.append(self._in_physical_units(self.module_(**batch.inputs()), loader, batch.order))
+            outputs = self.module_(**batch.inputs())
+            if self.scalers_.learns_logarithms:
+                outputs = self._widened(outputs)
+            found.append(self._in_physical_units(outputs, loader, batch.order))
         return Outputs(
             *(None if part[0] is None else torch.stack(part).mean(dim=0) for part in zip(*found, strict=True))
         )
+
+
+def _needs_double(scaler: FieldScaler) -> bool:
+    """Whether outputs are brought to physical units in double precision."""
+    return scaler.function is not None or scaler.offset_ >= _FAR_FROM_ZERO
+
+
+def _each_part(function: Any, found: Predictions) -> Predictions:
+    """Apply a function to the fields and the scalars of predictions; infinities are refused where they are returned."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return Predictions(*(None if part is None else function(part) for part in (found.fields, found.scalars)))
 
 
 def _one_number_each(values: Any, field: torch.Tensor | None) -> torch.Tensor:

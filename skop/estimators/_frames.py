@@ -76,6 +76,9 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
             weight = check_sample_weight(sample_weight, np.empty((len(data.inputs), 1)), dtype=np.float64)
             options["sample_weight"] = np.repeat(weight, len(inputs) // len(data.inputs))
         if isinstance(estimator, OperatorRegressor):
+            if estimator._options("scaling").target_transform is not None:
+                # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
+                estimator._check_logarithms(data.targets, sample_weight)
             _fit_with_plan(estimator, X, y, options.get("sample_weight"), plan)
         else:
             estimator.fit(X, y, **options)
