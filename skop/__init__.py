@@ -20,6 +20,7 @@ from skop.estimators import (
     TimeConditionedRegressor,
     TrainingOptions,
     load,
+    save,
 )
 
 __all__ = [
@@ -42,4 +43,5 @@ __all__ = [
     "TrainingOptions",
     "__version__",
     "load",
+    "save",
 ]

@@ -25,6 +25,8 @@ __all__ = ["BoxScaler", "FieldScaler", "Scalers", "ScalingOptions", "check_posit
 
 #: Relative standard deviation below which a channel counts as constant: a few rounding errors in float64.
 _CONSTANT = 1e-12
+#: Mean of a target in units of its standard deviation from which predictions are shifted back in double precision.
+_FAR_FROM_ZERO = 1e3
 
 
 class FieldScaler:
@@ -92,6 +94,11 @@ class FieldScaler:
             squares = self._average(chunks, lambda values: (values / unit) ** 2)
             self.size_ = unit * np.sqrt(squares.reshape(-1, mean.shape[-1]).max(axis=0))
         return self
+
+    @property
+    def needs_double(self) -> bool:
+        """Whether single precision would lose the variation of values in physical units, or overflow."""
+        return self.function is not None or self.offset_ >= _FAR_FROM_ZERO
 
     def _average(
         self,

@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from skop._sklearn_compat import CallbackSupportMixin, Interval, StrOptions, check_sample_weight, fit_context
-from skop._typing import FloatArray, IntArray
+from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
     DataSpec,
     FieldLoader,
-    FieldScaler,
     FieldSet,
     GridResampler,
     GridSymmetries,
@@ -40,6 +40,7 @@ from skop.data import (
 )
 from skop.estimators._callbacks import EpochCallbacks
 from skop.estimators._domain import Domain
+from skop.estimators._export import export_estimator
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._objective import Objective
 from skop.estimators._options import SymmetryOptions, TrainingOptions
@@ -67,9 +68,8 @@ _BATCH_POINTS = {"grid": 2**17, "structured": 2**12, "points": 2**12}
 _LARGE_ERROR = 0.02
 #: Number of points that `predict` passes through the network at once, which bounds its memory.
 _PREDICT_POINTS = 2**17
-#: Mean of a target in units of its standard deviation from which predictions are shifted back in double precision.
-_FAR_FROM_ZERO = 1e3
-#: The same from which a fit in single precision warns: a thousandth of the variation is then lost.
+#: Mean of y in units of its standard deviation from which a fit in single precision warns: a thousandth of the
+#: variation is then lost.
 _TOO_FAR_FROM_ZERO = 1e4
 #: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
 _FREE_PARAMETERS = frozenset(
@@ -920,7 +920,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         parts = zip(outputs, (self.scalers_.target, self.scalers_.scalars), strict=True)
         return Outputs(
             *(
-                part if part is None or scaler is None or not _needs_double(scaler) else part.cpu().double()
+                part if part is None or scaler is None or not scaler.needs_double else part.cpu().double()
                 for part, scaler in parts
             )
         )
@@ -944,6 +944,67 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.scaling is not None and self._options("scaling").target_transform == "log"
         return tags
+
+    # ------------------------------------------------------------------ other runtimes
+    def export(self, path: PathOrStr, X: Any = None, *, batch_size: int | None = None) -> None:
+        """Write the network with its scalers as one graph for other runtimes: ONNX, or a program of `torch.export`.
+
+        The graph maps inputs in physical units to outputs in physical units, for one number of points. Scans are
+        written in plain operations.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write: ``"model.onnx"`` needs the extra ``skop[export]``, ``"model.pt2"`` does not. An existing
+            file is replaced when the new one is complete.
+        X : as in `predict`, or None, default=None
+            Samples on the points for which the graph is; required where the fit was on fields. On points that all
+            samples share, their coordinates are part of the graph; otherwise these are an input.
+        batch_size : int or None, default=None
+            Number of samples of a call; None for any number.
+
+        Raises
+        ------
+        FieldDataError
+            If a prediction is more than one call of the network (``grid=``, averaged symmetries, finer grids, y on
+            other points than X), samples of X differ in their number of points, or the network depends on the order of
+            each sample's own points; a ValueError.
+        ValueError
+            If the name of the file ends in something else.
+        SkopError
+            If PyTorch cannot convert the network to ONNX.
+        OptionalDependencyError
+            If the packages that write ONNX files are not installed.
+
+        See Also
+        --------
+        save : Write a file that `skop.load` reads.
+
+        Notes
+        -----
+        Inputs of the graph are, in this order and where the estimator has them: ``coords`` (B, *grid, d), ``fields``
+        (B, *grid, c) and ``params`` (B, p); the outputs are ``field`` (B, *grid, q) and ``scalars`` (B, s). Points that
+        form no grid have one axis instead of those of the grid. Metadata in the file hold their names, shapes, types
+        and channel names, and the version of skop. ONNX graphs compute in single precision. Inputs and outputs whose
+        mean is far larger than their variation, and exponentials of ``target_transform="log"``, are in double
+        precision.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np, torch
+        >>> from skop import LaMORegressor
+        >>> X, y = np.random.default_rng(0).random((2, 10, 4, 4, 1))
+        >>> model = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.export(f"{folder}/model.pt2", X)
+        ...     program = torch.export.load(f"{folder}/model.pt2")
+        >>> (field,) = program.module()(torch.tensor(X, dtype=torch.float32))
+        >>> bool(np.allclose(field.numpy(), model.predict(X), atol=1e-5))
+        True
+        """
+        check_is_fitted(self)
+        with each_warning_once():
+            export_estimator(self, path, X, batch_size)
 
     # ------------------------------------------------------------------ derivatives
     def gradient(self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None) -> FloatArray:
@@ -1061,11 +1122,6 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         return Outputs(
             *(None if part[0] is None else torch.stack(part).mean(dim=0) for part in zip(*found, strict=True))
         )
-
-
-def _needs_double(scaler: FieldScaler) -> bool:
-    """Whether outputs are brought to physical units in double precision."""
-    return scaler.function is not None or scaler.offset_ >= _FAR_FROM_ZERO
 
 
 def _each_part(function: Any, found: Predictions) -> Predictions:
