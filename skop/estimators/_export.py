@@ -130,7 +130,6 @@ def _samples(estimator: Any, X: Any) -> FieldSet:
 
 def _refuse_what_has_no_graph(estimator: Any, samples: FieldSet) -> None:
     """Raise an error where a prediction is more than scaling and one call of the network."""
-    estimator._require_grid(samples) if estimator.spec_.resampler is None else None
     symmetries = estimator._symmetries
     reasons = {
         f"grid={estimator.grid!r} interpolates between points and a grid, which has no graph; fit on a grid, or "
@@ -145,6 +144,7 @@ def _refuse_what_has_no_graph(estimator: Any, samples: FieldSet) -> None:
     for reason, applies in reasons.items():
         if applies:
             raise FieldDataError(f"export writes scaling and one call of the network, but {reason}.")
+    estimator._require_grid(samples)
     if max(estimator._refinement_factors(samples)) > 1:
         raise FieldDataError(
             "X is on a finer grid than in the fit, which predict resolves by several calls of the network; pass X on "
