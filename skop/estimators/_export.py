@@ -236,14 +236,14 @@ class _PredictionGraph(nn.Module):
         self.register_buffer("coords", coords)
         self.register_buffer("order", order)
         self.register_buffer("back", None if order is None else order.argsort())
-        self.scale = nn.ModuleDict()
+        self.scale: Any = nn.ModuleDict()
         scalers = estimator.scalers_
         if self.has_own_points:
             self.scale["coords"] = _shift_of_box(scalers.coords, dtype)
         for name, scaler in (("fields", scalers.fields), ("params", scalers.params)):
             if scaler is not None:
                 self.scale[name] = _shift_of(scaler, dtype)
-        self.restore = nn.ModuleDict(
+        self.restore: Any = nn.ModuleDict(
             {
                 name: _Restore(scaler, torch.float64 if scaler.needs_double else dtype)
                 for name, scaler in (("field", scalers.target), ("scalars", scalers.scalars))
@@ -413,10 +413,11 @@ def _program(graph: _PredictionGraph, arguments: tuple[torch.Tensor, ...], *, dy
 
 def _onnx_model(program: Any, graph: _PredictionGraph, estimator: Any) -> Any:
     """Convert a traced program to ONNX."""
-    names = {"input_names": list(graph.scale), "output_names": list(graph.restore)}
+    names: dict[str, Any] = {"input_names": list(graph.scale), "output_names": list(graph.restore)}
     with _quiet():
         try:
-            return torch.onnx.export(program, dynamo=True, verbose=False, **names).model_proto
+            written: Any = torch.onnx.export(program, dynamo=True, verbose=False, **names)
+            return written.model_proto
         except Exception as error:  # whatever the converter may raise
             reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
             raise SkopError(
