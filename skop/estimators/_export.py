@@ -419,7 +419,10 @@ def _onnx_model(program: Any, graph: _PredictionGraph, estimator: Any) -> Any:
             written: Any = torch.onnx.export(program, dynamo=True, verbose=False, **names)
             return written.model_proto
         except Exception as error:  # whatever the converter may raise
-            reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+            root: BaseException = error
+            while root.__cause__ is not None:
+                root = root.__cause__
+            reason = (str(root).strip() or type(root).__name__).splitlines()[0]
             raise SkopError(
                 f"PyTorch cannot convert this {type(estimator).__name__} on geometry {estimator.geometry_!r} to ONNX "
                 f"({reason}); export it to a '.pt2' file instead."
