@@ -28,6 +28,7 @@ from skop.data._scaling import BoxScaler as BoxScaler
 from skop.data._scaling import FieldScaler as FieldScaler
 from skop.data._scaling import Scalers as Scalers
 from skop.data._scaling import ScalingOptions
+from skop.data._scaling import check_positive as check_positive
 from skop.data._storage import refuse_mask as refuse_mask
 from skop.data._symmetry import GridSymmetries
 from skop.data._symmetry import check_domain as check_domain
