@@ -8,8 +8,10 @@ from skop.data._fieldset import iterate_rows as iterate_rows
 from skop.data._grid import find_grid, grid_spacing, unit_grid
 from skop.data._loading import Batch as Batch
 from skop.data._loading import FieldLoader as FieldLoader
-from skop.data._meshes import MeshSamples, attach_predictions, carry_cell_data, read_meshes
-from skop.data._meshes import is_mesh_input as is_mesh_input
+from skop.data._mesh_cells import carry_cell_data
+from skop.data._mesh_files import is_mesh_input as is_mesh_input
+from skop.data._mesh_predictions import attach_predictions
+from skop.data._meshes import MeshSamples, read_meshes
 from skop.data._reading import DataSpec, TargetForm
 from skop.data._reading import Predictions as Predictions
 from skop.data._reading import Targets as Targets

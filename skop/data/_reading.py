@@ -22,14 +22,9 @@ from sklearn.utils.validation import check_array, validate_data
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._fieldset import FieldSet, iterate_rows
 from skop.data._grid import find_grid, unit_grid
-from skop.data._meshes import (
-    MeshSamples,
-    attach_predictions,
-    drop_unused_rows,
-    is_mesh_input,
-    read_meshes,
-    restore_unused_rows,
-)
+from skop.data._mesh_files import is_mesh_input
+from skop.data._mesh_predictions import attach_predictions, drop_unused_rows, restore_unused_rows
+from skop.data._meshes import MeshSamples, read_meshes
 from skop.data._resampling import GridResampler
 from skop.data._storage import as_storage, is_lazy, read_rows, refuse_mask, reshape_rows
 from skop.exceptions import FieldDataError, NonFinitePredictionError, warn

@@ -145,8 +145,8 @@ def test_fields_of_the_fit_outlive_a_model_file(tmp_path):
 
 def test_a_score_reads_each_file_once(folder, monkeypatch):
     model, read = small().fit(ragged()), []
-    parse = skop.data._meshes._read_file
-    monkeypatch.setattr(skop.data._meshes, "_read_file", lambda path: read.append(path.name) or parse(path))
+    parse = skop.data._mesh_files._read_file
+    monkeypatch.setattr(skop.data._mesh_files, "_read_file", lambda path: read.append(path.name) or parse(path))
     assert model.score(str(folder / "run_*.vtu")) == pytest.approx(model.score(ragged()))
     assert read == [f"run_{i}.vtu" for i in range(6)]
 
