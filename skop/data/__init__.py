@@ -11,6 +11,7 @@ from skop.data._loading import FieldLoader as FieldLoader
 from skop.data._mesh_cells import carry_cell_data
 from skop.data._mesh_files import is_mesh_input as is_mesh_input
 from skop.data._mesh_predictions import attach_predictions
+from skop.data._mesh_predictions import attach_spread as attach_spread
 from skop.data._meshes import MeshSamples, read_meshes
 from skop.data._reading import DataSpec, TargetForm
 from skop.data._reading import Predictions as Predictions

@@ -15,7 +15,22 @@ import numpy as np
 from skop._typing import FloatArray, IntArray
 from skop.exceptions import FieldDataError
 
-__all__ = ["carry_cell_data"]
+__all__ = [
+    "ON_CELLS",
+    "USES_ALL_POINTS",
+    "as_columns",
+    "average_on_points",
+    "carry_cell_data",
+    "cell_centres",
+    "count_places",
+    "have_same_cells",
+    "listed",
+    "mean_over_cells",
+    "used_cells",
+    "used_places",
+    "used_points",
+    "values_on_cells",
+]
 
 #: Decomposition of cells into simplices, by corners; the corners come first in all cell types of a family.
 _SIMPLICES: dict[str, list[tuple[int, ...]]] = {
@@ -30,6 +45,8 @@ _SIMPLICES: dict[str, list[tuple[int, ...]]] = {
 }
 #: Key in the info of meshes from which meshio has omitted cells. The points of these must not count as unused.
 USES_ALL_POINTS = "skop: left-out cells may use any point"
+#: Key in the info of meshes whose samples consist of the centres of cells, instead of points.
+ON_CELLS = "skop: samples are on cells"
 
 
 def carry_cell_data(mesh: meshio.Mesh, name: str) -> FloatArray:
@@ -76,7 +93,7 @@ def used_points(mesh: meshio.Mesh, where: str) -> IntArray | None:
     count = len(mesh.points)
     is_used = np.zeros(count, dtype=bool)
     for block in mesh.cells:
-        _, nodes = cells_and_nodes(block)
+        _, nodes = _cells_and_nodes(block)
         if not len(nodes):
             continue
         if nodes.dtype.kind not in "iu":
@@ -93,6 +110,38 @@ def used_points(mesh: meshio.Mesh, where: str) -> IntArray | None:
         is_used[nodes] = True
     is_every = is_used.all() or not is_used.any() or USES_ALL_POINTS in (mesh.info or ())
     return None if is_every else np.flatnonzero(is_used)
+
+
+def used_cells(mesh: meshio.Mesh, where: str) -> IntArray | None:
+    """Indices of the cells that a sample on cells consists of, counted through all blocks, (U,); None for all cells.
+
+    A cell all of whose points belong to cells of higher dimension, such as a line or a triangle on the boundary, does
+    not count: it has no room of its own in which a field could be.
+    """
+    used_points(mesh, where)  # raises an error for cells that refer to points which do not exist
+    is_used = [np.zeros(len(block), dtype=bool) for block in mesh.cells]
+    if not sum(map(len, is_used)):
+        raise FieldDataError(f"{where} has no cells, whose centres cell_data='cells' needs; use another cell_data.")
+    is_covered = np.zeros(len(mesh.points), dtype=bool)
+    for dimension in sorted({block.dim for block in mesh.cells}, reverse=True):
+        chosen = [number for number, block in enumerate(mesh.cells) if block.dim == dimension]
+        pairs = {number: _cells_and_nodes(mesh.cells[number]) for number in chosen}
+        for number, (cells, nodes) in pairs.items():
+            is_used[number][cells[~is_covered[nodes]]] = True
+        for _, nodes in pairs.values():
+            is_covered[nodes] = True
+    joined = np.concatenate(is_used)
+    return None if joined.all() else np.flatnonzero(joined)
+
+
+def count_places(mesh: meshio.Mesh) -> int:
+    """Number of cells of a mesh whose samples are on cells, and of points of another one."""
+    return sum(map(len, mesh.cells)) if ON_CELLS in (mesh.info or ()) else len(mesh.points)
+
+
+def used_places(mesh: meshio.Mesh, where: str) -> IntArray | None:
+    """Indices of the cells or points that a sample consists of, (U,); None for all."""
+    return used_cells(mesh, where) if ON_CELLS in (mesh.info or ()) else used_points(mesh, where)
 
 
 def have_same_cells(mesh: meshio.Mesh, first: meshio.Mesh) -> bool:
@@ -113,9 +162,8 @@ def as_columns(array: Any, what: str) -> FloatArray:
     return array.reshape(len(array), -1 if array.size else 1).astype(dtype, copy=False)
 
 
-def average_on_points(mesh: meshio.Mesh, name: str, where: str) -> FloatArray:
-    """Average cell data over the cells around each point, as `carry_cell_data` documents it."""
-    used_points(mesh, where)  # raises an error for cells that refer to points which do not exist
+def values_on_cells(mesh: meshio.Mesh, name: str, where: str) -> list[FloatArray]:
+    """Cell data of each block, (m, c)."""
     what = f"cell data {name!r} of {where}"
     data = [as_columns(part, what) for part in mesh.cell_data[name]]
     if [len(part) for part in data] != [len(block) for block in mesh.cells]:
@@ -123,6 +171,35 @@ def average_on_points(mesh: meshio.Mesh, name: str, where: str) -> FloatArray:
     if len({part.shape[1] for part in data}) != 1:
         problem = "has different numbers of components in different blocks of cells" if data else "is on no cells"
         raise FieldDataError(f"{what} {problem}.")
+    return data
+
+
+def cell_centres(mesh: meshio.Mesh) -> FloatArray:
+    """Centres of the cells of all blocks, which are the means of their points, (C, D)."""
+    return mean_over_cells(mesh, mesh.points)
+
+
+def mean_over_cells(mesh: meshio.Mesh, values: FloatArray) -> FloatArray:
+    """Mean of values (P, c) over the points of each cell, for the cells of all blocks, (C, c)."""
+    dtype = np.result_type(values.dtype, np.float32) if values.dtype.kind == "f" else np.float64
+    parts = [np.zeros((0, values.shape[1]), dtype)]
+    for block in mesh.cells:
+        cells, nodes = _cells_and_nodes(block)
+        if not len(nodes):
+            continue
+        counts = np.bincount(cells, minlength=len(block))
+        # A mean of differences is exact for a constant, so that a plane stays flat.
+        first = values[nodes[np.cumsum(counts) - counts]].astype(float)
+        columns = (values[nodes] - first[cells]).T
+        means = np.stack([np.bincount(cells, column, minlength=len(block)) for column in columns], axis=1)
+        parts.append((first + means / counts[:, None]).astype(dtype))
+    return np.concatenate(parts)
+
+
+def average_on_points(mesh: meshio.Mesh, name: str, where: str) -> FloatArray:
+    """Average cell data over the cells around each point, as `carry_cell_data` documents it."""
+    used_points(mesh, where)  # raises an error for cells that refer to points which do not exist
+    data = values_on_cells(mesh, name, where)
     totals, weights = np.zeros((len(mesh.points), data[0].shape[1])), np.zeros(len(mesh.points))
     for dimension in sorted({block.dim for block in mesh.cells}, reverse=True):
         chosen = [(block, part) for block, part in zip(mesh.cells, data, strict=True) if block.dim == dimension]
@@ -142,14 +219,14 @@ def _sum_on_points(
         sizes = [np.ones(len(size)) for size in sizes]
     totals, weights = np.zeros((len(points), blocks[0][1].shape[1])), np.zeros(len(points))
     for (block, values), size in zip(blocks, sizes, strict=True):
-        cells, nodes = cells_and_nodes(block)
+        cells, nodes = _cells_and_nodes(block)
         weights += np.bincount(nodes, size[cells], minlength=len(points))
         for component, column in enumerate(values.T):
             totals[:, component] += np.bincount(nodes, (size * column)[cells], minlength=len(points))
     return totals, weights
 
 
-def cells_and_nodes(block: meshio.CellBlock) -> tuple[IntArray, IntArray]:
+def _cells_and_nodes(block: meshio.CellBlock) -> tuple[IntArray, IntArray]:
     """Return all pairs of a cell and one of its points."""
     if isinstance(block.data, np.ndarray):
         if block.data.size == 0:

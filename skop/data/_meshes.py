@@ -4,7 +4,7 @@ Notation: n meshes, P points of a mesh, U points or cells of a sample, D stored 
 used, c components.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +13,19 @@ import numpy as np
 
 from skop._typing import FloatArray, IntArray
 from skop.data._fieldset import FieldSet
-from skop.data._mesh_cells import as_columns, average_on_points, have_same_cells, listed, used_points
+from skop.data._mesh_cells import (
+    ON_CELLS,
+    USES_ALL_POINTS,
+    as_columns,
+    average_on_points,
+    cell_centres,
+    have_same_cells,
+    listed,
+    mean_over_cells,
+    used_places,
+    used_points,
+    values_on_cells,
+)
 from skop.data._mesh_files import find_sources, iterate_meshes
 from skop.exceptions import FieldDataError, warn
 
@@ -31,10 +43,11 @@ class MeshSamples:
     Attributes
     ----------
     fields : FieldSet
-        Points as coordinates, and the named fields as values. Coordinates are shared if all meshes have the same
-        points, and ragged if their numbers of points differ. Cells are present if all meshes share them.
+        Points, or centres of cells, as coordinates, and the named fields as values. Coordinates are shared if all
+        meshes have the same, and ragged if their numbers differ. Cells are present if all meshes share them and samples
+        are on points.
     meshes : list of meshio.Mesh
-        Meshes with the original points and cells but without data, to which predictions are attached.
+        Meshes with the original points and cells, to which predictions are attached; with their data if these are kept.
     axes : tuple of int
         Indices of the stored coordinates that are used in `fields`.
     components : dict of str to int
@@ -43,7 +56,8 @@ class MeshSamples:
         File name of each mesh, or ``"mesh 0"`` and so on, in the order of the samples.
     used_points : list of (ndarray of shape (U,) or None)
         Indices of the points of each mesh that are points of its sample, in ascending order; None if all are. Points
-        that belong to no cell are not part of a sample.
+        that belong to no cell are not part of a sample. With ``cell_data="cells"`` the indices of its cells, counted
+        through all blocks.
     """
 
     fields: FieldSet
@@ -84,7 +98,7 @@ class MeshSamples:
             raise FieldDataError(f"field {missing[0]!r} was not read from the meshes; there are {[*self.components]}.")
         values, names = self.fields.values, self.fields.channel_names or ()
         if not wanted or values is None:
-            return _as_fieldset(self.meshes, self.used_points, self.axes, None, None)
+            return _geometry(self.fields)
         starts = dict(zip(self.components, np.cumsum([0, *self.components.values()]), strict=False))
         columns = [starts[name] + k for name in wanted for k in range(self.components[name])]
         return self.fields.with_values(values[..., columns], [names[column] for column in columns])
@@ -94,14 +108,19 @@ def read_meshes(
     source: Any,
     fields: str | Sequence[str] | None = None,
     *,
-    cell_data: Literal["refuse", "to_points"] = "refuse",
+    cell_data: Literal["refuse", "to_points", "cells"] = "refuse",
     axes: Sequence[int] | None = None,
+    keep_data: bool = False,
 ) -> MeshSamples:
     """Read meshes as samples: points become coordinates, and point data become fields.
 
     Points that belong to no cell, such as a reference point or the centre of an arc from CAD, are not used, and a
     warning gives their number. A ``"vertex"`` counts as a cell. A mesh without cells is a point cloud, all points of
     which are used.
+
+    With ``cell_data="cells"`` the centres of the cells become coordinates, and cell data become fields. Every value is
+    that of one cell, so that values on both sides of a material interface are never mixed. Cells all of whose points
+    belong to cells of higher dimension, such as lines on the boundary of triangles, are not used.
 
     Parameters
     ----------
@@ -111,12 +130,16 @@ def read_meshes(
     fields : str, sequence of str or None, default=None
         Names in ``point_data``. A field with several components gives channels ``displacement_0``,
         ``displacement_1`` and so on. None reads the geometry only.
-    cell_data : {"refuse", "to_points"}, default="refuse"
-        Treatment of a field that exists on cells only: an error, or averaging to the points, see `carry_cell_data`.
+    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
+        Treatment of fields on cells. ``"refuse"`` is an error for a field that exists on cells only. ``"to_points"``
+        averages it to the points, see `carry_cell_data`. ``"cells"`` reads all fields at the centres of the cells,
+        which are the means of their points; a field that exists on points only is averaged over the points of a cell.
     axes : sequence of int or None, default=None
         Indices of the coordinates to use. None uses all coordinates except those that are constant over all meshes,
         such as z of plane meshes. The tolerance is 1e-12 of the largest extent of the meshes, or 2e-6 for points stored
         as float32.
+    keep_data : bool, default=False
+        Whether the resulting meshes keep the point and cell data, so that predicted meshes hold them too.
 
     Returns
     -------
@@ -135,7 +158,8 @@ def read_meshes(
     Warns
     -----
     SkopWarning
-        If points are not used, or meshio omits a part of a file.
+        If points are not used, meshio omits a part of a file, a field is the prediction in a mesh that also holds the
+        truth, or cells that are not used hold data.
 
     Examples
     --------
@@ -148,26 +172,43 @@ def read_meshes(
     (FieldSet(2 samples, 3 points in 2-D, 1 channels), (0, 1))
     """
     wanted = _field_names(fields)
-    if cell_data not in ("refuse", "to_points"):
-        raise FieldDataError(f"cell_data is {cell_data!r}; expected 'refuse' or 'to_points'.")
+    if cell_data not in ("refuse", "to_points", "cells"):
+        raise FieldDataError(f"cell_data is {cell_data!r}; expected 'refuse', 'to_points' or 'cells'.")
     names: list[str] = []
     templates: list[meshio.Mesh] = []
     used: list[IntArray | None] = []
+    places: list[FloatArray] = []
     rows: list[list[FloatArray]] = []
+    predicted: dict[str, str] = {}
+    left_out: dict[str, int] = {}
     for name, mesh in iterate_meshes(find_sources(source)):
-        template = _template(mesh, name, templates)
+        template = _template(mesh, name, templates, on_cells=cell_data == "cells")
         names.append(name)
+        used.append(used_places(template, name))
         templates.append(template)
-        used.append(used_points(template, name))
-        _finite_rows(template.points, used[-1], f"points of {name}")
-        rows.append([_read_field(mesh, field, name, cell_data == "to_points", used[-1]) for field in wanted])
-    _warn_of_unused(names, templates, used)
+        if len(templates) > 1 and _are_same_places(template, templates[0], used):
+            places.append(places[0])
+        else:
+            found = _places(template, used, name)
+            places.append(places[0] if places and np.array_equal(found, places[0]) else found)
+        rows.append([_read_field(mesh, field, name, cell_data, used[-1]) for field in wanted])
+        predicted |= {field: name for field in wanted if field not in predicted and _is_predicted(mesh, field)}
+        if cell_data == "cells":
+            left_out[name] = _count_left_out(mesh, wanted, used[-1])
+        if keep_data:
+            template.point_data, template.cell_data = dict(mesh.point_data), dict(mesh.cell_data)
+    if cell_data == "cells":
+        _warn_of_left_out(left_out)
+    else:
+        _warn_of_unused(names, templates, used)
+    _warn_of_predictions(predicted)
     components = _common_components(wanted, rows, names)
-    kept_axes = _kept_axes(templates, used, axes)
+    kept_axes = _kept_axes(places, axes)
     channels = [name if count == 1 else f"{name}_{k}" for name, count in components.items() for k in range(count)]
     values = [np.concatenate(row, axis=1) for row in rows] if wanted else None
-    fields_on_points = _as_fieldset(templates, used, kept_axes, values, channels)
-    return MeshSamples(fields_on_points, templates, kept_axes, components, tuple(names), used)
+    cells = None if cell_data == "cells" else _common_cells(templates, used)
+    fieldset = _as_fieldset(places, kept_axes, values, channels, cells)
+    return MeshSamples(fieldset, templates, kept_axes, components, tuple(names), used)
 
 
 # ---------------------------------------------------------------------- contents of one mesh
@@ -180,7 +221,7 @@ def _field_names(fields: str | Sequence[str] | None) -> list[str]:
     return names
 
 
-def _template(mesh: meshio.Mesh, name: str, earlier: Sequence[meshio.Mesh]) -> meshio.Mesh:
+def _template(mesh: meshio.Mesh, name: str, earlier: Sequence[meshio.Mesh], *, on_cells: bool) -> meshio.Mesh:
     """Return a mesh with the same points and cells but no data; arrays equal to those of the first mesh are shared."""
     points, cells = mesh.points, mesh.cells
     if points.ndim != 2 or 0 in points.shape:
@@ -196,7 +237,30 @@ def _template(mesh: meshio.Mesh, name: str, earlier: Sequence[meshio.Mesh]) -> m
             )
         points = first.points if np.array_equal(points, first.points) else points
         cells = first.cells if have_same_cells(mesh, first) else cells
-    return meshio.Mesh(points, cells, info=mesh.info)
+    info = {key: True for key in (USES_ALL_POINTS,) if key in (mesh.info or ())} | (
+        {ON_CELLS: True} if on_cells else {}
+    )
+    return meshio.Mesh(points, cells, info=info or None)
+
+
+def _places(template: meshio.Mesh, used: Sequence[IntArray | None], name: str) -> FloatArray:
+    """Points, or centres of cells, that a sample consists of, (U, D)."""
+    if ON_CELLS not in (template.info or ()):
+        return _finite_rows(template.points, used[-1], f"points of {name}")
+    _finite_rows(template.points, used_points(template, name), f"points of {name}")
+    centres = cell_centres(template)
+    return centres if used[-1] is None else centres[used[-1]]
+
+
+def _are_same_places(template: meshio.Mesh, first: meshio.Mesh, used: Sequence[IntArray | None]) -> bool:
+    """Tell whether a mesh is known to have the same points, or centres, as the first one, without comparing them."""
+    if template.points is not first.points or not _are_same_rows(used[-1], used[0]):
+        return False
+    if ON_CELLS not in (template.info or ()):
+        return True
+    return len(template.cells) == len(first.cells) and all(
+        block.data is other.data for block, other in zip(template.cells, first.cells, strict=True)
+    )
 
 
 def _warn_of_unused(names: Sequence[str], meshes: Sequence[meshio.Mesh], used: Sequence[IntArray | None]) -> None:
@@ -214,36 +278,76 @@ def _warn_of_unused(names: Sequence[str], meshes: Sequence[meshio.Mesh], used: S
     )
 
 
-def _finite_rows(values: FloatArray, used: IntArray | None, what: str) -> FloatArray:
-    """Select the rows of the points of a sample, (U, c), and raise an error for NaN or infinity."""
+def _count_left_out(mesh: meshio.Mesh, wanted: Sequence[str], used: IntArray | None) -> int:
+    """Number of cells that are not used although they hold a value other than zero or NaN in one of the fields."""
+    if used is None:
+        return 0
+    is_left_out = np.ones(sum(map(len, mesh.cells)), dtype=bool)
+    is_left_out[used] = False
+    held = [np.concatenate(values_on_cells(mesh, field, "the mesh")) for field in wanted if field in mesh.cell_data]
+    return int(np.any([(np.nan_to_num(values) != 0).any(axis=1) & is_left_out for values in held], axis=0).sum())
+
+
+def _warn_of_left_out(left_out: Mapping[str, int]) -> None:
+    """Warn about cells that hold data but are not used."""
+    counts = {name: count for name, count in left_out.items() if count}
+    if counts:
+        warn(
+            f"{sum(counts.values())} cells in {len(counts)} of {len(left_out)} meshes (first in {next(iter(counts))}) "
+            "hold data but are not used, since all their points belong to cells of higher dimension; predicted meshes "
+            "have NaN there. Read such cells separately, as a mesh without the cells of higher dimension."
+        )
+
+
+def _is_predicted(mesh: meshio.Mesh, field: str) -> bool:
+    """Tell whether a field is a prediction, whose truth and error `attach_predictions` has written beside it."""
+    return any({f"{field}_true", f"{field}_error"} <= set(data) for data in (mesh.point_data, mesh.cell_data))
+
+
+def _warn_of_predictions(predicted: Mapping[str, str]) -> None:
+    """Warn about fields that are predictions."""
+    if predicted:
+        field, name = next(iter(predicted.items()))
+        warn(
+            f"field {field!r} of {name} is a prediction, since '{field}_true' and '{field}_error' are beside it; the "
+            f"truth is '{field}_true'."
+        )
+
+
+def _finite_rows(values: FloatArray, used: IntArray | None, what: str, kind: str = "point") -> FloatArray:
+    """Select the rows of the points or cells of a sample, (U, c), and raise an error for NaN or infinity."""
     rows = values if used is None else values[used]
     is_bad = ~np.isfinite(rows).all(axis=1)
     if is_bad.any():
         first = int(is_bad.argmax())
         raise FieldDataError(
-            f"{what}: NaN or infinity at {int(is_bad.sum())} of {len(rows)} points, first at point "
+            f"{what}: NaN or infinity at {int(is_bad.sum())} of {len(rows)} {kind}s, first at {kind} "
             f"{first if used is None else used[first]}; expected finite numbers. Repair this mesh or leave it out."
         )
     return rows
 
 
-def _read_field(mesh: meshio.Mesh, field: str, name: str, average: bool, used: IntArray | None) -> FloatArray:
-    """Read one field on the points of a sample, (U, c)."""
-    if field in mesh.point_data:
-        what = f"point data {field!r} of {name}"
-        return _finite_rows(as_columns(mesh.point_data[field], what), used, what)
-    if field not in mesh.cell_data:
+def _read_field(mesh: meshio.Mesh, field: str, name: str, cell_data: str, used: IntArray | None) -> FloatArray:
+    """Read one field on the points or cells of a sample, (U, c)."""
+    on_points, on_cells = f"point data {field!r} of {name}", f"cell data {field!r} of {name}"
+    if field not in mesh.point_data and field not in mesh.cell_data:
         raise FieldDataError(
             f"{name} has no field {field!r}; its point data are {listed(mesh.point_data)}, its cell data "
             f"{listed(mesh.cell_data)}."
         )
-    if not average:
+    if cell_data == "cells":
+        if field in mesh.cell_data:
+            return _finite_rows(np.concatenate(values_on_cells(mesh, field, name)), used, on_cells, "cell")
+        values = mean_over_cells(mesh, as_columns(mesh.point_data[field], on_points))
+        return _finite_rows(values, used, f"{on_points}, averaged to the centres of its cells", "cell")
+    if field in mesh.point_data:
+        return _finite_rows(as_columns(mesh.point_data[field], on_points), used, on_points)
+    if cell_data == "refuse":
         raise FieldDataError(
-            f"{field!r} is cell data in {name}, but point data are needed; pass cell_data='to_points' to average it "
-            "over the cells around each point."
+            f"{field!r} is cell data in {name}, but point data are needed; pass cell_data='cells' to read it at the "
+            "centres of the cells, or cell_data='to_points' to average it over the cells around each point."
         )
-    values = average_on_points(mesh, field, name)
-    return _finite_rows(values, used, f"cell data {field!r} of {name}, averaged to its points")
+    return _finite_rows(average_on_points(mesh, field, name), used, f"{on_cells}, averaged to its points")
 
 
 # ---------------------------------------------------------------------- all meshes together
@@ -262,12 +366,9 @@ def _common_components(
     return dict(zip(wanted, counts, strict=True))
 
 
-def _kept_axes(
-    meshes: Sequence[meshio.Mesh], used: Sequence[IntArray | None], axes: Sequence[int] | None
-) -> tuple[int, ...]:
+def _kept_axes(places: Sequence[FloatArray], axes: Sequence[int] | None) -> tuple[int, ...]:
     """Return the coordinates to use: those that vary, or the given ones if all others are constant."""
-    n_stored = meshes[0].points.shape[1]
-    points = [mesh.points if rows is None else mesh.points[rows] for mesh, rows in zip(meshes, used, strict=True)]
+    n_stored, points = places[0].shape[1], places
     low = np.min([item.min(axis=0) for item in points], axis=0).astype(float)
     high = np.max([item.max(axis=0) for item in points], axis=0).astype(float)
     eps = max(float(np.finfo(np.result_type(item.dtype, np.float32)).eps) for item in points)
@@ -288,33 +389,34 @@ def _kept_axes(
 
 
 def _as_fieldset(
-    meshes: Sequence[meshio.Mesh],
-    used: Sequence[IntArray | None],
+    places: Sequence[FloatArray],
     axes: tuple[int, ...],
     values: Sequence[FloatArray] | None,
     channels: Sequence[str] | None,
+    cells: list[tuple[str, IntArray]] | None,
 ) -> FieldSet:
-    """Build a FieldSet of the values on the used points and coordinates."""
-    first, first_rows = meshes[0], used[0]
-    is_shared = all(
-        mesh.points is first.points and _are_same_rows(rows, first_rows)
-        for mesh, rows in zip(meshes, used, strict=True)
-    )
-    placed = list(zip(meshes[:1], used[:1], strict=True) if is_shared else zip(meshes, used, strict=True))
-    points = [as_columns(mesh.points if rows is None else mesh.points[rows], "points") for mesh, rows in placed]
-    # Compare only the used points; meshes may differ in the others.
-    is_shared = is_shared or all(np.array_equal(item, points[0]) for item in points)
-    points = [item[:, axes] for item in (points[:1] if is_shared else points)]
-    cells = _common_cells(meshes, used)
+    """Build a FieldSet of the values on the points or centres, with the coordinates that are used."""
+    is_shared = all(item is places[0] for item in places)
+    points = [as_columns(item, "points")[:, axes] for item in (places[:1] if is_shared else places)]
     names = None if values is None else channels
     if len({len(item) for item in points}) > 1:
         return FieldSet(points, values, cells=cells, channel_names=names)
     coords: FloatArray = points[0] if is_shared else np.stack(points)
     if values is None:
         # Coordinates are repeated, because without values only they give the number of samples.
-        own = np.broadcast_to(coords, (len(meshes), *points[0].shape))
+        own = np.broadcast_to(coords, (len(places), *points[0].shape))
         return FieldSet(own, cells=cells)
     return FieldSet(coords, np.stack(values), cells=cells, channel_names=names)
+
+
+def _geometry(fields: FieldSet) -> FieldSet:
+    """Return the samples without their values."""
+    if fields.values is None:
+        return fields
+    if fields.is_ragged:
+        return FieldSet(fields.coords_list(), cells=fields.cells)
+    n_points = int(fields.n_points[0])
+    return FieldSet(np.broadcast_to(fields.coords, (len(fields), n_points, fields.n_dims)), cells=fields.cells)
 
 
 def _common_cells(meshes: Sequence[meshio.Mesh], used: Sequence[IntArray | None]) -> list[tuple[str, IntArray]] | None:

@@ -122,8 +122,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         fine grid itself.
     input_fields, target_fields : list of str or None, default=None
         Names of the mesh fields that are inputs and targets.
-    cell_data : {"refuse", "to_points"}, default="refuse"
-        Treatment of mesh fields that are stored on cells: an error, or averaging to the points.
+    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
+        Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and predicting
+        all fields at the centres of the cells, see `skop.data.read_meshes`.
     warm_start : bool, default=False
         Whether a fit goes on from the weights of the last one. The data must be of the same kind, and parameters of
         the network and the scaling must be those of the last fit; those of the training may change.
@@ -221,7 +222,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         "refinement": [StrOptions({"average", "interpolate", "native"})],
         "input_fields": ["array-like", None],
         "target_fields": ["array-like", None],
-        "cell_data": [StrOptions({"refuse", "to_points"})],
+        "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "device": [str],

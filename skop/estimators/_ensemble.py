@@ -12,7 +12,7 @@ from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
 
 from skop._sklearn_compat import HasMethods, Interval, fit_context
-from skop.data import FieldSet, Predictions
+from skop.data import FieldSet, Predictions, attach_spread
 from skop.estimators._field import FieldRegressor
 from skop.exceptions import each_warning_once
 
@@ -140,7 +140,8 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         mean : ndarray, list, FieldSet, (coords, fields), or list of meshes
             Mean prediction, in the form of the y of the fit.
         spread : of the same form
-            Standard deviation over the members; only if `return_std` is True.
+            Standard deviation over the members; only if `return_std` is True. Meshes of the spread hold the fields
+            ``<field>_spread``, which are written into the meshes of the mean too.
         """
         found: Sequence[Predictions]
         with each_warning_once():
@@ -152,7 +153,12 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         meshes = meshes if points is inputs else None
         form = self.spec_.target_form
         mean = form.restore(_over_members(found, np.mean), points, meshes)
-        return (mean, form.restore(_over_members(found, np.std), points, meshes)) if return_std else mean
+        if not return_std:
+            return mean
+        of_members = _over_members(found, np.std)
+        if meshes is None or form.components is None:
+            return mean, form.restore(of_members, points, meshes)
+        return mean, attach_spread(mean, form.restore(of_members, points), dict(form.components))
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Mean of the members in physical units."""

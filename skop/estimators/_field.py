@@ -109,7 +109,9 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         """Read the X of a prediction; also return its meshes if it came as meshes."""
         check_is_fitted(self)
         cell_data = self._mesh_options.get("cell_data", "refuse")
-        return read_inputs(X, self.spec_, coords=self.coords_, estimator=self, cell_data=cell_data)
+        keep_data = self.spec_.target_form.components is not None
+        options: dict[str, Any] = {"coords": self.coords_, "cell_data": cell_data, "keep_data": keep_data}
+        return read_inputs(X, self.spec_, estimator=self, **options)
 
     # ------------------------------------------------------------------ prediction
     def _predict_values(self, inputs: FieldSet) -> Predictions:

@@ -401,7 +401,7 @@ def test_cell_data_is_used_only_when_asked_for():
     with pytest.raises(FieldDataError, match="cell_data='to_points'"):
         read_meshes(mesh, "heat")
     np.testing.assert_allclose(read_meshes(mesh, "heat", cell_data="to_points").fields.values, 4)
-    with pytest.raises(FieldDataError, match="expected 'refuse' or 'to_points'"):
+    with pytest.raises(FieldDataError, match="expected 'refuse', 'to_points' or 'cells'"):
         read_meshes(mesh, "heat", cell_data="points")
     with pytest.raises(FieldDataError, match="no cell data 'cold'; it has 'heat'"):
         carry_cell_data(mesh, "cold")
