@@ -15,10 +15,11 @@ import meshio
 import numpy as np
 
 from skop.data._mesh_cells import USES_ALL_POINTS
+from skop.data._pyvista import convert_dataset, is_vtk_object, read_by_vtk
 from skop.data._vtu import read_vtu
 from skop.exceptions import FieldDataError, OptionalDependencyError, warn
 
-__all__ = ["find_sources", "is_mesh_input", "iterate_meshes"]
+__all__ = ["find_sources", "is_mesh_input", "is_time_series", "iterate_meshes"]
 
 #: Number of file names shown in an error message.
 _SHOWN_NAMES = 3
@@ -33,18 +34,10 @@ _WAITING_READERS = {
 }
 #: Number of empty reads at the end of a file after which it is considered truncated.
 _READS_PAST_END = 100
-#: VTK formats that meshio (5.3) does not read: files with one data set, and files that refer to other files.
-_UNREAD_DATA_SETS = {
-    ".vtp": "VTK polygonal data",
-    ".vti": "VTK image data",
-    ".vtr": "VTK rectilinear grids",
-    ".vts": "VTK structured grids",
-    ".vtkhdf": "VTKHDF",
-}
-_UNREAD_COLLECTIONS = {
-    ".pvd": "ParaView collections",
-    ".vtm": "VTK multi-block data",
-    **{f".p{ending}": "parallel VTK data" for ending in ("vtu", "vtp", "vti", "vtr", "vts")},
+#: Endings of VTK formats that meshio (5.3) does not read.
+_READ_BY_VTK = {
+    *(".vtp", ".vti", ".vtr", ".vts", ".vtm", ".vtmb", ".vtkhdf"),
+    *(".pvtu", ".pvtp", ".pvti", ".pvtr", ".pvts"),
 }
 #: Text of the warning of meshio (5.3) about cells that it omits. The points of these cells must not count as unused.
 _LEFT_OUT_CELLS = "cells that meshio cannot handle"
@@ -61,8 +54,8 @@ def is_mesh_input(X: Any) -> bool:
     Returns
     -------
     bool
-        True for a `meshio.Mesh`, a path or pattern, a list that contains one of these, and for iterators, which
-        `read_meshes` refuses with an explanation.
+        True for a mesh of meshio or pyvista, a path or pattern, a list that contains one of these, and for iterators,
+        which `read_meshes` refuses with an explanation.
 
     Examples
     --------
@@ -81,14 +74,19 @@ def is_mesh_input(X: Any) -> bool:
 # ---------------------------------------------------------------------- lists of meshes and files
 def _is_one(item: Any) -> bool:
     """Tell whether an item is a mesh or a path."""
-    return isinstance(item, meshio.Mesh | str | os.PathLike)
+    return _is_mesh(item) or isinstance(item, str | os.PathLike)
+
+
+def _is_mesh(item: Any) -> bool:
+    """Tell whether an item is a mesh of meshio, pyvista or VTK."""
+    return isinstance(item, meshio.Mesh) or is_vtk_object(item)
 
 
 def find_sources(source: Any) -> list[tuple[str, Any]]:
     """List the meshes or files of a source, each with its name for messages."""
     if isinstance(source, np.ndarray) and source.ndim == 1:
         source = list(source)
-    if isinstance(source, meshio.Mesh):
+    if _is_mesh(source):
         return [("mesh 0", source)]
     if isinstance(source, str | os.PathLike):
         return [(str(path), path) for path in _matching_files(os.path.expanduser(source))]
@@ -99,7 +97,7 @@ def find_sources(source: Any) -> list[tuple[str, Any]]:
         )
     if not isinstance(source, list | tuple):
         raise FieldDataError(
-            f"meshes came as {type(source).__name__}; expected meshio.Mesh objects, paths or a pattern."
+            f"meshes came as {type(source).__name__}; expected meshes of meshio or pyvista, paths or a pattern."
         )
     return _list_sources(source)
 
@@ -110,14 +108,14 @@ def _list_sources(items: list[Any] | tuple[Any, ...]) -> list[tuple[str, Any]]:
         raise FieldDataError("the list of meshes is empty; at least one is required.")
     strangers = [f"item {i} is a {type(item).__name__}" for i, item in enumerate(items) if not _is_one(item)]
     if strangers:
-        raise FieldDataError(f"{strangers[0]}; expected meshio.Mesh objects only, or paths only.")
-    are_meshes = [isinstance(item, meshio.Mesh) for item in items]
+        raise FieldDataError(f"{strangers[0]}; expected meshes of meshio or pyvista only, or paths only.")
+    are_meshes = [_is_mesh(item) for item in items]
     if all(are_meshes):
         return [(f"mesh {i}", item) for i, item in enumerate(items)]
     if any(are_meshes):
         raise FieldDataError(
             f"item 0 is a {type(items[0]).__name__}, item {are_meshes.index(not are_meshes[0])} is not: a list holds "
-            "meshio.Mesh objects only, or paths only; read the files with meshio.read first."
+            "meshes only, or paths only; read the files with meshio.read first."
         )
     paths = [_existing_file(Path(os.path.expanduser(item))) for item in items]
     return [(str(path), path) for path in paths]
@@ -170,7 +168,10 @@ def _nearby(path: Path) -> str:
 def iterate_meshes(sources: list[tuple[str, Any]]) -> Iterator[tuple[str, meshio.Mesh]]:
     """Read the meshes one at a time, with their names."""
     for name, item in sources:
-        yield name, item if isinstance(item, meshio.Mesh) else _read_file(item)
+        if isinstance(item, meshio.Mesh):
+            yield name, item
+        else:
+            yield name, convert_dataset(item, name) if is_vtk_object(item) else _read_file(item)
 
 
 def _read_file(path: Path) -> meshio.Mesh:
@@ -188,13 +189,13 @@ def _read_file(path: Path) -> meshio.Mesh:
         raise OptionalDependencyError(
             f"{error.name} is needed to read {path}, but it is not installed. Install it with: pip install {error.name}"
         ) from error
-    except FieldDataError:
+    except (FieldDataError, OptionalDependencyError):
         raise
     except (Exception, SystemExit) as error:
         reason = _one_line(said.getvalue()) or f"{type(error).__name__}: {_one_line(str(error))}"
         raise FieldDataError(
             f"cannot read {path} ({path.stat().st_size} bytes): {reason}. The file may be truncated or damaged, or "
-            "have contents that meshio does not read; write it again, as .vtu, .vtk or .xdmf, or remove it."
+            "have contents that its reader does not know; write it again, as .vtu, .vtk or .xdmf, or remove it."
         ) from error
     message = _one_line(said.getvalue())
     if message:
@@ -206,33 +207,27 @@ def _read_file(path: Path) -> meshio.Mesh:
 
 def _refuse_unread_formats(path: Path) -> None:
     """Raise an error for formats without a reader."""
-    ending = path.suffix.lower()
-    if ending in _UNREAD_DATA_SETS:
-        raise FieldDataError(
-            f"cannot read {path}: there is no reader for {_UNREAD_DATA_SETS[ending]} ({ending}). Convert it to .vtu, "
-            f"in ParaView or by pyvista.read({path.name!r}).cast_to_unstructured_grid().save({path.stem + '.vtu'!r})."
-        )
-    if ending in _UNREAD_COLLECTIONS:
-        raise FieldDataError(
-            f"cannot read {path}: there is no reader for {_UNREAD_COLLECTIONS[ending]} ({ending}), which list other "
-            "files. Pass those files if they are .vtu, or write one .vtu for each sample, for example in ParaView."
-        )
-    known = meshio.extension_to_filetypes
+    known = meshio.extension_to_filetypes.keys() | _READ_BY_VTK | {".pvd"}
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if not any("".join(suffixes[start:]) in known for start in range(len(suffixes))):
         raise FieldDataError(
-            f"cannot read {path}: there is no reader for files that end in {ending!r}. Write it as .vtu, .vtk or "
-            ".xdmf, or leave it out."
+            f"cannot read {path}: there is no reader for files that end in {path.suffix.lower()!r}. Write it as .vtu, "
+            ".vtk or .xdmf, or leave it out."
         )
 
 
 def _parse(path: Path) -> meshio.Mesh:
-    """Read a file by meshio, such that its readers cannot wait for ever at the end of a truncated file."""
+    """Read a file by meshio, such that its readers cannot wait for ever at the end of a truncated file, or by VTK."""
     ending = path.suffix.lower()
+    if ending in _READ_BY_VTK or _needs_vtk(path):
+        return read_by_vtk(path)
     if ending == ".vtu":
         return read_vtu(path)
-    if ending in (".xdmf", ".xmf"):
-        _refuse_time_series(path)
+    if is_time_series(path):
+        raise FieldDataError(
+            f"cannot read {path}: it is a time series, but each file has to be one sample here; write one file for "
+            "each time step, or use RolloutRegressor or TimeConditionedRegressor, which read time series."
+        )
     if ending not in _WAITING_READERS:
         return meshio.read(path)
     with open(path, "rb") as file:
@@ -244,13 +239,34 @@ def _parse(path: Path) -> meshio.Mesh:
         return meshio.read(_EndingFile(file), file_format=file_format)
 
 
-def _refuse_time_series(path: Path) -> None:
-    """Raise an error for XDMF files with several time steps."""
-    if re.search(rb"CollectionType\s*=\s*[\"']Temporal", path.read_bytes()):
-        raise FieldDataError(
-            f"cannot read {path}: it is a time series, but each file has to be one sample; write one file for each "
-            "time step."
-        )
+def _needs_vtk(path: Path) -> bool:
+    """Tell whether a .vtu or .vtk file has contents that only VTK reads: LZ4 compression, or polygonal data."""
+    mark = {".vtu": rb"<VTKFile\b[^>]*vtkLZ4DataCompressor", ".vtk": rb"(?m)^DATASET\s+POLYDATA"}.get(
+        path.suffix.lower()
+    )
+    if mark is None:
+        return False
+    with open(path, "rb") as file:
+        return re.search(mark, file.read(4096)) is not None
+
+
+def is_time_series(path: Path) -> bool:
+    """Tell whether a file is a ParaView collection, or an XDMF file with several time steps.
+
+    Parameters
+    ----------
+    path : Path
+        Existing file.
+
+    Returns
+    -------
+    bool
+        Whether `read_mesh_series` reads this file.
+    """
+    ending = path.suffix.lower()
+    if ending not in (".xdmf", ".xmf"):
+        return ending == ".pvd"
+    return re.search(rb"CollectionType\s*=\s*[\"']Temporal", path.read_bytes()) is not None
 
 
 class _EndingFile:

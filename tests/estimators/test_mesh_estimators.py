@@ -569,7 +569,7 @@ REFUSED_BY_PREDICT = {
     "a table": (lambda folder: np.zeros((2, 3)), ["table"]),
     "points alone": (lambda folder: [make_mesh().points[:, :2]], ["0 channels", "1"]),
     "points of another dimension": (lambda folder: [(make_mesh().points, np.ones((16, 1)))], ["3 space dimensions"]),
-    "meshes and paths": (lambda folder: [make_mesh(), str(folder / "run_1.vtu")], ["meshio.Mesh objects only"]),
+    "meshes and paths": (lambda folder: [make_mesh(), str(folder / "run_1.vtu")], ["meshes only, or paths only"]),
 }
 
 

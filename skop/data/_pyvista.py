@@ -1,0 +1,191 @@
+"""Meshes of VTK and pyvista: conversion to meshio, and files that only VTK reads."""
+
+import contextlib
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import meshio
+import numpy as np
+
+from skop._optional import import_optional
+from skop.data._vtu import read_vtu
+from skop.exceptions import FieldDataError, warn
+
+__all__ = ["convert_dataset", "is_vtk_object", "read_by_vtk"]
+
+#: VTK's numbers of the axis-aligned cell types, those of the general types, and the order of their corners.
+_AXIS_ALIGNED = {8: (9, [0, 1, 3, 2]), 11: (12, [0, 1, 3, 2, 4, 5, 7, 6])}
+#: VTK's numbers of cell types that meshio does not have.
+_UNKNOWN = {2: "poly-vertex", 4: "poly-line", 6: "triangle strip"}
+
+
+def is_vtk_object(item: Any) -> bool:
+    """Tell whether an object is data of VTK or pyvista, without importing either.
+
+    Parameters
+    ----------
+    item : object
+        Any object.
+
+    Returns
+    -------
+    bool
+        True for data sets, multi-block data and other data objects of VTK.
+    """
+    return any(base.__name__ == "vtkDataObject" for base in type(item).__mro__)
+
+
+def read_by_vtk(path: Path) -> meshio.Mesh:
+    """Read a file by pyvista, which uses the readers of VTK.
+
+    Parameters
+    ----------
+    path : Path
+        File in one of VTK's formats.
+
+    Returns
+    -------
+    meshio.Mesh
+        All blocks and pieces as one mesh.
+
+    Raises
+    ------
+    FieldDataError
+        If VTK cannot read the file, it holds several time steps, or it holds data without points.
+    OptionalDependencyError
+        If pyvista is not installed.
+    """
+    pyvista = import_optional("pyvista", extra="mesh", purpose=f"read {path}")
+    failure: Exception | None = None
+    n_times, data = 0, None
+    with _quiet(pyvista) as events:
+        try:
+            reader = pyvista.get_reader(str(path))
+            n_times = int(getattr(reader, "number_time_points", 0) or 0)
+            data = reader.read() if n_times < 2 else None
+        except Exception as error:
+            failure = error
+    if n_times > 1:
+        raise FieldDataError(
+            f"cannot read {path}: it holds {n_times} time steps, but each file has to be one sample; write one file "
+            "for each time step, and a .pvd that lists them."
+        )
+    if events or failure is not None:
+        raise ValueError(f"VTK says {events[0] if events else failure}") from failure
+    return convert_dataset(data, str(path))
+
+
+def convert_dataset(data: Any, where: str) -> meshio.Mesh:
+    """Convert data of VTK or pyvista to a mesh of meshio.
+
+    Pixels and voxels become quadrilaterals and hexahedra. Blocks of multi-block data are joined, with the fields that
+    all blocks have; points that several blocks share are not merged.
+
+    Parameters
+    ----------
+    data : pyvista.DataSet, pyvista.MultiBlock, or an object of VTK
+        Mesh.
+    where : str
+        Name of the mesh for messages.
+
+    Returns
+    -------
+    meshio.Mesh
+        Points, cells and data, in the order of VTK.
+
+    Raises
+    ------
+    FieldDataError
+        If the data are no mesh or have no points, or a cell type is not known.
+    """
+    pyvista = import_optional("pyvista", extra="mesh", purpose=f"convert {where}, which is data of VTK")
+    data = pyvista.wrap(data)
+    if isinstance(data, pyvista.MultiBlock):
+        data = _joined(pyvista, data, where)
+    if not isinstance(data, pyvista.DataSet):
+        raise FieldDataError(f"{where} is a {type(data).__name__} of VTK; expected a mesh.")
+    if not data.n_points:
+        raise FieldDataError(f"{where} has no points; remove it.")
+    grid = _with_general_cells(pyvista, data.cast_to_unstructured_grid())
+    unknown = sorted({_UNKNOWN[number] for number in set(np.unique(grid.celltypes).tolist()) & set(_UNKNOWN)})
+    if unknown:
+        raise FieldDataError(
+            f"{where} has cells of type {', '.join(unknown)}, which have no counterpart in meshio; convert it by the "
+            "method triangulate() of pyvista, or split such cells."
+        )
+    grid.clear_field_data()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "converted.vtu"
+        grid.save(path)
+        return read_vtu(path)
+
+
+def _joined(pyvista: Any, blocks: Any, where: str) -> Any:
+    """Join the blocks of multi-block data to one grid."""
+    parts = [block for block in blocks.recursive_iterator() if block is not None and block.n_points]
+    if not parts:
+        raise FieldDataError(f"{where} has no block with points; remove it.")
+    parts = [block.copy(deep=False) for block in parts]
+    for kind in ("point_data", "cell_data"):
+        names = [set(getattr(block, kind).keys()) for block in parts]
+        for name in set.intersection(*names):
+            # VTK leaves out arrays that are of different types in different blocks.
+            arrays = [getattr(block, kind)[name] for block in parts]
+            if len({array.dtype for array in arrays}) > 1 and all(array.dtype.kind in "fiu" for array in arrays):
+                for block, array in zip(parts, arrays, strict=True):
+                    getattr(block, kind)[name] = np.asarray(array, dtype=np.float64)
+    whole = pyvista.MultiBlock(parts).combine(merge_points=False)
+    held = {name for block in parts for name in block.array_names}
+    if partial := sorted(held - set(whole.array_names)):
+        warn(
+            f"{where} has {len(parts)} blocks, of which some do not have the fields {', '.join(partial)}; these are "
+            "left out. Pass one block, or add them to all."
+        )
+    return whole
+
+
+def _with_general_cells(pyvista: Any, grid: Any) -> Any:
+    """Replace pixels and voxels by quadrilaterals and hexahedra."""
+    types = np.array(grid.celltypes)
+    chosen = {number: np.flatnonzero(types == number) for number in _AXIS_ALIGNED}
+    if not any(map(len, chosen.values())):
+        return grid
+    # Early versions of pyvista have another name for it.
+    offsets = np.array(grid.cell_offsets if hasattr(grid, "cell_offsets") else grid.offset)
+    cells, starts = np.array(grid.cells), offsets[:-1] + np.arange(1, len(types) + 1)
+    for number, (general, order) in _AXIS_ALIGNED.items():
+        rows = starts[chosen[number]][:, None]
+        cells[rows + np.arange(len(order))] = cells[rows + order]
+        types[chosen[number]] = general
+    new = pyvista.UnstructuredGrid(cells, types, np.array(grid.points))
+    for kind in ("point_data", "cell_data"):
+        for name, values in getattr(grid, kind).items():
+            getattr(new, kind)[name] = values
+    return new
+
+
+@contextlib.contextmanager
+def _quiet(pyvista: Any) -> Iterator[list[Any]]:
+    """Collect the errors that VTK reports, instead of printing them."""
+    events: list[Any] = []
+    logger = logging.getLogger()
+    logger.addFilter(_is_not_of_pyvista)
+    with (
+        contextlib.ExitStack() as stack,
+        warnings.catch_warnings(),
+        pyvista.vtk_verbosity("off"),
+        pyvista.VtkErrorCatcher(send_to_logging=False) as catcher,
+    ):
+        stack.callback(logger.removeFilter, _is_not_of_pyvista)
+        warnings.simplefilter("ignore")
+        yield events
+        events += [getattr(event, "alert", event) for event in catcher.events]
+
+
+def _is_not_of_pyvista(record: logging.LogRecord) -> bool:
+    """Tell whether a message in the log comes from elsewhere."""
+    return "pyvista" not in Path(record.pathname).parts
