@@ -26,6 +26,12 @@ from skop.data._scaling import BoxScaler as BoxScaler
 from skop.data._scaling import FieldScaler as FieldScaler
 from skop.data._scaling import Scalers as Scalers
 from skop.data._scaling import ScalingOptions
+from skop.data._series import MeshRun as MeshRun
+from skop.data._series import MeshSeries, read_mesh_series
+from skop.data._series import find_runs as find_runs
+from skop.data._series import is_mesh_series as is_mesh_series
+from skop.data._series import read_frames as read_frames
+from skop.data._series import read_templates as read_templates
 from skop.data._storage import refuse_mask as refuse_mask
 from skop.data._symmetry import GridSymmetries
 
@@ -35,6 +41,7 @@ __all__ = [
     "GridResampler",
     "GridSymmetries",
     "MeshSamples",
+    "MeshSeries",
     "ScalingOptions",
     "TargetForm",
     "attach_predictions",
@@ -42,6 +49,7 @@ __all__ = [
     "find_grid",
     "grid_spacing",
     "interpolate_fields",
+    "read_mesh_series",
     "read_meshes",
     "unit_grid",
 ]

@@ -7,7 +7,7 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +19,15 @@ from skop.data._pyvista import convert_dataset, is_vtk_object, read_by_vtk
 from skop.data._vtu import read_vtu
 from skop.exceptions import FieldDataError, OptionalDependencyError, warn
 
-__all__ = ["find_sources", "is_mesh_input", "is_time_series", "iterate_meshes"]
+__all__ = [
+    "existing_file",
+    "find_sources",
+    "is_mesh_input",
+    "is_time_series",
+    "iterate_meshes",
+    "named_failures",
+    "natural_key",
+]
 
 #: Number of file names shown in an error message.
 _SHOWN_NAMES = 3
@@ -117,7 +125,7 @@ def _list_sources(items: list[Any] | tuple[Any, ...]) -> list[tuple[str, Any]]:
             f"item 0 is a {type(items[0]).__name__}, item {are_meshes.index(not are_meshes[0])} is not: a list holds "
             "meshes only, or paths only; read the files with meshio.read first."
         )
-    paths = [_existing_file(Path(os.path.expanduser(item))) for item in items]
+    paths = [existing_file(Path(os.path.expanduser(item))) for item in items]
     return [(str(path), path) for path in paths]
 
 
@@ -126,20 +134,20 @@ def _matching_files(pattern: str) -> list[Path]:
     """Files that match a path or a pattern, in natural order."""
     # If a file with exactly this name exists, brackets in the name are no pattern.
     if os.path.exists(pattern) or not glob.has_magic(pattern):
-        return [_existing_file(Path(pattern))]
+        return [existing_file(Path(pattern))]
     found = [match for match in glob.glob(pattern, recursive=True) if os.path.isfile(match)]
     if not found:
         raise FieldDataError(f"no file matches {pattern!r}; {_nearby(Path(pattern))}.")
-    return [Path(name) for name in sorted(found, key=_natural_key)]
+    return [Path(name) for name in sorted(found, key=natural_key)]
 
 
-def _natural_key(name: str) -> list[Any]:
+def natural_key(name: str) -> list[Any]:
     """Sort key that compares digits in names as numbers."""
     parts = re.split(r"(\d+)", name)
     return [int(part) if i % 2 else part for i, part in enumerate(parts)] + [name]
 
 
-def _existing_file(path: Path) -> Path:
+def existing_file(path: Path) -> Path:
     """Return the path of a file; raise an error if it is a folder or does not exist."""
     if path.is_dir():
         endings = [item.suffix for item in path.iterdir() if item.suffix]
@@ -157,7 +165,7 @@ def _nearby(path: Path) -> str:
         return "no folder that the pattern names holds such files"
     if not folder.is_dir():
         return f"the folder {str(folder)!r} does not exist"
-    names = sorted((item.name for item in folder.iterdir() if item.is_file()), key=_natural_key)
+    names = sorted((item.name for item in folder.iterdir() if item.is_file()), key=natural_key)
     if not names:
         return f"the folder {str(folder)!r} holds no files"
     nearest = difflib.get_close_matches(path.name, names, n=_SHOWN_NAMES, cutoff=0.3) or names[:_SHOWN_NAMES]
@@ -170,21 +178,55 @@ def iterate_meshes(sources: list[tuple[str, Any]]) -> Iterator[tuple[str, meshio
     for name, item in sources:
         if isinstance(item, meshio.Mesh):
             yield name, item
+        elif is_vtk_object(item):
+            yield name, convert_dataset(item, name)
         else:
-            yield name, convert_dataset(item, name) if is_vtk_object(item) else _read_file(item)
+            yield name, item() if callable(item) else _read_file(item)
 
 
 def _read_file(path: Path) -> meshio.Mesh:
-    """Read one file; any failure is turned into an error that names the file."""
+    """Read one file."""
+    _refuse_unread_formats(path)
+    mesh, said = named_failures(path, lambda: _parse(path))
+    if said:
+        warn(f"while reading {path}: {said}")
+    if _LEFT_OUT_CELLS in said:
+        mesh.info = {USES_ALL_POINTS: True}
+    return mesh
+
+
+def named_failures(path: Path, read: Callable[[], Any]) -> tuple[Any, str]:
+    """Read a file; any failure is turned into an error that names the file.
+
+    Parameters
+    ----------
+    path : Path
+        File.
+    read : callable
+        Function that reads the file.
+
+    Returns
+    -------
+    object
+        What the function has returned.
+    str
+        What it has printed, in one line.
+
+    Raises
+    ------
+    FieldDataError
+        If the file is empty or cannot be read.
+    OptionalDependencyError
+        If a package is missing.
+    """
     if path.stat().st_size == 0:
         raise FieldDataError(f"cannot read {path}: the file is empty; remove it or write it again.")
-    _refuse_unread_formats(path)
     said = io.StringIO()
     try:
         # If meshio cannot read a file, it prints a message and raises SystemExit.
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            mesh = _parse(path)
+            return read(), _one_line(said.getvalue())
     except ModuleNotFoundError as error:
         raise OptionalDependencyError(
             f"{error.name} is needed to read {path}, but it is not installed. Install it with: pip install {error.name}"
@@ -197,12 +239,6 @@ def _read_file(path: Path) -> meshio.Mesh:
             f"cannot read {path} ({path.stat().st_size} bytes): {reason}. The file may be truncated or damaged, or "
             "have contents that its reader does not know; write it again, as .vtu, .vtk or .xdmf, or remove it."
         ) from error
-    message = _one_line(said.getvalue())
-    if message:
-        warn(f"while reading {path}: {message}")
-    if _LEFT_OUT_CELLS in " ".join(said.getvalue().split()):
-        mesh.info = {USES_ALL_POINTS: True}
-    return mesh
 
 
 def _refuse_unread_formats(path: Path) -> None:

@@ -29,7 +29,7 @@ from skop.data._mesh_cells import (
 from skop.data._mesh_files import find_sources, iterate_meshes
 from skop.exceptions import FieldDataError, warn
 
-__all__ = ["MeshSamples", "read_meshes"]
+__all__ = ["MeshSamples", "read_meshes", "read_sources"]
 
 #: Extent of a coordinate, relative to the largest extent of the meshes, below which it counts as constant, since a
 #: rotated plane is flat only up to rounding errors.
@@ -171,6 +171,18 @@ def read_meshes(
     >>> samples.fields, samples.axes
     (FieldSet(2 samples, 3 points in 2-D, 1 channels), (0, 1))
     """
+    return read_sources(find_sources(source), fields, cell_data=cell_data, axes=axes, keep_data=keep_data)
+
+
+def read_sources(
+    sources: list[tuple[str, Any]],
+    fields: str | Sequence[str] | None,
+    *,
+    cell_data: str,
+    axes: Sequence[int] | None = None,
+    keep_data: bool = False,
+) -> MeshSamples:
+    """Read meshes from pairs of a name and a mesh, a file, or a function that reads a mesh, as `read_meshes` does."""
     wanted = _field_names(fields)
     if cell_data not in ("refuse", "to_points", "cells"):
         raise FieldDataError(f"cell_data is {cell_data!r}; expected 'refuse', 'to_points' or 'cells'.")
@@ -181,7 +193,7 @@ def read_meshes(
     rows: list[list[FloatArray]] = []
     predicted: dict[str, str] = {}
     left_out: dict[str, int] = {}
-    for name, mesh in iterate_meshes(find_sources(source)):
+    for name, mesh in iterate_meshes(sources):
         template = _template(mesh, name, templates, on_cells=cell_data == "cells")
         names.append(name)
         used.append(used_places(template, name))

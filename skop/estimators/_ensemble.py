@@ -10,9 +10,10 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import check_is_fitted
 
 from skop._sklearn_compat import HasMethods, Interval, fit_context
-from skop.data import FieldSet, Predictions, attach_spread
+from skop.data import FieldSet, Predictions, Targets
 from skop.estimators._field import FieldRegressor
 from skop.exceptions import each_warning_once
 
@@ -151,14 +152,22 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
             )
         points = places[0]
         meshes = meshes if points is inputs else None
-        form = self.spec_.target_form
-        mean = form.restore(_over_members(found, np.mean), points, meshes)
+        first = self.estimators_[0]
+        mean = first._restore(_over_members(found, np.mean), points, meshes)
         if not return_std:
             return mean
-        of_members = _over_members(found, np.std)
-        if meshes is None or form.components is None:
-            return mean, form.restore(of_members, points, meshes)
-        return mean, attach_spread(mean, form.restore(of_members, points), dict(form.components))
+        return mean, first._restore_spread(mean, _over_members(found, np.std), points, meshes)
+
+    def _read_inputs(self, X: Any) -> tuple[FieldSet, list[Any] | None]:
+        """Read the X of a prediction, as the members do if they were fitted on time series of meshes."""
+        check_is_fitted(self)
+        first = self.estimators_[0]
+        return first._read_inputs(X) if hasattr(first, "series_") else super()._read_inputs(X)
+
+    def _read_scored(self, X: Any, y: Any) -> tuple[FieldSet, Targets]:
+        """Read the X and y of a score, as the members do if they were fitted on time series of meshes."""
+        first = self.estimators_[0]
+        return first._read_scored(X, y) if hasattr(first, "series_") else super()._read_scored(X, y)
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Mean of the members in physical units."""
