@@ -107,7 +107,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
             for run, (_, numbers) in zip(meshes, times, strict=True)
             for mesh in read_templates(run, numbers, **options)
         ]
-        found = attach_predictions(templates, self._split(predictions, places), held["components"])
+        found = attach_predictions(templates, self._split(predictions, places), dict(held["components"]))
         return self._as_series(found, [known for known, _ in times])
 
     def _restore_spread(self, mean: Any, spread: Predictions, places: FieldSet, meshes: list[Any] | None) -> Any:
@@ -115,7 +115,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         if meshes is None or not hasattr(self, "series_"):
             return super()._restore_spread(mean, spread, places, meshes)
         flat = [mesh for series in mean for mesh in series.meshes]
-        found = attach_spread(flat, self._split(spread, places), self.series_["components"])
+        found = attach_spread(flat, self._split(spread, places), dict(self.series_["components"]))
         return self._as_series(found, [series.times for series in mean])
 
     def _split(self, predictions: Predictions, places: FieldSet) -> FieldSet:

@@ -197,7 +197,11 @@ class RolloutRegressor(BaseFrameRegressor):
                 f"{runs[0].name} has {frames.n_channels // count} frames; expected more than window={self.window}, "
                 "since the others are predicted."
             )
-        self.series_ = options | {"axes": samples.axes, "components": samples.components, "step": _common_step(runs)}
+        self.series_ = options | {
+            "axes": samples.axes,
+            "components": tuple(samples.components.items()),
+            "step": _common_step(runs),
+        }
         return self._cut(frames, self.window * count)
 
     def _refuse_other_series(self, y: Any, X: Any, options: dict[str, Any]) -> None:

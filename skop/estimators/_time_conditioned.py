@@ -159,7 +159,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         targets, samples = read_frames(runs, options["target_fields"], cell_data=cell_data)
         self.series_ = options | {
             "axes": samples.axes,
-            "components": samples.components,
+            "components": tuple(samples.components.items()),
             "times": _common_times(runs),
         }
         if not own and not (is_mesh_input(X) or is_mesh_series(X)):

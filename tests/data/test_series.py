@@ -156,7 +156,7 @@ def test_meshes_that_move_are_refused(tmp_path):
     with pytest.raises(FieldDataError, match=r"run\.xdmf changes in time: .*run\.xdmf, step 1 has other points"):
         read_frames(find_runs(tmp_path / "run.xdmf"), "u")
     # Rounding, as in files of text, is no motion.
-    rounded = MeshSeries([frame(1, 0.0), frame(1, 1.0, POINTS + 1e-9)], [0.0, 1.0])
+    rounded = MeshSeries([frame(1, 0.0), frame(1, 1.0, POINTS * (1 + 1e-9))], [0.0, 1.0])
     np.testing.assert_array_equal(read_frames(find_runs(rounded), "u")[0].coords[0], POINTS[:, :2])
 
 

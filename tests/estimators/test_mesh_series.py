@@ -64,9 +64,11 @@ def test_rollouts_from_files_to_files(folder, tmp_path):
         FieldSet(points, values[..., :2]), FieldSet(points, values[..., 2:])
     )
     expected = arrays.predict(FieldSet(points, values[..., :2])).values
-    for source in (str(folder / "run_*.pvd"), str(folder / "run_*" / "run_*_*.vtu"), runs()):
+    patterns = [str(folder / name) for name in ("run_*/run_*_*.vtu", "run_*.pvd")]
+    # Files without a collection have the numbers in their names as times.
+    for source, times in zip((*patterns, runs()), ([2, 3], [1.0, 1.5], [1.0, 1.5]), strict=True):
         found = rollout().fit(source).predict(source)
-        assert [series.times.tolist() for series in found] == [[1.0, 1.5]] * 6
+        assert [series.times.tolist() for series in found] == [times] * 6
         np.testing.assert_allclose(frames(found), expected, atol=1e-12)
     assert model.score(str(folder / "run_*.pvd")) == pytest.approx(
         arrays.score(FieldSet(points, values[..., :2]), FieldSet(points, values[..., 2:]))
