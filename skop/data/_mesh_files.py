@@ -62,8 +62,8 @@ def is_mesh_input(X: Any) -> bool:
     Returns
     -------
     bool
-        True for a mesh of meshio or pyvista, a path or pattern, a list that contains one of these, and for iterators,
-        which `read_meshes` refuses with an explanation.
+        True for a mesh of meshio or pyvista, a path or pattern, and a list that contains one of these. Also for
+        iterators and `MeshSeries`, which `read_meshes` refuses with an explanation.
 
     Examples
     --------
@@ -81,8 +81,13 @@ def is_mesh_input(X: Any) -> bool:
 
 # ---------------------------------------------------------------------- lists of meshes and files
 def _is_one(item: Any) -> bool:
-    """Tell whether an item is a mesh or a path."""
-    return _is_mesh(item) or isinstance(item, str | os.PathLike)
+    """Tell whether an item is a mesh, a path, or a time series of meshes, which `find_sources` refuses."""
+    return _is_mesh(item) or isinstance(item, str | os.PathLike) or _is_series(item)
+
+
+def _is_series(item: Any) -> bool:
+    """Tell whether an item is a `MeshSeries`, whose module imports this one."""
+    return type(item).__name__ == "MeshSeries"
 
 
 def _is_mesh(item: Any) -> bool:
@@ -94,6 +99,11 @@ def find_sources(source: Any) -> list[tuple[str, Any]]:
     """List the meshes or files of a source, each with its name for messages."""
     if isinstance(source, np.ndarray) and source.ndim == 1:
         source = list(source)
+    if _is_series(source) or (isinstance(source, list | tuple) and any(_is_series(item) for item in source)):
+        raise FieldDataError(
+            "meshes came as MeshSeries, but each mesh has to be one sample here; use RolloutRegressor or "
+            "TimeConditionedRegressor, or pass the list in its attribute meshes."
+        )
     if _is_mesh(source):
         return [("mesh 0", source)]
     if isinstance(source, str | os.PathLike):

@@ -4,6 +4,7 @@ Notation: n runs, T frames of a run, P points, d space dimensions, c channels of
 """
 
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from skop.data._mesh_files import (
     natural_key,
 )
 from skop.data._meshes import MeshSamples, read_sources
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopWarning
 
 __all__ = [
     "MeshRun",
@@ -42,7 +43,7 @@ __all__ = [
 _FIXED = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MeshSeries:
     """Meshes of one run at several times.
 
@@ -150,7 +151,7 @@ def read_mesh_series(source: Any) -> list[MeshSeries]:
 
 
 # ---------------------------------------------------------------------- runs and their frames
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MeshRun:
     """Frames of one run that have not been read.
 
@@ -330,7 +331,10 @@ def read_templates(
         Meshes with all data of the frame, or with the inputs where there is none.
     """
     known = sorted({number for number in numbers if number is not None} | {0})
-    read = read_sources([run.frames[number] for number in known], None, cell_data=cell_data, keep_data=True)
+    with warnings.catch_warnings():
+        # The inputs of the run have been read, with a warning for what is wrong with its mesh.
+        warnings.simplefilter("ignore", SkopWarning)
+        read = read_sources([run.frames[number] for number in known], None, cell_data=cell_data, keep_data=True)
     meshes = dict(zip(known, read.meshes, strict=True))
     bare = meshio.Mesh(meshes[0].points, meshes[0].cells, info=meshes[0].info)
     for kind in ("point_data", "cell_data"):

@@ -11,6 +11,7 @@ import copy
 from dataclasses import replace
 from typing import Any, Self
 
+import meshio
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
@@ -84,15 +85,24 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
 
     def _read_inputs(self, X: Any) -> tuple[FieldSet, list[Any] | None]:
         """Read the X of a prediction; also return its runs if it is time series of meshes."""
-        if not hasattr(self, "series_") or not _holds_meshes(X):
+        if not hasattr(self, "series_"):
             return super()._read_inputs(X)
-        runs = find_runs(X)
-        inputs, _ = super()._read_inputs(self._series_inputs(runs))
-        return inputs, runs
+        if is_mesh_input(X):
+            runs = find_runs(X)
+            return super()._read_inputs(self._series_inputs(runs))[0], runs
+        inputs, meshes = super()._read_inputs(X)
+        mesh = self.series_.get("mesh")
+        if mesh is None or self.spec_.input_form != "table":
+            return inputs, meshes
+        # All runs of the fit were on one mesh, which has no frames for new parameters.
+        frame = meshio.Mesh(mesh["points"], [meshio.CellBlock(kind, nodes) for kind, nodes in mesh["cells"]])
+        return inputs, [MeshRun("the mesh of the fit", [("the mesh of the fit", frame)], np.full(1, np.nan))] * len(
+            inputs
+        )
 
     def _read_scored(self, X: Any, y: Any) -> tuple[FieldSet, Targets]:
         """Read the X and y of a score."""
-        if hasattr(self, "series_") and (_holds_meshes(X) or _holds_meshes(y)):
+        if hasattr(self, "series_") and (is_mesh_input(X) or is_mesh_input(y)):
             X, y = self._open_scored_series(X, None if y is X else y)
         return super()._read_scored(X, y)
 
@@ -248,11 +258,6 @@ def _fit_with_plan(
 ) -> None:
     """Fit as `OperatorRegressor.fit` does, but with another training plan."""
     estimator._fit_data(X, y, sample_weight, plan)
-
-
-def _holds_meshes(X: Any) -> bool:
-    """Tell whether an argument is meshes or time series of them."""
-    return is_mesh_input(X) or is_mesh_series(X)
 
 
 def _one_point(table: Any) -> FieldSet:

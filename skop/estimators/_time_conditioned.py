@@ -16,7 +16,6 @@ from skop.data import (
     TrainingData,
     find_runs,
     is_mesh_input,
-    is_mesh_series,
     read_frames,
 )
 from skop.estimators._field import restored_on_failure
@@ -162,7 +161,10 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             "components": tuple(samples.components.items()),
             "times": _common_times(runs),
         }
-        if not own and not (is_mesh_input(X) or is_mesh_series(X)):
+        if not own and not is_mesh_input(X):
+            mesh = samples.meshes[0]
+            cells = tuple((block.type, block.data) for block in mesh.cells)
+            self.series_["mesh"] = {"points": mesh.points, "cells": cells}
             return X, targets
         return self._series_inputs(runs if own else find_runs(X)), targets
 
@@ -178,7 +180,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         targets, _ = read_frames(runs, held["target_fields"], n_frames=self.n_frames_, **options)
         for run in runs:
             _check_equal_times(run, self.times_ if self.times is None else run.times, "the fit")
-        if y is not None and not (is_mesh_input(X) or is_mesh_series(X)):
+        if y is not None and not is_mesh_input(X):
             return X, targets
         return self._series_inputs(runs if y is None else find_runs(X)), targets
 

@@ -7,7 +7,7 @@ from sklearn.model_selection import cross_val_score
 
 import skop
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
-from skop.data import MeshSeries, read_mesh_series
+from skop.data import MeshSeries, find_runs, read_frames, read_mesh_series
 from skop.exceptions import FieldDataError, SkopWarning
 
 TIMES = np.array([0.0, 0.5, 1.0, 1.5])
@@ -156,11 +156,25 @@ def test_time_conditioned_from_files_to_series(folder, tmp_path):
     np.testing.assert_array_equal(frames(skop.load(tmp_path / "model.skop").predict(runs())), frames(found))
 
 
-def test_a_table_beside_time_series():
+@pytest.mark.parametrize("names", [{"target_fields": ["u"]}, {"target_fields": ["flux"], "cell_data": "cells"}])
+def test_a_table_beside_time_series(tmp_path, names):
     table = np.random.default_rng(0).random((6, 2))
-    model = TimeConditionedRegressor(PODRegressor(target_fields=["u"])).fit(table, runs())
-    assert model.predict(table).shape == (6, 12, 4)
-    assert np.isfinite(model.score(table, runs()))
+    model = TimeConditionedRegressor(PODRegressor(**names)).fit(table, runs())
+    found = model.predict(table[:2])
+    values = read_frames(find_runs(runs()), names["target_fields"], cell_data=names.get("cell_data", "refuse"))[0]
+    expected = TimeConditionedRegressor(PODRegressor(), times=TIMES).fit(table, values)
+    for item, true in zip(found, expected.predict(table[:2]).values, strict=True):
+        assert item.times.tolist() == TIMES.tolist()
+        for k, mesh in enumerate(item.meshes):
+            np.testing.assert_array_equal(mesh.points, POINTS)
+            np.testing.assert_array_equal(mesh.cells[0].data, CELLS[0][1])
+            data = mesh.point_data["u"] if "u" in mesh.point_data else mesh.cell_data["flux"][0]
+            np.testing.assert_allclose(data, true[:, k])
+    assert model.score(table, runs()) == pytest.approx(expected.score(table, values))
+    model.save(tmp_path / "model.skop")
+    again = skop.load(tmp_path / "model.skop").predict(table[:2])
+    assert [item.meshes[3].point_data.keys() for item in again] == [item.meshes[3].point_data.keys() for item in found]
+    assert model.predict(table[:2], times=[0.2])[0].times.tolist() == [0.2]
 
 
 # ---------------------------------------------------------------------- refusals
@@ -169,6 +183,8 @@ def test_series_that_cannot_be_fitted():
         rollout(window=4).fit(runs())
     with pytest.raises(FieldDataError, match="RolloutRegressor got time series of meshes, but target_fields"):
         RolloutRegressor(PODRegressor()).fit(runs())
+    with pytest.raises(FieldDataError, match="came as MeshSeries, but each mesh has to be one sample"):
+        PODRegressor(target_fields=["u"]).fit(runs())
     with pytest.raises(FieldDataError, match="leave y out"):
         rollout().fit(runs(), runs()[:3])
     with pytest.raises(FieldDataError, match=r"input_fields are \['start'\].*Leave input_fields out"):
