@@ -15,7 +15,7 @@ import meshio
 import numpy as np
 
 from skop.data._mesh_cells import USES_ALL_POINTS
-from skop.data._pyvista import convert_dataset, is_vtk_object, read_by_vtk
+from skop.data._pyvista import convert_dataset, find_time_steps, is_vtk_object, read_by_vtk
 from skop.data._vtu import read_vtu
 from skop.exceptions import FieldDataError, OptionalDependencyError, warn
 
@@ -47,6 +47,8 @@ _READ_BY_VTK = {
     *(".vtp", ".vti", ".vtr", ".vts", ".vtm", ".vtmb", ".vtkhdf"),
     *(".pvtu", ".pvtp", ".pvti", ".pvtr", ".pvts"),
 }
+#: Endings of files of ParaView that list the files of a time series.
+_COLLECTIONS = {".pvd", ".series"}
 #: Text of the warning of meshio (5.3) about cells that it omits. The points of these cells must not count as unused.
 _LEFT_OUT_CELLS = "cells that meshio cannot handle"
 
@@ -253,7 +255,7 @@ def named_failures(path: Path, read: Callable[[], Any]) -> tuple[Any, str]:
 
 def _refuse_unread_formats(path: Path) -> None:
     """Raise an error for formats without a reader."""
-    known = meshio.extension_to_filetypes.keys() | _READ_BY_VTK | {".pvd"}
+    known = meshio.extension_to_filetypes.keys() | _READ_BY_VTK | _COLLECTIONS
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if not any("".join(suffixes[start:]) in known for start in range(len(suffixes))):
         raise FieldDataError(
@@ -297,7 +299,7 @@ def _needs_vtk(path: Path) -> bool:
 
 
 def is_time_series(path: Path) -> bool:
-    """Tell whether a file is a ParaView collection, or an XDMF file with several time steps.
+    """Tell whether a file is a ParaView collection or file series, or an XDMF or VTKHDF file with several time steps.
 
     Parameters
     ----------
@@ -310,8 +312,10 @@ def is_time_series(path: Path) -> bool:
         Whether `read_mesh_series` reads this file.
     """
     ending = path.suffix.lower()
+    if ending == ".vtkhdf":
+        return len(named_failures(path, lambda: find_time_steps(path))[0]) > 1
     if ending not in (".xdmf", ".xmf"):
-        return ending == ".pvd"
+        return ending in _COLLECTIONS
     return re.search(rb"CollectionType\s*=\s*[\"']Temporal", path.read_bytes()) is not None
 
 

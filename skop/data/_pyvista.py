@@ -4,7 +4,7 @@ import contextlib
 import logging
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from skop._optional import import_optional
 from skop.data._vtu import read_vtu
 from skop.exceptions import FieldDataError, warn
 
-__all__ = ["convert_dataset", "is_vtk_object", "read_by_vtk"]
+__all__ = ["convert_dataset", "find_time_steps", "is_vtk_object", "read_by_vtk"]
 
 #: VTK's numbers of the axis-aligned cell types, those of the general types, and the order of their corners.
 _AXIS_ALIGNED = {8: (9, [0, 1, 3, 2]), 11: (12, [0, 1, 3, 2, 4, 5, 7, 6])}
@@ -39,13 +39,15 @@ def is_vtk_object(item: Any) -> bool:
     return any(base.__name__ == "vtkDataObject" for base in type(item).__mro__)
 
 
-def read_by_vtk(path: Path) -> meshio.Mesh:
+def read_by_vtk(path: Path, step: int | None = None) -> meshio.Mesh:
     """Read a file by pyvista, which uses the readers of VTK.
 
     Parameters
     ----------
     path : Path
         File in one of VTK's formats.
+    step : int or None, default=None
+        Number of the time step; None for a file that has no more than one.
 
     Returns
     -------
@@ -55,28 +57,68 @@ def read_by_vtk(path: Path) -> meshio.Mesh:
     Raises
     ------
     FieldDataError
-        If VTK cannot read the file, it holds several time steps, or it holds data without points.
+        If the file holds several time steps and none is named, or holds data without points.
     OptionalDependencyError
-        If pyvista is not installed.
+        If pyvista is not installed. If VTK cannot read the file, a ValueError is raised.
     """
     pyvista = import_optional("pyvista", extra="mesh", purpose=f"read {path}")
+    if step is None and (n_steps := len(find_time_steps(path))) > 1:
+        raise FieldDataError(
+            f"cannot read {path}: it is a time series of {n_steps} steps, but each file has to be one sample here; "
+            "write one file for each time step, or use RolloutRegressor or TimeConditionedRegressor, which read time "
+            "series."
+        )
+
+    def read() -> Any:
+        reader = pyvista.get_reader(str(path))
+        if step is not None:
+            reader.reader.SetStep(step)
+        return reader.read()
+
+    return convert_dataset(_call_quietly(pyvista, read), str(path))
+
+
+def find_time_steps(path: Path) -> list[float]:
+    """Return the times of a file in the format VTKHDF.
+
+    Parameters
+    ----------
+    path : Path
+        File in one of VTK's formats.
+
+    Returns
+    -------
+    list of float
+        Times; empty for a file without time steps, and for all other formats.
+    """
+    if path.suffix.lower() != ".vtkhdf":
+        return []
+    pyvista = import_optional("pyvista", extra="mesh", purpose=f"read {path}")
+    pipeline = import_optional(
+        "vtkmodules.vtkCommonExecutionModel", extra="mesh", purpose=f"read {path}"
+    ).vtkStreamingDemandDrivenPipeline
+
+    def read() -> list[float]:
+        reader = pyvista.get_reader(str(path)).reader
+        reader.UpdateInformation()
+        return [float(time) for time in reader.GetOutputInformation(0).Get(pipeline.TIME_STEPS()) or ()]
+
+    times: list[float] = _call_quietly(pyvista, read)
+    return times
+
+
+def _call_quietly(pyvista: Any, read: Callable[[], Any]) -> Any:
+    """Call a function that reads by VTK; errors that VTK reports become a ValueError, instead of being printed."""
     failure: Exception | None = None
-    n_times, data = 0, None
+    found = None
     with _quiet(pyvista) as events:
         try:
-            reader = pyvista.get_reader(str(path))
-            n_times = int(getattr(reader, "number_time_points", 0) or 0)
-            data = reader.read() if n_times < 2 else None
+            found = read()
         except Exception as error:
             failure = error
-    if n_times > 1:
-        raise FieldDataError(
-            f"cannot read {path}: it holds {n_times} time steps, but each file has to be one sample; write one file "
-            "for each time step, and a .pvd that lists them."
-        )
     if events or failure is not None:
         raise ValueError(f"VTK says {events[0] if events else failure}") from failure
-    return convert_dataset(data, str(path))
+    return found
 
 
 def convert_dataset(data: Any, where: str) -> meshio.Mesh:

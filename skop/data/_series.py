@@ -3,6 +3,7 @@
 Notation: n runs, T frames of a run, P points, d space dimensions, c channels of a frame.
 """
 
+import json
 import re
 import warnings
 from collections import defaultdict
@@ -27,6 +28,7 @@ from skop.data._mesh_files import (
     natural_key,
 )
 from skop.data._meshes import MeshSamples, read_sources
+from skop.data._pyvista import find_time_steps, read_by_vtk
 from skop.exceptions import FieldDataError, SkopWarning
 
 __all__ = [
@@ -117,7 +119,8 @@ def read_mesh_series(source: Any) -> list[MeshSeries]:
     Parameters
     ----------
     source : str, Path, MeshSeries or list of these
-        ParaView collections (``.pvd``) or XDMF files with several time steps: each is a run. Other files are grouped by
+        ParaView collections (``.pvd``), file series (``.vtu.series``, also of OpenFOAM), and XDMF or VTKHDF files with
+        several time steps: each is a run. Other files are grouped by
         their folders and by their names without the last number, as in ``run_*/t_*.vtu``: each group is a run, whose
         files are sorted by the last number in the name, which is the time.
 
@@ -230,7 +233,8 @@ def find_runs(source: Any) -> list[MeshRun]:
         if not isinstance(item, Path):
             runs.append(MeshRun(name, [(name, item)], np.zeros(1)))
         elif is_time_series(item):
-            runs.append(_open_collection(item) if item.suffix.lower() == ".pvd" else _open_xdmf(item))
+            openers = {".xdmf": _open_xdmf, ".xmf": _open_xdmf, ".vtkhdf": _open_vtkhdf}
+            runs.append(openers.get(item.suffix.lower(), _open_collection)(item))
         else:
             others.append(item)
     return runs + [_open_group(paths) for paths in _groups(others).values()]
@@ -264,9 +268,8 @@ def _open_group(paths: list[Path]) -> MeshRun:
 
 
 def _open_collection(path: Path) -> MeshRun:
-    """Frames of a ParaView collection."""
-    root, _ = named_failures(path, lambda: ElementTree.parse(path).getroot())
-    entries = [(float(item.get("timestep", "nan")), item.get("file", "")) for item in root.iter("DataSet")]
+    """Frames of a ParaView collection or file series."""
+    entries, _ = named_failures(path, lambda: _listed_files(path))
     if not entries or not np.isfinite([time for time, _ in entries]).all():
         raise FieldDataError(f"cannot read {path}: it lists no data sets with a timestep; write it again.")
     if len({time for time, _ in entries}) < len(entries):
@@ -278,15 +281,33 @@ def _open_collection(path: Path) -> MeshRun:
     return MeshRun(str(path), [(str(file), file) for _, file in files], np.array([time for time, _ in files]))
 
 
+def _listed_files(path: Path) -> list[tuple[float, str]]:
+    """Times and names of the files that a collection (XML) or a file series (JSON) lists."""
+    if path.suffix.lower() == ".series":
+        return [(float(item["time"]), str(item["name"])) for item in json.loads(path.read_text())["files"]]
+    sets = ElementTree.parse(path).getroot().iter("DataSet")
+    return [(float(item.get("timestep", "nan")), item.get("file", "")) for item in sets]
+
+
 def _open_xdmf(path: Path) -> MeshRun:
     """Frames of an XDMF file with several time steps."""
     reader, _ = named_failures(path, lambda: _XdmfSeries(path))
-    frames: list[tuple[str, Callable[[], meshio.Mesh]]] = [
-        (f"{path}, step {k}", lambda k=k: named_failures(path, lambda: reader.read(k))[0])  # type: ignore[misc]
-        for k in range(len(reader.times))
-    ]
-    order = np.argsort(reader.times, kind="stable")
-    return MeshRun(str(path), [frames[k] for k in order], np.array(reader.times)[order])
+    return _open_steps(path, reader.times, reader.read)
+
+
+def _open_vtkhdf(path: Path) -> MeshRun:
+    """Frames of a VTKHDF file with several time steps."""
+    return _open_steps(path, find_time_steps(path), lambda step: read_by_vtk(path, step))
+
+
+def _open_steps(path: Path, times: list[float], read: Callable[[int], meshio.Mesh]) -> MeshRun:
+    """Frames of a file that holds all time steps."""
+
+    def frame(step: int) -> tuple[str, Callable[[], meshio.Mesh]]:
+        return f"{path}, step {step}", lambda: named_failures(path, lambda: read(step))[0]
+
+    order = np.argsort(times, kind="stable")
+    return MeshRun(str(path), [frame(int(step)) for step in order], np.array(times)[order])
 
 
 class _XdmfSeries:

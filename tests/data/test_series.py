@@ -1,10 +1,12 @@
 """Time series of meshes: collections, XDMF, folders of files, times, frames as channels, and refusals."""
 
+import json
+
 import meshio
 import numpy as np
 import pytest
 
-from skop.data import MeshSeries, find_runs, is_mesh_series, read_frames, read_mesh_series
+from skop.data import MeshSeries, find_runs, is_mesh_series, read_frames, read_mesh_series, read_meshes
 from skop.exceptions import FieldDataError
 
 POINTS = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
@@ -82,6 +84,20 @@ def test_collections_of_files_that_only_vtk_reads(tmp_path):
     assert [mesh.point_data["u"][0] for mesh in found.meshes] == [1, 3]
 
 
+def test_file_series(tmp_path):
+    """What ParaView and OpenFOAM write beside numbered files."""
+    for name, time in (("a_1.vtu", 0.1), ("a_2.vtu", 0.2)):
+        frame(4, time).write(tmp_path / name)
+    files = [{"name": "a_2.vtu", "time": 0.2}, {"name": "a_1.vtu", "time": 0.1}]
+    (tmp_path / "a.vtu.series").write_text(json.dumps({"file-series-version": "1.0", "files": files}))
+    (found,) = read_mesh_series(tmp_path / "a.vtu.series")
+    assert found.times.tolist() == [0.1, 0.2]
+    np.testing.assert_allclose([mesh.point_data["u"][0] for mesh in found.meshes], [400.1, 400.2])
+    (tmp_path / "cut.vtu.series").write_text('{"files": [{"na')
+    with pytest.raises(FieldDataError, match=r"cannot read .*cut\.vtu\.series"):
+        read_mesh_series(tmp_path / "cut.vtu.series")
+
+
 @pytest.mark.parametrize("own_points", [False, True])
 def test_xdmf_series(tmp_path, own_points):
     times = (0.0, 0.25, 1.0)
@@ -92,6 +108,30 @@ def test_xdmf_series(tmp_path, own_points):
         np.testing.assert_array_equal(mesh.points, POINTS)
         np.testing.assert_array_equal(mesh.cells[0].data, CELLS[0][1])
         np.testing.assert_allclose(mesh.point_data["u"], frame(3, time).point_data["u"])
+
+
+def test_vtkhdf_series(tmp_path):
+    """Ten steps of VTK's example, whose field is x plus a part that follows time."""
+    pytest.importorskip("pyvista")
+    source = pytest.importorskip("vtkmodules.vtkFiltersGeneral").vtkTimeSourceExample()
+    source.SetXAmplitude(0)
+    source.SetYAmplitude(0)
+    writer = pytest.importorskip("vtkmodules.vtkIOHDF").vtkHDFWriter()
+    writer.SetFileName(str(tmp_path / "run.vtkhdf"))
+    writer.SetInputConnection(source.GetOutputPort())
+    writer.SetWriteAllTimeSteps(True)
+    writer.Write()
+    assert is_mesh_series(tmp_path / "run.vtkhdf")
+    (found,) = read_mesh_series(tmp_path / "run.vtkhdf")
+    assert len(found) == 10
+    for time in (0, 4):
+        source.UpdateTimeStep(found.times[time])
+        expected = source.GetOutput().GetPointData().GetArray("Point Value")
+        values = found.meshes[time].point_data["Point Value"]
+        np.testing.assert_allclose(values, [expected.GetValue(i) for i in range(expected.GetNumberOfTuples())])
+    assert np.ptp([mesh.point_data["Point Value"][0] for mesh in found.meshes]) > 0
+    with pytest.raises(FieldDataError, match=r"run\.vtkhdf: it is a time series of 10 steps"):
+        read_meshes(tmp_path / "run.vtkhdf")
 
 
 def test_files_are_grouped_by_folder_and_name_and_sorted_by_their_last_number(tmp_path):
