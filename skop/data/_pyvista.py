@@ -168,7 +168,7 @@ def convert_dataset(data: Any, where: str) -> meshio.Mesh:
 
 def _joined(pyvista: Any, blocks: Any, where: str) -> Any:
     """Join the blocks of multi-block data to one grid."""
-    parts = [block for block in blocks.recursive_iterator() if block is not None and block.n_points]
+    parts = [block for block in _leaves(pyvista, blocks) if block.n_points]
     if not parts:
         raise FieldDataError(f"{where} has no block with points; remove it.")
     parts = [block.copy(deep=False) for block in parts]
@@ -188,6 +188,15 @@ def _joined(pyvista: Any, blocks: Any, where: str) -> Any:
             "left out. Pass one block, or add them to all."
         )
     return whole
+
+
+def _leaves(pyvista: Any, blocks: Any) -> Iterator[Any]:
+    """Iterate over the data sets of nested blocks."""
+    for block in blocks:
+        if isinstance(block, pyvista.MultiBlock):
+            yield from _leaves(pyvista, block)
+        elif block is not None:
+            yield block
 
 
 def _with_general_cells(pyvista: Any, grid: Any) -> Any:
