@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral
 from typing import Any, Self
 
@@ -20,7 +21,7 @@ from skop.data import (
 )
 from skop.estimators._field import restored_on_failure
 from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopWarning
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
 __all__ = ["TimeConditionedRegressor"]
@@ -166,7 +167,13 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             cells = tuple((block.type, block.data) for block in mesh.cells)
             self.series_["mesh"] = {"points": mesh.points, "cells": cells}
             return X, targets
-        return self._series_inputs(runs if own else find_runs(X)), targets
+        return self._reread_inputs(runs) if own else self._series_inputs(find_runs(X)), targets
+
+    def _reread_inputs(self, runs: list[MeshRun]) -> FieldSet:
+        """Read the inputs of runs that have been read before, with a warning for what is wrong with their meshes."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SkopWarning)
+            return self._series_inputs(runs)
 
     def _series_inputs(self, runs: list[MeshRun]) -> FieldSet:
         """Read the inputs in the first frames of runs."""
@@ -182,7 +189,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             _check_equal_times(run, self.times_ if self.times is None else run.times, "the fit")
         if y is not None and not is_mesh_input(X):
             return X, targets
-        return self._series_inputs(runs if y is None else find_runs(X)), targets
+        return self._reread_inputs(runs) if y is None else self._series_inputs(find_runs(X)), targets
 
     def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
         """Return the times of the prediction, and the numbers of the frames of the run at these times."""
