@@ -158,16 +158,17 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
             return mean
         return mean, first._restore_spread(mean, _over_members(found, np.std), points, meshes)
 
-    def _read_inputs(self, X: Any) -> tuple[FieldSet, list[Any] | None]:
+    def _read_inputs(self, X: Any, *options: Any) -> tuple[FieldSet, list[Any] | None]:
         """Read the X of a prediction, as the members do if they were fitted on time series of meshes."""
         check_is_fitted(self)
-        first = self.estimators_[0]
-        return first._read_inputs(X) if hasattr(first, "series_") else super()._read_inputs(X)
+        reader: Any = self.estimators_[0] if hasattr(self.estimators_[0], "series_") else super()
+        return reader._read_inputs(X, *options)
 
-    def _read_scored(self, X: Any, y: Any) -> tuple[FieldSet, Targets]:
+    def _read_scored(self, X: Any, y: Any, *options: Any) -> tuple[FieldSet, Targets]:
         """Read the X and y of a score, as the members do if they were fitted on time series of meshes."""
-        first = self.estimators_[0]
-        return first._read_scored(X, y) if hasattr(first, "series_") else super()._read_scored(X, y)
+        check_is_fitted(self)
+        reader: Any = self.estimators_[0] if hasattr(self.estimators_[0], "series_") else super()
+        return reader._read_scored(X, y, *options)
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Mean of the members in physical units."""

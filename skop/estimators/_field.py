@@ -116,7 +116,8 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         return read_inputs(X, self.spec_, estimator=self, **options)
 
     def _read_scored(self, X: Any, y: Any) -> tuple[FieldSet, Targets]:
-        """Read the X and y of a score."""
+        """Read X and y of a score."""
+        check_is_fitted(self)
         options = {name: value for name, value in self._mesh_options.items() if name != "input_fields"}
         options |= {"coords": self.coords_, "estimator": self, "other_points": self._takes_other_points}
         return read_scored(X, y, self.spec_, **options)
@@ -277,7 +278,6 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     def _scored_parts(self, X: Any, y: Any) -> list[tuple[Literal["field", "scalar"], Any, Any]]:
         """Truth and prediction of the fields, and of the scalars, where there are any."""
-        check_is_fitted(self)
         with each_warning_once():
             inputs, truth = self._read_scored(X, y)
             if truth.elsewhere or self.spec_.target_points != "inputs":

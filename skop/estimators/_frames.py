@@ -76,21 +76,21 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         """Whether X or y of a fit is time series of meshes."""
         return is_mesh_series(X) or is_mesh_series(y)
 
-    def _read(self, X: Any, y: Any, *, reset: bool = True) -> TrainingData:
+    def _read(self, X: Any, y: Any, **options: Any) -> TrainingData:
         """X and y of a fit."""
         self.__dict__.pop("series_", None)
         if self._takes_series(X, y):
             X, y = self._open_training_series(X, y)
-        return super()._read(X, y, reset=reset)
+        return super()._read(X, y, **options)
 
-    def _read_inputs(self, X: Any) -> tuple[FieldSet, list[Any] | None]:
+    def _read_inputs(self, X: Any, *options: Any) -> tuple[FieldSet, list[Any] | None]:
         """Read the X of a prediction; also return its runs if it is time series of meshes."""
         if not hasattr(self, "series_"):
-            return super()._read_inputs(X)
+            return super()._read_inputs(X, *options)
         if is_mesh_input(X):
             runs = find_runs(X)
-            return super()._read_inputs(self._series_inputs(runs))[0], runs
-        inputs, meshes = super()._read_inputs(X)
+            return super()._read_inputs(self._series_inputs(runs), *options)[0], runs
+        inputs, meshes = super()._read_inputs(X, *options)
         mesh = self.series_.get("mesh")
         if mesh is None or self.spec_.input_form != "table":
             return inputs, meshes
@@ -100,11 +100,11 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
             inputs
         )
 
-    def _read_scored(self, X: Any, y: Any) -> tuple[FieldSet, Targets]:
+    def _read_scored(self, X: Any, y: Any, *options: Any) -> tuple[FieldSet, Targets]:
         """Read the X and y of a score."""
         if hasattr(self, "series_") and (is_mesh_input(X) or is_mesh_input(y)):
             X, y = self._open_scored_series(X, None if y is X else y)
-        return super()._read_scored(X, y)
+        return super()._read_scored(X, y, *options)
 
     def _restore(self, predictions: Predictions, places: FieldSet, meshes: list[Any] | None) -> Any:
         """Convert predictions to the form of y; for time series of meshes one `MeshSeries` for each run."""
