@@ -3,6 +3,7 @@
 `__all__` lists the names for users of skop; the other names are for the other packages of skop.
 """
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.data._fieldset import FieldSet
 from skop.data._fieldset import iterate_rows as iterate_rows
 from skop.data._grid import find_grid, grid_spacing, unit_grid
@@ -13,6 +14,10 @@ from skop.data._mesh_files import is_mesh_input as is_mesh_input
 from skop.data._mesh_predictions import attach_predictions
 from skop.data._mesh_predictions import attach_spread as attach_spread
 from skop.data._meshes import MeshSamples, read_meshes
+from skop.data._plausibility import Extremes as Extremes
+from skop.data._plausibility import boxes as boxes
+from skop.data._plausibility import warn_of_odd_data as warn_of_odd_data
+from skop.data._point_symmetry import PointSymmetries as PointSymmetries
 from skop.data._reading import DataSpec, TargetForm
 from skop.data._reading import Predictions as Predictions
 from skop.data._reading import Targets as Targets
@@ -34,6 +39,8 @@ from skop.data._series import read_frames as read_frames
 from skop.data._series import read_templates as read_templates
 from skop.data._storage import refuse_mask as refuse_mask
 from skop.data._symmetry import GridSymmetries
+from skop.data._symmetry import check_domain as check_domain
+from skop.data._symmetry import layout_of as layout_of
 
 __all__ = [
     "DataSpec",
