@@ -175,8 +175,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         fine grid itself.
     input_fields, target_fields : list of str or None, default=None
         Names of the mesh fields that are inputs and targets.
-    cell_data : {"refuse", "to_points"}, default="refuse"
-        Treatment of mesh fields that are stored on cells: an error, or averaging to the points.
+    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
+        Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and predicting
+        all fields at the centres of the cells, see `skop.data.read_meshes`.
     warm_start : bool, default=False
         Whether a fit continues the training of the last one: with its weights, the moments of the optimiser and the
         average of the weights, and with the learning rate of a single training of the epochs so far and `max_iter` more
@@ -284,7 +285,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         "refinement": [StrOptions({"average", "interpolate", "native"})],
         "input_fields": ["array-like", None],
         "target_fields": ["array-like", None],
-        "cell_data": [StrOptions({"refuse", "to_points"})],
+        "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "device": [str],
