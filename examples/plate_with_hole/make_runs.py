@@ -25,7 +25,8 @@ def mesh_around_hole(long, short, angle, n_side, n_rings):
     """Triangles between an ellipse and the square around it, finer towards the ellipse."""
     side = np.linspace(-1, 1, n_side, endpoint=False)
     one = np.ones(n_side)
-    border = HALF * np.concatenate([np.stack(pair, 1) for pair in ((side, -one), (one, side), (-side, one), (-one, -side))])
+    sides = ((side, -one), (one, side), (-side, one), (-one, -side))
+    border = HALF * np.concatenate([np.stack(pair, axis=1) for pair in sides])
     turn = np.arctan2(border[:, 1], border[:, 0]) - angle
     radius = 1 / np.hypot(np.cos(turn) / long, np.sin(turn) / short)
     hole = border / np.linalg.norm(border, axis=1)[:, None] * radius[:, None]
@@ -60,8 +61,9 @@ def solve_plate(mesh, tension_x, tension_y):
     stress = 2 * shear * strain
     for i in range(2):
         stress[i, i] += lame * (strain[0, 0] + strain[1, 1])
-    mises = np.sqrt(stress[0, 0] ** 2 - stress[0, 0] * stress[1, 1] + stress[1, 1] ** 2 + 3 * stress[0, 1] ** 2)
-    return basis.with_element(ElementTriP1()).project(mises), displacement[basis.nodal_dofs].T
+    at_points = basis.with_element(ElementTriP1())
+    xx, yy, xy = (at_points.project(stress[i, j]) for i, j in ((0, 0), (1, 1), (0, 1)))
+    return np.sqrt(xx**2 - xx * yy + yy**2 + 3 * xy**2), displacement[basis.nodal_dofs].T
 
 
 def main(n_runs=40, n_side=10):

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,16 @@ if TYPE_CHECKING:
 
     from skop.data import MeshSamples
 
-__all__ = ["Choice", "Samples", "array_options", "choice_of_model", "expand", "field_options", "read_samples"]
+__all__ = [
+    "Choice",
+    "Samples",
+    "array_options",
+    "choice_of_model",
+    "expand",
+    "field_options",
+    "fields_in",
+    "read_samples",
+]
 
 #: Names under which arrays are looked for, in this order.
 _ARRAY_NAMES = {
@@ -34,6 +44,8 @@ _ARRAY_NAMES = {
 _MOST_CHANNELS = 16
 #: Number of names shown in a message.
 _SHOWN = 3
+#: Name that no field has, by which a reader is made to list the fields of a file.
+_NO_FIELD = "?"
 
 
 # ---------------------------------------------------------------------- options
@@ -208,6 +220,20 @@ class Samples:
             rows=rows if self.rows is None else self.rows[rows],
         )
 
+    @property
+    def parameter_names(self) -> list[str] | None:
+        """Names of the columns of parameters or features; None without names."""
+        columns = getattr(self.X if self.kind == "table" else self.params, "columns", None)
+        return None if columns is None else [str(name) for name in columns]
+
+    @property
+    def cells(self) -> list[Any] | None:
+        """Meshes of the samples, for drawing; None without any."""
+        if self.meshes is None:
+            return None
+        rows = range(len(self)) if self.rows is None else self.rows
+        return [self.meshes.meshes[row] for row in rows]
+
     def describe(self) -> str:
         """Say in one line what was read."""
         if self.kind == "meshes":
@@ -329,7 +355,9 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
         params = _numbers_of(table, choice.columns, choice.params, leave_out=scalars)
     targets = () if scalars else choice.targets
     if choice.needs_targets and not choice.targets:
-        raise click.UsageError(f"--target is missing; the fields of {files[0]} are: {_listed(_fields_in(files[0]))}")
+        raise click.UsageError(
+            f"--target is missing; the fields of {files[0]} are: {_listed([*chain(*fields_in(files[0]))])}"
+        )
     try:
         samples = _open_meshes(files, choice, targets)
     except FieldDataError:
@@ -355,16 +383,37 @@ def _open_meshes(files: list[Path], choice: Choice, targets: Iterable[str]) -> M
     return read_meshes(files, names, cell_data=choice.cell_data, axes=choice.axes)  # type: ignore[arg-type]
 
 
-def _fields_in(file: Path) -> list[str]:
-    """Names of the fields on points and cells of a mesh file."""
+def fields_in(file: Path) -> tuple[list[str], list[str]]:
+    """Names of the fields on the points, and on the cells, of a mesh file.
+
+    Parameters
+    ----------
+    file : Path
+        Mesh file.
+
+    Returns
+    -------
+    tuple of (list of str, list of str)
+        Names of the fields on points and on cells.
+
+    Raises
+    ------
+    FieldDataError
+        If the file cannot be read.
+    """
     from skop.data import read_meshes
     from skop.exceptions import FieldDataError
 
     try:
-        read_meshes([file], ["?"])
+        read_meshes([file], [_NO_FIELD])
     except FieldDataError as error:
-        return re.findall(r"'([^']+)'", str(error).partition("'?'")[2]) or [str(error)]
-    return []
+        # The message lists what the file holds: point data '...', cell data '...'.
+        _, found, after = str(error).partition(f"{_NO_FIELD!r}")
+        if not found:
+            raise
+        on_points, _, on_cells = after.partition("cell data")
+        return re.findall(r"'([^']+)'", on_points), re.findall(r"'([^']+)'", on_cells)
+    raise AssertionError(f"{file} has a field {_NO_FIELD!r}")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skop.cli._data import Choice, Samples, array_options, expand, field_options, read_samples
-from skop.cli._models import NAMES, check_writable, make_estimator, parse_settings
+from skop.cli._models import NAMES, check_report, check_writable, make_estimator, parse_settings
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from skop.inspection._evaluation import Evaluation
+    from skop.inspection import Evaluation, ModelResult
 
 __all__ = ["compare", "fit"]
 
@@ -30,7 +31,11 @@ _set_option = click.option(
 )  # fmt: skip
 _seed_option = click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True,
                             help="Seed of the split and of the training.")  # fmt: skip
-_group_option = click.option("--group", metavar="COLUMN", help="Column of --params, or of the table, whose equal values stay on one side of the split.")  # noqa: E501
+_group_option = click.option(
+    "--group",
+    metavar="COLUMN",
+    help="Column of --params, or of the table, whose equal values stay on one side of the split.",
+)
 _report_option = click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html",
                               help="Report to write, one file that any browser shows.")  # fmt: skip
 _force_option = click.option("--force", is_flag=True, help="Overwrite existing output files.")
@@ -74,7 +79,7 @@ def fit(
     files = expand(data)
     for path in (output, *([report] if report else [])):
         check_writable(path, files, force)
-    _check_report(report)
+    check_report(report)
     samples = read_samples(data, Choice(**choice))
     train, test = _split(samples, test_fraction, group, seed)
     say = _silent if quiet else _say
@@ -92,7 +97,7 @@ def fit(
     click.echo(f"{output}: {type(model).__name__}, {_epochs(model)}{seconds:.1f} s")
     evaluation = None
     if test is not None:
-        from skop.inspection._evaluation import evaluate
+        from skop.inspection import evaluate
 
         evaluation = evaluate(model, test.X, test.y, names=test.names)
         print_errors(evaluation, "held-out")
@@ -116,14 +121,6 @@ def _epochs(model: Any) -> str:
     """Number of epochs of a fit, in words."""
     count = getattr(model, "n_iter_", None)
     return "" if count is None else f"{count} epochs ({model.stopped_}), "
-
-
-def _check_report(report: Path | None) -> None:
-    """Raise before any work if a report is wanted and the pictures cannot be drawn."""
-    if report is not None:
-        from skop._optional import import_optional
-
-        import_optional("matplotlib", extra="plot", purpose="draw the pictures of the report")
 
 
 def fit_samples(model: Any, samples: Samples) -> None:
@@ -152,9 +149,7 @@ def fit_samples(model: Any, samples: Samples) -> None:
         model.parameter_names_ = np.array([*samples.params.columns], dtype=object)
 
 
-def _split(
-    samples: Samples, fraction: float | None, group: str | None, seed: int
-) -> tuple[Samples, Samples | None]:
+def _split(samples: Samples, fraction: float | None, group: str | None, seed: int) -> tuple[Samples, Samples | None]:
     """Split for training and test, whole groups if there are any."""
     if fraction is None:
         if group is not None:
@@ -239,17 +234,112 @@ def _report_fit(report: Path, model: Any, train: Samples, test: Samples | None, 
     """Write the report of a fit."""
     from skop.inspection import write_report
 
-    held_out = (None, None, None) if test is None else (test.X, test.y, test.names)
+    held_out: dict[str, Any] = (
+        {} if test is None else {"X": test.X, "y": test.y, "names": test.names, "meshes": test.cells}
+    )
     write_report(
         report,
         model,
-        *held_out[:2],
-        names=held_out[2],
+        **held_out,
+        parameter_names=train.parameter_names,
         train=(train.X, train.y),
         train_names=train.names,
         model_path=output,
     )
 
-@click.command()
-def compare() -> None:
-    """Compare."""
+
+@click.command(
+    epilog="""\b
+Examples:
+  skop compare 'runs/*.vtu' --target mises --params doe.csv --max-time 60
+  skop compare table.csv --target peak_stress --estimator lamo --estimator amo"""
+)
+@_data_argument
+@field_options
+@array_options
+@click.option("--estimator", "estimators", type=click.Choice(list(NAMES)), multiple=True, default=("lamo",),
+              show_default=True, help="Model to compare with the classical ones; repeat for several.")  # fmt: skip
+@_set_option
+@click.option("--max-time", type=click.FloatRange(min=0.01), default=60.0, show_default=True, metavar="SECONDS",
+              help="Time limit of the training of each neural operator.")  # fmt: skip
+@click.option("--epochs", type=click.IntRange(min=1), metavar="N", help="Largest number of epochs.")
+@click.option("--test-fraction", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.2,
+              show_default=True, metavar="F", help="Fraction of the runs to hold out.")  # fmt: skip
+@_group_option
+@_seed_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_report_option
+@_force_option
+@_quiet_option
+def compare(
+    data: tuple[str, ...], estimators: tuple[str, ...], settings: dict[str, Any], max_time: float, epochs: int | None,
+    test_fraction: float, group: str | None, seed: int, as_json: bool, report: Path | None, force: bool, quiet: bool,
+    **choice: Any,
+) -> None:  # fmt: skip
+    """Train models on DATA and compare their errors with those of classical models.
+
+    Classical models take seconds: the mean, and POD with ridge regression and with a Gaussian process where all runs
+    have the same points; on meshes of their own, gradient boosting point by point.
+    """
+    from skop.inspection import compare_models
+
+    files = expand(data)
+    check_report(report)
+    if report is not None:
+        check_writable(report, files, force)
+    samples = read_samples(data, Choice(**choice))
+    train_rows, test_rows = split_rows(samples, test_fraction, group, seed)
+    train, test = samples.take(train_rows), samples.take(test_rows)
+    (_silent if quiet else _say)(f"{samples.describe()}; {len(train)} to train on, {len(test)} held out")
+    models = {}
+    for name in estimators:
+        limit = None if name == "pod" else max_time
+        models[NAMES[name].removesuffix("Regressor")] = make_estimator(
+            name, settings, max_iter=epochs, max_time=limit, random_state=seed, verbose=0 if quiet else 1
+        )
+    results = compare_models(models, (train.X, train.y), (test.X, test.y), names=test.names)
+    if as_json:
+        rows = [
+            {"model": result.name, "error": None if result.evaluation is None else result.error,
+             "fit_seconds": result.fit_seconds, "note": result.note}
+            for result in results
+        ]  # fmt: skip
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        _print_results(results, len(test))
+    if report is not None:
+        _report_comparison(report, results, train, test)
+        click.echo(f"{report}: report", err=True)
+
+
+def _print_results(results: list[ModelResult], n_test: int) -> None:
+    """Print a table of the models."""
+    width = max(len(result.name) for result in results)
+    click.echo(f"{'model':<{width}} {'error':>9} {'fit':>9} {'a sample':>11}   relative L2, {n_test} held-out samples")
+    for result in results:
+        if result.evaluation is None:
+            click.echo(f"{result.name:<{width}} {'-':>9} {'-':>9} {'-':>11}   {result.note}")
+            continue
+        times = f"{result.fit_seconds:>7.1f} s {1000 * result.predict_seconds:>8.3g} ms"
+        click.echo(f"{result.name:<{width}} {result.error:>9.2%} {times}")
+
+
+def _report_comparison(report: Path, results: list[ModelResult], train: Samples, test: Samples) -> None:
+    """Write the report on the best of the models that the user named."""
+    from skop.inspection import write_report
+
+    named = [result for result in results if hasattr(result.model, "spec_") and hasattr(result.model, "module_")]
+    best = min(named or [result for result in results if result.evaluation is not None], key=lambda one: one.error)
+    write_report(
+        report,
+        best.model,
+        test.X,
+        test.y,
+        train=(train.X, train.y),
+        names=test.names,
+        train_names=train.names,
+        parameter_names=train.parameter_names,
+        meshes=test.cells,
+        comparison=[result for result in results if result is not best],
+        title=f"Comparison of {len(results)} models",
+    )

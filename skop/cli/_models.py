@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-__all__ = ["NAMES", "check_writable", "make_estimator", "number_of_parameters", "parse_settings"]
+__all__ = ["NAMES", "check_report", "check_writable", "make_estimator", "parse_settings"]
 
 #: Estimators by their short names.
 NAMES = {
@@ -63,9 +63,7 @@ def make_estimator(name: str, settings: dict[str, Any], **options: Any) -> Any:
         raise click.UsageError(f"--set: {error}") from error
 
 
-def parse_settings(
-    _context: click.Context, _parameter: click.Parameter, values: Sequence[str]
-) -> dict[str, Any]:
+def parse_settings(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, Any]:
     """Convert ``name=value`` to parameters; values are JSON, Python literals, or text."""
     settings = {}
     for item in values:
@@ -84,12 +82,6 @@ def _parse_value(text: str) -> Any:
         except (ValueError, SyntaxError):
             continue
     return text
-
-
-def number_of_parameters(estimator: Any) -> int | None:
-    """Number of weights of a fitted network; None for estimators without one."""
-    module = getattr(estimator, "module_", None)
-    return None if module is None else sum(weight.numel() for weight in module.parameters())
 
 
 def check_writable(path: Path, inputs: Sequence[Path], force: bool) -> Path:
@@ -123,3 +115,22 @@ def check_writable(path: Path, inputs: Sequence[Path], force: bool) -> Path:
         raise click.UsageError(f"{path} exists; choose another output by -o, or overwrite it by --force")
     target.parent.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def check_report(report: Path | None) -> None:
+    """Check before any work that the pictures of a report can be drawn.
+
+    Parameters
+    ----------
+    report : Path or None
+        Report to write; None needs nothing.
+
+    Raises
+    ------
+    OptionalDependencyError
+        If matplotlib is not installed.
+    """
+    if report is not None:
+        from skop._optional import import_optional
+
+        import_optional("matplotlib", extra="plot", purpose="draw the pictures of the report")

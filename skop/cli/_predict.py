@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skop.cli._data import Samples, array_options, choice_of_model, expand, read_samples
-from skop.cli._fit import _check_report, print_errors
-from skop.cli._models import check_writable
+from skop.cli._fit import print_errors
+from skop.cli._models import check_report, check_writable
 
 if TYPE_CHECKING:
     import meshio
@@ -39,9 +39,7 @@ Examples:
 @array_options
 @_report_option
 @_force_option
-def predict(
-    model: Path, data: tuple[str, ...], output: Path, report: Path | None, force: bool, **choice: Any
-) -> None:
+def predict(model: Path, data: tuple[str, ...], output: Path, report: Path | None, force: bool, **choice: Any) -> None:
     """Predict DATA with a MODEL and write files.
 
     Meshes are written as .vtu, with their inputs and the prediction; where the input holds the true field, also with
@@ -50,7 +48,7 @@ def predict(
     import skop
 
     files = expand(data)
-    _check_report(report)
+    check_report(report)
     targets = _outputs(files, output)
     for path in (*targets, *([report] if report else [])):
         check_writable(path, [*files, model], force)
@@ -80,18 +78,16 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: the mean error, and errors by channel and sample.")
 @_report_option
 @_force_option
-def score(
-    model: Path, data: tuple[str, ...], as_json: bool, report: Path | None, force: bool, **choice: Any
-) -> None:
+def score(model: Path, data: tuple[str, ...], as_json: bool, report: Path | None, force: bool, **choice: Any) -> None:
     """Compare the predictions of a MODEL with the truth in DATA, run by run.
 
     The error is the mean relative L2 error, ||predicted - true|| / ||true||, with equal weight of all channels.
     """
     import skop
-    from skop.inspection._evaluation import evaluate
+    from skop.inspection import evaluate
 
     files = expand(data)
-    _check_report(report)
+    check_report(report)
     if report is not None:
         check_writable(report, [*files, model], force)
     estimator = skop.load(model)
@@ -112,7 +108,16 @@ def _write_report(report: Path, estimator: Any, samples: Samples, model: Path) -
     """Write the report of samples that a model has not been trained on."""
     from skop.inspection import write_report
 
-    write_report(report, estimator, samples.X, samples.y, names=samples.names, model_path=model)
+    write_report(
+        report,
+        estimator,
+        samples.X,
+        samples.y,
+        names=samples.names,
+        parameter_names=samples.parameter_names,
+        meshes=samples.cells,
+        model_path=model,
+    )
     click.echo(f"{report}: report", err=True)
 
 
@@ -160,7 +165,7 @@ def predicted_meshes(estimator: Any, samples: Samples) -> list[meshio.Mesh]:
     """
     from skop.data import FieldSet, attach_predictions
 
-    assert samples.meshes is not None  # noqa: S101
+    assert samples.meshes is not None
     predicted = estimator.predict(samples.X)
     fitted = estimator.spec_.target_form
     names = [name for name, _ in fitted.components or ()] or list(samples.target_names)
