@@ -86,7 +86,7 @@ PACKAGES = {
     "skop.datasets": "Generators (`make_*`) and readers of published files (`load_*`).",
     "skop.metrics": "Errors and scores on arrays, and scorers for searches.",
     "skop.losses": "Training losses on tensors.",
-    "skop.inspection": "Descriptions of data, errors by sample, comparisons, reports; displays of fields, errors and networks.",
+    "skop.inspection": "Descriptions of data, comparisons and reports; displays of fields, errors and networks.",
     "skop.exceptions": "Errors and warnings.",
     "skop.ops": "Differentiable scans with fused kernels, and rational functions that are orthonormal on the circle.",
     "skop.modules": "Building blocks of networks, as `torch.nn.Module`.",

@@ -175,7 +175,8 @@ def predicted_meshes(estimator: Any, samples: Samples) -> list[meshio.Mesh]:
     for name in names:
         counts.setdefault(name, held.get(name, estimator.spec_.n_outputs // len(names)))
     values = predicted.values if isinstance(predicted, FieldSet) else predicted
-    parts, components = [], {}
+    parts: list[Any] = []
+    components: dict[str, int] = {}
     inputs = [name for name in held if name not in samples.target_names]
     if inputs:
         parts.append(samples.meshes.select(inputs).values)

@@ -28,9 +28,9 @@ _FAR, _ENOUGH = 8.0, 8
 _OFFSET = 1e3
 #: Extent of an axis relative to the largest one below which it looks like rounding noise.
 _NOISE = 1e-6
-#: Distance of a point from the centre of its sample, in units of the distance that 99 % of the points keep, above which
-#: it looks like a reference point.
-_LONE_POINT = 10.0
+#: Distance of a point from the centre of its sample, in units of the distance that most of the points keep, above which
+#: it looks like a reference point; and the fraction that counts as most.
+_LONE_POINT, _MOST = 10.0, 0.95
 #: Number of samples below which an error estimate is rough.
 _FEW = 50
 #: Number of points from which training on a part of them is advised, and that part.
@@ -269,7 +269,7 @@ def _take(value: Any, rows: IntArray) -> Any:
     return [value[row] for row in rows] if isinstance(value, list) else value[rows]
 
 
-def _finite_samples(value: Any) -> FloatArray | None:
+def _finite_samples(value: Any) -> Any:
     """Whether each sample is finite, (n,); None where this cannot be told without reading files."""
     if isinstance(value, FieldSet):
         items: list[list[Any]] = [value.coords_list()]
@@ -500,7 +500,7 @@ def _findings_on_points(inputs: FieldSet, add: Any) -> None:
     lone = []
     for row, points in enumerate(listed):
         radius = np.linalg.norm(points - np.median(points, axis=0), axis=1)
-        if len(radius) > _ENOUGH and radius.max() > _LONE_POINT * np.quantile(radius, 0.99):
+        if len(radius) > _ENOUGH and radius.max() > _LONE_POINT * np.quantile(radius, _MOST, method="lower"):
             lone.append(row)
     if lone:
         add("problem", "these samples have points far from all others, as reference points are; remove them, since "

@@ -65,7 +65,7 @@ class Evaluation:
         """Mean error over the samples; for scalars the norms run over all samples, as in `score`."""
         if self.points is not None:
             return float(np.mean(self.errors))
-        return float(np.sqrt(np.mean(np.square(self.channel_errors), axis=0)).mean())
+        return float(np.sqrt(np.mean(np.square(self.errors))))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the errors as JSON types.

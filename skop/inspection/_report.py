@@ -395,14 +395,13 @@ def _worst_section(
         rank = int(np.flatnonzero(ranking == row)[0])
         what = "worst" if rank == 0 else f"rank {rank + 1} of {len(ranking)}"
         heading = f"{evaluation.names[row]}: {_percent(float(evaluation.errors[row]))} ({what})"
-        drawn = []
         # The channel that is most wrong in this sample says most.
         channel = int(np.argmax(evaluation.channel_errors[row]))
         fields = [part[row][:, channel] for part in (evaluation.truth, evaluation.predicted)]
         drawn = _field_panels(
             evaluation.points[[row]], fields, meshes, int(row), evaluation.channels[channel], pictures
         )
-        parts.append(f'<h3>{escape(heading)}</h3><div class="pictures">{drawn}</div>')
+        parts.append(f'<h3>{escape(heading)}</h3><div class="pictures">{panels}</div>')
     return _section("Worst samples", "\n".join(parts))
 
 
