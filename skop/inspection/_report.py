@@ -398,7 +398,7 @@ def _worst_section(
         # The channel that is most wrong in this sample says most.
         channel = int(np.argmax(evaluation.channel_errors[row]))
         fields = [part[row][:, channel] for part in (evaluation.truth, evaluation.predicted)]
-        drawn = _field_panels(
+        panels = _field_panels(
             evaluation.points[[row]], fields, meshes, int(row), evaluation.channels[channel], pictures
         )
         parts.append(f'<h3>{escape(heading)}</h3><div class="pictures">{panels}</div>')
@@ -441,10 +441,10 @@ def _field_panels(
         for word, field in zip(words, fields, strict=True)
     ]
     if len(fields) > 1:
-        error = fields[1] - fields[0]
-        largest = float(np.abs(error).max()) or 1.0
+        difference = fields[1] - fields[0]
+        largest = float(np.abs(difference).max()) or 1.0
         svg = pictures.field(
-            coords, error, limits=(-largest, largest), diverges=True, title=f"{name}: error", **options
+            coords, difference, limits=(-largest, largest), diverges=True, title=f"{name}: error", **options
         )
         drawn.append(_figure(svg, f"{name}: error, predicted − true"))
     return "".join(drawn)
