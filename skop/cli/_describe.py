@@ -19,11 +19,12 @@ __all__ = ["describe"]
 
 
 @click.command(
+    short_help="What data are, what is wrong with them, what to start with.",
     epilog="""\b
 Examples:
   skop describe 'runs/*.vtu'
   skop describe 'runs/*.vtu' --target mises --params doe.csv --report data.html
-  skop describe flow.npz --json"""
+  skop describe flow.npz --json""",
 )
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
 @field_options

@@ -43,12 +43,13 @@ _quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress on
 
 
 @click.command(
+    short_help="Train a model on runs and save it.",
     epilog="""\b
 Examples:
   skop fit 'runs/*.vtu' --target mises --params doe.csv -o model.skop
   skop fit runs/*.vtu --input load --target mises,u --test-fraction 0.2 --report report.html -o model.skop
   skop fit flow.npz --x a --y u --max-time 600 --set width=32 -o model.skop
-  skop fit table.csv --input load,radius --target peak_stress -o model.skop"""
+  skop fit table.csv --input load,radius --target peak_stress -o model.skop""",
 )
 @_data_argument
 @click.option("--output", "-o", type=click.Path(path_type=Path), required=True, metavar="FILE.skop", help="Model file.")
@@ -249,10 +250,11 @@ def _report_fit(report: Path, model: Any, train: Samples, test: Samples | None, 
 
 
 @click.command(
+    short_help="Errors and times of several models on the same runs.",
     epilog="""\b
 Examples:
   skop compare 'runs/*.vtu' --target mises --params doe.csv --max-time 60
-  skop compare table.csv --target peak_stress --estimator lamo --estimator amo"""
+  skop compare table.csv --target peak_stress --estimator lamo --estimator amo""",
 )
 @_data_argument
 @field_options

@@ -26,11 +26,12 @@ _report_option = click.option("--report", type=click.Path(path_type=Path), metav
 
 
 @click.command(
+    short_help="Predict runs with a model, and write files.",
     epilog="""\b
 Examples:
   skop predict model.skop 'new/*.vtu' --params new.csv -o out/
   skop predict model.skop new.npz -o predicted.npz
-  skop predict model.skop table.csv -o predicted.csv"""
+  skop predict model.skop table.csv -o predicted.csv""",
 )
 @_model_argument
 @_data_argument
@@ -67,10 +68,11 @@ def predict(model: Path, data: tuple[str, ...], output: Path, report: Path | Non
 
 
 @click.command(
+    short_help="Errors of a model, run by run.",
     epilog="""\b
 Examples:
   skop score model.skop 'test/*.vtu' --params doe.csv
-  skop score model.skop test.npz --json"""
+  skop score model.skop test.npz --json""",
 )
 @_model_argument
 @_data_argument

@@ -98,6 +98,8 @@ def compare_models(
     ------
     FieldDataError
         If the samples cannot be read, or a model that was passed does not take them.
+    KeyboardInterrupt
+        If the user interrupts a fit.
 
     Examples
     --------
@@ -141,6 +143,9 @@ def _fit_and_evaluate(
                 raise
             return ModelResult(name, None, 0.0, str(error))
     seconds = time.perf_counter() - start
+    if getattr(model, "stopped_", None) == "interrupted":
+        # A fit of its own keeps its best model; a comparison with models that were cut short says nothing.
+        raise KeyboardInterrupt("the comparison was interrupted")
     return ModelResult(name, evaluate(model, *test, names=names), seconds, model=model)
 
 
