@@ -45,9 +45,9 @@ def make_estimator(name: str, settings: dict[str, Any], **options: Any) -> Any:
     click.UsageError
         If the estimator has no such parameter.
     """
-    import skop
+    from skop import estimators
 
-    estimator = getattr(skop, NAMES[name])()
+    estimator = getattr(estimators, NAMES[name])()
     known = set(estimator.get_params())
     words = {"max_iter": "epochs", "max_time": "max-time"}
     wanted = {}

@@ -46,14 +46,14 @@ def predict(model: Path, data: tuple[str, ...], output: Path, report: Path | Non
     Meshes are written as .vtu, with their inputs and the prediction; where the input holds the true field, also with
     <field>_true and <field>_error. Arrays are written as .npz, tables as .csv.
     """
-    import skop
+    from skop.estimators import load
 
     files = expand(data)
     check_report(report)
     targets = _outputs(files, output)
     for path in (*targets, *([report] if report else [])):
         check_writable(path, [*files, model], force)
-    estimator = skop.load(model)
+    estimator = load(model)
     samples = read_samples(data, choice_of_model(estimator, **choice))
     if samples.meshes is not None:
         _write_meshes(estimator, samples, targets)
@@ -85,14 +85,14 @@ def score(model: Path, data: tuple[str, ...], as_json: bool, report: Path | None
 
     The error is the mean relative L2 error, ||predicted - true|| / ||true||, with equal weight of all channels.
     """
-    import skop
+    from skop.estimators import load
     from skop.inspection import evaluate
 
     files = expand(data)
     check_report(report)
     if report is not None:
         check_writable(report, [*files, model], force)
-    estimator = skop.load(model)
+    estimator = load(model)
     samples = read_samples(data, choice_of_model(estimator, **choice))
     if samples.y is None:
         wanted = ", ".join(choice_of_model(estimator).targets) or "an array of targets (--y)"

@@ -155,12 +155,12 @@ def write_report(
     Examples
     --------
     >>> import tempfile, numpy as np
-    >>> from skop import LaMORegressor
+    >>> from skop import PODRegressor
     >>> from skop.inspection import write_report
     >>> X = np.random.default_rng(0).random((12, 6, 6, 1))
-    >>> model = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X[:8], X[:8])
+    >>> model = PODRegressor().fit(X[:8], X[:8])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_report(f"{folder}/report.html", model, X[8:], X[8:], train=(X[:8], X[:8]))
+    ...     write_report(f"{folder}/report.html", model, X[8:], X[8:], train=(X[:8], X[:8]), n_worst=1)
     """
     pictures = SvgPictures()
     X, y, names, meshes = _opened(estimator, X, y, names, meshes)
