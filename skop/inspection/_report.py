@@ -74,7 +74,8 @@ details { margin: .5rem 0; } summary { cursor: pointer; color: var(--mark); }
 dl { display: grid; grid-template-columns: minmax(8rem, max-content) 1fr; gap: .3rem 1rem; margin: .5rem 0; }
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }
-@media (max-width: 30rem) { body { padding: 1.25rem .9rem 3rem; } td.bar { display: none; } th.bar { display: none; }
+@media (max-width: 30rem) { body { padding: 1.25rem .9rem 3rem; } td.bar, th.bar { display: none; }
+  table { font-size: .8rem; } th, td { padding-right: .5rem; } td.name { white-space: normal; overflow-wrap: anywhere; }
   dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .5rem; } .tiles { grid-template-columns: 1fr 1fr; } }
 @media print { body { max-width: none; padding: 0; font-size: 11pt; } h2, h3 { break-after: avoid; }
   tr, .tile { break-inside: avoid; } }
@@ -359,7 +360,7 @@ def _error_section(evaluation: Evaluation | None, pictures: SvgPictures) -> str:
         drawn = pictures.histogram(evaluation.errors, "Number of samples by their error")
         parts.append(f'<div class="pictures single">{_figure(drawn, "Errors of the test samples")}</div>')
     largest = float(evaluation.errors.max()) or 1.0
-    head = ["sample", "#error", "#largest value, true", "#predicted", "|"]
+    head = ["sample", "#error", "#max, true", "#max, predicted", "|"]
     rows = []
     for row in evaluation.ranking:
         true, found = evaluation.truth[row][:, 0], evaluation.predicted[row][:, 0]
@@ -371,7 +372,7 @@ def _error_section(evaluation: Evaluation | None, pictures: SvgPictures) -> str:
         more = _table(head, rows[_OPEN_ROWS:])
         parts.append(f"<details><summary>{len(rows) - _OPEN_ROWS} more samples</summary>{more}</details>")
     if len(evaluation.channels) > 1:
-        parts.append(f'<p class="soft">Largest values are those of {escape(evaluation.channels[0])}.</p>')
+        parts.append(f'<p class="soft">Maxima are those of {escape(evaluation.channels[0])}.</p>')
     return _section("Errors", "\n".join(parts))
 
 
@@ -508,7 +509,7 @@ def _comparison_section(estimator: Any, evaluation: Evaluation | None, compariso
         cells += [f"#{_duration(result.predict_seconds)}", _bar(result.error / largest)]
         is_own = estimator is not None and number == len(results) - 1
         rows.append(_row(cells, own=is_own))
-    return _section("Comparison", _table(["model", "#mean error", "#fit", "#prediction of a sample", "|"], rows))
+    return _section("Comparison", _table(["model", "#mean error", "#fit", "#a sample", "|"], rows))
 
 
 def _cost_section(estimator: Any, evaluation: Evaluation | None, model_path: PathOrStr | None) -> str:
