@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -171,6 +172,7 @@ def test_the_console_script_is_the_one_of_the_package():
 
 
 # ---------------------------------------------------------------------- runs in, models, files and errors out
+LOADS = np.linspace(1, 3, 12)
 TINY_FIT = ["--epochs", "2", "--set", "width=8", "--set", "depth=1", "--quiet"]
 
 
@@ -186,10 +188,9 @@ def plate(number, load):
 def study(tmp_path_factory):
     """Folder with 12 runs, a table of their loads in another order, and a model that was fitted by the command."""
     folder = tmp_path_factory.mktemp("study")
-    loads = np.linspace(1, 3, 12)
-    for number, load in enumerate(loads):
+    for number, load in enumerate(LOADS):
         plate(number, load).write(folder / f"run_{number}.vtu")
-    rows = [f"run_{number},{loads[number]},{number % 4}" for number in np.random.default_rng(0).permutation(12)]
+    rows = [f"run_{number},{LOADS[number]},{number % 4}" for number in np.random.default_rng(0).permutation(12)]
     (folder / "doe.csv").write_text("\n".join(["name,load,batch", *rows]))
     words = ["fit", str(folder / "run_*.vtu"), "--target", "stress", "--params", str(folder / "doe.csv")]
     words += ["--param", "load", "--test-fraction", "0.25", "-o", str(folder / "model.skop"), *TINY_FIT]
@@ -202,7 +203,7 @@ def study(tmp_path_factory):
 def inputs_of(folder):
     """The runs in natural order with their loads, as the command should have read them."""
     samples = read_meshes(str(folder / "run_*.vtu"), ["stress"])
-    X = samples.select(None).with_params(np.linspace(1, 3, 12)[:, None])
+    X = samples.select(None).with_params(LOADS[:, None])
     return X, samples.select("stress")
 
 
@@ -281,6 +282,22 @@ def test_data_that_cannot_be_used_are_one_line(study, words, message, monkeypatc
     assert line.startswith("skop fit: error: ")
     assert message in line
     assert not (folder / "other.skop").exists()
+
+
+def test_files_of_equal_name_in_folders_and_columns_that_count(study, tmp_path, monkeypatch, capsys):
+    folder, _ = study
+    monkeypatch.chdir(tmp_path)
+    for number in range(12):
+        (tmp_path / f"case_{number}").mkdir()
+        shutil.copy(folder / f"run_{number}.vtu", tmp_path / f"case_{number}" / "result.vtu")
+    (tmp_path / "doe.csv").write_text("case,load\n" + "\n".join(f"{row},{load}" for row, load in enumerate(LOADS)))
+    samples = read_samples(["case_*/result.vtu"], Choice(targets=("stress",), params="doe.csv"))
+    assert samples.names[10] == "case_10_result.vtu"
+    assert samples.parameter_names == ["load"]
+    np.testing.assert_array_equal(samples.X.params[:, 0], LOADS)
+    assert "'case' only counts the rows" in capsys.readouterr().err
+    assert main(["predict", str(folder / "model.skop"), "case_*/result.vtu", "--params", "doe.csv", "-o", "out"]) == 0
+    assert len(list((tmp_path / "out").iterdir())) == 12
 
 
 def test_groups_stay_on_one_side_of_the_split(study):

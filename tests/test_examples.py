@@ -221,6 +221,7 @@ def commands(script, seconds):
     return [shlex.split(line) for line in text.splitlines() if line.startswith("skop ")]
 
 
+@pytest.mark.exhaustive
 def test_plate_with_hole_in_the_shell(runs, capsys):
     for _, *words in commands(PLATE / "surrogate.sh", 0.5):
         assert main(words) == 0, capsys.readouterr().err

@@ -238,7 +238,7 @@ class Samples:
         """Say in one line what was read."""
         if self.kind == "meshes":
             inputs = f"{self.X.n_channels} input channels" if self.X.n_channels else "geometry"
-            parameters = f", {self.X.n_params} parameters" if self.X.n_params else ""
+            parameters = "" if self.params is None else f", parameters {', '.join(map(str, self.params.columns))}"
             target = f", targets: {', '.join(self.target_names)}" if self.target_names else ""
             return f"{len(self)} meshes, inputs: {inputs}{parameters}{target}"
         parts = [f"{word} {_shape_of(value)}" for word, value in (("X", self.X), ("y", self.y)) if value is not None]
@@ -324,6 +324,25 @@ def expand(data: Sequence[str]) -> list[Path]:
     return [Path(name) for name in sorted(found, key=_natural)]
 
 
+def short_names(files: Sequence[Path]) -> tuple[str, ...]:
+    """Names of files without their folders, or with the last folder if only folders differ.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        Files.
+
+    Returns
+    -------
+    tuple of str
+        A distinct name for each file.
+    """
+    names = [file.name for file in files]
+    if len(set(names)) < len(names):
+        names = [f"{file.parent.name}_{file.name}" for file in files]
+    return tuple(names) if len(set(names)) == len(names) else tuple(map(str, files))
+
+
 def _natural(name: str) -> list[Any]:
     """Sort key that compares digits in names as numbers."""
     return [int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", name))]
@@ -352,7 +371,7 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
             f"--target names columns of {choice.params} ({', '.join(scalars)}) and fields of the meshes; take one kind"
         )
     if table is not None:
-        params = _numbers_of(table, choice.columns, choice.params, leave_out=scalars)
+        params = _numbers_of(table, choice.columns, choice.params, leave_out=[*scalars, *_counters(table, choice)])
     targets = () if scalars else choice.targets
     if choice.needs_targets and not choice.targets:
         raise click.UsageError(
@@ -370,7 +389,7 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
         X = X.with_params(params.to_numpy(float))
     y = table[scalars] if table is not None and scalars else samples.select(targets) if targets else None
     return Samples(
-        "meshes", X, y, tuple(file.name for file in files), tuple(files), params, samples, table,
+        "meshes", X, y, short_names(files), tuple(files), params, samples, table,
         tuple(scalars or targets),
     )  # fmt: skip
 
@@ -500,6 +519,21 @@ def _numbers_of(table: Any, columns: Sequence[str], source: str | None, leave_ou
         if len(missing):
             raise FieldDataError(f"column {name!r} of {source} has no number in row {missing[0] + 1}; fill it in.")
     return table[names]
+
+
+def _counters(table: Any, choice: Choice) -> list[str]:
+    """Columns that only count the rows, which are no parameters."""
+    import numpy as np
+
+    rows = np.arange(len(table))
+    found = [
+        name
+        for name in table.columns
+        if table[name].dtype.kind in "iu" and len(rows) > 2 and np.ptp(np.sort(table[name]) - rows) == 0
+    ]
+    if found and not choice.columns:
+        click.echo(f"{choice.params}: {found[0]!r} only counts the rows, and is no parameter (see --param)", err=True)
+    return found
 
 
 def _read_table(path: Path, choice: Choice) -> Samples:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from skop.cli._data import Samples, array_options, choice_of_model, expand, read_samples
+from skop.cli._data import Samples, array_options, choice_of_model, expand, read_samples, short_names
 from skop.cli._fit import print_errors
 from skop.cli._models import check_report, check_writable
 
@@ -132,7 +132,7 @@ def _outputs(files: list[Path], output: Path) -> list[Path]:
         if len(files) > 1:
             raise click.UsageError(f"-o {output} is one file for {len(files)} inputs; name a folder")
         return [output]
-    names = [f"{file.stem}{ending}" for file in files]
+    names = [f"{Path(name).stem}{ending}" for name in short_names(files)]
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:
         raise click.UsageError(f"several inputs would be written to {sorted(repeated)[0]}; give files distinct names")

@@ -122,22 +122,22 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
         fields, kind = None, "scalar"
         truth = list(np.asarray(targets.scalars, dtype=float)[:, None])
         channels = form.scalar_names or [f"scalar {number}" for number in range(targets.n_scalars)]
-    channel_errors = np.stack([_errors_of(truth, predicted, [c]) for c in range(len(channels))], axis=1)
+    channel_errors = np.stack([_errors_of(truth, predicted, [c], kind) for c in range(len(channels))], axis=1)
     # A channel of zeros has no relative error, and no part in the mean.
     errors = channel_errors[:, 0]
     if len(channels) > 1:
         whole = truth if kind == "field" else np.concatenate(truth)
         sizes = channel_sizes(whole, kind=kind)  # type: ignore[arg-type]
-        errors = _errors_of([t / sizes for t in truth], [p / sizes for p in predicted], slice(None))
+        errors = _errors_of([t / sizes for t in truth], [p / sizes for p in predicted], slice(None), kind)
     return Evaluation(labels, tuple(channels), errors, channel_errors, truth, predicted, fields, seconds)
 
 
-def _errors_of(truth: list[FloatArray], predicted: list[FloatArray], channels: Any) -> FloatArray:
+def _errors_of(truth: list[FloatArray], predicted: list[FloatArray], channels: Any, kind: str) -> FloatArray:
     """Relative L2 error of each sample for some channels; zero where the channel is zero in all samples."""
     parts = [[np.asarray(item, dtype=float)[..., channels] for item in samples] for samples in (truth, predicted)]
     if not any(item.any() for item in parts[0]):
         return np.zeros(len(truth))
-    if len(parts[0][0]) > 1:
+    if kind == "field":
         return np.asarray(relative_l2_error(parts[0], parts[1], average="none", kind="field"))
     true, found = (np.stack(part)[:, 0] for part in parts)
     return np.linalg.norm(found - true, axis=1) / np.sqrt(np.mean(np.sum(true**2, axis=1)))
