@@ -121,7 +121,7 @@ def _silent(_text: str) -> None:
 def _epochs(model: Any) -> str:
     """Number of epochs of a fit, in words."""
     count = getattr(model, "n_iter_", None)
-    return "" if count is None else f"{count} epochs ({model.stopped_}), "
+    return "" if count is None else f"{count} epoch{'s' if count > 1 else ''} ({model.stopped_}), "
 
 
 def fit_samples(model: Any, samples: Samples) -> None:

@@ -455,11 +455,11 @@ def _findings(data: TrainingData, parts: list[_Part], labels: Sequence[str]) -> 
 
     for part in parts:
         rows = unusual_sizes(part.sizes)
-        if len(rows) and part.role != "parameter":
+        if len(rows) and part.role not in ("parameter", "scalar"):
             add("problem", f"{part.role} {part.name!r} of these samples is more than {_OTHER_UNIT:.0f} times as large "
                 "or small as usual; look at their units", rows)  # fmt: skip
         elif len(large := rows[part.sizes[rows] > np.median(part.sizes)]):
-            add("problem", f"parameter {part.name!r} of these samples is more than {_OTHER_UNIT:.0f} times as large "
+            add("problem", f"{part.role} {part.name!r} of these samples is more than {_OTHER_UNIT:.0f} times as large "
                 "as usual; look at its units", large)  # fmt: skip
         low, mean, high, deviation = _summary(part.values)
         if low == high:

@@ -64,7 +64,7 @@ td.wide { white-space: normal; } tr.own td { font-weight: 650; }
 td.bar { width: 32%; min-width: 6rem; padding-right: 0; }
 td.bar i { display: block; height: .7rem; border-radius: .2rem; background: var(--mark); min-width: 2px; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(16rem, 1fr)); gap: 1rem; }
-.pictures.single { max-width: 38rem; }
+.pictures.single { max-width: 34rem; }
 figure { margin: 0; break-inside: avoid; } figure svg { display: block; width: 100%; height: auto; }
 figcaption { color: var(--soft); font-size: .85rem; }
 ul { padding-left: 1.2rem; margin: .5rem 0; } li { margin: .25rem 0; overflow-wrap: anywhere; }
@@ -246,9 +246,7 @@ def _tiles(
     usable = [result for result in comparison if result.evaluation is not None]
     if usable:
         best = min(usable, key=lambda result: result.error)
-        tiles.append(
-            (_percent(best.error), f"best classical model: {best.name}" if estimator is not None else best.name)
-        )
+        tiles.append((_percent(best.error), f"best other model: {best.name}" if estimator is not None else best.name))
     if estimator is not None and hasattr(estimator, "fit_seconds_"):
         tiles.append((_duration(estimator.fit_seconds_), "training"))
     if evaluation is not None:
@@ -388,7 +386,8 @@ def _worst_section(
             _figure(pictures.parity(truth[:, c], predicted[:, c], name), name)
             for c, name in enumerate(evaluation.channels[:_MOST_PICTURES])
         ]
-        return _section("Predicted over true", f'<div class="pictures">{"".join(drawn)}</div>')
+        kind = "pictures single" if len(drawn) == 1 else "pictures"
+        return _section("Predicted over true", f'<div class="{kind}">{"".join(drawn)}</div>')
     ranking = evaluation.ranking
     chosen = list(dict.fromkeys([*ranking[:n_worst], ranking[len(ranking) // 2]]))
     parts = []
