@@ -166,6 +166,11 @@ def test_version_and_help(capsys):
         assert expected in capsys.readouterr().out
 
 
+def test_help_needs_neither_torch_nor_scikit_learn():
+    code = "import sys, skop.cli; print(*sorted({'torch', 'sklearn', 'scipy', 'numpy', 'meshio'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+
+
 def test_the_console_script_is_the_one_of_the_package():
     project = (Path(__file__).parents[1] / "pyproject.toml").read_text()
     assert 'skop = "skop.cli:main"' in project

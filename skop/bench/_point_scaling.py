@@ -29,7 +29,7 @@ _MODELS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "amo-once": (
         "AMO, latent tokens read points once",
         AMORegressor,
-        {"architecture": AMOArchitecture(latents="once")},
+        {"architecture": AMOArchitecture(latents="once"), "n_latents": 64},
     ),
 }
 #: Bytes of the unit in which the system counts peak memory.

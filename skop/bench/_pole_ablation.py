@@ -155,6 +155,8 @@ def _data(name: str, options: argparse.Namespace) -> Any:
 def _model(variant: Variant, seed: int, options: argparse.Namespace) -> AMORegressor:
     """AMO with a row's variant and the sizes asked for."""
     only_points = {"latents": options.latents} if options.geometry == "points" else {}
+    # The paper's number of latent tokens.
+    tokens: dict[str, Any] = {"n_latents": 64} if options.geometry == "points" else {}
     architecture = AMOArchitecture(
         adaptive_poles=variant.adaptive,
         orthogonal=variant.orthogonal,
@@ -169,6 +171,7 @@ def _model(variant: Variant, seed: int, options: argparse.Namespace) -> AMORegre
         n_poles=variant.n_poles,
         architecture=architecture,
         random_state=seed,
+        **tokens,
         **(until_time(options.budget) if options.budget else until_epoch(options.epochs)),
     )
 

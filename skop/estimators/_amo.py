@@ -166,7 +166,7 @@ class AMORegressor(OperatorRegressor):
     patch_size : int or "auto", default="auto"
         Number of points of a patch along each axis of a grid. ``"auto"`` is the smallest size of at least 2 that gives
         at most 64 tokens, so that a CPU can train in minutes. Smaller patches resolve more detail.
-    n_latents : int, default=64
+    n_latents : int, default=32
         Number of latent tokens, for points and for curvilinear grids (paper: 64).
     n_poles : int, default=16
         Number of poles of each expansion (paper: 32). More than half of the number of tokens give nothing new; patches
@@ -209,7 +209,7 @@ class AMORegressor(OperatorRegressor):
     width: int = 64
     depth: int = 4
     patch_size: int | str = "auto"
-    n_latents: int = 64
+    n_latents: int = 32
     n_poles: int = 16
     dropout: float = 0.0
     subsample_points: int | None = None

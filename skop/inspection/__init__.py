@@ -4,6 +4,7 @@ Each Display class has a method ``from_estimator``, and stores the matplotlib ob
 matplotlib is imported only when something is drawn; the extra ``plot`` installs it.
 """
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.inspection._comparison import ModelResult, compare_models
 from skop.inspection._curves import TrainingCurveDisplay
 from skop.inspection._description import ChannelSummary, DataDescription, Finding, describe_data

@@ -14,18 +14,16 @@ from typing import Any, Literal
 import numpy as np
 
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldSet, TrainingData, read
+from skop.data import FieldSet, TrainingData, odd_sizes, read
 from skop.exceptions import FieldDataError
 
 __all__ = ["ChannelSummary", "DataDescription", "Finding", "describe_data"]
 
-#: Ratio to the median above which the size of a sample looks like another unit.
-_OTHER_UNIT = 30.0
 #: Distance from the median, in robust standard deviations, above which a sample counts as far from the others; and the
 #: number of samples from which this is looked at.
 _FAR, _ENOUGH = 8.0, 8
 #: Mean in units of the standard deviation above which an offset hides the variation.
-_OFFSET = 1e3
+_OFFSET = 1e2
 #: Extent of an axis relative to the largest one below which it looks like rounding noise.
 _NOISE = 1e-6
 #: Distance of a point from the centre of its sample, in units of the distance that most of the points keep, above which
@@ -186,7 +184,7 @@ def describe_data(X: Any, y: Any = None, *, names: Sequence[str] | None = None, 
     >>> X = np.random.default_rng(0).random((60, 8, 8, 1))
     >>> X[7] *= 1000
     >>> print(describe_data(X, X**2).findings[0])
-    input 'channel 0' of these samples is more than 30 times as large or small as usual; look at their units: sample 7
+    input 'channel 0' of these samples is 1e+03 times the usual size; look at their units: sample 7
     """
     parameter_names = options.pop("parameter_names", None)
     if parameter_names is None:
@@ -354,35 +352,6 @@ def _form(data: TrainingData, counts: IntArray) -> str:
 
 
 # ---------------------------------------------------------------------- findings
-def unusual_sizes(sizes: FloatArray, factor: float = _OTHER_UNIT) -> IntArray:
-    """Samples whose size is a factor above or below the median of the others.
-
-    Parameters
-    ----------
-    sizes : ndarray of shape (n,)
-        Sizes, at least 0; those that are 0 are not counted.
-    factor : float, default=30.0
-        Ratio to the median.
-
-    Returns
-    -------
-    ndarray of int
-        Indices of these samples, in ascending order.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skop.inspection._description import unusual_sizes
-    >>> unusual_sizes(np.array([1.0, 2.0, 1000.0, 0.0, 1.5])).tolist()
-    [2]
-    """
-    positive = sizes > 0
-    if positive.sum() < 3:
-        return np.zeros(0, dtype=int)
-    ratio = np.where(positive, sizes, np.median(sizes[positive])) / np.median(sizes[positive])
-    return np.flatnonzero((ratio > factor) | (ratio < 1 / factor))
-
-
 def far_samples(features: FloatArray, limit: float = _FAR) -> IntArray:
     """Samples that are far from the others in at least one feature.
 
@@ -454,13 +423,13 @@ def _findings(data: TrainingData, parts: list[_Part], labels: Sequence[str]) -> 
         found.append(Finding(level, text, tuple(labels[row] for row in rows)))
 
     for part in parts:
-        rows = unusual_sizes(part.sizes)
+        rows = odd_sizes(part.sizes)
         if len(rows) and part.role not in ("parameter", "scalar"):
-            add("problem", f"{part.role} {part.name!r} of these samples is more than {_OTHER_UNIT:.0f} times as large "
-                "or small as usual; look at their units", rows)  # fmt: skip
+            add("problem", f"{part.role} {part.name!r} of these samples is {_ratio(part.sizes, rows)} the usual size; "
+                "look at their units", rows)  # fmt: skip
         elif len(large := rows[part.sizes[rows] > np.median(part.sizes)]):
-            add("problem", f"{part.role} {part.name!r} of these samples is more than {_OTHER_UNIT:.0f} times as large "
-                "as usual; look at its units", large)  # fmt: skip
+            add("problem", f"{part.role} {part.name!r} of these samples is {_ratio(part.sizes, large)} the usual size; "
+                "look at its units", large)  # fmt: skip
         low, mean, high, deviation = _summary(part.values)
         if low == high:
             add("notice", f"{part.role} {part.name!r} is {low:.4g} everywhere; leave it out")
@@ -483,14 +452,19 @@ def _findings(data: TrainingData, parts: list[_Part], labels: Sequence[str]) -> 
     return found
 
 
+def _ratio(sizes: FloatArray, rows: IntArray) -> str:
+    """Size of the first of some samples in units of the median, in words."""
+    return f"{sizes[rows[0]] / np.median(sizes):.2g} times"
+
+
 def _findings_on_points(inputs: FieldSet, add: Any) -> None:
     """Findings on coordinates: other units, rounding noise, lone points."""
     boxes = _boxes(inputs)
     extents = boxes[:, 1] - boxes[:, 0]
-    rows = unusual_sizes(extents.max(axis=1))
+    rows = odd_sizes(extents.max(axis=1))
     if len(rows):
-        add("problem", f"these samples are more than {_OTHER_UNIT:.0f} times as long or short as usual; look at the "
-            "units of their coordinates", rows)  # fmt: skip
+        add("problem", f"these samples have {_ratio(extents.max(axis=1), rows)} the usual length; look at the units "
+            "of their coordinates", rows)  # fmt: skip
     largest = extents.max()
     for axis, extent in zip("xyz", extents.max(axis=0), strict=False):
         if 0 < extent < _NOISE * largest:

@@ -192,6 +192,7 @@ def test_without_a_reference_there_are_no_times(tmp_path, monkeypatch):
     assert "| skop torch | no reference, MemoryError: too much |" in output.read_text()
 
 
+@pytest.mark.exhaustive
 def test_memory_is_what_a_call_takes(tmp_path):
     reference = tmp_path / "reference.pt"
     assert in_new_process(60.0, write_reference, SCAN, SETTINGS, reference) == "token by token"

@@ -189,6 +189,7 @@ def test_warnings_say_with_what_a_parameter_acts():
         assert any(words in str(item.message) for item in caught), words
 
 
+@pytest.mark.exhaustive
 def test_branches_change_the_fit_where_they_divide_the_inputs_and_warn_elsewhere():
     fields, params = FIELDS.reshape(6, 20, 1), RANDOM.random((6, 1))
     two = np.concatenate([fields, 1 + fields**2], axis=-1)

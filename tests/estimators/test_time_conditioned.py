@@ -200,6 +200,7 @@ def test_errors_by_time_are_those_of_each_frame(fields):
 
 
 # ---------------------------------------------------------------------- scikit-learn's ways
+@pytest.mark.exhaustive
 def test_clone_search_pickle_and_seeds(fields):
     X, y = fields
     base = TimeConditionedRegressor(network(random_state=None), times=5, random_state=3)

@@ -103,5 +103,6 @@ def test_kernels_stay_in_their_buffers():
     run_checked("import sys\n" + "".join(f"print({name!r}, file=sys.stderr)\n{code}" for name, code in SCANS.items()))
 
 
+@pytest.mark.exhaustive
 def test_accesses_outside_are_found():
     run_checked(OFFENDERS)

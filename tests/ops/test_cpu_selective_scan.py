@@ -367,6 +367,7 @@ print(growth(65536))
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read as Linux counts it")
 def test_memory_is_a_few_times_the_input():
     """In units of x: 1 for y, 2 for the gradients of x and dt, the rest for checkpoints and partial sums."""
