@@ -38,7 +38,7 @@ KERNEL_FILES = tuple(start for group in COMPILERS.values() for start in group)
 #: Compiles loops of its own to compare with; it imports them, and the compiler, inside functions only.
 ABLATION = "_kernel_ablation"
 SKLEARN_PARTS = {
-    "_sklearn_compat", "estimators", "metrics", "data", "datasets", "testing", "bench", "cli", "_demo",
+    "_sklearn_compat", "estimators", "metrics", "data", "datasets", "testing", "inspection", "bench", "cli", "_demo",
 }  # fmt: skip
 PRIVATE_SKLEARN = "_sklearn_compat.py"
 

@@ -16,6 +16,7 @@ from skop.data._mesh_predictions import attach_spread as attach_spread
 from skop.data._meshes import MeshSamples, read_meshes
 from skop.data._plausibility import Extremes as Extremes
 from skop.data._plausibility import boxes as boxes
+from skop.data._plausibility import odd_sizes as odd_sizes
 from skop.data._plausibility import warn_of_odd_data as warn_of_odd_data
 from skop.data._point_symmetry import PointSymmetries as PointSymmetries
 from skop.data._reading import DataSpec, TargetForm

@@ -22,7 +22,7 @@ from skop.exceptions import warn
 if TYPE_CHECKING:
     from skop.data._reading import Targets, TrainingData
 
-__all__ = ["Extremes", "boxes", "warn_of_odd_data"]
+__all__ = ["Extremes", "boxes", "odd_sizes", "warn_of_odd_data"]
 
 #: Number of samples from which their sizes are compared.
 _ENOUGH = 5
@@ -179,8 +179,26 @@ class _Names:
         return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _odd_sizes(sizes: FloatArray) -> IntArray:
-    """Samples whose sizes ``(n,)`` are far from the median, the furthest first; none if the median is zero."""
+def odd_sizes(sizes: FloatArray) -> IntArray:
+    """Find samples that are of another size than the others, as in other units.
+
+    Parameters
+    ----------
+    sizes : ndarray of shape (n,)
+        Sizes, at least 0; those that are 0 are not compared.
+
+    Returns
+    -------
+    ndarray of int
+        Indices of these samples, the furthest from the median first; none if most sizes are 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.data import odd_sizes
+    >>> odd_sizes(np.array([1.0, 2.0, 1000.0, 0.0, 1.5, 1.2])).tolist()
+    [2]
+    """
     positive = sizes > 0
     if positive.sum() < max(_ENOUGH, len(sizes) / 2):
         return np.zeros(0, dtype=int)
@@ -197,7 +215,7 @@ def _warn_of_sizes(sizes: FloatArray, names: Sequence[str] | None, what: str, wh
     """Warn about samples whose field is of another size ``(n, c)`` than those of the others."""
     found = []
     for channel in range(sizes.shape[1]):
-        if len(rows := _odd_sizes(sizes[:, channel])):
+        if len(rows := odd_sizes(sizes[:, channel])):
             middle, own = float(np.median(sizes[:, channel])), float(sizes[rows[0], channel])
             field = f"channel {channel}" if names is None else f"{names[channel]!r}"
             found.append((rows, f"{field} is {own / middle:.2g} times the median ({own:.3g}, median {middle:.3g})"))
@@ -214,7 +232,7 @@ def _warn_of_scale(inputs: FieldSet, who: _Names) -> None:
     """Warn about samples whose box is of another size than those of the others."""
     lower, upper = boxes(inputs)
     sides = (upper - lower).max(axis=1)
-    rows = _odd_sizes(sides)
+    rows = odd_sizes(sides)
     if len(rows):
         warn(
             f"the points of {who(rows)} have another scale than those of the other samples: the longest side of their "
