@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
+
+# isort: split
 import numpy as np
 import sklearn
 import torch

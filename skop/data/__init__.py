@@ -3,6 +3,7 @@
 `__all__` lists the names for users of skop; the other names are for the other packages of skop.
 """
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.data._fieldset import FieldSet
 from skop.data._fieldset import iterate_rows as iterate_rows
 from skop.data._grid import find_grid, grid_spacing, unit_grid
@@ -10,6 +11,10 @@ from skop.data._loading import Batch as Batch
 from skop.data._loading import FieldLoader as FieldLoader
 from skop.data._meshes import MeshSamples, attach_predictions, carry_cell_data, read_meshes
 from skop.data._meshes import is_mesh_input as is_mesh_input
+from skop.data._plausibility import Extremes as Extremes
+from skop.data._plausibility import boxes as boxes
+from skop.data._plausibility import warn_of_odd_data as warn_of_odd_data
+from skop.data._point_symmetry import PointSymmetries as PointSymmetries
 from skop.data._reading import DataSpec, TargetForm
 from skop.data._reading import Predictions as Predictions
 from skop.data._reading import Targets as Targets
@@ -26,6 +31,8 @@ from skop.data._scaling import ScalingOptions
 from skop.data._scaling import check_positive as check_positive
 from skop.data._storage import refuse_mask as refuse_mask
 from skop.data._symmetry import GridSymmetries
+from skop.data._symmetry import check_domain as check_domain
+from skop.data._symmetry import layout_of as layout_of
 
 __all__ = [
     "DataSpec",

@@ -30,6 +30,7 @@ from skop.data._meshes import (
     read_meshes,
     restore_unused_rows,
 )
+from skop.data._plausibility import Extremes
 from skop.data._resampling import GridResampler
 from skop.data._storage import as_storage, is_lazy, read_rows, refuse_mask, reshape_rows
 from skop.exceptions import FieldDataError, NonFinitePredictionError, warn
@@ -352,11 +353,18 @@ class TrainingData:
         Target fields on the same points or on others, scalars, or both.
     spec : DataSpec
         Form and sizes of the data.
+    input_extremes, target_extremes : Extremes or None, default=None
+        Statistics of the values of each sample; None without fields.
+    names : tuple of str or None, default=None
+        Files of the meshes, or ``"mesh 0"`` and so on; None if X was not meshes.
     """
 
     inputs: FieldSet
     targets: Targets
     spec: DataSpec
+    input_extremes: Extremes | None = None
+    target_extremes: Extremes | None = None
+    names: tuple[str, ...] | None = None
 
 
 # ---------------------------------------------------------------------- reading
@@ -410,9 +418,9 @@ def read(
     >>> data.spec.grid_shape, data.spec.n_fields, data.targets.n_outputs
     ((8, 8), 2, 1)
     """
-    kept_axes = components = None
+    kept_axes = components = names = None
     if is_mesh_input(X):
-        X, y, kept_axes, components = _read_meshes(X, y, input_fields, target_fields, cell_data)
+        X, y, kept_axes, components, names = _read_meshes(X, y, input_fields, target_fields, cell_data)
     elif is_mesh_input(y) and not isinstance(y, np.ndarray):
         raise FieldDataError(
             "y is meshes, but X is not; read them by skop.data.read_meshes(y, names) and pass what its select(names) "
@@ -437,8 +445,7 @@ def read(
         raise FieldDataError(
             f"X has {len(inputs)} samples and y has {len(targets)}: inconsistent numbers of samples; one y per sample."
         )
-    _check_finite(inputs, "X")
-    _check_targets(targets)
+    input_extremes, target_extremes = _check_finite(inputs, "X"), _check_targets(targets, names)
     places = targets.field if targets.elsewhere else None
     if places is not None:
         _warn_if_outside(places, inputs)
@@ -463,7 +470,7 @@ def read(
         target_points="inputs" if places is None else "shared" if places.shared_coords else "own",
         target_grid=places.grid_shape if places is not None and places.shared_coords else None,
     )
-    return TrainingData(inputs, targets, spec)
+    return TrainingData(inputs, targets, spec, input_extremes, target_extremes, names)
 
 
 def read_inputs(
@@ -724,17 +731,18 @@ def _open_meshes(meshes: Any, names: Any, cell_data: Any, axes: tuple[int, ...] 
 
 def _read_meshes(
     X: Any, y: Any, input_fields: Sequence[str] | None, target_fields: Sequence[str] | None, cell_data: str
-) -> tuple[FieldSet, Any, tuple[int, ...], tuple[tuple[str, int], ...] | None]:
-    """Read inputs and targets from meshes; also return the used coordinates and the components of the target fields."""
+) -> tuple[FieldSet, Any, tuple[int, ...], tuple[tuple[str, int], ...] | None, tuple[str, ...]]:
+    """Read inputs and targets from meshes; also return used coordinates, components of the target fields, and names."""
     own = y is None or y is X
     names = dict.fromkeys([*(input_fields or ()), *(_named(target_fields) if own else ())])
     samples = _open_meshes(X, names, cell_data, None)
     inputs = samples.select(input_fields)
     if not own and not is_mesh_input(y):
-        return inputs, drop_unused_rows(y, samples.meshes), samples.axes, None
+        return inputs, drop_unused_rows(y, samples.meshes), samples.axes, None, samples.names
     wanted = _named(target_fields)
     targets = samples if own else _open_meshes(y, wanted, cell_data, samples.axes)
-    return inputs, targets.select(wanted), samples.axes, tuple((name, targets.components[name]) for name in wanted)
+    components = tuple((name, targets.components[name]) for name in wanted)
+    return inputs, targets.select(wanted), samples.axes, components, samples.names
 
 
 # ---------------------------------------------------------------------- tables
@@ -780,6 +788,13 @@ def _table_inputs(X: FloatArray, coords: FloatArray | None, grid_shape: GridShap
 
 # ---------------------------------------------------------------------- fields
 def _fields_as_set(X: Any, name: str) -> FieldSet:
+    """Convert fields of any form to a FieldSet with finite coordinates."""
+    fields = _as_fieldset(X, name)
+    _check_finite_coords(fields, name)
+    return fields
+
+
+def _as_fieldset(X: Any, name: str) -> FieldSet:
     """Convert fields of any form to a FieldSet."""
     if isinstance(X, FieldSet):
         return X
@@ -993,19 +1008,22 @@ def _read_scalars(y: Any) -> tuple[Targets, TargetForm]:
 
 
 # ---------------------------------------------------------------------- checks
-def _check_targets(targets: Targets) -> None:
-    """Raise an error if targets are empty or not finite."""
+def _check_targets(targets: Targets, files: Sequence[str] | None = None) -> Extremes | None:
+    """Raise an error if targets are empty or not finite; return statistics of the field. Files are those of meshes."""
+    extremes = None
     if targets.field is not None:
         _check_not_empty(targets.field, "y")
-        _check_finite(targets.field, "y")
+        extremes = _check_finite(targets.field, "y")
     if targets.scalars is not None and not np.isfinite(targets.scalars).all():
         sample, scalar = np.argwhere(~np.isfinite(targets.scalars))[0].tolist()
+        file = "" if files is None or sample >= len(files) else f" ({files[sample]})"
         raise FieldDataError(
-            f"Input y contains NaN or infinity, first in sample {sample}, scalar {scalar}; remove the sample or repair "
-            "the value."
+            f"Input y contains NaN or infinity, first in sample {sample}{file}, scalar {scalar}; remove the sample or "
+            "repair the value."
         )
     if len(targets) == 0:
         raise FieldDataError("y has 0 samples; at least one is required.")
+    return extremes
 
 
 def _check_names(names: Sequence[str] | None, fitted: Sequence[str] | None, what: str) -> None:
@@ -1029,23 +1047,45 @@ def _check_not_empty(fields: FieldSet, name: str) -> None:
         raise FieldDataError(f"sample {empty[0]} of {name} has no points; remove it.")
 
 
-def _check_finite(fields: FieldSet, name: str) -> None:
-    """Raise an error if a value, coordinate or parameter is NaN or infinite; values are read in pieces."""
+def _check_finite(fields: FieldSet, name: str) -> Extremes | None:
+    """Raise an error if a value or parameter is NaN or infinite; return statistics of the values.
+
+    Values are read in pieces, and once.
+    """
+    parts = []
     for start, values in iterate_rows(fields):
-        if not np.isfinite(values).all():
+        parts.append(Extremes.of(values, fields, start))
+        if not parts[-1].are_finite:
             sample, channel = _place_of_first(values, start, fields)
+            named = channel if fields.channel_names is None else repr(fields.channel_names[channel])
             raise FieldDataError(
-                f"Input {name} contains NaN or infinity, first in sample {sample}, channel {channel}; remove the "
+                f"Input {name} contains NaN or infinity, first in sample {sample}, channel {named}; remove the "
                 "sample or repair the value."
             )
-    for what, array in (("coords", fields.coords), ("params", fields.params)):
-        if array is not None and not np.isfinite(array).all():
-            place = np.argwhere(~np.isfinite(array))[0].tolist()
-            words = f"at index {place}"
-            if what == "coords" and fields.is_ragged:
-                sample = int(np.searchsorted(np.cumsum(fields.n_points), place[0], side="right"))
-                words = f"in sample {sample}, coordinate {place[1]}"
-            raise FieldDataError(f"Input {name} contains NaN or infinity in its {what}, first {words}.")
+    if fields.params is not None and not np.isfinite(fields.params).all():
+        sample, column = np.argwhere(~np.isfinite(fields.params))[0].tolist()
+        raise FieldDataError(
+            f"Input {name} contains NaN or infinity in its params, first in sample {sample}, parameter {column}; "
+            "remove the sample or repair the value."
+        )
+    return Extremes.joined(parts) if parts else None
+
+
+def _check_finite_coords(fields: FieldSet, name: str) -> None:
+    """Raise an error if a coordinate is NaN or infinite, before points are compared with others."""
+    is_finite = np.isfinite(fields.coords)
+    if is_finite.all():
+        return
+    *places, axis = np.argwhere(~is_finite)[0].tolist()
+    if fields.offsets is not None:
+        sample = int(np.searchsorted(fields.offsets, places[0], side="right")) - 1
+        places = [sample, places[0] - int(fields.offsets[sample])]
+    kinds = ("sample", "point")[-len(places) :]
+    words = ", ".join(f"{kind} {place}" for kind, place in zip(kinds, places, strict=True))
+    raise FieldDataError(
+        f"Input {name} contains NaN or infinity in its coordinates, first in {words}, coordinate {axis}; leave this "
+        "point out, or repair it."
+    )
 
 
 def _place_of_first(values: FloatArray, start: int, fields: FieldSet) -> tuple[int, int]:

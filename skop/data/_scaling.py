@@ -7,7 +7,7 @@ logarithms before they are standardised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from skop._sklearn_compat import StrOptions
 from skop._typing import FloatArray, IntArray
 from skop.data._fieldset import FieldSet, iterate_rows
+from skop.data._point_symmetry import PointSymmetries
 from skop.data._reading import Targets
 from skop.exceptions import FieldDataError
 
@@ -27,6 +28,9 @@ __all__ = ["BoxScaler", "FieldScaler", "Scalers", "ScalingOptions", "check_posit
 _CONSTANT = 1e-12
 #: Mean of a target in units of its standard deviation from which predictions are shifted back in double precision.
 _FAR_FROM_ZERO = 1e3
+
+#: Function that yields values (n, P, c), turned by all symmetries of a problem.
+_Turn = Callable[[FloatArray], Iterable[FloatArray]]
 
 
 class FieldScaler:
@@ -286,7 +290,14 @@ class Scalers:
         return any(scaler is not None and scaler.mean_.ndim == 2 for scaler in (self.fields, self.target))
 
     @classmethod
-    def fit(cls, inputs: FieldSet, targets: Targets, weight: FloatArray, options: ScalingOptions) -> Scalers:
+    def fit(
+        cls,
+        inputs: FieldSet,
+        targets: Targets,
+        weight: FloatArray,
+        options: ScalingOptions,
+        symmetries: PointSymmetries | None = None,
+    ) -> Scalers:
         """Compute all statistics from the training samples.
 
         Parameters
@@ -299,6 +310,8 @@ class Scalers:
             Sample weights.
         options : ScalingOptions
             Options of the scaling.
+        symmetries : PointSymmetries or None, default=None
+            Symmetries by which the samples will be moved. Statistics are then those of all moved samples.
 
         Returns
         -------
@@ -315,19 +328,24 @@ class Scalers:
         if targets.elsewhere and targets.field is not None:
             # The network sees both, and points outside the box of the inputs would have coordinates of any size.
             coords = np.concatenate([part.coords.reshape(-1, inputs.n_dims) for part in (inputs, targets.field)])
+        turn: dict[str, _Turn | None] = dict.fromkeys(("fields", "params", "target", "scalars"))
+        if symmetries is not None:
+            coords = symmetries.images(coords, options.coords)
+            turn = {
+                "fields": _turn_of(symmetries, symmetries.input_vectors, symmetries.input_tensors),
+                "params": _turn_of(symmetries, symmetries.param_vectors),
+                "target": _turn_of(symmetries, symmetries.target_vectors, symmetries.target_tensors),
+                "scalars": _turn_of(symmetries, symmetries.scalar_vectors),
+            }
+        scalars = None if targets.field is None and options.targets is None else "channel"
         return cls(
             coords=BoxScaler(options.coords).fit(coords),
-            fields=_fit_fields(inputs, weight, options.inputs) if inputs.n_channels else None,
-            params=_fit_numbers(inputs.params, weight, options.params),
+            fields=_fit_fields(inputs, weight, options.inputs, turn["fields"]) if inputs.n_channels else None,
+            params=_fit_numbers(inputs.params, weight, options.params, turn["params"]),
             target=None
             if targets.field is None
-            else _fit_fields(targets.field, weight, options.targets, options.target_transform),
-            scalars=_fit_numbers(
-                targets.scalars,
-                weight,
-                None if targets.field is None and options.targets is None else "channel",
-                options.target_transform,
-            ),
+            else _fit_fields(targets.field, weight, options.targets, turn["target"], options.target_transform),
+            scalars=_fit_numbers(targets.scalars, weight, scalars, turn["scalars"], options.target_transform),
         )
 
     @property
@@ -379,27 +397,46 @@ def _refuse_not_positive(values: FloatArray, samples: IntArray, what: str) -> No
     )
 
 
+def _turn_of(symmetries: PointSymmetries, vectors: list[list[int]], tensors: Sequence[list[int]] = ()) -> _Turn | None:
+    """Return the function that yields values turned by all symmetries; None where there is nothing to turn."""
+    if not vectors and not tensors:
+        return None
+    return lambda values: symmetries.all_turned(values, vectors, tensors)
+
+
 def _fit_numbers(
-    numbers: FloatArray | None, weight: FloatArray, mode: str | None, function: str | None = None
+    numbers: FloatArray | None, weight: FloatArray, mode: str | None, turn: _Turn | None, function: str | None = None
 ) -> FieldScaler | None:
     """Fit a scaler of global parameters or scalars ``(n, p)``; None if there are none."""
-    return None if numbers is None else FieldScaler(mode, function).fit(lambda: iter([(numbers[:, None], weight)]))
+    if numbers is None:
+        return None
+    values = numbers[:, None]
+    return FieldScaler(mode, function).fit(
+        lambda: ((held, weight) for held in ([values] if turn is None else turn(values)))
+    )
 
 
-def _fit_fields(fields: FieldSet, weight: FloatArray, mode: str | None, function: str | None = None) -> FieldScaler:
+def _fit_fields(
+    fields: FieldSet, weight: FloatArray, mode: str | None, turn: _Turn | None, function: str | None = None
+) -> FieldScaler:
     """Fit a field scaler in pieces of bounded size."""
     if mode == "point" and fields.is_ragged:
         raise FieldDataError(
             "the scaler 'point' needs the same points in every sample, but their numbers differ; use 'channel'."
         )
 
-    def chunks() -> Iterator[tuple[FloatArray, FloatArray]]:
+    def pieces() -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield values and weights of the samples in pieces."""
         if fields.is_ragged:
             yield from ((values[None], weight[i : i + 1]) for i, values in enumerate(_each(fields)))
             return
         for start, values in iterate_rows(fields):
             yield values, weight[start : start + len(values)]
+
+    def chunks() -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield values and weights of the samples, turned by all symmetries, in pieces."""
+        for values, own in pieces():
+            yield from ((held, own) for held in ([values] if turn is None else turn(values)))
 
     return FieldScaler(mode, function).fit(chunks)
 

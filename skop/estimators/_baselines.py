@@ -16,6 +16,7 @@ from sklearn.linear_model import RidgeCV
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, Targets, TrainingData
+from skop.estimators._domain import SeenRanges
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.exceptions import FieldDataError
 
@@ -122,6 +123,7 @@ class PODRegressor(FieldRegressor):
     def _fit(self, data: TrainingData) -> None:
         """Find the bases and fit the map."""
         self._store_spec(data.inputs, data.spec)
+        self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
         rows = _rows(data.inputs)
         targets, self.channel_unit_, self.scalar_unit_ = _matrix(data.targets)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None

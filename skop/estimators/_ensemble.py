@@ -7,14 +7,15 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
 
 from skop._sklearn_compat import HasMethods, Interval, fit_context
 from skop.data import FieldSet, Predictions
+from skop.estimators._cost import CostEstimate
 from skop.estimators._field import FieldRegressor
-from skop.exceptions import each_warning_once
+from skop.exceptions import FieldDataError, each_warning_once
 
 __all__ = ["EnsembleRegressor"]
 
@@ -113,14 +114,45 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
         members = [clone(self.estimator).set_params(random_state=int(seed)) for seed in seeds]
         options = {} if sample_weight is None else {"sample_weight": sample_weight}
-        self.estimators_ = Parallel(n_jobs=self.n_jobs)(delayed(member.fit)(X, y, **options) for member in members)
+        with each_warning_once():
+            self.estimators_ = Parallel(n_jobs=self.n_jobs)(delayed(member.fit)(X, y, **options) for member in members)
         first = self.estimators_[0]
         self.spec_, self.coords_, self.n_features_in_ = first.spec_, first.coords_, first.n_features_in_
+        self.ranges_ = first.ranges_
         # An earlier fit may have been on a table with names.
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(first, "feature_names_in_"):
             self.feature_names_in_ = first.feature_names_in_
         return self
+
+    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None) -> CostEstimate:
+        """Estimate how long a fit of all members will take, by a few steps of the training of one.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+            Training data.
+
+        Returns
+        -------
+        CostEstimate
+            Time of all members one after the other, or of as many at a time as `n_jobs` says, if each then has cores of
+            its own; ``print`` shows it in words.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used, or `estimator` cannot estimate its cost; a ValueError.
+        """
+        if not hasattr(self.estimator, "estimate_cost"):
+            raise FieldDataError(
+                f"estimate_cost measures the training of skop's operators, and estimator is a "
+                f"{type(self.estimator).__name__}; time a fit of it on a few samples."
+            )
+        self._validate_params()
+        together = min(self.n_members, effective_n_jobs(self.n_jobs))
+        member: CostEstimate = self.estimator.estimate_cost(X, y, sample_weight)
+        return member.times(-(-self.n_members // together), together)
 
     def predict(self, X: Any, coords: Any = None, return_std: bool = False) -> Any:
         """Predict the mean of the members.
@@ -145,6 +177,7 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         found: Sequence[Predictions]
         with each_warning_once():
             inputs, meshes = self._read_inputs(X)
+            self._warn_if_outside(inputs)
             found, places = zip(
                 *(member._predict_where_asked(inputs, coords) for member in self.estimators_), strict=True
             )

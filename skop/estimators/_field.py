@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from skop._optional import import_optional
 from skop._typing import FloatArray, PathOrStr
 from skop.data import (
     DataSpec,
@@ -22,12 +24,35 @@ from skop.data import (
     read,
     read_inputs,
     read_scored,
+    warn_of_odd_data,
 )
+from skop.estimators._domain import Finding, SeenRanges, warn_of_findings
 from skop.estimators._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes, relative_l2_score
 
-__all__ = ["FieldRegressor", "restored_on_failure"]
+__all__ = ["FieldRegressor", "checked_by_caller", "restored_on_failure"]
+
+#: Whether an estimator of skop has called this one, and has looked at the data itself.
+_is_checked: ContextVar[bool] = ContextVar("is_checked", default=False)
+
+
+@contextmanager
+def checked_by_caller() -> Iterator[None]:
+    """Let estimators that are called within the block not warn of odd data or of data outside of what they have seen.
+
+    An estimator that wraps another one knows the user's samples, of which the other one sees parts and predictions.
+
+    Yields
+    ------
+    None
+        The block runs.
+    """
+    token = _is_checked.set(True)
+    try:
+        yield
+    finally:
+        _is_checked.reset(token)
 
 
 @contextmanager
@@ -69,6 +94,8 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     spec_: DataSpec
     coords_: FloatArray | None
+    #: What the fit has seen; None for models that were saved before it was stored, or wrap other regressors.
+    ranges_: SeenRanges | None = None
     #: Estimator that is wrapped by this one, if there is one.
     estimator: Any
     #: Whether y may be on other points than X in a fit and in a score.
@@ -87,7 +114,11 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
     # ------------------------------------------------------------------ reading
     def _read(self, X: Any, y: Any, *, reset: bool = True) -> TrainingData:
         """X and y of a fit; without `reset` the columns of a table must be those of the earlier one."""
-        return read(X, y, estimator=self, reset=reset, other_points=self._takes_other_points, **self._mesh_options)
+        data = read(X, y, estimator=self, reset=reset, other_points=self._takes_other_points, **self._mesh_options)
+        if not _is_checked.get():
+            with each_warning_once():
+                warn_of_odd_data(data)
+        return data
 
     @property
     def _mesh_options(self) -> dict[str, Any]:
@@ -110,6 +141,73 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         cell_data = self._mesh_options.get("cell_data", "refuse")
         return read_inputs(X, self.spec_, coords=self.coords_, estimator=self, cell_data=cell_data)
+
+    # ------------------------------------------------------------------ what the fit has seen
+    def check(self, X: Any) -> Any:
+        """List what in X is outside of what the fit has seen.
+
+        `predict` and `score` warn of the same, by an `ExtrapolationWarning` for values and a `ResolutionWarning` for
+        points.
+
+        Parameters
+        ----------
+        X : as in `predict`
+            Inputs of a prediction.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each number that is outside of its range in the fit by more than new samples of the same kind
+            usually are; empty if there are none. Columns: ``sample``, its index, or ``<NA>`` if it holds for all
+            samples; ``what``, such as ``"parameter 'E'"``, ``"channel 0"``, ``"size of channel 0"`` (root mean square
+            over the points), ``"coordinate 1"``, ``"longest side"`` of the box of a sample, ``"spacing"`` of its points
+            or ``"time"``; ``value``; ``lowest`` and ``highest`` in the fit; and ``excess``, the distance to this range
+            as a multiple of its width.
+
+        Raises
+        ------
+        FieldDataError
+            If X has another form than in the fit, or the ranges of the fit are not known, since the model was saved by
+            an earlier version.
+        OptionalDependencyError
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skop import PODRegressor
+        >>> X = np.random.default_rng(0).random((50, 2))
+        >>> model = PODRegressor().fit(X, X.sum(axis=1))
+        >>> model.check([[0.5, 0.5], [0.5, 30.0]])[["sample", "what", "value"]]
+           sample         what  value
+        0       1  parameter 1   30.0
+        """
+        pandas = import_optional("pandas", extra="data", purpose="return a table")
+        with each_warning_once():
+            inputs, _ = self._read_inputs(X)
+        if self.ranges_ is None:
+            raise FieldDataError(
+                "the ranges of the fit are not known: the model was saved by an earlier version of skop, or its "
+                "estimator is none of skop; fit again."
+            )
+        table = pandas.DataFrame(self._findings(inputs, every=True), columns=Finding._fields)
+        return table.drop(columns="is_of_points").astype({"sample": "Int64"})
+
+    def _findings(self, inputs: FieldSet, *, every: bool) -> list[Finding]:
+        """What is outside of what the fit has seen: all of it, or the furthest numbers."""
+        if self.ranges_ is None:
+            return []
+        names, times = getattr(self, "feature_names_in_", None), getattr(self, "times_", None)
+        return self.ranges_.findings(inputs, names=names, times=times, every=every)
+
+    def _warn_if_outside(self, inputs: FieldSet) -> None:
+        """Warn if a prediction is outside of what the fit has seen."""
+        if _is_checked.get():
+            return
+        found = self._findings(inputs, every=False)
+        # Points outside of the box, and grids, have a warning of their own.
+        is_told = self.spec_.geometry != "points" or any(finding.what.startswith("coordinate") for finding in found)
+        warn_of_findings([finding for finding in found if not (finding.is_of_points and is_told)])
 
     # ------------------------------------------------------------------ prediction
     def _predict_values(self, inputs: FieldSet) -> Predictions:
@@ -164,6 +262,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         """
         with each_warning_once():
             inputs, meshes = self._read_inputs(X)
+            self._warn_if_outside(inputs)
             predictions, places = self._predict_where_asked(inputs, coords)
             return self.spec_.target_form.restore(predictions, places, meshes if places is inputs else None)
 
@@ -261,6 +360,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         with each_warning_once():
             options |= {"coords": self.coords_, "estimator": self, "other_points": self._takes_other_points}
             inputs, truth = read_scored(X, y, self.spec_, **options)
+            self._warn_if_outside(inputs)
             if truth.elsewhere or self.spec_.target_points != "inputs":
                 predictions, places = self._predict_at(inputs, truth.field)
             else:

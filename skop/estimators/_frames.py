@@ -8,6 +8,7 @@ Notation: n trajectories, S frames of a target, P points, T points of all sample
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -19,12 +20,14 @@ from skop._sklearn_compat import check_sample_weight, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, TrainingData
 from skop.estimators._base import OperatorRegressor
-from skop.estimators._field import FieldRegressor
-from skop.exceptions import FieldDataError
+from skop.estimators._cost import CostEstimate
+from skop.estimators._domain import SeenRanges
+from skop.estimators._field import FieldRegressor, checked_by_caller
+from skop.exceptions import FieldDataError, each_warning_once
 from skop.metrics import relative_l2_error
 from skop.training import TrainingPlan
 
-__all__ = ["BaseFrameRegressor", "join_frames", "repeat_samples"]
+__all__ = ["BaseFrameRegressor", "fit_with_plan", "join_frames", "repeat_samples"]
 
 
 class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
@@ -43,6 +46,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
     def _read_trajectories(self, X: Any, y: Any) -> TrainingData:
         """Read X and y as FieldSets. If both are tables, their columns become the channels of a single point."""
         data = self._read(X, y)
+        self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
         if data.spec.role == "features":
             return replace(data, inputs=_one_point(data.inputs.params))
         if data.targets.field is not None and data.targets.scalars is not None:
@@ -64,6 +68,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         data: TrainingData,
         sample_weight: Any,
         plan: TrainingPlan,
+        fit: Callable[..., Any],
     ) -> None:
         """Fit the estimator on single frames, S for each trajectory, and store the form of the data."""
         X: Any = inputs.values[:, 0] if data.spec.role == "features" else inputs  # type: ignore[index]
@@ -75,17 +80,58 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         if sample_weight is not None:
             weight = check_sample_weight(sample_weight, np.empty((len(data.inputs), 1)), dtype=np.float64)
             options["sample_weight"] = np.repeat(weight, len(inputs) // len(data.inputs))
-        if isinstance(estimator, OperatorRegressor):
-            if estimator._options("scaling").target_transform is not None:
-                # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
-                estimator._check_logarithms(data.targets, sample_weight)
-            _fit_with_plan(estimator, X, y, options.get("sample_weight"), plan)
-        else:
-            estimator.fit(X, y, **options)
+        with checked_by_caller():
+            if isinstance(estimator, OperatorRegressor):
+                if estimator._options("scaling").target_transform is not None:
+                    # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
+                    estimator._check_logarithms(data.targets, sample_weight)
+                fit(estimator, X, y, options.get("sample_weight"), plan)
+            else:
+                estimator.fit(X, y, **options)
         self.estimator_ = estimator
         self._store_spec(data.inputs, data.spec)
         if data.spec.target_points == "shared" and data.targets.field is not None:
             self.coords_ = data.targets.field.coords
+
+    def _fit(self, data: TrainingData, sample_weight: Any, fit: Callable[..., Any]) -> None:
+        """Fit the estimator on single frames, an operator by a function of it, X, y, weights and a training plan."""
+        raise NotImplementedError
+
+    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None) -> CostEstimate:
+        """Estimate how long a fit will take and how much memory it will need, by a few steps of its training.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+            Training data.
+
+        Returns
+        -------
+        CostEstimate
+            Time, memory and possible savings; ``print`` shows them in words.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used, or `estimator` is none of skop's operators; a ValueError.
+        """
+        if not isinstance(self.estimator, OperatorRegressor):
+            raise FieldDataError(
+                f"estimate_cost measures the training of skop's operators, and estimator is a "
+                f"{type(self.estimator).__name__}; time a fit of it on a few samples."
+            )
+        self._validate_params()
+        found: list[CostEstimate] = []
+        # What a fit stores is stored in a copy, and no random numbers of the user's are drawn.
+        other = copy.copy(self)
+        other.random_state = 0
+        with each_warning_once():
+            other._fit(
+                other._read_trajectories(X, y),
+                sample_weight,
+                lambda estimator, *samples: found.append(estimator._estimate_cost(*samples)),
+            )
+        return found[0]
 
     def _seeded_clone(self) -> Any:
         """Return an unfitted copy of the estimator, with a seed drawn from the random state if there is one."""
@@ -99,7 +145,8 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
     def _predict_frame(self, state: FieldSet) -> FloatArray:
         """Predict one frame ``(n, P, c)`` or ``(T, c)`` for each sample."""
         X: Any = state.values[:, 0] if self.spec_.role == "features" else state  # type: ignore[index]
-        predicted = self.estimator_.predict(X)
+        with checked_by_caller():
+            predicted = self.estimator_.predict(X)
         if isinstance(predicted, FieldSet):
             return np.asarray(predicted.values)
         return np.reshape(predicted, (len(state), 1, -1))
@@ -143,10 +190,20 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
 
 
 @fit_context(prefer_skip_nested_validation=True)
-def _fit_with_plan(
+def fit_with_plan(
     estimator: OperatorRegressor, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan
 ) -> None:
-    """Fit as `OperatorRegressor.fit` does, but with another training plan."""
+    """Fit as `OperatorRegressor.fit` does, but with another training plan.
+
+    Parameters
+    ----------
+    estimator : OperatorRegressor
+        Estimator to fit.
+    X, y, sample_weight
+        Training data.
+    plan : TrainingPlan
+        Training plan.
+    """
     estimator._fit_data(X, y, sample_weight, plan)
 
 

@@ -48,7 +48,7 @@ from skop import losses
 from skop._typing import PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm
-from skop.estimators._domain import Domain
+from skop.estimators._domain import Domain, SeenRanges
 from skop.estimators._options import Options
 from skop.estimators._runtime import isolated_randomness, pick_device
 from skop.exceptions import ModelFileError, SkopWarning, warn
@@ -69,7 +69,7 @@ _TRANSFORMERS = (
 _KNOWN: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        *(BoxScaler, DataSpec, Domain, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm),
+        *(BoxScaler, DataSpec, Domain, FieldScaler, GridResampler, Scalers, ScalingOptions, SeenRanges, TargetForm),
         *(losses.GradientRelativeL2Loss, losses.H1Loss, losses.MSELoss, losses.RelativeL2Loss),
         *_TRANSFORMERS,
         *(Pipeline, DummyRegressor, GaussianProcessRegressor, KernelRidge, LinearRegression, Ridge, RidgeCV),

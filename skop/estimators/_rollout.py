@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -13,7 +14,7 @@ from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, TrainingData
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._field import restored_on_failure
-from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
+from skop.estimators._frames import BaseFrameRegressor, fit_with_plan, join_frames, repeat_samples
 from skop.estimators._unrolling import StepForward
 from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.training import DIRECT_TRAINING, TrainingPlan
@@ -152,10 +153,10 @@ class RolloutRegressor(BaseFrameRegressor):
             If X or y cannot be used, or their channels are not whole frames; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(self._read_trajectories(X, y), sample_weight)
+            self._fit(self._read_trajectories(X, y), sample_weight, fit_with_plan)
         return self
 
-    def _fit(self, data: TrainingData, sample_weight: Any) -> None:
+    def _fit(self, data: TrainingData, sample_weight: Any, fit: Callable[..., Any]) -> None:
         """Fit the estimator on windows and the frames that follow them."""
         frames, places = self._target_frames(data)
         n_steps, n_channels = self._count_steps(data.inputs.n_channels, frames.n_channels)
@@ -164,7 +165,7 @@ class RolloutRegressor(BaseFrameRegressor):
             _check_unrolling(estimator, data.spec.role)
         inputs, targets = _one_steps(data.inputs, frames, places, n_steps, n_channels)
         plan, inputs = self._plan(estimator, inputs, n_steps)
-        self._fit_estimator(estimator, inputs, targets, data, sample_weight, plan)
+        self._fit_estimator(estimator, inputs, targets, data, sample_weight, plan, fit)
         self.n_frames_, self.window_ = n_steps, self.window
         scalars = not data.spec.n_outputs and data.spec.role != "features"
         self.feeds_back_ = self.window * n_channels == data.inputs.n_channels and not scalars

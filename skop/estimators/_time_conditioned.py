@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -11,7 +13,7 @@ from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, TrainingData
 from skop.estimators._field import restored_on_failure
-from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
+from skop.estimators._frames import BaseFrameRegressor, fit_with_plan, join_frames, repeat_samples
 from skop.exceptions import FieldDataError
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
@@ -117,10 +119,10 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             If X or y cannot be used, or the channels of y are not whole frames; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(self._read_trajectories(X, y), sample_weight)
+            self._fit(self._read_trajectories(X, y), sample_weight, fit_with_plan)
         return self
 
-    def _fit(self, data: TrainingData, sample_weight: Any) -> None:
+    def _fit(self, data: TrainingData, sample_weight: Any, fit: Callable[..., Any]) -> None:
         """Fit the estimator on pairs of a sample and a time."""
         outputs, places = self._target_frames(data)
         times = self._frame_times(outputs.n_channels)
@@ -130,8 +132,10 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         plan = DIRECT_TRAINING
         if self.grouping != "mixed":
             plan = TrainingPlan(group_size=len(times), grouping=self.grouping)  # type: ignore[arg-type]
-        self._fit_estimator(self._seeded_clone(), inputs, targets, data, sample_weight, plan)
+        self._fit_estimator(self._seeded_clone(), inputs, targets, data, sample_weight, plan, fit)
         self.times_, self.n_frames_ = times, len(times)
+        assert self.ranges_ is not None
+        self.ranges_ = replace(self.ranges_, times=np.array([[times.min()], [times.max()]]))
 
     def _frame_times(self, n_channels: int) -> FloatArray:
         """Return the times of the frames of y."""
@@ -171,12 +175,34 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         FieldDataError
             If X has another form than in the fit.
         """
+        return super(TimeConditionedRegressor, self._at(times)).predict(X, coords)
+
+    def check(self, X: Any, *, times: Any = None) -> Any:
+        """List what in X and in the times is outside of what the fit has seen.
+
+        Parameters
+        ----------
+        X : as in `predict`
+            Inputs of a prediction.
+        times : array-like of shape (n_times,) or None, default=None
+            Times of the frames, in the unit of the fit; None gives the times of the fit.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each number that is outside, as described for `LaMORegressor.check`; that of a time is called
+            ``"time"``.
+        """
+        return super(TimeConditionedRegressor, self._at(times)).check(X)
+
+    def _at(self, times: Any) -> Self:
+        """Return a copy that predicts at given times; this estimator itself for None, or if it is not fitted."""
         if times is None or not hasattr(self, "times_"):
-            return super().predict(X, coords)
+            return self
         wanted = _check_times(times)
         other = self._with_frames(len(wanted))
         other.times_ = wanted
-        return super(TimeConditionedRegressor, other).predict(X, coords)
+        return other
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Predict one frame after the other."""

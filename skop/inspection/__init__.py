@@ -4,6 +4,7 @@ Each class has a method ``from_estimator``, and stores the matplotlib objects in
 matplotlib is imported only when something is drawn; the extra ``plot`` installs it.
 """
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.inspection._curves import TrainingCurveDisplay
 from skop.inspection._fields import FieldErrorDisplay
 from skop.inspection._frequency_response import FrequencyResponse, FrequencyResponseDisplay, frequency_response

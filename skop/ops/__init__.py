@@ -1,5 +1,6 @@
 """Differentiable scans and rational bases: the computational cores of the state-space networks."""
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.ops._dispatch import record_backends, traceable_scans
 from skop.ops._selective import CORRECTIONS
 from skop.ops.selective_scan import selective_scan
