@@ -86,7 +86,7 @@ PACKAGES = {
     "skop.datasets": "Generators (`make_*`) and readers of published files (`load_*`).",
     "skop.metrics": "Errors and scores on arrays, and scorers for searches.",
     "skop.losses": "Training losses on tensors.",
-    "skop.inspection": "Displays of fields, gradients, phases and errors, of training curves, and of networks.",
+    "skop.inspection": "Descriptions of data, comparisons and reports; displays of fields, errors and networks.",
     "skop.exceptions": "Errors and warnings.",
     "skop.ops": "Differentiable scans with fused kernels, and rational functions that are orthonormal on the circle.",
     "skop.modules": "Building blocks of networks, as `torch.nn.Module`.",

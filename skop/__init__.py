@@ -1,26 +1,47 @@
-"""scikit-learn estimators around state-space neural operators."""
+"""scikit-learn estimators around state-space neural operators.
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
+Packages such as `skop.data` and the public names are imported when they are first used, so that ``import skop`` alone
+imports neither torch nor scikit-learn.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from skop._version import __version__
-from skop.data import FieldSet, ScalingOptions
-from skop.estimators import (
-    AMOArchitecture,
-    AMORegressor,
-    EnsembleRegressor,
-    GeoMaNOArchitecture,
-    GeoMaNORegressor,
-    LaMOArchitecture,
-    LaMORegressor,
-    MNOArchitecture,
-    MNORegressor,
-    OperatorRegressor,
-    PODRegressor,
-    RolloutRegressor,
-    SymmetryOptions,
-    TimeConditionedRegressor,
-    TrainingOptions,
-    load,
-)
+
+if TYPE_CHECKING:
+    from skop import data as data
+    from skop import datasets as datasets
+    from skop import estimators as estimators
+    from skop import exceptions as exceptions
+    from skop import inspection as inspection
+    from skop import losses as losses
+    from skop import metrics as metrics
+    from skop import modules as modules
+    from skop import networks as networks
+    from skop import ops as ops
+    from skop import testing as testing
+    from skop import training as training
+    from skop.data import FieldSet, ScalingOptions
+    from skop.estimators import (
+        AMOArchitecture,
+        AMORegressor,
+        EnsembleRegressor,
+        GeoMaNOArchitecture,
+        GeoMaNORegressor,
+        LaMOArchitecture,
+        LaMORegressor,
+        MNOArchitecture,
+        MNORegressor,
+        OperatorRegressor,
+        PODRegressor,
+        RolloutRegressor,
+        SymmetryOptions,
+        TimeConditionedRegressor,
+        TrainingOptions,
+        load,
+        save,
+    )
 
 __all__ = [
     "AMOArchitecture",
@@ -42,4 +63,30 @@ __all__ = [
     "TrainingOptions",
     "__version__",
     "load",
+    "save",
 ]
+
+#: Public packages and modules.
+_PACKAGES = frozenset(
+    (
+        *("data", "datasets", "estimators", "exceptions", "inspection", "losses", "metrics", "modules", "networks"),
+        *("ops", "testing", "training"),
+    )
+)
+#: Public names that are not in `skop.estimators`, with the package that they are in.
+_ELSEWHERE = {"FieldSet": "skop.data", "ScalingOptions": "skop.data"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a package or a public name on its first use."""
+    if name in _PACKAGES:
+        return import_module(f"skop.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module 'skop' has no attribute {name!r}")
+    # Stored, so that the next use does not come here.
+    globals()[name] = found = getattr(import_module(_ELSEWHERE.get(name, "skop.estimators")), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES})

@@ -8,6 +8,9 @@ takes longer than a small operation: on an idle machine a fit then gains nothing
 GNU's OpenMP, which PyTorch's packages for Linux contain, spins for some milliseconds, but lets its threads sleep at
 once while it counts more of them than cores. `considerate_waiting` looks at what the cores do, and adds idle threads
 while other programs need them. No result changes: as many threads compute as before.
+
+Importing this module imports torch, by `import_torch`. Every package of skop that needs torch therefore imports this
+module before anything else; ``import skop`` alone imports neither.
 """
 
 import ctypes

@@ -9,8 +9,11 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
+from typing import Any
 
 __all__ = [
+    "ExtrapolationWarning",
     "FieldDataError",
     "KernelWarning",
     "ModelFileError",
@@ -29,6 +32,10 @@ __all__ = [
 _PASSED_OVER = {"contextlib", "joblib", "sklearn", "skop", "torch"}
 #: Warnings of the call that is running, where each is issued once.
 _issued: ContextVar[set[tuple[str, type[Warning]]] | None] = ContextVar("issued", default=None)
+#: The present list of filters; and the warnings that were shown under it, with the registry of their module, by its id.
+_shown: tuple[Any, dict[int, tuple[Any, set[tuple[Any, ...]]]]] = (None, {})
+#: What tells apart the warnings that a filter with this action shows, of text, class, file and line.
+_PARTS = {"default": 4, "module": 3, "once": 2}
 
 
 class SkopError(Exception):
@@ -71,11 +78,19 @@ class ResolutionWarning(SkopWarning):
     """A prediction is on another grid than the training, or outside the box of the training points."""
 
 
+class ExtrapolationWarning(SkopWarning):
+    """A prediction is for parameters, fields, points or times outside of those of the fit."""
+
+
 def warn(message: str, category: type[Warning] = SkopWarning) -> None:
     """Issue a warning that refers to the user's line of code.
 
     The stack frames of skop, and those of scikit-learn, joblib and torch between them, are skipped, so that the warning
     shows the line of the script that called `fit`, `cross_val_score` or `read_meshes`.
+
+    A line that is run again, as in a loop, shows the same warning as often as the user's filters say, which is once by
+    default. Python itself forgets what it has shown whenever a filter is changed for a moment, as scikit-learn does in
+    every check of an array.
 
     Parameters
     ----------
@@ -102,7 +117,38 @@ def warn(message: str, category: type[Warning] = SkopWarning) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _PASSED_OVER:
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+    if not _was_shown(message, category, frame):
+        warnings.warn(message, category, stacklevel=level)
+
+
+def _was_shown(message: str, category: type[Warning], frame: FrameType) -> bool:
+    """Whether a filter that shows a warning once has shown this one, of a frame; it counts as shown from now on."""
+    global _shown
+    module = str(frame.f_globals.get("__name__"))
+    action = next(
+        (
+            action
+            for action, text, kind, place, line in warnings.filters
+            if (text is None or text.match(message))
+            and issubclass(category, kind)
+            and (place is None or place.match(module))
+            and line in (0, frame.f_lineno)
+        ),
+        getattr(warnings, "defaultaction", "default"),
+    )
+    if action not in _PARTS:
+        return False
+    # Within `warnings.catch_warnings` there is another list, and in another cell of a notebook another registry. Python
+    # empties the registry itself when a filter changes.
+    if _shown[0] is not warnings.filters:
+        _shown = (warnings.filters, {})
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    _, known = _shown[1].setdefault(id(registry), (registry, set()))
+    key = (message, category, frame.f_code.co_filename, frame.f_lineno)[: _PARTS[action]]
+    if key in known:
+        return True
+    known.add(key)
+    return False
 
 
 @contextmanager

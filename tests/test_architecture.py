@@ -4,6 +4,7 @@ Each rule is a function from the parsed modules to its offenders, so that one te
 """
 
 import ast
+import sys
 from collections import namedtuple
 from pathlib import Path
 
@@ -26,18 +27,18 @@ ALLOWED = {
     "cli": BASE | LOW | {"estimators", "inspection", "bench", "_demo"},
     "_demo": BASE | LOW | {"estimators", "inspection"},
     "__main__": {"cli"},
-    "__init__": {"_openmp", "_version", "data", "estimators"},
+    "__init__": BASE | LOW | {"estimators", "inspection", "modules", "networks", "testing", "training"},
     "_optional": {"exceptions"},
     **{name: set() for name in BASE - {"_optional"}},
 }
-HEAVY = {"matplotlib", "h5py", "triton", "numba", "mamba_ssm", "pandas", "skfem"}
+HEAVY = {"matplotlib", "h5py", "triton", "numba", "mamba_ssm", "pandas", "skfem", "pyvista"}
 #: Packages of kernels and their compilers, and the files for them, which nothing imports but one another.
 COMPILERS = {"numba": ("_simd", "_cpu"), "triton": ("_triton",), "mamba_ssm": ("_mamba_ssm",)}
 KERNEL_FILES = tuple(start for group in COMPILERS.values() for start in group)
 #: Compiles loops of its own to compare with; it imports them, and the compiler, inside functions only.
 ABLATION = "_kernel_ablation"
 SKLEARN_PARTS = {
-    "_sklearn_compat", "estimators", "metrics", "data", "datasets", "testing", "bench", "cli", "_demo",
+    "_sklearn_compat", "estimators", "metrics", "data", "datasets", "testing", "inspection", "bench", "cli", "_demo",
 }  # fmt: skip
 PRIVATE_SKLEARN = "_sklearn_compat.py"
 
@@ -111,6 +112,16 @@ def kernels_elsewhere(modules):
                 yield f"{module.place}:{line} imports {name}, which needs a compiler"
 
 
+def torch_before_openmp(modules):
+    """Parts that import torch, but not `skop._openmp` before everything else in their first file."""
+    users = {module.part for module in modules if any(name.partition(".")[0] == "torch" for _, name in module.imports)}
+    for module in modules:
+        is_first = str(module.place) in (f"{module.part}/__init__.py", f"{module.part}.py")
+        names = [name for _, name in module.imports if name.partition(".")[0] not in sys.stdlib_module_names]
+        if is_first and module.part in users - BASE and names[:1] != ["skop._openmp"]:
+            yield f"{module.place} does not begin with import skop._openmp"
+
+
 def undocumented_modules(modules):
     """Modules without a docstring."""
     return [str(module.place) for module in modules if not ast.get_docstring(module.tree)]
@@ -137,6 +148,7 @@ RULES = {
     sklearn_elsewhere: ("ops/_scan.py", "import sklearn.base"),
     private_sklearn_names: ("estimators/_base.py", "from sklearn.base import _fit_context"),
     kernels_elsewhere: ("ops/_dispatch.py", "from skop.ops import _cpu_threads"),
+    torch_before_openmp: ("data/__init__.py", "import torch\nimport skop._openmp"),
     undocumented_modules: ("data/_rows.py", "rows = 1"),
     public_modules_without_a_list: ("data/rows.py", '"""Rows."""'),
 }

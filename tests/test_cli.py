@@ -1,11 +1,18 @@
-"""What a newcomer sees: the demo writes what it says, its lines of Python run, and errors are one line."""
+"""What a newcomer sees in a shell: files in, files and numbers out, errors in one line, and exit codes to trust."""
 
+import contextlib
+import io
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import meshio
 import numpy as np
 import pytest
+from scipy.io import savemat
+from scipy.spatial import Delaunay
 
 matplotlib = pytest.importorskip("matplotlib")
 from matplotlib import pyplot  # noqa: E402
@@ -13,6 +20,9 @@ from matplotlib import pyplot  # noqa: E402
 import skop  # noqa: E402
 from skop._demo import DemoOptions, run_demo  # noqa: E402
 from skop.cli import main  # noqa: E402
+from skop.cli._data import Choice, read_samples  # noqa: E402
+from skop.cli._fit import split_rows  # noqa: E402
+from skop.data import FieldLoader, read_meshes  # noqa: E402
 from skop.datasets import make_darcy  # noqa: E402
 from skop.metrics import relative_l2_error  # noqa: E402
 
@@ -109,7 +119,7 @@ def test_an_interrupted_demo_says_so(capsys, monkeypatch):
     def interrupt(_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("skop.cli.run_demo", interrupt)
+    monkeypatch.setattr("skop._demo.run_demo", interrupt)
     assert main(TINY) == 130
     assert one_line_of(capsys) == "skop demo: interrupted\n"
 
@@ -117,24 +127,25 @@ def test_an_interrupted_demo_says_so(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["demo", "--samples", "3"], "expected an integer of at least 16, got '3'"),
-        (["demo", "--samples", "1e3"], "expected an integer of at least 16, got '1e3'"),
-        (["demo", "--resolution", "x"], "expected an integer of at least 4, got 'x'"),
-        (["demo", "--max-time", "nan"], "expected a number of at least 0.01, got 'nan'"),
-        (["demo", "--seed", "-1"], "expected an integer of at least 0"),
-        (["fly"], "invalid choice: 'fly'"),
-        ([], "arguments are required"),
+        (["demo", "--samples", "3"], "3 is not in the range x>=16"),
+        (["demo", "--samples", "1e3"], "'1e3' is not a valid integer range"),
+        (["demo", "--max-time", "0"], "0.0 is not in the range x>=0.01"),
+        (["demo", "--seed", "-1"], "-1 is not in the range"),
+        (["fly"], "No such command 'fly'"),
+        ([], "Missing command"),
+        (["fit", "a.vtu"], "Missing option '--output'"),
+        (["fit", "a.vtu", "-o", "m.skop", "--set", "width"], "'width' is not of the form name=value"),
     ],
 )
-def test_wrong_words_end_with_status_2(words, message, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(words)
-    assert stop.value.code == 2
-    assert message in capsys.readouterr().err
+def test_wrong_words_end_with_status_2_and_one_line(words, message, capsys):
+    assert main(words) == 2
+    line = one_line_of(capsys)
+    assert message in line
+    assert "--help" in line
 
 
 def test_info_lists_versions_device_and_absent_packages(capsys, monkeypatch):
-    monkeypatch.setattr("skop.cli._OPTIONAL_PACKAGES", ("matplotlib", "no-such-package"))
+    monkeypatch.setattr("skop.cli._info._OPTIONAL_PACKAGES", ("matplotlib", "no-such-package"))
     assert main(["info"]) == 0
     rows = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert rows["skop"] == skop.__version__
@@ -145,13 +156,248 @@ def test_info_lists_versions_device_and_absent_packages(capsys, monkeypatch):
 
 
 def test_version_and_help(capsys):
-    for word, expected in (("--version", f"skop {skop.__version__}"), ("--help", "demo")):
-        with pytest.raises(SystemExit) as stop:
-            main([word])
-        assert stop.value.code == 0
+    commands = ("fit", "predict", "score", "compare", "describe")
+    for words, expected in (
+        (["--version"], f"skop {skop.__version__}"),
+        (["--help"], "demo"),
+        *(([name, "--help"], f"skop {name} ") for name in commands),
+    ):
+        assert main(words) == 0
         assert expected in capsys.readouterr().out
+
+
+def test_help_needs_neither_torch_nor_scikit_learn():
+    code = "import sys, skop.cli; print(*sorted({'torch', 'sklearn', 'scipy', 'numpy', 'meshio'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
 
 
 def test_the_console_script_is_the_one_of_the_package():
     project = (Path(__file__).parents[1] / "pyproject.toml").read_text()
     assert 'skop = "skop.cli:main"' in project
+
+
+# ---------------------------------------------------------------------- runs in, models, files and errors out
+LOADS = np.linspace(1, 3, 12)
+TINY_FIT = ["--epochs", "2", "--set", "width=8", "--set", "depth=1", "--quiet"]
+
+
+def plate(number, load):
+    """A mesh with a stress that follows from the load and the number of the run."""
+    points = np.random.default_rng(number).random((30 + number % 3, 2))
+    stress = load * (1 + points[:, 0] * points[:, 1])
+    points = np.column_stack([points, np.zeros(len(points))])
+    return meshio.Mesh(points, [("triangle", Delaunay(points[:, :2]).simplices)], {"stress": stress, "x": points[:, 0]})
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Folder with 12 runs, a table of their loads in another order, and a model that was fitted by the command."""
+    folder = tmp_path_factory.mktemp("study")
+    for number, load in enumerate(LOADS):
+        plate(number, load).write(folder / f"run_{number}.vtu")
+    rows = [f"run_{number},{LOADS[number]},{number % 4}" for number in np.random.default_rng(0).permutation(12)]
+    (folder / "doe.csv").write_text("\n".join(["name,load,batch", *rows]))
+    words = ["fit", str(folder / "run_*.vtu"), "--target", "stress", "--params", str(folder / "doe.csv")]
+    words += ["--param", "load", "--test-fraction", "0.25", "-o", str(folder / "model.skop"), *TINY_FIT]
+    stream = io.StringIO()
+    with contextlib.redirect_stdout(stream):
+        assert main(words) == 0
+    return folder, stream.getvalue().splitlines()
+
+
+def inputs_of(folder):
+    """The runs in natural order with their loads, as the command should have read them."""
+    samples = read_meshes(str(folder / "run_*.vtu"), ["stress"])
+    X = samples.select(None).with_params(LOADS[:, None])
+    return X, samples.select("stress")
+
+
+def test_fit_prints_the_error_of_the_held_out_runs(study):
+    folder, lines = study
+    assert lines[0].startswith(f"{folder / 'model.skop'}: LaMORegressor, 2 epochs (max_iter)")
+    X, y = inputs_of(folder)
+    worst = [line.split()[1] for line in lines if line.split()[0] == "worst"]
+    rows = [int(name.removesuffix(".vtu").partition("_")[2]) for name in worst]
+    assert len(rows) == 3
+    score = skop.load(folder / "model.skop").score(X[rows], y[rows])
+    assert f"relative L2 error of 3 held-out samples: {1 - score:.2%}" in lines[1]
+
+
+def test_rows_belong_to_the_files_that_they_name(study, capsys):
+    folder, _ = study
+    model = skop.load(folder / "model.skop")
+    assert main(["score", str(folder / "model.skop"), str(folder / "run_*.vtu"), "--params", str(folder / "doe.csv"),
+                 "--json"]) == 0  # fmt: skip
+    found = json.loads(capsys.readouterr().out)
+    X, y = inputs_of(folder)
+    assert found["error"] == pytest.approx(1 - model.score(X, y), rel=1e-6)
+    assert list(found["samples"].values()) == sorted(found["samples"].values(), reverse=True)
+
+
+def test_predicted_meshes_hold_prediction_truth_and_error(study, tmp_path, capsys):
+    folder, _ = study
+    words = ["predict", str(folder / "model.skop"), str(folder / "run_1*.vtu"), "--params", str(folder / "doe.csv")]
+    assert main([*words, "-o", str(tmp_path / "out")]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["run_1.vtu", "run_10.vtu", "run_11.vtu"]
+    X, y = inputs_of(folder)
+    predicted = skop.load(folder / "model.skop").predict(X[[10]])
+    predicted = predicted[0].point_data["stress"] if isinstance(predicted, list) else predicted.to_list()[0][:, 0]
+    data = meshio.read(tmp_path / "out" / "run_10.vtu").point_data
+    np.testing.assert_allclose(data["stress"], predicted, rtol=1e-5)
+    np.testing.assert_allclose(data["stress_true"], y[[10]].to_list()[0][:, 0])
+    np.testing.assert_allclose(data["stress_error"], data["stress"] - data["stress_true"], atol=1e-12)
+    # Existing files are kept unless the user says otherwise, and inputs in any case.
+    assert main([*words, "-o", str(tmp_path / "out")]) == 2
+    assert "exists; choose another output by -o, or overwrite it by --force" in capsys.readouterr().err
+    assert main([*words, "-o", str(tmp_path / "out"), "--force"]) == 0
+    assert main([*words, "-o", str(folder), "--force"]) == 2
+    assert "is an input file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["no_*.vtu", "--target", "stress"], "no file matches 'no_*.vtu'"),
+        (["."], "'.' is a folder; name its files"),
+        (["run_*.vtu"], "--target is missing; the fields of run_0.vtu are: stress, x"),
+        (["run_*.vtu", "--target", "strain"], "has no field 'strain'"),
+        (
+            ["run_*.vtu", "--target", "stress", "--params", "short.csv"],
+            "2 of 12 files have no row in the column 'name'",
+        ),
+        (["run_*.vtu", "--target", "stress", "--params", "rows.csv"], "has 2 rows and no column with names of the 12"),
+        (["run_*.vtu", "--target", "stress", "--params", "text.csv", "--param", "load"], "holds text, such as 'high'"),
+        (["run_*.vtu", "--target", "stress", "--set", "with=3"], "Invalid parameter 'with'"),
+        (["run_*.vtu", "--target", "stress", "--estimator", "pod", "--epochs", "3"], "does not apply to --estimator"),
+        (["run_*.vtu", "--target", "stress", "--group", "batch"], "--group needs --test-fraction"),
+        (["flow.npz"], "no array of targets by a known name; choose by --y from: a (12, 5, 4), p (12, 5, 4)"),
+        (["flow.npz", "--y", "q"], "has no array 'q'; it holds: a (12, 5, 4), p (12, 5, 4)"),
+        (["flow.npz", "run_0.vtu"], "2 files with a .npz file; pass it alone"),
+    ],
+)
+def test_data_that_cannot_be_used_are_one_line(study, words, message, monkeypatch, capsys):
+    folder, _ = study
+    monkeypatch.chdir(folder)
+    (folder / "short.csv").write_text("name,load\n" + "\n".join(f"run_{number}.vtu,1" for number in range(10)))
+    (folder / "rows.csv").write_text("load\n1\n2\n")
+    (folder / "text.csv").write_text("name,load\n" + "\n".join(f"run_{number},high" for number in range(12)))
+    np.savez(folder / "flow.npz", a=np.zeros((12, 5, 4)), p=np.zeros((12, 5, 4)))
+    assert main(["fit", *words, "-o", "other.skop", "--quiet"]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("skop fit: error: ")
+    assert message in line
+    assert not (folder / "other.skop").exists()
+
+
+def test_files_of_equal_name_in_folders_and_columns_that_count(study, tmp_path, monkeypatch, capsys):
+    folder, _ = study
+    monkeypatch.chdir(tmp_path)
+    for number in range(12):
+        (tmp_path / f"case_{number}").mkdir()
+        shutil.copy(folder / f"run_{number}.vtu", tmp_path / f"case_{number}" / "result.vtu")
+    (tmp_path / "doe.csv").write_text("case,load\n" + "\n".join(f"{row},{load}" for row, load in enumerate(LOADS)))
+    samples = read_samples(["case_*/result.vtu"], Choice(targets=("stress",), params="doe.csv"))
+    assert samples.names[10] == "case_10_result.vtu"
+    assert samples.parameter_names == ["load"]
+    np.testing.assert_array_equal(samples.X.params[:, 0], LOADS)
+    assert "'case' only counts the rows" in capsys.readouterr().err
+    assert main(["predict", str(folder / "model.skop"), "case_*/result.vtu", "--params", "doe.csv", "-o", "out"]) == 0
+    assert len(list((tmp_path / "out").iterdir())) == 12
+
+
+def test_groups_stay_on_one_side_of_the_split(study):
+    folder, _ = study
+    samples = read_samples([str(folder / "run_*.vtu")], Choice(targets=("stress",), params=str(folder / "doe.csv")))
+    train, test = split_rows(samples, 0.25, "batch", 0)
+    groups = samples.table["batch"].to_numpy()
+    assert set(groups[train]).isdisjoint(groups[test])
+    assert sorted([*train, *test]) == list(range(12))
+    assert len(test) == 3
+
+
+def test_an_interrupt_keeps_and_saves_the_best_model_so_far(study, monkeypatch, capsys):
+    folder, _ = study
+    gather, count = FieldLoader.gather, [0]
+
+    def interrupted(self, indices):
+        count[0] += 1
+        if count[0] == 20:
+            raise KeyboardInterrupt
+        return gather(self, indices)
+
+    monkeypatch.setattr(FieldLoader, "gather", interrupted)
+    words = ["fit", str(folder / "run_*.vtu"), "--target", "stress", "--set", "width=8", "--set", "depth=1", "--quiet"]
+    assert main([*words, "--epochs", "500", "--set", "batch_size=4", "-o", str(folder / "cut.skop")]) == 130
+    assert "interrupted: saved the best model so far" in capsys.readouterr().err
+    model = skop.load(folder / "cut.skop")
+    assert model.stopped_ == "interrupted"
+    assert 0 < model.n_iter_ < 500
+    # The model was given the files themselves, and takes files.
+    assert len(model.predict(str(folder / "run_1*.vtu"))) == 3
+
+
+def test_arrays_of_matlab_and_numpy_give_the_same_model(tmp_path, monkeypatch, capsys):
+    h5py = pytest.importorskip("h5py")
+    monkeypatch.chdir(tmp_path)
+    a = np.random.default_rng(0).random((10, 18, 17))
+    arrays = {"a": a, "u": a.cumsum(axis=1)}
+    np.savez("flow.npz", **arrays)
+    savemat("flow.mat", arrays)
+    with h5py.File("new.mat", "w") as file:
+        for name, array in arrays.items():
+            file[name] = array.T
+    assert main(["fit", "flow.npz", "-o", "flow.skop", *TINY_FIT, "--set", "patch_size=4"]) == 0
+    # 17 numbers in the last axis are points, so the grid has two axes.
+    assert skop.load("flow.skop").spec_.grid_shape == (18, 17)
+    capsys.readouterr()
+    errors = []
+    for name in ("flow.npz", "flow.mat", "new.mat"):
+        if name == "new.mat":  # of version 7.3, which SciPy leaves to h5py
+            monkeypatch.setattr("scipy.io.loadmat", lambda _: (_ for _ in ()).throw(NotImplementedError))
+        assert main(["score", "flow.skop", name, "--json"]) == 0
+        errors.append(json.loads(capsys.readouterr().out)["error"])
+    assert errors[0] == pytest.approx(errors[1]) == pytest.approx(errors[2])
+    assert main(["predict", "flow.skop", "flow.npz", "-o", "predicted.npz"]) == 0
+    assert np.load("predicted.npz")["y"].shape == (10, 18, 17, 1)
+
+
+def test_tables_from_csv_to_csv(tmp_path, monkeypatch, capsys):
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).random((30, 2))
+    table = pandas.DataFrame({"load": X[:, 0], "width": X[:, 1], "drag": X[:, 0] + 2 * X[:, 1], "note": "x"})
+    table.to_csv("all.csv", index=False)
+    assert main(["fit", "all.csv", "--target", "drag", "--input", "load,width", "--estimator", "pod",
+                 "-o", "m.skop"]) == 0  # fmt: skip
+    # The columns of the fit are found by their names, in any order.
+    table[["note", "width", "load"]].to_csv("new.csv", index=False)
+    assert main(["predict", "m.skop", "new.csv", "-o", "out.csv"]) == 0
+    found = pandas.read_csv("out.csv")
+    np.testing.assert_allclose(found["drag"], table["drag"], rtol=1e-3)
+    capsys.readouterr()
+    assert main(["compare", "all.csv", "--target", "drag", "--input", "load,width", "--epochs", "1", "--quiet",
+                 "--set", "width=8", "--json"]) == 0  # fmt: skip
+    errors = {row["model"]: row["error"] for row in json.loads(capsys.readouterr().out)}
+    # The map is linear, so that ridge regression finds it, and the mean does not.
+    assert errors["ridge"] < 0.01 < errors["mean"]
+    assert "LaMO" in errors
+
+
+def test_describe_names_the_files_that_are_not_like_the_others(study, tmp_path, capsys):
+    folder, _ = study
+    for number in range(9):
+        mesh = meshio.read(folder / f"run_{number}.vtu")
+        if number == 3:
+            mesh.point_data["stress"] = 1e6 * mesh.point_data["stress"]
+        if number == 5:
+            mesh.point_data["stress"][4] = np.nan
+        mesh.write(tmp_path / f"run_{number}.vtu")
+    (tmp_path / "run_7.vtu").write_bytes(b"<VTKFile")
+    assert main(["describe", str(tmp_path / "*.vtu"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["n_samples"] == 7
+    assert {item["name"] for item in found["channels"]} == {"stress", "x"}
+    problems = [(item["text"], item["samples"]) for item in found["findings"] if item["level"] == "problem"]
+    assert [names for text, names in problems if "units" in text] == [["run_3.vtu"]]
+    assert [names for text, names in problems if "NaN" in text] == [["run_5.vtu"]]
+    assert [names for text, names in problems if "cannot read" in text] == [["run_7.vtu"]]

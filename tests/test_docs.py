@@ -4,12 +4,14 @@ import ast
 import importlib
 import pkgutil
 import re
+import shlex
 import warnings
 from pathlib import Path
 
 import pytest
 
 import skop
+from skop.cli import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -27,7 +29,7 @@ def python_blocks(page):
 
 
 #: Pages with a test of their own.
-ELSEWHERE = {"writing_an_operator.md"}
+ELSEWHERE = {"writing_an_operator.md", "command_line.md"}
 EXECUTED = [
     page
     for page in PAGES
@@ -52,9 +54,27 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
         assert names["model"].score(names["X_test"], names["y_test"]) > 0.85
 
 
+def test_commands_and_python_of_the_command_line_run_in_their_order(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SKOP_BACKEND", "torch")
+    text = (ROOT / "docs/user_guide/command_line.md").read_text()
+    names, n_commands = {}, 0
+    for language, block in re.findall(r"```(python|bash)\n(.*?)```", text, flags=re.DOTALL):
+        if language == "python":
+            exec(compile(block, "command_line.md", "exec"), names)
+            continue
+        for line in block.splitlines():
+            program, *words = shlex.split(line)
+            assert program == "skop"
+            assert main(words) == 0, f"{line}: {capsys.readouterr().err}"
+            n_commands += 1
+    assert n_commands == 7
+    assert sorted(path.name for path in (tmp_path / "predicted").iterdir()) == ["run_1.vtu", "run_2.vtu"]
+
+
 def test_every_page_of_the_user_guide_with_code_is_executed():
     guide = {page.stem for page in EXECUTED if page.parent.name == "user_guide"}
-    without_code = {"index"}
+    without_code = {"index", "command_line"}
     assert guide == {page.stem for page in (ROOT / "docs/user_guide").glob("*.md")} - without_code
 
 

@@ -2,8 +2,10 @@
 
 import ast
 import runpy
+import shlex
 from pathlib import Path
 
+import meshio
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
+from skop.cli import main  # noqa: E402
 from skop.exceptions import ResolutionWarning  # noqa: E402
 
 FOLDER = Path(__file__).parents[1] / "examples"
@@ -181,3 +184,62 @@ def test_examples_have_a_title_cells_and_a_test(path):
     assert underline == "=" * len(title)
     assert text.count("# %%") >= 3
     assert f"test_{path.stem.removeprefix('plot_')}" in globals()
+
+
+# ---------------------------------------------------------------------- a folder of runs to a surrogate
+PLATE = FOLDER / "plate_with_hole"
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch, capsys):
+    """Folder with ten small runs, made by the script of the example."""
+    pytest.importorskip("skfem")
+    monkeypatch.chdir(tmp_path)
+    module = runpy.run_path(str(PLATE / "make_runs.py"))
+    module["main"](10, 3)
+    assert capsys.readouterr().out == "10 runs in runs/, their loads in doe.csv\n"
+    return tmp_path
+
+
+def test_stress_at_a_small_hole_is_that_of_kirsch():
+    pytest.importorskip("skfem")
+    module = runpy.run_path(str(PLATE / "make_runs.py"))
+    mesh = module["mesh_around_hole"](10, 10, 0.0, 16, 20)
+    on_hole = np.hypot(*mesh.p) < 10.01
+    # A hole in a large plate: the stress along it is twice the tension from all sides, three times that from two.
+    both, _ = module["solve_plate"](mesh, 100, 100)
+    np.testing.assert_allclose(both[on_hole], 200, rtol=0.03)
+    one, displacement = module["solve_plate"](mesh, 100, 0)
+    assert one[on_hole].max() == pytest.approx(300, rel=0.05)
+    # Far from the hole the strain is that of a bar.
+    assert np.ptp(displacement[:, 0]) == pytest.approx(200 * 100 / 210e3, rel=0.08)
+
+
+def commands(script, seconds):
+    """Commands of a shell script, with its argument."""
+    text = script.read_text().replace("\\\n", " ").replace("${1:-120}", str(seconds))
+    return [shlex.split(line) for line in text.splitlines() if line.startswith("skop ")]
+
+
+@pytest.mark.exhaustive
+def test_plate_with_hole_in_the_shell(runs, capsys):
+    for _, *words in commands(PLATE / "surrogate.sh", 0.5):
+        assert main(words) == 0, capsys.readouterr().err
+    lines = capsys.readouterr().out
+    assert "relative L2 error of 2 held-out samples" in lines
+    assert "relative L2 error of 10 test samples" in lines
+    assert (runs / "report.html").stat().st_size > 10**5
+    data = meshio.read(runs / "predicted" / "run_003.vtu").point_data
+    np.testing.assert_allclose(data["mises_error"], data["mises"] - data["mises_true"], atol=1e-3)
+
+
+@pytest.mark.exhaustive
+def test_plate_with_hole_in_python(runs, monkeypatch, capsys):
+    source = (PLATE / "surrogate.py").read_text()
+    assert len(source.splitlines()) < 30
+    monkeypatch.setattr("sys.argv", ["surrogate.py", "1"])
+    variables = runpy.run_path(str(PLATE / "surrogate.py"))
+    error = 1 - variables["model"].score(variables["X"][variables["test"]], variables["y"][variables["test"]])
+    assert capsys.readouterr().out == f"mean relative L2 error of 2 runs: {error:.1%}\n"
+    assert len(list(runs.glob("predicted*"))) > 0
+    assert "<h2>Comparison</h2>" in (runs / "report.html").read_text(encoding="utf-8")

@@ -19,6 +19,7 @@ from skop.data import unit_grid
         ("OptionalDependencyError", ImportError),
         ("TrainingDivergedError", ArithmeticError),
         ("ResolutionWarning", UserWarning),
+        ("ExtrapolationWarning", UserWarning),
         ("SkopWarning", UserWarning),
     ],
 )
@@ -65,6 +66,39 @@ def test_a_warning_inside_cross_validation_names_the_script():
         warnings.simplefilter("always")
         cross_val_score(tiny(), X, np.arange(6.0), cv=2)
     assert {item.filename for item in caught if item.category is exceptions.SkopWarning} == {__file__}
+
+
+def shown_by(action, calls):
+    """Number of warnings that a filter shows of calls at one line, between which another package changes filters."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter(action)
+        for call in calls:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", ResourceWarning)
+            call()
+    return len(caught)
+
+
+def test_a_loop_shows_a_warning_as_often_as_the_users_filters_say():
+    def say(text):
+        return lambda: exceptions.warn(text)
+
+    for action, expected in (("default", 2), ("once", 2), ("always", 3), ("ignore", 0)):
+        for _ in range(2):
+            assert shown_by(action, [say("this"), say("that"), say("this")]) == expected, action
+    with pytest.raises(exceptions.SkopWarning):
+        shown_by("error", [say("this")])
+
+
+def test_a_new_registry_of_the_module_shows_it_again():
+    """As IPython makes one for each cell that is run."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            globals().pop("__warningregistry__", None)
+            for _ in range(2):
+                exceptions.warn("said in a cell")
+    assert len(caught) == 2
 
 
 def test_a_warning_of_the_package_itself_still_comes():

@@ -24,7 +24,8 @@ class Watch:
         if name == "torch":
             seen["KMP_BLOCKTIME"] = os.environ.get("KMP_BLOCKTIME")
 sys.meta_path.insert(0, Watch())
-import skop
+from skop import LaMORegressor
+import skop._openmp
 print(json.dumps([seen, os.environ.get("KMP_BLOCKTIME"), skop._openmp.import_torch(), skop._openmp._is_set_by_user]))
 """
 NAMES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")

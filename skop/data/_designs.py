@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from skop._typing import FloatArray, IntArray
-from skop.data._meshes import _find_sources, is_mesh_input
+from skop.data._mesh_files import find_sources, is_mesh_input
 from skop.exceptions import FieldDataError, warn
 
 __all__ = ["Design", "Labels", "as_runs", "index_labels", "pair_rows", "read_design", "row_labels", "split_runs"]
@@ -328,7 +328,7 @@ def row_labels(X: Any) -> Any:
     if hasattr(X, "iloc"):
         return X.index
     if isinstance(X, str | os.PathLike):
-        return [name for name, _ in _find_sources(X)]
+        return [name for name, _ in find_sources(X)]
     is_list = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.ndim == 1)
     if is_list and all(isinstance(item, str | os.PathLike) for item in X):
         return [os.fspath(item) for item in X]

@@ -15,6 +15,7 @@ import torch
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._fieldset import FieldSet, point_order
+from skop.data._point_symmetry import PointSymmetries
 from skop.data._reading import Targets
 from skop.data._scaling import FieldScaler, Scalers
 from skop.data._symmetry import GridSymmetries
@@ -40,13 +41,13 @@ class Batch:
     grid_shape : tuple of int or None
         Number of points along each axis.
     target : Tensor of shape (B, P, q) or (T, q), or (B, Q, q) or (U, q) at query points, or None
-        Target fields in physical units.
+        Target fields in physical units, or their logarithms where these are learnt.
     weight : Tensor of shape (B,) or None
         Sample weights.
     sizes : tuple of int or None
         Number of points of each packed sample; None if all samples have the same number.
     scalars : Tensor of shape (B, s) or None
-        Scalar targets in physical units.
+        Scalar targets in physical units, or their logarithms as for `target`.
     order : ndarray of int or None
         Order of the points, over the whole batch: point i of the batch is the caller's point ``order[i]``. None if the
         points are in the caller's order.
@@ -148,7 +149,7 @@ class FieldLoader:
         Sample weights.
     device, dtype : torch.device, torch.dtype
         Device and precision of the tensors.
-    symmetries : GridSymmetries or None, default=None
+    symmetries : GridSymmetries, PointSymmetries or None, default=None
         Symmetries for data augmentation: random transformations of the samples.
     generator : torch.Generator or None, default=None
         Random number generator for the symmetries and the choice of points.
@@ -171,7 +172,7 @@ class FieldLoader:
         weight: FloatArray | None = None,
         device: torch.device,
         dtype: torch.dtype,
-        symmetries: GridSymmetries | None = None,
+        symmetries: GridSymmetries | PointSymmetries | None = None,
         generator: torch.Generator | None = None,
         element: int | None = None,
         sort_points: bool = False,
@@ -201,6 +202,12 @@ class FieldLoader:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    @property
+    def n_bytes(self) -> int:
+        """Memory of the samples that are held as tensors; 0 for samples that are read batch by batch."""
+        held = [self._points, self._shared_coords, *(self._whole or {}).values()]
+        return sum(tensor.numel() * tensor.element_size() for tensor in held if tensor is not None)
+
     def _check_points(self) -> None:
         """Raise an error if scalers with statistics for each point get another number of points."""
         n_points = 0 if self.inputs.is_ragged else self.inputs.shape[1]
@@ -217,20 +224,30 @@ class FieldLoader:
         symmetries = self.symmetries
         if symmetries is None:
             return
-        if symmetries.domain is not None and not self.inputs.shared_coords:
-            raise FieldDataError(
-                "symmetries about a domain need coordinates that all samples share; set symmetries=None."
-            )
-        if self.inputs.shared_coords and symmetries.domain is None:
-            symmetries.check_points(self.inputs.coords)
-        target = None if self.targets is None else self.targets.field
-        for fields, vectors in ((self.inputs, symmetries.input_vectors), (target, symmetries.target_vectors)):
-            n_channels = np.inf if fields is None else fields.n_channels
-            wrong = [vector for vector in vectors if max(vector) >= n_channels]
-            if wrong:
+        if isinstance(symmetries, GridSymmetries):
+            if symmetries.domain is not None and not self.inputs.shared_coords:
                 raise FieldDataError(
-                    f"vector {wrong[0]} names a channel that is not there: they run from 0 to {n_channels - 1}."
+                    "symmetries about a domain need coordinates that all samples share; set symmetries=None."
                 )
+            if symmetries.domain is None:
+                is_shared = self.inputs.shared_coords
+                for points in [self.inputs.coords] if is_shared else self.inputs.coords_list():
+                    symmetries.check_points(points)
+        checked = [
+            ("input", self.inputs.n_channels, symmetries.input_vectors, symmetries.input_tensors),
+            ("parameter", self.inputs.n_params, symmetries.param_vectors, []),
+        ]
+        if self.targets is not None:
+            n_outputs, n_scalars = self.targets.n_outputs, self.targets.n_scalars
+            checked += [
+                ("target", n_outputs, symmetries.target_vectors, symmetries.target_tensors),
+                ("scalar", n_scalars, symmetries.scalar_vectors, []),
+            ]
+        for what, count, vectors, tensors in checked:
+            for kind, channels in [*(("vector", own) for own in vectors), *(("tensor", own) for own in tensors)]:
+                if max(channels) >= count:
+                    held = f"they run from 0 to {count - 1}" if count else "there are none"
+                    raise FieldDataError(f"{what} {kind} {channels} names a channel that is not there: {held}.")
 
     def _tensor(self, array: FloatArray, scale: Callable[[torch.Tensor], torch.Tensor] | None = None) -> torch.Tensor:
         """Copy an array, which may be read-only, to a tensor of the right type and device."""
@@ -263,18 +280,27 @@ class FieldLoader:
         scalars = None if targets is None else targets.scalars
         coords = None if inputs.shared_coords else _sorted(inputs.coords, rank)
         return {
-            "coords": None if coords is None else self._tensor(coords, scalers.coords.transform),
+            "coords": None if coords is None else self._points_of(coords),
             "fields": fields,
-            "params": self._numbers(inputs.params, scalers.params),
-            "target": None if target is None else self._tensor(target),
-            "scalars": None if scalars is None else self._tensor(scalars),
+            "params": self._params_of(inputs.params),
+            # Logarithms are taken in full precision, which holds values that single precision does not.
+            "target": None if target is None else self._tensor(target, _compression(scalers.target)),
+            "scalars": None if scalars is None else self._tensor(scalars, _compression(scalers.scalars)),
         }
 
-    def _numbers(self, numbers: FloatArray | None, scaler: FieldScaler | None) -> torch.Tensor | None:
-        """Convert global parameters or scalars ``(n, p)`` to a scaled tensor."""
-        if numbers is None:
+    def _points_of(self, coords: FloatArray) -> torch.Tensor:
+        """Convert coordinates to a scaled tensor; those that will be moved stay unscaled and in full precision."""
+        if isinstance(self.symmetries, PointSymmetries):
+            return torch.tensor(np.ascontiguousarray(coords, dtype=np.float64), device=self.device)
+        return self._tensor(coords, self.scalers.coords.transform)
+
+    def _params_of(self, params: FloatArray | None) -> torch.Tensor | None:
+        """Convert global parameters ``(n, p)`` to a scaled tensor; those that will be turned stay unscaled."""
+        if params is None:
             return None
-        return self._tensor(numbers, None if scaler is None else scaler.transform)
+        if self.symmetries is not None and self.symmetries.param_vectors:
+            return torch.tensor(np.ascontiguousarray(params, dtype=np.float64), device=self.device)
+        return self._tensor(params, None if self.scalers.params is None else self.scalers.params.transform)
 
     def gather(self, indices: IntArray) -> Batch:
         """Return the samples at `indices` as a batch.
@@ -295,8 +321,7 @@ class FieldLoader:
             parts = self._convert(self.inputs.read(indices), targets, rank)
         else:
             parts = self._select(self._whole, indices)
-        if self.symmetries is not None:
-            self._move(parts, len(indices), self.symmetries)
+        drawn = None if self.symmetries is None else self._move(parts, indices, self.symmetries)
         coords: Any = self._shared_coords if parts["coords"] is None else parts["coords"]
         batch = Batch(
             coords=coords,
@@ -309,7 +334,7 @@ class FieldLoader:
             order=rank,
         )
         if self.queries is not None:
-            return self._with_queries(batch, self._sizes[indices], self.queries[indices])
+            return self._with_queries(batch, self._sizes[indices], self.queries[indices], drawn)
         if self.subsample_points is not None:
             _subsample_points(batch, self._sizes[indices], self.subsample_points, self.generator)
         elif self.inputs.is_ragged:
@@ -330,18 +355,34 @@ class FieldLoader:
                 rows["target"] = torch.as_tensor(batch_rows(self._target_offsets, indices), device=self.device)
         return {name: None if held is None else held[rows[name]] for name, held in whole.items()}
 
-    def _with_queries(self, batch: Batch, sizes: IntArray, queries: FieldSet) -> Batch:
-        """Add the query points of its samples to a batch; its target is there."""
+    def _with_queries(self, batch: Batch, sizes: IntArray, queries: FieldSet, drawn: Any) -> Batch:
+        """Add the query points of its samples, moved by the drawn symmetries, to a batch; its target is there."""
         target, counts = batch.target, tuple(queries.n_points.tolist())
         if self.inputs.is_ragged:
             batch.target = None
             _pack(batch, tuple(sizes.tolist()))
         shape = (-1,) if (is_packed := not is_uniform(counts)) else (len(counts), counts[0])
+        symmetries, scalers = self.symmetries, self.scalers
+        moves = isinstance(symmetries, PointSymmetries)
+
+        def as_points(points: torch.Tensor) -> torch.Tensor:
+            """Scaled query points, moved with their sample."""
+            if isinstance(symmetries, PointSymmetries):
+                points = symmetries.move_points(points, drawn[0], drawn[1], queries.n_points)
+            return scalers.coords.transform(points)
+
+        def as_fields(held: torch.Tensor) -> torch.Tensor:
+            """Scaled fields at the query points, turned with their sample."""
+            if isinstance(symmetries, PointSymmetries):
+                parts = (symmetries.input_vectors, symmetries.input_tensors)
+                held = symmetries.apply(held, drawn[0], *parts, queries.n_points)
+            return held if scalers.fields is None else scalers.fields.transform(held)
+
         values, fields = queries.values, None
-        if values is not None and self.scalers.fields is not None:
-            fields = self._tensor(values.reshape(*shape, values.shape[-1]), self.scalers.fields.transform)
-        coords = self._tensor(queries.coords, self.scalers.coords.transform)
-        if not queries.shared_coords or len(counts) == 1:
+        if values is not None and scalers.fields is not None:
+            fields = self._tensor(values.reshape(*shape, values.shape[-1]), as_fields)
+        coords = self._tensor(queries.coords, as_points)
+        if moves or not queries.shared_coords or len(counts) == 1:
             coords = coords.reshape(*shape, queries.n_dims)
         return replace(
             batch,
@@ -351,21 +392,94 @@ class FieldLoader:
             query_grid=queries.grid_shape,
         )
 
-    def _move(self, parts: dict[str, Any], n_samples: int, symmetries: GridSymmetries) -> None:
-        """Apply one random symmetry to each sample, and replace its tensors."""
+    def _move(self, parts: dict[str, Any], indices: IntArray, symmetries: GridSymmetries | PointSymmetries) -> Any:
+        """Apply one random symmetry to each sample, and replace its tensors; return the symmetries."""
+        n_samples, sizes, fields, target = len(indices), self._sizes[indices], parts["fields"], parts["target"]
         if self.element is None:
-            element, sources = symmetries.draw(n_samples, self.generator)
+            drawn = symmetries.draw(n_samples, self.generator)
         else:
-            element, sources = symmetries.element(self.element, n_samples)
-        if symmetries.domain is not None and self._points is not None:
-            moved = symmetries.move_points(self._points, element)
+            drawn = symmetries.element(self.element, n_samples)
+        inputs = (symmetries.input_vectors, symmetries.input_tensors)
+        targets = (symmetries.target_vectors, symmetries.target_tensors)
+        moved: torch.Tensor | None = None
+        if isinstance(symmetries, PointSymmetries):
+            points = self._points if parts["coords"] is None else parts["coords"]
+            moved = None if points is None else symmetries.move_points(points, *drawn, sizes)
+            fields = None if fields is None else symmetries.apply(fields, drawn[0], *inputs, sizes)
+            if target is not None:
+                counts = sizes if self.queries is None else self.queries.n_points[indices]
+                parts["target"] = symmetries.apply(target, drawn[0], *targets, counts)
+        else:
+            if symmetries.domain is not None and self._points is not None:
+                moved = symmetries.move_points(self._points, drawn[0])
+            fields = None if fields is None else symmetries.apply(fields, *drawn, *inputs)
+            if target is not None:
+                parts["target"] = symmetries.apply(target, *drawn, *targets)
+        if moved is not None:
             parts["coords"] = self.scalers.coords.transform(moved).to(self.dtype)
-        fields, target = parts["fields"], parts["target"]
         if fields is not None and self.scalers.fields is not None:
-            moved = symmetries.apply(fields, element, sources, symmetries.input_vectors)
-            parts["fields"] = self.scalers.fields.transform(moved).to(self.dtype)
-        if target is not None:
-            parts["target"] = symmetries.apply(target, element, sources, symmetries.target_vectors)
+            parts["fields"] = self.scalers.fields.transform(fields).to(self.dtype)
+        if parts["params"] is not None and symmetries.param_vectors:
+            parts["params"] = self._scaled_params(
+                symmetries.turn_numbers(parts["params"], *drawn, symmetries.param_vectors)
+            )
+        if parts["scalars"] is not None:
+            parts["scalars"] = symmetries.turn_numbers(parts["scalars"], *drawn, symmetries.scalar_vectors)
+        return drawn
+
+    def _scaled_params(self, params: torch.Tensor) -> torch.Tensor:
+        """Scale global parameters ``(n, p)``, and convert them to the precision of the network."""
+        scaler = self.scalers.params
+        return (params if scaler is None else scaler.transform(params)).to(self.device, self.dtype)
+
+    def as_params(self, params: torch.Tensor) -> torch.Tensor:
+        """Turn and scale global parameters as those of the samples, differentiably.
+
+        Parameters
+        ----------
+        params : Tensor of shape (n, p)
+            Global parameters in physical units, in double precision.
+
+        Returns
+        -------
+        Tensor of shape (n, p)
+            Parameters as the network takes them; turned only by a fixed symmetry (`element`).
+        """
+        if self.symmetries is not None and self.element is not None:
+            drawn = self.symmetries.element(self.element, len(params))
+            params = self.symmetries.turn_numbers(params, *drawn, self.symmetries.param_vectors)
+        return self._scaled_params(params)
+
+    def undo(
+        self, field: torch.Tensor | None, scalars: torch.Tensor | None
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Turn the outputs for samples moved by a fixed symmetry (`element`) back to the samples as they came.
+
+        Parameters
+        ----------
+        field : Tensor of shape (B, P, q) or (T, q), or None
+            Output field in physical units.
+        scalars : Tensor of shape (B, s) or None
+            Output scalars in physical units.
+
+        Returns
+        -------
+        tuple of (Tensor or None)
+            Field and scalars.
+        """
+        symmetries = self.symmetries
+        if symmetries is None or self.element is None:
+            return field, scalars
+        if scalars is not None:
+            drawn = symmetries.element(self.element, len(scalars))
+            scalars = symmetries.turn_numbers(scalars, *drawn, symmetries.scalar_vectors, back=True)
+        if field is None:
+            return None, scalars
+        if isinstance(symmetries, GridSymmetries):
+            return symmetries.undo(field, *symmetries.element(self.element, len(field))), scalars
+        # One symmetry for all samples, packed or not.
+        turn = symmetries.element(self.element, len(field) if field.ndim == 3 else 1)[0]
+        return symmetries.apply(field, turn.mT, symmetries.target_vectors, symmetries.target_tensors), scalars
 
     def batches(self, batch_size: int, order: IntArray | None = None) -> Iterator[Batch]:
         """Yield batches in the given order of samples.
@@ -405,6 +519,11 @@ class FieldLoader:
             stop = max(start + 1, int(last))
             yield (indices := np.arange(start, stop)), self.gather(indices)
             start = stop
+
+
+def _compression(scaler: FieldScaler | None) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """The function of the targets that a scaler applies first; None where it applies none."""
+    return None if scaler is None or scaler.function is None else scaler.compress
 
 
 def _samples_of(part: torch.Tensor | None, count: int, sizes: tuple[int, ...] | None) -> list[Any]:

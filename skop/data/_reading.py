@@ -26,14 +26,10 @@ from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._designs import Design, Labels, as_runs, index_labels, pair_rows, read_design, split_runs
 from skop.data._fieldset import FieldSet, iterate_rows
 from skop.data._grid import find_grid, unit_grid
-from skop.data._meshes import (
-    MeshSamples,
-    attach_predictions,
-    drop_unused_rows,
-    is_mesh_input,
-    read_meshes,
-    restore_unused_rows,
-)
+from skop.data._mesh_files import is_mesh_input
+from skop.data._mesh_predictions import attach_predictions, drop_unused_rows, restore_unused_rows
+from skop.data._meshes import MeshSamples, read_meshes
+from skop.data._plausibility import Extremes
 from skop.data._resampling import GridResampler
 from skop.data._storage import as_storage, is_lazy, read_rows, refuse_mask, reshape_rows
 from skop.exceptions import FieldDataError, NonFinitePredictionError, OptionalDependencyError, warn
@@ -200,17 +196,23 @@ class TargetForm:
         NonFinitePredictionError
             If a value is not finite.
         """
-        for part in (predictions.fields, predictions.scalars):
+        with np.errstate(over="ignore"):
+            # The precision of y can be too low for a prediction that is finite.
+            fields, scalars = (
+                None if part is None else part.astype(self.dtype, copy=False)
+                for part in (predictions.fields, predictions.scalars)
+            )
+        for part in (fields, scalars):
             if part is not None and not np.isfinite(part).all():
                 raise NonFinitePredictionError(
                     f"the prediction is not finite in {_where(part, points)}: X holds numbers too large for the "
                     "precision of the fit or far from those of the training. Check its units and fill values."
                 )
-        if predictions.fields is None:
-            if predictions.scalars is None:
+        if fields is None:
+            if scalars is None:
                 raise ValueError("predictions hold neither fields nor scalars.")
-            return self._named_scalars(predictions.scalars.astype(self.dtype, copy=False), labels)
-        result = self._fields(predictions.fields.astype(self.dtype, copy=False), predictions.scalars, points)
+            return self._named_scalars(scalars, labels)
+        result = self._fields(fields, scalars, points)
         if meshes is None:
             return result
         if self.components is None or not isinstance(result, FieldSet):
@@ -238,7 +240,7 @@ class TargetForm:
             return points.coords, values
         if self.container in ("fieldset", "meshes"):
             fields = points.with_values(values, self.channel_names)
-            return fields if scalars is None else fields.with_params(scalars.astype(self.dtype, copy=False))
+            return fields if scalars is None else fields.with_params(scalars)
         if self.container == "array" and not points.is_ragged:
             n_samples, n_points, n_channels = values.shape
             axes = (points.grid_shape or (n_points,)) if self.has_grid_axes else (n_points,)
@@ -309,6 +311,8 @@ class DataSpec:
         Points of the target field: those of the inputs, others that all samples share, or others of each sample.
     target_grid : tuple of int or None, default=None
         Number of points along each axis, if shared points of the target field are others and form a grid.
+    cell_data : {"refuse", "to_points", "cells"} or None, default=None
+        Treatment of fields on the cells of meshes; None if X was not meshes.
     param_names : tuple of str or None, default=None
         Names of the global parameters, if they came as a table with names.
     """
@@ -329,6 +333,7 @@ class DataSpec:
     input_fields: tuple[str, ...] | None = None
     target_points: str = "inputs"
     target_grid: GridShape | None = None
+    cell_data: str | None = None
     param_names: tuple[str, ...] | None = None
 
     @property
@@ -402,6 +407,7 @@ _SPEC_WORDS = {
     "n_outputs": "the number of channels of y",
     "n_scalars": "the number of scalars of y",
     "kept_axes": "the choice of coordinates",
+    "cell_data": "cell_data",
     "input_fields": "input_fields",
     "target_points": "the place of the points of y",
     "target_grid": "the grid of y",
@@ -442,6 +448,10 @@ class TrainingData:
         Target fields on the same points or on others, scalars, or both.
     spec : DataSpec
         Form and sizes of the data.
+    input_extremes, target_extremes : Extremes or None, default=None
+        Statistics of the values of each sample; None without fields.
+    names : tuple of str or None, default=None
+        Files of the meshes, or ``"mesh 0"`` and so on; None if X was not meshes.
     mesh : meshio.Mesh or None, default=None
         Mesh without data that all samples of the target field share, if y was meshes and X was not.
     """
@@ -449,6 +459,9 @@ class TrainingData:
     inputs: FieldSet
     targets: Targets
     spec: DataSpec
+    input_extremes: Extremes | None = None
+    target_extremes: Extremes | None = None
+    names: tuple[str, ...] | None = None
     mesh: Any = None
 
 
@@ -481,7 +494,7 @@ def read(
         Whether the columns of a table may be any, instead of those of the estimator's earlier fit.
     input_fields, target_fields : sequence of str or None, default=None
         Names of the mesh fields that are inputs and targets.
-    cell_data : {"refuse", "to_points"}, default="refuse"
+    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
         Treatment of fields on cells, see `read_meshes`.
     other_points : bool, default=False
         Whether y, as a FieldSet or as meshes, may be on other points than an X with coordinates. Points of X that are
@@ -518,6 +531,7 @@ def read(
         X, y, design = _read_meshes(X, y, design, held, input_fields, target_fields, cell_data, weighted)
     elif _holds_meshes(y):
         X, y, design = _read_mesh_targets(X, y, design, held, input_fields, target_fields, cell_data)
+    names = held.names
     X, y = _as_list(X), _as_list(y)
     if _is_table(X):
         _refuse_params(design)
@@ -539,8 +553,7 @@ def read(
         raise FieldDataError(
             f"X has {len(inputs)} samples and y has {len(targets)}: inconsistent numbers of samples; one y per sample."
         )
-    _check_finite(inputs, "X")
-    _check_targets(targets)
+    input_extremes, target_extremes = _check_finite(inputs, "X"), _check_targets(targets, names)
     places = targets.field if targets.elsewhere else None
     if places is not None:
         _warn_if_outside(places, inputs)
@@ -562,10 +575,11 @@ def read(
         input_fields=tuple(_field_names(input_fields)) or None if input_form == "meshes" else None,
         target_points="inputs" if places is None else "shared" if places.shared_coords else "own",
         target_grid=places.grid_shape if places is not None and places.shared_coords else None,
+        cell_data=None if held.axes is None else cell_data,
         param_names=None if design is None else design.names,
     )
-    keeps_mesh = role == "parameters" or spec.target_points == "shared"
-    return TrainingData(inputs, targets, spec, held.mesh if keeps_mesh else None)
+    mesh = held.mesh if role == "parameters" or spec.target_points == "shared" else None
+    return TrainingData(inputs, targets, spec, input_extremes, target_extremes, names, mesh)
 
 
 def read_inputs(
@@ -576,6 +590,7 @@ def read_inputs(
     estimator: Any = None,
     cell_data: str = "refuse",
     params: Any = None,
+    keep_data: bool = False,
 ) -> tuple[FieldSet, list[Any] | None]:
     """Read the X of a prediction, and check it against the fit.
 
@@ -591,6 +606,8 @@ def read_inputs(
         Estimator, and treatment of fields on the cells of meshes. The fields of the fit are read.
     params : table of shape (n, p) or None, default=None
         Global parameters in addition to X.
+    keep_data : bool, default=False
+        Whether the meshes keep their data, for predictions that become meshes.
 
     Returns
     -------
@@ -607,7 +624,7 @@ def read_inputs(
     X, design = _split_params(X, params)
     meshes = None
     if is_mesh_input(X):
-        samples = _open_as_fitted(X, spec, spec.input_fields, cell_data)
+        samples = _open_as_fitted(X, spec, spec.input_fields, cell_data, keep_data=keep_data)
         inputs, meshes = samples.fields, samples.meshes
         if design is not None:
             count = len(design.values)
@@ -629,6 +646,7 @@ def read_query(
     estimator: Any = None,
     cell_data: str = "refuse",
     params: Any = None,
+    keep_data: bool = False,
 ) -> tuple[FieldSet, Any, list[Any] | None]:
     """Read the X of a prediction and the points at which fields are predicted.
 
@@ -644,6 +662,8 @@ def read_query(
         Coordinates of the output field in the fit, `coords` of `read_inputs`.
     estimator, cell_data, params : as in `read_inputs`
         Estimator, treatment of fields on the cells of meshes, and global parameters.
+    keep_data : bool, default=False
+        Whether the meshes keep their data.
 
     Returns
     -------
@@ -660,20 +680,21 @@ def read_query(
         If X or `coords` does not match the fit, or there are other numbers of meshes than samples.
     """
     options: dict[str, Any] = {"coords": fitted_coords, "estimator": estimator, "cell_data": cell_data}
+    kept, read_as = {"keep_data": keep_data}, _cells_as_fitted(spec, cell_data)
     coords = as_runs(coords, "coords")
     if coords is None or not is_mesh_input(coords):
-        inputs, meshes = read_inputs(X, spec, params=params, **options)
+        inputs, meshes = read_inputs(X, spec, params=params, **options, **kept)
         return inputs, _in_plane(coords, spec), meshes if coords is None else None
     X, design = _split_params(X, params)
     if spec.input_form == "meshes" and not is_mesh_input(X) and _is_table(X):
         _refuse_params(design)
-        inputs, meshes = read_inputs(coords, spec, params=read_design(X, "X"), **options)
+        inputs, meshes = read_inputs(coords, spec, params=read_design(X, "X"), **options, **kept)
         return inputs, None, meshes
     inputs, _ = read_inputs(X, spec, params=design, **options)
-    samples = _open_meshes(coords, None, cell_data, spec.kept_axes)
+    samples = _open_meshes(coords, None, read_as, spec.kept_axes, keep_data)
     if samples.fields.n_dims != inputs.n_dims and spec.kept_axes is None:
         # Of a line along an axis all other coordinates are constant.
-        samples = _open_meshes(coords, None, cell_data, tuple(range(inputs.n_dims)))
+        samples = _open_meshes(coords, None, read_as, tuple(range(inputs.n_dims)), keep_data)
     if len(samples.meshes) not in (1, len(inputs)):
         raise FieldDataError(
             f"coords holds {len(samples.meshes)} meshes, but X has {len(inputs)} samples; pass one mesh for all "
@@ -708,14 +729,21 @@ def _in_plane(coords: Any, spec: DataSpec) -> Any:
     return kept if is_list else kept[0]
 
 
-def _open_as_fitted(meshes: Any, spec: DataSpec, names: Any, cell_data: str) -> MeshSamples:
+def _open_as_fitted(
+    meshes: Any, spec: DataSpec, names: Any, cell_data: str | None, keep_data: bool = False
+) -> MeshSamples:
     """Meshes of a prediction, with the coordinates that the fit has kept."""
     if spec.input_form != "meshes":
         raise FieldDataError(
             f"X is meshes, but the estimator was fitted on X as {spec.input_form!r}; pass the same "
             "kind, or read the meshes by skop.data.read_meshes."
         )
-    return _open_meshes(meshes, names, cell_data, spec.kept_axes)
+    return _open_meshes(meshes, names, _cells_as_fitted(spec, cell_data), spec.kept_axes, keep_data)
+
+
+def _cells_as_fitted(spec: DataSpec, cell_data: str | None) -> str:
+    """Treatment of fields on cells: a fit on cells is one on other points than a fit on points."""
+    return (spec.cell_data if "cells" in (spec.cell_data, cell_data) else cell_data) or "refuse"
 
 
 def _read_inputs(
@@ -957,9 +985,12 @@ def _field_names(fields: str | Sequence[str] | None) -> list[str]:
     return [fields] if isinstance(fields, str) else [*(fields or ())]
 
 
-def _open_meshes(meshes: Any, names: Any, cell_data: Any, axes: tuple[int, ...] | None) -> MeshSamples:
+def _open_meshes(
+    meshes: Any, names: Any, cell_data: Any, axes: tuple[int, ...] | None, keep_data: bool = False
+) -> MeshSamples:
     """Read meshes with the given fields."""
-    return read_meshes(meshes, None if names is None else list(names), cell_data=cell_data, axes=axes)
+    wanted = None if names is None else list(names)
+    return read_meshes(meshes, wanted, cell_data=cell_data, axes=axes, keep_data=keep_data)
 
 
 @dataclass
@@ -976,12 +1007,15 @@ class _Held:
         ``"meshes"`` if inputs are on meshes.
     mesh : meshio.Mesh or None, default=None
         Mesh that all samples of y share, if X was not meshes.
+    names : tuple of str or None, default=None
+        Names of the meshes, in the order of the samples.
     """
 
     axes: tuple[int, ...] | None = None
     components: tuple[tuple[str, int], ...] | None = None
     input_form: str | None = None
     mesh: Any = None
+    names: tuple[str, ...] | None = None
 
 
 def _is_text(source: Any) -> bool:
@@ -1059,7 +1093,7 @@ def _read_meshes(
     """Read inputs on meshes, with targets on the same meshes, on others, or beside them."""
     names = dict.fromkeys([*(input_fields or ()), *(_named(target_fields) if y is None else ())])
     samples = _open_meshes(X, names, cell_data, None)
-    held.axes = samples.axes
+    held.axes, held.names = samples.axes, samples.names
     if design is not None:
         design = design.for_runs(X, samples.names, weighted=weighted, fitting=True)
     if y is None:
@@ -1084,7 +1118,7 @@ def _targets_of_runs(
     """Read targets on other meshes than the inputs, whose files may have other names but no other order."""
     if _is_on_mesh(y):
         raise FieldDataError("y is (mesh, values), but X is meshes; pass the values alone, as a list of arrays.")
-    targets = _open_meshes(y, _named(target_fields), cell_data, held.axes)
+    targets = _open_meshes(y, _named(target_fields), cell_data or "refuse", held.axes)
     stems = [[PurePath(name).stem for name in part.names] for part in (samples, targets)]
     is_same_set = Counter(stems[0]) == Counter(stems[1]) and len(set(stems[0])) == len(stems[0])
     if is_same_set and stems[0] != stems[1]:
@@ -1156,6 +1190,7 @@ def _read_mesh_targets(
             "of X; or pass one mesh for each row, as a list or a pattern."
         )
     targets = targets.in_row_order(X, y)
+    held.names = None if targets.geometry is None else targets.names
     if targets.geometry is None or (targets.fields.shared_coords and not _field_names(input_fields)):
         return X, targets.fields, None
     held.input_form, held.mesh = "meshes", None
@@ -1274,6 +1309,13 @@ def _table_inputs(X: FloatArray, coords: FloatArray | None, grid_shape: GridShap
 
 # ---------------------------------------------------------------------- fields
 def _fields_as_set(X: Any, name: str) -> FieldSet:
+    """Convert fields of any form to a FieldSet with finite coordinates."""
+    fields = _as_fieldset(X, name)
+    _check_finite_coords(fields, name)
+    return fields
+
+
+def _as_fieldset(X: Any, name: str) -> FieldSet:
     """Convert fields of any form to a FieldSet."""
     if isinstance(X, FieldSet):
         return X
@@ -1490,19 +1532,22 @@ def _read_scalars(y: Any) -> tuple[Targets, TargetForm]:
 
 
 # ---------------------------------------------------------------------- checks
-def _check_targets(targets: Targets) -> None:
-    """Raise an error if targets are empty or not finite."""
+def _check_targets(targets: Targets, files: Sequence[str] | None = None) -> Extremes | None:
+    """Raise an error if targets are empty or not finite; return statistics of the field. Files are those of meshes."""
+    extremes = None
     if targets.field is not None:
         _check_not_empty(targets.field, "y")
-        _check_finite(targets.field, "y")
+        extremes = _check_finite(targets.field, "y")
     if targets.scalars is not None and not np.isfinite(targets.scalars).all():
         sample, scalar = np.argwhere(~np.isfinite(targets.scalars))[0].tolist()
+        file = "" if files is None or sample >= len(files) else f" ({files[sample]})"
         raise FieldDataError(
-            f"Input y contains NaN or infinity, first in sample {sample}, scalar {scalar}; remove the sample or repair "
-            "the value."
+            f"Input y contains NaN or infinity, first in sample {sample}{file}, scalar {scalar}; remove the sample or "
+            "repair the value."
         )
     if len(targets) == 0:
         raise FieldDataError("y has 0 samples; at least one is required.")
+    return extremes
 
 
 def _check_names(names: Sequence[str] | None, fitted: Sequence[str] | None, what: str) -> None:
@@ -1526,23 +1571,45 @@ def _check_not_empty(fields: FieldSet, name: str) -> None:
         raise FieldDataError(f"sample {empty[0]} of {name} has no points; remove it.")
 
 
-def _check_finite(fields: FieldSet, name: str) -> None:
-    """Raise an error if a value, coordinate or parameter is NaN or infinite; values are read in pieces."""
+def _check_finite(fields: FieldSet, name: str) -> Extremes | None:
+    """Raise an error if a value or parameter is NaN or infinite; return statistics of the values.
+
+    Values are read in pieces, and once.
+    """
+    parts = []
     for start, values in iterate_rows(fields):
-        if not np.isfinite(values).all():
+        parts.append(Extremes.of(values, fields, start))
+        if not parts[-1].are_finite:
             sample, channel = _place_of_first(values, start, fields)
+            named = channel if fields.channel_names is None else repr(fields.channel_names[channel])
             raise FieldDataError(
-                f"Input {name} contains NaN or infinity, first in sample {sample}, channel {channel}; remove the "
+                f"Input {name} contains NaN or infinity, first in sample {sample}, channel {named}; remove the "
                 "sample or repair the value."
             )
-    for what, array in (("coords", fields.coords), ("params", fields.params)):
-        if array is not None and not np.isfinite(array).all():
-            place = np.argwhere(~np.isfinite(array))[0].tolist()
-            words = f"at index {place}"
-            if what == "coords" and fields.is_ragged:
-                sample = int(np.searchsorted(np.cumsum(fields.n_points), place[0], side="right"))
-                words = f"in sample {sample}, coordinate {place[1]}"
-            raise FieldDataError(f"Input {name} contains NaN or infinity in its {what}, first {words}.")
+    if fields.params is not None and not np.isfinite(fields.params).all():
+        sample, column = np.argwhere(~np.isfinite(fields.params))[0].tolist()
+        raise FieldDataError(
+            f"Input {name} contains NaN or infinity in its params, first in sample {sample}, parameter {column}; "
+            "remove the sample or repair the value."
+        )
+    return Extremes.joined(parts) if parts else None
+
+
+def _check_finite_coords(fields: FieldSet, name: str) -> None:
+    """Raise an error if a coordinate is NaN or infinite, before points are compared with others."""
+    is_finite = np.isfinite(fields.coords)
+    if is_finite.all():
+        return
+    *places, axis = np.argwhere(~is_finite)[0].tolist()
+    if fields.offsets is not None:
+        sample = int(np.searchsorted(fields.offsets, places[0], side="right")) - 1
+        places = [sample, places[0] - int(fields.offsets[sample])]
+    kinds = ("sample", "point")[-len(places) :]
+    words = ", ".join(f"{kind} {place}" for kind, place in zip(kinds, places, strict=True))
+    raise FieldDataError(
+        f"Input {name} contains NaN or infinity in its coordinates, first in {words}, coordinate {axis}; leave this "
+        "point out, or repair it."
+    )
 
 
 def _place_of_first(values: FloatArray, start: int, fields: FieldSet) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """Data augmentation by symmetries: random transformations of training samples on a grid.
 
 A symmetry is a signed permutation of the axes about the centre of the grid (reflections, exchanges, rotations), or a
-periodic shift. Scalar channels move with their points. The components of a vector are also transformed, so that the
-velocity in a mirrored flow points in the mirrored direction.
+periodic shift. Scalar channels move with their points. The components of vectors and tensors are also transformed, so
+that the velocity in a mirrored flow points in the mirrored direction.
 
 Notation: M is the signed permutation matrix (d, d) of one symmetry; s is the shape of the grid.
 """
@@ -16,7 +16,7 @@ import torch
 from skop._typing import ArrayOrList, FloatArray, GridShape
 from skop.exceptions import FieldDataError
 
-__all__ = ["GridSymmetries"]
+__all__ = ["GridSymmetries", "check_domain", "check_tensors", "check_vectors", "layout_of", "turned"]
 
 _AXES = "xyz"
 #: Tolerance, as a fraction of the extent, for points that a symmetry maps onto each other; it allows float32
@@ -42,12 +42,17 @@ class GridSymmetries:
         the coordinates too, so the grid itself need not be symmetric: if it contains one edge of the domain but not the
         other, the mirrored grid contains the other edge. None takes the bounding box of the grid, whose points are then
         mapped onto each other.
+    input_tensors, target_tensors : sequence of sequence of int, default=()
+        Channels that are the components of a tensor, one tuple for each tensor: xx, yy, xy in 2-D and xx, yy, zz, xy,
+        yz, xz in 3-D, or all components by rows.
+    param_vectors, scalar_vectors : sequence of sequence of int, default=()
+        Global parameters, and scalar targets, that are the d components of a vector, one tuple for each vector.
 
     Raises
     ------
     FieldDataError
         If a name is unknown, refers to an axis that the grid does not have, or exchanges axes of different length; or
-        if a vector does not have one component for each axis.
+        if a vector does not have one component for each axis, or a tensor not as many as there are.
 
     Examples
     --------
@@ -63,8 +68,13 @@ class GridSymmetries:
         input_vectors: Iterable[Sequence[int]] = (),
         target_vectors: Iterable[Sequence[int]] = (),
         domain: ArrayOrList | None = None,
+        *,
+        input_tensors: Iterable[Sequence[int]] = (),
+        target_tensors: Iterable[Sequence[int]] = (),
+        param_vectors: Iterable[Sequence[int]] = (),
+        scalar_vectors: Iterable[Sequence[int]] = (),
     ) -> None:
-        self.domain = None if domain is None else _check_domain(domain, len(grid_shape))
+        self.domain = None if domain is None else check_domain(domain, len(grid_shape))
         self.grid_shape = tuple(grid_shape)
         known = self._generators()
         unknown = [name for name in names if name not in known and name not in self._shifts()]
@@ -75,8 +85,13 @@ class GridSymmetries:
             )
         self.shift_axes = [self._shifts().index(name) for name in names if name in self._shifts()]
         self.matrices = _closure([known[name] for name in names if name in known], len(self.grid_shape))
-        self.input_vectors = self._check_vectors(input_vectors)
-        self.target_vectors = self._check_vectors(target_vectors)
+        where, n_dims = f"a grid with {len(self.grid_shape)} axes", len(self.grid_shape)
+        self.input_vectors = check_vectors(input_vectors, n_dims, where)
+        self.target_vectors = check_vectors(target_vectors, n_dims, where)
+        self.input_tensors = check_tensors(input_tensors, n_dims, where)
+        self.target_tensors = check_tensors(target_tensors, n_dims, where)
+        self.param_vectors = check_vectors(param_vectors, n_dims, where)
+        self.scalar_vectors = check_vectors(scalar_vectors, n_dims, where)
         index = np.arange(np.prod(self.grid_shape)).reshape(self.grid_shape)
         self._sources = torch.from_numpy(np.stack([_move_grid(index, matrix).ravel() for matrix in self.matrices]))
 
@@ -103,19 +118,6 @@ class GridSymmetries:
             generators["transpose"] = transpose
             generators["quarter_turn"] = generators["flip_x"] @ transpose
         return generators
-
-    def _check_vectors(self, vectors: Iterable[Sequence[int]]) -> list[list[int]]:
-        """Return the vectors as lists, and check that each has one component for each axis."""
-        checked = [list(vector) for vector in vectors]
-        for vector in checked:
-            if len(vector) != len(self.grid_shape):
-                raise FieldDataError(
-                    f"vector {vector} has {len(vector)} components; a grid with {len(self.grid_shape)} axes needs one "
-                    "for each."
-                )
-            if min(vector) < 0 or len(set(vector)) < len(vector):
-                raise FieldDataError(f"vector {vector} must name different channels, counted from 0.")
-        return checked
 
     def check_points(self, coords: FloatArray) -> None:
         """Raise an error if the symmetries do not map the points onto each other.
@@ -211,9 +213,37 @@ class GridSymmetries:
         back = torch.argsort(sources, dim=1).to(values.device)
         fields = torch.gather(values, 1, back[..., None].expand_as(values)).clone()
         turn = torch.as_tensor(self.matrices, dtype=values.dtype)[element].to(values.device)
-        for vector in self.target_vectors:
-            fields[..., list(vector)] = torch.einsum("bji,bpj->bpi", turn, fields[..., list(vector)])
-        return fields
+        return turned(fields, turn.mT, self.target_vectors, self.target_tensors)
+
+    def turn_numbers(
+        self,
+        numbers: torch.Tensor,
+        element: torch.Tensor,
+        sources: torch.Tensor,
+        vectors: Sequence[Sequence[int]],
+        *,
+        back: bool = False,
+    ) -> torch.Tensor:
+        """Turn the vectors among global parameters or scalars ``(B, p)``.
+
+        Parameters
+        ----------
+        numbers : Tensor of shape (B, p)
+            Numbers of each sample in physical units.
+        element, sources : Tensor
+            Symmetry of each sample, from `draw` or `element`.
+        vectors : sequence of sequence of int
+            Columns that are components of a vector.
+        back : bool, default=False
+            Whether to undo the symmetry.
+
+        Returns
+        -------
+        Tensor of shape (B, p)
+            Turned numbers.
+        """
+        turn = torch.as_tensor(self.matrices, dtype=numbers.dtype)[element].to(numbers.device)
+        return turned(numbers[:, None], turn.mT if back else turn, vectors)[:, 0]
 
     def draw(self, n_samples: int, generator: torch.Generator | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Draw one symmetry for each sample.
@@ -249,9 +279,14 @@ class GridSymmetries:
         return torch.roll(sources.view(self.grid_shape), tuple(amounts), dims=tuple(self.shift_axes)).reshape(-1)
 
     def apply(
-        self, values: torch.Tensor, element: torch.Tensor, sources: torch.Tensor, vectors: Sequence[Sequence[int]]
+        self,
+        values: torch.Tensor,
+        element: torch.Tensor,
+        sources: torch.Tensor,
+        vectors: Sequence[Sequence[int]],
+        tensors: Sequence[Sequence[int]] = (),
     ) -> torch.Tensor:
-        """Transform fields ``(B, P, c)`` by the drawn symmetries, including the components of vectors.
+        """Transform fields ``(B, P, c)`` by the drawn symmetries, including the components of vectors and tensors.
 
         Parameters
         ----------
@@ -261,6 +296,8 @@ class GridSymmetries:
             Symmetry of each sample, from `draw`.
         vectors : sequence of sequence of int
             Channels that are components of a vector.
+        tensors : sequence of sequence of int, default=()
+            Channels that are components of a tensor.
 
         Returns
         -------
@@ -269,16 +306,79 @@ class GridSymmetries:
         """
         device = values.device
         moved = torch.gather(values, 1, sources.to(device)[..., None].expand_as(values))
-        if not vectors:
-            return moved
         turn = torch.as_tensor(self.matrices, dtype=values.dtype)[element].to(device)
-        moved = moved.clone()
-        for vector in vectors:
-            moved[..., list(vector)] = torch.einsum("bij,bpj->bpi", turn, moved[..., list(vector)])
-        return moved
+        return turned(moved, turn, vectors, tensors)
 
 
-def _check_domain(domain: ArrayOrList, n_dims: int) -> FloatArray:
+# ---------------------------------------------------------------------- vectors and tensors
+def turned(
+    values: torch.Tensor,
+    turn: torch.Tensor,
+    vectors: Sequence[Sequence[int]],
+    tensors: Sequence[Sequence[int]] = (),
+) -> torch.Tensor:
+    """Turn vectors (v -> M v) and tensors (t -> M t M^T) of fields ``(B, P, c)`` by matrices ``(B, d, d)``."""
+    if not vectors and not tensors:
+        return values
+    values = values.clone()
+    for vector in vectors:
+        values[..., list(vector)] = torch.einsum("bij,bpj->bpi", turn, values[..., list(vector)])
+    for tensor in tensors:
+        layout = np.array(layout_of(tensor, turn.shape[-1]))
+        found = torch.einsum("bij,bpjk,blk->bpil", turn, values[..., torch.from_numpy(layout)], turn)
+        channels, first = np.unique(layout, return_index=True)
+        values[..., channels.tolist()] = found.flatten(-2)[..., first.tolist()]
+    return values
+
+
+def layout_of(tensor: Sequence[int], n_dims: int) -> list[list[int]]:
+    """Channels of a tensor as a matrix (d, d); a symmetric one repeats those off the diagonal."""
+    channel = list(tensor)
+    if len(channel) == n_dims**2:
+        return [channel[row * n_dims : (row + 1) * n_dims] for row in range(n_dims)]
+    # The order of VTK: the diagonal, then xy in the plane; xy, yz and xz in space.
+    if n_dims == 2:
+        xx, yy, xy = channel
+        return [[xx, xy], [xy, yy]]
+    xx, yy, zz, xy, yz, xz = channel
+    return [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]
+
+
+def check_vectors(vectors: Iterable[Sequence[int]], n_dims: int, where: str) -> list[list[int]]:
+    """Return the vectors as lists, and check that each has one component for each axis."""
+    checked = [list(vector) for vector in vectors]
+    for vector in checked:
+        if len(vector) != n_dims:
+            raise FieldDataError(
+                f"vector {vector} has {len(vector)} components; {where} needs {n_dims}, one for each. A component "
+                "across the plane of the points is a scalar; leave it out."
+            )
+        _check_channels("vector", vector)
+    return checked
+
+
+def check_tensors(tensors: Iterable[Sequence[int]], n_dims: int, where: str) -> list[list[int]]:
+    """Return the tensors as lists, and check that each has as many components as one has."""
+    counts = (n_dims * (n_dims + 1) // 2, n_dims**2)
+    order = {2: ": xx, yy, xy, or all by rows", 3: ": xx, yy, zz, xy, yz, xz, or all by rows"}.get(n_dims, "")
+    checked = [list(tensor) for tensor in tensors]
+    for tensor in checked:
+        if len(tensor) not in counts:
+            raise FieldDataError(
+                f"tensor {tensor} has {len(tensor)} components; {where} needs {counts[0]} or {counts[1]}{order}."
+            )
+        _check_channels("tensor", tensor)
+    return checked
+
+
+def _check_channels(what: str, channels: list[int]) -> None:
+    """Check that channels are different numbers from 0."""
+    if min(channels) < 0 or len(set(channels)) < len(channels):
+        raise FieldDataError(f"{what} {channels} must name different channels, counted from 0.")
+
+
+# ---------------------------------------------------------------------- grids
+def check_domain(domain: ArrayOrList, n_dims: int) -> FloatArray:
     """Check the domain, and return it as an array."""
     ends = np.asarray(domain, dtype=float)
     if ends.shape != (n_dims, 2) or not np.all(ends[:, 0] < ends[:, 1]):

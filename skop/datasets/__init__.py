@@ -1,5 +1,6 @@
 """Data sets: ``make_*`` generate seeded samples with a solver, ``load_*`` read published files."""
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.datasets._advection import make_advection
 from skop.datasets._brusselator import make_brusselator
 from skop.datasets._brusselator_files import load_brusselator

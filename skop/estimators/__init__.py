@@ -1,20 +1,23 @@
 """The estimators, and `OperatorRegressor`, the base class for further operators."""
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.estimators._amo import AMOArchitecture, AMORegressor
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._baselines import PODRegressor
+from skop.estimators._cost import CostEstimate
 from skop.estimators._ensemble import EnsembleRegressor
 from skop.estimators._geomano import GeoMaNOArchitecture, GeoMaNORegressor
 from skop.estimators._lamo import LaMOArchitecture, LaMORegressor
 from skop.estimators._mno import MNOArchitecture, MNORegressor
 from skop.estimators._options import SymmetryOptions, TrainingOptions
-from skop.estimators._persistence import load
+from skop.estimators._persistence import load, save
 from skop.estimators._rollout import RolloutRegressor
 from skop.estimators._time_conditioned import TimeConditionedRegressor
 
 __all__ = [
     "AMOArchitecture",
     "AMORegressor",
+    "CostEstimate",
     "EnsembleRegressor",
     "GeoMaNOArchitecture",
     "GeoMaNORegressor",
@@ -29,4 +32,5 @@ __all__ = [
     "TimeConditionedRegressor",
     "TrainingOptions",
     "load",
+    "save",
 ]

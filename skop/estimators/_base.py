@@ -9,44 +9,70 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from skop._sklearn_compat import CallbackSupportMixin, Interval, StrOptions, check_sample_weight, fit_context
-from skop._typing import FloatArray, IntArray
+from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
     DataSpec,
+    Extremes,
     FieldLoader,
     FieldSet,
     GridResampler,
     GridSymmetries,
+    PointSymmetries,
     Predictions,
     Scalers,
     ScalingOptions,
     Targets,
     TrainingData,
+    check_positive,
     grid_spacing,
+    interpolate_fields,
     query_points,
     refuse_mask,
 )
 from skop.estimators._callbacks import EpochCallbacks
-from skop.estimators._domain import Domain
+from skop.estimators._cost import CostEstimate, cheaper_settings
+from skop.estimators._domain import Domain, SeenRanges
+from skop.estimators._export import export_estimator
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._objective import Objective
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._refinement import predict_refined, refinement_factors
 from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
-from skop.exceptions import FieldDataError, ResamplingWarning, SkopWarning, each_warning_once, warn
+from skop.estimators._symmetries import declared_symmetries, moves_points, undeclared_fields
+from skop.exceptions import (
+    FieldDataError,
+    NonFinitePredictionError,
+    ResamplingWarning,
+    SkopWarning,
+    each_warning_once,
+    warn,
+)
 from skop.metrics._flat import relative_l2_of_fields, relative_l2_of_scalars
 from skop.networks import Outputs
 from skop.ops import record_backends
-from skop.training import DIRECT_TRAINING, History, Trainer, TrainerConfig, TrainingPlan
+from skop.training import (
+    DIRECT_TRAINING,
+    EarlierTraining,
+    EpochCost,
+    History,
+    Trainer,
+    TrainerConfig,
+    TrainingPlan,
+    measure_epoch,
+)
 
 __all__ = ["OperatorRegressor"]
 
@@ -57,9 +83,8 @@ _BATCH_POINTS = {"grid": 2**17, "structured": 2**12, "points": 2**12}
 _LARGE_ERROR = 0.02
 #: Number of points that `predict` passes through the network at once, which bounds its memory.
 _PREDICT_POINTS = 2**17
-#: Mean of a target in units of its standard deviation from which predictions are shifted back in double precision.
-_FAR_FROM_ZERO = 1e3
-#: The same from which a fit in single precision warns: a thousandth of the variation is then lost.
+#: Mean of y in units of its standard deviation from which a fit in single precision warns: a thousandth of the
+#: variation is then lost.
 _TOO_FAR_FROM_ZERO = 1e4
 #: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
 _FREE_PARAMETERS = frozenset(
@@ -69,6 +94,34 @@ _FREE_PARAMETERS = frozenset(
         *("device", "verbose", "training", "subsample_points"),
     )
 )
+
+
+@dataclass
+class _Setup:
+    """What a training of a prepared estimator needs.
+
+    Attributes
+    ----------
+    data : TrainingData
+        Samples as the network sees them.
+    usable : FieldSet
+        Points of the samples with positive weight: of the inputs, or of the targets if these have more.
+    valid : ndarray of int or None
+        Indices of the samples that are held out for validation.
+    loader : FieldLoader
+        Training samples.
+    rng : numpy.random.RandomState
+        Random number generator of the fit.
+    plan : TrainingPlan
+        Changes to the training loop for data in time.
+    """
+
+    data: TrainingData
+    usable: FieldSet
+    valid: IntArray | None
+    loader: FieldLoader
+    rng: np.random.RandomState
+    plan: TrainingPlan
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -114,7 +167,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Number of epochs without progress after which early stopping ends the training.
     symmetries : sequence of str, SymmetryOptions or None, default=None
         Symmetries of the problem, used for data augmentation: training samples are transformed at random. See
-        `skop.data.GridSymmetries` for their names, and `skop.SymmetryOptions` for vectors and for averaged predictions.
+        `skop.SymmetryOptions` for their names, for vectors and tensors, and for averaged predictions.
     refinement : {"average", "interpolate", "native"}, default="average"
         Method for predicting on a grid that is a whole number of times finer than the training grid (super-resolution).
         ``"average"``: the input is sampled at the training spacing in several shifted ways, and the interpolated
@@ -122,11 +175,15 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         fine grid itself.
     input_fields, target_fields : list of str or None, default=None
         Names of the mesh fields that are inputs and targets.
-    cell_data : {"refuse", "to_points"}, default="refuse"
-        Treatment of mesh fields that are stored on cells: an error, or averaging to the points.
+    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
+        Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and predicting
+        all fields at the centres of the cells, see `skop.data.read_meshes`.
     warm_start : bool, default=False
-        Whether a fit goes on from the weights of the last one. The data must be of the same kind, and parameters of
-        the network and the scaling must be those of the last fit; those of the training may change.
+        Whether a fit continues the training of the last one: with its weights, the moments of the optimiser and the
+        average of the weights, and with the learning rate of a single training of the epochs so far and `max_iter` more
+        (or the seconds so far and `max_time` more) at its present place. The data must be of the same kind, and
+        parameters of the network and the scaling must be those of the last fit; those of the training may change.
+        Model files hold the weights only, so that moments and average start anew after `skop.load`.
     random_state : int, RandomState instance or None, default=None
         Seed for the initial weights, the order of the samples and data augmentation. With an int, two fits on one CPU
         give identical results.
@@ -135,8 +192,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the network. ``"auto"``: float64 for tables of plain features, as in scikit-learn; float32 for
         fields.
-    verbose : bool or int, default=False
-        Amount of output: 1 shows a progress bar on a terminal, 2 prints a line for each epoch.
+    verbose : "auto", bool or int, default="auto"
+        Amount of output on standard error. ``"auto"``: one line if the fit is expected to take more than a minute,
+        unless another tool calls it, such as a search, a cross-validation or a pipeline. False or 0: none. True or 1: a
+        progress bar on a terminal, and a line every few seconds elsewhere. 2: a line for each epoch.
     training : TrainingOptions or None, default=None
         Further training parameters, such as weight decay, learning rate schedule and gradient clipping; None takes the
         defaults of `skop.TrainingOptions`. In searches their names are, for example, ``training__weight_decay``.
@@ -182,6 +241,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Where and in which precision the network computes.
     domain_ : object
         Box and grid lines of the training points, by which predictions elsewhere are warned about.
+    symmetry_centre_ : ndarray of shape (d,) or None
+        Centre of the box of all training points, about which named symmetries move points where no domain is declared;
+        None where no points are moved.
+    ranges_ : object
+        Ranges of the global parameters, input fields and points, by which `check` and predictions judge new data.
     network_parameters_ : dict
         Parameters of the network and the scaling by name, as they were in the fit. A warm start and `save` refuse
         an estimator whose parameters are others now.
@@ -205,7 +269,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     random_state: Any = None
     device: str = "auto"
     dtype: str = "auto"
-    verbose: bool | int = False
+    verbose: bool | int | str = "auto"
     training: TrainingOptions | None = None
     scaling: ScalingOptions | None = None
 
@@ -223,12 +287,12 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         "refinement": [StrOptions({"average", "interpolate", "native"})],
         "input_fields": ["array-like", None],
         "target_fields": ["array-like", None],
-        "cell_data": [StrOptions({"refuse", "to_points"})],
+        "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "device": [str],
         "dtype": [StrOptions({"auto", "float32", "float64"})],
-        "verbose": ["verbose"],
+        "verbose": ["verbose", StrOptions({"auto"})],
         "training": [TrainingOptions, None],
         "scaling": [ScalingOptions, None],
     }
@@ -333,7 +397,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     def _symmetries(self) -> SymmetryOptions | None:
         """Return the declared symmetries, or None if there are none."""
         declared: SymmetryOptions = self._options("symmetries")
-        return declared if len(declared.names) else None
+        return declared if len(declared.names) or len(declared.mirrors) or len(declared.rotations) else None
 
     def _check_options(self, spec: DataSpec, geometry: str) -> None:
         """Warn about parameters that have no effect on data of this `DataSpec.network_spec` and geometry."""
@@ -504,16 +568,38 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _train(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan, params: Any) -> History:
         """Read the data, prepare and train the network, and store the results."""
-        for name in self._option_types:
-            if getattr(self, name) is not None:
-                self._options(name)._validate_params()
+        self._validate_options()
         if self._continues:
             self._check_continuation()
         reset = not (self._continues and self.spec_.input_form == "table")
         data = self._read(X, y, params=params, sample_weight=sample_weight, reset=reset)
+        setup = self._set_up(data, sample_weight, plan)
+        told: dict[str, Any] = {
+            "is_alone": not _is_called_by_another_tool(),
+            "cheaper": cheaper_settings(self, setup.usable),
+        }
+        with EpochCallbacks(self, X, y, sample_weight, params, **told) as callbacks:
+            trainer = self._make_trainer(setup, callbacks)
+            with self._computing(setup, trainer), record_backends() as used:
+                history = trainer.run(setup.loader)
+        self._record(history)
+        self._store_end(trainer, setup.valid)
+        self.backend_ = ", ".join(sorted(used)) or "torch"
+        return history
+
+    def _validate_options(self) -> None:
+        """Raise an error if a parameter of an option object is invalid."""
+        for name in self._option_types:
+            if getattr(self, name) is not None:
+                self._options(name)._validate_params()
+
+    def _set_up(self, data: TrainingData, sample_weight: Any, plan: TrainingPlan) -> _Setup:
+        """Split and scale the samples, and build the network or keep that of an earlier fit."""
         weight = _check_weight(sample_weight, len(data.inputs))
         if data.targets.elsewhere:
             self._check_other_points(data)
+        if self._options("scaling").target_transform is not None:
+            self._check_logarithms(data.targets, weight)
         rng = check_random_state(self.random_state)
         points = data.inputs
         data = self._resampled(data, _usable(len(data.inputs), weight), plan)
@@ -525,15 +611,81 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
         self._prepare(data, points, train, weight, rng)
         loader = self._training_loader(data, train, weight, rng)
-        with EpochCallbacks(self, X, y, sample_weight, params) as callbacks:
-            trainer = self._make_trainer(data, usable, valid, rng, callbacks, plan)
-            randomness = isolated_randomness(rng, self.device_, self._options("training").deterministic)
-            threads = thread_limit(_points_of_a_step(usable, trainer.options, self.subsample_points), self.width)
-            with randomness, threads, record_backends() as used:
-                history = trainer.run(loader)
-        self._record(history)
-        self.backend_ = ", ".join(sorted(used)) or "torch"
-        return history
+        return _Setup(data, usable, valid, loader, rng, plan)
+
+    @contextmanager
+    def _computing(self, setup: _Setup, trainer: Trainer) -> Iterator[None]:
+        """Context of the steps of a training: seeded random numbers, and threads that suit the problem."""
+        randomness = isolated_randomness(setup.rng, self.device_, self._options("training").deterministic)
+        n_points = _points_of_a_step(setup.usable, trainer.options, self.subsample_points)
+        with randomness, thread_limit(n_points, self.width):
+            yield
+
+    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None) -> CostEstimate:
+        """Estimate how long a fit will take and how much memory it will need, by a few steps of its training.
+
+        The data are read and the network is built as in a fit, and some batches from the smallest to the largest are
+        timed, after a step in which kernels are compiled. Where other parameters make a step cheaper, such as
+        `subsample_points` or a larger `patch_size`, steps with these are timed too. The estimator stays as it is.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+            Training data.
+
+        Returns
+        -------
+        CostEstimate
+            Time, memory and possible savings; ``print`` shows them in words.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used; a ValueError.
+
+        Notes
+        -----
+        A fit reads the data and compiles kernels in addition, and can be stopped early. Other programs on the machine
+        slow both the estimate and the fit down.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skop import LaMORegressor
+        >>> X = np.random.default_rng(0).random((50, 3))
+        >>> cost = LaMORegressor(width=16, depth=1, max_iter=50).estimate_cost(X, X[:, 0])
+        >>> print(cost)
+        50 epochs of about ..., ... in all; about ... MB of memory
+        """
+        return self._estimate_cost(X, y, sample_weight)
+
+    def _estimate_cost(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING) -> CostEstimate:
+        """Measure a copy of the estimator by a plan, and copies with cheaper settings."""
+        self._validate_params()
+        self._validate_options()
+        with each_warning_once():
+            # A plan with a function of its own has it for this object, which is a copy already.
+            probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
+            data = probe._read(X, y)
+            cost, cheaper = probe._measure(data, sample_weight, plan)
+            costs = {
+                f"{name}={value}": self._probe(**{name: value})._measure(data, sample_weight, plan)[0].seconds
+                for name, value in cheaper.items()
+                if plan.forward is None
+            }
+        return CostEstimate.of_epochs(cost, self.max_iter, self.max_time, costs)
+
+    def _probe(self, **changes: Any) -> Self:
+        """Return an unfitted copy with other parameters, which draws nothing from the user's random numbers."""
+        return clone(self).set_params(random_state=0, **changes)
+
+    def _measure(self, data: TrainingData, sample_weight: Any, plan: TrainingPlan) -> tuple[EpochCost, dict[str, Any]]:
+        """Measure an epoch of this estimator, which is then of no other use, and say what would make it cheaper."""
+        setup = self._set_up(data, sample_weight, plan)
+        trainer = self._make_trainer(setup, None)
+        with self._computing(setup, trainer):
+            cost = measure_epoch(trainer, setup.loader)
+        return cost, cheaper_settings(self, setup.usable)
 
     def _check_other_points(self, data: TrainingData) -> None:
         """Raise an error if a parameter needs targets on the points of the inputs, but they are on others."""
@@ -546,6 +698,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             "points of X; set both to 'channel'": "point" in (scaling.inputs, scaling.targets),
             "symmetries map the points of X onto each other, and not those of y; set symmetries=None": (
                 self._symmetries is not None
+                and not moves_points(self._symmetries, data.spec, self._choose_geometry(data.spec), data.inputs)
             ),
             f"subsample_points={self.subsample_points} draws points of X and y together; set subsample_points=None": (
                 self.subsample_points is not None
@@ -554,6 +707,17 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         for reason, applies in reasons.items():
             if applies:
                 raise FieldDataError(f"{_other_points(data)}, but {reason}.")
+
+    def _check_logarithms(self, targets: Targets, weight: FloatArray | None = None) -> None:
+        """Raise an error if the logarithms of the targets cannot be learnt."""
+        check_positive(targets, _usable(len(targets), weight))
+        turned = ("target_vectors", "target_tensors", "scalar_vectors")
+        for name in turned if self._symmetries is not None else ():
+            if len(getattr(self._symmetries, name)):
+                raise FieldDataError(
+                    f"target_transform='log' needs positive values, but symmetries turn the components of {name}, "
+                    f"which can change their sign; set target_transform=None, or declare no {name}."
+                )
 
     def _split(
         self, n_samples: int, weight: FloatArray | None, rng: np.random.RandomState, group_size: int
@@ -585,7 +749,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         inputs, targets, error = _on_grid(data, resampler, usable)
         if error is not None and error > _LARGE_ERROR:
             _warn_of_error(error, resampler)
-        return TrainingData(inputs, targets, replace(data.spec, resampler=replace(resampler, error=error)))
+        spec = replace(data.spec, resampler=replace(resampler, error=error))
+        return replace(data, inputs=inputs, targets=targets, spec=spec)
 
     def _prepare(
         self,
@@ -612,7 +777,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                 "warm_start=False to fit anew."
             )
         self.device_ = pick_device(self.device)
+        seen = self._seen(points, data.input_extremes, weight)
         if self._continues:
+            self.ranges_ = seen if self.ranges_ is None else self.ranges_.joined(seen)
             self.spec_ = data.spec
             self.module_.to(self.device_)
             self.domain_.check(data.inputs)
@@ -628,24 +795,58 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                 "skop.data.interpolate_fields."
             )
         used = np.ones(len(data.inputs)) if weight is None else weight
-        scalers = Scalers.fit(data.inputs[train], data.targets[train], used[train], scaling)
+        used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
+        moving, centre = self._moving_symmetries(data, used_points, geometry)
+        scalers = Scalers.fit(data.inputs[train], data.targets[train], used[train], scaling, moving)
         offset = max(scaler.offset_ for scaler in (scalers.target, scalers.scalars) if scaler is not None)
         if offset > _TOO_FAR_FROM_ZERO and pick_dtype(self.dtype, data.spec.role) == "float32":
+            what = "the logarithm of y" if scalers.learns_logarithms else "y"
+            remedy = "set target_transform=None" if scalers.learns_logarithms else "subtract the mean from y"
             warn(
-                f"the mean of y is {offset:.1e} times its standard deviation, of which single precision keeps few "
-                "digits; subtract the mean from y, or set dtype='float64'."
+                f"the mean of {what} is {offset:.1e} times its standard deviation, of which single precision keeps few "
+                f"digits; {remedy}, or set dtype='float64'."
             )
         # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
         self._store_spec(points, data.spec)
+        self.ranges_ = seen
         self.spacing_, self.geometry_ = _spacing(data.inputs), geometry
-        used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
         self.domain_: Domain = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
+        self.symmetry_centre_ = centre
         self.network_parameters_ = copy.deepcopy(self._network_parameters())
         self.dtype_, self.scalers_ = pick_dtype(self.dtype, data.spec.role), scalers
         self.module_: torch.nn.Module = network.to(self.device_, getattr(torch, self.dtype_))
         self.loss_curve_: list[float] = []
         self.validation_scores_: list[float] = []
         self._store_target_points(data.targets if weight is None else data.targets[np.flatnonzero(weight)])
+        if moving is not None:
+            self.domain_ = self.domain_.moved_by(moving, used_points.coords)
+
+    def _moving_symmetries(
+        self, data: TrainingData, used_points: FieldSet, geometry: str
+    ) -> tuple[PointSymmetries | None, FloatArray | None]:
+        """Check the declared symmetries; return those that move points, and the centre of the box of all points."""
+        if self._symmetries is None:
+            return None, None
+        box, centre = Domain.from_fit(used_points, "points"), None
+        if moves_points(self._symmetries, data.spec, geometry, data.inputs):
+            centre = (box.lower + box.upper) / 2
+        declared = self._declared_symmetries(data.inputs, data.spec, box, centre)
+        if fields := undeclared_fields(data.spec, declared):
+            warn(
+                f"the symmetries mirror or rotate samples, but the components of {', '.join(fields)} are left as they "
+                "are; if these are vectors or tensors, name them in SymmetryOptions(input_vectors=..., "
+                "target_vectors=..., input_tensors=..., target_tensors=...).",
+                SkopWarning,
+            )
+        return declared if isinstance(declared, PointSymmetries) else None, centre
+
+    @staticmethod
+    def _seen(points: FieldSet, extremes: Extremes | None, weight: FloatArray | None) -> SeenRanges:
+        """Ranges of the inputs with positive weight, as they came."""
+        if weight is None:
+            return SeenRanges.from_fit(points, extremes)
+        used = np.flatnonzero(weight)
+        return SeenRanges.from_fit(points[used], None if extremes is None else extremes[used])
 
     def _store_target_points(self, targets: Targets) -> None:
         """Store where the targets are, if this is not on the points of the inputs."""
@@ -672,7 +873,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         options: dict[str, Any] = {"targets": data.targets[train], "weight": None if weight is None else weight[train]}
         options["queries"] = self._target_places(data.inputs[train], options["targets"])
         if self._symmetries is not None:
-            options["symmetries"] = self._declared_symmetries(data.inputs)
+            options["symmetries"] = self._fitted_symmetries(data.inputs)
             options["generator"] = torch.Generator().manual_seed(int(rng.randint(2**31)))
         if self.subsample_points is not None:
             options["subsample_points"] = self.subsample_points
@@ -685,35 +886,61 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             return None
         return query_points(targets.field, inputs, self.domain_.reach).with_grid(targets.field.grid_shape)
 
-    def _declared_symmetries(self, inputs: FieldSet) -> GridSymmetries:
-        """Return the declared symmetries for the grid of these samples."""
-        if inputs.grid_shape is None:
-            raise FieldDataError("symmetries need samples on one regular grid; set symmetries=None.")
-        declared = self._symmetries or SymmetryOptions()
-        vectors = (declared.input_vectors, declared.target_vectors)
-        return GridSymmetries(list(declared.names), inputs.grid_shape, *vectors, domain=declared.domain)
+    def _declared_symmetries(
+        self, inputs: FieldSet, spec: DataSpec, box: Domain, centre: FloatArray | None
+    ) -> GridSymmetries | PointSymmetries:
+        """Return the declared symmetries for these samples; without a centre those of their grid."""
+        columns = getattr(self, "feature_names_in_", ())
+        columns = columns if len(columns) == spec.n_params else None
+        extent = float(np.max(box.upper - box.lower))
+        return declared_symmetries(
+            self._symmetries or SymmetryOptions(), spec, inputs.grid_shape, centre, extent, columns
+        )
 
-    def _make_trainer(
-        self,
-        data: TrainingData,
-        usable: FieldSet,
-        valid: IntArray | None,
-        rng: np.random.RandomState,
-        callbacks: EpochCallbacks,
-        plan: TrainingPlan,
-    ) -> Trainer:
-        """Build the trainer with loss, validation and callbacks; `usable` are the samples with positive weight."""
+    def _fitted_symmetries(self, inputs: FieldSet) -> GridSymmetries | PointSymmetries:
+        """Return the declared symmetries for samples of the kind of the fit."""
+        centre = getattr(self, "symmetry_centre_", None)
+        if centre is None and self._moves_points:
+            centre = (self.domain_.lower + self.domain_.upper) / 2
+        return self._declared_symmetries(inputs, self.spec_, self.domain_, centre)
+
+    @property
+    def _moves_points(self) -> bool:
+        """Whether declared symmetries move points, as in the fit; those of a later declaration do where no grid is."""
+        is_moving = getattr(self, "symmetry_centre_", None) is not None
+        return is_moving or self.spec_.network_spec.geometry == "points"
+
+    def _make_trainer(self, setup: _Setup, callbacks: EpochCallbacks | None) -> Trainer:
+        """Build the trainer with loss, validation and callbacks."""
+        data, valid, plan = setup.data, setup.valid, setup.plan
         field = data.targets.field
         objective = self._make_loss(_spacing(field if data.targets.elsewhere and field is not None else data.inputs))
         return Trainer(
             self.module_,
             objective,
-            self._training_options(usable, plan),
-            rng,
+            self._training_options(setup.usable, plan),
+            setup.rng,
             validate=None if valid is None else self._make_validation(data.inputs[valid], data.targets[valid]),
-            on_epoch_end=callbacks if callbacks.watches else None,
+            on_epoch_end=callbacks if callbacks is not None and callbacks.watches else None,
+            on_step=callbacks.on_step if callbacks is not None and callbacks.watches_steps else None,
             forward=plan.forward,
+            earlier=(earlier := self._earlier_training()),
+            validate_first=valid is not None and earlier.has_held_out(valid),
         )
+
+    def _earlier_training(self) -> EarlierTraining:
+        """What the fit that was prepared continues; nothing if it does not."""
+        if not self.loss_curve_:
+            return EarlierTraining()
+        earlier: EarlierTraining | None = vars(self).get("_earlier")
+        return earlier or EarlierTraining(self.n_iter_, self.fit_seconds_)
+
+    def _store_end(self, trainer: Trainer, valid: IntArray | None) -> None:
+        """Store what a warm start continues, outside of the fitted attributes, which are those of model files."""
+        self.__dict__.pop("_earlier", None)
+        if self.warm_start:
+            seconds = trainer.earlier.seconds + self.fit_seconds_
+            self._earlier = EarlierTraining(self.n_iter_, seconds, trainer.end, valid)
 
     def _training_options(self, inputs: FieldSet, plan: TrainingPlan) -> TrainerConfig:
         """Convert the parameters of the estimator to settings of the trainer."""
@@ -746,6 +973,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             autocast=None if training.autocast is None else getattr(torch, training.autocast),
             group_size=plan.group_size,
             grouping=plan.grouping,
+            keep_end=self.warm_start,
         )
 
     def _make_loss(self, spacing: tuple[float, ...] | None) -> Objective:
@@ -782,7 +1010,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _record(self, history: History) -> None:
         """Store the record of the training in attributes."""
-        self.best_iter_, self.stopped_ = len(self.loss_curve_) + history.best_iter, history.stopped
+        # A continued training may find no better weights than those from which it started.
+        if history.best_iter:
+            self.best_iter_ = len(self.loss_curve_) + history.best_iter
+        self.stopped_ = history.stopped
         self.loss_curve_ = [*self.loss_curve_, *history.loss_curve]
         self.validation_scores_ = [*self.validation_scores_, *(1.0 - error for error in history.validation_errors)]
         self.n_iter_ = len(self.loss_curve_)
@@ -811,10 +1042,19 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         step = max(1, _PREDICT_POINTS // int(inputs.n_points.max()))
         average = self.refinement == "average"
         parts = [
-            predict_refined(inputs.read(slice(start, start + step)), factors, self._predict_averaged, average=average)
+            predict_refined(inputs.read(slice(start, start + step)), factors, self._predict_smooth, average=average)
             for start in range(0, len(inputs), step)
         ]
-        return joined(parts)
+        return self._from_smooth(joined(parts))
+
+    def _predict_smooth(self, inputs: FieldSet) -> Predictions:
+        """Predict what splines can interpolate: positive targets as logarithms, which stay positive between points."""
+        found = self._predict_averaged(inputs)
+        return _each_part(np.log, found) if self.scalers_.learns_logarithms else found
+
+    def _from_smooth(self, found: Predictions) -> Predictions:
+        """Undo what `_predict_smooth` did to its predictions."""
+        return _each_part(np.exp, found) if self.scalers_.learns_logarithms else found
 
     def _require_grid(self, inputs: FieldSet) -> None:
         """Raise an error if the estimator was fitted on a grid and these samples have none."""
@@ -838,10 +1078,21 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                     "spacing of the fit."
                 )
         elif not self._asks_network_at(inputs):
-            return super()._predict_at(inputs, coords)
+            return self._interpolated_at(inputs, coords)
         self.domain_.check(inputs)
         places = query_points(coords, inputs, self.domain_.reach)
-        return self._predict_batches(self._loader(inputs, queries=places)), places
+        if not self._moves_points:
+            return self._predict_batches(self._loader(inputs, queries=places)), places
+        return self._predict_averaged(inputs, queries=places), places
+
+    def _interpolated_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
+        """Predict at the points of the inputs and interpolate; logarithms where the network learns these."""
+        if not self.scalers_.learns_logarithms or not self.spec_.n_outputs:
+            return super()._predict_at(inputs, coords)
+        places = query_points(coords, inputs)
+        found = self._predict_values(inputs)
+        smooth = inputs.with_values(_each_part(np.log, found).fields)
+        return replace(found, fields=np.exp(interpolate_fields(smooth, places))), places
 
     def _asks_network_at(self, inputs: FieldSet) -> bool:
         """Whether outputs at other points come from the network; they are interpolated otherwise."""
@@ -855,17 +1106,19 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             return (1,)
         return refinement_factors(inputs, self.spacing_, native=self.refinement == "native", quiet=is_elsewhere)
 
-    def _predict_averaged(self, inputs: FieldSet) -> Predictions:
+    def _predict_averaged(self, inputs: FieldSet, **options: Any) -> Predictions:
         """Predict on a grid with the training spacing, averaged over the declared symmetries if this is set."""
-        found = [self._predict_batches(loader) for loader in self._prediction_loaders(inputs)]
+        found = [self._predict_batches(loader) for loader in self._prediction_loaders(inputs, **options)]
         return found[0] if len(found) == 1 else averaged(found)
 
-    def _prediction_loaders(self, inputs: FieldSet) -> list[FieldLoader]:
-        """Return the loaders whose predictions are averaged: one for each symmetry if this is set, otherwise one."""
+    def _prediction_loaders(self, inputs: FieldSet, **options: Any) -> Iterator[FieldLoader]:
+        """Yield the loaders whose predictions are averaged: one for each symmetry if this is set, otherwise one."""
         if self._symmetries is None or not self._symmetries.average_predictions:
-            return [self._loader(inputs)]
-        symmetries = self._declared_symmetries(inputs)
-        return [self._loader(inputs, symmetries=symmetries, element=number) for number in range(symmetries.order)]
+            yield self._loader(inputs, **options)
+            return
+        symmetries = self._fitted_symmetries(inputs)
+        for number in range(symmetries.order):
+            yield self._loader(inputs, symmetries=symmetries, element=number, **options)
 
     def _predict_batches(self, loader: FieldLoader) -> Predictions:
         """Predict in physical units, a bounded number of points at a time."""
@@ -887,11 +1140,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         return Predictions(*(None if part is None else part.cpu().numpy() for part in (field, scalars)))
 
     def _widened(self, outputs: Outputs) -> Outputs:
-        """Outputs in double precision where their variation would drown in the mean of the targets."""
+        """Outputs in double precision where single precision would lose their variation, or overflow."""
         parts = zip(outputs, (self.scalers_.target, self.scalers_.scalars), strict=True)
         return Outputs(
             *(
-                part if part is None or scaler is None or scaler.offset_ < _FAR_FROM_ZERO else part.cpu().double()
+                part if part is None or scaler is None or not scaler.needs_double else part.cpu().double()
                 for part, scaler in parts
             )
         )
@@ -901,15 +1154,82 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         scalars = None
         if outputs.scalars is not None and self.scalers_.scalars is not None:
             scalars = self.scalers_.scalars.inverse_transform(outputs.scalars)
-        if outputs.field is None or self.scalers_.target is None:
+        field = None
+        if outputs.field is not None and self.scalers_.target is not None:
+            field = self.scalers_.target.inverse_transform(outputs.field)
+        field, scalars = loader.undo(field, scalars)
+        if field is None:
             return Outputs(None, scalars)
-        field = self.scalers_.target.inverse_transform(outputs.field)
-        if loader.symmetries is not None and loader.element is not None:
-            field = loader.symmetries.undo(field, *loader.symmetries.element(loader.element, len(field)))
         if order is not None and loader.queries is None:
             places = torch.as_tensor(np.argsort(order), device=field.device)
             field = field.reshape(-1, field.shape[-1])[places].reshape(field.shape)
         return Outputs(field, scalars)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self.scaling is not None and self._options("scaling").target_transform == "log"
+        return tags
+
+    # ------------------------------------------------------------------ other runtimes
+    def export(self, path: PathOrStr, X: Any = None, *, batch_size: int | None = None) -> None:
+        """Write the network with its scalers as one graph for other runtimes: ONNX, or a program of `torch.export`.
+
+        The graph maps inputs in physical units to outputs in physical units, for one number of points. Scans are
+        written in plain operations.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write: ``"model.onnx"`` needs the extra ``skop[export]``, ``"model.pt2"`` does not. An existing
+            file is replaced when the new one is complete.
+        X : as in `predict`, or None, default=None
+            Samples on the points for which the graph is; required where the fit was on fields. On points that all
+            samples share, their coordinates are part of the graph; otherwise these are an input.
+        batch_size : int or None, default=None
+            Number of samples of a call; None for any number.
+
+        Raises
+        ------
+        FieldDataError
+            If a prediction is more than one call of the network (``grid=``, averaged symmetries, finer grids, y on
+            other points than X), samples of X differ in their number of points, or the network depends on the order of
+            each sample's own points; a ValueError.
+        ValueError
+            If the name of the file ends in something else.
+        SkopError
+            If PyTorch cannot convert the network to ONNX.
+        OptionalDependencyError
+            If the packages that write ONNX files are not installed.
+
+        See Also
+        --------
+        save : Write a file that `skop.load` reads.
+
+        Notes
+        -----
+        Inputs of the graph are, in this order and where the estimator has them: ``coords`` (B, *grid, d), ``fields``
+        (B, *grid, c) and ``params`` (B, p); the outputs are ``field`` (B, *grid, q) and ``scalars`` (B, s). Points that
+        form no grid have one axis instead of those of the grid. Metadata in the file hold their names, shapes, types
+        and channel names, and the version of skop. ONNX graphs compute in single precision. Inputs and outputs whose
+        mean is far larger than their variation, and exponentials of ``target_transform="log"``, are in double
+        precision.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np, torch
+        >>> from skop import LaMORegressor
+        >>> X, y = np.random.default_rng(0).random((2, 10, 4, 4, 1))
+        >>> model = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.export(f"{folder}/model.pt2", X)
+        ...     program = torch.export.load(f"{folder}/model.pt2")
+        >>> (field,) = program.module()(torch.tensor(X, dtype=torch.float32))
+        >>> bool(np.allclose(field.numpy(), model.predict(X), atol=1e-5))
+        True
+        """
+        check_is_fitted(self)
+        with each_warning_once():
+            export_estimator(self, path, X, batch_size)
 
     # ------------------------------------------------------------------ derivatives
     def gradient(self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None) -> FloatArray:
@@ -968,6 +1288,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     def _gradient(self, X: Any, output: Any) -> FloatArray:
         """Derivatives of an output with respect to the parameters."""
         inputs, _ = self._read_inputs(X)
+        self._warn_if_outside(inputs)
         select = self._selection(output)
         if inputs.params is None or self.scalers_.params is None:
             raise FieldDataError("gradient needs global parameters: a table X, or a FieldSet with params; X has none.")
@@ -977,13 +1298,18 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             )
         if max(self._refinement_factors(inputs)) > 1:
             raise FieldDataError("gradient needs the spacing of the training grid, but X is on a finer grid.")
-        loaders, parts = self._prediction_loaders(inputs), []
+        loaders, parts = list(self._prediction_loaders(inputs)), []
         for indices, _ in loaders[0].bounded_batches(_PREDICT_POINTS):
             with torch.inference_mode(False), torch.enable_grad():
                 params = torch.tensor(np.asarray(inputs.params[indices], dtype=np.float64), requires_grad=True)
                 values = select(self._mean_outputs(loaders, indices, params))
                 if not values.requires_grad:
                     raise FieldDataError("output has no gradient; compute it from the field by torch operations.")
+                if self.scalers_.learns_logarithms and not torch.isfinite(values).all():
+                    raise NonFinitePredictionError(
+                        f"the output is not finite in sample {indices[int(torch.argmin(torch.isfinite(values).int()))]}"
+                        ": X holds numbers far from those of the training. Check its units."
+                    )
                 parts.append(torch.autograd.grad(values.sum(), params)[0].numpy())
         return np.concatenate(parts)
 
@@ -1009,16 +1335,25 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _mean_outputs(self, loaders: list[FieldLoader], indices: IntArray, params: torch.Tensor) -> Outputs:
         """Compute the outputs for given global parameters as differentiable tensors, averaged over the loaders."""
-        scaler: Any = self.scalers_.params
-        scaled = scaler.transform(params[:, None])[:, 0].to(self.device_, getattr(torch, self.dtype_))
-        found = []
+        # The identity is the first symmetry.
+        scaled, found = loaders[0].as_params(params), []
         for loader in loaders:
             batch = loader.gather(indices)
-            batch.params = scaled
-            found.append(self._in_physical_units(self.module_(**batch.inputs()), loader, batch.order))
+            turns = loader.symmetries is not None and loader.symmetries.param_vectors
+            batch.params = loader.as_params(params) if turns else scaled
+            outputs = self.module_(**batch.inputs())
+            if self.scalers_.learns_logarithms:
+                outputs = self._widened(outputs)
+            found.append(self._in_physical_units(outputs, loader, batch.order))
         return Outputs(
             *(None if part[0] is None else torch.stack(part).mean(dim=0) for part in zip(*found, strict=True))
         )
+
+
+def _each_part(function: Any, found: Predictions) -> Predictions:
+    """Apply a function to the fields and the scalars of predictions; infinities are refused where they are returned."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return Predictions(*(None if part is None else function(part) for part in (found.fields, found.scalars)))
 
 
 def _one_number_each(values: Any, field: torch.Tensor | None) -> torch.Tensor:

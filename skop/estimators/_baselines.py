@@ -16,6 +16,7 @@ from sklearn.linear_model import RidgeCV
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, Targets, TrainingData
+from skop.estimators._domain import SeenRanges
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.exceptions import FieldDataError
 
@@ -39,8 +40,9 @@ class PODRegressor(FieldRegressor):
         Number of principal components of inputs and of outputs, or the fraction of the variance that they must explain.
     input_fields, target_fields : list of str or None, default=None
         Names of the mesh fields that are inputs and targets.
-    cell_data : {"refuse", "to_points"}, default="refuse"
-        Treatment of mesh fields that are stored on cells: an error, or averaging to the points.
+    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
+        Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and predicting
+        all fields at the centres of the cells, see `skop.data.read_meshes`.
 
     Attributes
     ----------
@@ -80,7 +82,7 @@ class PODRegressor(FieldRegressor):
         "n_components": [Interval(Integral, 1, None, closed="left"), Interval(Real, 0, 1, closed="neither")],
         "input_fields": ["array-like", None],
         "target_fields": ["array-like", None],
-        "cell_data": [StrOptions({"refuse", "to_points"})],
+        "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
     }
 
     def __init__(
@@ -124,6 +126,7 @@ class PODRegressor(FieldRegressor):
     def _fit(self, data: TrainingData) -> None:
         """Find the bases and fit the map."""
         self._store_spec(data.inputs, data.spec)
+        self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
         rows = _rows(data.inputs)
         targets, self.channel_unit_, self.scalar_unit_ = _matrix(data.targets)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None

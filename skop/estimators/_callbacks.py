@@ -1,17 +1,28 @@
-"""Actions after each epoch: the progress bar, and scikit-learn's callbacks if the installed version has them."""
+"""Actions in a fit: what it will cost, its progress, and scikit-learn's callbacks if the installed version has them."""
 
 import copy
+import sys
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Self
+
+import torch
 
 from skop._sklearn_compat import has_callbacks
 from skop.estimators._runtime import give_way
-from skop.training import History, ProgressLine
+from skop.training import History, ProgressLine, in_words
 
 __all__ = ["EpochCallbacks"]
 
+#: Expected duration in seconds from which a fit says how long it will take.
+_LONG = 60.0
+#: Steps and seconds that are watched before the duration is extrapolated, and seconds after which one step will do.
+_STEPS, _SECONDS, _ENOUGH = 3, 2.0, 10.0
+
 
 class EpochCallbacks:
-    """Context manager that the trainer calls after each epoch.
+    """Context manager that the trainer calls after each step and each epoch.
 
     Parameters
     ----------
@@ -19,21 +30,43 @@ class EpochCallbacks:
         Estimator that is being fitted.
     X, y, sample_weight, params
         Training data, for callbacks that compute scores.
+    is_alone : bool, default=True
+        Whether the user's own code has called the fit, and not another tool.
+    cheaper : mapping of str to object, default={}
+        Settings that would make the fit cheaper, for the line about a long fit.
     """
 
     def __init__(
-        self, estimator: Any, X: Any = None, y: Any = None, sample_weight: Any = None, params: Any = None
+        self,
+        estimator: Any,
+        X: Any = None,
+        y: Any = None,
+        sample_weight: Any = None,
+        params: Any = None,
+        *,
+        is_alone: bool = True,
+        cheaper: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.estimator, self.X, self.y = estimator, X, y
         given = {"sample_weight": sample_weight, "params": params}
         self.metadata = {name: value for name, value in given.items() if value is not None}
-        self.progress = ProgressLine(type(estimator).__name__, estimator.verbose)
+        verbose, self.epochs = estimator.verbose, 0
+        self.progress = ProgressLine(type(estimator).__name__, 0 if verbose == "auto" else verbose)
+        # The duration of a fit with a time limit is known.
+        tells = verbose == "auto" and is_alone and estimator.max_time is None
+        self.notice = _Notice(estimator, cheaper) if tells else None
+        self.words = ""
         self.context: Any = None
 
     @property
     def watches(self) -> bool:
         """Whether there is anyone to tell of an epoch."""
         return self.progress.shows or has_callbacks(self.estimator)
+
+    @property
+    def watches_steps(self) -> bool:
+        """Whether there is anyone to tell of a step."""
+        return self.progress.shows_steps or self.notice is not None
 
     def __enter__(self) -> Self:
         """Tell the callbacks that the fit begins."""
@@ -43,6 +76,13 @@ class EpochCallbacks:
             self.context.call_on_fit_task_begin(estimator=estimator)
         return self
 
+    def on_step(self, part: float) -> None:
+        """Show progress within an epoch, and say how long the fit will take when this is known."""
+        if self.notice is not None:
+            self.notice.on_step(part)
+        if self.progress.shows_steps:
+            self.progress.update(part, f"epoch {self.epochs + 1}{self.words}", ends_epoch=False)
+
     def __call__(self, history: History, part: float) -> bool:
         """Show progress and run the callbacks; true asks the trainer to stop."""
         # Fits in other threads go on now, and callbacks may fit something themselves.
@@ -51,10 +91,11 @@ class EpochCallbacks:
 
     def _end_epoch(self, history: History, part: float) -> bool:
         """What is to be done after an epoch."""
-        words = f"epoch {len(history.loss_curve)}  loss {history.loss_curve[-1]:.4g}"
+        self.epochs = len(history.loss_curve)
+        self.words = f"  loss {history.loss_curve[-1]:.4g}"
         if history.validation_errors:
-            words += f"  validation {history.validation_errors[-1]:.4g}"
-        self.progress.update(part, words)
+            self.words += f"  validation {history.validation_errors[-1]:.4g}"
+        self.progress.update(part, f"epoch {self.epochs}{self.words}")
         if self.context is None:
             return False
         task = self.context.subcontext(task_name="epoch")
@@ -71,6 +112,47 @@ class EpochCallbacks:
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """Finish the progress bar, and tell the callbacks that the fit has ended."""
-        self.progress.close()
+        self.progress.close(failed=kind is not None)
         if self.context is not None and kind is None:
             self.context.call_on_fit_task_end(estimator=self.estimator)
+
+
+class _Notice:
+    """One line on standard error about a fit that will take long, extrapolated from its first steps."""
+
+    def __init__(self, estimator: Any, cheaper: Mapping[str, Any]) -> None:
+        self.estimator, self.cheaper = estimator, cheaper
+        self.is_due, self.steps, self.start = True, 0, time.perf_counter()
+        self.first = (self.start, 0.0)
+
+    def on_step(self, part: float) -> None:
+        """Look at the clock after a step, and speak once."""
+        if not self.is_due:
+            return
+        if self.estimator.device_.type == "cuda":
+            # A GPU still computes when the step has been given to it.
+            torch.cuda.synchronize(self.estimator.device_)
+        now = time.perf_counter()
+        if self.steps == 0:
+            # Kernels are compiled in the first step.
+            self.first = (now, part)
+        self.steps += 1
+        passed, done = now - self.first[0], part - self.first[1]
+        if done > 0 and ((self.steps > _STEPS and passed >= _SECONDS) or passed >= _ENOUGH):
+            self.is_due = False
+            self._say(self.first[0] - self.start + passed * (1 - self.first[1]) / done, passed / done)
+
+    def _say(self, seconds: float, without_start: float) -> None:
+        """Write the line if the fit takes long; the second number leaves the time before the first step out."""
+        if seconds < _LONG or sys.stderr is None:
+            return
+        n_epochs = self.estimator.max_iter
+        most = "up to " * self.estimator.early_stopping
+        shorter = ", ".join(f"{name}={value}" for name, value in ({"max_time": 60} | dict(self.cheaper)).items())
+        print(
+            f"{type(self.estimator).__name__}: {n_epochs} epoch{'s' * (n_epochs > 1)} will take {most}about "
+            f"{in_words(round(seconds))} ({in_words(without_start / n_epochs)} each). Shorter with {shorter}; "
+            "estimate_cost(X, y) measures by how much. verbose=1 shows progress, verbose=False hides this line.",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -1,26 +1,28 @@
-"""Where the points of a fit lie, and what is said of predictions elsewhere.
+"""What a fit has seen, and what is said of predictions outside of it.
 
 A network knows the effect of a place as far as it has seen others: one that was fitted on a single grid has never seen
-any of its points elsewhere. Another box or other lines are therefore warned about: values may still be good where the
-problem does not depend on the place, and nothing tells whether it does. A grid that is bent, whose axes are exchanged,
-or that runs backwards is refused: the network takes places by their number along the axes, so that its values
-would belong to other points, and there is a remedy that keeps the meaning.
+any of its points elsewhere. Another box or other lines are therefore warned about (`Domain`): values may still be good
+where the problem does not depend on the place, and nothing tells whether it does. A grid that is bent, whose axes are
+exchanged, or that runs backwards is refused: the network takes places by their number along the axes, so that its
+values would belong to other points, and there is a remedy that keeps the meaning. Global parameters and input fields
+are held against their ranges in the fit (`SeenRanges`), with tolerances that new samples of the same kind rarely leave
+and that mistaken units do.
 
-Notation: m sets of points, P points of a set, d space dimensions.
+Notation: n samples, m sets of points, P points of a set, d space dimensions, c channels, p global parameters.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skop._typing import FloatArray, GridShape
-from skop.data import FieldSet
-from skop.exceptions import FieldDataError, ResolutionWarning, warn
+from skop.data import Extremes, FieldSet, PointSymmetries, boxes, iterate_rows
+from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning, warn
 
-__all__ = ["Domain"]
+__all__ = ["Domain", "Finding", "SeenRanges", "warn_of_findings"]
 
 #: How far a point may be off the straight line of its grid, in grid spacings.
 _BENT = 0.01
@@ -28,6 +30,29 @@ _BENT = 0.01
 _SAME_LINE = 0.05
 #: How far points may lie outside the box of the fit, as a part of its extent.
 _OUTSIDE = 0.05
+#: How far parameters may lie outside their range, as a part of it, and the same times the number of samples: new
+#: samples of a design leave the range of a few samples by more than that of many.
+_PARAMETER, _PARAMETER_OF_FEW = 0.05, 8.0
+#: The same for values of fields, and for parameters whose distribution has tails.
+_FIELD = 1.0
+#: Kurtosis up to which a distribution has no tails, and from which it has: 1.8 is that of a uniform design, 3 that of
+#: normal numbers, with some scatter for few samples.
+_KURTOSIS = 1.9, 2.3
+#: How many times smaller than any before a positive parameter may be: one whose range ends well above zero, that is,
+#: above this many parts in n of its highest value; and one that is spread down to zero.
+_SMALLER, _ENDS_ABOVE, _SMALLER_TO_ZERO = 30.0, 5.0, 1000.0
+#: How far the sizes of fields may lie outside their range: part of the logarithm of the range, and a factor.
+_SIZE_PART, _SIZE_FACTOR = 0.5, 2.0
+#: How many times larger or smaller than any before a sample, or the distance of its points, may be.
+_SCALE_FACTOR = 3.0
+#: Number of samples below which ranges say little, and the factor by which values must then be larger or smaller.
+_FEW, _FEW_FACTOR = 10, 3.0
+#: Rounding of numbers that were all equal in the fit, relative to their size.
+_ROUNDING = 1e-6
+#: Largest number of samples that are read from a file to warn about a prediction.
+_READ = 64
+#: Largest number of things that one warning names.
+_NAMED = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +119,14 @@ class Domain:
         if self.reach is not None:
             lower, upper = np.minimum(lower, self.reach[0]), np.maximum(upper, self.reach[1])
         return replace(self, reach=(lower, upper))
+
+    def moved_by(self, symmetries: PointSymmetries, points: FloatArray) -> Domain:
+        """Return the domain of a fit whose samples, at these points, were moved: the boxes of all moved points."""
+        moved, reach = symmetries.images(points), self.reach
+        if reach is not None:
+            corners = symmetries.images(np.stack(reach))
+            reach = (corners.min(axis=0), corners.max(axis=0))
+        return replace(self, lower=moved.min(axis=0), upper=moved.max(axis=0), reach=reach)
 
     def check(self, inputs: FieldSet) -> bool:
         """Hold the points of a prediction against those of the fit.
@@ -181,14 +214,330 @@ class Domain:
     def _outside(self, points: FloatArray) -> str:
         """How far points lie outside the box; nothing where they are inside."""
         lower, upper = _corners(points)
-        extent = self.upper - self.lower
-        slack = _OUTSIDE * np.where(extent > 0, extent, extent.max())
-        # Rounding of coordinates whose box has no extent, such as a single point.
-        slack = np.maximum(slack, 1e-6 * np.abs([self.lower, self.upper]).max(axis=0))
+        slack = _slack_of_box(np.stack([self.lower, self.upper]))
         if (lower >= self.lower - slack).all() and (upper <= self.upper + slack).all():
             return ""
         box, fitted = _boxes(lower, upper, self.lower, self.upper)
         return f"has points in the box {box}, but those of the fit lie in {fitted}"
+
+
+class Finding(NamedTuple):
+    """A number outside of what a fit has seen.
+
+    Attributes
+    ----------
+    sample : int or None
+        Index of the sample; None where it holds for all, as samples share their points.
+    what : str
+        Name of the parameter, channel, coordinate or time.
+    value : float
+        Number that is outside.
+    lowest, highest : float
+        Range of the fit.
+    excess : float
+        Distance to this range, as a multiple of its width; infinite if all numbers of the fit were equal.
+    is_of_points : bool
+        Whether it is about the points of the sample and not about its values.
+    """
+
+    sample: int | None
+    what: str
+    value: float
+    lowest: float
+    highest: float
+    excess: float
+    is_of_points: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class SeenRanges:
+    """Ranges of the inputs of a fit, two rows each: the lowest and the highest.
+
+    Attributes
+    ----------
+    n_samples : int
+        Number of samples.
+    params : ndarray of shape (2, p) or None
+        Global parameters, or the features of a table.
+    tailed : ndarray of shape (p,) or None
+        1 for parameters whose distribution has tails, as measured data have, 0 for those of a design, or between.
+    values, sizes : ndarray of shape (2, c) or None
+        Values of the input fields, and root mean squares of the fields of a sample.
+    coords : ndarray of shape (2, d)
+        Coordinates.
+    sides : ndarray of shape (2, 1)
+        Longest side of the box of a sample.
+    spacing : ndarray of shape (2, 1)
+        Mean distance of neighbouring points of a sample.
+    times : ndarray of shape (2, 1) or None, default=None
+        Times of the frames, for estimators that predict at given times.
+    """
+
+    n_samples: int
+    params: FloatArray | None
+    tailed: FloatArray | None
+    values: FloatArray | None
+    sizes: FloatArray | None
+    coords: FloatArray
+    sides: FloatArray
+    spacing: FloatArray
+    times: FloatArray | None = None
+
+    @classmethod
+    def from_fit(cls, inputs: FieldSet, extremes: Extremes | None, times: FloatArray | None = None) -> SeenRanges:
+        """Describe the inputs of a fit.
+
+        Parameters
+        ----------
+        inputs : FieldSet
+            Samples.
+        extremes : Extremes or None
+            Statistics of their fields; None without fields.
+        times : ndarray of shape (S,) or None, default=None
+            Times of the frames.
+
+        Returns
+        -------
+        SeenRanges
+            Their ranges.
+        """
+        params = None if inputs.params is None else np.asarray(inputs.params, dtype=np.float64)
+        lower, upper = boxes(inputs)
+        return cls(
+            n_samples=len(inputs),
+            params=None if params is None else _range(params),
+            tailed=None if params is None else np.interp(_kurtosis(params), _KURTOSIS, (0.0, 1.0)),
+            values=None if extremes is None else np.stack([extremes.low.min(axis=0), extremes.high.max(axis=0)]),
+            sizes=None if extremes is None else _range(extremes.size),
+            coords=np.stack([lower.min(axis=0), upper.max(axis=0)]),
+            sides=_range((upper - lower).max(axis=1, keepdims=True)),
+            spacing=_range(_mean_spacing(inputs, lower, upper)),
+            times=None if times is None else _range(times[:, np.newaxis]),
+        )
+
+    def joined(self, other: SeenRanges) -> SeenRanges:
+        """Return the ranges of this fit and of a later one that went on from it."""
+        parts: dict[str, Any] = {"n_samples": max(self.n_samples, other.n_samples)}
+        for name in ("params", "values", "sizes", "coords", "sides", "spacing", "times"):
+            old, new = getattr(self, name), getattr(other, name)
+            if old is not None and new is not None:
+                parts[name] = np.stack([np.minimum(old[0], new[0]), np.maximum(old[1], new[1])])
+        if self.tailed is not None and other.tailed is not None:
+            parts["tailed"] = np.maximum(self.tailed, other.tailed)
+        return replace(self, **parts)
+
+    def findings(
+        self, inputs: FieldSet, *, names: Any = None, times: FloatArray | None = None, every: bool = True
+    ) -> list[Finding]:
+        """Find the numbers of a prediction that are outside of the ranges.
+
+        Parameters
+        ----------
+        inputs : FieldSet
+            Samples of the prediction.
+        names : sequence of str or None, default=None
+            Names of the global parameters.
+        times : ndarray of shape (S,) or None, default=None
+            Times at which frames are predicted.
+        every : bool, default=True
+            Whether to find every number that is outside. Otherwise the lowest and the highest of each kind are enough,
+            and fields that are in a file are read in part only.
+
+        Returns
+        -------
+        list of Finding
+            What is outside, with some tolerance.
+        """
+        found: list[Finding] = []
+        if self.params is not None and self.tailed is not None and inputs.params is not None:
+            labels = [f"parameter {number}" for number in range(self.params.shape[1])]
+            if names is not None and len(names) == len(labels):
+                labels = [f"parameter {name!r}" for name in names]
+            numbers = np.asarray(inputs.params, dtype=np.float64)
+            limits = self._limits_of_parameters(self.params, self.tailed)
+            found += _beyond(numbers, numbers, self.params, limits, labels, every)
+        if self.values is not None and self.sizes is not None:
+            found += self._findings_of_fields(inputs, self.values, self.sizes, every)
+        if times is not None and self.times is not None:
+            column, slack = np.sort(times)[:, np.newaxis], _slack_of_box(self.times)
+            limits = np.stack([self.times[0] - slack, self.times[1] + slack])
+            beyond = _beyond(column, column, self.times, limits, ["time"], every)
+            # Times are those of all samples.
+            found += [finding._replace(sample=None) for finding in beyond]
+        return found + self._findings_of_points(inputs, every)
+
+    def _limits_of_parameters(self, params: FloatArray, tailed: FloatArray) -> FloatArray:
+        """Lowest and highest parameters ``(2, p)`` without a finding."""
+        low, high = params
+        part = np.maximum(tailed * _FIELD, _PARAMETER + _PARAMETER_OF_FEW / self.n_samples)
+        slack = part * (high - low) + self._slack_of_few(params)
+        lowest, highest = low - slack, high + slack
+        # Numbers of one sign are compared by their ratios too: downwards, since a difference says little of a thickness
+        # in another unit; and upwards where they have tails, since those of lognormal numbers are long.
+        inner, outer = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
+        of_one_sign = low * high > 0
+        smaller = np.where(inner * self.n_samples > _ENDS_ABOVE * outer, _SMALLER, _SMALLER_TO_ZERO)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            larger = np.where(tailed < 1, 0.0, outer * np.sqrt(outer / inner))
+        nearest = np.where(of_one_sign, np.sign(high) * inner / smaller, np.nan)
+        furthest = np.where(of_one_sign, np.sign(high) * larger, 0.0)
+        lowest = np.where(high < 0, np.minimum(lowest, furthest), np.fmax(lowest, nearest))
+        highest = np.where(high < 0, np.fmin(highest, nearest), np.maximum(highest, furthest))
+        return np.stack([lowest, highest])
+
+    def _slack_of_few(self, ranges: FloatArray) -> FloatArray:
+        """Tolerance beyond ranges ``(2, k)``: that of rounding, and much more after a fit of few samples."""
+        largest = np.abs(ranges).max(axis=0)
+        return largest * (_FEW_FACTOR if self.n_samples < _FEW else _ROUNDING)
+
+    def _findings_of_fields(
+        self, inputs: FieldSet, values: FloatArray, sizes: FloatArray, every: bool
+    ) -> list[Finding]:
+        """Values and sizes of fields outside of the ranges."""
+        rows = np.arange(len(inputs))
+        if not every and not inputs.in_memory and len(rows) > _READ:
+            rows = np.unique(np.linspace(0, len(rows) - 1, _READ).astype(int))
+            inputs = inputs.read(rows)
+        parts = [Extremes.of(piece, inputs, start) for start, piece in iterate_rows(inputs)]
+        if not parts:
+            return []
+        extremes = Extremes.joined(parts)
+        names = inputs.channel_names or range(values.shape[1])
+        labels = [f"channel {name!r}" for name in names]
+        slack = _FIELD * np.ptp(values, axis=0) + self._slack_of_few(values)
+        limits = np.stack([values[0] - slack, values[1] + slack])
+        found = _beyond(extremes.low, extremes.high, values, limits, labels, every)
+        # One finding is enough for a field that is larger altogether.
+        known = {(finding.sample, finding.what) for finding in found}
+        larger = _beyond(extremes.size, extremes.size, sizes, self._limits_of_sizes(sizes), labels, every)
+        found += [
+            finding._replace(what=f"size of {finding.what}")
+            for finding in larger
+            if (finding.sample, finding.what) not in known
+        ]
+        return [finding._replace(sample=int(rows[finding.sample])) for finding in found if finding.sample is not None]
+
+    def _limits_of_sizes(self, sizes: FloatArray) -> FloatArray:
+        """Smallest and largest sizes ``(2, c)`` without a finding."""
+        low, high = sizes
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            factor = _SIZE_FACTOR * (high / low) ** _SIZE_PART
+        factor *= _FEW_FACTOR if self.n_samples < _FEW else 1.0
+        # Where a field of zeros was seen, the range of the values alone tells.
+        is_defined = np.isfinite(factor)
+        factor = np.where(is_defined, factor, 1.0)
+        return np.stack([np.where(is_defined, low / factor, 0.0), np.where(is_defined, high * factor, np.inf)])
+
+    def _findings_of_points(self, inputs: FieldSet, every: bool) -> list[Finding]:
+        """Coordinates, and scales of the points of samples, outside of the ranges."""
+        lower, upper = boxes(inputs)
+        slack = _slack_of_box(self.coords)
+        limits = np.stack([self.coords[0] - slack, self.coords[1] + slack])
+        labels = [f"coordinate {axis}" for axis in range(inputs.n_dims)]
+        found = _beyond(lower, upper, self.coords, limits, labels, every)
+        sides = (upper - lower).max(axis=1, keepdims=True)
+        for numbers, ranges, label in (
+            (sides, self.sides, "longest side"),
+            (_mean_spacing(inputs, lower, upper), self.spacing, "spacing"),
+        ):
+            if ranges[0].item() > 0:
+                limits = np.stack([ranges[0] / _SCALE_FACTOR, ranges[1] * _SCALE_FACTOR])
+                found += _beyond(numbers, numbers, ranges, limits, [label], every)
+        shared = inputs.shared_coords
+        return [finding._replace(is_of_points=True, sample=None if shared else finding.sample) for finding in found]
+
+
+def warn_of_findings(found: list[Finding]) -> None:
+    """Warn once about all that is outside of what a fit has seen, with the furthest number of each kind.
+
+    Parameters
+    ----------
+    found : list of Finding
+        What is outside; nothing is said of an empty list.
+    """
+    worst: dict[str, Finding] = {}
+    for finding in found:
+        if finding.what not in worst or finding.excess > worst[finding.what].excess:
+            worst[finding.what] = finding
+    if not worst:
+        return
+    ordered = sorted(worst.values(), key=lambda finding: -finding.excess)
+    words = "; ".join(_in_words(finding) for finding in ordered[:_NAMED])
+    if len(ordered) > _NAMED:
+        words += f"; and {len(ordered) - _NAMED} more"
+    warn(
+        f"X is outside of what the fit has seen: {words}. Predictions there are extrapolated: check the units; "
+        "check(X) of the estimator lists all that is outside.",
+        ExtrapolationWarning,
+    )
+
+
+def _in_words(finding: Finding) -> str:
+    """A finding in words."""
+    lowest, highest, value = _distinct(finding.lowest, finding.highest, finding.value)
+    place = "" if finding.sample is None else f" in sample {finding.sample}"
+    seen = f"always {lowest}" if finding.lowest == finding.highest else f"{lowest} to {highest}"
+    beyond = "" if np.isinf(finding.excess) else f" ({finding.excess:.2g} times this range outside)"
+    return f"{finding.what} is {value}{place}, in the fit {seen}{beyond}"
+
+
+def _distinct(*numbers: float) -> list[str]:
+    """Numbers in words, with as many digits as tell them apart."""
+    for digits in range(3, 16):
+        words = [f"{number:.{digits}g}" for number in numbers]
+        if len(set(words)) == len(set(numbers)):
+            break
+    return words
+
+
+def _range(numbers: FloatArray) -> FloatArray:
+    """Lowest and highest ``(2, k)`` of numbers ``(n, k)``."""
+    return np.stack([numbers.min(axis=0), numbers.max(axis=0)])
+
+
+def _kurtosis(numbers: FloatArray) -> FloatArray:
+    """Fourth moment over the squared variance of the columns of numbers ``(n, k)``; 0 for constants."""
+    deviation = numbers - numbers.mean(axis=0)
+    largest = np.abs(deviation).max(axis=0)
+    # Divided by the largest, so that no power overflows.
+    squares = (deviation / np.where(largest > 0, largest, 1.0)) ** 2
+    variance = squares.mean(axis=0)
+    return (squares**2).mean(axis=0) / np.where(variance > 0, variance**2, 1.0)
+
+
+def _mean_spacing(inputs: FieldSet, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """Mean distance of neighbouring points ``(m, 1)`` in boxes that they fill; sides without extent do not count."""
+    counts = np.asarray(inputs.n_points, dtype=np.float64)[: len(lower)]
+    sides = upper - lower
+    n_dims = np.maximum((sides > 0).sum(axis=1), 1)
+    volume = np.where(sides > 0, sides, 1.0).prod(axis=1)
+    spacing = np.where((sides > 0).any(axis=1), (volume / counts) ** (1 / n_dims), 0.0)
+    return spacing[:, np.newaxis]
+
+
+def _slack_of_box(ranges: FloatArray) -> FloatArray:
+    """Tolerance ``(k,)`` beyond a box ``(2, k)``; that of rounding where the box has no extent."""
+    extent = np.ptp(ranges, axis=0)
+    slack = _OUTSIDE * np.where(extent > 0, extent, extent.max())
+    return np.maximum(slack, _ROUNDING * np.abs(ranges).max(axis=0))
+
+
+def _beyond(
+    low: FloatArray, high: FloatArray, ranges: FloatArray, limits: FloatArray, labels: list[str], every: bool
+) -> list[Finding]:
+    """Findings of lowest and highest numbers ``(n, k)`` of samples that are outside of limits ``(2, k)``."""
+    found = []
+    for numbers, is_outside, furthest in ((low, low < limits[0], np.argmin), (high, high > limits[1], np.argmax)):
+        if not every:
+            mask = np.zeros_like(is_outside)
+            mask[furthest(numbers, axis=0), np.arange(numbers.shape[1])] = True
+            is_outside = is_outside & mask
+        for row, column in np.argwhere(is_outside).tolist():
+            value, (lowest, highest) = float(numbers[row, column]), ranges[:, column].tolist()
+            distance, width = max(lowest - value, value - highest), highest - lowest
+            excess = distance / width if width > 0 else np.inf
+            found.append(Finding(row, labels[column], value, lowest, highest, excess))
+    return sorted(found, key=lambda finding: finding.sample or 0)
 
 
 def _as_sets(inputs: FieldSet) -> FloatArray:

@@ -7,14 +7,16 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import check_is_fitted
 
 from skop._sklearn_compat import HasMethods, Interval, fit_context
-from skop.data import FieldSet, Predictions
+from skop.data import FieldSet, Predictions, Targets
+from skop.estimators._cost import CostEstimate
 from skop.estimators._field import FieldRegressor
-from skop.exceptions import each_warning_once
+from skop.exceptions import FieldDataError, each_warning_once
 
 __all__ = ["EnsembleRegressor"]
 
@@ -118,15 +120,46 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         members = [clone(self.estimator).set_params(random_state=int(seed)) for seed in seeds]
         given = {"sample_weight": sample_weight, "params": params}
         options = {name: value for name, value in given.items() if value is not None}
-        self.estimators_ = Parallel(n_jobs=self.n_jobs)(delayed(member.fit)(X, y, **options) for member in members)
+        with each_warning_once():
+            self.estimators_ = Parallel(n_jobs=self.n_jobs)(delayed(member.fit)(X, y, **options) for member in members)
         first = self.estimators_[0]
         self.spec_, self.coords_, self.n_features_in_ = first.spec_, first.coords_, first.n_features_in_
+        self.ranges_ = first.ranges_
         self.mesh_ = first.mesh_
         # An earlier fit may have been on a table with names.
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(first, "feature_names_in_"):
             self.feature_names_in_ = first.feature_names_in_
         return self
+
+    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None) -> CostEstimate:
+        """Estimate how long a fit of all members will take, by a few steps of the training of one.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+            Training data.
+
+        Returns
+        -------
+        CostEstimate
+            Time of all members one after the other, or of as many at a time as `n_jobs` says, if each then has cores of
+            its own; ``print`` shows it in words.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used, or `estimator` cannot estimate its cost; a ValueError.
+        """
+        if not hasattr(self.estimator, "estimate_cost"):
+            raise FieldDataError(
+                f"estimate_cost measures the training of skop's operators, and estimator is a "
+                f"{type(self.estimator).__name__}; time a fit of it on a few samples."
+            )
+        self._validate_params()
+        together = min(self.n_members, effective_n_jobs(self.n_jobs))
+        member: CostEstimate = self.estimator.estimate_cost(X, y, sample_weight)
+        return member.times(-(-self.n_members // together), together)
 
     def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
         """Predict the mean of the members.
@@ -148,18 +181,34 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         mean : ndarray, list, FieldSet, (coords, fields), list of meshes, DataFrame or Series
             Mean prediction, in the form of the y of the fit.
         spread : of the same form
-            Standard deviation over the members; only if `return_std` is True.
+            Standard deviation over the members; only if `return_std` is True. Meshes of the spread hold the fields
+            ``<field>_spread``, which are written into the meshes of the mean too.
         """
         found: Sequence[Predictions]
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
+            self._warn_if_outside(inputs)
             found, places = zip(
                 *(member._predict_where_asked(inputs, points) for member in self.estimators_), strict=True
             )
-        target = places[0], meshes, self._labels(X)
-        form = self.spec_.target_form
-        mean = form.restore(_over_members(found, np.mean), *target)
-        return (mean, form.restore(_over_members(found, np.std), *target)) if return_std else mean
+        target = places[0], meshes
+        first, labels = self.estimators_[0], self._labels(X)
+        mean = first._restore(_over_members(found, np.mean), *target, labels)
+        if not return_std:
+            return mean
+        return mean, first._restore_spread(mean, _over_members(found, np.std), *target, labels)
+
+    def _read_inputs(self, X: Any, *options: Any) -> tuple[FieldSet, list[Any] | None]:
+        """Read the X of a prediction, as the members do if they were fitted on time series of meshes."""
+        check_is_fitted(self)
+        reader: Any = self.estimators_[0] if hasattr(self.estimators_[0], "series_") else super()
+        return reader._read_inputs(X, *options)
+
+    def _read_scored(self, X: Any, y: Any, *options: Any) -> tuple[FieldSet, Targets]:
+        """Read the X and y of a score, as the members do if they were fitted on time series of meshes."""
+        check_is_fitted(self)
+        reader: Any = self.estimators_[0] if hasattr(self.estimators_[0], "series_") else super()
+        return reader._read_scored(X, y, *options)
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Mean of the members in physical units."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from skop._optional import import_optional
 from skop._typing import FloatArray, PathOrStr
 from skop.data import (
     DataSpec,
@@ -18,6 +20,7 @@ from skop.data import (
     Predictions,
     Targets,
     TrainingData,
+    attach_spread,
     interpolate_fields,
     query_points,
     read,
@@ -25,12 +28,35 @@ from skop.data import (
     read_query,
     read_scored,
     row_labels,
+    warn_of_odd_data,
 )
+from skop.estimators._domain import Finding, SeenRanges, warn_of_findings
 from skop.estimators._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes, relative_l2_score
 
-__all__ = ["FieldRegressor", "restored_on_failure"]
+__all__ = ["FieldRegressor", "checked_by_caller", "restored_on_failure"]
+
+#: Whether an estimator of skop has called this one, and has looked at the data itself.
+_is_checked: ContextVar[bool] = ContextVar("is_checked", default=False)
+
+
+@contextmanager
+def checked_by_caller() -> Iterator[None]:
+    """Let estimators that are called within the block not warn of odd data or of data outside of what they have seen.
+
+    An estimator that wraps another one knows the user's samples, of which the other one sees parts and predictions.
+
+    Yields
+    ------
+    None
+        The block runs.
+    """
+    token = _is_checked.set(True)
+    try:
+        yield
+    finally:
+        _is_checked.reset(token)
 
 
 @contextmanager
@@ -73,6 +99,8 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
     spec_: DataSpec
     coords_: FloatArray | None
     mesh_: Any
+    #: What the fit has seen; None for models that were saved before it was stored, or wrap other regressors.
+    ranges_: SeenRanges | None = None
     #: Estimator that is wrapped by this one, if there is one.
     estimator: Any
     #: Whether y may be on other points than X in a fit and in a score.
@@ -96,6 +124,9 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         options = {"params": params, "weighted": sample_weight is not None, "reset": reset, **self._mesh_options}
         data = read(X, y, estimator=self, other_points=self._takes_other_points, **options)
         self.mesh_ = data.mesh
+        if not _is_checked.get():
+            with each_warning_once():
+                warn_of_odd_data(data)
         return data
 
     @property
@@ -118,17 +149,92 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         """Read the X of a prediction; also return its meshes if it came as meshes."""
         check_is_fitted(self)
         cell_data = self._mesh_options.get("cell_data", "refuse")
-        return read_inputs(X, self.spec_, coords=self.coords_, estimator=self, cell_data=cell_data, params=params)
+        keep_data = self.spec_.target_form.components is not None
+        options: dict[str, Any] = {"coords": self.coords_, "cell_data": cell_data, "keep_data": keep_data}
+        return read_inputs(X, self.spec_, estimator=self, params=params, **options)
 
     def _read_query(self, X: Any, coords: Any, params: Any) -> tuple[FieldSet, Any, list[Any] | None]:
         """Read X and `coords` of a prediction; also return the meshes for its result, if there are any."""
         check_is_fitted(self)
-        options = {"fitted_coords": self.coords_, "cell_data": self._mesh_options.get("cell_data", "refuse")}
-        inputs, points, meshes = read_query(X, coords, self.spec_, estimator=self, params=params, **options)
-        if coords is None and (self.spec_.target_points != "inputs" or self.spec_.role == "parameters"):
-            mesh = getattr(self, "mesh_", None)
-            meshes = None if mesh is None else [mesh] * len(inputs)
-        return inputs, points, meshes
+        of_series = any(hasattr(part, "series_") for part in (self, *getattr(self, "estimators_", ())[:1]))
+        if coords is None or of_series:
+            inputs, meshes = self._read_inputs(X, params)
+            if coords is None and not of_series and self.spec_.role == "parameters":
+                meshes = None if getattr(self, "mesh_", None) is None else [self.mesh_] * len(inputs)
+            elif coords is not None or self.spec_.target_points != "inputs":
+                is_held = coords is None and not of_series and getattr(self, "mesh_", None) is not None
+                meshes = [self.mesh_] * len(inputs) if is_held else None
+            return inputs, coords, meshes
+        options: dict[str, Any] = {"cell_data": self._mesh_options.get("cell_data", "refuse"), "params": params}
+        options |= {"keep_data": self.spec_.target_form.components is not None, "fitted_coords": self.coords_}
+        return read_query(X, coords, self.spec_, estimator=self, **options)
+
+    # ------------------------------------------------------------------ what the fit has seen
+    def check(self, X: Any) -> Any:
+        """List what in X is outside of what the fit has seen.
+
+        `predict` and `score` warn of the same, by an `ExtrapolationWarning` for values and a `ResolutionWarning` for
+        points.
+
+        Parameters
+        ----------
+        X : as in `predict`
+            Inputs of a prediction.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each number that is outside of its range in the fit by more than new samples of the same kind
+            usually are; empty if there are none. Columns: ``sample``, its index, or ``<NA>`` if it holds for all
+            samples; ``what``, such as ``"parameter 'E'"``, ``"channel 0"``, ``"size of channel 0"`` (root mean square
+            over the points), ``"coordinate 1"``, ``"longest side"`` of the box of a sample, ``"spacing"`` of its points
+            or ``"time"``; ``value``; ``lowest`` and ``highest`` in the fit; and ``excess``, the distance to this range
+            as a multiple of its width.
+
+        Raises
+        ------
+        FieldDataError
+            If X has another form than in the fit, or the ranges of the fit are not known, since the model was saved by
+            an earlier version.
+        OptionalDependencyError
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skop import PODRegressor
+        >>> X = np.random.default_rng(0).random((50, 2))
+        >>> model = PODRegressor().fit(X, X.sum(axis=1))
+        >>> model.check([[0.5, 0.5], [0.5, 30.0]])[["sample", "what", "value"]]
+           sample         what  value
+        0       1  parameter 1   30.0
+        """
+        pandas = import_optional("pandas", extra="data", purpose="return a table")
+        with each_warning_once():
+            inputs, _ = self._read_inputs(X)
+        if self.ranges_ is None:
+            raise FieldDataError(
+                "the ranges of the fit are not known: the model was saved by an earlier version of skop, or its "
+                "estimator is none of skop; fit again."
+            )
+        table = pandas.DataFrame(self._findings(inputs, every=True), columns=Finding._fields)
+        return table.drop(columns="is_of_points").astype({"sample": "Int64"})
+
+    def _findings(self, inputs: FieldSet, *, every: bool) -> list[Finding]:
+        """What is outside of what the fit has seen: all of it, or the furthest numbers."""
+        if self.ranges_ is None:
+            return []
+        names, times = getattr(self, "feature_names_in_", None), getattr(self, "times_", None)
+        return self.ranges_.findings(inputs, names=names, times=times, every=every)
+
+    def _warn_if_outside(self, inputs: FieldSet) -> None:
+        """Warn if a prediction is outside of what the fit has seen."""
+        if _is_checked.get():
+            return
+        found = self._findings(inputs, every=False)
+        # Points outside of the box, and grids, have a warning of their own.
+        is_told = self.spec_.geometry != "points" or any(finding.what.startswith("coordinate") for finding in found)
+        warn_of_findings([finding for finding in found if not (finding.is_of_points and is_told)])
 
     # ------------------------------------------------------------------ prediction
     def _predict_values(self, inputs: FieldSet) -> Predictions:
@@ -191,12 +297,26 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         """
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
+            self._warn_if_outside(inputs)
             predictions, places = self._predict_where_asked(inputs, points)
-            return self.spec_.target_form.restore(predictions, places, meshes, self._labels(X))
+            return self._restore(predictions, places, meshes, self._labels(X))
 
     def _labels(self, X: Any) -> Any:
         """Labels of samples, if the scalars of a prediction have names."""
         return None if self.spec_.target_form.scalar_names is None else row_labels(X)
+
+    def _restore(self, predictions: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None) -> Any:
+        """Convert predictions to the form of y, on meshes if these are given."""
+        return self.spec_.target_form.restore(predictions, places, meshes, labels)
+
+    def _restore_spread(
+        self, mean: Any, spread: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None
+    ) -> Any:
+        """Convert the spread of predictions to the form of y; on meshes, also add it to those of the mean."""
+        form = self.spec_.target_form
+        if meshes is None or form.components is None:
+            return form.restore(spread, places, meshes, labels)
+        return attach_spread(mean, form.restore(spread, places), dict(form.components))
 
     # ------------------------------------------------------------------ scoring
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> float:
@@ -296,6 +416,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         """Truth and prediction of the fields, and of the scalars, where there are any."""
         with each_warning_once():
             inputs, truth = self._read_scored(X, y, params, sample_weight)
+            self._warn_if_outside(inputs)
             predictions, places = self._predict_scored(inputs, truth)
         parts: list[Any] = []
         if truth.field is not None:

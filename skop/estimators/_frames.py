@@ -8,23 +8,40 @@ Notation: n trajectories, S frames of a target, P points, T points of all sample
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
+import meshio
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
 
 from skop._sklearn_compat import check_sample_weight, fit_context
 from skop._typing import FloatArray
-from skop.data import FieldSet, Predictions, TrainingData
+from skop.data import (
+    FieldSet,
+    MeshRun,
+    MeshSeries,
+    Predictions,
+    Targets,
+    TrainingData,
+    attach_predictions,
+    attach_spread,
+    find_runs,
+    is_mesh_input,
+    is_mesh_series,
+    read_templates,
+)
 from skop.estimators._base import OperatorRegressor
-from skop.estimators._field import FieldRegressor
-from skop.exceptions import FieldDataError
+from skop.estimators._cost import CostEstimate
+from skop.estimators._domain import SeenRanges
+from skop.estimators._field import FieldRegressor, checked_by_caller
+from skop.exceptions import FieldDataError, each_warning_once
 from skop.metrics import relative_l2_error
 from skop.training import TrainingPlan
 
-__all__ = ["BaseFrameRegressor", "join_frames", "repeat_samples"]
+__all__ = ["BaseFrameRegressor", "fit_with_plan", "join_frames", "repeat_samples"]
 
 
 class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
@@ -38,11 +55,113 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
     estimator_: Any
     random_state: Any
     n_frames_: int
+    #: How series of meshes are read and written, if the fit was on such.
+    series_: dict[str, Any]
+
+    # ------------------------------------------------------------------ time series of meshes
+    def _open_training_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
+        """Read X and y of a fit on time series of meshes, and set `series_`."""
+        raise NotImplementedError
+
+    def _series_inputs(self, runs: list[MeshRun]) -> FieldSet:
+        """Read the inputs of runs."""
+        raise NotImplementedError
+
+    def _open_scored_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
+        """Read X and y of a score on time series of meshes."""
+        raise NotImplementedError
+
+    def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
+        """Return the times of a prediction, and the numbers of the frames of the run at these times if it has any."""
+        raise NotImplementedError
+
+    def _takes_series(self, X: Any, y: Any) -> bool:
+        """Whether X or y of a fit is time series of meshes."""
+        return is_mesh_series(X) or is_mesh_series(y)
+
+    def _read(self, X: Any, y: Any, **options: Any) -> TrainingData:
+        """X and y of a fit."""
+        self.__dict__.pop("series_", None)
+        if self._takes_series(X, y):
+            X, y = self._open_training_series(X, y)
+        return super()._read(X, y, **options)
+
+    def _read_inputs(self, X: Any, *options: Any) -> tuple[FieldSet, list[Any] | None]:
+        """Read the X of a prediction; also return its runs if it is time series of meshes."""
+        if not hasattr(self, "series_"):
+            return super()._read_inputs(X, *options)
+        if is_mesh_input(X):
+            runs = find_runs(X)
+            return super()._read_inputs(self._series_inputs(runs), *options)[0], runs
+        inputs, meshes = super()._read_inputs(X, *options)
+        mesh = self.series_.get("mesh")
+        if mesh is None or self.spec_.input_form != "table":
+            return inputs, meshes
+        # All runs of the fit were on one mesh, which has no frames for new parameters.
+        frame = meshio.Mesh(mesh["points"], [meshio.CellBlock(kind, nodes) for kind, nodes in mesh["cells"]])
+        return inputs, [MeshRun("the mesh of the fit", [("the mesh of the fit", frame)], np.full(1, np.nan))] * len(
+            inputs
+        )
+
+    def _read_scored(self, X: Any, y: Any, *options: Any) -> tuple[FieldSet, Targets]:
+        """Read the X and y of a score."""
+        if hasattr(self, "series_") and (is_mesh_input(X) or is_mesh_input(y)):
+            X, y = self._open_scored_series(X, None if y is X else y)
+        return super()._read_scored(X, y, *options)
+
+    def _restore(self, predictions: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None) -> Any:
+        """Convert predictions to the form of y; for time series of meshes one `MeshSeries` for each run."""
+        if meshes is None or not hasattr(self, "series_"):
+            return super()._restore(predictions, places, meshes, labels)
+        held, times = self.series_, [self._predicted_times(run) for run in meshes]
+        options = {"cell_data": held["cell_data"], "inputs": held["input_fields"]}
+        templates = [
+            mesh
+            for run, (_, numbers) in zip(meshes, times, strict=True)
+            for mesh in read_templates(run, numbers, **options)
+        ]
+        found = attach_predictions(templates, self._split(predictions, places), dict(held["components"]))
+        return self._as_series(found, [known for known, _ in times])
+
+    def _restore_spread(
+        self, mean: Any, spread: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None
+    ) -> Any:
+        """Convert the spread of predictions to the form of y; on meshes, also add it to those of the mean."""
+        if meshes is None or not hasattr(self, "series_"):
+            return super()._restore_spread(mean, spread, places, meshes, labels)
+        flat = [mesh for series in mean for mesh in series.meshes]
+        found = attach_spread(flat, self._split(spread, places), dict(self.series_["components"]))
+        return self._as_series(found, [series.times for series in mean])
+
+    def _split(self, predictions: Predictions, places: FieldSet) -> FieldSet:
+        """Return predictions with each frame as a sample."""
+        fields = super()._restore(predictions, places, None)
+        frames = [frame for values in fields.to_list() for frame in np.split(values, self.n_frames_, axis=-1)]
+        return join_frames(repeat_samples(fields, self.n_frames_), frames)
+
+    def _as_series(self, meshes: list[Any], times: list[FloatArray]) -> list[MeshSeries]:
+        """Group meshes of all frames by runs."""
+        count = self.n_frames_
+        return [MeshSeries(meshes[i * count : (i + 1) * count], known) for i, known in enumerate(times)]
+
+    def _series_options(self) -> dict[str, Any]:
+        """Names of the fields in series of meshes, and the treatment of data on cells, for a fit."""
+        options = self._mesh_options
+        targets, inputs = options.get("target_fields"), options.get("input_fields")
+        if not targets:
+            raise FieldDataError(
+                f"{type(self).__name__} got time series of meshes, but target_fields of its estimator does not name "
+                "the fields; set target_fields=['...'] to names in their point_data."
+            )
+        named = {"target_fields": targets, "input_fields": inputs or ()}
+        parts = {name: (held,) if isinstance(held, str) else tuple(held) for name, held in named.items()}
+        return parts | {"cell_data": options.get("cell_data", "refuse")}
 
     # ------------------------------------------------------------------ fit
     def _read_trajectories(self, X: Any, y: Any, sample_weight: Any, params: Any) -> TrainingData:
         """Read X and y as FieldSets. If both are tables, their columns become the channels of a single point."""
         data = self._read(X, y, params=params, sample_weight=sample_weight)
+        self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
         if data.spec.role == "features":
             return replace(data, inputs=_one_point(data.inputs.params))
         if data.targets.field is not None and data.targets.scalars is not None:
@@ -64,6 +183,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         data: TrainingData,
         sample_weight: Any,
         plan: TrainingPlan,
+        fit: Callable[..., Any],
     ) -> None:
         """Fit the estimator on single frames, S for each trajectory, and store the form of the data."""
         X: Any = inputs.values[:, 0] if data.spec.role == "features" else inputs  # type: ignore[index]
@@ -75,14 +195,58 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         if sample_weight is not None:
             weight = check_sample_weight(sample_weight, np.empty((len(data.inputs), 1)), dtype=np.float64)
             options["sample_weight"] = np.repeat(weight, len(inputs) // len(data.inputs))
-        if isinstance(estimator, OperatorRegressor):
-            _fit_with_plan(estimator, X, y, options.get("sample_weight"), plan)
-        else:
-            estimator.fit(X, y, **options)
+        with checked_by_caller():
+            if isinstance(estimator, OperatorRegressor):
+                if estimator._options("scaling").target_transform is not None:
+                    # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
+                    estimator._check_logarithms(data.targets, sample_weight)
+                fit(estimator, X, y, options.get("sample_weight"), plan)
+            else:
+                estimator.fit(X, y, **options)
         self.estimator_ = estimator
         self._store_spec(data.inputs, data.spec)
         if data.spec.target_points == "shared" and data.targets.field is not None:
             self.coords_ = data.targets.field.coords
+
+    def _fit(self, data: TrainingData, sample_weight: Any, fit: Callable[..., Any]) -> None:
+        """Fit the estimator on single frames, an operator by a function of it, X, y, weights and a training plan."""
+        raise NotImplementedError
+
+    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None) -> CostEstimate:
+        """Estimate how long a fit will take and how much memory it will need, by a few steps of its training.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+            Training data.
+
+        Returns
+        -------
+        CostEstimate
+            Time, memory and possible savings; ``print`` shows them in words.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used, or `estimator` is none of skop's operators; a ValueError.
+        """
+        if not isinstance(self.estimator, OperatorRegressor):
+            raise FieldDataError(
+                f"estimate_cost measures the training of skop's operators, and estimator is a "
+                f"{type(self.estimator).__name__}; time a fit of it on a few samples."
+            )
+        self._validate_params()
+        found: list[CostEstimate] = []
+        # What a fit stores is stored in a copy, and no random numbers of the user's are drawn.
+        other = copy.copy(self)
+        other.random_state = 0
+        with each_warning_once():
+            other._fit(
+                other._read_trajectories(X, y),
+                sample_weight,
+                lambda estimator, *samples: found.append(estimator._estimate_cost(*samples)),
+            )
+        return found[0]
 
     def _seeded_clone(self) -> Any:
         """Return an unfitted copy of the estimator, with a seed drawn from the random state if there is one."""
@@ -96,7 +260,8 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
     def _predict_frame(self, state: FieldSet) -> FloatArray:
         """Predict one frame ``(n, P, c)`` or ``(T, c)`` for each sample."""
         X: Any = state.values[:, 0] if self.spec_.role == "features" else state  # type: ignore[index]
-        predicted = self.estimator_.predict(X)
+        with checked_by_caller():
+            predicted = self.estimator_.predict(X)
         if isinstance(predicted, FieldSet):
             return np.asarray(predicted.values)
         return np.reshape(predicted, (len(state), 1, -1))
@@ -140,10 +305,20 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
 
 
 @fit_context(prefer_skip_nested_validation=True)
-def _fit_with_plan(
+def fit_with_plan(
     estimator: OperatorRegressor, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan
 ) -> None:
-    """Fit as `OperatorRegressor.fit` does, but with another training plan."""
+    """Fit as `OperatorRegressor.fit` does, but with another training plan.
+
+    Parameters
+    ----------
+    estimator : OperatorRegressor
+        Estimator to fit.
+    X, y, sample_weight
+        Training data.
+    plan : TrainingPlan
+        Training plan.
+    """
     estimator._fit_data(X, y, sample_weight, plan)
 
 

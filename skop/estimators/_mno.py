@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
 
 from skop._sklearn_compat import Interval, StrOptions
-from skop.data import DataSpec, FieldLoader, FieldSet
+from skop.data import DataSpec, FieldLoader, FieldSet, GridSymmetries
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._options import Options
 from skop.estimators.presets import mno
@@ -423,7 +423,8 @@ class MNORegressor(OperatorRegressor):
     # ------------------------------------------------------------------ points in their order
     def _loader(self, inputs: FieldSet, **options: Any) -> FieldLoader:
         """Batches of samples; a grid that is read as points is none for the network."""
-        reads_grid = self.geometry_ != "points" or inputs.grid_shape is None or options.get("symmetries") is not None
+        maps_grid = isinstance(options.get("symmetries"), GridSymmetries)
+        reads_grid = self.geometry_ != "points" or inputs.grid_shape is None or maps_grid
         return super()._loader(inputs if reads_grid else inputs.with_grid(None), **options)
 
     def _sorts_points(self) -> bool:

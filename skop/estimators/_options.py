@@ -117,21 +117,44 @@ class TrainingOptions(Options):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SymmetryOptions(Options):
-    """Symmetries of the problem on regular grids, for data augmentation and for averaged predictions.
+    """Symmetries of the problem, for data augmentation and for averaged predictions.
+
+    On a straight grid that all samples share, the points are mapped onto each other. On point sets, meshes and bent
+    grids the points themselves are moved, and fields stay with their points.
 
     Parameters
     ----------
     names : sequence of str, default=()
-        Symmetries by which training samples are transformed at random; see `skop.data.GridSymmetries` for the names.
+        Symmetries about the centre of the domain: ``"flip_x"``, ``"flip_y"``, ``"flip_z"`` mirror a coordinate;
+        ``"transpose"`` exchanges the first two; ``"quarter_turn"`` rotates them by 90 degrees, and ``"rotate"`` by any
+        angle, not on grids; ``"shift_x"``, ``"shift_y"``, ``"shift_z"`` are periodic shifts, on grids only. Training
+        samples are transformed by random combinations of them.
     domain : array-like of shape (d, 2) or None, default=None
         Lower and upper end of the domain along each axis, about whose centre the samples are mirrored and rotated; None
-        takes the bounding box of the grid.
-    input_vectors, target_vectors : sequence of sequence of int, default=()
+        takes the bounding box of the grid, or that of all training points.
+    mirrors : sequence of (point, normal), default=()
+        Further symmetries of points that form no grid: mirror planes, lines in 2-D, by one of their points and a normal
+        of any length.
+    rotations : sequence of (point, angle) or (point, axis, angle), default=()
+        The same for rotations about a point in 2-D, or about the axis through a point in 3-D, by an angle in degrees.
+        The angle None is any angle, drawn at random in training.
+    input_vectors, target_vectors : sequence of sequence of int or str, default=()
         Channels that are the d components of a vector, one tuple for each vector. The components are mirrored and
-        rotated too.
+        rotated too. A str is the name of a mesh field with all its components, or of a channel in a tuple. In a plane
+        mesh a vector may have three components.
+    input_tensors, target_tensors : sequence of sequence of int or str, default=()
+        Channels that are the components of a tensor, one tuple for each tensor: (xx, yy, xy) in 2-D, (xx, yy, zz, xy,
+        yz, xz) in 3-D, as VTK orders them, or all components by rows. Pass channels of another order, such as Voigt's,
+        in this one. Shear strains must be components of the tensor, which are half of engineering strains.
+    param_vectors : sequence of sequence of int or str, default=()
+        Global parameters that are the components of a vector, such as the direction of a load; a str is the name of a
+        column of a DataFrame.
+    scalar_vectors : sequence of sequence of int or str, default=()
+        Scalar targets that are the components of a vector, such as drag and lift.
     average_predictions : bool, default=False
         Whether predictions are averaged over all symmetries except periodic shifts, which makes them exactly
-        equivariant and multiplies their cost by the number of symmetries.
+        equivariant and multiplies their cost by the number of symmetries. For a rotation by any angle these are eight
+        angles, multiples of 45 degrees.
 
     Examples
     --------
@@ -142,14 +165,26 @@ class SymmetryOptions(Options):
 
     names: Any = ()
     domain: Any = None
+    mirrors: Any = ()
+    rotations: Any = ()
     input_vectors: Any = ()
     target_vectors: Any = ()
+    input_tensors: Any = ()
+    target_tensors: Any = ()
+    param_vectors: Any = ()
+    scalar_vectors: Any = ()
     average_predictions: bool = False
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "names": ["array-like"],
         "domain": ["array-like", None],
+        "mirrors": ["array-like"],
+        "rotations": ["array-like"],
         "input_vectors": ["array-like"],
         "target_vectors": ["array-like"],
+        "input_tensors": ["array-like"],
+        "target_tensors": ["array-like"],
+        "param_vectors": ["array-like"],
+        "scalar_vectors": ["array-like"],
         "average_predictions": ["boolean"],
     }

@@ -1,28 +1,42 @@
-"""Plots of predictions, training curves and what networks do inside, as Display classes in the style of scikit-learn.
+"""Plots of predictions, training curves and what networks do inside, and reports on data, errors and models.
 
-Each class has a method ``from_estimator``, and stores the matplotlib objects in attributes that end in ``_``.
+Each Display class has a method ``from_estimator``, and stores the matplotlib objects in attributes that end in ``_``.
 matplotlib is imported only when something is drawn; the extra ``plot`` installs it.
 """
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
+from skop.inspection._comparison import ModelResult, compare_models
 from skop.inspection._curves import TrainingCurveDisplay
+from skop.inspection._description import ChannelSummary, DataDescription, Finding, describe_data
+from skop.inspection._evaluation import Evaluation, evaluate
 from skop.inspection._fields import FieldErrorDisplay
 from skop.inspection._frequency_response import FrequencyResponse, FrequencyResponseDisplay, frequency_response
 from skop.inspection._phase_error import PhaseErrorDisplay
 from skop.inspection._poles import PoleDisplay, learned_poles
 from skop.inspection._receptive_field import receptive_field
 from skop.inspection._receptive_panels import ReceptiveFieldDisplay
+from skop.inspection._report import write_report
 from skop.inspection._singular_features import SingularFeatureDisplay
 
 __all__ = [
+    "ChannelSummary",
+    "DataDescription",
+    "Evaluation",
     "FieldErrorDisplay",
+    "Finding",
     "FrequencyResponse",
     "FrequencyResponseDisplay",
+    "ModelResult",
     "PhaseErrorDisplay",
     "PoleDisplay",
     "ReceptiveFieldDisplay",
     "SingularFeatureDisplay",
     "TrainingCurveDisplay",
+    "compare_models",
+    "describe_data",
+    "evaluate",
     "frequency_response",
     "learned_poles",
     "receptive_field",
+    "write_report",
 ]

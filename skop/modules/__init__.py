@@ -1,5 +1,6 @@
 """Building blocks of the networks: token mixers, residual blocks, patch embeddings, positional encodings and heads."""
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.modules._attention import (
     AttentionMixer,
     FourierAttention,

@@ -1,5 +1,6 @@
 """The operators as plain PyTorch networks: their common interface, and base classes for grids, points and sequences."""
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.networks._interface import OperatorNetwork, Outputs
 from skop.networks._patch_network import PatchNetwork
 from skop.networks._point_network import PointNetwork

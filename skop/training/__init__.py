@@ -1,23 +1,32 @@
-"""The training loop: learning rate schedules, weight averaging (EMA), early stopping, checkpoints and progress bar."""
+"""The training loop: schedules, weight averaging (EMA), early stopping, checkpoints, continued trainings, progress."""
 
+import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.training._averaging import WeightAverage
+from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprint
 from skop.training._loop import History, Trainer, TrainerConfig
 from skop.training._order import epoch_rounds
 from skop.training._plan import DIRECT_TRAINING, TrainingPlan
-from skop.training._progress import ProgressLine
+from skop.training._progress import ProgressLine, in_words
 from skop.training._schedule import ONE_CYCLE, SCHEDULES, RateAndMomentum, schedule_at
+from skop.training._timing import EpochCost, measure_epoch
 
 __all__ = [
     "DIRECT_TRAINING",
     "ONE_CYCLE",
     "SCHEDULES",
+    "EarlierTraining",
+    "EpochCost",
     "History",
     "ProgressLine",
     "RateAndMomentum",
     "Trainer",
     "TrainerConfig",
+    "TrainingEnd",
     "TrainingPlan",
     "WeightAverage",
     "epoch_rounds",
+    "fingerprint",
+    "in_words",
+    "measure_epoch",
     "schedule_at",
 ]

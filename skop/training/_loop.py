@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from torch import nn
 from skop.data import Batch, FieldLoader
 from skop.exceptions import SkopWarning, TrainingDivergedError, warn
 from skop.training._averaging import WeightAverage
+from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprint
 from skop.training._order import Grouping, epoch_rounds
 from skop.training._schedule import ONE_CYCLE, schedule_at
 
@@ -29,6 +30,7 @@ _MAX_ROLLBACKS = 2
 _FEW_EPOCHS = 5
 #: Number of batches on which a training that hardly lowered its loss is compared with predicting the mean field.
 _COMPARED_BATCHES = 4
+_NO_TRAINING = EarlierTraining()
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,9 @@ class TrainerConfig:
     group_size, grouping : int, {"together", "spread"}
         Number of successive samples that form a group, and the way in which batches are made of groups, see
         `epoch_rounds`. The learning rate is updated once per round.
+    keep_end : bool
+        Whether `Trainer.end` holds the state after the last step, from which another training can continue. It takes
+        up to four times the memory of the weights.
     """
 
     max_iter: int
@@ -92,6 +97,7 @@ class TrainerConfig:
     one_cycle: tuple[float, ...] = ONE_CYCLE
     group_size: int = 1
     grouping: Grouping = "together"
+    keep_end: bool = False
 
 
 @dataclass
@@ -107,7 +113,8 @@ class History:
     seconds : list of float
         Time from the start of the training to the end of each epoch.
     best_iter : int
-        Epoch, counted from 1, whose weights were kept.
+        Epoch, counted from 1, whose weights were kept; 0 if a continued training found no better weights than those
+        from which it started.
     stopped : str
         Reason why training ended: ``"max_iter"``, ``"max_time"``, ``"early_stopping"``, ``"callback"`` or
         ``"interrupted"``.
@@ -157,8 +164,21 @@ class Trainer:
     on_epoch_end : callable or None, default=None
         Function that is called after each epoch with the history and the completed fraction of the training; training
         stops if it returns True.
+    on_step : callable or None, default=None
+        Function that is called after each step with the completed fraction of the training, from 0 to 1.
     forward : callable or None, default=None
         Function ``forward(network, batch)`` that returns the outputs; None calls ``batch.outputs_of(network)``.
+    earlier : EarlierTraining, default=EarlierTraining()
+        Training of the same network that is continued: the schedule goes on at its place, and so do the weights of its
+        last step, the optimiser's moments and the weight average, if `EarlierTraining.end` is given and the network
+        still holds the weights with which it ended.
+    validate_first : bool, default=False
+        Whether the weights at the start are validated too, and kept if no epoch has a smaller validation error.
+
+    Attributes
+    ----------
+    end : TrainingEnd or None
+        State after the last step, if `TrainerConfig.keep_end` is set and `run` has returned.
 
     Examples
     --------
@@ -198,13 +218,17 @@ class Trainer:
         *,
         validate: Callable[[], float] | None = None,
         on_epoch_end: Callable[[History, float], bool] | None = None,
+        on_step: Callable[[float], None] | None = None,
         forward: Callable[[nn.Module, Batch], Any] | None = None,
+        earlier: EarlierTraining = _NO_TRAINING,
+        validate_first: bool = False,
     ) -> None:
         self.network, self.loss, self.options, self.rng = network, loss, options, rng
         # Walking through the modules of a network takes as long as a small layer.
         self.weights: list[torch.Tensor] = list(network.parameters())
         self.has_buffers = any(True for _ in network.buffers())
-        self.validate, self.on_epoch_end = validate, on_epoch_end
+        self.validate, self.on_epoch_end, self.on_step = validate, on_epoch_end, on_step
+        self.earlier, self.validate_first = earlier, validate_first
         self.forward = _call_network if forward is None else forward
         self.optimizer = torch.optim.AdamW(
             _decay_groups(network, options), lr=options.learning_rate, betas=(0.9, options.beta_2), fused=True
@@ -219,6 +243,9 @@ class Trainer:
         self.elapsed = 0.0
         self.start: float | None = None
         self.loader: FieldLoader | None = None
+        self.end: TrainingEnd | None = None
+        # Validation error of the weights at the start, where these are validated.
+        self._errors_before: list[float] = []
         self._random_states: dict[str, Any] | None = None
 
     # ------------------------------------------------------------------ the training as a whole
@@ -252,15 +279,15 @@ class Trainer:
             five or more epochs, if the loss is still more than half of that in the first epoch. It compares the loss on
             the first four batches with the loss of outputs of zero, which is the mean field of scaled targets.
         """
-        self.loader = loader
-        n_groups = len(loader) // self.options.group_size
-        self.total_steps = self.options.max_iter * -(-n_groups // self.options.batch_size)
+        self.start_on(loader)
         self._set_random_states(loader)
         first = self._keep()
         good: _Kept | None = None
         try:
+            if self._continue():
+                good = self._keep()
             if self.options.max_time is not None:
-                self._warm_up(loader, first)
+                self._warm_up(loader, good or first)
             self.network.train()
             self.start = time.perf_counter()
             while self.history.stopped == "max_iter" and len(self.history.loss_curve) < self.options.max_iter:
@@ -280,11 +307,49 @@ class Trainer:
             self.history.stopped = "interrupted"
             warn("training was interrupted; the best weights so far are kept.")
         self.elapsed, self.start = self._seconds(), None
-        self._take_best()
+        self._finish()
         # Free the gradients of the last step, which take as much memory as the weights.
         self._forget_gradients()
         self._warn_of_little_training(loader)
         return self.history
+
+    def start_on(self, loader: FieldLoader) -> None:
+        """Count the steps of the training, as `run` does at its start.
+
+        Parameters
+        ----------
+        loader : FieldLoader
+            Training samples.
+        """
+        self.loader = loader
+        n_groups = len(loader) // self.options.group_size
+        self.epoch_steps = -(-n_groups // self.options.batch_size)
+        self.total_steps = self.options.max_iter * self.epoch_steps
+
+    def _continue(self) -> bool:
+        """Validate the weights at the start and restore the state of the earlier training; return if there is one."""
+        if self.history.loss_curve:  # a checkpoint was loaded
+            return False
+        end = self.earlier.end
+        # The caller may have changed the weights, and then wants to go on from these.
+        goes_on = end is not None and end.fingerprint == fingerprint(self.network)
+        if self.validate_first and self.validate is not None:
+            self.network.eval()
+            self._errors_before = [self.validate()]
+            self.best_error, self.best_weights = self._errors_before[0], _copied(dict(self.network.state_dict()))
+        if end is not None and goes_on:
+            end.restore(self.network, self.optimizer, self.average)
+            self.rate_factor = end.rate_factor
+        return goes_on
+
+    def _finish(self) -> None:
+        """Put the final weights into the network, and keep the state after the last step if that is asked for."""
+        if not self.options.keep_end:
+            self._take_best()
+            return
+        end = TrainingEnd.of(self.network, self.optimizer, self.average, self.rate_factor)
+        self._take_best()
+        self.end = replace(end, fingerprint=fingerprint(self.network))
 
     def _finish_epoch(self, mean_loss: float) -> None:
         """Record an epoch, validate, and check the conditions for stopping."""
@@ -381,6 +446,8 @@ class Trainer:
         for batch in self._epoch_batches(loader):
             total += self._train_step(batch) * len(batch)
             count += len(batch)
+            if self.on_step is not None:
+                self.on_step(self._part_done(count / len(loader)))
             if self._out_of_time():
                 break
         return float(total) / count
@@ -424,13 +491,13 @@ class Trainer:
 
     def _set_rate(self) -> None:
         """Set the learning rate and the momentum of the optimiser by the schedule."""
-        total = self.total_steps
-        step = self._progress() * total
+        total = self.earlier.epochs * self.epoch_steps + self.total_steps
+        step = self._place() * total
         if self.options.schedule_interval == "epoch":
-            # Progress is a quotient of integers, so a value that is below a whole epoch by a rounding error has reached
-            # it.
-            total = self.options.max_iter
-            step = math.floor(self._progress() * total + 1e-6)
+            # The place is a quotient of integers, so a value that is below a whole epoch by a rounding error has
+            # reached it.
+            total = self.earlier.epochs + self.options.max_iter
+            step = math.floor(self._place() * total + 1e-6)
         now = schedule_at(self.options.schedule, step, total, self.options.warmup_fraction, self.options.one_cycle)
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.learning_rate * now.rate * self.rate_factor
@@ -439,9 +506,25 @@ class Trainer:
 
     def _progress(self) -> float:
         """Completed fraction of the training, by steps or by time, whichever is larger."""
-        part = self.step / self.total_steps
+        return self._limited(self.step / self.total_steps)
+
+    def _part_done(self, part_of_epoch: float) -> float:
+        """Completed fraction of the training, within an epoch."""
+        return self._limited((len(self.history.loss_curve) + part_of_epoch) / self.options.max_iter)
+
+    def _limited(self, part: float) -> float:
+        """Fraction of the epochs, or of the time limit, whichever is larger."""
         if self.options.max_time is not None:
             part = max(part, self._seconds() / self.options.max_time)
+        return min(part, 1.0)
+
+    def _place(self) -> float:
+        """Place in the schedule, from 0 to 1, which is longer by the earlier training."""
+        before, options = self.earlier, self.options
+        steps = before.epochs * self.epoch_steps
+        part = (steps + self.step) / (steps + self.total_steps)
+        if options.max_time is not None:
+            part = max(part, (before.seconds + self._seconds()) / (before.seconds + options.max_time))
         return min(part, 1.0)
 
     def _out_of_time(self) -> bool:
@@ -465,7 +548,7 @@ class Trainer:
 
     def _no_progress(self) -> bool:
         """Whether the error did not fall by `tol` within the last `n_iter_no_change` epochs."""
-        errors, patience = self.history.validation_errors, self.options.n_iter_no_change
+        errors, patience = [*self._errors_before, *self.history.validation_errors], self.options.n_iter_no_change
         if patience is None or len(errors) <= patience:
             return False
         return min(errors[-patience:]) > min(errors[:-patience]) - self.options.tol

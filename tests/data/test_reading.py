@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from skop import FieldSet
-from skop.data import DataSpec, GridResampler, Predictions, TargetForm, read, read_inputs, unit_grid
+from skop.data import DataSpec, Extremes, GridResampler, Predictions, TargetForm, read, read_inputs, unit_grid
 from skop.data._reading import _as_list, _carries_points, _is_pairs, _is_point_sets, _is_table
 from skop.exceptions import FieldDataError, SkopWarning
 
@@ -578,9 +578,9 @@ def test_values_that_are_no_numbers_are_located(value):
         read(X, spoiled(Y, (4, 3, 1, 2), value))
     with pytest.raises(FieldDataError, match=r"y .*sample 2, scalar 0"):
         read(TABLE, spoiled(SCALARS, 2, value))
-    with pytest.raises(FieldDataError, match=r"X .*params.*\[1, 3\]"):
+    with pytest.raises(FieldDataError, match=r"X .*params.*sample 1, parameter 3"):
         read(spoiled(TABLE, (1, 3), value), Y)
-    with pytest.raises(FieldDataError, match=r"X .*coords.*\[7, 1\]"):
+    with pytest.raises(FieldDataError, match=r"X .*coordinates.*point 7, coordinate 1"):
         read((spoiled(COORDS, (7, 1), value), FLAT_X), FLAT_Y)
 
 
@@ -602,11 +602,28 @@ def test_bad_value_of_a_memory_map_is_found_by_streaming(tmp_path, monkeypatch):
     mapped.flush()
     monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", 60 * 4)
     sizes = []
-    isfinite = np.isfinite
-    monkeypatch.setattr(np, "isfinite", lambda values: sizes.append(np.size(values)) or isfinite(values))
+    of = Extremes.of
+    monkeypatch.setattr(Extremes, "of", lambda values, *rest: sizes.append(np.size(values)) or of(values, *rest))
     with pytest.raises(FieldDataError, match="sample 33, channel 1"):
         read(np.load(tmp_path / "x.npy", mmap_mode="r"), np.zeros(40))
-    assert max(sizes) <= 60 * 4
+    assert 0 < max(sizes) <= 60 * 4
+
+
+def test_bad_coordinates_are_named_before_points_are_compared():
+    bad = FieldSet(np.stack([COORDS, spoiled(COORDS, (7, 1), np.nan)]), FLAT_Y[:2])
+    with pytest.raises(FieldDataError, match=r"X .*coordinates, first in sample 1, point 7, coordinate 1"):
+        read(bad, bad)
+    good = FieldSet(np.stack([COORDS, COORDS]), FLAT_X[:2])
+    with pytest.raises(FieldDataError, match=r"y .*coordinates, first in sample 1, point 7, coordinate 1"):
+        read(good, bad)
+    ragged = FieldSet([COORDS[:5], spoiled(COORDS[:9], (2, 0), np.inf)])
+    with pytest.raises(FieldDataError, match=r"X .*coordinates, first in sample 1, point 2, coordinate 0"):
+        read(ragged, np.zeros(2))
+
+
+def test_a_bad_value_of_a_named_channel_is_named():
+    with pytest.raises(FieldDataError, match=r"X .*sample 3, channel 'v'"):
+        read(FieldSet(COORDS, spoiled(FLAT_X, (3, 2, 1), np.nan), channel_names=["u", "v"]), FLAT_Y)
 
 
 # ---------------------------------------------------------------------- what a saved estimator remembers

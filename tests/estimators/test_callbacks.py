@@ -5,8 +5,11 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
 
-from skop import LaMORegressor
+from skop import LaMORegressor, RolloutRegressor
+from skop.data import FieldLoader
 from skop.estimators._callbacks import EpochCallbacks
 from skop.metrics import neg_relative_l2_scorer
 
@@ -130,19 +133,86 @@ def test_a_fitted_estimator_keeps_no_context_and_pickles():
     np.testing.assert_array_equal(restored.predict(X), estimator.predict(X))
 
 
-@pytest.mark.parametrize(("verbose", "lines"), [(0, 0), (False, 0), (1, 0), (2, 3)])
+@pytest.mark.parametrize(("verbose", "lines"), [("auto", 0), (0, 0), (False, 0), (1, 1), (2, 3)])
 def test_verbosity_where_nobody_watches(verbose, lines, capfd):
     small(verbose=verbose, max_iter=3).fit(X, Y)
     printed = capfd.readouterr()
     assert printed.out == ""
     assert printed.err.count("\n") == lines
-    if lines:
+    if lines > 1:
         assert "LaMORegressor  33% epoch 1  loss " in printed.err
+    if lines:
+        assert "LaMORegressor 100% epoch 3  loss " in printed.err
 
 
 def test_validation_is_part_of_the_line(capfd):
     small(verbose=2, max_iter=2, early_stopping=True).fit(X, Y)
     assert capfd.readouterr().err.count("validation") == 2
+
+
+# ---------------------------------------------------------------- the line about a long fit
+@pytest.fixture
+def seconds_of_batches(monkeypatch):
+    """Let every batch take a number of seconds, and the first one more."""
+
+    def install(seconds, first=0.0):
+        gather, now = FieldLoader.gather, [0.0, first]
+
+        def slow(self, indices):
+            now[0] += seconds + now[1]
+            now[1] = 0.0
+            return gather(self, indices)
+
+        monkeypatch.setattr(FieldLoader, "gather", slow)
+        monkeypatch.setattr("skop.estimators._callbacks.time.perf_counter", lambda: now[0])
+
+    return install
+
+
+def long(**params):
+    """Two batches in each of 40 epochs; a callback ends the fit after four of them."""
+    return small(**({"batch_size": 4, "max_iter": 40} | params)).set_callbacks(Recorder(stop_after=4))
+
+
+def test_a_long_fit_says_once_how_long_it_will_take(seconds_of_batches, capfd):
+    seconds_of_batches(2.0, first=15.0)
+    model = long().fit(X, Y)
+    (line,) = capfd.readouterr().err.splitlines()
+    # 80 batches of 2 s, and 15 s in which kernels are compiled.
+    assert "LaMORegressor: 40 epochs will take about 2 min 55 s (4 s each)" in line
+    assert "max_time=60" in line
+    assert "patch_size" not in line  # patches of a grid of 6 x 4 cannot be larger
+    quiet = long(verbose=False).fit(X, Y)
+    assert capfd.readouterr().err == ""
+    np.testing.assert_array_equal(model.predict(X), quiet.predict(X))
+
+
+def test_what_would_shorten_a_long_fit_is_what_its_network_has(seconds_of_batches, capfd):
+    seconds_of_batches(2.0)
+    fields = RANDOM.normal(size=(8, 16, 16, 1))
+    long(patch_size=2).fit(fields, fields)
+    assert "patch_size=4" in capfd.readouterr().err
+    points = RANDOM.random((8, 210, 2))
+    long(early_stopping=True).fit((points, points), points[..., 0])
+    printed = capfd.readouterr().err
+    assert "subsample_points=52" in printed
+    assert "up to about" in printed
+
+
+@pytest.mark.parametrize("params", [{"verbose": 0}, {"verbose": False}, {"max_time": 400.0}, {"max_iter": 25}])
+def test_a_fit_that_is_short_or_told_to_be_silent_says_nothing(seconds_of_batches, capfd, params):
+    seconds_of_batches(1.0)
+    long(**params).fit(X, Y)
+    assert capfd.readouterr().err == ""
+
+
+def test_other_tools_get_no_line(seconds_of_batches, capfd):
+    seconds_of_batches(2.0)
+    make_pipeline(long()).fit(X, Y)
+    cross_val_score(long(), X, Y, cv=2)
+    assert capfd.readouterr().err == ""
+    RolloutRegressor(long(), window=2).fit(X, X[..., :1])
+    assert "will take" in capfd.readouterr().err
 
 
 def test_without_support_in_scikit_learn_only_the_progress_line_is_left():

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import skop
 from skop import FieldSet, GeoMaNORegressor, LaMOArchitecture, LaMORegressor, ScalingOptions, TrainingOptions
@@ -116,3 +117,72 @@ def test_a_file_is_not_written_for_parameters_that_are_not_those_of_the_fit(name
     with pytest.raises(ModelFileError, match=next(iter(CHANGES[name]))):
         model.save(tmp_path / "model.skop")
     assert not list(tmp_path.iterdir())
+
+
+# ---------------------------------------------------------------- the training goes on
+LINEAR = {"width": 8, "depth": 1, "d_state": 4, "random_state": 0, "batch_size": 6}
+
+
+def continued(model, epochs):
+    return model.set_params(max_iter=epochs).fit(X, Y)
+
+
+def test_two_fits_at_a_constant_rate_are_one_long_fit():
+    options = {"training__schedule": "constant", "training__warmup_fraction": 0.0, "warm_start": True}
+    whole = LaMORegressor(max_iter=4).set_params(**LINEAR, **options).fit(X, Y)
+    model = LaMORegressor(max_iter=2).set_params(**LINEAR, **options).fit(X, Y)
+    # All samples are one batch, so that only their order differs.
+    np.testing.assert_allclose(continued(model, 2).predict(X), whole.predict(X), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(model.loss_curve_, whole.loss_curve_, rtol=1e-5)
+    anew = LaMORegressor(max_iter=2).set_params(**LINEAR, **options | {"warm_start": False}).fit(X, Y)
+    start = anew.set_params(warm_start=True)
+    assert not np.allclose(continued(start, 2).predict(X), whole.predict(X), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("path", [None, "file"])
+def test_one_more_epoch_hardly_moves_a_finished_model(path, tmp_path):
+    model = LaMORegressor(**SIZES | {"max_iter": 8, "batch_size": 1}, warm_start=True).fit(X, Y)
+    if path == "file":
+        model.save(tmp_path / "model.skop")
+        model = skop.load(tmp_path / "model.skop")
+    before, score = model.predict(X), model.score(X, Y)
+    continued(model, 1)
+    assert model.n_iter_ == 9
+    assert np.linalg.norm(model.predict(X) - before) < 0.02 * np.linalg.norm(before)
+    assert model.score(X, Y) > score - 0.005
+
+
+def test_a_pickle_goes_on_as_the_estimator_does_and_a_file_starts_its_moments_anew(tmp_path):
+    model = LaMORegressor(**SIZES, warm_start=True).fit(X, Y)
+    pickled = pickle.loads(pickle.dumps(model))
+    model.save(tmp_path / "model.skop")
+    loaded = skop.load(tmp_path / "model.skop")
+    cold = LaMORegressor(**SIZES).fit(X, Y)
+    cold.save(tmp_path / "cold.skop")
+    sizes = [(tmp_path / name).stat().st_size for name in ("model.skop", "cold.skop")]
+    assert abs(sizes[0] - sizes[1]) < 100
+    expected = continued(model, 2).predict(X)
+    np.testing.assert_array_equal(continued(pickled, 2).predict(X), expected)
+    assert not np.array_equal(continued(loaded, 2).predict(X), expected)
+
+
+def test_nothing_is_kept_without_warm_start():
+    model = LaMORegressor(**SIZES).fit(X, Y)
+    size = len(pickle.dumps(model))
+    warm = model.set_params(warm_start=True).fit(X, Y)
+    assert len(pickle.dumps(warm)) > 2 * size
+    assert len(pickle.dumps(clone(warm))) < size
+    assert len(pickle.dumps(warm.set_params(warm_start=False).fit(X, Y))) < 1.1 * size
+
+
+def test_a_failed_fit_leaves_the_end_of_the_last_one():
+    model = LaMORegressor(**SIZES, warm_start=True).fit(X, Y)
+    other = pickle.loads(pickle.dumps(model))
+
+    def broken(prediction, target, **options):
+        raise RuntimeError("broken loss")
+
+    with pytest.raises(RuntimeError, match="broken loss"):
+        model.set_params(loss=broken).fit(X, Y)
+    model.set_params(loss="auto")
+    np.testing.assert_array_equal(continued(model, 1).predict(X), continued(other, 1).predict(X))

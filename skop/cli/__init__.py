@@ -1,0 +1,116 @@
+"""The command line ``skop``: from folders of runs to models, predictions, errors and reports.
+
+This file holds the console script: its commands, and what becomes of errors, warnings and interrupts. Modules of
+commands import torch and scikit-learn inside their functions, so that ``skop --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import skop._openmp  # noqa: F401 - before anything that imports torch
+
+# isort: split
+import click
+
+from skop._version import __version__
+from skop.cli._describe import describe
+from skop.cli._fit import compare, fit
+from skop.cli._info import demo, info
+from skop.cli._predict import predict, score
+from skop.exceptions import SkopError
+
+__all__ = ["main"]
+
+#: Exit status of a command that failed or was used wrongly, and of one that the user interrupted.
+_FAILURE = 2
+_INTERRUPTED = 130
+
+
+class _Commands(click.Group):
+    """Group of commands that turns errors of data and files into one line and an exit status."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the commands in the order of their use."""
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt:
+                click.echo(f"skop {ctx.invoked_subcommand}: interrupted", err=True)
+                ctx.exit(_INTERRUPTED)
+            except (SkopError, OSError, ValueError) as error:
+                _say_error(f"skop {ctx.invoked_subcommand}", str(error))
+                ctx.exit(_FAILURE)
+
+
+@click.group(
+    cls=_Commands,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with: skop describe 'runs/*.vtu'. Each command explains its options: skop fit --help.",
+)
+@click.version_option(__version__, prog_name="skop", message="%(prog)s %(version)s")
+def _skop() -> None:
+    """Fast surrogates of simulations: from a folder of runs to a model with known error.
+
+    DATA of a command are mesh files (a list, or a quoted pattern such as 'runs/*.vtu'), one .npz or .mat file of
+    arrays, or one .csv table.
+    """
+
+
+for _command in (fit, predict, score, compare, describe, demo, info):
+    _skop.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the console script.
+
+    Parameters
+    ----------
+    arguments : sequence of str or None, default=None
+        Command-line arguments after ``skop``; None takes those of the process.
+
+    Returns
+    -------
+    int
+        Exit status: 0 for success; 2 for wrong options, data that cannot be used or files that cannot be read or
+        written, with the reason in one line on standard error; 130 if the user interrupted.
+
+    Examples
+    --------
+    >>> from skop.cli import main
+    >>> main(["info"])
+    skop ...
+    """
+    try:
+        result = _skop.main(None if arguments is None else list(arguments), prog_name="skop", standalone_mode=False)
+    except click.UsageError as error:
+        name = "skop" if error.ctx is None else error.ctx.command_path
+        _say_error(name, f"{error.format_message().rstrip('.')}. See: {name} --help")
+        return _FAILURE
+    except click.ClickException as error:
+        _say_error("skop", error.format_message())
+        return _FAILURE
+    except click.Abort:
+        return _INTERRUPTED
+    return result if isinstance(result, int) else 0
+
+
+def _say_error(command: str, message: str) -> None:
+    """Print an error as one line, also if its message has several."""
+    click.echo(f"{command}: error: {' '.join(message.split())}", err=True)
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    """Print a warning as one line, without a line of code that the user of a command has not written."""
+    print(f"skop: warning: {' '.join(str(message).split())}", file=sys.stderr if file is None else file)

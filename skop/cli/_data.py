@@ -1,0 +1,667 @@
+"""DATA of a command: mesh files, one file of arrays, or a CSV table, read into samples that estimators take.
+
+Notation: n samples, P points of a sample, d space dimensions, c channels, p parameters.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from skop.data import MeshSamples
+
+__all__ = [
+    "Choice",
+    "Samples",
+    "array_options",
+    "choice_of_model",
+    "expand",
+    "field_options",
+    "fields_in",
+    "read_samples",
+]
+
+#: Names under which arrays are looked for, in this order.
+_ARRAY_NAMES = {
+    "x": ("X", "x", "inputs", "input", "a", "coeff"),
+    "y": ("Y", "y", "outputs", "output", "targets", "target", "u", "sol"),
+    "coords": ("coords", "coordinates", "points"),
+    "params": ("params", "parameters", "theta", "mu"),
+}
+#: Largest number of channels that the last axis of an array on a grid is taken for.
+_MOST_CHANNELS = 16
+#: Number of names shown in a message.
+_SHOWN = 3
+#: Name that no field has, by which a reader is made to list the fields of a file.
+_NO_FIELD = "?"
+
+
+# ---------------------------------------------------------------------- options
+@dataclass(frozen=True)
+class Choice:
+    """What is to be read: the options of a command, or what a model was fitted on.
+
+    Attributes
+    ----------
+    targets, inputs, columns : tuple of str, default=()
+        Fields (or columns of a table) that are predicted, that are inputs, and columns of `params` that are used.
+    params : str or None, default=None
+        CSV file with the parameters of each run.
+    cell_data : str, default="refuse"
+        Treatment of fields on cells.
+    x, y, coords, array_params : str or None, default=None
+        Names of arrays.
+    channels : {"auto", "last", "none"}, default="auto"
+        Whether the last axis of arrays holds channels.
+    axes : tuple of int or None, default=None
+        Coordinates of meshes that are used; None finds them.
+    needs_targets : bool, default=True
+        Whether data without targets are an error.
+    """
+
+    targets: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    params: str | None = None
+    cell_data: str = "refuse"
+    x: str | None = None
+    y: str | None = None
+    coords: str | None = None
+    array_params: str | None = None
+    channels: str = "auto"
+    axes: tuple[int, ...] | None = None
+    needs_targets: bool = True
+
+
+def field_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which fields and columns of the data are inputs and targets."""
+    return _with_options(
+        command,
+        click.option("--target", "targets", multiple=True, metavar="NAME", callback=_split_names,
+                     help="Field of the meshes, or column of a table, to predict; several: repeat, or a,b."),
+        click.option("--input", "inputs", multiple=True, metavar="NAME", callback=_split_names,
+                     help="Field of the meshes, or column of the table, that is an input."),
+        click.option("--param", "columns", multiple=True, metavar="COLUMN", callback=_split_names,
+                     help="Column of the --params file to use; default: all columns of numbers."),
+        click.option("--cell-data", type=click.Choice(_cell_data_choices()), default="refuse", show_default=True,
+                     help="Fields that are stored on cells."),
+    )  # fmt: skip
+
+
+def array_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that every command on data has: the table of parameters, and the names of arrays."""
+    return _with_options(
+        command,
+        click.option("--params", metavar="FILE.csv",
+                     help="Parameters of each run. Rows belong to the file named in a column, else to the files in "
+                          "natural order (run_2 before run_10)."),
+        click.option("--x", metavar="ARRAY", help="Array of .npz or .mat with the inputs, (n, ...)."),
+        click.option("--y", metavar="ARRAY", help="Array with the targets, (n, ...)."),
+        click.option("--coords", metavar="ARRAY", help="Array with the points, (P, d) or (n, P, d)."),
+        click.option("--array-params", metavar="ARRAY", help="Array with parameters of each sample, (n, p)."),
+        click.option("--channels", type=click.Choice(["auto", "last", "none"]), default="auto", show_default=True,
+                     help="Last axis of arrays: channels, or none; auto: channels up to 16."),
+    )  # fmt: skip
+
+
+def _cell_data_choices() -> list[str]:
+    """Values of the parameter `cell_data` of the estimators."""
+    return ["refuse", "to_points"]
+
+
+def _with_options(command: Callable[..., Any], *options: Callable[..., Any]) -> Callable[..., Any]:
+    """Apply decorators such that the options are listed in their order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _split_names(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Split names at commas."""
+    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+
+
+def choice_of_model(model: Any, **options: Any) -> Choice:
+    """What a fitted model needs to be read for a prediction or a score.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted estimator.
+    **options
+        Options of the command.
+
+    Returns
+    -------
+    Choice
+        Names of the fields and columns of the fit.
+    """
+    form = model.spec_.target_form
+    if model.spec_.role == "features":
+        inputs = tuple(getattr(model, "feature_names_in_", ()))
+    else:
+        inputs = tuple(model.spec_.input_fields or getattr(model, "input_fields", None) or ())
+    fields = [name for name, _ in form.components or ()] or list(getattr(model, "target_fields", None) or ())
+    columns = getattr(model, "parameter_names_", None)
+    return Choice(
+        targets=tuple(form.scalar_names or fields),
+        inputs=inputs,
+        columns=() if columns is None else tuple(str(name) for name in columns),
+        cell_data=getattr(model, "cell_data", "refuse"),
+        axes=model.spec_.kept_axes,
+        needs_targets=False,
+        **options,
+    )
+
+
+# ---------------------------------------------------------------------- samples
+@dataclass(frozen=True)
+class Samples:
+    """Samples of a command.
+
+    Attributes
+    ----------
+    kind : {"meshes", "arrays", "table"}
+        Kind of the files.
+    X, y : FieldSet, array, DataFrame or None
+        Inputs and targets in forms that estimators take; y is None where the data hold no targets.
+    names : tuple of str
+        Name of each sample: its file, or its row.
+    files : tuple of Path
+        Files that were read.
+    params : DataFrame or None, default=None
+        Parameters of each run of meshes, one row a sample.
+    meshes : MeshSamples or None, default=None
+        The meshes, to which predictions are attached.
+    table : DataFrame or None, default=None
+        All columns of the table, or of the file of parameters, one row a sample.
+    target_names : tuple of str, default=()
+        Fields of meshes, or columns, that are targets.
+    rows : ndarray of int or None, default=None
+        Rows of `meshes` that are samples; None for all.
+    """
+
+    kind: str
+    X: Any
+    y: Any
+    names: tuple[str, ...]
+    files: tuple[Path, ...]
+    params: Any = None
+    meshes: MeshSamples | None = None
+    table: Any = None
+    target_names: tuple[str, ...] = ()
+    rows: Any = None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def take(self, rows: np.ndarray[Any, Any]) -> Samples:
+        """Return the samples at these rows."""
+        return replace(
+            self,
+            X=_rows_of(self.X, rows),
+            y=_rows_of(self.y, rows),
+            names=tuple(self.names[row] for row in rows),
+            files=tuple(self.files[row] for row in rows) if self.kind == "meshes" else self.files,
+            params=_rows_of(self.params, rows),
+            table=_rows_of(self.table, rows),
+            rows=rows if self.rows is None else self.rows[rows],
+        )
+
+    @property
+    def parameter_names(self) -> list[str] | None:
+        """Names of the columns of parameters or features; None without names."""
+        columns = getattr(self.X if self.kind == "table" else self.params, "columns", None)
+        return None if columns is None else [str(name) for name in columns]
+
+    @property
+    def cells(self) -> list[Any] | None:
+        """Meshes of the samples, for drawing; None without any."""
+        if self.meshes is None:
+            return None
+        rows = range(len(self)) if self.rows is None else self.rows
+        return [self.meshes.meshes[row] for row in rows]
+
+    def describe(self) -> str:
+        """Say in one line what was read."""
+        if self.kind == "meshes":
+            inputs = f"{self.X.n_channels} input channels" if self.X.n_channels else "geometry"
+            parameters = "" if self.params is None else f", parameters {', '.join(map(str, self.params.columns))}"
+            target = f", targets: {', '.join(self.target_names)}" if self.target_names else ""
+            return f"{len(self)} meshes, inputs: {inputs}{parameters}{target}"
+        parts = [f"{word} {_shape_of(value)}" for word, value in (("X", self.X), ("y", self.y)) if value is not None]
+        return f"{len(self)} samples of {self.files[0]}: {', '.join(parts)}"
+
+
+def _rows_of(value: Any, rows: Any) -> Any:
+    """Rows of an array, a FieldSet, a DataFrame or None."""
+    if value is None:
+        return None
+    return value.iloc[rows] if hasattr(value, "iloc") else value[rows]
+
+
+def _shape_of(value: Any) -> str:
+    """Size of a container in words."""
+    return repr(value) if hasattr(value, "coords") else str(tuple(value.shape))
+
+
+def read_samples(data: Sequence[str], choice: Choice) -> Samples:
+    """Read the DATA of a command.
+
+    Parameters
+    ----------
+    data : sequence of str
+        Paths and patterns.
+    choice : Choice
+        What to read.
+
+    Returns
+    -------
+    Samples
+        The samples.
+
+    Raises
+    ------
+    FieldDataError
+        If files cannot be read, or what is asked for is not in them.
+    click.UsageError
+        If options do not fit the kind of the data.
+    """
+    files = expand(data)
+    endings = {file.suffix.lower() for file in files}
+    readers = {".npz": _read_arrays, ".mat": _read_arrays, ".csv": _read_table}
+    special = endings & set(readers)
+    if not special:
+        return _read_meshes(files, choice)
+    if len(files) > 1:
+        raise click.UsageError(f"DATA holds {len(files)} files with a {special.pop()} file; pass it alone")
+    return readers[special.pop()](files[0], choice)
+
+
+def expand(data: Sequence[str]) -> list[Path]:
+    """Files that paths and patterns name, in natural order, so that run_2 comes before run_10.
+
+    Parameters
+    ----------
+    data : sequence of str
+        Paths and patterns; shells sort run_10 before run_2, so lists are sorted too.
+
+    Returns
+    -------
+    list of Path
+        Existing files.
+
+    Raises
+    ------
+    click.UsageError
+        If a pattern matches nothing, or a path is not a file.
+    """
+    found: dict[str, None] = {}
+    for item in data:
+        path = os.path.expanduser(item)
+        if os.path.isdir(path):
+            raise click.UsageError(f"{item!r} is a folder; name its files, such as {os.path.join(item, '*.vtu')!r}")
+        if os.path.exists(path):
+            found[path] = None
+            continue
+        matches = [match for match in glob.glob(path, recursive=True) if os.path.isfile(match)]
+        if not matches:
+            what = "no file matches" if glob.has_magic(path) else "there is no file"
+            raise click.UsageError(f"{what} {item!r}{_near(Path(path))}")
+        found |= dict.fromkeys(matches)
+    return [Path(name) for name in sorted(found, key=_natural)]
+
+
+def short_names(files: Sequence[Path]) -> tuple[str, ...]:
+    """Names of files without their folders, or with the last folder if only folders differ.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        Files.
+
+    Returns
+    -------
+    tuple of str
+        A distinct name for each file.
+    """
+    names = [file.name for file in files]
+    if len(set(names)) < len(names):
+        names = [f"{file.parent.name}_{file.name}" for file in files]
+    return tuple(names) if len(set(names)) == len(names) else tuple(map(str, files))
+
+
+def _natural(name: str) -> list[Any]:
+    """Sort key that compares digits in names as numbers."""
+    return [int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", name))]
+
+
+def _near(path: Path) -> str:
+    """Names in the folder of a path that are like it."""
+    if not path.parent.is_dir():
+        return f"; the folder {str(path.parent)!r} does not exist"
+    names = sorted(item.name for item in path.parent.iterdir() if item.is_file())
+    like = difflib.get_close_matches(path.name, names, n=_SHOWN, cutoff=0.4) or names[:_SHOWN]
+    return f"; {str(path.parent)!r} holds {', '.join(like)}" if like else f"; {str(path.parent)!r} holds no files"
+
+
+# ---------------------------------------------------------------------- meshes
+def _read_meshes(files: list[Path], choice: Choice) -> Samples:
+    """Read mesh files, and the parameters of each."""
+    from skop.exceptions import FieldDataError
+
+    table, params = None, None
+    if choice.params is not None:
+        table = _rows_for_files(read_csv(choice.params), files, choice.params)
+    scalars = [] if table is None else [name for name in choice.targets if name in table.columns]
+    if scalars and len(scalars) < len(choice.targets):
+        raise click.UsageError(
+            f"--target names columns of {choice.params} ({', '.join(scalars)}) and fields of the meshes; take one kind"
+        )
+    if table is not None:
+        params = _numbers_of(table, choice.columns, choice.params, leave_out=[*scalars, *_counters(table, choice)])
+    targets = () if scalars else choice.targets
+    if choice.needs_targets and not choice.targets:
+        raise click.UsageError(
+            f"--target is missing; the fields of {files[0]} are: {_listed([*chain(*fields_in(files[0]))])}"
+        )
+    try:
+        samples = _open_meshes(files, choice, targets)
+    except FieldDataError:
+        if choice.needs_targets:
+            raise
+        # Meshes of a prediction need not hold the truth.
+        samples, targets = _open_meshes(files, choice, ()), ()
+    X = samples.select(choice.inputs)
+    if params is not None:
+        X = X.with_params(params.to_numpy(float))
+    y = table[scalars] if table is not None and scalars else samples.select(targets) if targets else None
+    return Samples(
+        "meshes", X, y, short_names(files), tuple(files), params, samples, table,
+        tuple(scalars or targets),
+    )  # fmt: skip
+
+
+def _open_meshes(files: list[Path], choice: Choice, targets: Iterable[str]) -> MeshSamples:
+    """Read the fields that are inputs and targets."""
+    from skop.data import read_meshes
+
+    names = list(dict.fromkeys([*choice.inputs, *targets]))
+    return read_meshes(files, names, cell_data=choice.cell_data, axes=choice.axes)  # type: ignore[arg-type]
+
+
+def fields_in(file: Path) -> tuple[list[str], list[str]]:
+    """Names of the fields on the points, and on the cells, of a mesh file.
+
+    Parameters
+    ----------
+    file : Path
+        Mesh file.
+
+    Returns
+    -------
+    tuple of (list of str, list of str)
+        Names of the fields on points and on cells.
+
+    Raises
+    ------
+    FieldDataError
+        If the file cannot be read.
+    """
+    from skop.data import read_meshes
+    from skop.exceptions import FieldDataError
+
+    try:
+        read_meshes([file], [_NO_FIELD])
+    except FieldDataError as error:
+        # The message lists what the file holds: point data '...', cell data '...'.
+        _, found, after = str(error).partition(f"{_NO_FIELD!r}")
+        if not found:
+            raise
+        on_points, _, on_cells = after.partition("cell data")
+        return re.findall(r"'([^']+)'", on_points), re.findall(r"'([^']+)'", on_cells)
+    raise AssertionError(f"{file} has a field {_NO_FIELD!r}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a row."""
+    return ", ".join(map(str, names)) or "none"
+
+
+def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
+    """Rows of a table in the order of the files: by a column with their names, else by position."""
+    for column in table.columns:
+        keys = [Path(str(value)).name for value in table[column]]
+        stems = [Path(key).stem for key in keys]
+        if table[column].dtype.kind in "fiub" or not {file.stem for file in files} & set(stems):
+            continue
+        repeated = sorted({stem for stem in stems if stems.count(stem) > 1})
+        if repeated:
+            raise click.UsageError(f"{source} names {repeated[0]!r} more than once in its column {column!r}")
+        missing = [file.name for file in files if file.stem not in stems]
+        if missing:
+            raise click.UsageError(
+                f"{len(missing)} of {len(files)} files have no row in the column {column!r} of {source}, such as "
+                f"{', '.join(missing[:_SHOWN])}; add rows, or leave these files out"
+            )
+        unused = len(stems) - len(files)
+        if unused:
+            click.echo(f"{source}: {unused} rows name files that are not among DATA; they are not used", err=True)
+        return table.iloc[[stems.index(file.stem) for file in files]].reset_index(drop=True)
+    if len(table) != len(files):
+        raise click.UsageError(
+            f"{source} has {len(table)} rows and no column with names of the {len(files)} files; add such a column, "
+            f"with values such as {files[0].name}"
+        )
+    click.echo(f"{source}: no column names files, so row 1 belongs to {files[0].name} and so on", err=True)
+    return table
+
+
+# ---------------------------------------------------------------------- tables
+def read_csv(path: str | Path) -> Any:
+    """Read a table with pandas.
+
+    Parameters
+    ----------
+    path : str or Path
+        CSV file with a header.
+
+    Returns
+    -------
+    DataFrame
+        The table, with names of columns without spaces around them.
+    """
+    from skop._optional import import_optional
+    from skop.exceptions import FieldDataError
+
+    pandas = import_optional("pandas", extra="data", purpose="read CSV files")
+    if not Path(path).is_file():
+        raise click.UsageError(f"there is no file {str(path)!r}{_near(Path(path))}")
+    try:
+        # The engine "python" finds out whether columns are separated by commas, semicolons or tabs.
+        table = pandas.read_csv(path, sep=None, engine="python", skipinitialspace=True)
+    except Exception as error:
+        raise FieldDataError(f"cannot read {path} as a table: {error}") from error
+    return table.rename(columns=lambda name: str(name).strip())
+
+
+def _numbers_of(table: Any, columns: Sequence[str], source: str | None, leave_out: Sequence[str] = ()) -> Any:
+    """Named columns, or all columns of numbers other than some; refuse text and missing numbers in them."""
+    import numpy as np
+
+    from skop.exceptions import FieldDataError
+
+    unknown = [name for name in columns if name not in table.columns]
+    if unknown:
+        raise click.UsageError(f"{source} has no column {unknown[0]!r}; its columns are: {_listed(table.columns)}")
+    names = list(columns) or [
+        name for name in table.columns if table[name].dtype.kind in "fiub" and name not in leave_out
+    ]
+    if not names:
+        raise click.UsageError(f"{source} has no columns of numbers; its columns are: {_listed(table.columns)}")
+    for name in names:
+        if table[name].dtype.kind not in "fiub":
+            text = next((value for value in table[name] if isinstance(value, str)), "?")
+            raise FieldDataError(f"column {name!r} of {source} holds text, such as {text!r}; expected numbers.")
+        missing = np.flatnonzero(~np.isfinite(table[name].to_numpy(float)))
+        if len(missing):
+            raise FieldDataError(f"column {name!r} of {source} has no number in row {missing[0] + 1}; fill it in.")
+    return table[names]
+
+
+def _counters(table: Any, choice: Choice) -> list[str]:
+    """Columns that only count the rows, which are no parameters."""
+    import numpy as np
+
+    rows = np.arange(len(table))
+    found = [
+        name
+        for name in table.columns
+        if table[name].dtype.kind in "iu" and len(rows) > 2 and np.ptp(np.sort(table[name]) - rows) == 0
+    ]
+    if found and not choice.columns:
+        click.echo(f"{choice.params}: {found[0]!r} only counts the rows, and is no parameter (see --param)", err=True)
+    return found
+
+
+def _read_table(path: Path, choice: Choice) -> Samples:
+    """Read a table of features and scalars."""
+    _refuse_options(choice, ("params", "x", "y", "coords", "array_params"), ".csv")
+    table = read_csv(path)
+    if choice.needs_targets and not choice.targets:
+        raise click.UsageError(f"--target is missing; the columns of {path} are: {_listed(table.columns)}")
+    has_targets = bool(choice.targets) and (choice.needs_targets or set(choice.targets) <= set(table.columns))
+    y = _numbers_of(table, choice.targets, str(path)) if has_targets else None
+    X = _numbers_of(table, choice.inputs, str(path), leave_out=choice.targets)
+    names = tuple(f"row {row + 1}" for row in range(len(table)))
+    return Samples("table", X, y, names, (path,), table=table, target_names=choice.targets if has_targets else ())
+
+
+# ---------------------------------------------------------------------- arrays
+def _read_arrays(path: Path, choice: Choice) -> Samples:
+    """Read the arrays of a .npz or .mat file."""
+    _refuse_options(choice, ("params", "targets", "inputs", "columns"), path.suffix, from_user=choice.needs_targets)
+    arrays = _load_npz(path) if path.suffix.lower() == ".npz" else _load_mat(path)
+    options = {"x": choice.x, "y": choice.y, "coords": choice.coords, "params": choice.array_params}
+    held = {role: _find_array(arrays, role, name, path) for role, name in options.items()}
+    if held["x"] is None and held["coords"] is None and held["params"] is None:
+        raise click.UsageError(f"{path} has no array of inputs by a known name; choose by --x from: {_shapes(arrays)}")
+    if held["y"] is None and choice.needs_targets:
+        raise click.UsageError(f"{path} has no array of targets by a known name; choose by --y from: {_shapes(arrays)}")
+    X, y = _arranged(held, choice.channels)
+    n_samples = len(X)
+    if y is not None and len(y) != n_samples:
+        raise click.UsageError(
+            f"the first axis of arrays is that of the samples, but X has {n_samples} and y {len(y)}: {_shapes(arrays)}"
+        )
+    return Samples("arrays", X, y, tuple(f"sample {row}" for row in range(n_samples)), (path,))
+
+
+def _refuse_options(choice: Choice, names: Sequence[str], ending: str, from_user: bool = True) -> None:
+    """Raise an error for options that have no meaning for a kind of file."""
+    words = {"targets": "target", "inputs": "input", "columns": "param"}
+    given = [words.get(name, name).replace("_", "-") for name in names if getattr(choice, name)]
+    if given and from_user:
+        raise click.UsageError(f"--{given[0]} does not apply to {ending} files")
+
+
+def _load_npz(path: Path) -> dict[str, Any]:
+    """Arrays of a NumPy file, without unpickling anything."""
+    import zipfile
+
+    import numpy as np
+
+    from skop.exceptions import FieldDataError
+
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise FieldDataError(f"cannot read {path}: {error}; write it by numpy.savez(path, X=X, y=y).") from error
+
+
+def _load_mat(path: Path) -> dict[str, Any]:
+    """Arrays of a MATLAB file."""
+    import numpy as np
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    from skop._optional import import_optional
+    from skop.exceptions import FieldDataError
+
+    try:
+        content = loadmat(path)
+    except NotImplementedError:
+        h5py = import_optional("h5py", extra="data", purpose="read MATLAB files of version 7.3")
+        with h5py.File(path, "r") as file:
+            # MATLAB stores by columns, so that HDF5 shows the axes in reverse.
+            content = {name: np.asarray(item).T for name, item in file.items() if isinstance(item, h5py.Dataset)}
+    except (MatReadError, ValueError, TypeError) as error:
+        raise FieldDataError(f"cannot read {path}: {error}; it is no MATLAB file, or damaged.") from error
+    arrays = {name: value for name, value in content.items() if not name.startswith("_")}
+    return {name: value for name, value in arrays.items() if getattr(value, "dtype", np.dtype("O")).kind in "fiub"}
+
+
+def _find_array(arrays: dict[str, Any], role: str, name: str | None, path: Path) -> Any:
+    """Array of a role, by the name that was given or by the usual ones; None if there is none of these."""
+    if name is not None and name not in arrays:
+        raise click.UsageError(f"{path} has no array {name!r}; it holds: {_shapes(arrays)}")
+    found = name if name is not None else next((usual for usual in _ARRAY_NAMES[role] if usual in arrays), None)
+    if found is None:
+        return None
+    if name is None:
+        click.echo(f"{path}: {role} = {found} {arrays[found].shape}", err=True)
+    return arrays[found]
+
+
+def _shapes(arrays: dict[str, Any]) -> str:
+    """Names and shapes of arrays."""
+    return ", ".join(f"{name} {tuple(array.shape)}" for name, array in arrays.items()) or "nothing"
+
+
+def _arranged(held: dict[str, Any], channels: str) -> tuple[Any, Any]:
+    """X and y in a form that estimators take."""
+    from skop.data import FieldSet
+
+    x, y, coords, params = (held[role] for role in ("x", "y", "coords", "params"))
+    # MATLAB makes a row of a vector.
+    y = y.reshape(-1) if y is not None and y.ndim == 2 and y.shape[0] == 1 < y.shape[1] else y
+    if coords is None:
+        if params is not None and x is not None:
+            raise click.UsageError("parameters beside fields need the points of the fields: --coords ARRAY")
+        return _with_channels(params if x is None else x, channels), _with_channels(y, channels)
+    x = _on_points(x, coords)
+    y = y if y is None or y.ndim == 1 else _on_points(y, coords)
+    if y is not None and y.ndim > 2:
+        y = FieldSet(coords, y)
+    if x is None and params is not None and coords.ndim == 2:
+        return params, y
+    return FieldSet(coords, x, params=params), y
+
+
+def _with_channels(array: Any, channels: str) -> Any:
+    """Array with an axis of channels."""
+    if array is None or array.ndim == 1 or channels == "last":
+        return array
+    is_bare = array.ndim > 2 and array.shape[-1] > _MOST_CHANNELS
+    return array[..., None] if channels == "none" or is_bare else array
+
+
+def _on_points(array: Any, coords: Any) -> Any:
+    """Fields on points with an axis of channels, (n, P, c)."""
+    if array is None or array.ndim < 2:
+        return array
+    axes = coords.shape[:-1] if coords.shape[0] != array.shape[0] or coords.ndim == 2 else coords.shape[1:-1]
+    return array[..., None] if array.shape[1:] == axes else array

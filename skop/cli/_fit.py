@@ -1,0 +1,347 @@
+"""``skop fit`` trains a model and saves it; ``skop compare`` trains several and prints their errors."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from skop.cli._data import Choice, Samples, array_options, expand, field_options, read_samples
+from skop.cli._models import NAMES, check_report, check_writable, make_estimator, parse_settings
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from skop.inspection import Evaluation, ModelResult
+
+__all__ = ["compare", "fit"]
+
+#: Exit status after Ctrl-C, also where the best model so far was saved.
+_INTERRUPTED = 130
+#: Number of runs shown with their errors.
+_SHOWN_RUNS = 5
+
+_data_argument = click.argument("data", nargs=-1, required=True, metavar="DATA...")
+_set_option = click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", callback=parse_settings,
+    help="Any parameter of the estimator, such as width=32 or training__weight_decay=0.01; repeat for several.",
+)  # fmt: skip
+_seed_option = click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True,
+                            help="Seed of the split and of the training.")  # fmt: skip
+_group_option = click.option(
+    "--group",
+    metavar="COLUMN",
+    help="Column of --params, or of the table, whose equal values stay on one side of the split.",
+)
+_report_option = click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html",
+                              help="Report to write, one file that any browser shows.")  # fmt: skip
+_force_option = click.option("--force", is_flag=True, help="Overwrite existing output files.")
+_quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
+
+
+@click.command(
+    short_help="Train a model on runs and save it.",
+    epilog="""\b
+Examples:
+  skop fit 'runs/*.vtu' --target mises --params doe.csv -o model.skop
+  skop fit runs/*.vtu --input load --target mises,u --test-fraction 0.2 --report report.html -o model.skop
+  skop fit flow.npz --x a --y u --max-time 600 --set width=32 -o model.skop
+  skop fit table.csv --input load,radius --target peak_stress -o model.skop""",
+)
+@_data_argument
+@click.option("--output", "-o", type=click.Path(path_type=Path), required=True, metavar="FILE.skop", help="Model file.")
+@field_options
+@array_options
+@click.option("--estimator", type=click.Choice(list(NAMES)), default="lamo", show_default=True, help="Kind of model.")
+@_set_option
+@click.option("--max-time", type=click.FloatRange(min=0.01), metavar="SECONDS", help="Time limit of the training.")
+@click.option("--epochs", type=click.IntRange(min=1), metavar="N", help="Largest number of epochs.")
+@click.option("--test-fraction", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="F",
+              help="Fraction of the runs to hold out of the training; their errors are printed.")  # fmt: skip
+@_group_option
+@_seed_option
+@_report_option
+@_force_option
+@_quiet_option
+@click.pass_context
+def fit(
+    context: click.Context, data: tuple[str, ...], output: Path, estimator: str, settings: dict[str, Any],
+    max_time: float | None, epochs: int | None, test_fraction: float | None, group: str | None, seed: int,
+    report: Path | None, force: bool, quiet: bool, **choice: Any,
+) -> None:  # fmt: skip
+    """Train a model on DATA and save it.
+
+    DATA are mesh files (a list, or a quoted pattern), one .npz or .mat file, or one .csv table. Ctrl-C ends the
+    training early: the best model so far is saved, and the exit status is 130.
+    """
+    files = expand(data)
+    for path in (output, *([report] if report else [])):
+        check_writable(path, files, force)
+    check_report(report)
+    samples = read_samples(data, Choice(**choice))
+    train, test = _split(samples, test_fraction, group, seed)
+    say = _silent if quiet else _say
+    say(samples.describe() + ("" if test is None else f"; {len(train)} to train on, {len(test)} held out"))
+    model = make_estimator(
+        estimator, settings, max_iter=epochs, max_time=max_time, random_state=seed, verbose=0 if quiet else 1
+    )
+    start = time.perf_counter()
+    fit_samples(model, train)
+    seconds = time.perf_counter() - start
+    was_interrupted = getattr(model, "stopped_", None) == "interrupted"
+    model.save(output)
+    if was_interrupted:
+        click.echo(f"interrupted: saved the best model so far, of epoch {model.best_iter_}, to {output}", err=True)
+    click.echo(f"{output}: {type(model).__name__}, {_epochs(model)}{seconds:.1f} s")
+    evaluation = None
+    if test is not None:
+        from skop.inspection import evaluate
+
+        evaluation = evaluate(model, test.X, test.y, names=test.names)
+        print_errors(evaluation, "held-out")
+    if report is not None:
+        _report_fit(report, model, train, test, output)
+        click.echo(f"{report}: report")
+    if was_interrupted:
+        context.exit(_INTERRUPTED)
+
+
+def _say(text: str) -> None:
+    """Print a line of progress on standard error."""
+    click.echo(text, err=True)
+
+
+def _silent(_text: str) -> None:
+    """Print nothing."""
+
+
+def _epochs(model: Any) -> str:
+    """Number of epochs of a fit, in words."""
+    count = getattr(model, "n_iter_", None)
+    return "" if count is None else f"{count} epoch{'s' if count > 1 else ''} ({model.stopped_}), "
+
+
+def fit_samples(model: Any, samples: Samples) -> None:
+    """Fit an estimator on samples, such that the model also takes the files themselves.
+
+    Parameters
+    ----------
+    model : estimator
+        Estimator, which is fitted.
+    samples : Samples
+        Samples with targets.
+    """
+    import numpy as np
+
+    if samples.meshes is not None:
+        fields = {} if samples.y is None or hasattr(samples.y, "iloc") else {"target_fields": [*samples.target_names]}
+        names = [name for name in samples.meshes.components if name not in samples.target_names]
+        model.set_params(input_fields=names or None, **fields)
+    if samples.meshes is not None and samples.params is None:
+        # The paths themselves: the saved model then takes meshes, and gives meshes.
+        model.fit([str(file) for file in samples.files], samples.y if hasattr(samples.y, "iloc") else None)
+        return
+    model.fit(samples.X, samples.y)
+    if samples.params is not None:
+        # Kept in the model file, so that a prediction finds the columns of its own table of parameters.
+        model.parameter_names_ = np.array([*samples.params.columns], dtype=object)
+
+
+def _split(samples: Samples, fraction: float | None, group: str | None, seed: int) -> tuple[Samples, Samples | None]:
+    """Split for training and test, whole groups if there are any."""
+    if fraction is None:
+        if group is not None:
+            raise click.UsageError("--group needs --test-fraction")
+        return samples, None
+    train, test = split_rows(samples, fraction, group, seed)
+    return samples.take(train), samples.take(test)
+
+
+def split_rows(
+    samples: Samples, fraction: float, group: str | None, seed: int
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Rows to train on and rows that are held out, in ascending order.
+
+    Parameters
+    ----------
+    samples : Samples
+        All samples.
+    fraction : float
+        Fraction that is held out, at least one sample or group.
+    group : str or None
+        Column whose equal values stay together.
+    seed : int
+        Seed of the choice.
+
+    Returns
+    -------
+    tuple of ndarray
+        Rows for training and for the test.
+
+    Raises
+    ------
+    click.UsageError
+        If there is no such column, or too few samples or groups.
+    """
+    import numpy as np
+
+    labels = np.arange(len(samples))
+    if group is not None:
+        if samples.table is None or group not in samples.table.columns:
+            names = [] if samples.table is None else list(samples.table.columns)
+            raise click.UsageError(f"--group {group!r} is no column of the table of parameters; there are: {names}")
+        labels = np.unique(samples.table[group].to_numpy(), return_inverse=True)[1]
+    distinct = np.unique(labels)
+    count = max(1, round(fraction * len(distinct)))
+    if count >= len(distinct):
+        raise click.UsageError(
+            f"--test-fraction {fraction} of {len(distinct)} {'samples' if group is None else 'groups'} leaves none to "
+            "train on"
+        )
+    held_out = np.random.default_rng(seed).permutation(distinct)[:count]
+    is_test = np.isin(labels, held_out)
+    return np.flatnonzero(~is_test), np.flatnonzero(is_test)
+
+
+def print_errors(evaluation: Evaluation, what: str) -> None:
+    """Print errors on standard output: mean, by channel, and of the worst samples.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        Errors.
+    what : str
+        Word for the samples, such as "held-out".
+    """
+    import numpy as np
+
+    total = len(evaluation)
+    click.echo(
+        f"relative L2 error of {total} {what} sample{'s' if total > 1 else ''}: {evaluation.mean_error:.2%} "
+        f"(median {np.median(evaluation.errors):.2%}, worst {evaluation.errors.max():.2%})"
+    )
+    by_channel = evaluation.to_dict()["channels"]
+    rows = [("channel", name, error) for name, error in by_channel.items()] if len(by_channel) > 1 else []
+    rows += [("worst", evaluation.names[row], evaluation.errors[row]) for row in evaluation.ranking[:_SHOWN_RUNS]]
+    width = max(len(name) for _, name, _ in rows)
+    for kind, name, error in rows:
+        click.echo(f"  {kind:<8} {name:<{width}} {error:>9.2%}")
+
+
+def _report_fit(report: Path, model: Any, train: Samples, test: Samples | None, output: Path) -> None:
+    """Write the report of a fit."""
+    from skop.inspection import write_report
+
+    held_out: dict[str, Any] = (
+        {} if test is None else {"X": test.X, "y": test.y, "names": test.names, "meshes": test.cells}
+    )
+    write_report(
+        report,
+        model,
+        **held_out,
+        parameter_names=train.parameter_names,
+        train=(train.X, train.y),
+        train_names=train.names,
+        model_path=output,
+    )
+
+
+@click.command(
+    short_help="Errors and times of several models on the same runs.",
+    epilog="""\b
+Examples:
+  skop compare 'runs/*.vtu' --target mises --params doe.csv --max-time 60
+  skop compare table.csv --target peak_stress --estimator lamo --estimator amo""",
+)
+@_data_argument
+@field_options
+@array_options
+@click.option("--estimator", "estimators", type=click.Choice(list(NAMES)), multiple=True, default=("lamo",),
+              show_default=True, help="Model to compare with the classical ones; repeat for several.")  # fmt: skip
+@_set_option
+@click.option("--max-time", type=click.FloatRange(min=0.01), default=60.0, show_default=True, metavar="SECONDS",
+              help="Time limit of the training of each neural operator.")  # fmt: skip
+@click.option("--epochs", type=click.IntRange(min=1), metavar="N", help="Largest number of epochs.")
+@click.option("--test-fraction", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.2,
+              show_default=True, metavar="F", help="Fraction of the runs to hold out.")  # fmt: skip
+@_group_option
+@_seed_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_report_option
+@_force_option
+@_quiet_option
+def compare(
+    data: tuple[str, ...], estimators: tuple[str, ...], settings: dict[str, Any], max_time: float, epochs: int | None,
+    test_fraction: float, group: str | None, seed: int, as_json: bool, report: Path | None, force: bool, quiet: bool,
+    **choice: Any,
+) -> None:  # fmt: skip
+    """Train models on DATA and compare their errors with those of classical models.
+
+    Classical models take seconds: the mean, and POD with ridge regression and with a Gaussian process where all runs
+    have the same points; on meshes of their own, gradient boosting point by point.
+    """
+    from skop.inspection import compare_models
+
+    files = expand(data)
+    check_report(report)
+    if report is not None:
+        check_writable(report, files, force)
+    samples = read_samples(data, Choice(**choice))
+    train_rows, test_rows = split_rows(samples, test_fraction, group, seed)
+    train, test = samples.take(train_rows), samples.take(test_rows)
+    (_silent if quiet else _say)(f"{samples.describe()}; {len(train)} to train on, {len(test)} held out")
+    models = {}
+    for name in estimators:
+        limit = None if name == "pod" else max_time
+        models[NAMES[name].removesuffix("Regressor")] = make_estimator(
+            name, settings, max_iter=epochs, max_time=limit, random_state=seed, verbose=0 if quiet else 1
+        )
+    results = compare_models(models, (train.X, train.y), (test.X, test.y), names=test.names)
+    if as_json:
+        rows = [
+            {"model": result.name, "error": None if result.evaluation is None else result.error,
+             "fit_seconds": result.fit_seconds, "note": result.note}
+            for result in results
+        ]  # fmt: skip
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        _print_results(results, len(test))
+    if report is not None:
+        _report_comparison(report, results, train, test)
+        click.echo(f"{report}: report", err=True)
+
+
+def _print_results(results: list[ModelResult], n_test: int) -> None:
+    """Print a table of the models."""
+    width = max(len(result.name) for result in results)
+    click.echo(f"{'model':<{width}} {'error':>9} {'fit':>9} {'a sample':>11}   relative L2, {n_test} held-out samples")
+    for result in results:
+        if result.evaluation is None:
+            click.echo(f"{result.name:<{width}} {'-':>9} {'-':>9} {'-':>11}   {result.note}")
+            continue
+        times = f"{result.fit_seconds:>7.1f} s {1000 * result.predict_seconds:>8.3g} ms"
+        click.echo(f"{result.name:<{width}} {result.error:>9.2%} {times}")
+
+
+def _report_comparison(report: Path, results: list[ModelResult], train: Samples, test: Samples) -> None:
+    """Write the report on the best of the models that the user named."""
+    from skop.inspection import write_report
+
+    named = [result for result in results if hasattr(result.model, "spec_") and hasattr(result.model, "module_")]
+    best = min(named or [result for result in results if result.evaluation is not None], key=lambda one: one.error)
+    write_report(
+        report,
+        best.model,
+        test.X,
+        test.y,
+        train=(train.X, train.y),
+        names=test.names,
+        train_names=train.names,
+        parameter_names=train.parameter_names,
+        meshes=test.cells,
+        comparison=[result for result in results if result is not best],
+        title=f"Comparison of {len(results)} models",
+    )

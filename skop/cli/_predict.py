@@ -1,0 +1,234 @@
+"""``skop predict`` writes predictions beside the names of their inputs; ``skop score`` prints errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from skop.cli._data import Samples, array_options, choice_of_model, expand, read_samples, short_names
+from skop.cli._fit import print_errors
+from skop.cli._models import check_report, check_writable
+
+if TYPE_CHECKING:
+    import meshio
+    import numpy as np
+
+__all__ = ["predict", "score"]
+
+_model_argument = click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_data_argument = click.argument("data", nargs=-1, required=True, metavar="DATA...")
+_force_option = click.option("--force", is_flag=True, help="Overwrite existing output files.")
+_report_option = click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html",
+                              help="Report to write, one file that any browser shows.")  # fmt: skip
+
+
+@click.command(
+    short_help="Predict runs with a model, and write files.",
+    epilog="""\b
+Examples:
+  skop predict model.skop 'new/*.vtu' --params new.csv -o out/
+  skop predict model.skop new.npz -o predicted.npz
+  skop predict model.skop table.csv -o predicted.csv""",
+)
+@_model_argument
+@_data_argument
+@click.option("--output", "-o", type=click.Path(path_type=Path), required=True, metavar="FOLDER",
+              help="Folder for files with the names of the inputs; for one .npz or .csv also a file.")  # fmt: skip
+@array_options
+@_report_option
+@_force_option
+def predict(model: Path, data: tuple[str, ...], output: Path, report: Path | None, force: bool, **choice: Any) -> None:
+    """Predict DATA with a MODEL and write files.
+
+    Meshes are written as .vtu, with their inputs and the prediction; where the input holds the true field, also with
+    <field>_true and <field>_error. Arrays are written as .npz, tables as .csv.
+    """
+    from skop.estimators import load
+
+    files = expand(data)
+    check_report(report)
+    targets = _outputs(files, output)
+    for path in (*targets, *([report] if report else [])):
+        check_writable(path, [*files, model], force)
+    estimator = load(model)
+    samples = read_samples(data, choice_of_model(estimator, **choice))
+    if samples.meshes is not None:
+        _write_meshes(estimator, samples, targets)
+    elif samples.kind == "table":
+        _write_table(estimator, samples, targets[0])
+    else:
+        _write_arrays(estimator, samples, targets[0])
+    where = str(targets[0]) if len(targets) == 1 else str(output)
+    click.echo(f"{where}: {len(samples)} predictions")
+    if report is not None:
+        _write_report(report, estimator, samples, model)
+
+
+@click.command(
+    short_help="Errors of a model, run by run.",
+    epilog="""\b
+Examples:
+  skop score model.skop 'test/*.vtu' --params doe.csv
+  skop score model.skop test.npz --json""",
+)
+@_model_argument
+@_data_argument
+@array_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: the mean error, and errors by channel and sample.")
+@_report_option
+@_force_option
+def score(model: Path, data: tuple[str, ...], as_json: bool, report: Path | None, force: bool, **choice: Any) -> None:
+    """Compare the predictions of a MODEL with the truth in DATA, run by run.
+
+    The error is the mean relative L2 error, ||predicted - true|| / ||true||, with equal weight of all channels.
+    """
+    from skop.estimators import load
+    from skop.inspection import evaluate
+
+    files = expand(data)
+    check_report(report)
+    if report is not None:
+        check_writable(report, [*files, model], force)
+    estimator = load(model)
+    samples = read_samples(data, choice_of_model(estimator, **choice))
+    if samples.y is None:
+        wanted = ", ".join(choice_of_model(estimator).targets) or "an array of targets (--y)"
+        raise click.UsageError(f"DATA does not hold the truth in every sample; expected {wanted}")
+    evaluation = evaluate(estimator, samples.X, samples.y, names=samples.names)
+    if as_json:
+        click.echo(json.dumps(evaluation.to_dict(), indent=2))
+    else:
+        print_errors(evaluation, "test")
+    if report is not None:
+        _write_report(report, estimator, samples, model)
+
+
+def _write_report(report: Path, estimator: Any, samples: Samples, model: Path) -> None:
+    """Write the report of samples that a model has not been trained on."""
+    from skop.inspection import write_report
+
+    write_report(
+        report,
+        estimator,
+        samples.X,
+        samples.y,
+        names=samples.names,
+        parameter_names=samples.parameter_names,
+        meshes=samples.cells,
+        model_path=model,
+    )
+    click.echo(f"{report}: report", err=True)
+
+
+# ---------------------------------------------------------------------- files
+def _outputs(files: list[Path], output: Path) -> list[Path]:
+    """Files to write, one for each input, or for all arrays or rows of one input."""
+    endings = {".npz": ".npz", ".mat": ".npz", ".csv": ".csv"}
+    ending = endings.get(files[0].suffix.lower(), ".vtu")
+    if output.suffix.lower() == ending and not output.is_dir():
+        if len(files) > 1:
+            raise click.UsageError(f"-o {output} is one file for {len(files)} inputs; name a folder")
+        return [output]
+    names = [f"{Path(name).stem}{ending}" for name in short_names(files)]
+    repeated = {name for name in names if names.count(name) > 1}
+    if repeated:
+        raise click.UsageError(f"several inputs would be written to {sorted(repeated)[0]}; give files distinct names")
+    return [output / name for name in names]
+
+
+def _write_meshes(estimator: Any, samples: Samples, targets: list[Path]) -> None:
+    """Write one mesh for each run; scalars of runs go to one table."""
+    if estimator.spec_.n_outputs:
+        for mesh, path in zip(predicted_meshes(estimator, samples), targets, strict=True):
+            mesh.write(path)
+        return
+    table = _scalar_table(estimator, estimator.predict(samples.X))
+    table.insert(0, "file", list(samples.names))
+    table.to_csv(targets[0].parent / "predictions.csv", index=False)
+
+
+def predicted_meshes(estimator: Any, samples: Samples) -> list[meshio.Mesh]:
+    """Meshes with their inputs and predictions, and with truth and error where the truth is known.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted on fields of meshes.
+    samples : Samples
+        Meshes.
+
+    Returns
+    -------
+    list of meshio.Mesh
+        New meshes, in the order of the samples.
+    """
+    from skop.data import FieldSet, attach_predictions
+
+    assert samples.meshes is not None
+    predicted = estimator.predict(samples.X)
+    fitted = estimator.spec_.target_form
+    names = [name for name, _ in fitted.components or ()] or list(samples.target_names)
+    names = names or list(estimator.target_fields or ["prediction"])
+    counts = dict(fitted.components or {})
+    held = samples.meshes.components
+    for name in names:
+        counts.setdefault(name, held.get(name, estimator.spec_.n_outputs // len(names)))
+    values = predicted.values if isinstance(predicted, FieldSet) else predicted
+    parts: list[Any] = []
+    components: dict[str, int] = {}
+    inputs = [name for name in held if name not in samples.target_names]
+    if inputs:
+        parts.append(samples.meshes.select(inputs).values)
+        components |= {name: held[name] for name in inputs}
+    parts.append(values)
+    components |= {name: counts[name] for name in names}
+    if samples.y is not None:
+        parts += [samples.y.values, values - samples.y.values]
+        components |= {f"{name}_{word}": counts[name] for word in ("true", "error") for name in names}
+    return attach_predictions(samples.meshes.meshes, samples.X.with_values(_joined(parts)), components)
+
+
+def _joined(parts: list[Any]) -> np.ndarray[Any, Any]:
+    """Channels of several fields side by side."""
+    import numpy as np
+
+    return np.concatenate([np.asarray(part) for part in parts], axis=-1)
+
+
+def _scalar_table(estimator: Any, predicted: Any) -> Any:
+    """Predicted scalars with the names of their columns."""
+    import numpy as np
+
+    from skop._optional import import_optional
+
+    pandas = import_optional("pandas", extra="data", purpose="write CSV files")
+    values = np.asarray(predicted).reshape(len(predicted), -1)
+    names = estimator.spec_.target_form.scalar_names
+    return pandas.DataFrame(values, columns=names or [f"scalar_{number}" for number in range(values.shape[1])])
+
+
+def _write_table(estimator: Any, samples: Samples, path: Path) -> None:
+    """Write the columns of the inputs, the predictions, and the truth and errors where they are known."""
+    predicted = _scalar_table(estimator, estimator.predict(samples.X))
+    table = samples.X.reset_index(drop=True).join(predicted)
+    if samples.y is not None:
+        for name in predicted.columns:
+            table[f"{name}_true"] = samples.y[name].to_numpy()
+            table[f"{name}_error"] = predicted[name] - table[f"{name}_true"]
+    table.to_csv(path, index=False)
+
+
+def _write_arrays(estimator: Any, samples: Samples, path: Path) -> None:
+    """Write the predictions as the array y, with the points if there are any."""
+    import numpy as np
+
+    predicted = estimator.predict(samples.X)
+    arrays = {"y": predicted}
+    if isinstance(predicted, tuple):
+        arrays = {"coords": predicted[0], "y": predicted[1]}
+    elif hasattr(predicted, "coords"):
+        arrays = {"coords": predicted.coords, "y": predicted.values}
+    np.savez(path, **arrays)

@@ -1,0 +1,231 @@
+"""Comparison of models on the same samples, with classical ones that take seconds.
+
+Notation: n samples, P points of a sample, T points of all samples together, c channels.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.exceptions import ConvergenceWarning
+
+from skop._typing import FloatArray
+from skop.data import FieldSet, TrainingData, read
+from skop.estimators import PODRegressor
+from skop.exceptions import FieldDataError
+from skop.inspection._evaluation import Evaluation, evaluate
+
+__all__ = ["ModelResult", "classical_models", "compare_models"]
+
+#: Largest number of samples for which a Gaussian process is fitted, and of numbers of which components are computed.
+_MOST_SAMPLES, _MOST_NUMBERS = 2000, 5 * 10**7
+#: Largest number of points on which a model is fitted point by point.
+_MOST_POINTS = 10**5
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """Error and cost of one model of a comparison.
+
+    Attributes
+    ----------
+    name : str
+        Name of the model.
+    evaluation : Evaluation or None
+        Errors on the test samples; None where the model cannot be used.
+    fit_seconds : float
+        Duration of the fit.
+    note : str, default=""
+        Reason why the model cannot be used.
+    model : estimator or None, default=None
+        The fitted model.
+    """
+
+    name: str
+    evaluation: Evaluation | None
+    fit_seconds: float
+    note: str = ""
+    model: Any = None
+
+    @property
+    def error(self) -> float:
+        """Mean relative L2 error; NaN where the model cannot be used."""
+        return np.nan if self.evaluation is None else self.evaluation.mean_error
+
+    @property
+    def predict_seconds(self) -> float:
+        """Mean duration of the prediction of a sample."""
+        return np.nan if self.evaluation is None else self.evaluation.seconds / len(self.evaluation)
+
+
+def compare_models(
+    models: Mapping[str, Any],
+    train: tuple[Any, Any],
+    test: tuple[Any, Any],
+    *,
+    classical: bool = True,
+    names: Sequence[str] | None = None,
+) -> list[ModelResult]:
+    """Fit models on the same samples and evaluate them on others.
+
+    Parameters
+    ----------
+    models : mapping of str to estimator
+        Models by name, which are fitted.
+    train, test : tuple of (X, y)
+        Samples to train on and to test on.
+    classical : bool, default=True
+        Whether classical models are compared too: the mean, and proper orthogonal decomposition with ridge regression
+        and with a Gaussian process where all samples have the same points; elsewhere the mean value and gradient
+        boosting of the value at a point from its coordinates, input fields and parameters.
+    names : sequence of str or None, default=None
+        Names of the test samples.
+
+    Returns
+    -------
+    list of ModelResult
+        Results in the order of the models, after the classical ones.
+
+    Raises
+    ------
+    FieldDataError
+        If the samples cannot be read, or a model that was passed does not take them.
+    KeyboardInterrupt
+        If the user interrupts a fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.inspection import compare_models
+    >>> X = np.random.default_rng(0).random((20, 6, 6, 1))
+    >>> [result.name for result in compare_models({}, (X[:15], X[:15]), (X[15:], X[15:]))]
+    ['mean field', 'POD + ridge', 'POD + Gaussian process']
+    """
+    results = []
+    if classical:
+        data, tested = read(*train), read(*test)
+        pairs = (data.inputs, _plain_targets(data)), (tested.inputs, _plain_targets(tested))
+        for name, model in classical_models(data).items():
+            if isinstance(model, str):
+                results.append(ModelResult(name, None, 0.0, model))
+            else:
+                results.append(_fit_and_evaluate(name, model, *pairs, names, may_fail=True))
+    return results + [
+        _fit_and_evaluate(name, model, train, test, names, may_fail=False) for name, model in models.items()
+    ]
+
+
+def _plain_targets(data: TrainingData) -> Any:
+    """Targets as a FieldSet, or as an array of scalars."""
+    return data.targets.scalars if data.targets.field is None else data.targets.field
+
+
+def _fit_and_evaluate(
+    name: str, model: Any, train: tuple[Any, Any], test: tuple[Any, Any], names: Any, *, may_fail: bool
+) -> ModelResult:
+    """Fit one model and measure its error and time."""
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        # The noise level of a Gaussian process on data without noise ends at its lower bound; that is correct.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        try:
+            model.fit(*train)
+        except FieldDataError as error:
+            if not may_fail:
+                raise
+            return ModelResult(name, None, 0.0, str(error))
+    seconds = time.perf_counter() - start
+    if getattr(model, "stopped_", None) == "interrupted":
+        # A fit of its own keeps its best model; a comparison with models that were cut short says nothing.
+        raise KeyboardInterrupt("the comparison was interrupted")
+    return ModelResult(name, evaluate(model, *test, names=names), seconds, model=model)
+
+
+def classical_models(data: TrainingData) -> dict[str, Any]:
+    """Classical models for the kind of the data.
+
+    Parameters
+    ----------
+    data : TrainingData
+        Samples to train on.
+
+    Returns
+    -------
+    dict of str to estimator or str
+        Models by name, not fitted; a string is the reason why a model is left out.
+    """
+    inputs, n_samples = data.inputs, len(data.inputs)
+    if inputs.is_ragged or data.targets.elsewhere:
+        reason = "needs the same points in every sample"
+        return {
+            "mean value": _PointwiseRegressor(DummyRegressor()),
+            "gradient boosting, point by point": _PointwiseRegressor(HistGradientBoostingRegressor(random_state=0)),
+            "POD + Gaussian process": reason,
+        }
+    is_table = data.spec.role == "features"
+    names = (
+        ("mean", "ridge", "Gaussian process") if is_table else ("mean field", "POD + ridge", "POD + Gaussian process")
+    )
+    widths = [inputs.n_channels + (0 if inputs.shared_coords else inputs.n_dims), data.targets.n_outputs]
+    numbers = n_samples * int(inputs.n_points.max()) * max(widths)
+    if numbers > _MOST_NUMBERS:
+        return dict.fromkeys(names, f"left out: {numbers:.0e} numbers are too many for a quick fit")
+    models: dict[str, Any] = {
+        names[0]: PODRegressor(regressor="mean"),
+        names[1]: PODRegressor(n_components=0.9999),
+        names[2]: PODRegressor(regressor="gaussian_process", n_components=0.9999),
+    }
+    if n_samples > _MOST_SAMPLES:
+        models[names[2]] = f"left out: slow for more than {_MOST_SAMPLES} samples"
+    return models
+
+
+class _PointwiseRegressor(BaseEstimator):
+    """Regression of the value at a point from its coordinates, the input fields there, and the parameters.
+
+    Parameters
+    ----------
+    regressor : regressor
+        Regressor for one output, which is cloned for each channel.
+    """
+
+    def __init__(self, regressor: Any) -> None:
+        self.regressor = regressor
+
+    def fit(self, X: FieldSet, y: Any) -> Self:
+        """Fit one regressor for each channel, on all points or on a random part of them."""
+        from sklearn.base import clone
+
+        if not isinstance(y, FieldSet):
+            raise FieldDataError("a regression point by point needs fields as targets.")
+        rows, values = _point_rows(X), np.concatenate(y.to_list())
+        if len(rows) > _MOST_POINTS:
+            drawn = np.random.default_rng(0).choice(len(rows), _MOST_POINTS, replace=False)
+            rows, values = rows[drawn], values[drawn]
+        self.regressors_ = [clone(self.regressor).fit(rows, column) for column in values.T]
+        return self
+
+    def predict(self, X: FieldSet) -> FieldSet:
+        """Predict the fields on the points of X."""
+        rows = _point_rows(X)
+        values = np.stack([regressor.predict(rows) for regressor in self.regressors_], axis=1)
+        shape = (len(rows), -1) if X.is_ragged else (len(X), int(X.n_points[0]), -1)
+        return X.with_values(values.reshape(*shape[:-1], values.shape[1]))
+
+
+def _point_rows(X: FieldSet) -> FloatArray:
+    """Coordinates, input fields and parameters of each point of all samples, (T, d + c + p)."""
+    parts = [np.concatenate(X.coords_list())]
+    if X.n_channels:
+        parts.append(np.concatenate(X.to_list()))
+    if X.params is not None:
+        parts.append(np.repeat(X.params, X.n_points, axis=0))
+    return np.concatenate(parts, axis=1).astype(float)

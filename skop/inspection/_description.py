@@ -1,0 +1,535 @@
+"""Description of data before a fit: what they are, what is wrong with them, and what to start with.
+
+Notation: n samples, P points of a sample, d space dimensions, c channels, p parameters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from skop._typing import FloatArray, IntArray
+from skop.data import FieldSet, TrainingData, odd_sizes, read
+from skop.exceptions import FieldDataError
+
+__all__ = ["ChannelSummary", "DataDescription", "Finding", "describe_data"]
+
+#: Distance from the median, in robust standard deviations, above which a sample counts as far from the others; and the
+#: number of samples from which this is looked at.
+_FAR, _ENOUGH = 8.0, 8
+#: Mean in units of the standard deviation above which an offset hides the variation.
+_OFFSET = 1e2
+#: Extent of an axis relative to the largest one below which it looks like rounding noise.
+_NOISE = 1e-6
+#: Distance of a point from the centre of its sample, in units of the distance that most of the points keep, above which
+#: it looks like a reference point; and the fraction that counts as most.
+_LONE_POINT, _MOST = 10.0, 0.95
+#: Number of samples below which an error estimate is rough.
+_FEW = 50
+#: Number of points from which training on a part of them is advised, and that part.
+_MANY_POINTS, _PART = 4000, 2000
+#: Number of names shown in a line.
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ChannelSummary:
+    """Statistics of a channel, parameter or scalar over all samples and points.
+
+    Attributes
+    ----------
+    role : {"input", "parameter", "target", "scalar", "field"}
+        Use of the channel; ``"field"`` where no targets were named.
+    name : str
+        Name of the channel, or its number.
+    minimum, mean, maximum, deviation : float
+        Smallest value, mean, largest value and standard deviation.
+    """
+
+    role: str
+    name: str
+    minimum: float
+    mean: float
+    maximum: float
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a user should look at before a fit.
+
+    Attributes
+    ----------
+    level : {"problem", "notice"}
+        Whether it spoils a fit, or may be meant.
+    text : str
+        What was found, and what to do.
+    samples : tuple of str, default=()
+        Names of the samples that it is about.
+    """
+
+    level: Literal["problem", "notice"]
+    text: str
+    samples: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.samples:
+            return self.text
+        more = f" and {len(self.samples) - _SHOWN} more" if len(self.samples) > _SHOWN else ""
+        return f"{self.text}: {', '.join(self.samples[:_SHOWN])}{more}"
+
+
+@dataclass(frozen=True)
+class DataDescription:
+    """What `describe_data` has found; ``print`` shows it as text.
+
+    Attributes
+    ----------
+    form : str
+        Kind of the data in words.
+    n_samples : int
+        Number of samples that were looked at; those with NaN are left out.
+    n_points : tuple of (int, int, int)
+        Smallest, median and largest number of points of a sample.
+    box : tuple of (float, float)
+        Smallest and largest coordinate along each axis, over all samples; empty for tables.
+    channels : tuple of ChannelSummary
+        Statistics of inputs, parameters, targets and scalars.
+    findings : tuple of Finding
+        Problems first.
+    advice : dict of str to str
+        What to start with, by the name of a parameter or a subject.
+    """
+
+    form: str
+    n_samples: int
+    n_points: tuple[int, int, int]
+    box: tuple[tuple[float, float], ...]
+    channels: tuple[ChannelSummary, ...]
+    findings: tuple[Finding, ...] = ()
+    advice: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the description as JSON types.
+
+        Returns
+        -------
+        dict
+            The attributes, with lists in place of tuples.
+        """
+        return {key: _as_json(value) for key, value in asdict(self).items()}
+
+    def __str__(self) -> str:
+        lines = [self.form]
+        if self.box:
+            axes = [f"{axis} {low:.4g} to {high:.4g}" for axis, (low, high) in zip("xyz", self.box, strict=False)]
+            lines.append("coordinates: " + ", ".join(axes))
+        width = max([4, *(len(channel.name) for channel in self.channels)])
+        lines += ["", f"{'':<10} {'name':<{width}} {'min':>11} {'mean':>11} {'max':>11} {'std':>11}"]
+        for item in self.channels:
+            numbers = (item.minimum, item.mean, item.maximum, item.deviation)
+            lines.append(f"{item.role:<10} {item.name:<{width}} " + " ".join(f"{number:>11.4g}" for number in numbers))
+        lines += ["", "What to look at" if self.findings else "Nothing looks wrong."]
+        lines += [f"  {finding.level}: {finding}" for finding in self.findings]
+        lines += ["", "What to start with"]
+        lines += [f"  {subject}: {text}" for subject, text in self.advice.items()]
+        return "\n".join(lines)
+
+
+def _as_json(value: Any) -> Any:
+    """Convert tuples to lists, and numbers that JSON does not have to None."""
+    if isinstance(value, dict):
+        return {key: _as_json(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_as_json(item) for item in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def describe_data(X: Any, y: Any = None, *, names: Sequence[str] | None = None, **options: Any) -> DataDescription:
+    """Look at data before a fit: what they are, what is wrong with them, and what to start with.
+
+    All values are read. Samples with NaN or infinity are named and left out of the rest.
+
+    Parameters
+    ----------
+    X : as in `LaMORegressor.fit`
+        Inputs.
+    y : as in `LaMORegressor.fit`, default=None
+        Targets. None describes the inputs alone, or meshes that hold both.
+    names : sequence of str or None, default=None
+        Names of the samples for the findings, such as their files; None numbers them.
+    **options
+        ``input_fields``, ``target_fields`` and ``cell_data`` of meshes, and ``parameter_names``: names of the columns
+        of a table or of the parameters of a FieldSet.
+
+    Returns
+    -------
+    DataDescription
+        The description, which prints as text.
+
+    Raises
+    ------
+    FieldDataError
+        If the data cannot be read at all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.inspection import describe_data
+    >>> X = np.random.default_rng(0).random((60, 8, 8, 1))
+    >>> X[7] *= 1000
+    >>> print(describe_data(X, X**2).findings[0])
+    input 'channel 0' of these samples is 1e+03 times the usual size; look at their units: sample 7
+    """
+    parameter_names = options.pop("parameter_names", None)
+    if parameter_names is None:
+        parameter_names = getattr(X, "columns", None)
+    X, y, labels, findings = _without_gaps(X, y, names)
+    data = _read_without_targets(X) if y is None and not options.get("target_fields") else read(X, y, **options)
+    if labels is None:
+        labels = tuple(f"sample {row}" for row in range(len(data.inputs)))
+    if len(labels) != len(data.inputs):
+        raise FieldDataError(f"there are {len(labels)} names for {len(data.inputs)} samples; pass one for each.")
+    has_targets = y is not None or bool(options.get("target_fields"))
+    parts = _parts(data, parameter_names, "input" if has_targets else "field")
+    findings += _findings(data, parts, labels)
+    findings.sort(key=lambda finding: finding.level != "problem")
+    counts = np.sort(_n_points(data))
+    is_table = data.spec.role == "features"
+    boxes = None if is_table else _boxes(data.inputs)
+    return DataDescription(
+        form=_form(data, counts),
+        n_samples=len(data.inputs),
+        n_points=(int(counts[0]), int(np.median(counts)), int(counts[-1])),
+        box=() if boxes is None else _whole_box(boxes),
+        channels=tuple(
+            ChannelSummary(part.role, part.name, *(float(number) for number in _summary(part.values))) for part in parts
+        ),
+        findings=tuple(findings),
+        advice=_advice(data, counts, has_targets=has_targets),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------- reading
+@dataclass(frozen=True)
+class _Part:
+    """Values of one channel: an array for each sample."""
+
+    role: str
+    name: str
+    values: list[FloatArray]
+
+    @property
+    def sizes(self) -> FloatArray:
+        """Root mean square of each sample, (n,)."""
+        return np.array([np.sqrt(np.mean(np.square(item, dtype=float))) if item.size else 0.0 for item in self.values])
+
+
+def _summary(values: list[FloatArray]) -> tuple[float, float, float, float]:
+    """Smallest value, mean, largest value and standard deviation of all samples together."""
+    flat = np.concatenate([np.ravel(item) for item in values]).astype(float)
+    return float(flat.min()), float(flat.mean()), float(flat.max()), float(flat.std())
+
+
+def _without_gaps(
+    X: Any, y: Any, names: Sequence[str] | None
+) -> tuple[Any, Any, tuple[str, ...] | None, list[Finding]]:
+    """Leave out samples with NaN or infinity, and report them."""
+    labels = None if names is None else tuple(names)
+    if isinstance(X, tuple) and len(X) == 2:
+        X = FieldSet(*X)
+    masks = [mask for mask in (_finite_samples(X), _finite_samples(y)) if mask is not None]
+    if not masks or len({len(mask) for mask in masks}) > 1 or np.all(masks):
+        return X, y, labels, []
+    keep = np.flatnonzero(np.all(masks, axis=0))
+    lost = np.flatnonzero(~np.all(masks, axis=0))
+    called = tuple(f"sample {row}" if labels is None else labels[row] for row in lost)
+    if not len(keep):
+        raise FieldDataError(
+            f"every one of the {len(lost)} samples holds NaN or infinity; there is nothing to describe."
+        )
+    finding = Finding("problem", "NaN or infinity in these samples; repair them or leave them out", called)
+    kept = tuple(f"sample {row}" if labels is None else labels[row] for row in keep)
+    return _take(X, keep), _take(y, keep), kept, [finding]
+
+
+def _take(value: Any, rows: IntArray) -> Any:
+    """Samples of an array, a FieldSet, a DataFrame or a list."""
+    if value is None:
+        return None
+    if hasattr(value, "iloc"):
+        return value.iloc[rows]
+    return [value[row] for row in rows] if isinstance(value, list) else value[rows]
+
+
+def _finite_samples(value: Any) -> Any:
+    """Whether each sample is finite, (n,); None where this cannot be told without reading files."""
+    if isinstance(value, FieldSet):
+        items: list[list[Any]] = [value.coords_list()]
+        items += [value.to_list()] if value.n_channels else []
+        items += [] if value.params is None else [list(value.params)]
+        return np.array([all(np.isfinite(part).all() for part in sample) for sample in zip(*items, strict=True)])
+    if hasattr(value, "to_numpy"):
+        value = value.to_numpy()
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub" and value.ndim:
+        return np.isfinite(value).reshape(len(value), -1).all(axis=1)
+    return None
+
+
+def _read_without_targets(X: Any) -> TrainingData:
+    """Read inputs alone, beside a target that says nothing."""
+    return read(X, np.zeros(len(X)))
+
+
+def _n_points(data: TrainingData) -> IntArray:
+    """Number of points of each sample."""
+    return np.asarray(data.inputs.n_points, dtype=int)
+
+
+def _boxes(inputs: FieldSet) -> FloatArray:
+    """Smallest and largest coordinates of each sample, (n, 2, d); of shared points only once, (1, 2, d)."""
+    listed = [inputs.coords] if inputs.shared_coords else inputs.coords_list()
+    return np.array([[points.min(axis=0), points.max(axis=0)] for points in listed])
+
+
+def _whole_box(boxes: FloatArray) -> tuple[tuple[float, float], ...]:
+    """Smallest and largest coordinate along each axis over all samples."""
+    low, high = boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)
+    return tuple(zip(low.tolist(), high.tolist(), strict=True))
+
+
+def _parts(data: TrainingData, parameter_names: Sequence[str] | None, role: str) -> list[_Part]:
+    """Channels of inputs and targets, parameters and scalars."""
+    parts = []
+    inputs, targets = data.inputs, data.targets
+    if inputs.n_channels:
+        parts += _channels(role, inputs)
+    if inputs.params is not None:
+        usual = [f"parameter {number}" for number in range(inputs.n_params)]
+        labels = usual if parameter_names is None or len(parameter_names) != inputs.n_params else parameter_names
+        parts += [
+            _Part("parameter", str(name), list(column[:, None]))
+            for name, column in zip(labels, inputs.params.T, strict=True)
+        ]
+    if targets.field is not None:
+        parts += _channels("target", targets.field)
+    if targets.scalars is not None and np.any(targets.scalars):
+        scalars = data.spec.target_form.scalar_names or [f"scalar {number}" for number in range(targets.n_scalars)]
+        parts += [
+            _Part("scalar", name, list(column[:, None]))
+            for name, column in zip(scalars, np.asarray(targets.scalars).T, strict=True)
+        ]
+    return parts
+
+
+def _channels(role: str, fields: FieldSet) -> list[_Part]:
+    """Channels of fields."""
+    names = fields.channel_names or [f"channel {number}" for number in range(fields.n_channels)]
+    samples = fields.to_list()
+    return [_Part(role, name, [sample[:, c] for sample in samples]) for c, name in enumerate(names)]
+
+
+def _form(data: TrainingData, counts: IntArray) -> str:
+    """What the data are, in words."""
+    spec = data.spec
+    runs = f"{len(data.inputs)} samples"
+    if spec.role == "features":
+        return f"{runs} of {spec.n_params} columns"
+    where = f"in {spec.n_dims}-D"
+    if spec.grid_shape is not None:
+        places = f"on a grid of {' x '.join(map(str, spec.grid_shape))} points {where}"
+    elif data.inputs.shared_coords:
+        places = f"on {counts[0]} shared points {where}"
+    else:
+        span = f"{counts[0]} to {counts[-1]}" if counts[0] != counts[-1] else f"{counts[0]}"
+        places = f"on points of their own, {span} {where}"
+    return f"{runs} {places}"
+
+
+# ---------------------------------------------------------------------- findings
+def far_samples(features: FloatArray, limit: float = _FAR) -> IntArray:
+    """Samples that are far from the others in at least one feature.
+
+    The distance from the median is measured in standard deviations, which are estimated from the quartiles.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, k)
+        Features of each sample.
+    limit : float, default=8.0
+        Distance from which a sample is far.
+
+    Returns
+    -------
+    ndarray of int
+        Indices of these samples, in ascending order; none for fewer than 8 samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.inspection._description import far_samples
+    >>> far_samples(np.append(np.linspace(0, 1, 20), 40.0)[:, None]).tolist()
+    [20]
+    """
+    if len(features) < _ENOUGH:
+        return np.zeros(0, dtype=int)
+    low, middle, high = np.quantile(features, [0.25, 0.5, 0.75], axis=0)
+    spread = (high - low) / 1.349
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distance = np.where(spread > 0, np.abs(features - middle) / spread, 0.0)
+    return np.flatnonzero((distance > limit).any(axis=1))
+
+
+def repeated_samples(parts: Sequence[Sequence[FloatArray]]) -> list[IntArray]:
+    """Groups of samples that are equal in all their arrays.
+
+    Parameters
+    ----------
+    parts : sequence of sequence of ndarray
+        For each part, such as coordinates or values, an array for each sample.
+
+    Returns
+    -------
+    list of ndarray of int
+        Indices of the samples of each group of two or more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.inspection._description import repeated_samples
+    >>> repeated_samples([[np.ones(2), np.zeros(2), np.ones(2)]])[0].tolist()
+    [0, 2]
+    """
+    groups = defaultdict(list)
+    for row, arrays in enumerate(zip(*parts, strict=True)):
+        digest = hashlib.blake2b()
+        for array in arrays:
+            digest.update(repr(array.shape).encode())
+            digest.update(np.ascontiguousarray(array, dtype=float).tobytes())
+        groups[digest.digest()].append(row)
+    return [np.array(rows) for rows in groups.values() if len(rows) > 1]
+
+
+def _findings(data: TrainingData, parts: list[_Part], labels: Sequence[str]) -> list[Finding]:
+    """All findings on samples that are finite."""
+    found: list[Finding] = []
+
+    def add(level: Literal["problem", "notice"], text: str, rows: Any = ()) -> None:
+        found.append(Finding(level, text, tuple(labels[row] for row in rows)))
+
+    for part in parts:
+        rows = odd_sizes(part.sizes)
+        if len(rows) and part.role not in ("parameter", "scalar"):
+            add("problem", f"{part.role} {part.name!r} of these samples is {_ratio(part.sizes, rows)} the usual size; "
+                "look at their units", rows)  # fmt: skip
+        elif len(large := rows[part.sizes[rows] > np.median(part.sizes)]):
+            add("problem", f"{part.role} {part.name!r} of these samples is {_ratio(part.sizes, large)} the usual size; "
+                "look at its units", large)  # fmt: skip
+        low, mean, high, deviation = _summary(part.values)
+        if low == high:
+            add("notice", f"{part.role} {part.name!r} is {low:.4g} everywhere; leave it out")
+        elif part.role in ("target", "scalar") and abs(mean) > _OFFSET * deviation:
+            add("problem", f"{part.role} {part.name!r} varies by {deviation:.3g} around {mean:.4g}: relative errors "
+                "will look small whatever is learned; subtract the mean first")  # fmt: skip
+    reported = {name for finding in found for name in finding.samples}
+    if data.spec.role != "features":
+        _findings_on_points(data.inputs, add)
+    columns = [np.stack([item.mean() for item in part.values]) for part in parts]
+    if columns:
+        far = [row for row in far_samples(np.stack(columns, axis=1)) if labels[row] not in reported]
+        if far:
+            add("notice", "the mean of a channel, or a parameter, of these samples is far from the others; check them",
+                far)  # fmt: skip
+    _findings_on_repeats(data, parts, labels, add)
+    if len(data.inputs) < _FEW:
+        add("notice", f"{len(data.inputs)} samples are few: the error on a handful of held-out ones is a rough "
+            "estimate; use cross-validation, and compare with classical models")  # fmt: skip
+    return found
+
+
+def _ratio(sizes: FloatArray, rows: IntArray) -> str:
+    """Size of the first of some samples in units of the median, in words."""
+    return f"{sizes[rows[0]] / np.median(sizes):.2g} times"
+
+
+def _findings_on_points(inputs: FieldSet, add: Any) -> None:
+    """Findings on coordinates: other units, rounding noise, lone points."""
+    boxes = _boxes(inputs)
+    extents = boxes[:, 1] - boxes[:, 0]
+    rows = odd_sizes(extents.max(axis=1))
+    if len(rows):
+        add("problem", f"these samples have {_ratio(extents.max(axis=1), rows)} the usual length; look at the units "
+            "of their coordinates", rows)  # fmt: skip
+    largest = extents.max()
+    for axis, extent in zip("xyz", extents.max(axis=0), strict=False):
+        if 0 < extent < _NOISE * largest:
+            add("problem", f"the coordinate {axis} varies by {extent:.1g} only, as by rounding; set it to a constant, "
+                "so that it is dropped")  # fmt: skip
+    listed = [inputs.coords] if inputs.shared_coords else inputs.coords_list()
+    lone = []
+    for row, points in enumerate(listed):
+        radius = np.linalg.norm(points - np.median(points, axis=0), axis=1)
+        if len(radius) > _ENOUGH and radius.max() > _LONE_POINT * np.quantile(radius, _MOST, method="lower"):
+            lone.append(row)
+    if lone:
+        add("problem", "these samples have points far from all others, as reference points are; remove them, since "
+            "they enlarge the box to which coordinates are scaled", lone)  # fmt: skip
+
+
+def _findings_on_repeats(data: TrainingData, parts: list[_Part], labels: Sequence[str], add: Any) -> None:
+    """Findings on samples that occur several times."""
+    inputs = [part.values for part in parts if part.role in ("input", "field", "parameter")]
+    if not data.inputs.shared_coords and data.spec.role != "features":
+        inputs.append(data.inputs.coords_list())
+    outputs = [part.values for part in parts if part.role in ("target", "scalar")]
+    if not inputs:
+        return
+    for rows in repeated_samples(inputs):
+        differ = outputs and not any(len(group) == len(rows) for group in repeated_samples(
+            [[values[row] for row in rows] for values in outputs]
+        ))  # fmt: skip
+        if differ:
+            add("problem", "these samples have the same inputs but different targets; an input is missing", rows)
+        else:
+            add("notice", "these samples are copies; keep them on one side of a split, or leave them out", rows)
+
+
+# ---------------------------------------------------------------------- advice
+def _advice(data: TrainingData, counts: IntArray, *, has_targets: bool) -> dict[str, str]:
+    """What to start with."""
+    spec, n_samples, median = data.spec, len(data.inputs), int(np.median(counts))
+    advice = {}
+    if not has_targets:
+        advice["targets"] = "none were named, so that only the inputs were looked at"
+    if spec.role == "features":
+        advice["estimator"] = (
+            "a Gaussian process, PODRegressor(regressor='gaussian_process'), or trees of scikit-learn; neural "
+            "operators have no advantage on plain tables"
+        )
+    elif data.inputs.shared_coords and spec.n_fields == 0:
+        advice["estimator"] = (
+            "PODRegressor(regressor='gaussian_process') first, which takes seconds; then LaMORegressor, where fields "
+            "move or jump with the parameters"
+        )
+    else:
+        advice["estimator"] = "LaMORegressor; compare with classical models (skop compare)"
+    if spec.role != "features":
+        points = 2**17 if spec.geometry == "grid" else 2**12
+        batch = max(1, min(16, points // max(median, 1), n_samples // 8))
+        advice["batch_size"] = f"'auto', which takes {batch} here"
+        if spec.geometry == "points" and median > _MANY_POINTS:
+            advice["subsample_points"] = (
+                f"{_PART}: a training step then costs about {median / _PART:.0f} times less than with all points"
+            )
+        elif spec.geometry == "points":
+            advice["subsample_points"] = "None: all points of a sample are few enough"
+    if n_samples < _FEW:
+        advice["samples"] = f"{n_samples} is a start; errors usually still fall a lot up to a few hundred"
+    else:
+        advice["samples"] = f"{n_samples}; hold out a fifth for the test (--test-fraction 0.2)"
+    return advice

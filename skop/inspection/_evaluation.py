@@ -1,0 +1,173 @@
+"""Errors of an estimator by sample and by channel, with the fields that they come from.
+
+Notation: n samples, P points of a sample, c channels or scalars.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skop._typing import FloatArray, IntArray
+from skop.data import FieldSet, TrainingData, read, read_scored
+from skop.exceptions import FieldDataError
+from skop.metrics import channel_sizes, relative_l2_error
+
+__all__ = ["Evaluation", "evaluate"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Predictions of samples beside their truth, and the errors.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Name of each sample, such as its file.
+    channels : tuple of str
+        Names of the channels, or of the scalars.
+    errors : ndarray of shape (n,)
+        Relative L2 error of each sample, with equal weight of the channels. For scalars, the error is relative to the
+        root mean square over all samples.
+    channel_errors : ndarray of shape (n, c)
+        The same for each channel.
+    truth, predicted : list of ndarray of shape (P, c)
+        Fields of each sample; for scalars ``P = 1``.
+    points : FieldSet or None
+        Points of the fields, with cells if all samples share them; None for scalars.
+    seconds : float
+        Duration of the prediction of all samples.
+    """
+
+    names: tuple[str, ...]
+    channels: tuple[str, ...]
+    errors: FloatArray
+    channel_errors: FloatArray
+    truth: list[FloatArray]
+    predicted: list[FloatArray]
+    points: FieldSet | None
+    seconds: float
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def ranking(self) -> IntArray:
+        """Indices of the samples, the worst first."""
+        return np.argsort(-self.errors, kind="stable")
+
+    @property
+    def mean_error(self) -> float:
+        """Mean error over the samples; for scalars the norms run over all samples, as in `score`."""
+        if self.points is not None:
+            return float(np.mean(self.errors))
+        return float(np.sqrt(np.mean(np.square(self.errors))))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the errors as JSON types.
+
+        Returns
+        -------
+        dict
+            Mean error, errors by channel, and errors by sample, the worst first.
+        """
+        by_channel = np.sqrt(np.mean(np.square(self.channel_errors), axis=0))
+        if self.points is not None:
+            by_channel = self.channel_errors.mean(axis=0)
+        return {
+            "error": self.mean_error,
+            "channels": {name: float(error) for name, error in zip(self.channels, by_channel, strict=True)},
+            "samples": {self.names[row]: float(self.errors[row]) for row in self.ranking},
+            "seconds": self.seconds,
+        }
+
+
+def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | None = None) -> Evaluation:
+    """Predict samples and compare with the truth.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted estimator; of skop, or a Pipeline or search around one.
+    X, y : as in `fit`
+        Inputs and true targets.
+    names : sequence of str or None, default=None
+        Names of the samples; None numbers them.
+
+    Returns
+    -------
+    Evaluation
+        Errors and fields.
+
+    Raises
+    ------
+    FieldDataError
+        If X or y do not fit the estimator, or the number of names is not that of the samples.
+    """
+    is_own = hasattr(estimator, "spec_") and hasattr(estimator, "_mesh_options")
+    data, predicted, seconds = _predicted_by_own(estimator, X, y) if is_own else _predicted_by_any(estimator, X, y)
+    targets, form = data.targets, data.spec.target_form
+    labels = tuple(f"sample {row}" for row in range(len(targets))) if names is None else tuple(names)
+    if len(labels) != len(targets):
+        raise FieldDataError(f"there are {len(labels)} names for {len(targets)} samples; pass one for each.")
+    if targets.field is not None:
+        fields, kind = targets.field, "field"
+        truth = fields.to_list()
+        channels = form.channel_names or [f"channel {number}" for number in range(fields.n_channels)]
+    else:
+        fields, kind = None, "scalar"
+        truth = list(np.asarray(targets.scalars, dtype=float)[:, None])
+        channels = form.scalar_names or [f"scalar {number}" for number in range(targets.n_scalars)]
+    channel_errors = np.stack([_errors_of(truth, predicted, [c], kind) for c in range(len(channels))], axis=1)
+    # A channel of zeros has no relative error, and no part in the mean.
+    errors = channel_errors[:, 0]
+    if len(channels) > 1:
+        whole = truth if kind == "field" else np.concatenate(truth)
+        sizes = channel_sizes(whole, kind=kind)  # type: ignore[arg-type]
+        errors = _errors_of([t / sizes for t in truth], [p / sizes for p in predicted], slice(None), kind)
+    return Evaluation(labels, tuple(channels), errors, channel_errors, truth, predicted, fields, seconds)
+
+
+def _errors_of(truth: list[FloatArray], predicted: list[FloatArray], channels: Any, kind: str) -> FloatArray:
+    """Relative L2 error of each sample for some channels; zero where the channel is zero in all samples."""
+    parts = [[np.asarray(item, dtype=float)[..., channels] for item in samples] for samples in (truth, predicted)]
+    if not any(item.any() for item in parts[0]):
+        return np.zeros(len(truth))
+    if kind == "field":
+        return np.asarray(relative_l2_error(parts[0], parts[1], average="none", kind="field"))
+    true, found = (np.stack(part)[:, 0] for part in parts)
+    return np.linalg.norm(found - true, axis=1) / np.sqrt(np.mean(np.sum(true**2, axis=1)))
+
+
+def _predicted_by_own(estimator: Any, X: Any, y: Any) -> tuple[TrainingData, list[FloatArray], float]:
+    """Truth and prediction of an estimator of skop, which takes all forms of X that it was fitted on."""
+    spec = estimator.spec_
+    options = {name: value for name, value in estimator._mesh_options.items() if name != "input_fields"}
+    options |= {"coords": estimator.coords_, "estimator": estimator, "other_points": estimator._takes_other_points}
+    inputs, targets = read_scored(X, y, spec, **options)
+    start = time.perf_counter()
+    if targets.field is not None and (targets.elsewhere or spec.target_points != "inputs"):
+        found, points = estimator._predict_at(inputs, targets.field)
+    else:
+        found, points = estimator._predict_values(inputs), inputs
+    seconds = time.perf_counter() - start
+    data = TrainingData(inputs, targets, spec)
+    if found.fields is None:
+        return data, list(np.asarray(found.scalars)[:, None]), seconds
+    return data, points.with_values(found.fields).to_list(), seconds
+
+
+def _predicted_by_any(estimator: Any, X: Any, y: Any) -> tuple[TrainingData, list[FloatArray], float]:
+    """Truth and prediction of an estimator that is known by `predict` alone."""
+    data = read(X, y)
+    start = time.perf_counter()
+    found = estimator.predict(X)
+    seconds = time.perf_counter() - start
+    predicted = read(X, found).targets
+    if predicted.field is None:
+        return data, list(np.asarray(predicted.scalars)[:, None]), seconds
+    return data, predicted.field.to_list(), seconds

@@ -1,0 +1,255 @@
+"""Predictions outside of what a fit has seen: one warning that names what and by how much, and a table of all."""
+
+import pickle
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import skop
+from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
+from skop.data import Extremes, unit_grid
+from skop.estimators._domain import SeenRanges
+from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning
+
+RANDOM = np.random.default_rng(0)
+DESIGN = pd.DataFrame({"E": RANDOM.uniform(190e9, 220e9, 60), "t": RANDOM.uniform(4e-3, 1e-2, 60)})
+OUTPUT = DESIGN["E"] * DESIGN["t"] ** 3
+POINTS = unit_grid((5, 4))
+
+
+def fields(n_samples, seed=0, scale=1.0):
+    """Two smooth input fields of different sizes, of which one changes its sign."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.uniform(0.5, 1.0, (2, n_samples, 1))
+    x, y = POINTS.T
+    values = np.stack([scale * a * np.sin(7 * x + a), 1e6 * (1 + b * y)], axis=-1)
+    return FieldSet(POINTS, values, channel_names=["u", "k"])
+
+
+def small(**params):
+    return LaMORegressor(width=8, depth=1, max_iter=1, random_state=0, **params)
+
+
+def said_of(call, category=ExtrapolationWarning):
+    """Messages of the warnings of a call; all of them must name this file."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    found = [item for item in caught if item.category is category]
+    assert all(item.filename == __file__ for item in found)
+    return [str(item.message) for item in found]
+
+
+@pytest.fixture(scope="module")
+def on_table():
+    return PODRegressor().fit(DESIGN, OUTPUT)
+
+
+@pytest.fixture(scope="module")
+def on_fields():
+    inputs = fields(20)
+    return small().fit(inputs, inputs.with_values(inputs.values[..., :1]))
+
+
+# ---------------------------------------------------------------- parameters
+def test_a_unit_mistake_is_named_with_its_parameter_sample_and_distance(on_table):
+    wrong = DESIGN.iloc[:4].copy()
+    wrong.loc[2, "E"] /= 1e6
+    (message,) = said_of(lambda: on_table.predict(wrong))
+    low, high = DESIGN["E"].min(), DESIGN["E"].max()
+    assert f"parameter 'E' is {wrong.loc[2, 'E']:.3g} in sample 2, in the fit {low:.3g} to {high:.3g}" in message
+    assert f"({low / (high - low):.2g} times this range outside)" in message
+    assert said_of(lambda: on_table.score(wrong, OUTPUT[:4])) == [message]
+
+
+@pytest.mark.parametrize("factor", [1e3, 10.0, 0.1, 1e-3])
+def test_a_design_in_another_unit_is_always_seen(on_table, factor):
+    for column in DESIGN:
+        wrong = DESIGN.copy()
+        wrong[column] *= factor
+        assert said_of(lambda wrong=wrong: on_table.predict(wrong.iloc[:1]))
+
+
+def test_the_table_has_a_row_for_each_number_outside(on_table):
+    wrong = DESIGN.iloc[:4].copy()
+    wrong.loc[2, "E"] /= 1e6
+    wrong.loc[[0, 3], "t"] = [0.1, 1.0]
+    table = on_table.check(wrong)
+    assert sorted(zip(table["sample"], table["what"], table["value"], strict=True)) == [
+        (0, "parameter 't'", 0.1),
+        (2, "parameter 'E'", wrong.loc[2, "E"]),
+        (3, "parameter 't'", 1.0),
+    ]
+    low, high = DESIGN["t"].min(), DESIGN["t"].max()
+    row = table[table["sample"] == 3].iloc[0]
+    assert (row["lowest"], row["highest"]) == (low, high)
+    assert row["excess"] == pytest.approx((1.0 - high) / (high - low))
+    assert len(on_table.check(DESIGN)) == 0
+    assert list(on_table.check(DESIGN)) == ["sample", "what", "value", "lowest", "highest", "excess"]
+
+
+def test_new_samples_of_the_same_kind_are_inside():
+    """Of 200 predictions of 50 samples each, less than 2 % warn: uniform, normal and lognormal numbers."""
+    rng = np.random.default_rng(1)
+    for draw in (rng.random, rng.standard_normal, lambda size: rng.lognormal(size=size)):
+        warned = 0
+        for _ in range(200):
+            seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=draw((100, 3))), None)
+            warned += bool(seen.findings(FieldSet(np.zeros((1, 1)), params=draw((50, 3))), every=False))
+        assert warned < 4
+
+
+def test_a_parameter_that_never_varied_may_not_vary_now(on_table):
+    constant = DESIGN.assign(t=0.005)
+    model = PODRegressor().fit(constant, OUTPUT)
+    assert len(model.check(constant)) == 0
+    (message,) = said_of(lambda: model.predict(constant.assign(t=0.0051)))
+    assert "parameter 't' is 0.0051 in sample 0, in the fit always 0.005" in message
+
+
+# ---------------------------------------------------------------- fields
+@pytest.mark.parametrize("scale", [1e3, 10.0, 1e-3])
+def test_a_field_in_another_unit_is_named(on_fields, scale):
+    (message,) = said_of(lambda: on_fields.predict(fields(3, seed=1, scale=scale)))
+    assert "channel 'u'" in message
+    assert "'k'" not in message
+    assert ("size of" in message) == (scale < 1)
+
+
+def test_new_fields_of_the_same_kind_are_inside():
+    rng = np.random.default_rng(2)
+    many = rng.lognormal(size=(400, 30, 1)) * rng.uniform(0.5, 1.0, (400, 1, 1))
+    inputs = FieldSet(np.linspace(0, 1, 30)[:, None], many)
+    extremes, warned = Extremes.of(many, inputs), 0
+    for _ in range(200):
+        order = rng.permutation(400)
+        seen = SeenRanges.from_fit(inputs[order[:100]], extremes[order[:100]])
+        warned += bool(seen.findings(inputs[order[100:150]], every=False))
+    assert warned < 4
+
+
+def test_fields_in_a_file_are_read_in_part_for_a_warning_and_wholly_for_the_table(on_fields, tmp_path):
+    inputs = fields(100, seed=1, scale=1.0)
+    values = np.array(inputs.values)
+    values[1] *= 1e3
+    np.save(tmp_path / "values.npy", values)
+    on_disk = FieldSet(POINTS, np.load(tmp_path / "values.npy", mmap_mode="r"), channel_names=["u", "k"])
+    assert not on_disk.in_memory
+    assert set(on_fields.check(on_disk)["sample"]) == {1}
+    on_disk = FieldSet(POINTS, np.load(tmp_path / "values.npy", mmap_mode="r")[:2], channel_names=["u", "k"])
+    assert "sample 1" in said_of(lambda: on_fields.predict(on_disk))[0]
+
+
+# ---------------------------------------------------------------- points and times
+def meshes(n_samples, scale=1.0, n_points=40):
+    """Point sets that are no grid, each of its own in a box of about 2 x 1."""
+    rng = np.random.default_rng(3)
+    return FieldSet(scale * rng.uniform(0, [2.0, 1.0], (n_samples, n_points, 2)))
+
+
+def test_points_in_another_unit_are_seen_though_they_lie_in_the_box():
+    inputs = meshes(12)
+    model = small().fit(inputs, inputs.with_values(np.ones((12, 40, 1))))
+    (message,) = said_of(lambda: model.predict(meshes(2, scale=1e-3)))
+    assert "longest side is 0.00" in message
+    assert "spacing is 0.000" in message
+    assert not said_of(lambda: model.predict(meshes(2, n_points=150)))
+    # What lies outside the box has a warning of its own, and is in the table too.
+    assert not said_of(lambda: model.predict(meshes(2, scale=1e3)))
+    assert said_of(lambda: model.predict(meshes(2, scale=1e3)), ResolutionWarning)
+    assert {"coordinate 0", "coordinate 1"} <= set(model.check(meshes(2, scale=1e3))["what"])
+    assert len(model.check(meshes(2))) == 0
+
+
+def test_times_outside_of_those_of_the_fit_are_named():
+    y = np.cumsum(np.ones((60, 4)), axis=1) * DESIGN["t"].to_numpy()[:, None]
+    model = TimeConditionedRegressor(PODRegressor(), times=[0.0, 0.2, 0.4, 0.8]).fit(DESIGN, y)
+    assert not said_of(lambda: model.predict(DESIGN, times=[0.1, 0.8]))
+    (message,) = said_of(lambda: model.predict(DESIGN, times=[0.1, 10.0]))
+    assert "time is 10, in the fit 0 to 0.8 (11 times this range outside)" in message
+    table = model.check(DESIGN, times=[0.1, 10.0])
+    assert table["what"].tolist() == ["time"]
+    assert table["sample"].isna().all()
+    assert len(model.check(DESIGN)) == 0
+
+
+# ---------------------------------------------------------------- other estimators
+def test_estimators_that_wrap_others_warn_once_and_of_the_users_data(on_fields):
+    inputs = fields(12)
+    wrong = fields(2, seed=1, scale=1e3)
+    frames = np.repeat(np.asarray(inputs.values), 2, axis=-1)
+    rollout = RolloutRegressor(small(), window=1).fit(inputs, inputs.with_values(frames))
+    ensemble = EnsembleRegressor(small(), n_members=2).fit(inputs, inputs.with_values(inputs.values[..., :1]))
+    for model in (rollout, ensemble):
+        assert not said_of(lambda model=model: model.predict(fields(2)))
+        (message,) = said_of(lambda model=model: model.predict(wrong))
+        assert "channel 'u'" in message
+        assert set(model.check(wrong)["what"]) == {"channel 'u'"}
+
+
+def test_the_users_line_is_named_through_tools_of_scikit_learn(on_table):
+    split = [(np.arange(40), np.arange(40, 60))]
+    wrong = DESIGN.copy()
+    wrong.iloc[40:] *= 100
+    assert len(said_of(lambda: cross_val_score(PODRegressor(), wrong, OUTPUT, cv=split))) == 1
+    pipeline = make_pipeline(FunctionTransformer(), PODRegressor()).fit(DESIGN, OUTPUT)
+    assert len(said_of(lambda: pipeline.predict(wrong))) == 1
+
+
+def test_a_loop_prints_the_same_warning_once(on_table):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            on_table.predict(DESIGN * 100)
+    assert [item.category for item in caught] == [ExtrapolationWarning]
+
+
+def test_samples_without_weight_are_not_seen():
+    weight = np.ones(60)
+    weight[:30] = 0
+    wrong = DESIGN.copy()
+    wrong.iloc[:30] *= 100
+    model = small().fit(wrong, OUTPUT, sample_weight=weight)
+    assert set(model.check(wrong)["sample"]) == set(range(30))
+
+
+def test_a_warm_start_adds_to_what_was_seen():
+    model = small(warm_start=True).fit(DESIGN, OUTPUT)
+    assert len(model.check(DESIGN * 10)) == 120
+    model.fit(DESIGN * 10, OUTPUT)
+    assert len(model.check(DESIGN * 10)) == len(model.check(DESIGN)) == 0
+
+
+# ---------------------------------------------------------------- files
+def test_ranges_are_saved_and_pickled(on_fields, on_table, tmp_path):
+    for model, wrong in ((on_fields, fields(2, seed=1, scale=1e3)), (on_table, DESIGN * 100)):
+        model.save(tmp_path / "model.skop")
+        expected = model.check(wrong)
+        assert len(expected)
+        for copy in (skop.load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(model))):
+            pd.testing.assert_frame_equal(copy.check(wrong), expected)
+
+
+def test_a_model_of_an_earlier_version_predicts_without_a_check(on_table, tmp_path):
+    old = pickle.loads(pickle.dumps(on_table))
+    del old.ranges_
+    old.save(tmp_path / "old.skop")
+    loaded = skop.load(tmp_path / "old.skop")
+    assert not said_of(lambda: loaded.predict(DESIGN * 100))
+    with pytest.raises(FieldDataError, match="saved by an earlier version of skop"):
+        loaded.check(DESIGN)
+
+
+def test_few_samples_say_little():
+    seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=np.linspace(1, 2, 20)[:, None]), None)
+    few = replace(seen, n_samples=5)
+    asked = FieldSet(np.zeros((1, 1)), params=np.array([[2.9]]))
+    assert seen.findings(asked)
+    assert not few.findings(asked)
+    assert few.findings(asked.with_params(np.array([[29.0]])))

@@ -1,0 +1,378 @@
+"""Symmetries of point sets and meshes in estimators: equivariance, invariance of the training, refusals."""
+
+import meshio
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+
+import skop
+from skop import (
+    AMORegressor,
+    EnsembleRegressor,
+    FieldSet,
+    GeoMaNORegressor,
+    LaMORegressor,
+    MNORegressor,
+    SymmetryOptions,
+)
+from skop.data import PointSymmetries, unit_grid
+from skop.exceptions import FieldDataError, SkopWarning
+
+RANDOM = np.random.default_rng(0)
+N = 4
+CENTRE = np.array([1.0, 0.5])
+FLIP = np.diag([-1.0, 1.0])
+TURN = np.array([[-0.5, -np.sqrt(0.75)], [np.sqrt(0.75), -0.5]])  # by 120 degrees
+
+
+def small(estimator=LaMORegressor, **params):
+    settings = {"width": 8, "depth": 1, "max_iter": 1, "random_state": 0, "dtype": "float64"}
+    return estimator(**settings).set_params(**params)
+
+
+def cloud(size, dims=2):
+    return RANDOM.random((size, dims)) * [2.0, 1.0, 1.0][:dims]
+
+
+def values(size, channels):
+    return RANDOM.normal(size=(size, channels)) + np.arange(channels)
+
+
+def moved(fields, turn, vectors=(), tensors=(), centre=CENTRE):
+    """A FieldSet whose points, vectors and symmetric tensors of the plane are moved, in NumPy."""
+    points = [(part - centre) @ turn.T + centre for part in fields.coords_list()]
+    held = None if fields.values is None else [part.copy() for part in fields.to_list()]
+    for part in held or []:
+        for vector in vectors:
+            part[:, vector] = part[:, vector] @ turn.T
+        for xx, yy, xy in tensors:
+            full = np.array([[part[:, xx], part[:, xy]], [part[:, xy], part[:, yy]]]).transpose(2, 0, 1)
+            found = turn @ full @ turn.T
+            part[:, xx], part[:, yy], part[:, xy] = found[:, 0, 0], found[:, 1, 1], found[:, 0, 1]
+    if not fields.is_ragged:
+        points, held = np.stack(points), None if held is None else np.stack(held)
+    return FieldSet(points, held, params=fields.params, grid_shape=fields.grid_shape)
+
+
+def bent_grid():
+    """Curvilinear grids of 5 x 4 points, of each sample its own."""
+    grid = unit_grid((5, 4)) * [2, 1]
+    return np.stack([grid + 0.05 * np.sin(3 * grid[:, ::-1] + number) for number in range(N)])
+
+
+def layout(name):
+    if name == "ragged":
+        sizes = (6, 9, 7, 8)
+        points, fields = [cloud(size) for size in sizes], [values(size, 3) for size in sizes]
+        return FieldSet(points, fields), FieldSet(points, [values(size, 5) for size in sizes])
+    points = {"own": np.stack([cloud(8) for _ in range(N)]), "shared": cloud(8), "structured": bent_grid()}[name]
+    size = points.shape[-2]
+    grid = (5, 4) if name == "structured" else None
+    make = lambda channels: FieldSet(points, np.stack([values(size, channels) for _ in range(N)]), grid_shape=grid)  # noqa: E731
+    return make(3), make(5)
+
+
+CHANNELS = {"input_vectors": [(1, 2)], "target_vectors": [(0, 3)], "target_tensors": [(1, 2, 4)]}
+GROUP = {
+    "names": ["flip_x"],
+    "rotations": [((1.0, 0.5), 120.0)],
+    "domain": [(0, 2), (0, 1)],
+    "average_predictions": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "name"),
+    [
+        (LaMORegressor, "ragged"),
+        (LaMORegressor, "structured"),
+        (AMORegressor, "own"),
+        (MNORegressor, "ragged"),
+        pytest.param(MNORegressor, "shared", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_averaged_predictions_are_equivariant(estimator, name, recwarn):
+    X, y = layout(name)
+    model = small(estimator, symmetries=SymmetryOptions(**GROUP, **CHANNELS)).fit(X, y)
+    before = model.predict(X)
+    for turn in (FLIP, TURN, FLIP @ TURN):
+        found = model.predict(moved(X, turn, [[1, 2]]))
+        expected = moved(before, turn, [[0, 3]], [(1, 2, 4)])
+        for own, other in zip(found.to_list(), expected.to_list(), strict=True):
+            np.testing.assert_allclose(own, other, rtol=0, atol=1e-11)
+    # The network alone does not have the symmetry: the test can fail. Its points are inside the box of moved points.
+    model.set_params(symmetries__average_predictions=False)
+    found = model.predict(moved(X, TURN, [[1, 2]])).to_list()
+    expected = moved(model.predict(X), TURN, [[0, 3]], [(1, 2, 4)]).to_list()
+    assert max(np.abs(own - other).max() for own, other in zip(found, expected, strict=True)) > 1e-4
+    assert not recwarn.list
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("estimator", [LaMORegressor, AMORegressor, MNORegressor])
+def test_bodies_in_space_turn_about_an_axis(estimator):
+    points = [cloud(size, 3) for size in (6, 9, 7, 8)]
+    X = FieldSet(points, [values(len(part), 3) for part in points])
+    y = FieldSet(points, [values(len(part), 9) for part in points])
+    place, axis = np.array([1.0, 0.5, 0.2]), np.array([1.0, 2.0, 2.0]) / 3
+    options = SymmetryOptions(
+        rotations=[(place, 3 * axis, 90)], mirrors=[(place, axis)], average_predictions=True,
+        input_vectors=[(0, 1, 2)], target_vectors=[(6, 7, 8)], target_tensors=[(0, 1, 2, 3, 4, 5)],
+    )  # fmt: skip
+    model = small(estimator, symmetries=options).fit(X, y)
+    # A quarter turn and a mirror image: K v is the cross product with the axis.
+    spin = np.cross(np.eye(3), axis)
+    turn = (np.eye(3) + spin + spin @ spin) @ (np.eye(3) - 2 * np.outer(axis, axis))
+    image = FieldSet([(part - place) @ turn.T + place for part in points], [part @ turn.T for part in X.to_list()])
+    for own, other in zip(model.predict(image).to_list(), model.predict(X).to_list(), strict=True):
+        full = turn @ other[:, [[0, 3, 5], [3, 1, 4], [5, 4, 2]]] @ turn.T
+        expected = np.column_stack([full[:, [0, 1, 2, 0, 1, 0], [0, 1, 2, 1, 2, 2]], other[:, 6:] @ turn.T])
+        np.testing.assert_allclose(own, expected, rtol=0, atol=1e-11)
+        assert np.abs(expected - other).max() > 1e-3
+
+
+def test_a_mirrored_load_gives_the_mirrored_field():
+    half = cloud(6)
+    points = np.concatenate([half, (half - CENTRE) @ FLIP + CENTRE])  # the plate mirrors these onto each other
+    loads = RANDOM.normal(size=(6, 3)) + np.array([0, 5, 0])
+    table = pd.DataFrame(loads, columns=["size", "fx", "fy"])
+    y = FieldSet(points, RANDOM.normal(size=(6, 12, 3)), params=RANDOM.normal(size=(6, 3)))
+    parts = {"param_vectors": [("fx", "fy")], "target_vectors": [(0, 2)], "scalar_vectors": [(2, 0)]}
+    model = small(symmetries=SymmetryOptions(**GROUP, **parts)).fit(table, y)
+    before, found = model.predict(table), model.predict(table.assign(fx=-table["fx"]))
+    fields = np.roll(before.values, 6, axis=1) * [-1, 1, 1]
+    np.testing.assert_allclose(found.values, fields, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(found.params, before.params * [1, 1, -1], rtol=0, atol=1e-11)
+    assert np.abs(found.values - before.values).max() > 1e-3
+
+
+def test_a_gradient_goes_through_turned_parameters():
+    points, loads = cloud(8), RANDOM.normal(size=(5, 2))
+    symmetries = SymmetryOptions(**GROUP, param_vectors=[(0, 1)], target_vectors=[(0, 1)])
+    model = small(symmetries=symmetries).fit(loads, FieldSet(points, RANDOM.normal(size=(5, 8, 2))))
+    found = model.gradient(loads, lambda field: field[:, 3, 0])
+    steps = 1e-5 * np.eye(2)
+    expected = [
+        (model.predict(loads + step).values[:, 3, 0] - model.predict(loads - step).values[:, 3, 0]) / 2e-5
+        for step in steps
+    ]
+    np.testing.assert_allclose(found, np.stack(expected, axis=1), rtol=1e-5, atol=1e-8)
+
+
+def test_scalars_of_moved_samples():
+    X, _ = layout("own")
+    y = RANDOM.normal(size=(N, 3))
+    model = small(symmetries=SymmetryOptions(**GROUP, input_vectors=[(1, 2)], scalar_vectors=[(0, 2)])).fit(X, y)
+    expected = model.predict(X)
+    expected[:, [0, 2]] = expected[:, [0, 2]] @ TURN.T
+    np.testing.assert_allclose(model.predict(moved(X, TURN, [[1, 2]])), expected, rtol=0, atol=1e-11)
+
+
+# ---------------------------------------------------------------- training
+def test_a_mirrored_data_set_trains_the_same_model(monkeypatch):
+    X, y = layout("ragged")
+    options = SymmetryOptions(**GROUP | {"average_predictions": False}, **CHANNELS)
+    model = small(max_iter=2, symmetries=options).fit(X, y)
+    draw = PointSymmetries.draw
+
+    def mirrored_draw(self, n_samples, generator):
+        # A mirrored sample, mirrored back and moved as before, is the sample moved as before.
+        turn, shift = draw(self, n_samples, generator)
+        return turn @ torch.from_numpy(FLIP), shift
+
+    monkeypatch.setattr(PointSymmetries, "draw", mirrored_draw)
+    pair = moved(X, FLIP, [[1, 2]]), moved(y, FLIP, [[0, 3]], [(1, 2, 4)])
+    other = small(max_iter=2, symmetries=options).fit(*pair)
+    np.testing.assert_allclose(other.loss_curve_, model.loss_curve_, rtol=1e-9)
+    for own, expected in zip(other.predict(X).to_list(), model.predict(X).to_list(), strict=True):
+        np.testing.assert_allclose(own, expected, rtol=0, atol=1e-9)
+
+
+def test_fits_are_repeatable_and_change_with_any_angle():
+    X, y = layout("ragged")
+    options = SymmetryOptions(names=["rotate", "flip_x"], **CHANNELS)
+    first, again, plain = (small(symmetries=held).fit(X, y) for held in (options, options, None))
+    assert first.loss_curve_ == again.loss_curve_
+    assert first.loss_curve_ != plain.loss_curve_
+    model = first.set_params(symmetries__average_predictions=True)
+    turn = np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2)
+    centre = model.symmetry_centre_
+    np.testing.assert_allclose(centre, (X.coords.min(axis=0) + X.coords.max(axis=0)) / 2)
+    expected = moved(model.predict(X), turn, [[0, 3]], [(1, 2, 4)], centre).to_list()
+    for own, other in zip(model.predict(moved(X, turn, [[1, 2]], centre=centre)).to_list(), expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=0, atol=1e-11)
+
+
+def test_without_symmetries_nothing_changes():
+    X, y = layout("ragged")
+    plain, empty = (small(symmetries=held).fit(X, y) for held in (None, SymmetryOptions(**CHANNELS)))
+    assert plain.loss_curve_ == empty.loss_curve_
+    np.testing.assert_array_equal(plain.scalers_.coords.span_, empty.scalers_.coords.span_)
+
+
+def test_it_goes_with_drawn_points_early_stopping_warm_starts_and_files(tmp_path):
+    X, y = layout("ragged")
+    options = SymmetryOptions(**GROUP, **CHANNELS)
+    params = {"symmetries": options, "subsample_points": 5, "early_stopping": True, "warm_start": True}
+    model = small(**params, max_iter=2).fit(X, y)
+    assert len(model.validation_scores_) == 2
+    assert len(model.fit(X, y).validation_scores_) == 4
+    model.save(tmp_path / "model.skop")
+    loaded = skop.load(tmp_path / "model.skop")
+    for own, other in zip(loaded.predict(X).to_list(), model.predict(X).to_list(), strict=True):
+        np.testing.assert_array_equal(own, other)
+    assert clone(loaded).symmetries.get_params() == options.get_params()
+
+
+@pytest.mark.exhaustive
+def test_ensembles_of_moved_samples():
+    X, y = layout("own")
+    model = EnsembleRegressor(small(symmetries=SymmetryOptions(**GROUP, **CHANNELS)), n_members=2, random_state=0)
+    found = model.fit(X, y).predict(moved(X, FLIP, [[1, 2]])).values
+    np.testing.assert_allclose(found, moved(model.predict(X), FLIP, [[0, 3]], [(1, 2, 4)]).values, atol=1e-11)
+
+
+# ---------------------------------------------------------------- other points
+@pytest.mark.parametrize("name", ["shared", pytest.param("ragged", marks=pytest.mark.exhaustive)])
+def test_targets_and_predictions_on_other_points(name):
+    X, _ = layout(name)
+    places = [np.clip(cloud(5), [0.5, 0.3], [1.5, 0.7]) for _ in range(N)]
+    y = FieldSet(places, [values(5, 5) for _ in places])
+    model = small(MNORegressor, symmetries=SymmetryOptions(**GROUP, **CHANNELS)).fit(X, y)
+    before = model.predict(X, coords=y)
+    found = model.predict(moved(X, FLIP, [[1, 2]]), coords=moved(y, FLIP))
+    expected = moved(before, FLIP, [[0, 3]], [(1, 2, 4)])
+    for own, other in zip(found.to_list(), expected.to_list(), strict=True):
+        np.testing.assert_allclose(own, other, rtol=0, atol=1e-11)
+
+
+# ---------------------------------------------------------------- meshes
+def meshes(moves=None):
+    """Triangulated plates in z = 2 with a displacement of three components and a stress of six, in VTK's order."""
+    random = np.random.default_rng(5)
+    found = []
+    for _ in range(N):
+        points = np.column_stack([random.random((8, 2)) * [2, 1], np.full(8, 2.0)])
+        load, shift = random.normal(size=(2, 8, 3))
+        stress = random.normal(size=(8, 3, 3))
+        stress = stress + stress.transpose(0, 2, 1)
+        if moves is not None:
+            centre = np.array([*CENTRE, 0.0])
+            points = (points - centre) @ moves.T + centre
+            load, shift, stress = load @ moves.T, shift @ moves.T, moves @ stress @ moves.T
+        columns = stress[:, [0, 1, 2, 0, 1, 0], [0, 1, 2, 1, 2, 2]]
+        data = {"load": load, "stress": columns, "displacement": shift}
+        found.append(meshio.Mesh(points, [("triangle", [[0, 1, 2], [3, 4, 5], [5, 6, 7]])], point_data=data))
+    return found
+
+
+def test_fields_of_plane_meshes_by_name(recwarn):
+    parts = {"input_vectors": ["load"], "target_vectors": ["displacement"], "target_tensors": ["stress"]}
+    model = small(
+        input_fields=["load"],
+        target_fields=["stress", "displacement"],
+        symmetries=SymmetryOptions(**GROUP, **parts),
+    ).fit(meshes())
+    space = np.eye(3)
+    space[:2, :2] = TURN
+    for own, other in zip(model.predict(meshes(space)), model.predict(meshes()), strict=True):
+        np.testing.assert_allclose(
+            own.point_data["displacement"], other.point_data["displacement"] @ space.T, atol=1e-11
+        )
+        full = other.point_data["stress"][:, [[0, 3, 5], [3, 1, 4], [5, 4, 2]]]
+        expected = (space @ full @ space.T)[:, [0, 1, 2, 0, 1, 0], [0, 1, 2, 1, 2, 2]]
+        np.testing.assert_allclose(own.point_data["stress"], expected, atol=1e-11)
+    assert not recwarn.list
+
+
+# ---------------------------------------------------------------- grids
+def test_tensors_and_loads_turn_on_grids_too():
+    grid, loads = (5, 5), RANDOM.normal(size=(6, 2))
+    fields = RANDOM.normal(size=(6, 5, 5, 3))
+    symmetries = SymmetryOptions(
+        names=["flip_x", "transpose"], average_predictions=True, input_tensors=[(0, 1, 2)], target_tensors=[(0, 1, 2)],
+        param_vectors=[(0, 1)],
+    )  # fmt: skip
+    X = FieldSet(unit_grid(grid), fields.reshape(6, 25, 3), params=loads, grid_shape=grid)
+    model = small(symmetries=symmetries).fit(X, fields)
+    before = model.predict(X)
+    for turn, move in (
+        (FLIP, lambda array: array[:, ::-1]),
+        (np.array([[0.0, 1], [1, 0]]), lambda array: array.transpose(0, 2, 1, 3)),
+    ):
+        turned = [
+            moved(FieldSet(unit_grid(grid), move(held).reshape(6, 25, 3)), turn, tensors=[(0, 1, 2)]).values
+            for held in (fields, before)
+        ]
+        image = FieldSet(unit_grid(grid), turned[0], params=loads @ turn.T, grid_shape=grid)
+        np.testing.assert_allclose(model.predict(image).reshape(6, 25, 3), turned[1], rtol=0, atol=1e-11)
+
+
+# ---------------------------------------------------------------- mistakes
+WRONG = {
+    "periodic shift": ({"names": ["shift_x"]}, "straight grid"),
+    "missing channel": ({"names": ["flip_x"], "input_vectors": [(1, 3)]}, "input_vectors names channel 3.*0 to 2"),
+    "missing scalar": ({"names": ["flip_x"], "scalar_vectors": [(0, 1)]}, "scalar targets, of which there are none"),
+    "name without names": ({"names": ["flip_x"], "target_vectors": ["u"]}, "y has no names; give the numbers"),
+    "no tuple": ({"names": ["flip_x"], "target_vectors": [1]}, "expected a tuple of channels"),
+    "wrong domain": ({"names": ["flip_x"], "domain": [(0, 1)]}, "2 pairs"),
+    "zero normal": ({"mirrors": [((0, 0), (0, 0))]}, "length zero"),
+    "too many": (
+        {"names": ["rotate"], "rotations": [((0, 0), 90)], "average_predictions": True}, "more than 720 combinations"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_declarations_are_refused_before_training(name):
+    options, message = WRONG[name]
+    X, y = layout("own")
+    model = small(symmetries=SymmetryOptions(**options))
+    with pytest.raises(FieldDataError, match=message):
+        model.fit(X, y)
+    assert not hasattr(model, "module_")
+
+
+def test_fields_that_look_like_vectors_are_named_if_they_are_not_declared():
+    names = {"input_fields": ["load"], "target_fields": ["displacement", "stress"]}
+    options = SymmetryOptions(names=["flip_x"], input_vectors=["load"], target_tensors=["stress"])
+    with pytest.warns(SkopWarning, match=r"components of displacement are left.*target_vectors"):
+        small(symmetries=options, **names).fit(meshes())
+
+
+def test_unknown_names_list_those_of_the_mesh():
+    model = small(target_fields=["stress"], symmetries=SymmetryOptions(names=["flip_x"], target_tensors=["strain"]))
+    with pytest.raises(FieldDataError, match=r"names 'strain', but y has \['stress_0'"):
+        model.fit(meshes())
+
+
+@pytest.mark.filterwarnings("ignore:interpolation from the points")
+def test_planes_on_grids_are_refused_unless_they_are_read_as_points():
+    fields = RANDOM.normal(size=(4, 5, 4, 1))
+    options = SymmetryOptions(mirrors=[((0.5, 0.5), (1, 1))])
+    points = cloud(12)
+    smooth = FieldSet(points, np.repeat(points[None, :, :1], 4, axis=0))
+    for model, X in (
+        (small(symmetries=options), fields),
+        (small(GeoMaNORegressor, grid=(4, 4), symmetries=options), smooth),
+    ):
+        with pytest.raises(FieldDataError, match="on the points of a grid"):
+            model.fit(X, X)
+    model = small(symmetries=options, geometry="points", symmetries__average_predictions=True).fit(fields, fields)
+    assert np.isfinite(model.predict(fields)).all()
+
+
+def test_straight_grids_of_each_sample_are_mirrored_in_place():
+    straight = unit_grid((5, 4)) + np.arange(N)[:, None, None]
+    X = FieldSet(straight, RANDOM.normal(size=(N, 20, 1)), grid_shape=(5, 4))
+    model = small(symmetries=SymmetryOptions(names=["flip_x"], average_predictions=True)).fit(X, X)
+    assert model.geometry_ == "structured"
+    assert model.symmetry_centre_ is None
+    mirrored = X.with_values(X.values.reshape(N, 5, 4, 1)[:, ::-1].reshape(N, 20, 1))
+    expected = model.predict(X).values.reshape(N, 5, 4, 1)[:, ::-1].reshape(N, 20, 1)
+    np.testing.assert_allclose(model.predict(mirrored).values, expected, rtol=0, atol=1e-12)
+    bent = FieldSet(bent_grid(), X.values, grid_shape=(5, 4))
+    with pytest.raises(FieldDataError, match="onto each other"):
+        model.predict(bent)

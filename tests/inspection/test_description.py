@@ -1,0 +1,108 @@
+"""`describe_data` names what is wrong with data, and nothing where nothing is."""
+
+import json
+
+import numpy as np
+import pytest
+
+from skop import FieldSet
+from skop.inspection import describe_data
+
+RNG = np.random.default_rng(0)
+
+
+def problems(description):
+    return {finding.text: finding.samples for finding in description.findings if finding.level == "problem"}
+
+
+def clouds(n_samples=12):
+    """Points of their own in the plane, as FieldSets of inputs and targets, with one parameter."""
+    coords = [RNG.random((20 + number % 2, 2)) for number in range(n_samples)]
+    values = [1 + points[:, :1] for points in coords]
+    X = FieldSet(coords, values, params=RNG.random((n_samples, 1)), channel_names=["load"])
+    return X, FieldSet(coords, [3 * value for value in values], channel_names=["stress"])
+
+
+def test_sound_data_have_no_problem_and_true_statistics():
+    X = RNG.normal(5, 2, (60, 6, 6, 1))
+    found = describe_data(X, X**2)
+    assert not problems(found)
+    first = found.channels[0]
+    assert (first.role, found.n_samples, found.n_points) == ("input", 60, (36, 36, 36))
+    for key, value in (("minimum", X.min()), ("mean", X.mean()), ("maximum", X.max()), ("deviation", X.std())):
+        assert getattr(first, key) == pytest.approx(value)
+    assert found.box == ((0.0, 1.0), (0.0, 1.0))
+
+
+def spoiled(**changes):
+    """Clouds of which the coordinates, inputs, targets or parameters of sample 3 were changed."""
+    X, y = clouds()
+    coords, values, targets, params = X.coords_list(), X.to_list(), y.to_list(), X.params.copy()
+    parts = {"coords": coords, "values": values, "targets": targets, "params": params}
+    for name, change in changes.items():
+        parts[name][3] = change(parts[name][3].copy())
+    X = FieldSet(coords, values, params=params, channel_names=["load"])
+    return X, FieldSet(coords, targets, channel_names=["stress"])
+
+
+def lone_point(points):
+    points[5] = 300
+    return points
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"targets": lambda item: 1e6 * item}, "target 'stress' of these samples"),
+        ({"values": lambda item: item / 1000}, "input 'load' of these samples"),
+        ({"params": lambda item: item + 1e6}, "parameter 'parameter 0' of these samples"),
+        ({"coords": lambda item: 1000 * item}, "units of their coordinates"),
+        ({"coords": lone_point}, "points far from all others"),
+        ({"values": lambda item: item * np.nan}, "NaN or infinity"),
+    ],
+)
+def test_the_sample_that_is_unlike_the_others_is_named(changes, words):
+    found = problems(describe_data(*spoiled(**changes), names=[f"run_{number}" for number in range(12)]))
+    assert [samples for text, samples in found.items() if words in text] == [("run_3",)]
+
+
+def test_offsets_constants_and_noise_in_a_plane_are_found():
+    coords = np.column_stack([RNG.random((30, 2)), 1e-17 * RNG.random(30)])
+    values = RNG.random((20, 30, 1))
+    y = FieldSet(coords, 1e5 + values)
+    found = describe_data(FieldSet(coords, np.concatenate([values, np.full_like(values, 2)], axis=-1)), y)
+    texts = [finding.text for finding in found.findings]
+    assert any("target 'channel 0' varies by" in text for text in texts)
+    assert any("input 'channel 1' is 2 everywhere" in text for text in texts)
+    assert any("coordinate z varies by" in text for text in texts)
+
+
+def test_copies_and_contradictions_are_told_apart():
+    X = RNG.random((20, 3))
+    X[7], X[12] = X[2], X[5]
+    y = X.sum(axis=1)
+    y[12] += 1
+    found = {finding.samples: finding for finding in describe_data(X, y).findings if finding.samples}
+    assert found[("sample 2", "sample 7")].level == "notice"
+    assert found[("sample 5", "sample 12")].level == "problem"
+    assert "different targets" in found[("sample 5", "sample 12")].text
+
+
+def test_the_description_prints_and_goes_to_json():
+    X, y = spoiled(targets=lambda item: 1e6 * item)
+    found = describe_data(X, y, parameter_names=["speed"])
+    assert json.loads(json.dumps(found.to_dict()))["channels"][1]["name"] == "speed"
+    text = str(found)
+    assert "12 samples on points of their own, 20 to 21 in 2-D" in text
+    assert "problem: target 'stress'" in text
+    assert "estimator: LaMORegressor" in text
+
+
+def test_advice_follows_the_kind_of_the_data():
+    table = RNG.random((80, 3))
+    assert "Gaussian process" in describe_data(table, table[:, 0]).advice["estimator"]
+    coords = RNG.random((25, 2))
+    fixed = describe_data(table, FieldSet(coords, RNG.random((80, 25, 1))))
+    assert fixed.advice["estimator"].startswith("PODRegressor")
+    large = FieldSet(RNG.random((2, 6000, 2)), RNG.random((2, 6000, 1)))
+    assert describe_data(large, large).advice["subsample_points"].startswith("2000: a training step then costs about 3")

@@ -1,0 +1,173 @@
+"""A report is one file that needs nothing else, holds the numbers of the model, and shows text as text."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from skop import FieldSet, LaMORegressor, PODRegressor
+from skop.exceptions import OptionalDependencyError
+from skop.inspection import compare_models, describe_data, evaluate, write_report
+from skop.metrics import relative_l2_error
+
+RNG = np.random.default_rng(0)
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+HOSTILE = "<script>alert('1')</script>&\"x\".vtu"
+
+
+class Page(HTMLParser):
+    """Parser that collects identifiers and links, and checks that elements are closed in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.links, self.tags, self.text = [], [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attributes:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("href", "src", "xlink:href"):
+                self.links.append(value)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def clouds(n_samples):
+    """Fields with two channels on points of their own."""
+    coords = [RNG.random((25 + number % 2, 2)) for number in range(n_samples)]
+    X = FieldSet(coords, [points[:, :1] for points in coords])
+    values = [np.column_stack([points.sum(axis=1), 5 + points[:, 0]]) for points in coords]
+    return X, FieldSet(coords, values, channel_names=["stress", "<b>T</b>"])
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Model, test samples and the page of a report with all its parts."""
+    folder = tmp_path_factory.mktemp("report")
+    X, y = clouds(14)
+    model = LaMORegressor(width=8, depth=1, max_iter=2, random_state=0).fit(X[:10], y[:10])
+    model.save(folder / "a<b.skop")
+    names = [HOSTILE, "run_1", "run_2", "run_3"]
+    write_report(
+        folder / "report.html", model, X[10:], y[10:], train=(X[:10], y[:10]), names=names,
+        train_names=[f"train_{number}" for number in range(10)], model_path=folder / "a<b.skop", n_worst=1,
+    )  # fmt: skip
+    return model, X[10:], y[10:], names, (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_page_is_whole_and_needs_nothing_outside(report):
+    text = report[-1]
+    page = Page(text)
+    assert text.startswith("<!DOCTYPE html>")
+    assert not page.open
+    assert not {"script", "link", "iframe", "img"} & set(page.tags)
+    assert len(page.ids) == len(set(page.ids)) > 20
+    assert all(link.startswith(("#", "data:image/png;base64,")) for link in page.links)
+    # What refers to an identifier finds it, also after those of several pictures were made distinct.
+    wanted = {link[1:] for link in page.links if link[0] == "#"} | set(re.findall(r"url\(#([^)]+)\)", text))
+    assert wanted <= set(page.ids)
+    assert "@import" not in text
+    assert "url(http" not in text
+
+
+def test_what_users_wrote_is_shown_as_text(report):
+    text = report[-1]
+    page = Page(text)
+    assert "<script" not in text
+    assert "<b>T</b>" not in text
+    shown = "".join(page.text)
+    for word in (HOSTILE, "<b>T</b>", "a<b.skop"):
+        assert word in shown
+
+
+def test_the_numbers_are_those_of_the_model(report):
+    model, X, y, names, text = report
+    shown = "".join(Page(text).text)
+    assert f"{100 * (1 - model.score(X, y)):.3g} %" in shown
+    sizes = np.sqrt(np.mean(np.concatenate(y.to_list()) ** 2, axis=0))
+    errors = relative_l2_error(y, model.predict(X), average="none", units=sizes)
+    order = [shown.index(f"{names[row]}{100 * errors[row]:.3g} %") for row in np.argsort(-errors)]
+    assert order == sorted(order)
+    for part in ("Data", "Split", "Errors", "Worst samples", "Training", "Comparison", "Cost", "Use the model"):
+        assert f"<h2>{part}</h2>" in text
+    assert "gradient boosting, point by point" in shown
+    assert f"{sum(weight.numel() for weight in model.module_.parameters()):,} weights" in shown
+    assert "prefers-color-scheme: dark" in text
+
+
+@pytest.mark.parametrize("n_dims", [1, pytest.param(3, marks=pytest.mark.exhaustive)])
+def test_lines_and_points_in_space_are_drawn(n_dims, tmp_path):
+    coords = RNG.random((12, n_dims))
+    params = RNG.random((10, 2))
+    y = FieldSet(coords, params[:, :1, None] * coords[:, :1])
+    model = PODRegressor().fit(params, y)
+    write_report(tmp_path / "report.html", model, params, y, n_worst=1, comparison=[])
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert page.tags.count("svg") >= 2
+
+
+def test_scalars_predictions_without_truth_and_data_alone(tmp_path):
+    table = RNG.random((16, 2))
+    model = PODRegressor().fit(table, table.sum(axis=1))
+    write_report(tmp_path / "scalars.html", model, table, table.sum(axis=1))
+    assert "<h2>Predicted over true</h2>" in (tmp_path / "scalars.html").read_text(encoding="utf-8")
+    X, y = table, FieldSet(RNG.random((12, 2)), RNG.random((16, 12, 1)))
+    write_report(tmp_path / "new.html", PODRegressor().fit(X, y), X, n_worst=1)
+    text = (tmp_path / "new.html").read_text(encoding="utf-8")
+    assert "<h2>Predictions</h2>" in text
+    assert "<h2>Errors</h2>" not in text
+    write_report(tmp_path / "data.html", description=describe_data(X, y))
+    text = (tmp_path / "data.html").read_text(encoding="utf-8")
+    assert "<h2>Data</h2>" in text
+    assert "<h2>Cost</h2>" not in text
+
+
+def test_missing_matplotlib_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(OptionalDependencyError, match=r"skop\[plot\]"):
+        write_report(tmp_path / "report.html", X=RNG.random((9, 2)), y=RNG.random(9))
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_evaluation_agrees_with_the_score():
+    X = RNG.random((20, 3))
+    y = np.column_stack([X.sum(axis=1), 100 * X[:, 0] ** 2])
+    model = PODRegressor().fit(X[:15], y[:15])
+    found = evaluate(model, X[15:], y[15:])
+    assert found.mean_error == pytest.approx(1 - model.score(X[15:], y[15:]))
+    channels = model.score_channels(X[15:], y[15:])
+    for name, error in found.to_dict()["channels"].items():
+        assert error == pytest.approx(1 - channels[name])
+    assert sorted(found.ranking) == list(range(5))
+
+
+def test_comparison_has_the_error_of_the_mean_and_says_what_cannot_be_used():
+    X = RNG.random((30, 4, 4, 1))
+    y = X + 1
+    results = {result.name: result for result in compare_models({}, (X[:20], y[:20]), (X[20:], y[20:]))}
+    mean = np.broadcast_to(y[:20].mean(axis=0), y[20:].shape)
+    assert results["mean field"].error == pytest.approx(relative_l2_error(y[20:], mean))
+    assert results["POD + ridge"].error < 0.2 * results["mean field"].error
+    X, y = clouds(20)
+    results = {result.name: result for result in compare_models({}, (X[:15], y[:15]), (X[15:], y[15:]))}
+    assert results["POD + Gaussian process"].note == "needs the same points in every sample"
+    assert np.isnan(results["POD + Gaussian process"].error)
+    # The field is a function of the coordinates, which a regression point by point sees.
+    assert results["gradient boosting, point by point"].error < 0.5 * results["mean value"].error

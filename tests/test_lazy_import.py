@@ -1,0 +1,47 @@
+"""`import skop` is quick, and yet everything public is there after it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import skop
+
+ALONE = """
+import json, sys
+import skop
+slow = [name for name in ("torch", "sklearn", "scipy", "numpy") if name in sys.modules]
+names = set(dir(skop))
+are_listed = names >= skop._PACKAGES | set(skop.__all__)
+loaded = skop.load(sys.argv[1])
+packages = [hasattr(getattr(skop, name), "__all__") for name in sorted(skop._PACKAGES)]
+print(json.dumps([slow, are_listed, type(loaded).__name__, packages, skop.metrics.relative_l2_error.__name__]))
+"""
+
+
+def test_the_import_alone_is_light_and_gives_everything(tmp_path):
+    skop.PODRegressor().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]).save(tmp_path / "model.skop")
+    command = [sys.executable, "-c", ALONE, str(tmp_path / "model.skop")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    slow, are_listed, loaded, packages, name = json.loads(done.stdout)
+    assert slow == []
+    assert are_listed
+    assert loaded == "PODRegressor"
+    assert packages
+    assert all(packages)
+    assert name == "relative_l2_error"
+
+
+def test_a_star_import_gives_the_public_names():
+    names = {}
+    exec("from skop import *", names)
+    assert set(skop.__all__) <= set(names)
+    assert names["LaMORegressor"] is skop.estimators.LaMORegressor
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'skop' has no attribute 'LamoRegressor'"):
+        skop.LamoRegressor  # noqa: B018
+    with pytest.raises(ImportError, match="LamoRegressor"):
+        exec("from skop import LamoRegressor")
