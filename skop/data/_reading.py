@@ -680,15 +680,15 @@ def read_query(
         If X or `coords` does not match the fit, or there are other numbers of meshes than samples.
     """
     options: dict[str, Any] = {"coords": fitted_coords, "estimator": estimator, "cell_data": cell_data}
-    kept, read_as = {"keep_data": keep_data}, _cells_as_fitted(spec, cell_data)
+    read_as = _cells_as_fitted(spec, cell_data)
     coords = as_runs(coords, "coords")
     if coords is None or not is_mesh_input(coords):
-        inputs, meshes = read_inputs(X, spec, params=params, **options, **kept)
+        inputs, meshes = read_inputs(X, spec, params=params, keep_data=keep_data, **options)
         return inputs, _in_plane(coords, spec), meshes if coords is None else None
     X, design = _split_params(X, params)
     if spec.input_form == "meshes" and not is_mesh_input(X) and _is_table(X):
         _refuse_params(design)
-        inputs, meshes = read_inputs(coords, spec, params=read_design(X, "X"), **options, **kept)
+        inputs, meshes = read_inputs(coords, spec, params=read_design(X, "X"), keep_data=keep_data, **options)
         return inputs, None, meshes
     inputs, _ = read_inputs(X, spec, params=design, **options)
     samples = _open_meshes(coords, None, read_as, spec.kept_axes, keep_data)

@@ -621,7 +621,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         with randomness, thread_limit(n_points, self.width):
             yield
 
-    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None) -> CostEstimate:
+    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> CostEstimate:
         """Estimate how long a fit will take and how much memory it will need, by a few steps of its training.
 
         The data are read and the network is built as in a fit, and some batches from the smallest to the largest are
@@ -630,7 +630,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
         Parameters
         ----------
-        X, y, sample_weight : as in `fit`
+        X, y, sample_weight, params : as in `fit`
             Training data.
 
         Returns
@@ -657,16 +657,18 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         >>> print(cost)
         50 epochs of about ..., ... in all; about ... MB of memory
         """
-        return self._estimate_cost(X, y, sample_weight)
+        return self._estimate_cost(X, y, sample_weight, params=params)
 
-    def _estimate_cost(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING) -> CostEstimate:
+    def _estimate_cost(
+        self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING, *, params: Any = None
+    ) -> CostEstimate:
         """Measure a copy of the estimator by a plan, and copies with cheaper settings."""
         self._validate_params()
         self._validate_options()
         with each_warning_once():
             # A plan with a function of its own has it for this object, which is a copy already.
             probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
-            data = probe._read(X, y)
+            data = probe._read(X, y, params=params, sample_weight=sample_weight)
             cost, cheaper = probe._measure(data, sample_weight, plan)
             costs = {
                 f"{name}={value}": self._probe(**{name: value})._measure(data, sample_weight, plan)[0].seconds

@@ -132,12 +132,12 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
             self.feature_names_in_ = first.feature_names_in_
         return self
 
-    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None) -> CostEstimate:
+    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> CostEstimate:
         """Estimate how long a fit of all members will take, by a few steps of the training of one.
 
         Parameters
         ----------
-        X, y, sample_weight : as in `fit`
+        X, y, sample_weight, params : as in `fit`
             Training data.
 
         Returns
@@ -158,7 +158,8 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
             )
         self._validate_params()
         together = min(self.n_members, effective_n_jobs(self.n_jobs))
-        member: CostEstimate = self.estimator.estimate_cost(X, y, sample_weight)
+        options = {} if params is None else {"params": params}
+        member: CostEstimate = self.estimator.estimate_cost(X, y, sample_weight, **options)
         return member.times(-(-self.n_members // together), together)
 
     def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:

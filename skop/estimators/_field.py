@@ -170,7 +170,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         return read_query(X, coords, self.spec_, estimator=self, **options)
 
     # ------------------------------------------------------------------ what the fit has seen
-    def check(self, X: Any) -> Any:
+    def check(self, X: Any, *, params: Any = None) -> Any:
         """List what in X is outside of what the fit has seen.
 
         `predict` and `score` warn of the same, by an `ExtrapolationWarning` for values and a `ResolutionWarning` for
@@ -180,6 +180,8 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         ----------
         X : as in `predict`
             Inputs of a prediction.
+        params : as in `predict`
+            Global parameters beside fields or meshes.
 
         Returns
         -------
@@ -211,7 +213,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         """
         pandas = import_optional("pandas", extra="data", purpose="return a table")
         with each_warning_once():
-            inputs, _ = self._read_inputs(X)
+            inputs, _ = self._read_inputs(X, params)
         if self.ranges_ is None:
             raise FieldDataError(
                 "the ranges of the fit are not known: the model was saved by an earlier version of skop, or its "

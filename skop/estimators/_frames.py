@@ -212,12 +212,12 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         """Fit the estimator on single frames, an operator by a function of it, X, y, weights and a training plan."""
         raise NotImplementedError
 
-    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None) -> CostEstimate:
+    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> CostEstimate:
         """Estimate how long a fit will take and how much memory it will need, by a few steps of its training.
 
         Parameters
         ----------
-        X, y, sample_weight : as in `fit`
+        X, y, sample_weight, params : as in `fit`
             Training data.
 
         Returns
@@ -242,7 +242,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         other.random_state = 0
         with each_warning_once():
             other._fit(
-                other._read_trajectories(X, y),
+                other._read_trajectories(X, y, sample_weight, params),
                 sample_weight,
                 lambda estimator, *samples: found.append(estimator._estimate_cost(*samples)),
             )

@@ -251,13 +251,15 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         """
         return super(TimeConditionedRegressor, self._at(times)).predict(X, coords, params=params)
 
-    def check(self, X: Any, *, times: Any = None) -> Any:
+    def check(self, X: Any, *, params: Any = None, times: Any = None) -> Any:
         """List what in X and in the times is outside of what the fit has seen.
 
         Parameters
         ----------
         X : as in `predict`
             Inputs of a prediction.
+        params : as in `predict`
+            Global parameters of the trajectories.
         times : array-like of shape (n_times,) or None, default=None
             Times of the frames, in the unit of the fit; None gives the times of the fit.
 
@@ -267,7 +269,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             One row for each number that is outside, as described for `LaMORegressor.check`; that of a time is called
             ``"time"``.
         """
-        return super(TimeConditionedRegressor, self._at(times)).check(X)
+        return super(TimeConditionedRegressor, self._at(times)).check(X, params=params)
 
     def _at(self, times: Any) -> Self:
         """Return a copy that predicts at given times; this estimator itself for None, or if it is not fitted."""
