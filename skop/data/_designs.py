@@ -542,13 +542,13 @@ def _columns_of(
                 f"the columns of {what} have shapes {[array.shape for array in arrays]}; expected one length for all, "
                 "the number of runs."
             )
-        return names, [list(array) if array.dtype.kind in "OSU" else array for array in arrays], None
+        return names, [array.tolist() if array.dtype.kind in "OSU" else array for array in arrays], None
     array = np.asarray(table)
     if array.ndim != 2:
         raise FieldDataError(
             f"{what} has shape {array.shape}; expected (n_runs, n_parameters), or a DataFrame with a row for each run."
         )
-    return None, [list(column) if array.dtype.kind in "OSU" else column for column in array.T], None
+    return None, [column.tolist() if array.dtype.kind in "OSU" else column for column in array.T], None
 
 
 def _is_text(column: Any) -> bool:
