@@ -31,6 +31,7 @@ from skop.data._scaling import BoxScaler as BoxScaler
 from skop.data._scaling import FieldScaler as FieldScaler
 from skop.data._scaling import Scalers as Scalers
 from skop.data._scaling import ScalingOptions
+from skop.data._scaling import check_positive as check_positive
 from skop.data._series import MeshRun as MeshRun
 from skop.data._series import MeshSeries, read_mesh_series
 from skop.data._series import find_runs as find_runs

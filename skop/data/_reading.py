@@ -184,18 +184,23 @@ class TargetForm:
         NonFinitePredictionError
             If a value is not finite.
         """
-        for part in (predictions.fields, predictions.scalars):
+        with np.errstate(over="ignore"):
+            # The precision of y can be too low for a prediction that is finite.
+            fields, scalars = (
+                None if part is None else part.astype(self.dtype, copy=False)
+                for part in (predictions.fields, predictions.scalars)
+            )
+        for part in (fields, scalars):
             if part is not None and not np.isfinite(part).all():
                 raise NonFinitePredictionError(
                     f"the prediction is not finite in {_where(part, points)}: X holds numbers too large for the "
                     "precision of the fit or far from those of the training. Check its units and fill values."
                 )
-        if predictions.fields is None:
-            if predictions.scalars is None:
+        if fields is None:
+            if scalars is None:
                 raise ValueError("predictions hold neither fields nor scalars.")
-            scalars = predictions.scalars.astype(self.dtype, copy=False)
             return scalars[:, 0] if self.squeezes_channel else scalars
-        result = self._fields(predictions.fields.astype(self.dtype, copy=False), predictions.scalars, points)
+        result = self._fields(fields, scalars, points)
         if meshes is None:
             return result
         if self.components is None or not isinstance(result, FieldSet):
@@ -210,7 +215,7 @@ class TargetForm:
             return points.coords, values
         if self.container in ("fieldset", "meshes"):
             fields = points.with_values(values, self.channel_names)
-            return fields if scalars is None else fields.with_params(scalars.astype(self.dtype, copy=False))
+            return fields if scalars is None else fields.with_params(scalars)
         if self.container == "array" and not points.is_ragged:
             n_samples, n_points, n_channels = values.shape
             axes = (points.grid_shape or (n_points,)) if self.has_grid_axes else (n_points,)

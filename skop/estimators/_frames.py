@@ -195,6 +195,9 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
             options["sample_weight"] = np.repeat(weight, len(inputs) // len(data.inputs))
         with checked_by_caller():
             if isinstance(estimator, OperatorRegressor):
+                if estimator._options("scaling").target_transform is not None:
+                    # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
+                    estimator._check_logarithms(data.targets, sample_weight)
                 fit(estimator, X, y, options.get("sample_weight"), plan)
             else:
                 estimator.fit(X, y, **options)
