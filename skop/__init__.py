@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         TimeConditionedRegressor,
         TrainingOptions,
         load,
+        save,
     )
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "TrainingOptions",
     "__version__",
     "load",
+    "save",
 ]
 
 #: Public packages and modules.

@@ -9,8 +9,11 @@ from skop.data._fieldset import iterate_rows as iterate_rows
 from skop.data._grid import find_grid, grid_spacing, unit_grid
 from skop.data._loading import Batch as Batch
 from skop.data._loading import FieldLoader as FieldLoader
-from skop.data._meshes import MeshSamples, attach_predictions, carry_cell_data, read_meshes
-from skop.data._meshes import is_mesh_input as is_mesh_input
+from skop.data._mesh_cells import carry_cell_data
+from skop.data._mesh_files import is_mesh_input as is_mesh_input
+from skop.data._mesh_predictions import attach_predictions
+from skop.data._mesh_predictions import attach_spread as attach_spread
+from skop.data._meshes import MeshSamples, read_meshes
 from skop.data._plausibility import Extremes as Extremes
 from skop.data._plausibility import boxes as boxes
 from skop.data._plausibility import odd_sizes as odd_sizes
@@ -29,6 +32,13 @@ from skop.data._scaling import BoxScaler as BoxScaler
 from skop.data._scaling import FieldScaler as FieldScaler
 from skop.data._scaling import Scalers as Scalers
 from skop.data._scaling import ScalingOptions
+from skop.data._scaling import check_positive as check_positive
+from skop.data._series import MeshRun as MeshRun
+from skop.data._series import MeshSeries, read_mesh_series
+from skop.data._series import find_runs as find_runs
+from skop.data._series import is_mesh_series as is_mesh_series
+from skop.data._series import read_frames as read_frames
+from skop.data._series import read_templates as read_templates
 from skop.data._storage import refuse_mask as refuse_mask
 from skop.data._symmetry import GridSymmetries
 from skop.data._symmetry import check_domain as check_domain
@@ -40,6 +50,7 @@ __all__ = [
     "GridResampler",
     "GridSymmetries",
     "MeshSamples",
+    "MeshSeries",
     "ScalingOptions",
     "TargetForm",
     "attach_predictions",
@@ -47,6 +58,7 @@ __all__ = [
     "find_grid",
     "grid_spacing",
     "interpolate_fields",
+    "read_mesh_series",
     "read_meshes",
     "unit_grid",
 ]

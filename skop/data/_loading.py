@@ -17,7 +17,7 @@ from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._fieldset import FieldSet, point_order
 from skop.data._point_symmetry import PointSymmetries
 from skop.data._reading import Targets
-from skop.data._scaling import Scalers
+from skop.data._scaling import FieldScaler, Scalers
 from skop.data._symmetry import GridSymmetries
 from skop.exceptions import FieldDataError
 
@@ -41,13 +41,13 @@ class Batch:
     grid_shape : tuple of int or None
         Number of points along each axis.
     target : Tensor of shape (B, P, q) or (T, q), or (B, Q, q) or (U, q) at query points, or None
-        Target fields in physical units.
+        Target fields in physical units, or their logarithms where these are learnt.
     weight : Tensor of shape (B,) or None
         Sample weights.
     sizes : tuple of int or None
         Number of points of each packed sample; None if all samples have the same number.
     scalars : Tensor of shape (B, s) or None
-        Scalar targets in physical units.
+        Scalar targets in physical units, or their logarithms as for `target`.
     order : ndarray of int or None
         Order of the points, over the whole batch: point i of the batch is the caller's point ``order[i]``. None if the
         points are in the caller's order.
@@ -283,8 +283,9 @@ class FieldLoader:
             "coords": None if coords is None else self._points_of(coords),
             "fields": fields,
             "params": self._params_of(inputs.params),
-            "target": None if target is None else self._tensor(target),
-            "scalars": None if scalars is None else self._tensor(scalars),
+            # Logarithms are taken in full precision, which holds values that single precision does not.
+            "target": None if target is None else self._tensor(target, _compression(scalers.target)),
+            "scalars": None if scalars is None else self._tensor(scalars, _compression(scalers.scalars)),
         }
 
     def _points_of(self, coords: FloatArray) -> torch.Tensor:
@@ -518,6 +519,11 @@ class FieldLoader:
             stop = max(start + 1, int(last))
             yield (indices := np.arange(start, stop)), self.gather(indices)
             start = stop
+
+
+def _compression(scaler: FieldScaler | None) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """The function of the targets that a scaler applies first; None where it applies none."""
+    return None if scaler is None or scaler.function is None else scaler.compress
 
 
 def _samples_of(part: torch.Tensor | None, count: int, sizes: tuple[int, ...] | None) -> list[Any]:

@@ -22,14 +22,9 @@ from sklearn.utils.validation import check_array, validate_data
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._fieldset import FieldSet, iterate_rows
 from skop.data._grid import find_grid, unit_grid
-from skop.data._meshes import (
-    MeshSamples,
-    attach_predictions,
-    drop_unused_rows,
-    is_mesh_input,
-    read_meshes,
-    restore_unused_rows,
-)
+from skop.data._mesh_files import is_mesh_input
+from skop.data._mesh_predictions import attach_predictions, drop_unused_rows, restore_unused_rows
+from skop.data._meshes import MeshSamples, read_meshes
 from skop.data._plausibility import Extremes
 from skop.data._resampling import GridResampler
 from skop.data._storage import as_storage, is_lazy, read_rows, refuse_mask, reshape_rows
@@ -189,18 +184,23 @@ class TargetForm:
         NonFinitePredictionError
             If a value is not finite.
         """
-        for part in (predictions.fields, predictions.scalars):
+        with np.errstate(over="ignore"):
+            # The precision of y can be too low for a prediction that is finite.
+            fields, scalars = (
+                None if part is None else part.astype(self.dtype, copy=False)
+                for part in (predictions.fields, predictions.scalars)
+            )
+        for part in (fields, scalars):
             if part is not None and not np.isfinite(part).all():
                 raise NonFinitePredictionError(
                     f"the prediction is not finite in {_where(part, points)}: X holds numbers too large for the "
                     "precision of the fit or far from those of the training. Check its units and fill values."
                 )
-        if predictions.fields is None:
-            if predictions.scalars is None:
+        if fields is None:
+            if scalars is None:
                 raise ValueError("predictions hold neither fields nor scalars.")
-            scalars = predictions.scalars.astype(self.dtype, copy=False)
             return scalars[:, 0] if self.squeezes_channel else scalars
-        result = self._fields(predictions.fields.astype(self.dtype, copy=False), predictions.scalars, points)
+        result = self._fields(fields, scalars, points)
         if meshes is None:
             return result
         if self.components is None or not isinstance(result, FieldSet):
@@ -215,7 +215,7 @@ class TargetForm:
             return points.coords, values
         if self.container in ("fieldset", "meshes"):
             fields = points.with_values(values, self.channel_names)
-            return fields if scalars is None else fields.with_params(scalars.astype(self.dtype, copy=False))
+            return fields if scalars is None else fields.with_params(scalars)
         if self.container == "array" and not points.is_ragged:
             n_samples, n_points, n_channels = values.shape
             axes = (points.grid_shape or (n_points,)) if self.has_grid_axes else (n_points,)
@@ -286,6 +286,8 @@ class DataSpec:
         Points of the target field: those of the inputs, others that all samples share, or others of each sample.
     target_grid : tuple of int or None, default=None
         Number of points along each axis, if shared points of the target field are others and form a grid.
+    cell_data : {"refuse", "to_points", "cells"} or None, default=None
+        Treatment of fields on the cells of meshes; None if X was not meshes.
     """
 
     input_form: str
@@ -304,6 +306,7 @@ class DataSpec:
     input_fields: tuple[str, ...] | None = None
     target_points: str = "inputs"
     target_grid: GridShape | None = None
+    cell_data: str | None = None
 
     @property
     def network_spec(self) -> DataSpec:
@@ -389,7 +392,7 @@ def read(
         Whether the columns of a table may be any, instead of those of the estimator's earlier fit.
     input_fields, target_fields : sequence of str or None, default=None
         Names of the mesh fields that are inputs and targets.
-    cell_data : {"refuse", "to_points"}, default="refuse"
+    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
         Treatment of fields on cells, see `read_meshes`.
     other_points : bool, default=False
         Whether y, as a FieldSet or as meshes, may be on other points than an X with coordinates. Points of X that are
@@ -464,6 +467,7 @@ def read(
         input_fields=tuple(_field_names(input_fields)) or None if kept_axes is not None else None,
         target_points="inputs" if places is None else "shared" if places.shared_coords else "own",
         target_grid=places.grid_shape if places is not None and places.shared_coords else None,
+        cell_data=None if kept_axes is None else cell_data,
     )
     return TrainingData(inputs, targets, spec, input_extremes, target_extremes, names)
 
@@ -475,6 +479,7 @@ def read_inputs(
     coords: FloatArray | None = None,
     estimator: Any = None,
     cell_data: str = "refuse",
+    keep_data: bool = False,
 ) -> tuple[FieldSet, list[Any] | None]:
     """Read the X of a prediction, and check it against the fit.
 
@@ -488,6 +493,8 @@ def read_inputs(
         Coordinates of the output field; needed if X is a table of global parameters.
     estimator, cell_data : as in `read`
         Estimator, and treatment of fields on the cells of meshes. The fields of the fit are read.
+    keep_data : bool, default=False
+        Whether the meshes keep their data, for predictions that become meshes.
 
     Returns
     -------
@@ -503,19 +510,23 @@ def read_inputs(
     """
     meshes = None
     if is_mesh_input(X):
-        samples = _open_as_fitted(X, spec, spec.input_fields, cell_data)
+        samples = _open_as_fitted(X, spec, spec.input_fields, cell_data, keep_data=keep_data)
         X, meshes = samples.fields, samples.meshes
     return _read_inputs(X, spec, coords, estimator), meshes
 
 
-def _open_as_fitted(meshes: Any, spec: DataSpec, names: Any, cell_data: str) -> MeshSamples:
+def _open_as_fitted(
+    meshes: Any, spec: DataSpec, names: Any, cell_data: str | None, keep_data: bool = False
+) -> MeshSamples:
     """Meshes of a prediction, with the coordinates that the fit has kept."""
     if spec.kept_axes is None:
         raise FieldDataError(
             f"X is meshes, but the estimator was fitted on X as {spec.input_form!r}; pass the same "
             "kind, or read the meshes by skop.data.read_meshes."
         )
-    return _open_meshes(meshes, names, cell_data, spec.kept_axes)
+    # A fit on cells is one on other points than a fit on points.
+    cell_data = spec.cell_data if spec.cell_data == "cells" or cell_data == "cells" else cell_data
+    return _open_meshes(meshes, names, cell_data or "refuse", spec.kept_axes, keep_data)
 
 
 def _read_inputs(X: Any, spec: DataSpec, coords: FloatArray | None, estimator: Any) -> FieldSet:
@@ -719,9 +730,12 @@ def _field_names(fields: str | Sequence[str] | None) -> list[str]:
     return [fields] if isinstance(fields, str) else [*(fields or ())]
 
 
-def _open_meshes(meshes: Any, names: Any, cell_data: Any, axes: tuple[int, ...] | None) -> MeshSamples:
+def _open_meshes(
+    meshes: Any, names: Any, cell_data: Any, axes: tuple[int, ...] | None, keep_data: bool = False
+) -> MeshSamples:
     """Read meshes with the given fields."""
-    return read_meshes(meshes, None if names is None else list(names), cell_data=cell_data, axes=axes)
+    wanted = None if names is None else list(names)
+    return read_meshes(meshes, wanted, cell_data=cell_data, axes=axes, keep_data=keep_data)
 
 
 def _read_meshes(

@@ -1,7 +1,8 @@
 """Scaling (standardisation) of fields, coordinates, global parameters and scalars, and its options.
 
 Statistics are computed over samples and points, as in the published training scripts. The standard deviation of a
-constant channel is set to 1, so that it is scaled to 0, and back to its constant.
+constant channel is set to 1, so that it is scaled to 0, and back to its constant. Targets can be replaced by their
+logarithms before they are standardised.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ import torch
 from sklearn.base import BaseEstimator
 
 from skop._sklearn_compat import StrOptions
-from skop._typing import FloatArray
+from skop._typing import FloatArray, IntArray
 from skop.data._fieldset import FieldSet, iterate_rows
 from skop.data._point_symmetry import PointSymmetries
 from skop.data._reading import Targets
 from skop.exceptions import FieldDataError
 
-__all__ = ["BoxScaler", "FieldScaler", "Scalers", "ScalingOptions"]
+__all__ = ["BoxScaler", "FieldScaler", "Scalers", "ScalingOptions", "check_positive"]
 
 #: Relative standard deviation below which a channel counts as constant: a few rounding errors in float64.
 _CONSTANT = 1e-12
+#: Mean of a target in units of its standard deviation from which predictions are shifted back in double precision.
+_FAR_FROM_ZERO = 1e3
 
 #: Function that yields values (n, P, c), turned by all symmetries of a problem.
 _Turn = Callable[[FloatArray], Iterable[FloatArray]]
@@ -38,14 +41,18 @@ class FieldScaler:
     mode : {"channel", "point", None}, default="channel"
         Statistics: one mean and standard deviation for each channel; for each channel at each point, with which the
         model can be used on one grid only; or no scaling.
+    function : {"log", None}, default=None
+        Function that is applied before the scaling, for positive values: the natural logarithm, or none.
 
     Attributes
     ----------
     mean_, scale_ : ndarray of shape (c,) or (P, c)
-        Shift and factor: scaled = (value - mean_) / scale_.
+        Shift and factor: scaled = (value - mean_) / scale_, where value is the logarithm for ``function="log"``.
     offset_ : float
         Largest size of a mean in units of its standard deviation, constants left out: digits that are lost where
         values are not shifted in double precision.
+    size_ : ndarray of shape (c,)
+        Size of the values in physical units: their root mean square, by which relative losses divide.
 
     Examples
     --------
@@ -56,8 +63,9 @@ class FieldScaler:
     1.0
     """
 
-    def __init__(self, mode: str | None = "channel") -> None:
+    def __init__(self, mode: str | None = "channel", function: str | None = None) -> None:
         self.mode = mode
+        self.function = function
 
     def fit(self, chunks: Callable[[], Iterator[tuple[FloatArray, FloatArray]]]) -> FieldScaler:
         """Compute the statistics.
@@ -73,16 +81,28 @@ class FieldScaler:
         FieldScaler
             The fitted scaler.
         """
-        mean = self._average(chunks, lambda values: values)
+        inner: Any = (lambda values: values) if self.function is None else np.log
+        mean = self._average(chunks, inner)
         self.offset_ = 0.0
         if self.mode is None:
             self.mean_, self.scale_ = np.zeros_like(mean), np.ones_like(mean)
-            return self
-        deviation = np.sqrt(self._average(chunks, lambda values: (values - mean) ** 2))
-        constant = deviation <= _CONSTANT * np.maximum(np.abs(mean), np.finfo(float).tiny)
-        self.mean_, self.scale_ = mean, np.where(constant, 1.0, deviation)
-        self.offset_ = float((np.abs(mean) / np.where(constant, np.inf, self.scale_)).max(initial=0.0))
+        else:
+            deviation = np.sqrt(self._average(chunks, lambda values: (inner(values) - mean) ** 2))
+            constant = deviation <= _CONSTANT * np.maximum(np.abs(mean), np.finfo(float).tiny)
+            self.mean_, self.scale_ = mean, np.where(constant, 1.0, deviation)
+            self.offset_ = float((np.abs(mean) / np.where(constant, np.inf, self.scale_)).max(initial=0.0))
+        self.size_ = np.hypot(self.mean_, self.scale_).reshape(-1, self.mean_.shape[-1]).max(axis=0)
+        if self.function is not None:
+            # Squares relative to the mean logarithm neither overflow nor vanish for values of any unit.
+            unit = np.exp(mean.reshape(-1, mean.shape[-1]).mean(axis=0))
+            squares = self._average(chunks, lambda values: (values / unit) ** 2)
+            self.size_ = unit * np.sqrt(squares.reshape(-1, mean.shape[-1]).max(axis=0))
         return self
+
+    @property
+    def needs_double(self) -> bool:
+        """Whether single precision would lose the variation of values in physical units, or overflow."""
+        return self.function is not None or self.offset_ >= _FAR_FROM_ZERO
 
     def _average(
         self,
@@ -102,10 +122,23 @@ class FieldScaler:
 
     def transform(self, values: torch.Tensor) -> torch.Tensor:
         """Scale values ``(B, P, c)``, and return a tensor of the same shape and type."""
-        return (values - self._tensor(self.mean_, values)) / self._tensor(self.scale_, values)
+        return self.standardize(self.compress(values))
 
     def inverse_transform(self, values: torch.Tensor) -> torch.Tensor:
         """Undo `transform` on values ``(B, P, c)``."""
+        values = self.destandardize(values)
+        return values if self.function is None else values.exp()
+
+    def compress(self, values: torch.Tensor) -> torch.Tensor:
+        """Apply `function` to values ``(B, P, c)``, the first step of `transform`."""
+        return values if self.function is None else values.log()
+
+    def standardize(self, values: torch.Tensor) -> torch.Tensor:
+        """Shift and scale values ``(B, P, c)`` to which `function` was applied, the second step of `transform`."""
+        return (values - self._tensor(self.mean_, values)) / self._tensor(self.scale_, values)
+
+    def destandardize(self, values: torch.Tensor) -> torch.Tensor:
+        """Undo `standardize` on values ``(B, P, c)``."""
         return values * self._tensor(self.scale_, values) + self._tensor(self.mean_, values)
 
     @staticmethod
@@ -182,13 +215,36 @@ class ScalingOptions(BaseEstimator):
     targets : {"channel", "point", None}, default="channel"
         Scaling of the output fields, as for `inputs`, and of scalars if they are the only output. Scalars in addition
         to a field are always scaled to zero mean and unit standard deviation.
+    target_transform : {"log", None}, default=None
+        Function of the output fields and scalars that the network learns. ``"log"``: their natural logarithm, for
+        positive values over several orders of magnitude, such as stresses near a notch or concentrations; predictions
+        are its exponential, and are positive. Zeros and negative values in y raise an error. Relative losses, scores
+        and validation errors remain in physical units; the squared error is that of the scaled logarithms. None: the
+        values themselves.
+
+    Notes
+    -----
+    With ``"log"`` predictions that are interpolated, to a finer grid or to other points, are interpolated as
+    logarithms, except for fits with ``grid=...``.
 
     Examples
     --------
     >>> from sklearn.base import clone
     >>> from skop.data import ScalingOptions
     >>> clone(ScalingOptions(inputs=None)).get_params()
-    {'coords': 'box', 'inputs': None, 'params': 'channel', 'targets': 'channel'}
+    {'coords': 'box', 'inputs': None, 'params': 'channel', 'target_transform': None, 'targets': 'channel'}
+
+    Stresses that a load scales by powers of ten:
+
+    >>> import numpy as np
+    >>> from skop import LaMORegressor
+    >>> load = np.random.default_rng(0).random((24, 1))
+    >>> stress = 10.0 ** (6 * load) * [1.0, 2.0, 3.0, 4.0]
+    >>> model = LaMORegressor(
+    ...     width=8, depth=1, max_iter=5, random_state=0, scaling=ScalingOptions(target_transform="log")
+    ... ).fit(load, stress[..., None])
+    >>> bool(model.predict(load).min() > 0)
+    True
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -196,12 +252,14 @@ class ScalingOptions(BaseEstimator):
         "inputs": [StrOptions({"channel", "point"}), None],
         "params": [StrOptions({"channel"}), None],
         "targets": [StrOptions({"channel", "point"}), None],
+        "target_transform": [StrOptions({"log"}), None],
     }
 
     coords: str | None = "box"
     inputs: str | None = "channel"
     params: str | None = "channel"
     targets: str | None = "channel"
+    target_transform: str | None = None
 
 
 @dataclass
@@ -286,9 +344,14 @@ class Scalers:
             params=_fit_numbers(inputs.params, weight, options.params, turn["params"]),
             target=None
             if targets.field is None
-            else _fit_fields(targets.field, weight, options.targets, turn["target"]),
-            scalars=_fit_numbers(targets.scalars, weight, scalars, turn["scalars"]),
+            else _fit_fields(targets.field, weight, options.targets, turn["target"], options.target_transform),
+            scalars=_fit_numbers(targets.scalars, weight, scalars, turn["scalars"], options.target_transform),
         )
+
+    @property
+    def learns_logarithms(self) -> bool:
+        """Whether the network learns the logarithms of the targets."""
+        return any(scaler is not None and scaler.function == "log" for scaler in (self.target, self.scalars))
 
 
 def _turn_of(symmetries: PointSymmetries, vectors: list[list[int]], tensors: Sequence[list[int]] = ()) -> _Turn | None:
@@ -298,17 +361,64 @@ def _turn_of(symmetries: PointSymmetries, vectors: list[list[int]], tensors: Seq
     return lambda values: symmetries.all_turned(values, vectors, tensors)
 
 
+def check_positive(targets: Targets, usable: IntArray | None = None) -> None:
+    """Raise an error if targets whose logarithms are to be learnt are zero or negative.
+
+    Parameters
+    ----------
+    targets : Targets
+        Targets of all samples.
+    usable : ndarray of int or None, default=None
+        Indices of the samples that are used; None for all.
+
+    Raises
+    ------
+    FieldDataError
+        If a used value is not positive; the message names the first sample, its channel and the value.
+    """
+    samples = np.arange(len(targets)) if usable is None else usable
+    if targets.scalars is not None:
+        _refuse_not_positive(np.asarray(targets.scalars)[samples][:, np.newaxis], samples, "scalar")
+    if targets.field is None:
+        return
+    if targets.field.is_ragged:
+        for sample, values in enumerate(_each(targets.field)):
+            if usable is None or sample in usable:
+                _refuse_not_positive(values[np.newaxis], np.array([sample]), "channel")
+        return
+    for start, values in iterate_rows(targets.field):
+        kept = samples[(samples >= start) & (samples < start + len(values))]
+        _refuse_not_positive(values[kept - start], kept, "channel")
+
+
+def _refuse_not_positive(values: FloatArray, samples: IntArray, what: str) -> None:
+    """Raise an error for the first value of samples ``(n, P, c)`` that is not positive."""
+    wrong = ~(values > 0)
+    if not wrong.any():
+        return
+    row, point, channel = np.argwhere(wrong)[0].tolist()
+    raise FieldDataError(
+        f"target_transform='log' needs positive values, but y is {values[row, point, channel]:g} in sample "
+        f"{samples[row]}, {what} {channel}; set target_transform=None, add a small positive constant to y, or fit "
+        "channels that can be zero or negative in an estimator of their own."
+    )
+
+
 def _fit_numbers(
-    numbers: FloatArray | None, weight: FloatArray, mode: str | None, turn: _Turn | None
+    numbers: FloatArray | None, weight: FloatArray, mode: str | None, turn: _Turn | None, function: str | None = None
 ) -> FieldScaler | None:
     """Fit a scaler of global parameters or scalars ``(n, p)``; None if there are none."""
     if numbers is None:
         return None
     values = numbers[:, None]
-    return FieldScaler(mode).fit(lambda: ((held, weight) for held in ([values] if turn is None else turn(values))))
+    return FieldScaler(mode, function).fit(
+        lambda: ((held, weight) for held in ([values] if turn is None else turn(values)))
+    )
 
 
-def _fit_fields(fields: FieldSet, weight: FloatArray, mode: str | None, turn: _Turn | None) -> FieldScaler:
+def _fit_fields(
+    fields: FieldSet, weight: FloatArray, mode: str | None, turn: _Turn | None, function: str | None = None
+) -> FieldScaler:
     """Fit a field scaler in pieces of bounded size."""
     if mode == "point" and fields.is_ragged:
         raise FieldDataError(
@@ -328,7 +438,7 @@ def _fit_fields(fields: FieldSet, weight: FloatArray, mode: str | None, turn: _T
         for values, own in pieces():
             yield from ((held, own) for held in ([values] if turn is None else turn(values)))
 
-    return FieldScaler(mode).fit(chunks)
+    return FieldScaler(mode, function).fit(chunks)
 
 
 def _each(fields: FieldSet) -> Iterator[FloatArray]:

@@ -48,15 +48,11 @@ def read_vtu(path: Path) -> meshio.Mesh:
     Raises
     ------
     FieldDataError
-        If the file has another type of VTK data or is compressed by LZ4. A damaged file can raise other errors.
+        If the file has another type of VTK data. A damaged file can raise other errors.
     """
     content = path.read_bytes()
     head = re.search(rb"<VTKFile\b[^>]*>", content)
     attributes = {} if head is None else _attributes(head.group())
-    if attributes.get("compressor") == "vtkLZ4DataCompressor":
-        raise FieldDataError(
-            f"cannot read {path}: there is no reader for LZ4 compression; write it with zlib, LZMA or no compression."
-        )
     if attributes.get("type", "UnstructuredGrid") != "UnstructuredGrid":
         raise FieldDataError(
             f"cannot read {path}: it holds VTK {attributes['type']}; expected UnstructuredGrid, to which ParaView and "

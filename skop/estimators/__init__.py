@@ -10,7 +10,7 @@ from skop.estimators._geomano import GeoMaNOArchitecture, GeoMaNORegressor
 from skop.estimators._lamo import LaMOArchitecture, LaMORegressor
 from skop.estimators._mno import MNOArchitecture, MNORegressor
 from skop.estimators._options import SymmetryOptions, TrainingOptions
-from skop.estimators._persistence import load
+from skop.estimators._persistence import load, save
 from skop.estimators._rollout import RolloutRegressor
 from skop.estimators._time_conditioned import TimeConditionedRegressor
 
@@ -32,4 +32,5 @@ __all__ = [
     "TimeConditionedRegressor",
     "TrainingOptions",
     "load",
+    "save",
 ]

@@ -19,9 +19,10 @@ import numpy as np
 import torch
 from sklearn.base import clone
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from skop._sklearn_compat import CallbackSupportMixin, Interval, StrOptions, check_sample_weight, fit_context
-from skop._typing import FloatArray, IntArray
+from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
     DataSpec,
     Extremes,
@@ -35,20 +36,30 @@ from skop.data import (
     ScalingOptions,
     Targets,
     TrainingData,
+    check_positive,
     grid_spacing,
+    interpolate_fields,
     query_points,
     refuse_mask,
 )
 from skop.estimators._callbacks import EpochCallbacks
 from skop.estimators._cost import CostEstimate, cheaper_settings
 from skop.estimators._domain import Domain, SeenRanges
+from skop.estimators._export import export_estimator
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._objective import Objective
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._refinement import predict_refined, refinement_factors
 from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
 from skop.estimators._symmetries import declared_symmetries, moves_points, undeclared_fields
-from skop.exceptions import FieldDataError, ResamplingWarning, SkopWarning, each_warning_once, warn
+from skop.exceptions import (
+    FieldDataError,
+    NonFinitePredictionError,
+    ResamplingWarning,
+    SkopWarning,
+    each_warning_once,
+    warn,
+)
 from skop.metrics._flat import relative_l2_of_fields, relative_l2_of_scalars
 from skop.networks import Outputs
 from skop.ops import record_backends
@@ -72,9 +83,8 @@ _BATCH_POINTS = {"grid": 2**17, "structured": 2**12, "points": 2**12}
 _LARGE_ERROR = 0.02
 #: Number of points that `predict` passes through the network at once, which bounds its memory.
 _PREDICT_POINTS = 2**17
-#: Mean of a target in units of its standard deviation from which predictions are shifted back in double precision.
-_FAR_FROM_ZERO = 1e3
-#: The same from which a fit in single precision warns: a thousandth of the variation is then lost.
+#: Mean of y in units of its standard deviation from which a fit in single precision warns: a thousandth of the
+#: variation is then lost.
 _TOO_FAR_FROM_ZERO = 1e4
 #: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
 _FREE_PARAMETERS = frozenset(
@@ -165,8 +175,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         fine grid itself.
     input_fields, target_fields : list of str or None, default=None
         Names of the mesh fields that are inputs and targets.
-    cell_data : {"refuse", "to_points"}, default="refuse"
-        Treatment of mesh fields that are stored on cells: an error, or averaging to the points.
+    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
+        Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and predicting
+        all fields at the centres of the cells, see `skop.data.read_meshes`.
     warm_start : bool, default=False
         Whether a fit continues the training of the last one: with its weights, the moments of the optimiser and the
         average of the weights, and with the learning rate of a single training of the epochs so far and `max_iter` more
@@ -274,7 +285,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         "refinement": [StrOptions({"average", "interpolate", "native"})],
         "input_fields": ["array-like", None],
         "target_fields": ["array-like", None],
-        "cell_data": [StrOptions({"refuse", "to_points"})],
+        "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "device": [str],
@@ -575,6 +586,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         weight = _check_weight(sample_weight, len(data.inputs))
         if data.targets.elsewhere:
             self._check_other_points(data)
+        if self._options("scaling").target_transform is not None:
+            self._check_logarithms(data.targets, weight)
         rng = check_random_state(self.random_state)
         points = data.inputs
         data = self._resampled(data, _usable(len(data.inputs), weight), plan)
@@ -683,6 +696,17 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             if applies:
                 raise FieldDataError(f"{_other_points(data)}, but {reason}.")
 
+    def _check_logarithms(self, targets: Targets, weight: FloatArray | None = None) -> None:
+        """Raise an error if the logarithms of the targets cannot be learnt."""
+        check_positive(targets, _usable(len(targets), weight))
+        turned = ("target_vectors", "target_tensors", "scalar_vectors")
+        for name in turned if self._symmetries is not None else ():
+            if len(getattr(self._symmetries, name)):
+                raise FieldDataError(
+                    f"target_transform='log' needs positive values, but symmetries turn the components of {name}, "
+                    f"which can change their sign; set target_transform=None, or declare no {name}."
+                )
+
     def _split(
         self, n_samples: int, weight: FloatArray | None, rng: np.random.RandomState, group_size: int
     ) -> tuple[IntArray, IntArray | None]:
@@ -764,9 +788,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         scalers = Scalers.fit(data.inputs[train], data.targets[train], used[train], scaling, moving)
         offset = max(scaler.offset_ for scaler in (scalers.target, scalers.scalars) if scaler is not None)
         if offset > _TOO_FAR_FROM_ZERO and pick_dtype(self.dtype, data.spec.role) == "float32":
+            what = "the logarithm of y" if scalers.learns_logarithms else "y"
+            remedy = "set target_transform=None" if scalers.learns_logarithms else "subtract the mean from y"
             warn(
-                f"the mean of y is {offset:.1e} times its standard deviation, of which single precision keeps few "
-                "digits; subtract the mean from y, or set dtype='float64'."
+                f"the mean of {what} is {offset:.1e} times its standard deviation, of which single precision keeps few "
+                f"digits; {remedy}, or set dtype='float64'."
             )
         # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
         self._store_spec(points, data.spec)
@@ -1004,10 +1030,19 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         step = max(1, _PREDICT_POINTS // int(inputs.n_points.max()))
         average = self.refinement == "average"
         parts = [
-            predict_refined(inputs.read(slice(start, start + step)), factors, self._predict_averaged, average=average)
+            predict_refined(inputs.read(slice(start, start + step)), factors, self._predict_smooth, average=average)
             for start in range(0, len(inputs), step)
         ]
-        return joined(parts)
+        return self._from_smooth(joined(parts))
+
+    def _predict_smooth(self, inputs: FieldSet) -> Predictions:
+        """Predict what splines can interpolate: positive targets as logarithms, which stay positive between points."""
+        found = self._predict_averaged(inputs)
+        return _each_part(np.log, found) if self.scalers_.learns_logarithms else found
+
+    def _from_smooth(self, found: Predictions) -> Predictions:
+        """Undo what `_predict_smooth` did to its predictions."""
+        return _each_part(np.exp, found) if self.scalers_.learns_logarithms else found
 
     def _require_grid(self, inputs: FieldSet) -> None:
         """Raise an error if the estimator was fitted on a grid and these samples have none."""
@@ -1031,12 +1066,21 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                     "spacing of the fit."
                 )
         elif not self._asks_network_at(inputs):
-            return super()._predict_at(inputs, coords)
+            return self._interpolated_at(inputs, coords)
         self.domain_.check(inputs)
         places = query_points(coords, inputs, self.domain_.reach)
         if not self._moves_points:
             return self._predict_batches(self._loader(inputs, queries=places)), places
         return self._predict_averaged(inputs, queries=places), places
+
+    def _interpolated_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
+        """Predict at the points of the inputs and interpolate; logarithms where the network learns these."""
+        if not self.scalers_.learns_logarithms or not self.spec_.n_outputs:
+            return super()._predict_at(inputs, coords)
+        places = query_points(coords, inputs)
+        found = self._predict_values(inputs)
+        smooth = inputs.with_values(_each_part(np.log, found).fields)
+        return replace(found, fields=np.exp(interpolate_fields(smooth, places))), places
 
     def _asks_network_at(self, inputs: FieldSet) -> bool:
         """Whether outputs at other points come from the network; they are interpolated otherwise."""
@@ -1084,11 +1128,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         return Predictions(*(None if part is None else part.cpu().numpy() for part in (field, scalars)))
 
     def _widened(self, outputs: Outputs) -> Outputs:
-        """Outputs in double precision where their variation would drown in the mean of the targets."""
+        """Outputs in double precision where single precision would lose their variation, or overflow."""
         parts = zip(outputs, (self.scalers_.target, self.scalers_.scalars), strict=True)
         return Outputs(
             *(
-                part if part is None or scaler is None or scaler.offset_ < _FAR_FROM_ZERO else part.cpu().double()
+                part if part is None or scaler is None or not scaler.needs_double else part.cpu().double()
                 for part, scaler in parts
             )
         )
@@ -1108,6 +1152,72 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             places = torch.as_tensor(np.argsort(order), device=field.device)
             field = field.reshape(-1, field.shape[-1])[places].reshape(field.shape)
         return Outputs(field, scalars)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self.scaling is not None and self._options("scaling").target_transform == "log"
+        return tags
+
+    # ------------------------------------------------------------------ other runtimes
+    def export(self, path: PathOrStr, X: Any = None, *, batch_size: int | None = None) -> None:
+        """Write the network with its scalers as one graph for other runtimes: ONNX, or a program of `torch.export`.
+
+        The graph maps inputs in physical units to outputs in physical units, for one number of points. Scans are
+        written in plain operations.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write: ``"model.onnx"`` needs the extra ``skop[export]``, ``"model.pt2"`` does not. An existing
+            file is replaced when the new one is complete.
+        X : as in `predict`, or None, default=None
+            Samples on the points for which the graph is; required where the fit was on fields. On points that all
+            samples share, their coordinates are part of the graph; otherwise these are an input.
+        batch_size : int or None, default=None
+            Number of samples of a call; None for any number.
+
+        Raises
+        ------
+        FieldDataError
+            If a prediction is more than one call of the network (``grid=``, averaged symmetries, finer grids, y on
+            other points than X), samples of X differ in their number of points, or the network depends on the order of
+            each sample's own points; a ValueError.
+        ValueError
+            If the name of the file ends in something else.
+        SkopError
+            If PyTorch cannot convert the network to ONNX.
+        OptionalDependencyError
+            If the packages that write ONNX files are not installed.
+
+        See Also
+        --------
+        save : Write a file that `skop.load` reads.
+
+        Notes
+        -----
+        Inputs of the graph are, in this order and where the estimator has them: ``coords`` (B, *grid, d), ``fields``
+        (B, *grid, c) and ``params`` (B, p); the outputs are ``field`` (B, *grid, q) and ``scalars`` (B, s). Points that
+        form no grid have one axis instead of those of the grid. Metadata in the file hold their names, shapes, types
+        and channel names, and the version of skop. ONNX graphs compute in single precision. Inputs and outputs whose
+        mean is far larger than their variation, and exponentials of ``target_transform="log"``, are in double
+        precision.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np, torch
+        >>> from skop import LaMORegressor
+        >>> X, y = np.random.default_rng(0).random((2, 10, 4, 4, 1))
+        >>> model = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.export(f"{folder}/model.pt2", X)
+        ...     program = torch.export.load(f"{folder}/model.pt2")
+        >>> (field,) = program.module()(torch.tensor(X, dtype=torch.float32))
+        >>> bool(np.allclose(field.numpy(), model.predict(X), atol=1e-5))
+        True
+        """
+        check_is_fitted(self)
+        with each_warning_once():
+            export_estimator(self, path, X, batch_size)
 
     # ------------------------------------------------------------------ derivatives
     def gradient(self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None) -> FloatArray:
@@ -1183,6 +1293,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                 values = select(self._mean_outputs(loaders, indices, params))
                 if not values.requires_grad:
                     raise FieldDataError("output has no gradient; compute it from the field by torch operations.")
+                if self.scalers_.learns_logarithms and not torch.isfinite(values).all():
+                    raise NonFinitePredictionError(
+                        f"the output is not finite in sample {indices[int(torch.argmin(torch.isfinite(values).int()))]}"
+                        ": X holds numbers far from those of the training. Check its units."
+                    )
                 parts.append(torch.autograd.grad(values.sum(), params)[0].numpy())
         return np.concatenate(parts)
 
@@ -1214,10 +1329,19 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             batch = loader.gather(indices)
             turns = loader.symmetries is not None and loader.symmetries.param_vectors
             batch.params = loader.as_params(params) if turns else scaled
-            found.append(self._in_physical_units(self.module_(**batch.inputs()), loader, batch.order))
+            outputs = self.module_(**batch.inputs())
+            if self.scalers_.learns_logarithms:
+                outputs = self._widened(outputs)
+            found.append(self._in_physical_units(outputs, loader, batch.order))
         return Outputs(
             *(None if part[0] is None else torch.stack(part).mean(dim=0) for part in zip(*found, strict=True))
         )
+
+
+def _each_part(function: Any, found: Predictions) -> Predictions:
+    """Apply a function to the fields and the scalars of predictions; infinities are refused where they are returned."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return Predictions(*(None if part is None else function(part) for part in (found.fields, found.scalars)))
 
 
 def _one_number_each(values: Any, field: torch.Tensor | None) -> torch.Tensor:

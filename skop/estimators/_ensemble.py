@@ -10,9 +10,10 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import check_is_fitted
 
 from skop._sklearn_compat import HasMethods, Interval, fit_context
-from skop.data import FieldSet, Predictions
+from skop.data import FieldSet, Predictions, Targets
 from skop.estimators._cost import CostEstimate
 from skop.estimators._field import FieldRegressor
 from skop.exceptions import FieldDataError, each_warning_once
@@ -172,7 +173,8 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         mean : ndarray, list, FieldSet, (coords, fields), or list of meshes
             Mean prediction, in the form of the y of the fit.
         spread : of the same form
-            Standard deviation over the members; only if `return_std` is True.
+            Standard deviation over the members; only if `return_std` is True. Meshes of the spread hold the fields
+            ``<field>_spread``, which are written into the meshes of the mean too.
         """
         found: Sequence[Predictions]
         with each_warning_once():
@@ -183,9 +185,23 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
             )
         points = places[0]
         meshes = meshes if points is inputs else None
-        form = self.spec_.target_form
-        mean = form.restore(_over_members(found, np.mean), points, meshes)
-        return (mean, form.restore(_over_members(found, np.std), points, meshes)) if return_std else mean
+        first = self.estimators_[0]
+        mean = first._restore(_over_members(found, np.mean), points, meshes)
+        if not return_std:
+            return mean
+        return mean, first._restore_spread(mean, _over_members(found, np.std), points, meshes)
+
+    def _read_inputs(self, X: Any, *options: Any) -> tuple[FieldSet, list[Any] | None]:
+        """Read the X of a prediction, as the members do if they were fitted on time series of meshes."""
+        check_is_fitted(self)
+        reader: Any = self.estimators_[0] if hasattr(self.estimators_[0], "series_") else super()
+        return reader._read_inputs(X, *options)
+
+    def _read_scored(self, X: Any, y: Any, *options: Any) -> tuple[FieldSet, Targets]:
+        """Read the X and y of a score, as the members do if they were fitted on time series of meshes."""
+        check_is_fitted(self)
+        reader: Any = self.estimators_[0] if hasattr(self.estimators_[0], "series_") else super()
+        return reader._read_scored(X, y, *options)
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Mean of the members in physical units."""

@@ -18,7 +18,9 @@ from skop.data import (
     DataSpec,
     FieldSet,
     Predictions,
+    Targets,
     TrainingData,
+    attach_spread,
     interpolate_fields,
     query_points,
     read,
@@ -140,7 +142,16 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         """Read the X of a prediction; also return its meshes if it came as meshes."""
         check_is_fitted(self)
         cell_data = self._mesh_options.get("cell_data", "refuse")
-        return read_inputs(X, self.spec_, coords=self.coords_, estimator=self, cell_data=cell_data)
+        keep_data = self.spec_.target_form.components is not None
+        options: dict[str, Any] = {"coords": self.coords_, "cell_data": cell_data, "keep_data": keep_data}
+        return read_inputs(X, self.spec_, estimator=self, **options)
+
+    def _read_scored(self, X: Any, y: Any) -> tuple[FieldSet, Targets]:
+        """Read X and y of a score."""
+        check_is_fitted(self)
+        options = {name: value for name, value in self._mesh_options.items() if name != "input_fields"}
+        options |= {"coords": self.coords_, "estimator": self, "other_points": self._takes_other_points}
+        return read_scored(X, y, self.spec_, **options)
 
     # ------------------------------------------------------------------ what the fit has seen
     def check(self, X: Any) -> Any:
@@ -264,7 +275,18 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
             inputs, meshes = self._read_inputs(X)
             self._warn_if_outside(inputs)
             predictions, places = self._predict_where_asked(inputs, coords)
-            return self.spec_.target_form.restore(predictions, places, meshes if places is inputs else None)
+            return self._restore(predictions, places, meshes if places is inputs else None)
+
+    def _restore(self, predictions: Predictions, places: FieldSet, meshes: list[Any] | None) -> Any:
+        """Convert predictions to the form of y, on the meshes of X if these were given."""
+        return self.spec_.target_form.restore(predictions, places, meshes)
+
+    def _restore_spread(self, mean: Any, spread: Predictions, places: FieldSet, meshes: list[Any] | None) -> Any:
+        """Convert the spread of predictions to the form of y; on meshes, also add it to those of the mean."""
+        form = self.spec_.target_form
+        if meshes is None or form.components is None:
+            return form.restore(spread, places, meshes)
+        return attach_spread(mean, form.restore(spread, places), dict(form.components))
 
     # ------------------------------------------------------------------ scoring
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -355,11 +377,8 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     def _scored_parts(self, X: Any, y: Any) -> list[tuple[Literal["field", "scalar"], Any, Any]]:
         """Truth and prediction of the fields, and of the scalars, where there are any."""
-        check_is_fitted(self)
-        options = {name: value for name, value in self._mesh_options.items() if name != "input_fields"}
         with each_warning_once():
-            options |= {"coords": self.coords_, "estimator": self, "other_points": self._takes_other_points}
-            inputs, truth = read_scored(X, y, self.spec_, **options)
+            inputs, truth = self._read_scored(X, y)
             self._warn_if_outside(inputs)
             if truth.elsewhere or self.spec_.target_points != "inputs":
                 predictions, places = self._predict_at(inputs, truth.field)

@@ -12,13 +12,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
+import meshio
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
 
 from skop._sklearn_compat import check_sample_weight, fit_context
 from skop._typing import FloatArray
-from skop.data import FieldSet, Predictions, TrainingData
+from skop.data import (
+    FieldSet,
+    MeshRun,
+    MeshSeries,
+    Predictions,
+    Targets,
+    TrainingData,
+    attach_predictions,
+    attach_spread,
+    find_runs,
+    is_mesh_input,
+    is_mesh_series,
+    read_templates,
+)
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._cost import CostEstimate
 from skop.estimators._domain import SeenRanges
@@ -41,6 +55,105 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
     estimator_: Any
     random_state: Any
     n_frames_: int
+    #: How series of meshes are read and written, if the fit was on such.
+    series_: dict[str, Any]
+
+    # ------------------------------------------------------------------ time series of meshes
+    def _open_training_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
+        """Read X and y of a fit on time series of meshes, and set `series_`."""
+        raise NotImplementedError
+
+    def _series_inputs(self, runs: list[MeshRun]) -> FieldSet:
+        """Read the inputs of runs."""
+        raise NotImplementedError
+
+    def _open_scored_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
+        """Read X and y of a score on time series of meshes."""
+        raise NotImplementedError
+
+    def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
+        """Return the times of a prediction, and the numbers of the frames of the run at these times if it has any."""
+        raise NotImplementedError
+
+    def _takes_series(self, X: Any, y: Any) -> bool:
+        """Whether X or y of a fit is time series of meshes."""
+        return is_mesh_series(X) or is_mesh_series(y)
+
+    def _read(self, X: Any, y: Any, **options: Any) -> TrainingData:
+        """X and y of a fit."""
+        self.__dict__.pop("series_", None)
+        if self._takes_series(X, y):
+            X, y = self._open_training_series(X, y)
+        return super()._read(X, y, **options)
+
+    def _read_inputs(self, X: Any, *options: Any) -> tuple[FieldSet, list[Any] | None]:
+        """Read the X of a prediction; also return its runs if it is time series of meshes."""
+        if not hasattr(self, "series_"):
+            return super()._read_inputs(X, *options)
+        if is_mesh_input(X):
+            runs = find_runs(X)
+            return super()._read_inputs(self._series_inputs(runs), *options)[0], runs
+        inputs, meshes = super()._read_inputs(X, *options)
+        mesh = self.series_.get("mesh")
+        if mesh is None or self.spec_.input_form != "table":
+            return inputs, meshes
+        # All runs of the fit were on one mesh, which has no frames for new parameters.
+        frame = meshio.Mesh(mesh["points"], [meshio.CellBlock(kind, nodes) for kind, nodes in mesh["cells"]])
+        return inputs, [MeshRun("the mesh of the fit", [("the mesh of the fit", frame)], np.full(1, np.nan))] * len(
+            inputs
+        )
+
+    def _read_scored(self, X: Any, y: Any, *options: Any) -> tuple[FieldSet, Targets]:
+        """Read the X and y of a score."""
+        if hasattr(self, "series_") and (is_mesh_input(X) or is_mesh_input(y)):
+            X, y = self._open_scored_series(X, None if y is X else y)
+        return super()._read_scored(X, y, *options)
+
+    def _restore(self, predictions: Predictions, places: FieldSet, meshes: list[Any] | None) -> Any:
+        """Convert predictions to the form of y; for time series of meshes one `MeshSeries` for each run."""
+        if meshes is None or not hasattr(self, "series_"):
+            return super()._restore(predictions, places, meshes)
+        held, times = self.series_, [self._predicted_times(run) for run in meshes]
+        options = {"cell_data": held["cell_data"], "inputs": held["input_fields"]}
+        templates = [
+            mesh
+            for run, (_, numbers) in zip(meshes, times, strict=True)
+            for mesh in read_templates(run, numbers, **options)
+        ]
+        found = attach_predictions(templates, self._split(predictions, places), dict(held["components"]))
+        return self._as_series(found, [known for known, _ in times])
+
+    def _restore_spread(self, mean: Any, spread: Predictions, places: FieldSet, meshes: list[Any] | None) -> Any:
+        """Convert the spread of predictions to the form of y; on meshes, also add it to those of the mean."""
+        if meshes is None or not hasattr(self, "series_"):
+            return super()._restore_spread(mean, spread, places, meshes)
+        flat = [mesh for series in mean for mesh in series.meshes]
+        found = attach_spread(flat, self._split(spread, places), dict(self.series_["components"]))
+        return self._as_series(found, [series.times for series in mean])
+
+    def _split(self, predictions: Predictions, places: FieldSet) -> FieldSet:
+        """Return predictions with each frame as a sample."""
+        fields = super()._restore(predictions, places, None)
+        frames = [frame for values in fields.to_list() for frame in np.split(values, self.n_frames_, axis=-1)]
+        return join_frames(repeat_samples(fields, self.n_frames_), frames)
+
+    def _as_series(self, meshes: list[Any], times: list[FloatArray]) -> list[MeshSeries]:
+        """Group meshes of all frames by runs."""
+        count = self.n_frames_
+        return [MeshSeries(meshes[i * count : (i + 1) * count], known) for i, known in enumerate(times)]
+
+    def _series_options(self) -> dict[str, Any]:
+        """Names of the fields in series of meshes, and the treatment of data on cells, for a fit."""
+        options = self._mesh_options
+        targets, inputs = options.get("target_fields"), options.get("input_fields")
+        if not targets:
+            raise FieldDataError(
+                f"{type(self).__name__} got time series of meshes, but target_fields of its estimator does not name "
+                "the fields; set target_fields=['...'] to names in their point_data."
+            )
+        named = {"target_fields": targets, "input_fields": inputs or ()}
+        parts = {name: (held,) if isinstance(held, str) else tuple(held) for name, held in named.items()}
+        return parts | {"cell_data": options.get("cell_data", "refuse")}
 
     # ------------------------------------------------------------------ fit
     def _read_trajectories(self, X: Any, y: Any) -> TrainingData:
@@ -82,6 +195,9 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
             options["sample_weight"] = np.repeat(weight, len(inputs) // len(data.inputs))
         with checked_by_caller():
             if isinstance(estimator, OperatorRegressor):
+                if estimator._options("scaling").target_transform is not None:
+                    # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
+                    estimator._check_logarithms(data.targets, sample_weight)
                 fit(estimator, X, y, options.get("sample_weight"), plan)
             else:
                 estimator.fit(X, y, **options)

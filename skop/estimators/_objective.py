@@ -19,9 +19,9 @@ __all__ = ["Objective"]
 class Objective:
     """Loss of the network's outputs on a batch.
 
-    Relative losses are computed in physical units. Absolute losses are computed on scaled targets, where channels with
-    different units have the same weight. If there are scalars in addition to a field, their squared error on scaled
-    targets is added.
+    Relative losses are computed in physical units, also where the network learns logarithms. Absolute losses are
+    computed on scaled targets, where channels with different units have the same weight. If there are scalars in
+    addition to a field, their squared error on scaled targets is added.
 
     Parameters
     ----------
@@ -60,9 +60,8 @@ class Objective:
             raise ValueError("scalers have neither a field nor scalars to predict; expected at least one.")
         # Relative losses do not depend on the unit, but squares of very small or large values under- or overflow in
         # single precision, so values are divided by their size. A user's loss function gets physical units.
-        ours = isinstance(self.loss, TrainingLoss) and scaler.mode is not None
-        sizes = np.hypot(scaler.mean_, scaler.scale_).reshape(-1, scaler.mean_.shape[-1]).max(axis=0)
-        self.unit = (sizes if balanced else sizes.max()) if ours else np.ones(())
+        ours = isinstance(self.loss, TrainingLoss) and (scaler.mode, scaler.function) != (None, None)
+        self.unit = (scaler.size_ if balanced else scaler.size_.max()) if ours else np.ones(())
 
     def __call__(self, outputs: Outputs, batch: Batch) -> torch.Tensor:
         """Return the loss of a network's outputs as a scalar tensor."""
@@ -75,7 +74,7 @@ class Objective:
             return loss
         if batch.scalars is None or self.scalers.scalars is None:
             raise ValueError("the network gives scalars, but the batch holds none.")
-        targets = self.scalers.scalars.transform(batch.scalars)
+        targets = self.scalers.scalars.standardize(batch.scalars)
         beside = self.scalar_loss(outputs.scalars[:, None], targets[:, None], sample_weight=batch.weight)
         return loss + self.scalar_weight * beside
 
@@ -84,10 +83,15 @@ class Objective:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Convert outputs and targets to the units of the loss."""
         if not self.physical:
-            return outputs, scaler.transform(target)
-        physical = scaler.inverse_transform(outputs)
-        unit = torch.as_tensor(self.unit, dtype=physical.dtype, device=physical.device)
-        return physical / unit, target / unit
+            return outputs, scaler.standardize(target)
+        unit = torch.as_tensor(self.unit)
+        if scaler.function is None:
+            values, unit = scaler.inverse_transform(outputs), unit.to(outputs)
+            return values / unit, target / unit
+        # Squares of samples that differ by many orders of magnitude under- or overflow in single precision.
+        wide = outputs.dtype if outputs.device.type == "mps" else torch.float64
+        shift = unit.log().to(outputs.device, wide)
+        return (scaler.destandardize(outputs.to(wide)) - shift).exp(), (target.to(wide) - shift).exp()
 
     def _loss_of_field(self, outputs: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Loss of a field ``(B, P, q)`` or packed ``(T, q)``, at query points if the batch has them."""

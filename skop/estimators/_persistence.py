@@ -1,5 +1,8 @@
 """Save fitted estimators to one file without pickle, and load them without executing anything from the file.
 
+Pipelines of scikit-learn that end in an estimator of skop are saved too, with transformers whose state is numbers and
+names.
+
 The file is in safetensors format: all arrays as tensors, and a JSON header with classes, parameters, fitted attributes,
 versions and a checksum of everything. Objects can be nested: an ensemble contains its members, a rollout its estimator.
 Only classes in a fixed list of allowed classes can be loaded, and their constructors are not called.
@@ -24,11 +27,22 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.dummy import DummyRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    PolynomialFeatures,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.utils.validation import check_is_fitted
 
 from skop import losses
 from skop._typing import PathOrStr
@@ -39,10 +53,17 @@ from skop.estimators._options import Options
 from skop.estimators._runtime import isolated_randomness, pick_device
 from skop.exceptions import ModelFileError, SkopWarning, warn
 
-__all__ = ["load", "save_estimator"]
+__all__ = ["load", "save", "save_estimator", "write_in_one_step"]
 
 #: Version of the file format, incremented when the layout changes.
 _FORMAT = 2
+
+#: Transformers of scikit-learn whose state is numbers and names. ColumnTransformer passes columns on by a
+#: FunctionTransformer without a function; one with a function is refused, because its function is.
+_TRANSFORMERS = (
+    *(ColumnTransformer, FunctionTransformer, MaxAbsScaler, MinMaxScaler, PCA, PolynomialFeatures, RobustScaler),
+    StandardScaler,
+)
 
 #: Classes that a file may contain besides the estimators and option objects of skop, by name.
 _KNOWN: dict[str, type] = {
@@ -50,14 +71,72 @@ _KNOWN: dict[str, type] = {
     for kind in (
         *(BoxScaler, DataSpec, Domain, FieldScaler, GridResampler, Scalers, ScalingOptions, SeenRanges, TargetForm),
         *(losses.GradientRelativeL2Loss, losses.H1Loss, losses.MSELoss, losses.RelativeL2Loss),
-        *(PCA, DummyRegressor, GaussianProcessRegressor, KernelRidge, LinearRegression, Ridge, RidgeCV),
+        *_TRANSFORMERS,
+        *(Pipeline, DummyRegressor, GaussianProcessRegressor, KernelRidge, LinearRegression, Ridge, RidgeCV),
         *(kernels.ConstantKernel, kernels.Matern, kernels.Product, kernels.RBF, kernels.Sum, kernels.WhiteKernel),
     )
 }
 #: Estimators of skop by name; each is registered when its class is defined.
 ESTIMATORS: dict[str, type] = {}
 #: Keys in the header that mark values of types that JSON does not have.
-_TAGS = frozenset({"array", "columns", "device", "dict", "module", "object", "strings", "tuple"})
+_TAGS = frozenset({"array", "columns", "device", "dict", "module", "object", "slice", "strings", "tuple"})
+
+
+def save(estimator: Any, path: PathOrStr) -> None:
+    """Save a fitted estimator of skop, or a scikit-learn Pipeline that ends in one, to one file without pickle.
+
+    Parameters
+    ----------
+    estimator : estimator of skop or Pipeline
+        Fitted estimator. The other steps of a Pipeline can be StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler,
+        PolynomialFeatures, PCA, and ColumnTransformer or Pipeline of these.
+    path : path-like
+        File to write. An existing file is replaced only when the new one is complete.
+
+    Raises
+    ------
+    ModelFileError
+        If the estimator is of another kind, has a step or a parameter that cannot be saved, such as a function, or was
+        changed after the fit.
+
+    See Also
+    --------
+    load : Load the file.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, skop
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import PolynomialFeatures
+    >>> X, y = np.random.default_rng(0).random((8, 3)), np.arange(8.0)
+    >>> estimator = skop.LaMORegressor(width=8, depth=1, max_iter=1, random_state=0)
+    >>> model = make_pipeline(PolynomialFeatures(2), estimator).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     skop.save(model, f"{folder}/model.skop")
+    ...     loaded = skop.load(f"{folder}/model.skop")
+    >>> bool((loaded.predict(X) == model.predict(X)).all())
+    True
+    """
+    if not _is_ours(estimator):
+        last = f", which ends in {_last_step(estimator)!r}" if isinstance(estimator, Pipeline) else ""
+        raise ModelFileError(
+            f"a model file holds an estimator of skop, or a Pipeline that ends in one, but this is a "
+            f"{type(estimator).__name__}{last}; save others by joblib.dump."
+        )
+    check_is_fitted(estimator)
+    save_estimator(estimator, path)
+
+
+def _last_step(estimator: Any) -> Any:
+    """The estimator itself, or the last step of a Pipeline, also where these are nested."""
+    while isinstance(estimator, Pipeline) and estimator.steps:
+        estimator = estimator.steps[-1][1]
+    return estimator
+
+
+def _is_ours(estimator: Any) -> bool:
+    """Whether an estimator is one of skop, or a Pipeline that ends in one."""
+    return isinstance(_last_step(estimator), tuple(ESTIMATORS.values()))
 
 
 def save_estimator(estimator: Any, path: PathOrStr) -> None:
@@ -65,7 +144,7 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
 
     Parameters
     ----------
-    estimator : estimator of skop
+    estimator : estimator of skop or Pipeline
         Fitted estimator.
     path : path-like
         File to write.
@@ -82,11 +161,11 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
         "estimator": _encode(estimator, "", tensors),
     }
     text = json.dumps(header, sort_keys=True)
-    _write_in_one_step(Path(path), save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)}))
+    write_in_one_step(Path(path), save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)}))
 
 
 def load(path: PathOrStr) -> Any:
-    """Load an estimator that ``est.save(path)`` wrote.
+    """Load an estimator that ``est.save(path)`` or `save` wrote.
 
     Nothing in the file is executed. It contains numbers and names, and only classes of skop and a few of scikit-learn
     can be loaded. A model that was fitted on a GPU can be loaded on a machine without one.
@@ -123,7 +202,8 @@ def load(path: PathOrStr) -> Any:
     written = header["versions"]["skop"]
     with _named_failures(f"{path} does not fit this skop {__version__} (it was written by skop {written})"):
         estimator = _decode(header["estimator"], tensors)
-    if not isinstance(estimator, tuple(ESTIMATORS.values())):
+        is_ours = _is_ours(estimator)
+    if not is_ours:
         raise ModelFileError(f"{path} holds a {type(estimator).__name__} and no estimator of skop.")
     theirs = header["versions"]["scikit-learn"]
     if theirs != sklearn.__version__ and _holds_scikit_learn(header["estimator"]):
@@ -150,6 +230,8 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
         return {"tuple": [_encode(item, _below(place, number), tensors) for number, item in enumerate(value)]}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": {key: _encode(item, _below(place, key), tensors) for key, item in value.items()}}
+    if isinstance(value, slice):
+        return {"slice": [_encode(part, place, tensors) for part in (value.start, value.stop, value.step)]}
     if isinstance(value, torch.device):
         return {"device": str(value)}
     if isinstance(value, torch.nn.Module):
@@ -163,9 +245,13 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
     known = _find_class(name)
     # Compare by name: a class that was defined twice, as in a notebook cell that ran again, is still the same class.
     if known is None or (known.__module__, known.__qualname__) != (type(value).__module__, type(value).__qualname__):
+        advice = "use a value of a built-in type, such as the name of a loss"
+        if isinstance(value, BaseEstimator) and hasattr(value, "transform"):
+            names = [kind.__name__ for kind in _TRANSFORMERS if kind is not FunctionTransformer]
+            advice = f"of scikit-learn's transformers it takes {', '.join(names)}"
         raise ModelFileError(
-            f"{place or 'estimator'}={value!r} cannot be written to a model file; use a value of a built-in type, such "
-            "as the name of a loss, or save the estimator by joblib.dump."
+            f"{place or 'estimator'}={value!r} cannot be written to a model file; {advice}, or save the estimator by "
+            "joblib.dump."
         )
     return {"object": name, "state": {key: _encode(*item, tensors) for key, item in _state(value, place)}}
 
@@ -242,6 +328,8 @@ def _decode(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
         return np.array(content, dtype=object)
     if tag == "tuple":
         return tuple(_decode(item, tensors) for item in content)
+    if tag == "slice":
+        return slice(*content)
     if tag == "dict":
         return {key: _decode(item, tensors) for key, item in content.items()}
     if tag == "device":
@@ -321,7 +409,7 @@ def _named_failures(words: str) -> Iterator[None]:
         yield
     except ModelFileError as error:
         raise ModelFileError(f"{words}: {error}") from error
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"{words}: a part of the fitted estimator is missing ({error!r}).") from error
 
 
@@ -336,8 +424,16 @@ def _digest(text: str, tensors: Mapping[str, torch.Tensor]) -> str:
     return total.hexdigest()
 
 
-def _write_in_one_step(path: Path, content: bytes) -> None:
-    """Write a temporary file, flush it to disk and rename it, so that a crash leaves either the old or the new file."""
+def write_in_one_step(path: Path, content: bytes) -> None:
+    """Write a temporary file, flush it to disk and rename it, so that a crash leaves either the old or the new file.
+
+    Parameters
+    ----------
+    path : Path
+        File to write.
+    content : bytes
+        What it will hold.
+    """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

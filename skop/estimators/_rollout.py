@@ -11,15 +11,18 @@ from sklearn.utils import check_random_state
 
 from skop._sklearn_compat import HasMethods, Interval, fit_context
 from skop._typing import FloatArray
-from skop.data import FieldSet, Predictions, TrainingData
+from skop.data import FieldSet, MeshRun, Predictions, TrainingData, find_runs, is_mesh_input, read_frames
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._field import restored_on_failure
 from skop.estimators._frames import BaseFrameRegressor, fit_with_plan, join_frames, repeat_samples
 from skop.estimators._unrolling import StepForward
-from skop.exceptions import FieldDataError, NonFinitePredictionError
+from skop.exceptions import FieldDataError, NonFinitePredictionError, warn
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
 __all__ = ["RolloutRegressor"]
+
+#: Relative difference of time steps that counts as rounding of the times in files.
+_EQUAL_STEPS = 1e-2
 
 
 class RolloutRegressor(BaseFrameRegressor):
@@ -64,6 +67,8 @@ class RolloutRegressor(BaseFrameRegressor):
         Names of the columns, where X was a DataFrame.
     spec_ : skop.data.DataSpec
         Form, sizes and channel names of X and y.
+    series_ : dict
+        Names of the fields and their treatment, where the fit was on time series of meshes.
 
     See Also
     --------
@@ -136,9 +141,11 @@ class RolloutRegressor(BaseFrameRegressor):
         Parameters
         ----------
         X : fields as in the `fit` of the estimator, with ``window * c`` channels, or a table with as many columns
-            First frames of each trajectory.
-        y : fields or table with ``n_steps * c`` channels or columns
-            Frames that follow.
+            First frames of each trajectory. Or time series of meshes, as `skop.data.read_mesh_series` reads them, such
+            as ``"run_*.pvd"`` or ``"run_*/t_*.vtu"``, with all frames: the first `window` of a run are its inputs, and
+            the others the targets. The fields are those in `target_fields` of the estimator.
+        y : fields or table with ``n_steps * c`` channels or columns, or None
+            Frames that follow; None for time series of meshes.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the trajectories, passed on to the estimator.
 
@@ -170,6 +177,75 @@ class RolloutRegressor(BaseFrameRegressor):
         scalars = not data.spec.n_outputs and data.spec.role != "features"
         self.feeds_back_ = self.window * n_channels == data.inputs.n_channels and not scalars
 
+    # ------------------------------------------------------------------ time series of meshes
+    def _takes_series(self, X: Any, y: Any) -> bool:
+        """Whether X is time series of meshes: files of which no fields are named as inputs hold one frame each."""
+        options = self._mesh_options
+        has_no_inputs = options.get("input_fields") in (None, (), [], options.get("target_fields"))
+        is_frames = self.n_steps != 1 and has_no_inputs and (y is None or y is X)
+        return super()._takes_series(X, y) or (is_frames and is_mesh_input(X))
+
+    def _open_training_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
+        """Read the first frames of all runs as X, and those that follow as y."""
+        options = self._series_options()
+        self._refuse_other_series(y, X, options)
+        runs = find_runs(X)
+        n_frames = None if self.n_steps is None else self.window + self.n_steps
+        frames, samples = read_frames(runs, options["target_fields"], n_frames=n_frames, cell_data=options["cell_data"])
+        count = sum(samples.components.values())
+        if frames.n_channels <= self.window * count:
+            raise FieldDataError(
+                f"{runs[0].name} has {frames.n_channels // count} frames; expected more than window={self.window}, "
+                "since the others are predicted."
+            )
+        self.series_ = options | {
+            "axes": samples.axes,
+            "components": tuple(samples.components.items()),
+            "step": _common_step(runs),
+        }
+        return self._cut(frames, self.window * count)
+
+    def _refuse_other_series(self, y: Any, X: Any, options: dict[str, Any]) -> None:
+        """Raise an error for series whose frames are not all in X, or that have inputs beside the frames."""
+        if y is not None and y is not X:
+            raise FieldDataError("a rollout takes all frames of time series of meshes from X; leave y out.")
+        if options["input_fields"] not in ((), options["target_fields"]):
+            raise FieldDataError(
+                f"input_fields are {list(options['input_fields'])} and target_fields "
+                f"{list(options['target_fields'])}; a rollout on time series of meshes uses the same fields for both. "
+                "Leave input_fields out."
+            )
+
+    def _cut(self, frames: FieldSet, n_channels: int) -> tuple[FieldSet, FieldSet]:
+        """Return the first channels of trajectories, and the others."""
+        samples = frames.to_list()
+        parts = [[values[:, :n_channels] for values in samples], [values[:, n_channels:] for values in samples]]
+        first, others = (join_frames(frames, part) for part in parts)
+        return first, others
+
+    def _series_inputs(self, runs: list[MeshRun]) -> FieldSet:
+        """Read the first frames of runs."""
+        held = self.series_
+        options = {"n_frames": self.window_, "cell_data": held["cell_data"], "axes": held["axes"]}
+        return read_frames(runs, held["target_fields"], **options)[0]
+
+    def _open_scored_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
+        """Read the first frames of runs, and those that follow."""
+        held = self.series_
+        self._refuse_other_series(y, X, held)
+        options = {"n_frames": self.window_ + self.n_frames_, "cell_data": held["cell_data"], "axes": held["axes"]}
+        frames, samples = read_frames(find_runs(X), held["target_fields"], **options)
+        return self._cut(frames, self.window_ * sum(samples.components.values()))
+
+    def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
+        """Return the times that follow the window, and the numbers of the frames of the run at these times."""
+        numbers = range(self.window_, self.window_ + self.n_frames_)
+        known = run.times[self.window_ : self.window_ + self.n_frames_]
+        step = float(run.times[-1] - run.times[-2]) if len(run.times) > 1 else self.series_["step"]
+        further = run.times[-1] + step * np.arange(1, self.n_frames_ - len(known) + 1)
+        return np.concatenate([known, further]), [i if i < len(run.times) else None for i in numbers]
+
+    # ------------------------------------------------------------------ steps
     def _count_steps(self, n_inputs: int, n_targets: int) -> tuple[int, int]:
         """Return the number of frames of y, and of channels of a frame."""
         if self.n_steps == 1:
@@ -209,7 +285,7 @@ class RolloutRegressor(BaseFrameRegressor):
         Parameters
         ----------
         X : as in `fit`
-            First frames of trajectories.
+            First frames of trajectories; of time series of meshes the first `window` frames are used.
         coords : as in the `predict` of the estimator, or None, default=None
             Points at which the frames are predicted; None gives the points of X.
         n_steps : int or None, default=None
@@ -217,8 +293,10 @@ class RolloutRegressor(BaseFrameRegressor):
 
         Returns
         -------
-        ndarray, list, FieldSet, (coords, fields), or list of meshes
-            Predictions in the form of the y of the fit, with ``n_steps * c`` channels.
+        ndarray, list, FieldSet, (coords, fields), list of meshes, or list of MeshSeries
+            Predictions in the form of the y of the fit, with ``n_steps * c`` channels. For time series of meshes one
+            `skop.data.MeshSeries` for each run, at the times of its frames; times after the last frame go on with its
+            last step.
 
         Raises
         ------
@@ -289,6 +367,17 @@ def _check_unrolling(estimator: Any, role: str) -> None:
                 f"unroll > 1 needs the same points in all steps of a trajectory, but {parameter} transforms or draws "
                 f"them separately for each step; set {parameter}=None in {name}, or unroll=1."
             )
+
+
+def _common_step(runs: list[MeshRun]) -> float:
+    """Return the time between two frames, with a warning if it is not always the same."""
+    steps = np.concatenate([np.diff(run.times) for run in runs])
+    if steps.max() > (1 + _EQUAL_STEPS) * steps.min():
+        warn(
+            f"the frames of the runs are {steps.min():g} to {steps.max():g} apart in time; a rollout learns one step, "
+            "whatever its length. Use frames with equal steps, or TimeConditionedRegressor."
+        )
+    return float(np.median(steps))
 
 
 def _one_steps(

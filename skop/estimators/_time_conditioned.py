@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral
@@ -11,13 +12,24 @@ import numpy as np
 
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray
-from skop.data import FieldSet, Predictions, TrainingData
+from skop.data import (
+    FieldSet,
+    MeshRun,
+    Predictions,
+    TrainingData,
+    find_runs,
+    is_mesh_input,
+    read_frames,
+)
 from skop.estimators._field import restored_on_failure
 from skop.estimators._frames import BaseFrameRegressor, fit_with_plan, join_frames, repeat_samples
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopWarning
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
 __all__ = ["TimeConditionedRegressor"]
+
+#: Difference of times that counts as rounding of the times in files, as a fraction of their range.
+_EQUAL_TIMES = 1e-6
 
 
 class TimeConditionedRegressor(BaseFrameRegressor):
@@ -33,7 +45,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         Regressor on fields that takes global parameters, such as `LaMORegressor`.
     times : int, array-like of shape (n_times,) or None, default=None
         Times of the frames of y, in their order: a number of equidistant times in [0, 1], or the times themselves in
-        any unit. None takes every channel of y as a frame.
+        any unit. None takes the times of time series of meshes, and every channel of another y as a frame.
     grouping : {"spread", "together", "mixed"}, default="spread"
         Order in which the operator regressors of skop visit the frames. ``"spread"``: for a batch of trajectories the
         optimiser takes as many steps as there are times; each step uses one time of every trajectory, in random order,
@@ -55,6 +67,8 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         Names of the columns, where X was a DataFrame.
     spec_ : skop.data.DataSpec
         Form, sizes and channel names of X and y.
+    series_ : dict
+        Names of the fields, their treatment and times, where the fit was on time series of meshes.
 
     See Also
     --------
@@ -102,9 +116,11 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         Parameters
         ----------
         X : as in the `fit` of the estimator
-            Inputs.
-        y : fields or table with ``n_times * c`` channels or columns
-            Frames of each trajectory.
+            Inputs. Or time series of meshes, as `skop.data.read_mesh_series` reads them, such as ``"run_*.pvd"`` or
+            ``"run_*/t_*.vtu"``: inputs are the `input_fields` of the estimator in the first frame of a run, and targets
+            the `target_fields` in all frames, which are at the same times in all runs.
+        y : fields or table with ``n_times * c`` channels or columns, time series of meshes, or None
+            Frames of each trajectory; None if X is time series of meshes.
         sample_weight : array-like of shape (n,) or None, default=None
             Weights of the trajectories, passed on to the estimator.
 
@@ -137,10 +153,61 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         assert self.ranges_ is not None
         self.ranges_ = replace(self.ranges_, times=np.array([[times.min()], [times.max()]]))
 
+    # ------------------------------------------------------------------ time series of meshes
+    def _open_training_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
+        """Read the inputs in the first frames of all runs as X, and the targets in all frames as y."""
+        options = self._series_options()
+        own = y is None or y is X
+        runs = find_runs(X if own else y)
+        cell_data = options["cell_data"]
+        targets, samples = read_frames(runs, options["target_fields"], cell_data=cell_data)
+        self.series_ = options | {
+            "axes": samples.axes,
+            "components": tuple(samples.components.items()),
+            "times": _common_times(runs),
+        }
+        if not own and not is_mesh_input(X):
+            mesh = samples.meshes[0]
+            cells = tuple((block.type, block.data) for block in mesh.cells)
+            self.series_["mesh"] = {"points": mesh.points, "cells": cells}
+            return X, targets
+        return self._reread_inputs(runs) if own else self._series_inputs(find_runs(X)), targets
+
+    def _reread_inputs(self, runs: list[MeshRun]) -> FieldSet:
+        """Read the inputs of runs that have been read before, with a warning for what is wrong with their meshes."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SkopWarning)
+            return self._series_inputs(runs)
+
+    def _series_inputs(self, runs: list[MeshRun]) -> FieldSet:
+        """Read the inputs in the first frames of runs."""
+        held = self.series_
+        return read_frames(runs, held["input_fields"], n_frames=1, cell_data=held["cell_data"], axes=held["axes"])[0]
+
+    def _open_scored_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
+        """Read the inputs in the first frames of runs, and the targets in all frames."""
+        held, runs = self.series_, find_runs(X if y is None else y)
+        options = {"cell_data": held["cell_data"], "axes": held["axes"]}
+        targets, _ = read_frames(runs, held["target_fields"], n_frames=self.n_frames_, **options)
+        for run in runs:
+            _check_equal_times(run, self.times_ if self.times is None else run.times, "the fit")
+        if y is not None and not is_mesh_input(X):
+            return X, targets
+        return self._reread_inputs(runs) if y is None else self._series_inputs(find_runs(X)), targets
+
+    def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
+        """Return the times of the prediction, and the numbers of the frames of the run at these times."""
+        slack = _EQUAL_TIMES * float(np.ptp(self.times_))
+        is_same = np.abs(self.times_[:, np.newaxis] - run.times) <= slack
+        return self.times_, [int(row.argmax()) if row.any() else None for row in is_same]
+
+    # ------------------------------------------------------------------ times
     def _frame_times(self, n_channels: int) -> FloatArray:
         """Return the times of the frames of y."""
         times: FloatArray
-        if self.times is None:
+        if self.times is None and hasattr(self, "series_"):
+            times = self.series_["times"]
+        elif self.times is None:
             times = np.linspace(0.0, 1.0, n_channels)
         elif isinstance(self.times, Integral):
             times = np.linspace(0.0, 1.0, int(self.times))
@@ -167,8 +234,9 @@ class TimeConditionedRegressor(BaseFrameRegressor):
 
         Returns
         -------
-        ndarray, list, FieldSet, (coords, fields), or list of meshes
-            Predictions in the form of the y of the fit, with ``n_times * c`` channels.
+        ndarray, list, FieldSet, (coords, fields), list of meshes, or list of MeshSeries
+            Predictions in the form of the y of the fit, with ``n_times * c`` channels. For time series of meshes one
+            `skop.data.MeshSeries` for each run; a mesh or a file of a list counts as the first frame of a run.
 
         Raises
         ------
@@ -239,6 +307,23 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             Mean over the samples of the relative L2 error of each frame.
         """
         return self._errors_by_frame(X, y, sample_weight)
+
+
+def _common_times(runs: list[MeshRun]) -> FloatArray:
+    """Return the times of the frames, which must be the same in all runs."""
+    for run in runs[1:]:
+        _check_equal_times(run, runs[0].times, runs[0].name)
+    return runs[0].times
+
+
+def _check_equal_times(run: MeshRun, times: FloatArray, where: str) -> None:
+    """Raise an error if the frames of a run are at other times."""
+    slack = _EQUAL_TIMES * float(np.ptp(times))
+    if len(run.times) != len(times) or (np.abs(run.times - times) > slack).any():
+        raise FieldDataError(
+            f"{run.name} has {len(run.times)} frames at times {run.times[0]:g} to {run.times[-1]:g}, {where} has "
+            f"{len(times)} at {times[0]:g} to {times[-1]:g}; expected the same times. Cut or interpolate the runs."
+        )
 
 
 def _check_times(times: Any) -> FloatArray:

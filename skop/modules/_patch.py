@@ -92,9 +92,9 @@ class PatchEmbedding(nn.Module):
             grid = nn.functional.pad(grid, [0, 0, *(side for amount in reversed(padding) for side in (0, amount))])
         split = [size for count, patch in zip(tokens, self.patch_shape, strict=True) for size in (count, patch)]
         n_dims = len(sizes)
-        blocks = grid.reshape(len(grid), *split, grid.shape[-1])
+        blocks = grid.reshape(grid.shape[0], *split, grid.shape[-1])
         order = [0, *range(1, 2 * n_dims, 2), *range(2, 2 * n_dims + 1, 2), 2 * n_dims + 1]
-        return self.norm(self.linear(blocks.permute(order).reshape(len(grid), prod(tokens), -1)))
+        return self.norm(self.linear(blocks.permute(order).reshape(grid.shape[0], prod(tokens), -1)))
 
 
 class PatchUnembedding(nn.Module):
@@ -135,8 +135,8 @@ class PatchUnembedding(nn.Module):
         """Expand tokens ``(B, prod(counts), width)`` to ``(B, *grid_shape, out_channels)``, without the padding."""
         n_dims = len(counts)
         blocks = self.linear(self.norm(tokens) + self.shift)
-        blocks = blocks.reshape(len(tokens), *counts, *self.patch_shape, self.out_channels)
+        blocks = blocks.reshape(tokens.shape[0], *counts, *self.patch_shape, self.out_channels)
         order = [0, *(axis for pair in range(1, n_dims + 1) for axis in (pair, pair + n_dims)), 2 * n_dims + 1]
         full = [count * patch for count, patch in zip(counts, self.patch_shape, strict=True)]
-        grid = blocks.permute(order).reshape(len(tokens), *full, self.out_channels)
+        grid = blocks.permute(order).reshape(tokens.shape[0], *full, self.out_channels)
         return grid[(slice(None), *(slice(size) for size in grid_shape))]

@@ -117,7 +117,7 @@ class HydraMixer(TokenMixer, name="hydra"):
             -self.log_decay.exp().repeat(2),
             maps_in.flatten(2, 3),
             maps_out.flatten(2, 3),
-            initial_state=self.initial_state.repeat(2, 1, 1).expand(len(signal), -1, -1, -1),
+            initial_state=self.initial_state.repeat(2, 1, 1).expand(signal.shape[0], -1, -1, -1),
             reverse=(False,) * groups + (True,) * groups,
         )
         before, after = mixed.chunk(2, dim=2)

@@ -91,7 +91,7 @@ class Poles(nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Compute the poles ``(B, n_sets, n_poles, 2)`` of samples of tokens ``(B, L, width)``."""
         if self.network is None:
-            return self.places.expand(len(tokens), *self.shape)
+            return self.places.expand(tokens.shape[0], *self.shape)
         places = self.places + self.network(tokens.mean(dim=1)).unflatten(-1, self.shape)
         return self.max_radius * places * (1 + places.square().sum(dim=-1, keepdim=True)).rsqrt()
 

@@ -82,5 +82,5 @@ def convolve_tokens(convolution: nn.Module | None, tokens: torch.Tensor, grid: G
         weight: Any = convolution.weight
         middle = weight[(slice(None), 0, *(size // 2 for size in weight.shape[2:]))]
         return torch.addcmul(convolution.bias, tokens, middle)  # type: ignore[arg-type]
-    image = tokens.transpose(1, 2).reshape(len(tokens), -1, *grid)
+    image = tokens.transpose(1, 2).reshape(tokens.shape[0], -1, *grid)
     return convolution(image).flatten(2).transpose(1, 2)

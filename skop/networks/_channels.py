@@ -36,7 +36,7 @@ def count_samples(coords: torch.Tensor, fields: torch.Tensor | None, params: tor
     3
     """
     own_coords = coords if coords.ndim == 3 else None
-    return next((len(part) for part in (fields, params, own_coords) if part is not None), 1)
+    return next((part.shape[0] for part in (fields, params, own_coords) if part is not None), 1)
 
 
 def add_waves(coords: torch.Tensor, n_frequencies: int) -> torch.Tensor:

@@ -235,7 +235,7 @@ class SequenceNetwork(OperatorNetwork):
         scalars = None if self.scalar_head is None else self._pool(self.scalar_head, tokens, sizes)
         if field is None or queries is not None:
             return Outputs(field, scalars)
-        field = _sorted(field, None if order is None else order.argsort(dim=-1), len(field))
+        field = _sorted(field, None if order is None else order.argsort(dim=-1), field.shape[0])
         return Outputs(field.squeeze(0) if sizes else field, scalars)
 
     def _order(self, coords: torch.Tensor, sizes: tuple[int, ...] | None) -> torch.Tensor | None:

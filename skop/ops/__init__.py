@@ -1,7 +1,7 @@
 """Differentiable scans and rational bases: the computational cores of the state-space networks."""
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.ops._dispatch import record_backends
+from skop.ops._dispatch import record_backends, traceable_scans
 from skop.ops._selective import CORRECTIONS
 from skop.ops.selective_scan import selective_scan
 from skop.ops.selective_scan_2d import selective_scan_2d
@@ -35,4 +35,5 @@ __all__ = [
     "takenaka_malmquist_responses",
     "takenaka_malmquist_synthesis",
     "takenaka_malmquist_transfer_function",
+    "traceable_scans",
 ]

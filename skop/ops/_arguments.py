@@ -128,5 +128,6 @@ def by_group(given: Given) -> Given:
 
 
 def autocast_off(device: torch.device) -> AbstractContextManager[Any]:
-    """Switch autocast off on a device that has it: a recurrence needs the precision of its arguments."""
-    return torch.autocast(device.type, enabled=False) if is_autocast_available(device.type) else nullcontext()
+    """Switch autocast off where it is on: a recurrence needs the precision of its arguments."""
+    is_on = is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if is_on else nullcontext()

@@ -4,6 +4,7 @@ Every operation has a plain form in torch, which runs anywhere, and kernels: Num
 CUDA. The choice is a fixed rule of the device, the precision and the shapes, so that all processes of one
 training choose alike:
 
+0. Within `traceable_scans`, which exports need, the plain form that can be traced runs.
 1. What the caller or the environment variable SKOP_BACKEND names, runs, or an error says why it cannot.
 2. On a CPU, a scan of few states (`Operation.small`; tokens x paths x channels x states of one sample) runs
    in plain torch. The kernel would hardly be faster, and compiling it takes longer than many such scans.
@@ -34,7 +35,7 @@ from skop.exceptions import KernelWarning, OptionalDependencyError, warn
 from skop.ops._arguments import cast
 from skop.ops._autograd import complete_derivatives, differentiable_gradients
 
-__all__ = ["BACKENDS", "Operation", "n_states", "record_backends", "wants_gradients"]
+__all__ = ["BACKENDS", "Operation", "is_traced", "n_states", "record_backends", "traceable_scans", "wants_gradients"]
 
 #: Names that `backend` arguments and the environment variable take.
 BACKENDS = ("naive", "torch", "numba", "triton", "mamba_ssm")
@@ -52,6 +53,33 @@ _DEVICES = {"numba": "cpu", "triton": "cuda", "mamba_ssm": "cuda"}
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 3e-2}
 
 _recorders: ContextVar[tuple[set[str], ...]] = ContextVar("recorders", default=())
+_traced: ContextVar[bool] = ContextVar("traced", default=False)
+
+
+@contextmanager
+def traceable_scans() -> Iterator[None]:
+    """Run the scans within the block in the plain form that `torch.export` can trace, whatever else is asked for.
+
+    Yields
+    ------
+    None
+        The block runs.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.ops import record_backends, selective_scan, traceable_scans
+    >>> one = torch.ones(1, 3, 1)
+    >>> with traceable_scans(), record_backends() as used:
+    ...     _ = selective_scan(one, one, -one[0, :1], one[..., None], one[..., None], backend="torch")
+    >>> used
+    {'naive'}
+    """
+    token = _traced.set(True)
+    try:
+        yield
+    finally:
+        _traced.reset(token)
 
 
 @contextmanager
@@ -81,6 +109,11 @@ def record_backends() -> Iterator[set[str]]:
         _recorders.reset(token)
 
 
+def is_traced() -> bool:
+    """Tell whether the call is within `traceable_scans`."""
+    return _traced.get()
+
+
 @dataclass(frozen=True, eq=False)
 class Operation:
     """A scan and its implementations.
@@ -96,6 +129,8 @@ class Operation:
     #: Our kernels that there are. Where that of the device is missing here, plain torch runs without a warning.
     kernels: tuple[str, ...] = tuple(_KERNEL_FILES)
     small: int = 0  # states of one sample up to which plain torch runs on a CPU: see `n_states`
+    #: Plain form without writes in place and without blocks whose number depends on the batch.
+    traceable: str = "naive"
 
     def choose(
         self,
@@ -112,7 +147,7 @@ class Operation:
         `states` of one sample are counted by `n_states`; None is more than a few. Without `gradients`, the backward
         pass is not checked. Plain forms are noted for `record_backends`, kernels are by `run`.
         """
-        asked, source = _asked(backend)
+        asked, source = (self.traceable, "traceable_scans") if _traced.get() else _asked(backend)
         name = asked or self._usual(device, states)
         problem = None if name in self.plain else _problem(self, name, device, dtype, gradients)
         if problem is not None and asked is not None:

@@ -401,7 +401,7 @@ def test_cell_data_is_used_only_when_asked_for():
     with pytest.raises(FieldDataError, match="cell_data='to_points'"):
         read_meshes(mesh, "heat")
     np.testing.assert_allclose(read_meshes(mesh, "heat", cell_data="to_points").fields.values, 4)
-    with pytest.raises(FieldDataError, match="expected 'refuse' or 'to_points'"):
+    with pytest.raises(FieldDataError, match="expected 'refuse', 'to_points' or 'cells'"):
         read_meshes(mesh, "heat", cell_data="points")
     with pytest.raises(FieldDataError, match="no cell data 'cold'; it has 'heat'"):
         carry_cell_data(mesh, "cold")
@@ -544,35 +544,13 @@ def test_unknown_kinds_of_files(folder):
         read_meshes(folder / "notes.txt")
 
 
-@pytest.mark.parametrize(
-    ("ending", "words"),
-    [
-        (".vtp", "VTK polygonal data (.vtp). Convert it to .vtu"),
-        (".VTI", "VTK image data"),
-        (".vtr", "VTK rectilinear grids"),
-        (".vts", "VTK structured grids"),
-        (".vtkhdf", "VTKHDF"),
-        (".vtm", "VTK multi-block data (.vtm), which list other files"),
-        (".pvd", "ParaView collections"),
-        (".pvtu", "parallel VTK data"),
-    ],
-)
-def test_formats_without_a_reader_are_named(tmp_path, ending, words):
-    (tmp_path / f"run{ending}").write_text("<VTKFile></VTKFile>")
-    with pytest.raises(FieldDataError) as error:
-        read_meshes(tmp_path / f"run{ending}")
-    assert words in str(error.value)
-    assert f"run{ending}: there is no reader for" in str(error.value)
-    assert "damaged" not in str(error.value)
-
-
 def test_time_series_are_named(tmp_path):
     mesh = plane_mesh()
     with meshio.xdmf.TimeSeriesWriter(str(tmp_path / "run.xdmf"), data_format="XML") as writer:
         writer.write_points_cells(mesh.points, mesh.cells)
         for time in (0.0, 1.0):
             writer.write_data(time, point_data={"s": np.full(SIDE**2, time)})
-    with pytest.raises(FieldDataError, match=r"run\.xdmf: it is a time series"):
+    with pytest.raises(FieldDataError, match=r"run\.xdmf: it is a time series.*RolloutRegressor"):
         read_meshes(tmp_path / "run.xdmf", "s")
 
 

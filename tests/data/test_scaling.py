@@ -65,6 +65,17 @@ def test_integer_weights_are_repetitions_and_zero_is_absence(mode, size):
     np.testing.assert_allclose(weighted.scale_, present.scale_, rtol=1e-10)
 
 
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e150])
+def test_logarithms_are_scaled_and_sizes_are_those_of_the_values(size):
+    values = size * np.exp(np.random.default_rng(0).normal([1.0, -5.0], [2.0, 0.1], (N, P, 2)))
+    scaler = FieldScaler("channel", "log").fit(chunked(values, size=4))
+    np.testing.assert_allclose(scaler.mean_, np.log(values).mean(axis=(0, 1)), rtol=1e-12)
+    np.testing.assert_allclose(scaler.scale_, np.log(values).std(axis=(0, 1)), rtol=1e-10)
+    np.testing.assert_allclose(scaler.size_ / size, np.sqrt(((values / size) ** 2).mean(axis=(0, 1))), rtol=1e-9)
+    tensor = torch.from_numpy(values)
+    np.testing.assert_allclose(scaler.inverse_transform(scaler.transform(tensor)), values, rtol=1e-9)
+
+
 @pytest.mark.parametrize("constant", [0.0, 0.1, -7.0, 1e9 + 0.1, 1e-30])
 @pytest.mark.parametrize("mode", ["channel", "point"])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
@@ -123,7 +134,13 @@ def test_axis_without_extent_is_only_shifted():
 
 def test_scaling_options_are_an_estimator_of_scikit_learn():
     options = ScalingOptions(inputs="point", params=None)
-    assert clone(options).get_params() == {"coords": "box", "inputs": "point", "params": None, "targets": "channel"}
+    assert clone(options).get_params() == {
+        "coords": "box",
+        "inputs": "point",
+        "params": None,
+        "target_transform": None,
+        "targets": "channel",
+    }
     assert options.set_params(targets=None) is options
     assert options.targets is None
     assert repr(options) == "ScalingOptions(inputs='point', params=None, targets=None)"

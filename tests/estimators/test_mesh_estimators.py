@@ -75,8 +75,17 @@ def folder(tmp_path):
     return tmp_path
 
 
+def predicted(mesh):
+    """Names of the predicted fields of meshes that held the truth."""
+    return [name.removesuffix("_error") for name in mesh.point_data if name.endswith("_error")]
+
+
 def numbers(meshes):
-    return np.concatenate([np.ravel(values) for mesh in meshes for values in mesh.point_data.values()])
+    """Values of the target fields."""
+    names = NAMES["target_fields"]
+    return np.concatenate(
+        [np.ravel(mesh.point_data[name]) for mesh in meshes for name in names if name in mesh.point_data]
+    )
 
 
 # ---------------------------------------------------------------------- fit and predict
@@ -92,7 +101,7 @@ def test_predictions_are_meshes_with_the_target_fields(make, model):
     for found, mesh in zip(prediction, meshes, strict=True):
         np.testing.assert_array_equal(found.points, mesh.points)
         np.testing.assert_array_equal(found.cells[0].data, mesh.cells[0].data)
-        assert list(found.point_data) == NAMES["target_fields"]
+        assert predicted(found) == NAMES["target_fields"]
         assert found.point_data["stress"].shape == (len(mesh.points),)
         assert found.point_data["displacement"].shape == (len(mesh.points), 3)
         assert np.isfinite(numbers([found])).all()
@@ -130,7 +139,7 @@ def test_predictions_and_scores_take_the_fields_of_the_fit(make, changes):
     model.set_params(**{prefix + name: value for name, value in changes.items()})
     np.testing.assert_allclose(numbers(model.predict(ragged())), expected, rtol=1e-12)
     assert [model.score(ragged()), model.score(ragged(), ragged())] == pytest.approx([score] * 2, rel=1e-12)
-    assert list(model.predict(ragged())[0].point_data) == NAMES["target_fields"]
+    assert predicted(model.predict(ragged())[0]) == NAMES["target_fields"]
 
 
 def test_fields_of_the_fit_outlive_a_model_file(tmp_path):
@@ -145,8 +154,8 @@ def test_fields_of_the_fit_outlive_a_model_file(tmp_path):
 
 def test_a_score_reads_each_file_once(folder, monkeypatch):
     model, read = small().fit(ragged()), []
-    parse = skop.data._meshes._read_file
-    monkeypatch.setattr(skop.data._meshes, "_read_file", lambda path: read.append(path.name) or parse(path))
+    parse = skop.data._mesh_files._read_file
+    monkeypatch.setattr(skop.data._mesh_files, "_read_file", lambda path: read.append(path.name) or parse(path))
     assert model.score(str(folder / "run_*.vtu")) == pytest.approx(model.score(ragged()))
     assert read == [f"run_{i}.vtu" for i in range(6)]
 
@@ -160,7 +169,7 @@ def test_inputs_need_no_targets_at_prediction():
 def test_geometry_alone():
     model = small(input_fields=None, target_fields=["stress"]).fit(ragged())
     assert model.spec_.n_fields == 0
-    assert list(model.predict(ragged())[0].point_data) == ["stress"]
+    assert predicted(model.predict(ragged())[0]) == ["stress"]
     same_geometry = small(input_fields=None, target_fields=["stress"]).fit(shared()).predict(shared())
     np.testing.assert_array_equal(same_geometry[0].point_data["stress"], same_geometry[1].point_data["stress"])
 
@@ -195,6 +204,67 @@ def test_cell_data_is_carried_to_points_where_asked_for():
         small(**names).fit(ragged())
     model = small(**names, cell_data="to_points").fit(ragged())
     assert np.isfinite(numbers(model.predict(ragged()))).all()
+
+
+# ---------------------------------------------------------------------- cell data as cells
+CELLS = {"input_fields": ["load", "pressure"], "target_fields": ["flux"], "cell_data": "cells"}
+
+
+def on_cells(n_samples=6):
+    """Meshes with a target on triangles, an input on points and one on triangles, and lines on their boundary."""
+    meshes = []
+    for mesh in ragged(n_samples):
+        triangles = mesh.cells[0].data
+        load = mesh.point_data["load"][triangles].mean(axis=1)
+        pressure = np.where(load > load.mean(), 3.0, 1.0)
+        cell_data = {"pressure": [np.zeros(1), pressure], "flux": [np.full(1, np.nan), load * pressure]}
+        cells = [("line", triangles[:1, :2]), ("triangle", triangles)]
+        meshes.append(meshio.Mesh(mesh.points, cells, {"load": mesh.point_data["load"]}, cell_data))
+    return meshes
+
+
+def fluxes(meshes):
+    return np.concatenate([mesh.cell_data["flux"][1] for mesh in meshes])
+
+
+def test_cell_data_as_cells(tmp_path):
+    model = small(**CELLS).fit(on_cells())
+    found = model.predict(on_cells())
+    for mesh, true in zip(found, on_cells(), strict=True):
+        assert np.isnan(mesh.cell_data["flux"][0]).all()
+        np.testing.assert_array_equal(mesh.cell_data["flux_true"][1], true.cell_data["flux"][1])
+        np.testing.assert_array_equal(mesh.cell_data["pressure"][1], true.cell_data["pressure"][1])
+        assert "flux" not in mesh.point_data
+    # The same as a fit on the centres by hand, and the same score.
+    samples = read_meshes(on_cells(), ["load", "pressure", "flux"], cell_data="cells")
+    X, y = samples.select(["load", "pressure"]), samples.select("flux")
+    by_hand = small(input_fields=None, target_fields=None).fit(X, y)
+    np.testing.assert_array_equal(fluxes(found), by_hand.predict(X).values[:, 0])
+    np.testing.assert_array_equal(by_hand.predict(X[2:4]).values[:, 0], fluxes(found[2:4]))
+    assert model.score(on_cells()) == model.score(on_cells(), on_cells()) == by_hand.score(X, y)
+    # The truth beside the meshes has a row for each cell, or for each that is used.
+    arrays = [np.concatenate(mesh.cell_data["flux"]) for mesh in on_cells()]
+    assert model.score(on_cells(), arrays) == model.score(on_cells())
+    assert np.isfinite(cross_val_score(small(**CELLS), on_cells(), cv=2, error_score="raise")).all()
+    # What is read is decided by the fit, in a loaded model too.
+    model.save(tmp_path / "model.skop")
+    loaded = skop.load(tmp_path / "model.skop").set_params(cell_data="to_points")
+    np.testing.assert_array_equal(fluxes(loaded.predict(on_cells())), fluxes(found))
+
+
+def test_arrays_beside_cells_and_ensembles():
+    arrays = [np.concatenate(mesh.cell_data["flux"]) for mesh in on_cells()]
+    of_arrays = small(**(CELLS | {"target_fields": None})).fit(on_cells(), arrays)
+    found = of_arrays.predict(on_cells())
+    assert [len(item) for item in found] == [len(item) for item in arrays]
+    assert all(np.isnan(item[0]) and np.isfinite(item[1:]).all() for item in found)
+    ensemble = EnsembleRegressor(small(**CELLS), n_members=2, random_state=0).fit(on_cells())
+    mean, spread = ensemble.predict(on_cells(), return_std=True)
+    members = [fluxes(member.predict(on_cells())) for member in ensemble.estimators_]
+    np.testing.assert_allclose(fluxes(mean), np.mean(members, axis=0), rtol=1e-6)
+    for meshes in (mean, spread):
+        values = np.concatenate([mesh.cell_data["flux_spread"][1] for mesh in meshes])
+        np.testing.assert_allclose(values, np.std(members, axis=0), rtol=1e-3, atol=1e-6)
 
 
 # ---------------------------------------------------------------------- scores, points elsewhere, files
@@ -256,8 +326,8 @@ def with_far_points(meshes, value=np.nan):
 
 def own_rows(found, mesh):
     """Predicted fields at the points of the mesh without far points; the others must be NaN."""
-    for values in found.point_data.values():
-        assert np.isnan(values[len(mesh.points) :]).all()
+    for name in NAMES["target_fields"]:
+        assert np.isnan(found.point_data[name][len(mesh.points) :]).all()
     return numbers([meshio.Mesh(mesh.points, [], {k: v[: len(mesh.points)] for k, v in found.point_data.items()})])
 
 
@@ -293,8 +363,9 @@ def test_scores_do_not_see_points_without_cells(tmp_path):
     ):
         assert model.score(X, y) == score
     assert model.score_channels(far) == small().fit(ragged()).score_channels(ragged())
-    # Meshes that were predicted are targets again.
-    assert model.score(far, model.predict(far)) == 1
+    # Meshes that were predicted are targets again, with a warning that they are not the truth.
+    with pytest.warns(SkopWarning, match="field 'stress' of mesh 0 is a prediction"):
+        assert model.score(far, model.predict(far)) == 1
     scalars = small(target_fields=None).fit(far, np.arange(6.0))
     np.testing.assert_array_equal(
         scalars.predict(far), small(target_fields=None).fit(ragged(), np.arange(6.0)).predict(ragged())
@@ -359,8 +430,9 @@ def test_one_array_beside_meshes():
 def test_other_estimators_and_points_without_cells():
     far = with_far_points(shared())
     mean, spread = EnsembleRegressor(small(), n_members=2, random_state=0).fit(far).predict(far, return_std=True)
-    for mesh, whole in zip([*mean, *spread], [*shared(), *shared()], strict=True):
+    for mesh, alone, whole in zip(mean, spread, shared(), strict=True):
         assert np.isfinite(own_rows(mesh, whole)).all()
+        np.testing.assert_array_equal(np.isfinite(alone.point_data["stress_spread"]), np.arange(len(mesh.points)) < 16)
     # Far points that differ between the meshes leave the others shared.
     model = PODRegressor(**NAMES).fit(with_far_points(shared(12)))
     assert model.score(with_far_points(shared(12))) == PODRegressor(**NAMES).fit(shared(12)).score(shared(12))
@@ -373,7 +445,7 @@ def test_cross_validation_over_meshes(make):
     assert np.isfinite(cross_val_score(small(), make(), make(), cv=3, error_score="raise")).all()
     assert np.isfinite(cross_val_score(small(), make(), cv=2, error_score="raise")).all()
     search = GridSearchCV(small(), {"n_latents": [2, 4]}, cv=2, error_score="raise").fit(make(), make())
-    assert list(search.predict(make()[:2])[0].point_data) == NAMES["target_fields"]
+    assert predicted(search.predict(make()[:2])[0]) == NAMES["target_fields"]
 
 
 def test_cross_validation_over_files(folder):
@@ -384,7 +456,7 @@ def test_cross_validation_over_files(folder):
 def test_pod_on_meshes_that_share_points():
     model = PODRegressor(**NAMES).fit(shared(12))
     prediction = model.predict(shared(12))
-    assert list(prediction[0].point_data) == NAMES["target_fields"]
+    assert predicted(prediction[0]) == NAMES["target_fields"]
     # Targets are linear in the load.
     assert model.score_physical(shared(12)) > 0.99
     assert model.score(shared(12)) > 0.98
@@ -403,7 +475,7 @@ def test_ensembles_of_mesh_models(make):
     for i, mesh in enumerate(mean):
         both = np.stack([member[i].point_data["stress"] for member in members])
         np.testing.assert_allclose(mesh.point_data["stress"], both.mean(axis=0), rtol=1e-6)
-        np.testing.assert_allclose(spread[i].point_data["stress"], both.std(axis=0), rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose(spread[i].point_data["stress_spread"], both.std(axis=0), rtol=1e-3, atol=1e-6)
     assert np.isfinite(model.score(make()))
     assert np.isfinite(model.score(make(), make()))
     assert isinstance(model.predict(make(), coords=np.array([[0.5, 0.5]])), FieldSet)
@@ -497,7 +569,7 @@ REFUSED_BY_PREDICT = {
     "a table": (lambda folder: np.zeros((2, 3)), ["table"]),
     "points alone": (lambda folder: [make_mesh().points[:, :2]], ["0 channels", "1"]),
     "points of another dimension": (lambda folder: [(make_mesh().points, np.ones((16, 1)))], ["3 space dimensions"]),
-    "meshes and paths": (lambda folder: [make_mesh(), str(folder / "run_1.vtu")], ["meshio.Mesh objects only"]),
+    "meshes and paths": (lambda folder: [make_mesh(), str(folder / "run_1.vtu")], ["meshes only, or paths only"]),
 }
 
 

@@ -11,7 +11,7 @@ from torch.nn.functional import softplus
 import skop
 import skop.ops
 from skop.exceptions import KernelWarning
-from skop.ops import _dispatch, record_backends, selective_scan
+from skop.ops import _dispatch, record_backends, selective_scan, ssd_scan, traceable_scans
 from skop.ops._dispatch import Operation, n_states
 from skop.ops.selective_scan import SELECTIVE_SCAN, _cpu
 from skop.ops.selective_scan_2d import SELECTIVE_SCAN_2D
@@ -493,3 +493,24 @@ def test_a_default_device_elsewhere_does_not_matter_to_the_other_scans(name):
         grads = torch.autograd.grad(sum(value.sum() for value in outputs), values)
     assert {value.device for value in (*outputs, *grads)} == {CPU}
     assert all(value.isfinite().all() for value in grads)
+
+
+@pytest.mark.parametrize("length", [5, 37])
+def test_scans_for_exports_are_the_reference(length):
+    """Chunks without shared buffers; selective scans are the reference itself."""
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    given = normal(2, length, 4, 3), normal(2, length, 4).exp(), -normal(4).exp()
+    given += normal(2, length, 2, 5), normal(2, length, 2, 5)
+    for options in (
+        {"D": normal(4), "initial_state": normal(2, 4, 3, 5), "reverse": (True, False), "return_final_state": True},
+        {"reverse": True, "return_final_state": True},
+    ):
+        expected = ssd_scan(*given, chunk_size=8, backend="naive", **options)
+        with traceable_scans(), record_backends() as used:
+            found = ssd_scan(*given, chunk_size=8, backend="numba", **options)
+        assert used == {"torch"}
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)

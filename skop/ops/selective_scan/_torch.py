@@ -63,7 +63,7 @@ class _BlockedScan(torch.autograd.Function):
         y = torch.empty_like(packed.steps)
         states = walk(packed, _STEPS, start, y)
         ctx.save_for_backward(x, dt, A, B, C, initial_state, states)
-        final_state = states[-1].unflatten(0, (segments, len(x), -1))[-1].mT.contiguous()
+        final_state = states[-1].unflatten(0, (segments, x.shape[0], -1))[-1].mT.contiguous()
         return _unpack(y.squeeze(-2), x.shape, segments), final_state
 
     @staticmethod
@@ -142,14 +142,14 @@ def _chain(ends: Tensor, decays: Tensor, state: Tensor | float, segments: int, r
 
 def _count_segments(x: Tensor, A: Tensor) -> int:
     """Choose how many segments of a path are walked side by side: more than one where a step is small."""
-    needed = block_numbers(x.device) // _STEPS // (len(x) * A.numel())
+    needed = block_numbers(x.device) // _STEPS // (x.shape[0] * A.numel())
     return max(1, min(needed, x.shape[1] // _SHORTEST_SEGMENT))
 
 
 def _pack_all(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, segments: int) -> Packed:
     """Order all that a scan reads by tokens and rows."""
     steps, inputs, maps_in, maps_out = (_pack(values, segments) for values in (dt, dt * x, B, C))
-    rates = (A.mT * LOG2_E).expand(segments * len(x), *A.mT.shape).flatten(0, 1)
+    rates = (A.mT * LOG2_E).expand(segments * x.shape[0], *A.mT.shape).flatten(0, 1)
     return Packed(
         steps.unsqueeze(-2), inputs.unsqueeze(-2), rates.contiguous(), maps_in.unsqueeze(-1), maps_out.unsqueeze(-1)
     )

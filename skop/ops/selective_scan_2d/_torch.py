@@ -122,7 +122,7 @@ def _pack_all(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Packed:
     """Order all that a scan reads by rows, columns and samples."""
     steps, inputs = (_pack(values).unsqueeze(-2) for values in (dt, dt * x))
     maps_in, maps_out = (_pack(values).unsqueeze(-1) for values in (B, C))
-    return Packed(steps, inputs, (A.mT * LOG2_E).repeat(len(x), 1, 1), maps_in, maps_out)
+    return Packed(steps, inputs, (A.mT * LOG2_E).repeat(x.shape[0], 1, 1), maps_in, maps_out)
 
 
 def _pack(values: Tensor) -> Tensor:

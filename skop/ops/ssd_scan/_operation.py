@@ -104,5 +104,10 @@ def _example() -> Arguments:
 
 
 SSD_SCAN = Operation(
-    "ssd_scan", {"naive": path_scan_naive, "torch": path_scan_torch}, n_tensors=7, example=_example, small=2**17
+    "ssd_scan",
+    {"naive": path_scan_naive, "torch": path_scan_torch},
+    n_tensors=7,
+    example=_example,
+    small=2**17,
+    traceable="torch",
 )

@@ -19,6 +19,7 @@ from torch.nn.functional import pad
 
 from skop.ops._arguments import autocast_off
 from skop.ops._autograd import differentiable_gradients
+from skop.ops._dispatch import is_traced
 from skop.ops.ssd_scan._naive import ssd_scan_naive
 
 # Decays are powers of two: torch's exp is several times slower where its result underflows, as
@@ -38,7 +39,8 @@ def ssd_scan_torch(*arguments: Any, chunk_size: int, return_final_state: bool) -
     if missing:  # a step of size zero leaves the state as it is, in either direction
         x, B, C = (pad(values, (0, 0, 0, 0, 0, missing)) for values in (x, B, C))
         dt = pad(dt, (0, 0, 0, missing))
-    y, final_state = _ChunkedScan.apply(chunk, return_final_state, x, dt, A, B, C, *rest)
+    scan = _traceable_scan if is_traced() else _ChunkedScan.apply
+    y, final_state = scan(chunk, return_final_state, x, dt, A, B, C, *rest)
     return (y[:, :length] if missing else y), final_state
 
 
@@ -52,6 +54,36 @@ def chunk_length(length: int, chunk_size: int) -> int:
         return length
     divisors = (size for size in range(chunk_size, chunk_size // 2, -1) if length % size == 0)
     return next(divisors, chunk_size)
+
+
+def _traceable_scan(chunk: int, return_final_state: bool, *arguments: Any) -> tuple[Tensor, Tensor | None]:
+    """Scan as `_ChunkedScan` does, without shared buffers and writes in place, which exports do not hold."""
+    x, dt, A, B, C, D, initial_state, reverse = arguments
+    runs, heads = _runs(reverse, x.shape[2]), x.shape[2]
+    steps, inputs = _chunks(dt, chunk), _chunks(x * dt.unsqueeze(-1), chunk)
+    maps_in, maps_out = (_chunks(maps.repeat_interleave(heads // maps.shape[2], dim=2), chunk) for maps in (B, C))
+    logs = _cumulate(steps * (A * _LOG2_E).unsqueeze(-1), runs)
+    y = (_decay_matrices(logs, runs) * (maps_out @ maps_in.mT)) @ inputs
+    to_end, total = _decays_to_end(logs, runs)
+    updates = (to_end * maps_in).mT @ inputs
+    start = torch.zeros_like(updates[:, 0]) if initial_state is None else initial_state.mT
+    entering, last = [], []
+    for part, is_reversed in runs:
+        state, found = start[:, part], []
+        order = slice(None, None, -1 if is_reversed else 1)
+        for update, decay in list(zip(updates[:, :, part].unbind(1), total[:, :, part].unbind(1), strict=True))[order]:
+            found.append(state)
+            state = decay * state + update
+        entering.append(torch.stack(found[order], dim=1))
+        last.append(state)
+    y = y + (_decays_from_start(logs) * maps_out) @ torch.cat(entering, dim=2)
+    y = y.transpose(2, 3).flatten(1, 2)
+    return (y if D is None else y + D * x), torch.cat(last, dim=1).mT if return_final_state else None
+
+
+def _chunks(values: Tensor, chunk: int) -> Tensor:
+    """Order (b, length, h, ...) as (b, c, h, q, ...)."""
+    return values.unflatten(1, (values.shape[1] // chunk, chunk)).transpose(2, 3)
 
 
 class _ChunkedScan(torch.autograd.Function):

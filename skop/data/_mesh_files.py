@@ -1,0 +1,353 @@
+"""Lists of meshes, paths and patterns; reading of mesh files."""
+
+import contextlib
+import difflib
+import glob
+import io
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import meshio
+import numpy as np
+
+from skop.data._mesh_cells import USES_ALL_POINTS
+from skop.data._pyvista import convert_dataset, find_time_steps, is_vtk_object, read_by_vtk
+from skop.data._vtu import read_vtu
+from skop.exceptions import FieldDataError, OptionalDependencyError, warn
+
+__all__ = [
+    "existing_file",
+    "find_sources",
+    "is_mesh_input",
+    "is_time_series",
+    "iterate_meshes",
+    "named_failures",
+    "natural_key",
+]
+
+#: Number of file names shown in an error message.
+_SHOWN_NAMES = 3
+#: Formats whose readers in meshio (5.3) never return on truncated files, and whether the files are binary.
+_WAITING_READERS = {
+    ".ply": ("ply", True),
+    ".off": ("off", False),
+    ".msh": ("ansys", True),
+    ".mdpa": ("mdpa", True),
+    ".dat": ("tecplot", False),
+    ".tec": ("tecplot", False),
+}
+#: Number of empty reads at the end of a file after which it is considered truncated.
+_READS_PAST_END = 100
+#: Endings of VTK formats that meshio (5.3) does not read.
+_READ_BY_VTK = {
+    *(".vtp", ".vti", ".vtr", ".vts", ".vtm", ".vtmb", ".vtkhdf"),
+    *(".pvtu", ".pvtp", ".pvti", ".pvtr", ".pvts"),
+}
+#: Endings of files of ParaView that list the files of a time series.
+_COLLECTIONS = {".pvd", ".series"}
+#: Text of the warning of meshio (5.3) about cells that it omits. The points of these cells must not count as unused.
+_LEFT_OUT_CELLS = "cells that meshio cannot handle"
+
+
+def is_mesh_input(X: Any) -> bool:
+    """Tell whether X is meshes, or paths of mesh files.
+
+    Parameters
+    ----------
+    X : object
+        Argument of a caller.
+
+    Returns
+    -------
+    bool
+        True for a mesh of meshio or pyvista, a path or pattern, and a list that contains one of these. Also for
+        iterators and `MeshSeries`, which `read_meshes` refuses with an explanation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.data import is_mesh_input
+    >>> is_mesh_input("runs/*.vtu"), is_mesh_input(["a.vtk", "b.vtk"]), is_mesh_input(np.zeros((3, 2)))
+    (True, True, False)
+    """
+    if isinstance(X, np.ndarray):
+        return X.ndim == 1 and X.dtype.kind in "OU" and is_mesh_input(list(X))
+    if isinstance(X, list | tuple):
+        return any(_is_one(item) for item in X)
+    return _is_one(X) or isinstance(X, Iterator)
+
+
+# ---------------------------------------------------------------------- lists of meshes and files
+def _is_one(item: Any) -> bool:
+    """Tell whether an item is a mesh, a path, or a time series of meshes, which `find_sources` refuses."""
+    return _is_mesh(item) or isinstance(item, str | os.PathLike) or _is_series(item)
+
+
+def _is_series(item: Any) -> bool:
+    """Tell whether an item is a `MeshSeries`, whose module imports this one."""
+    return type(item).__name__ == "MeshSeries"
+
+
+def _is_mesh(item: Any) -> bool:
+    """Tell whether an item is a mesh of meshio, pyvista or VTK."""
+    return isinstance(item, meshio.Mesh) or is_vtk_object(item)
+
+
+def find_sources(source: Any) -> list[tuple[str, Any]]:
+    """List the meshes or files of a source, each with its name for messages."""
+    if isinstance(source, np.ndarray) and source.ndim == 1:
+        source = list(source)
+    if _is_series(source) or (isinstance(source, list | tuple) and any(_is_series(item) for item in source)):
+        raise FieldDataError(
+            "meshes came as MeshSeries, but each mesh has to be one sample here; use RolloutRegressor or "
+            "TimeConditionedRegressor, or pass the list in its attribute meshes."
+        )
+    if _is_mesh(source):
+        return [("mesh 0", source)]
+    if isinstance(source, str | os.PathLike):
+        return [(str(path), path) for path in _matching_files(os.path.expanduser(source))]
+    if isinstance(source, Iterator):
+        raise FieldDataError(
+            f"meshes came as a {type(source).__name__}, whose order is not known; pass a pattern as text, such as "
+            "'runs/*.vtu', or a sorted list."
+        )
+    if not isinstance(source, list | tuple):
+        raise FieldDataError(
+            f"meshes came as {type(source).__name__}; expected meshes of meshio or pyvista, paths or a pattern."
+        )
+    return _list_sources(source)
+
+
+def _list_sources(items: list[Any] | tuple[Any, ...]) -> list[tuple[str, Any]]:
+    """Return the items of a list of meshes or paths with their names."""
+    if not items:
+        raise FieldDataError("the list of meshes is empty; at least one is required.")
+    strangers = [f"item {i} is a {type(item).__name__}" for i, item in enumerate(items) if not _is_one(item)]
+    if strangers:
+        raise FieldDataError(f"{strangers[0]}; expected meshes of meshio or pyvista only, or paths only.")
+    are_meshes = [_is_mesh(item) for item in items]
+    if all(are_meshes):
+        return [(f"mesh {i}", item) for i, item in enumerate(items)]
+    if any(are_meshes):
+        raise FieldDataError(
+            f"item 0 is a {type(items[0]).__name__}, item {are_meshes.index(not are_meshes[0])} is not: a list holds "
+            "meshes only, or paths only; read the files with meshio.read first."
+        )
+    paths = [existing_file(Path(os.path.expanduser(item))) for item in items]
+    return [(str(path), path) for path in paths]
+
+
+# ---------------------------------------------------------------------- paths and patterns
+def _matching_files(pattern: str) -> list[Path]:
+    """Files that match a path or a pattern, in natural order."""
+    # If a file with exactly this name exists, brackets in the name are no pattern.
+    if os.path.exists(pattern) or not glob.has_magic(pattern):
+        return [existing_file(Path(pattern))]
+    found = [match for match in glob.glob(pattern, recursive=True) if os.path.isfile(match)]
+    if not found:
+        raise FieldDataError(f"no file matches {pattern!r}; {_nearby(Path(pattern))}.")
+    return [Path(name) for name in sorted(found, key=natural_key)]
+
+
+def natural_key(name: str) -> list[Any]:
+    """Sort key that compares digits in names as numbers."""
+    parts = re.split(r"(\d+)", name)
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)] + [name]
+
+
+def existing_file(path: Path) -> Path:
+    """Return the path of a file; raise an error if it is a folder or does not exist."""
+    if path.is_dir():
+        endings = [item.suffix for item in path.iterdir() if item.suffix]
+        ending = max(endings, key=endings.count, default=".vtu")
+        raise FieldDataError(f"{str(path)!r} is a folder; pass a pattern, such as {str(path / ('*' + ending))!r}.")
+    if not path.exists():
+        raise FieldDataError(f"there is no file {str(path)!r}; {_nearby(path)}.")
+    return path
+
+
+def _nearby(path: Path) -> str:
+    """Describe the contents of the folder of a path, for error messages."""
+    folder = path.parent
+    if glob.has_magic(str(folder)):
+        return "no folder that the pattern names holds such files"
+    if not folder.is_dir():
+        return f"the folder {str(folder)!r} does not exist"
+    names = sorted((item.name for item in folder.iterdir() if item.is_file()), key=natural_key)
+    if not names:
+        return f"the folder {str(folder)!r} holds no files"
+    nearest = difflib.get_close_matches(path.name, names, n=_SHOWN_NAMES, cutoff=0.3) or names[:_SHOWN_NAMES]
+    return f"the folder {str(folder)!r} holds {len(names)} files, such as {', '.join(nearest)}"
+
+
+# ---------------------------------------------------------------------- reading of files
+def iterate_meshes(sources: list[tuple[str, Any]]) -> Iterator[tuple[str, meshio.Mesh]]:
+    """Read the meshes one at a time, with their names."""
+    for name, item in sources:
+        if isinstance(item, meshio.Mesh):
+            yield name, item
+        elif is_vtk_object(item):
+            yield name, convert_dataset(item, name)
+        else:
+            yield name, item() if callable(item) else _read_file(item)
+
+
+def _read_file(path: Path) -> meshio.Mesh:
+    """Read one file."""
+    _refuse_unread_formats(path)
+    mesh, said = named_failures(path, lambda: _parse(path))
+    if said:
+        warn(f"while reading {path}: {said}")
+    if _LEFT_OUT_CELLS in said:
+        mesh.info = {USES_ALL_POINTS: True}
+    return mesh
+
+
+def named_failures(path: Path, read: Callable[[], Any]) -> tuple[Any, str]:
+    """Read a file; any failure is turned into an error that names the file.
+
+    Parameters
+    ----------
+    path : Path
+        File.
+    read : callable
+        Function that reads the file.
+
+    Returns
+    -------
+    object
+        What the function has returned.
+    str
+        What it has printed, in one line.
+
+    Raises
+    ------
+    FieldDataError
+        If the file is empty or cannot be read.
+    OptionalDependencyError
+        If a package is missing.
+    """
+    if path.stat().st_size == 0:
+        raise FieldDataError(f"cannot read {path}: the file is empty; remove it or write it again.")
+    said = io.StringIO()
+    try:
+        # If meshio cannot read a file, it prints a message and raises SystemExit.
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            return read(), _one_line(said.getvalue())
+    except ModuleNotFoundError as error:
+        raise OptionalDependencyError(
+            f"{error.name} is needed to read {path}, but it is not installed. Install it with: pip install {error.name}"
+        ) from error
+    except (FieldDataError, OptionalDependencyError):
+        raise
+    except (Exception, SystemExit) as error:
+        reason = _one_line(said.getvalue()) or f"{type(error).__name__}: {_one_line(str(error))}"
+        raise FieldDataError(
+            f"cannot read {path} ({path.stat().st_size} bytes): {reason}. The file may be truncated or damaged, or "
+            "have contents that its reader does not know; write it again, as .vtu, .vtk or .xdmf, or remove it."
+        ) from error
+
+
+def _refuse_unread_formats(path: Path) -> None:
+    """Raise an error for formats without a reader."""
+    known = meshio.extension_to_filetypes.keys() | _READ_BY_VTK | _COLLECTIONS
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if not any("".join(suffixes[start:]) in known for start in range(len(suffixes))):
+        raise FieldDataError(
+            f"cannot read {path}: there is no reader for files that end in {path.suffix.lower()!r}. Write it as .vtu, "
+            ".vtk or .xdmf, or leave it out."
+        )
+
+
+def _parse(path: Path) -> meshio.Mesh:
+    """Read a file by meshio, such that its readers cannot wait for ever at the end of a truncated file, or by VTK."""
+    ending = path.suffix.lower()
+    if ending in _READ_BY_VTK or _needs_vtk(path):
+        return read_by_vtk(path)
+    if ending == ".vtu":
+        return read_vtu(path)
+    if is_time_series(path):
+        raise FieldDataError(
+            f"cannot read {path}: it is a time series, but each file has to be one sample here; write one file for "
+            "each time step, or use RolloutRegressor or TimeConditionedRegressor, which read time series."
+        )
+    if ending not in _WAITING_READERS:
+        return meshio.read(path)
+    with open(path, "rb") as file:
+        is_gmsh = file.read(1) == b"$"
+    if is_gmsh:
+        return meshio.read(path, file_format="gmsh")
+    file_format, is_binary = _WAITING_READERS[ending]
+    with open(path, "rb" if is_binary else "r") as file:
+        return meshio.read(_EndingFile(file), file_format=file_format)
+
+
+def _needs_vtk(path: Path) -> bool:
+    """Tell whether a .vtu or .vtk file has contents that only VTK reads: LZ4 compression, or polygonal data."""
+    mark = {".vtu": rb"<VTKFile\b[^>]*vtkLZ4DataCompressor", ".vtk": rb"(?m)^DATASET\s+POLYDATA"}.get(
+        path.suffix.lower()
+    )
+    if mark is None:
+        return False
+    with open(path, "rb") as file:
+        return re.search(mark, file.read(4096)) is not None
+
+
+def is_time_series(path: Path) -> bool:
+    """Tell whether a file is a ParaView collection or file series, or an XDMF or VTKHDF file with several time steps.
+
+    Parameters
+    ----------
+    path : Path
+        Existing file.
+
+    Returns
+    -------
+    bool
+        Whether `read_mesh_series` reads this file.
+    """
+    ending = path.suffix.lower()
+    if ending == ".vtkhdf":
+        return len(named_failures(path, lambda: find_time_steps(path))[0]) > 1
+    if ending not in (".xdmf", ".xmf"):
+        return ending in _COLLECTIONS
+    return re.search(rb"CollectionType\s*=\s*[\"']Temporal", path.read_bytes()) is not None
+
+
+class _EndingFile:
+    """File wrapper that raises EOFError when it is repeatedly read beyond its end."""
+
+    def __init__(self, file: IO[Any]) -> None:
+        self._file, self._empty_reads = file, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._file)
+
+    def read(self, size: int = -1) -> Any:
+        """Read as the file does."""
+        return self._watched(self._file.read(size))
+
+    def readline(self, size: int = -1) -> Any:
+        """Read a line as the file does."""
+        return self._watched(self._file.readline(size))
+
+    def _watched(self, content: Any) -> Any:
+        """Count empty reads."""
+        self._empty_reads += not content
+        if self._empty_reads > _READS_PAST_END:
+            raise EOFError("the file ends too early")
+        return content
+
+
+def _one_line(text: str, limit: int = 300) -> str:
+    """Shorten a text to one line, without a full stop at the end."""
+    line = " ".join(text.split()).rstrip(".")
+    return line if len(line) <= limit else line[:limit] + " ..."

@@ -1,0 +1,445 @@
+"""Export of fitted operator regressors, with their scalers, to ONNX files and to programs of `torch.export`.
+
+The graph maps physical inputs to physical outputs on the points of the fit or of given samples. Scans run in their
+plain forms, whose loops are unrolled. The order of shared points is part of the graph.
+
+Notation: B batch, P points, d space dimensions, c input channels, p parameters, q output channels, s scalars.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from inspect import signature
+from itertools import product
+from math import pi, prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from skop._optional import import_optional
+from skop._typing import FloatArray, GridShape, PathOrStr
+from skop._version import __version__
+from skop.data import BoxScaler, FieldScaler, FieldSet
+from skop.estimators._persistence import write_in_one_step
+from skop.exceptions import FieldDataError, OptionalDependencyError, SkopError
+from skop.modules import SpectralConvolution, sort_points
+from skop.networks import Outputs
+from skop.ops import traceable_scans
+
+__all__ = ["export_estimator"]
+
+#: Mean of an input in units of its standard deviation from which it is given in double precision.
+_FAR_FROM_ZERO = 30.0
+#: Largest difference between the graph and `predict`, relative to the largest output.
+_TOLERANCE = 1e-4
+_SUFFIXES = (".onnx", ".pt2")
+
+
+def export_estimator(estimator: Any, path: PathOrStr, X: Any, batch_size: int | None) -> None:
+    """Write a fitted estimator as one graph, see `OperatorRegressor.export`.
+
+    Parameters
+    ----------
+    estimator : OperatorRegressor
+        Fitted estimator.
+    path : path-like
+        File to write, ``*.onnx`` or ``*.pt2``.
+    X : as in `predict`, or None
+        Samples on the points of the graph.
+    batch_size : int or None
+        Number of samples of a call; None for any.
+    """
+    target = Path(path)
+    if target.suffix not in _SUFFIXES:
+        raise ValueError(f"path is {str(path)!r}; expected a name that ends in {' or '.join(map(repr, _SUFFIXES))}.")
+    if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
+        raise ValueError(f"batch_size is {batch_size!r}; expected an integer of at least 1, or None for any number.")
+    is_onnx = target.suffix == ".onnx"
+    onnx = _import_onnx_helper() if is_onnx else None
+    samples = _samples(estimator, X)
+    _refuse_what_has_no_graph(estimator, samples)
+    graph = _PredictionGraph(estimator, samples, single=is_onnx)
+    _require_parity(estimator, graph, samples)
+    # An axis of length 1 would not be traced as variable.
+    rows = np.resize(np.arange(len(samples)), batch_size or 2)
+    program = _program(graph, graph.arguments(samples, rows), dynamic=batch_size is None)
+    description = {
+        "skop": __version__,
+        "estimator": type(estimator).__name__,
+        "inputs": graph.describe_inputs(batch_size),
+        "outputs": graph.describe_outputs(estimator.spec_.target_form, batch_size),
+    }
+    if onnx is None:
+        buffer = io.BytesIO()
+        torch.export.save(program, buffer, extra_files={"skop.json": json.dumps(description)})
+        write_in_one_step(target, buffer.getvalue())
+        return
+    model = _onnx_model(program, graph, estimator)
+    onnx.set_model_props(
+        model, {name: held if isinstance(held, str) else json.dumps(held) for name, held in description.items()}
+    )
+    model.producer_name, model.producer_version = "skop", __version__
+    write_in_one_step(target, model.SerializeToString())
+
+
+def _import_onnx_helper() -> Any:
+    """Import what writes ONNX files."""
+    purpose = "write ONNX files"
+    import_optional("onnxscript", extra="export", purpose=purpose)
+    if "dynamo" not in signature(torch.onnx.export).parameters:
+        raise OptionalDependencyError(
+            f"PyTorch 2.6 or later is needed to {purpose}, and {torch.__version__} is installed; upgrade it, or "
+            "export to a '.pt2' file."
+        )
+    return import_optional("onnx.helper", extra="export", purpose=purpose)
+
+
+# ---------------------------------------------------------------------- what can be exported
+def _samples(estimator: Any, X: Any) -> FieldSet:
+    """Up to two samples as the network sees their points; made up where X is a table and is not given."""
+    if X is None:
+        if estimator.spec_.role == "fields":
+            raise FieldDataError(
+                "export needs X, one sample or more in the form of the fit: the graph is for the points of these "
+                "samples, which the estimator does not hold."
+            )
+        scaler = estimator.scalers_.params
+        X = scaler.mean_ + scaler.scale_ * np.array([[0.0], [0.5]])
+    with warnings.catch_warnings():
+        if estimator.spec_.role != "fields":
+            # A table without column names, as the graph will get it.
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        inputs, _ = estimator._read_inputs(X)
+    if inputs.is_ragged:
+        sizes = np.unique(inputs.n_points).tolist()
+        raise FieldDataError(
+            f"a graph is for one number of points, but the samples of X have {sizes[0]} to {sizes[-1]}; pass samples "
+            "with as many points as each other, such as X[:1]."
+        )
+    return inputs.read(slice(0, 2))
+
+
+def _refuse_what_has_no_graph(estimator: Any, samples: FieldSet) -> None:
+    """Raise an error where a prediction is more than scaling and one call of the network."""
+    symmetries = estimator._symmetries
+    reasons = {
+        f"grid={estimator.grid!r} interpolates between points and a grid, which has no graph; fit on a grid, or "
+        "LaMORegressor, AMORegressor or MNORegressor without grid=": estimator.spec_.resampler is not None,
+        "symmetries average predictions; set SymmetryOptions(average_predictions=False)": (
+            symmetries is not None and symmetries.average_predictions
+        ),
+        "y of the fit was on other points than X; fit with y interpolated to the points of X": (
+            estimator.spec_.target_points != "inputs"
+        ),
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise FieldDataError(f"export writes scaling and one call of the network, but {reason}.")
+    estimator._require_grid(samples)
+    if max(estimator._refinement_factors(samples)) > 1:
+        raise FieldDataError(
+            "X is on a finer grid than in the fit, which predict resolves by several calls of the network; pass X on "
+            "the grid of the fit, or set refinement='native'."
+        )
+
+
+def _require_parity(estimator: Any, graph: _PredictionGraph, samples: FieldSet) -> None:
+    """Raise an error if the graph gives other numbers than `predict`."""
+    expected = estimator._predict_values(samples)
+    with torch.no_grad(), traceable_scans():
+        found = graph(*graph.arguments(samples, np.arange(len(samples))))
+    truth = [part for part in (expected.fields, expected.scalars) if part is not None]
+    for value, true in zip(found, truth, strict=True):
+        difference = np.abs(value.double().numpy().reshape(true.shape) - true).max()
+        if not difference <= _TOLERANCE * np.abs(true).max():
+            raise FieldDataError(
+                f"the graph differs from predict by {difference:.1e}"
+                + (
+                    ": the network depends on the order of the points, which predict sorts for each sample, and a "
+                    "graph cannot. Export a fit on points that all samples share, or sort them and set "
+                    "point_order='given' in MNORegressor."
+                    if graph.has_own_points and estimator._sorts_points()
+                    else ", which single precision does not explain; export to a '.pt2' file keeps double precision."
+                )
+            )
+
+
+# ---------------------------------------------------------------------- the graph
+class _Shift(nn.Module):
+    """Scaling of an input, in the precision in which it is given, followed by that of the network."""
+
+    def __init__(self, shift: FloatArray, scale: FloatArray, given: torch.dtype, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.given, self.dtype = given, dtype
+        self.shift: torch.Tensor
+        self.scale: torch.Tensor
+        self.register_buffer("shift", torch.as_tensor(shift, dtype=given))
+        self.register_buffer("scale", torch.as_tensor(scale, dtype=given))
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Shift and scale."""
+        return ((values - self.shift) / self.scale).to(self.dtype)
+
+
+class _Restore(nn.Module):
+    """Return of an output to physical units."""
+
+    def __init__(self, scaler: FieldScaler, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.is_logarithm, self.dtype = scaler.function == "log", dtype
+        self.shift: torch.Tensor
+        self.scale: torch.Tensor
+        self.register_buffer("shift", torch.as_tensor(scaler.mean_, dtype=dtype))
+        self.register_buffer("scale", torch.as_tensor(scaler.scale_, dtype=dtype))
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Scale and shift, and take the exponential where logarithms were learnt."""
+        values = values.to(self.dtype) * self.scale + self.shift
+        return values.exp() if self.is_logarithm else values
+
+
+class _PredictionGraph(nn.Module):
+    """Scalers and network of an estimator, for the points of given samples."""
+
+    def __init__(self, estimator: Any, samples: FieldSet, *, single: bool) -> None:
+        super().__init__()
+        dtype = torch.float32 if single else getattr(torch, estimator.dtype_)
+        network = copy.deepcopy(estimator.module_).cpu().eval().requires_grad_(False).to(dtype)
+        if single:
+            _replace_transforms(network)
+        batch = estimator._loader(samples).gather(np.arange(1))
+        self.network, self.grid_shape = network, batch.grid_shape
+        self.shown_grid = samples.grid_shape
+        self.has_own_points = not samples.shared_coords
+        self.coords: torch.Tensor | None
+        self.order: torch.Tensor | None
+        self.back: torch.Tensor | None
+        coords = order = None
+        if not self.has_own_points:
+            coords = batch.coords.cpu()
+            order = None if batch.order is None else torch.as_tensor(batch.order)
+            if self.grid_shape is None and getattr(network, "point_order", "given") != "given":
+                # The points do not change, and their order need not be computed in each call.
+                second = sort_points(coords, network.point_order)
+                coords, order = coords[second], second if order is None else order[second]
+                network.point_order = "given"
+            coords = coords.to(dtype).contiguous()
+        self.register_buffer("coords", coords)
+        self.register_buffer("order", order)
+        self.register_buffer("back", None if order is None else order.argsort())
+        self.scale: Any = nn.ModuleDict()
+        scalers = estimator.scalers_
+        if self.has_own_points:
+            self.scale["coords"] = _shift_of_box(scalers.coords, dtype)
+        for name, scaler in (("fields", scalers.fields), ("params", scalers.params)):
+            if scaler is not None:
+                self.scale[name] = _shift_of(scaler, dtype)
+        self.restore: Any = nn.ModuleDict(
+            {
+                name: _Restore(scaler, torch.float64 if scaler.needs_double else dtype)
+                for name, scaler in (("field", scalers.target), ("scalars", scalers.scalars))
+                if scaler is not None
+            }
+        )
+        self.sizes = {"coords": samples.n_dims, "fields": samples.n_channels, "params": samples.n_params}
+        self.n_points = int(samples.n_points[0])
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Map physical inputs, in the order of `scale`, to physical outputs, in the order of `restore`."""
+        given: dict[str, Any] = {"coords": self.coords, "fields": None, "params": None}
+        for name, values in zip(self.scale, inputs, strict=True):
+            flat = values if name == "params" else values.reshape(values.shape[0], self.n_points, -1)
+            if name != "params":
+                flat = self.scale[name](flat)
+                given[name] = flat if self.order is None else flat[:, self.order]
+            else:
+                given[name] = self.scale[name](flat)
+        outputs: Outputs = self.network(**given, grid_shape=self.grid_shape)
+        field, scalars = outputs
+        found = []
+        if field is not None:
+            field = self.restore["field"](field if self.back is None else field[:, self.back])
+            found.append(field.reshape(field.shape[0], *self._points_axes(), field.shape[-1]))
+        if scalars is not None:
+            found.append(self.restore["scalars"](scalars))
+        return tuple(found)
+
+    def _points_axes(self) -> GridShape:
+        """Axes of the points of fields: those of the grid, if there is one."""
+        return self.shown_grid or (self.n_points,)
+
+    def arguments(self, samples: FieldSet, rows: Any) -> tuple[torch.Tensor, ...]:
+        """Inputs of the graph for the samples at `rows`."""
+        held = {"coords": samples.coords, "fields": samples.values, "params": samples.params}
+        shapes = {name: tuple(row["shape"][1:]) for name, row in self.describe_inputs(None).items()}
+        return tuple(
+            torch.tensor(np.asarray(held[name])[rows].reshape(len(rows), *shapes[name])).to(part.given)
+            for name, part in self.scale.items()
+        )
+
+    def describe_inputs(self, batch_size: int | None) -> dict[str, dict[str, Any]]:
+        """Names, shapes and types of the inputs."""
+        first = "batch" if batch_size is None else batch_size
+        return {
+            name: {
+                "shape": [first, *(() if name == "params" else self._points_axes()), self.sizes[name]],
+                "dtype": _name(part.given),
+            }
+            for name, part in self.scale.items()
+        }
+
+    def describe_outputs(self, form: Any, batch_size: int | None) -> dict[str, dict[str, Any]]:
+        """Names, shapes, types and channel names of the outputs."""
+        first = "batch" if batch_size is None else batch_size
+        names = {"field": form.channel_names, "scalars": form.scalar_names}
+        return {
+            name: {
+                "shape": [first, *(self._points_axes() if name == "field" else ()), part.scale.shape[-1]],
+                "dtype": _name(part.dtype),
+            }
+            | ({} if names[name] is None else {"channels": list(names[name])})
+            for name, part in self.restore.items()
+        }
+
+
+def _name(dtype: torch.dtype) -> str:
+    """Name of a type as in NumPy."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _shift_of(scaler: FieldScaler, dtype: torch.dtype) -> _Shift:
+    """Scaling of a field or of parameters."""
+    given = torch.float64 if scaler.offset_ >= _FAR_FROM_ZERO else dtype
+    return _Shift(scaler.mean_, scaler.scale_, given, dtype)
+
+
+def _shift_of_box(scaler: BoxScaler, dtype: torch.dtype) -> _Shift:
+    """Scaling of coordinates."""
+    far = np.abs(scaler.lower_ / scaler.span_).max() >= _FAR_FROM_ZERO
+    return _Shift(scaler.lower_, scaler.span_, torch.float64 if far else dtype, dtype)
+
+
+# ---------------------------------------------------------------------- Fourier transforms for ONNX
+class _SpectralProducts(nn.Module):
+    """The function of a `SpectralConvolution` on one grid, by products with real matrices instead of transforms."""
+
+    def __init__(self, convolution: SpectralConvolution) -> None:
+        super().__init__()
+        self.convolution = convolution
+
+    def forward(self, grid: torch.Tensor) -> torch.Tensor:
+        """Map a grid ``(B, *grid, c)`` to one of as many points."""
+        own = self.convolution
+        shape = [int(grid.shape[axis]) for axis in own.axes]
+        total: torch.Tensor | float = 0.0
+        for number, signs in enumerate(product((1, -1), repeat=len(shape) - 1)):
+            places, held = own._ranges(signs, shape)
+            weight = own.weight[number][held]
+            real, imaginary = grid, torch.zeros_like(grid)
+            frequencies = [
+                np.arange(size)[place]
+                for size, place in zip([*shape[:-1], shape[-1] // 2 + 1], places[1:], strict=True)
+            ]
+            for axis, (size, chosen) in enumerate(zip(shape, frequencies, strict=True)):
+                angles = -2 * pi * np.outer(np.arange(size), chosen) / size
+                real, imaginary = _rotate(real, imaginary, angles, axis + 1, 1 / np.sqrt(size))
+            real, imaginary = _multiply(real, imaginary, weight)
+            for axis, (size, chosen) in reversed(list(enumerate(zip(shape, frequencies, strict=True)))):
+                factor = np.ones(len(chosen))
+                if axis == len(shape) - 1:
+                    # A real signal has the conjugate coefficients at the frequencies that are left out.
+                    factor = np.where((chosen == 0) | (2 * chosen == size), 1.0, 2.0)
+                angles = 2 * pi * np.outer(chosen, np.arange(size)) / size
+                real, imaginary = _rotate(real, imaginary, angles, axis + 1, factor[:, np.newaxis] / np.sqrt(size))
+            total = total + real
+        return nn.functional.silu(total + own.linear(grid))
+
+
+def _rotate(
+    real: torch.Tensor, imaginary: torch.Tensor, angles: FloatArray, axis: int, factor: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Multiply complex values along an axis by the matrix of exp(i angle) times a factor."""
+    cosine, sine = (
+        torch.as_tensor(values * factor, dtype=real.dtype).mT.contiguous()
+        for values in (np.cos(angles), np.sin(angles))
+    )
+    real, imaginary = (part.movedim(axis, -2) for part in (real, imaginary))
+    found = cosine @ real - sine @ imaginary, cosine @ imaginary + sine @ real
+    return found[0].movedim(-2, axis), found[1].movedim(-2, axis)
+
+
+def _multiply(real: torch.Tensor, imaginary: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Multiply what samples have at each frequency, (B, *m, c), by the matrix of the frequency, (c, out, *m, 2)."""
+    shape = weight.shape[2:-1]
+    own_real, own_imaginary = (part.movedim((0, 1), (-2, -1)).reshape(prod(shape), *part.shape[:2])
+                               for part in weight.unbind(-1))  # fmt: skip
+    lines = [part.reshape(part.shape[0], prod(shape), part.shape[-1]).transpose(0, 1) for part in (real, imaginary)]
+    found = (
+        lines[0] @ own_real - lines[1] @ own_imaginary,
+        lines[0] @ own_imaginary + lines[1] @ own_real,
+    )
+    first, second = (part.transpose(0, 1).reshape(real.shape[0], *shape, weight.shape[1]) for part in found)
+    return first, second
+
+
+def _replace_transforms(network: nn.Module) -> None:
+    """Replace complex transforms, which ONNX does not hold."""
+    for module in list(network.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, SpectralConvolution):
+                setattr(module, name, _SpectralProducts(child))
+
+
+# ---------------------------------------------------------------------- tracing
+def _program(graph: _PredictionGraph, arguments: tuple[torch.Tensor, ...], *, dynamic: bool) -> Any:
+    """Trace a graph by `torch.export`."""
+    shapes = None
+    if dynamic:
+        batch = torch.export.Dim("batch", min=1)
+        shapes = (tuple({0: batch} for _ in arguments),)
+    # Networks without gradients treat many points in pieces, whose number would depend on the batch.
+    with torch.enable_grad(), traceable_scans(), _quiet():
+        return torch.export.export(graph, arguments, dynamic_shapes=shapes, strict=False)
+
+
+def _onnx_model(program: Any, graph: _PredictionGraph, estimator: Any) -> Any:
+    """Convert a traced program to ONNX."""
+    names: dict[str, Any] = {"input_names": list(graph.scale), "output_names": list(graph.restore)}
+    with _quiet():
+        try:
+            written: Any = torch.onnx.export(program, dynamo=True, verbose=False, **names)
+            return written.model_proto
+        except Exception as error:  # whatever the converter may raise
+            root: BaseException = error
+            while root.__cause__ is not None:
+                root = root.__cause__
+            reason = (str(root).strip() or type(root).__name__).splitlines()[0]
+            raise SkopError(
+                f"PyTorch cannot convert this {type(estimator).__name__} on geometry {estimator.geometry_!r} to ONNX "
+                f"({reason}); export it to a '.pt2' file instead."
+            ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep PyTorch and its converter from printing about their own parts."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "torch.export")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for logger in loggers:
+                logger.setLevel(logging.ERROR)
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

@@ -1,0 +1,231 @@
+"""Time series of meshes: collections, XDMF, folders of files, times, frames as channels, and refusals."""
+
+import json
+
+import meshio
+import numpy as np
+import pytest
+
+from skop.data import MeshSeries, find_runs, is_mesh_series, read_frames, read_mesh_series, read_meshes
+from skop.exceptions import FieldDataError
+
+POINTS = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
+CELLS = [("triangle", np.array([[0, 1, 2], [0, 2, 3]]))]
+
+
+def frame(run, time, points=POINTS):
+    """A mesh whose fields tell the run, the time and the point."""
+    value = 100.0 * run + time + 0.1 * np.arange(len(points))
+    return meshio.Mesh(points, CELLS, {"u": value, "v": np.stack([value, -value], axis=1)}, {"c": [value[:2]]})
+
+
+def series(run, times=(0.0, 0.5, 2.0)):
+    return MeshSeries([frame(run, time) for time in times], np.array(times))
+
+
+def write_xdmf(path, run, times, points=None):
+    """A series as meshio writes it, or with the points of each step in it, as FEniCS writes it."""
+    if points is None:
+        with meshio.xdmf.TimeSeriesWriter(path, data_format="XML") as writer:
+            writer.write_points_cells(POINTS, CELLS)
+            for time in times:
+                writer.write_data(time, point_data=frame(run, time).point_data, cell_data=frame(run, time).cell_data)
+        return
+    steps = ""
+    for k, (time, own) in enumerate(zip(times, points, strict=True)):
+        numbers = [" ".join(map(str, np.ravel(item))) for item in (CELLS[0][1], own, frame(run, time).point_data["u"])]
+        steps += f'<Grid Name="step_{k}" GridType="Uniform"><Time Value="{time}"/>'
+        steps += '<Topology NumberOfElements="2" TopologyType="Triangle" NodesPerElement="3">'
+        steps += f'<DataItem Dimensions="2 3" NumberType="Int" Format="XML">{numbers[0]}</DataItem></Topology>'
+        steps += '<Geometry GeometryType="XYZ"><DataItem Dimensions="4 3" Precision="8" Format="XML">'
+        steps += f'{numbers[1]}</DataItem></Geometry><Attribute Name="u" AttributeType="Scalar" Center="Node">'
+        steps += f'<DataItem Dimensions="4" Precision="8" Format="XML">{numbers[2]}</DataItem></Attribute></Grid>'
+    path.write_text(
+        '<?xml version="1.0"?><Xdmf Version="3.0"><Domain><Grid Name="u" GridType="Collection" '
+        f'CollectionType="Temporal">{steps}</Grid></Domain></Xdmf>'
+    )
+
+
+# ---------------------------------------------------------------------- there and back
+def test_collections_there_and_back(tmp_path):
+    for run in (10, 2):
+        series(run).write(tmp_path / "new" / f"run_{run}.pvd")
+    found = read_mesh_series(tmp_path / "new" / "run_*.pvd")
+    assert [len(item) for item in found] == [3, 3]
+    for item, run in zip(found, (2, 10), strict=True):
+        np.testing.assert_array_equal(item.times, [0, 0.5, 2])
+        for mesh, time in zip(item.meshes, item.times, strict=True):
+            np.testing.assert_array_equal(mesh.point_data["v"], frame(run, time).point_data["v"])
+            np.testing.assert_array_equal(mesh.cell_data["c"][0], frame(run, time).cell_data["c"][0])
+
+
+def test_paraview_plays_what_is_written(tmp_path):
+    """The reader of pyvista, which follows the rules of ParaView."""
+    pyvista = pytest.importorskip("pyvista")
+    series(1).write(tmp_path / "run.pvd")
+    reader = pyvista.get_reader(str(tmp_path / "run.pvd"))
+    assert list(reader.time_values) == [0, 0.5, 2]
+    reader.set_active_time_value(2.0)
+    np.testing.assert_array_equal(reader.read()[0].point_data["u"], frame(1, 2.0).point_data["u"])
+
+
+def test_collections_of_files_that_only_vtk_reads(tmp_path):
+    pyvista = pytest.importorskip("pyvista")
+    grid = pyvista.ImageData(dimensions=(3, 2, 1))
+    entries = ""
+    # Entries may come in any order, and each has the file of its own time.
+    for time in (3.0, 1.0):
+        grid.point_data["u"] = np.full(6, time)
+        grid.save(tmp_path / f"{time:g}.vti")
+        entries += f'<DataSet timestep="{time}" part="0" file="{time:g}.vti"/>'
+    (tmp_path / "run.pvd").write_text(f'<VTKFile type="Collection"><Collection>{entries}</Collection></VTKFile>')
+    (found,) = read_mesh_series(tmp_path / "run.pvd")
+    assert found.times.tolist() == [1, 3]
+    assert [mesh.point_data["u"][0] for mesh in found.meshes] == [1, 3]
+
+
+def test_file_series(tmp_path):
+    """What ParaView and OpenFOAM write beside numbered files."""
+    for name, time in (("a_1.vtu", 0.1), ("a_2.vtu", 0.2)):
+        frame(4, time).write(tmp_path / name)
+    files = [{"name": "a_2.vtu", "time": 0.2}, {"name": "a_1.vtu", "time": 0.1}]
+    (tmp_path / "a.vtu.series").write_text(json.dumps({"file-series-version": "1.0", "files": files}))
+    (found,) = read_mesh_series(tmp_path / "a.vtu.series")
+    assert found.times.tolist() == [0.1, 0.2]
+    np.testing.assert_allclose([mesh.point_data["u"][0] for mesh in found.meshes], [400.1, 400.2])
+    (tmp_path / "cut.vtu.series").write_text('{"files": [{"na')
+    with pytest.raises(FieldDataError, match=r"cannot read .*cut\.vtu\.series"):
+        read_mesh_series(tmp_path / "cut.vtu.series")
+
+
+@pytest.mark.parametrize("own_points", [False, True])
+def test_xdmf_series(tmp_path, own_points):
+    times = (0.0, 0.25, 1.0)
+    write_xdmf(tmp_path / "run.xdmf", 3, times, [POINTS] * 3 if own_points else None)
+    (found,) = read_mesh_series(tmp_path / "run.xdmf")
+    np.testing.assert_array_equal(found.times, times)
+    for mesh, time in zip(found.meshes, times, strict=True):
+        np.testing.assert_array_equal(mesh.points, POINTS)
+        np.testing.assert_array_equal(mesh.cells[0].data, CELLS[0][1])
+        np.testing.assert_allclose(mesh.point_data["u"], frame(3, time).point_data["u"])
+
+
+def test_vtkhdf_series(tmp_path):
+    """Ten steps of VTK's example, whose field is x plus a part that follows time."""
+    pytest.importorskip("pyvista")
+    source = pytest.importorskip("vtkmodules.vtkFiltersGeneral").vtkTimeSourceExample()
+    source.SetXAmplitude(0)
+    source.SetYAmplitude(0)
+    writer = pytest.importorskip("vtkmodules.vtkIOHDF").vtkHDFWriter()
+    writer.SetFileName(str(tmp_path / "run.vtkhdf"))
+    writer.SetInputConnection(source.GetOutputPort())
+    writer.SetWriteAllTimeSteps(True)
+    writer.Write()
+    assert is_mesh_series(tmp_path / "run.vtkhdf")
+    (found,) = read_mesh_series(tmp_path / "run.vtkhdf")
+    assert len(found) == 10
+    for time in (0, 4):
+        source.UpdateTimeStep(found.times[time])
+        expected = source.GetOutput().GetPointData().GetArray("Point Value")
+        values = found.meshes[time].point_data["Point Value"]
+        np.testing.assert_allclose(values, [expected.GetValue(i) for i in range(expected.GetNumberOfTuples())])
+    assert np.ptp([mesh.point_data["Point Value"][0] for mesh in found.meshes]) > 0
+    with pytest.raises(FieldDataError, match=r"run\.vtkhdf: it is a time series of 10 steps"):
+        read_meshes(tmp_path / "run.vtkhdf")
+
+
+def test_files_are_grouped_by_folder_and_name_and_sorted_by_their_last_number(tmp_path):
+    for run in (10, 9):
+        (tmp_path / f"run_{run}").mkdir()
+        for time in (0.5, 10, 0.25, 2):
+            frame(run, time).write(tmp_path / f"run_{run}" / f"t_{time}.vtu")
+            frame(run, time).write(tmp_path / f"flat{run}_{time}s.vtu")
+    for pattern in ("run_*/t_*.vtu", "flat*.vtu"):
+        found = read_mesh_series(str(tmp_path / pattern))
+        assert [item.times.tolist() for item in found] == [[0.25, 0.5, 2, 10]] * 2
+        firsts = [[mesh.point_data["u"][0] for mesh in item.meshes] for item in found]
+        np.testing.assert_allclose(firsts, [[900.25, 900.5, 902, 910], [1000.25, 1000.5, 1002, 1010]])
+    assert is_mesh_series(str(tmp_path / "run_*" / "*.vtu"))
+    # In one folder, each file may as well be a sample.
+    assert not is_mesh_series(str(tmp_path / "flat*.vtu"))
+
+
+def test_what_is_a_series():
+    assert is_mesh_series(series(1))
+    assert is_mesh_series([series(1), series(2)])
+    for other in (None, 3, [frame(1, 0)], frame(1, 0), np.zeros((2, 3)), "nowhere/*.pvd", []):
+        assert not is_mesh_series(other)
+
+
+# ---------------------------------------------------------------------- frames as channels
+def test_frames_become_channels_time_first():
+    fields, samples = read_frames(find_runs([series(1), series(2)]), ["v", "u"])
+    assert samples.components == {"v": 2, "u": 1}
+    assert fields.shared_coords
+    assert fields.shape == (2, 4, 9)
+    for run in (1, 2):
+        for k, time in enumerate((0.0, 0.5, 2.0)):
+            data = frame(run, time).point_data
+            expected = np.column_stack([data["v"], data["u"]])
+            np.testing.assert_array_equal(fields.values[run - 1, :, 3 * k : 3 * k + 3], expected)
+    first, _ = read_frames(find_runs([series(1), series(2)]), ["u"], n_frames=2)
+    np.testing.assert_array_equal(first.values, fields.values[..., [2, 5]])
+
+
+def test_runs_on_meshes_of_their_own():
+    wide = MeshSeries([frame(2, time, 2 * POINTS) for time in (0.0, 1.0)], [0.0, 1.0])
+    more = MeshSeries([frame(3, time, np.concatenate([POINTS, [[0.5, 0.5, 0]]])) for time in (0.0, 1.0)], [0.0, 1.0])
+    for mesh in more.meshes:
+        mesh.cells.append(meshio.CellBlock("vertex", np.array([[4]])))
+    two, _ = read_frames(find_runs([series(1, (0.0, 1.0)), wide]), "u")
+    assert two.coords.shape == (2, 4, 2)
+    np.testing.assert_array_equal(two.coords[1], 2 * POINTS[:, :2])
+    ragged, _ = read_frames(find_runs([wide, more]), "u")
+    assert ragged.n_points.tolist() == [4, 5]
+    np.testing.assert_array_equal(ragged.to_list()[1][:, 1], more.meshes[1].point_data["u"])
+    on_cells, _ = read_frames(find_runs(wide), "c", cell_data="cells")
+    np.testing.assert_array_equal(on_cells.values[0, :, 1], wide.meshes[1].cell_data["c"][0])
+
+
+# ---------------------------------------------------------------------- refusals
+def test_meshes_that_move_are_refused(tmp_path):
+    moving = MeshSeries([frame(1, 0.0), frame(1, 1.0, POINTS * [1, 1.01, 1])], [0.0, 1.0])
+    with pytest.raises(FieldDataError, match=r"mesh of series 1 changes in time: mesh 1 of series 1 has other points"):
+        read_frames(find_runs([series(1, (0.0, 1.0)), moving]), "u")
+    write_xdmf(tmp_path / "run.xdmf", 1, (0.0, 1.0), [POINTS, 2 * POINTS])
+    with pytest.raises(FieldDataError, match=r"run\.xdmf changes in time: .*run\.xdmf, step 1 has other points"):
+        read_frames(find_runs(tmp_path / "run.xdmf"), "u")
+    # Rounding, as in files of text, is no motion.
+    rounded = MeshSeries([frame(1, 0.0), frame(1, 1.0, POINTS * (1 + 1e-9))], [0.0, 1.0])
+    np.testing.assert_array_equal(read_frames(find_runs(rounded), "u")[0].coords[0], POINTS[:, :2])
+
+
+def test_series_that_do_not_fit(tmp_path):
+    with pytest.raises(FieldDataError, match="series 0 has 2 frames and series 1 has 3; cut all runs"):
+        read_frames(find_runs([series(1, (0.0, 1.0)), series(2)]), "u")
+    with pytest.raises(FieldDataError, match="series 0 has 3 frames, but 4 are needed"):
+        read_frames(find_runs(series(1)), "u", n_frames=4)
+    for times in ([0.0], [1.0, 0.0, 2.0]):
+        with pytest.raises(FieldDataError, match="expected one time for each mesh, in ascending order"):
+            MeshSeries(series(1).meshes, times)
+    with pytest.raises(FieldDataError, match=r"'.*run\.vtu' does not end in \.pvd"):
+        series(1).write(tmp_path / "run.vtu")
+
+
+def test_collections_that_cannot_be_read(tmp_path):
+    path = tmp_path / "run.pvd"
+    two = '<DataSet timestep="0" part="0" file="a.vtu"/><DataSet timestep="0" part="1" file="b.vtu"/>'
+    for content, message in (
+        ("", "the file is empty"),
+        ("<VTKFile><Coll", "truncated or damaged"),
+        ("<VTKFile><Collection/></VTKFile>", "lists no data sets"),
+        (f"<VTKFile><Collection>{two}</Collection></VTKFile>", "several parts of a time step"),
+        ('<VTKFile><DataSet timestep="0" file="a.vtu"/></VTKFile>', r"there is no file .*a\.vtu"),
+    ):
+        path.write_text(content)
+        with pytest.raises(FieldDataError, match=message) as error:
+            read_mesh_series(path)
+        assert "run.pvd" in str(error.value)
+    (tmp_path / "cut.xdmf").write_text('<Xdmf><Grid CollectionType="Temporal">')
+    with pytest.raises(FieldDataError, match=r"cannot read .*cut\.xdmf"):
+        read_mesh_series(tmp_path / "cut.xdmf")

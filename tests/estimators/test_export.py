@@ -1,0 +1,222 @@
+"""Graphs for other runtimes: onnxruntime and `torch.export` against `predict`."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import skop
+from skop import (
+    AMORegressor,
+    FieldSet,
+    GeoMaNORegressor,
+    LaMORegressor,
+    MNORegressor,
+    SymmetryOptions,
+)
+from skop.data import ScalingOptions, unit_grid
+from skop.estimators._export import _SpectralProducts
+from skop.exceptions import FieldDataError, OptionalDependencyError, SkopError
+from skop.modules import SpectralConvolution
+
+RANDOM = np.random.default_rng(0)
+N = 4
+GRID = RANDOM.normal(size=(N, 6, 5, 1))
+SMALL = RANDOM.normal(size=(N, 4, 3, 1))
+CUBE = RANDOM.normal(size=(N, 4, 4, 3, 1))
+TABLE = RANDOM.normal(size=(N, 3)) * [1.0, 1e9, 1e-3] + [0.0, 2.1e11, 0.0]
+CLOUD = RANDOM.random((11, 2))
+VALUES = RANDOM.normal(size=(N, 11, 1))
+SHARED = FieldSet(CLOUD, VALUES)
+OWN = FieldSet(RANDOM.random((N, 11, 2)), VALUES)
+BENT = unit_grid((6, 5)) + 0.05 * np.sin(5 * unit_grid((6, 5))[:, ::-1])
+MESHES = FieldSet(np.stack([BENT * (1 + 0.1 * i) for i in range(N)]), GRID.reshape(N, 30, 1), grid_shape=(6, 5))
+
+
+def tiny(kind, **params):
+    return kind(width=8, depth=1, max_iter=1, random_state=0).set_params(**params)
+
+
+def given(names, inputs, rows):
+    """Inputs of a graph by name, in their types and shapes."""
+    held = {"coords": inputs.coords, "fields": inputs.values, "params": inputs.params}
+    return [
+        np.asarray(held[name])[rows].reshape(len(rows), *shape[1:]).astype(kind)
+        for name, (shape, kind) in names.items()
+    ]
+
+
+def run_onnx(path, inputs, rows):
+    session = pytest.importorskip("onnxruntime").InferenceSession(path, providers=["CPUExecutionProvider"])
+    kinds = {"tensor(float)": np.float32, "tensor(double)": np.float64}
+    names = {part.name: (part.shape, kinds[part.type]) for part in session.get_inputs()}
+    found = session.run(None, dict(zip(names, given(names, inputs, rows), strict=True)))
+    return dict(zip([part.name for part in session.get_outputs()], found, strict=True))
+
+
+def run_program(path, inputs, rows):
+    files = {"skop.json": ""}
+    program = torch.export.load(path, extra_files=files)
+    description = json.loads(files["skop.json"])
+    names = {name: (part["shape"], part["dtype"]) for name, part in description["inputs"].items()}
+    found = program.module()(*map(torch.tensor, given(names, inputs, rows)))
+    return dict(zip(description["outputs"], (part.numpy() for part in found), strict=True))
+
+
+def require_parity(model, X, path, counts=(N, 1), tolerance=1e-5):
+    """The graph gives the numbers of `predict`, for any number of samples."""
+    run = run_onnx if path.suffix == ".onnx" else run_program
+    inputs, _ = model._read_inputs(X)
+    predicted = model._predict_values(inputs)
+    for count in counts:
+        found = run(str(path), inputs, np.arange(count))
+        expected = {"field": predicted.fields, "scalars": predicted.scalars}
+        assert list(found) == [name for name, part in expected.items() if part is not None]
+        for name, part in found.items():
+            true = expected[name]
+            difference = np.abs(part.reshape(true[:count].shape) - true[:count]).max()
+            assert difference <= tolerance * np.abs(true).max(), name
+
+
+def test_onnx_of_parameters_to_fields(tmp_path):
+    """On scattered points, whose order is in the graph; parameters and a field far from zero keep their digits."""
+    y = FieldSet(CLOUD, 1e5 + VALUES, channel_names=["p"])
+    model = tiny(LaMORegressor).fit(TABLE, y)
+    model.export(tmp_path / "model.onnx")
+    require_parity(model, TABLE, tmp_path / "model.onnx", tolerance=1e-10)
+    onnx = pytest.importorskip("onnx")
+    metadata = {row.key: row.value for row in onnx.load(tmp_path / "model.onnx").metadata_props}
+    assert metadata["skop"] == skop.__version__
+    assert metadata["estimator"] == "LaMORegressor"
+    assert json.loads(metadata["inputs"]) == {"params": {"shape": ["batch", 3], "dtype": "float64"}}
+    assert json.loads(metadata["outputs"]) == {
+        "field": {"shape": ["batch", 11, 1], "dtype": "float64", "channels": ["p"]}
+    }
+
+
+LOGARITHMS = {"scaling": ScalingOptions(target_transform="log")}
+PROGRAMS = {
+    "LaMO, scalars beside a field": (
+        LaMORegressor, SHARED, FieldSet(CLOUD, VALUES, params=np.exp(VALUES[:, :2, 0])), {},
+    ),
+    "LaMO, own points": (LaMORegressor, OWN, OWN, {}),
+    "LaMO, scaled at each point": (
+        LaMORegressor, SHARED, SHARED, {"scaling": ScalingOptions(inputs="point", targets="point")},
+    ),
+    "LaMO, table": (LaMORegressor, TABLE, TABLE[:, :2], {}),
+    "GeoMaNO, volume": (GeoMaNORegressor, CUBE, CUBE, {}),
+    "MNO, grid": (MNORegressor, SMALL, SMALL, {}),
+    "AMO, own structured meshes": (AMORegressor, MESHES, MESHES, {}),
+    "AMO, logarithms": (AMORegressor, TABLE, np.exp(GRID), LOGARITHMS),
+}  # fmt: skip
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_give_the_numbers_of_predict(name, tmp_path):
+    kind, X, y, params = PROGRAMS[name]
+    model = tiny(kind, **params).fit(X, y)
+    model.export(tmp_path / "model.pt2", None if X is TABLE else X)
+    require_parity(model, X, tmp_path / "model.pt2")
+
+
+GRAPHS = {
+    "LaMO, own meshes": (LaMORegressor, MESHES, MESHES, {}),
+    "GeoMaNO, grid": (GeoMaNORegressor, SMALL, SMALL, {}),
+    "MNO, grid": (MNORegressor, SMALL, SMALL, {}),
+    "MNO, points": (MNORegressor, SHARED, SHARED, {}),
+    "AMO, points": (AMORegressor, SHARED, SHARED, {}),
+    "AMO, logarithms of a table": (AMORegressor, TABLE, np.exp(TABLE[:, :2] * [1.0, 1e-11]), LOGARITHMS),
+}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", GRAPHS)
+def test_onnx_gives_the_numbers_of_predict(name, tmp_path):
+    kind, X, y, params = GRAPHS[name]
+    model = tiny(kind, **params).fit(X, y)
+    model.export(tmp_path / "model.onnx", None if X is TABLE else X)
+    require_parity(model, X, tmp_path / "model.onnx")
+
+
+def test_a_program_of_a_grid_gives_the_numbers_of_predict(tmp_path):
+    model = tiny(LaMORegressor).fit(GRID, GRID)
+    model.export(tmp_path / "model.pt2", GRID[:1])
+    require_parity(model, GRID, tmp_path / "model.pt2")
+
+
+def test_a_number_of_samples_can_be_fixed(tmp_path):
+    model = tiny(LaMORegressor).fit(GRID, GRID)
+    model.export(str(tmp_path / "model.pt2"), GRID[:1], batch_size=2)
+    require_parity(model, GRID, tmp_path / "model.pt2", counts=(2,))
+    with pytest.raises(Exception, match=r"2"):
+        require_parity(model, GRID, tmp_path / "model.pt2", counts=(3,))
+
+
+@pytest.mark.parametrize(("shape", "n_modes"), [((7,), 3), ((6, 5), 2), ((4, 6, 5), 4)])
+def test_products_are_the_transforms(shape, n_modes):
+    torch.manual_seed(0)
+    convolution = SpectralConvolution(len(shape), 3, 2, n_modes).double()
+    convolution.weight.data *= 100
+    grid = torch.randn(2, *shape, 3, dtype=torch.float64)
+    found, expected = _SpectralProducts(convolution)(grid), convolution(grid)
+    assert expected.abs().max() > 1
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+REFUSALS = {
+    "no samples": (lambda: tiny(LaMORegressor).fit(GRID, GRID), "m.pt2", None, "export needs X"),
+    "another suffix": (lambda: tiny(LaMORegressor).fit(GRID, GRID), "m.pt", GRID, "'.onnx' or '.pt2'"),
+    "finer grid": (
+        lambda: tiny(LaMORegressor).fit(GRID, GRID), "m.pt2", GRID.repeat(2, axis=1)[:, :11], "on a finer grid",
+    ),
+    "resampled points": (
+        lambda: tiny(LaMORegressor, grid=(4, 4)).fit(SHARED, SHARED), "m.pt2", SHARED, "interpolates between points",
+    ),
+    "averages": (
+        lambda: tiny(LaMORegressor, symmetries=SymmetryOptions(names=["flip_x"], average_predictions=True)).fit(
+            GRID, GRID
+        ),
+        "m.pt2", GRID, "symmetries average",
+    ),
+    "points of several numbers": (
+        lambda: tiny(LaMORegressor).fit(SHARED, SHARED), "m.pt2", [(CLOUD, VALUES[0]), (CLOUD[:7], VALUES[1, :7])],
+        "7 to 11",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
+def test_what_has_no_graph_is_named(name, tmp_path):
+    make, file, X, words = REFUSALS[name]
+    with pytest.raises(ValueError, match=words):
+        make().export(tmp_path / file, X)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_graph_that_gives_other_numbers_is_not_written(tmp_path, monkeypatch):
+    model = tiny(LaMORegressor).fit(OWN, OWN)
+    truth = model._predict_values
+    monkeypatch.setattr(
+        type(model), "_predict_values", lambda self, inputs: type(truth(inputs))(1.001 * truth(inputs).fields)
+    )
+    with pytest.raises(FieldDataError, match="differs from predict"):
+        model.export(tmp_path / "model.pt2", OWN)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_package_and_a_failing_conversion_are_named(tmp_path, monkeypatch):
+    model = tiny(LaMORegressor).fit(TABLE, TABLE[:, 0])
+
+    def fails(*args, **kwargs):
+        raise RuntimeError("no operator of this name")
+
+    monkeypatch.setattr(torch.onnx, "export", lambda program, *, dynamo, **kwargs: fails())
+    with pytest.raises(SkopError, match=r"no operator of this name.*'\.pt2'"):
+        model.export(tmp_path / "model.onnx")
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(OptionalDependencyError, match=r"skop\[export\]"):
+        model.export(tmp_path / "model.onnx")

@@ -1,0 +1,215 @@
+"""Time series of meshes through RolloutRegressor and TimeConditionedRegressor: files in, series out."""
+
+import meshio
+import numpy as np
+import pytest
+from sklearn.model_selection import cross_val_score
+
+import skop
+from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
+from skop.data import MeshSeries, find_runs, read_frames, read_mesh_series
+from skop.exceptions import FieldDataError, SkopWarning
+
+TIMES = np.array([0.0, 0.5, 1.0, 1.5])
+X, Y = np.meshgrid(np.linspace(0, 1, 4), np.linspace(0, 1, 3), indexing="ij")
+POINTS = np.stack([X.ravel(), (Y + 0.1 * X**2).ravel(), np.ones(12)], axis=1)
+CORNER = np.arange(12).reshape(4, 3)[:-1, :-1].ravel()
+CELLS = [("quad", CORNER[:, None] + [0, 3, 4, 1])]
+
+
+def run(number, times=TIMES, stretch=1.0):
+    """A field that decays from a start of its own."""
+    points = POINTS * [stretch, 1, 1]
+    start = np.sin(number + 3 * points[:, 0]) + points[:, 1] * number
+    meshes = []
+    for time in times:
+        u = start * np.exp(-time)
+        data = {"u": u, "start": start, "w": np.stack([u, -u], axis=1)}
+        meshes.append(meshio.Mesh(points, CELLS, data, {"flux": [u[CORNER]], "material": [np.arange(len(CORNER))]}))
+    return MeshSeries(meshes, np.array(times))
+
+
+def runs(count=6):
+    return [run(number) for number in range(count)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for number, series in enumerate(runs()):
+        series.write(tmp_path / f"run_{number}.pvd")
+    return tmp_path
+
+
+def frames(series, name="u"):
+    """Values of all runs, (n, P, T c)."""
+    return np.stack([np.concatenate([np.c_[mesh.point_data[name]] for mesh in item.meshes], axis=1) for item in series])
+
+
+def rollout(**params):
+    return RolloutRegressor(PODRegressor(target_fields=["u"]), window=2).set_params(**params)
+
+
+def by_time(**params):
+    inner = PODRegressor(input_fields=["start"], target_fields=["u"])
+    return TimeConditionedRegressor(inner).set_params(**params)
+
+
+# ---------------------------------------------------------------------- rollout
+def test_rollouts_from_files_to_files(folder, tmp_path):
+    """A pattern of collections, a pattern of folders of files, and series in memory are the same."""
+    model = rollout().fit(str(folder / "run_*.pvd"))
+    points = POINTS[:, :2]
+    values = frames(runs())
+    arrays = RolloutRegressor(PODRegressor(), window=2).fit(
+        FieldSet(points, values[..., :2]), FieldSet(points, values[..., 2:])
+    )
+    expected = arrays.predict(FieldSet(points, values[..., :2])).values
+    patterns = [str(folder / name) for name in ("run_*/run_*_*.vtu", "run_*.pvd")]
+    # Files without a collection have the numbers in their names as times.
+    for source, times in zip((*patterns, runs()), ([2, 3], [1.0, 1.5], [1.0, 1.5]), strict=True):
+        found = rollout().fit(source).predict(source)
+        assert [series.times.tolist() for series in found] == [times] * 6
+        np.testing.assert_allclose(frames(found), expected, atol=1e-12)
+    assert model.score(str(folder / "run_*.pvd")) == pytest.approx(
+        arrays.score(FieldSet(points, values[..., :2]), FieldSet(points, values[..., 2:]))
+    )
+    assert model.error_by_step(runs()).shape == (2,)
+    # Where the run holds the frame, the truth and all other data of that time are beside the prediction.
+    found[1].write(tmp_path / "out" / "run_1.pvd")
+    (again,) = read_mesh_series(tmp_path / "out" / "run_1.pvd")
+    mesh, true = again.meshes[1], run(1).meshes[3]
+    np.testing.assert_array_equal(mesh.point_data["u_true"], true.point_data["u"])
+    np.testing.assert_allclose(mesh.point_data["u_error"], mesh.point_data["u"] - true.point_data["u"])
+    np.testing.assert_array_equal(mesh.cell_data["material"][0], true.cell_data["material"][0])
+
+
+def test_rollouts_go_on_in_time():
+    model = rollout().fit(runs())
+    short = [run(1, TIMES[:2])]
+    (found,) = model.predict(short, n_steps=4)
+    assert found.times.tolist() == [1.0, 1.5, 2.0, 2.5]
+    assert [list(mesh.point_data) for mesh in found.meshes] == [["u"]] * 4
+    np.testing.assert_allclose(frames([found])[..., :2], frames(model.predict(runs())[1:2]))
+    (known,) = model.predict(runs()[1:2], n_steps=3)
+    assert ["u_true" in mesh.point_data for mesh in known.meshes] == [True, True, False]
+    first = rollout(window=1).fit(runs()).predict([run(1, TIMES[:1])])
+    assert first[0].times.tolist() == [0.5, 1.0, 1.5]
+    # Frames as fields on their points still work.
+    assert model.predict(FieldSet(POINTS[:, :2], frames(short))).shape == (1, 12, 2)
+
+
+def test_rollouts_on_meshes_of_their_own_and_vectors(tmp_path):
+    """The second case: each run on a mesh of its own, with two fields of which one is a vector."""
+    inner = LaMORegressor(
+        target_fields=["w", "u"], width=8, depth=1, n_latents=4, d_state=4, max_iter=1, random_state=0
+    )
+    inner.set_params(architecture__n_latent_heads=2)
+    series = [run(number, stretch=1 + 0.1 * number) for number in range(4)]
+    for mesh in series[1].meshes:
+        # One run has a point more, and one that no cell uses.
+        mesh.points = np.concatenate([mesh.points, [[0.5, 0.5, 1], [9, 9, 1]]])
+        mesh.point_data = {name: np.concatenate([data, data[:1], data[:1]]) for name, data in mesh.point_data.items()}
+        mesh.cells, mesh.cell_data = [*mesh.cells, meshio.CellBlock("vertex", np.array([[12]]))], {}
+    with pytest.warns(SkopWarning, match="4 points in 4 of 16 meshes") as caught:
+        model = RolloutRegressor(inner, window=2).fit(series)
+    assert len([item for item in caught if "belong to no cell" in str(item.message)]) == 1
+    with pytest.warns(SkopWarning, match="2 points in 2 of 2 meshes"):
+        (own,) = model.predict(series[1:2])
+    assert np.flatnonzero(np.isnan(own.meshes[0].point_data["u"])).tolist() == [13]
+    found = model.predict(series[2:])
+    for item, true in zip(found, series[2:], strict=True):
+        np.testing.assert_array_equal(item.meshes[0].points, true.meshes[0].points)
+        assert [item.meshes[k].point_data["w"].shape for k in range(2)] == [(12, 2), (12, 2)]
+    model.save(tmp_path / "model.skop")
+    loaded = skop.load(tmp_path / "model.skop").set_params(estimator__target_fields=["start"])
+    np.testing.assert_array_equal(frames(loaded.predict(series[2:])), frames(found))
+    assert loaded.score(series[2:]) == model.score(series[2:])
+
+
+def test_cells_and_ensembles_and_cross_validation():
+    inner = PODRegressor(target_fields=["flux"], cell_data="cells")
+    found = RolloutRegressor(inner, window=2).fit(runs()).predict(runs())
+    for mesh, true in zip(found[2].meshes, run(2).meshes[2:], strict=True):
+        np.testing.assert_array_equal(mesh.cell_data["flux_true"][0], true.cell_data["flux"][0])
+        assert "flux" not in mesh.point_data
+    assert np.isfinite(cross_val_score(rollout(), runs(), cv=2, error_score="raise")).all()
+    tiny = LaMORegressor(target_fields=["u"], width=8, depth=1, n_latents=4, d_state=4, max_iter=1)
+    tiny.set_params(architecture__n_latent_heads=2)
+    model = EnsembleRegressor(RolloutRegressor(tiny, window=2), n_members=2, random_state=0).fit(runs())
+    mean, spread = model.predict(runs(), return_std=True)
+    members = [frames(member.predict(runs())) for member in model.estimators_]
+    np.testing.assert_allclose(frames(mean), np.mean(members, axis=0), rtol=1e-5)
+    for series in (mean, spread):
+        np.testing.assert_allclose(frames(series, "u_spread"), np.std(members, axis=0), rtol=1e-3, atol=1e-6)
+    assert np.isfinite(model.score(runs()))
+
+
+# ---------------------------------------------------------------------- time as a parameter
+def test_time_conditioned_from_files_to_series(folder, tmp_path):
+    model = by_time().fit(str(folder / "run_*.pvd"))
+    np.testing.assert_array_equal(model.times_, TIMES)
+    found = model.predict(str(folder / "run_*.pvd"))
+    points, values = POINTS[:, :2], frames(runs())
+    start = FieldSet(points, np.stack([np.c_[item.meshes[0].point_data["start"]] for item in runs()]))
+    arrays = TimeConditionedRegressor(PODRegressor(), times=TIMES).fit(start, FieldSet(points, values))
+    np.testing.assert_allclose(frames(found), arrays.predict(start).values, atol=1e-10)
+    assert model.score(runs()) == pytest.approx(arrays.score(start, FieldSet(points, values)))
+    assert model.error_by_time(runs()).shape == (4,)
+    np.testing.assert_array_equal(found[1].meshes[2].point_data["u_true"], run(1).meshes[2].point_data["u"])
+    # Inputs may be the first frame only, in a list of meshes; other times are predicted with the inputs beside them.
+    firsts = [item.meshes[0] for item in runs()]
+    np.testing.assert_allclose(frames(model.predict(firsts)), frames(found))
+    between = model.predict(firsts, times=[0.25, 0.75])[3]
+    assert between.times.tolist() == [0.25, 0.75]
+    assert list(between.meshes[0].point_data) == ["u", "start"]
+    model.save(tmp_path / "model.skop")
+    np.testing.assert_array_equal(frames(skop.load(tmp_path / "model.skop").predict(runs())), frames(found))
+
+
+@pytest.mark.parametrize("names", [{"target_fields": ["u"]}, {"target_fields": ["flux"], "cell_data": "cells"}])
+def test_a_table_beside_time_series(tmp_path, names):
+    table = np.random.default_rng(0).random((6, 2))
+    model = TimeConditionedRegressor(PODRegressor(**names)).fit(table, runs())
+    found = model.predict(table[:2])
+    values = read_frames(find_runs(runs()), names["target_fields"], cell_data=names.get("cell_data", "refuse"))[0]
+    expected = TimeConditionedRegressor(PODRegressor(), times=TIMES).fit(table, values)
+    for item, true in zip(found, expected.predict(table[:2]).values, strict=True):
+        assert item.times.tolist() == TIMES.tolist()
+        for k, mesh in enumerate(item.meshes):
+            np.testing.assert_array_equal(mesh.points, POINTS)
+            np.testing.assert_array_equal(mesh.cells[0].data, CELLS[0][1])
+            data = mesh.point_data["u"] if "u" in mesh.point_data else mesh.cell_data["flux"][0]
+            np.testing.assert_allclose(data, true[:, k])
+    assert model.score(table, runs()) == pytest.approx(expected.score(table, values))
+    model.save(tmp_path / "model.skop")
+    again = skop.load(tmp_path / "model.skop").predict(table[:2])
+    assert [item.meshes[3].point_data.keys() for item in again] == [item.meshes[3].point_data.keys() for item in found]
+    assert model.predict(table[:2], times=[0.2])[0].times.tolist() == [0.2]
+
+
+# ---------------------------------------------------------------------- refusals
+def test_series_that_cannot_be_fitted():
+    with pytest.raises(FieldDataError, match="series 0 has 4 frames; expected more than window=4"):
+        rollout(window=4).fit(runs())
+    with pytest.raises(FieldDataError, match="RolloutRegressor got time series of meshes, but target_fields"):
+        RolloutRegressor(PODRegressor()).fit(runs())
+    with pytest.raises(FieldDataError, match="came as MeshSeries, but each mesh has to be one sample"):
+        PODRegressor(target_fields=["u"]).fit(runs())
+    with pytest.raises(FieldDataError, match="leave y out"):
+        rollout().fit(runs(), runs()[:3])
+    with pytest.raises(FieldDataError, match=r"input_fields are \['start'\].*Leave input_fields out"):
+        rollout(estimator__input_fields=["start"]).fit(runs())
+    shifted = [run(0), run(1, TIMES + 0.1)]
+    with pytest.raises(FieldDataError, match=r"series 1 has 4 frames at times 0\.1 to 1\.6, series 0"):
+        by_time().fit(shifted)
+    with pytest.raises(FieldDataError, match=r"0\.1 to 1\.6, the fit has 4 at 0 to 1\.5"):
+        by_time().fit(runs()).score([run(1, TIMES + 0.1)])
+    with pytest.warns(SkopWarning, match=r"0\.5 to 2 apart in time; a rollout learns one step"):
+        rollout().fit([run(number, [0, 0.5, 1, 3]) for number in range(6)])
+
+
+def test_another_fit_forgets_the_series():
+    model = rollout().fit(runs())
+    values = frames(runs())
+    model.fit(FieldSet(POINTS[:, :2], values[..., :2]), FieldSet(POINTS[:, :2], values[..., 2:]))
+    assert not hasattr(model, "series_")

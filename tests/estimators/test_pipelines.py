@@ -1,0 +1,131 @@
+"""Pipelines of scikit-learn: copies, pickles, joblib, and model files."""
+
+import io
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA, FastICA
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    PolynomialFeatures,
+    RobustScaler,
+    StandardScaler,
+)
+
+import skop
+from skop import EnsembleRegressor, LaMORegressor, PODRegressor
+from skop.exceptions import ModelFileError
+
+pandas = pytest.importorskip("pandas")
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(10, 3))
+FRAME = pandas.DataFrame(X, columns=["load", "angle", "depth"])
+SCALARS = X @ [1.0, 2.0, 3.0]
+FIELDS = (RANDOM.random((7, 2)), np.sin(X @ RANDOM.normal(size=(3, 7)))[..., None])
+
+
+def small():
+    return LaMORegressor(width=8, depth=1, max_iter=1, random_state=0)
+
+
+def columns():
+    return ColumnTransformer(
+        [("scaled", StandardScaler(), ["load", "depth"]), ("kept", "passthrough", ["angle"])], remainder="drop"
+    )
+
+
+#: Steps before the estimator, and their inputs.
+STEPS = {
+    "StandardScaler": ([StandardScaler()], X),
+    "MinMaxScaler, RobustScaler, MaxAbsScaler": ([MinMaxScaler((-1, 1)), RobustScaler(), MaxAbsScaler()], X),
+    "PolynomialFeatures, PCA": ([PolynomialFeatures(2), PCA(4)], X),
+    "ColumnTransformer by name": ([columns()], FRAME),
+    "ColumnTransformer by slice": (
+        [ColumnTransformer([("first", PCA(1), slice(0, 2))], remainder=StandardScaler())], X,
+    ),
+    "Pipeline in a ColumnTransformer": (
+        [ColumnTransformer([("all", make_pipeline(StandardScaler(), PolynomialFeatures(2)), [0, 2])])], X,
+    ),
+    "output as a DataFrame": ([StandardScaler().set_output(transform="pandas")], FRAME),
+}  # fmt: skip
+
+
+def predicted(model, inputs):
+    found = model.predict(inputs)
+    return found[1] if isinstance(found, tuple) else found
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_pipelines_come_back_bit_for_bit(name, tmp_path):
+    steps, inputs = STEPS[name]
+    for y in (SCALARS, FIELDS) if name == "StandardScaler" else (SCALARS,):
+        model = make_pipeline(*map(clone, steps), small()).fit(inputs, y)
+        skop.save(model, tmp_path / "model.skop")
+        loaded = skop.load(tmp_path / "model.skop")
+        np.testing.assert_array_equal(predicted(loaded, inputs), predicted(model, inputs))
+        assert [type(step) for _, step in loaded.steps] == [type(step) for _, step in model.steps]
+        assert repr(loaded) == repr(model)
+
+
+@pytest.mark.parametrize("y", [SCALARS, FIELDS], ids=["scalars", "fields"])
+def test_copies_pickles_and_joblib(y):
+    model = make_pipeline(columns(), small()).fit(FRAME, y)
+    file = io.BytesIO()
+    joblib.dump(model, file)
+    file.seek(0)
+    for copy in (clone(model).fit(FRAME, y), pickle.loads(pickle.dumps(model)), joblib.load(file)):
+        np.testing.assert_array_equal(predicted(copy, FRAME), predicted(model, FRAME))
+
+
+def test_other_estimators_of_skop_can_be_the_last_step(tmp_path):
+    for last in (EnsembleRegressor(small(), n_members=2, random_state=0), PODRegressor(), make_pipeline(small())):
+        model = make_pipeline(StandardScaler(), last).fit(X, SCALARS)
+        skop.save(model, tmp_path / "model.skop")
+        np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(X), model.predict(X))
+
+
+def test_a_loaded_pipeline_can_be_fitted_and_searched(tmp_path):
+    model = make_pipeline(StandardScaler(), small()).fit(X, SCALARS)
+    skop.save(model, tmp_path / "model.skop")
+    loaded = skop.load(tmp_path / "model.skop").set_params(lamoregressor__max_iter=2).fit(X, SCALARS)
+    again = model.set_params(lamoregressor__max_iter=2).fit(X, SCALARS)
+    np.testing.assert_array_equal(loaded.predict(X), again.predict(X))
+
+
+def test_estimators_are_saved_as_by_their_own_method(tmp_path):
+    model = small().fit(X, SCALARS)
+    skop.save(model, tmp_path / "model.skop")
+    loaded = skop.load(tmp_path / "model.skop")
+    assert isinstance(loaded, LaMORegressor)
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (make_pipeline(FastICA(2, random_state=0), small()), r"FastICA.*StandardScaler.*joblib"),
+        (make_pipeline(FeatureUnion([("ica", StandardScaler())]), small()), "FeatureUnion"),
+        (make_pipeline(FunctionTransformer(np.sqrt), small()), "func=<ufunc 'sqrt'>"),
+        (make_pipeline(StandardScaler(), Ridge()), r"ends in Ridge\(\).*joblib"),
+        (Ridge(), "is a Ridge"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_cannot_be_saved_is_named(model, words, tmp_path):
+    model.fit(np.abs(X), SCALARS)
+    with pytest.raises(ModelFileError, match=words):
+        skop.save(model, tmp_path / "model.skop")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_pipeline_that_is_not_fitted(tmp_path):
+    with pytest.raises(ValueError, match="not fitted"):
+        skop.save(Pipeline([("model", small())]), tmp_path / "model.skop")
