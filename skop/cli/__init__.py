@@ -11,9 +11,6 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import skop._openmp  # noqa: F401 - before anything that imports torch
-
-# isort: split
 import click
 
 from skop._version import __version__

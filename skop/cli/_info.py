@@ -36,6 +36,9 @@ def demo(output: str, samples: int, resolution: int, epochs: int, max_time: floa
 @click.command()
 def info() -> None:
     """Print versions, device and threads, for bug reports."""
+    import skop._openmp  # noqa: F401 - before torch
+
+    # isort: split
     import numpy as np
     import sklearn
     import torch
