@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from skop.estimators import (
         AMOArchitecture,
         AMORegressor,
+        CostEstimate,
         EnsembleRegressor,
         GeoMaNOArchitecture,
         GeoMaNORegressor,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AMOArchitecture",
     "AMORegressor",
+    "CostEstimate",
     "EnsembleRegressor",
     "FieldSet",
     "GeoMaNOArchitecture",
