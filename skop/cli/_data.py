@@ -69,6 +69,8 @@ class Choice:
         Coordinates of meshes that are used; None finds them.
     needs_targets : bool, default=True
         Whether data without targets are an error.
+    keep_data : bool, default=False
+        Whether meshes keep all their data, to be written beside predictions.
     """
 
     targets: tuple[str, ...] = ()
@@ -83,6 +85,7 @@ class Choice:
     channels: str = "auto"
     axes: tuple[int, ...] | None = None
     needs_targets: bool = True
+    keep_data: bool = False
 
 
 def field_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,7 +121,7 @@ def array_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _cell_data_choices() -> list[str]:
     """Values of the parameter `cell_data` of the estimators."""
-    return ["refuse", "to_points"]
+    return ["refuse", "to_points", "cells"]
 
 
 def _with_options(command: Callable[..., Any], *options: Callable[..., Any]) -> Callable[..., Any]:
@@ -399,7 +402,8 @@ def _open_meshes(files: list[Path], choice: Choice, targets: Iterable[str]) -> M
     from skop.data import read_meshes
 
     names = list(dict.fromkeys([*choice.inputs, *targets]))
-    return read_meshes(files, names, cell_data=choice.cell_data, axes=choice.axes)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"cell_data": choice.cell_data, "keep_data": choice.keep_data}
+    return read_meshes(files, names, axes=choice.axes, **options)
 
 
 def fields_in(file: Path) -> tuple[list[str], list[str]]:

@@ -14,7 +14,6 @@ from skop.cli._models import check_report, check_writable
 
 if TYPE_CHECKING:
     import meshio
-    import numpy as np
 
 __all__ = ["predict", "score"]
 
@@ -54,7 +53,7 @@ def predict(model: Path, data: tuple[str, ...], output: Path, report: Path | Non
     for path in (*targets, *([report] if report else [])):
         check_writable(path, [*files, model], force)
     estimator = load(model)
-    samples = read_samples(data, choice_of_model(estimator, **choice))
+    samples = read_samples(data, choice_of_model(estimator, keep_data=True, **choice))
     if samples.meshes is not None:
         _write_meshes(estimator, samples, targets)
     elif samples.kind == "table":
@@ -165,37 +164,16 @@ def predicted_meshes(estimator: Any, samples: Samples) -> list[meshio.Mesh]:
     list of meshio.Mesh
         New meshes, in the order of the samples.
     """
-    from skop.data import FieldSet, attach_predictions
+    from skop.data import attach_predictions
 
     assert samples.meshes is not None
     predicted = estimator.predict(samples.X)
-    fitted = estimator.spec_.target_form
-    names = [name for name, _ in fitted.components or ()] or list(samples.target_names)
-    names = names or list(estimator.target_fields or ["prediction"])
-    counts = dict(fitted.components or {})
-    held = samples.meshes.components
-    for name in names:
-        counts.setdefault(name, held.get(name, estimator.spec_.n_outputs // len(names)))
-    values = predicted.values if isinstance(predicted, FieldSet) else predicted
-    parts: list[Any] = []
-    components: dict[str, int] = {}
-    inputs = [name for name in held if name not in samples.target_names]
-    if inputs:
-        parts.append(samples.meshes.select(inputs).values)
-        components |= {name: held[name] for name in inputs}
-    parts.append(values)
-    components |= {name: counts[name] for name in names}
-    if samples.y is not None:
-        parts += [samples.y.values, values - samples.y.values]
-        components |= {f"{name}_{word}": counts[name] for word in ("true", "error") for name in names}
-    return attach_predictions(samples.meshes.meshes, samples.X.with_values(_joined(parts)), components)
-
-
-def _joined(parts: list[Any]) -> np.ndarray[Any, Any]:
-    """Channels of several fields side by side."""
-    import numpy as np
-
-    return np.concatenate([np.asarray(part) for part in parts], axis=-1)
+    components = dict(estimator.spec_.target_form.components or {})
+    if not components:
+        # The model was fitted on fields in memory, of which only the names are known.
+        names = list(estimator.target_fields or ["prediction"])
+        components = {name: estimator.spec_.n_outputs // len(names) for name in names}
+    return attach_predictions(samples.meshes.meshes, predicted, components)
 
 
 def _scalar_table(estimator: Any, predicted: Any) -> Any:

@@ -554,9 +554,13 @@ def _loading_section(estimator: Any, model_path: PathOrStr | None) -> str:
     if estimator is None or model_path is None:
         return ""
     name = str(model_path)
-    form = estimator.spec_.input_form
-    inputs = {"meshes": "'new/*.vtu'", "table": "'new.csv'"}.get(form, "'new.npz'")
-    new = {"meshes": '"new/*.vtu"'}.get(form, "X_new")
+    spec = estimator.spec_
+    # A model that was fitted on meshes in memory takes their files in the shell.
+    takes_files = spec.input_form == "meshes" or bool(getattr(estimator, "target_fields", None))
+    inputs = "'new/*.vtu'" if takes_files else "new.csv" if spec.role == "features" else "new.npz"
+    if takes_files and spec.n_params:
+        inputs += " --params new.csv"
+    new = '"new/*.vtu"' if spec.input_form == "meshes" else "X_new"
     python = f"import skop\n\nmodel = skop.load({name!r})\npredicted = model.predict({new})"
     shell = f"skop predict {_quoted(name)} {inputs} -o predicted/"
     blocks = "".join(
