@@ -17,7 +17,7 @@ import numpy as np
 
 from skop._typing import FloatArray, PathOrStr
 from skop._version import __version__
-from skop.data import FieldSet, is_mesh_input, read_meshes
+from skop.data import FieldSet, is_mesh_input, read_meshes, split_runs
 from skop.inspection._comparison import ModelResult, compare_models
 from skop.inspection._description import DataDescription, describe_data
 from skop.inspection._evaluation import Evaluation, evaluate
@@ -203,17 +203,23 @@ def _opened(
     estimator: Any, X: Any, y: Any, names: Sequence[str] | None, meshes: Sequence[Any] | None
 ) -> tuple[Any, Any, Sequence[str] | None, Sequence[Any] | None]:
     """X and y, with meshes read once, their file names and their cells."""
-    if X is None or not is_mesh_input(X):
+    runs, design = split_runs(X)
+    if runs is None or not is_mesh_input(runs):
         return X, y, names, meshes
     spec, options = estimator.spec_, estimator._mesh_options
     inputs = list(spec.input_fields or ())
     fitted = [name for name, _ in spec.target_form.components or ()]
     targets = (fitted or list(options.get("target_fields") or ())) if y is None else []
     samples = read_meshes(
-        X, list(dict.fromkeys([*inputs, *targets])), cell_data=options.get("cell_data", "refuse"), axes=spec.kept_axes
+        runs,
+        list(dict.fromkeys([*inputs, *targets])),
+        cell_data=options.get("cell_data", "refuse"),
+        axes=spec.kept_axes,
     )
     called = names if names is not None else [Path(name).name for name in samples.names]
-    return samples.select(inputs), samples.select(targets) if targets else y, called, samples.meshes
+    fields = samples.select(inputs)
+    fields = fields if design is None else fields.with_params(design.values)
+    return fields, samples.select(targets) if targets else y, called, samples.meshes
 
 
 # ---------------------------------------------------------------------- head
