@@ -306,6 +306,26 @@ def test_files_of_equal_name_in_folders_and_columns_that_count(study, tmp_path, 
     assert len(list((tmp_path / "out").iterdir())) == 12
 
 
+def test_a_column_of_the_table_is_predicted_from_meshes(study, tmp_path, capsys):
+    folder, _ = study
+    model, doe = str(tmp_path / "m.skop"), ["--params", str(folder / "doe.csv")]
+    words = ["fit", str(folder / "run_*.vtu"), *doe, "--target", "load", "--param", "batch", "-o", model]
+    assert main([*words, *TINY_FIT]) == 0
+    assert main(["predict", model, str(folder / "run_1*.vtu"), *doe, "-o", str(tmp_path)]) == 0
+    lines = (tmp_path / "predictions.csv").read_text().splitlines()
+    assert [lines[0], *(line.partition(",")[0] for line in lines[1:])] == [
+        "file,load",
+        "run_1.vtu",
+        "run_10.vtu",
+        "run_11.vtu",
+    ]
+    capsys.readouterr()
+    assert main(["score", model, str(folder / "run_*.vtu"), *doe, "--json"]) == 0
+    samples = read_samples([str(folder / "run_*.vtu")], Choice(("load",), columns=("batch",), params=doe[1]))
+    expected = 1 - skop.load(model).score(samples.paths, samples.y, params=samples.parameters)
+    assert json.loads(capsys.readouterr().out)["error"] == pytest.approx(expected)
+
+
 def test_groups_stay_on_one_side_of_the_split(study):
     folder, _ = study
     samples = read_samples([str(folder / "run_*.vtu")], Choice(targets=("stress",), params=str(folder / "doe.csv")))

@@ -69,8 +69,6 @@ class Choice:
         Coordinates of meshes that are used; None finds them.
     needs_targets : bool, default=True
         Whether data without targets are an error.
-    keep_data : bool, default=False
-        Whether meshes keep all their data, to be written beside predictions.
     """
 
     targets: tuple[str, ...] = ()
@@ -85,7 +83,6 @@ class Choice:
     channels: str = "auto"
     axes: tuple[int, ...] | None = None
     needs_targets: bool = True
-    keep_data: bool = False
 
 
 def field_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -157,11 +154,10 @@ def choice_of_model(model: Any, **options: Any) -> Choice:
     else:
         inputs = tuple(model.spec_.input_fields or getattr(model, "input_fields", None) or ())
     fields = [name for name, _ in form.components or ()] or list(getattr(model, "target_fields", None) or ())
-    columns = getattr(model, "parameter_names_", None)
     return Choice(
         targets=tuple(form.scalar_names or fields),
         inputs=inputs,
-        columns=() if columns is None else tuple(str(name) for name in columns),
+        columns=tuple(model.spec_.param_names or ()),
         cell_data=getattr(model, "cell_data", "refuse"),
         axes=model.spec_.kept_axes,
         needs_targets=False,
@@ -228,6 +224,17 @@ class Samples:
         """Names of the columns of parameters or features; None without names."""
         columns = getattr(self.X if self.kind == "table" else self.params, "columns", None)
         return None if columns is None else [str(name) for name in columns]
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths of the files, as estimators take them."""
+        return [str(file) for file in self.files]
+
+    @property
+    def parameters(self) -> Any:
+        """Parameters of each run in the order of the files, as estimators take them; None without any."""
+        # Without the numbers of the rows in their file, which estimators would match with those in the names of files.
+        return None if self.params is None else self.params.reset_index(drop=True)
 
     @property
     def cells(self) -> list[Any] | None:
@@ -402,8 +409,7 @@ def _open_meshes(files: list[Path], choice: Choice, targets: Iterable[str]) -> M
     from skop.data import read_meshes
 
     names = list(dict.fromkeys([*choice.inputs, *targets]))
-    options: dict[str, Any] = {"cell_data": choice.cell_data, "keep_data": choice.keep_data}
-    return read_meshes(files, names, axes=choice.axes, **options)
+    return read_meshes(files, names, cell_data=choice.cell_data, axes=choice.axes)  # type: ignore[arg-type]
 
 
 def fields_in(file: Path) -> tuple[list[str], list[str]]:

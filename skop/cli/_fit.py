@@ -134,20 +134,15 @@ def fit_samples(model: Any, samples: Samples) -> None:
     samples : Samples
         Samples with targets.
     """
-    import numpy as np
-
-    if samples.meshes is not None:
-        fields = {} if samples.y is None or hasattr(samples.y, "iloc") else {"target_fields": [*samples.target_names]}
-        names = [name for name in samples.meshes.components if name not in samples.target_names]
-        model.set_params(input_fields=names or None, **fields)
-    if samples.meshes is not None and samples.params is None:
-        # The paths themselves: the saved model then takes meshes, and gives meshes.
-        model.fit([str(file) for file in samples.files], samples.y if hasattr(samples.y, "iloc") else None)
+    if samples.meshes is None:
+        model.fit(samples.X, samples.y)
         return
-    model.fit(samples.X, samples.y)
-    if samples.params is not None:
-        # Kept in the model file, so that a prediction finds the columns of its own table of parameters.
-        model.parameter_names_ = np.array([*samples.params.columns], dtype=object)
+    has_scalars = hasattr(samples.y, "iloc")
+    names = [name for name in samples.meshes.components if has_scalars or name not in samples.target_names]
+    model.set_params(input_fields=names or None)
+    if not has_scalars:
+        model.set_params(target_fields=[*samples.target_names])
+    model.fit(samples.paths, samples.y if has_scalars else None, params=samples.parameters)
 
 
 def _split(samples: Samples, fraction: float | None, group: str | None, seed: int) -> tuple[Samples, Samples | None]:

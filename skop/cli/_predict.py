@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from skop.cli._data import Samples, array_options, choice_of_model, expand, read_samples, short_names
 from skop.cli._fit import print_errors
 from skop.cli._models import check_report, check_writable
-
-if TYPE_CHECKING:
-    import meshio
 
 __all__ = ["predict", "score"]
 
@@ -53,7 +50,7 @@ def predict(model: Path, data: tuple[str, ...], output: Path, report: Path | Non
     for path in (*targets, *([report] if report else [])):
         check_writable(path, [*files, model], force)
     estimator = load(model)
-    samples = read_samples(data, choice_of_model(estimator, keep_data=True, **choice))
+    samples = read_samples(data, choice_of_model(estimator, **choice))
     if samples.meshes is not None:
         _write_meshes(estimator, samples, targets)
     elif samples.kind == "table":
@@ -139,41 +136,15 @@ def _outputs(files: list[Path], output: Path) -> list[Path]:
 
 
 def _write_meshes(estimator: Any, samples: Samples, targets: list[Path]) -> None:
-    """Write one mesh for each run; scalars of runs go to one table."""
+    """Write one mesh for each run, with its data, truth and error; scalars of runs go to one table."""
+    predicted = estimator.predict(samples.paths, params=samples.parameters)
     if estimator.spec_.n_outputs:
-        for mesh, path in zip(predicted_meshes(estimator, samples), targets, strict=True):
+        for mesh, path in zip(predicted, targets, strict=True):
             mesh.write(path)
         return
-    table = _scalar_table(estimator, estimator.predict(samples.X))
+    table = _scalar_table(estimator, predicted)
     table.insert(0, "file", list(samples.names))
     table.to_csv(targets[0].parent / "predictions.csv", index=False)
-
-
-def predicted_meshes(estimator: Any, samples: Samples) -> list[meshio.Mesh]:
-    """Meshes with their inputs and predictions, and with truth and error where the truth is known.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted on fields of meshes.
-    samples : Samples
-        Meshes.
-
-    Returns
-    -------
-    list of meshio.Mesh
-        New meshes, in the order of the samples.
-    """
-    from skop.data import attach_predictions
-
-    assert samples.meshes is not None
-    predicted = estimator.predict(samples.X)
-    components = dict(estimator.spec_.target_form.components or {})
-    if not components:
-        # The model was fitted on fields in memory, of which only the names are known.
-        names = list(estimator.target_fields or ["prediction"])
-        components = {name: estimator.spec_.n_outputs // len(names) for name in names}
-    return attach_predictions(samples.meshes.meshes, predicted, components)
 
 
 def _scalar_table(estimator: Any, predicted: Any) -> Any:

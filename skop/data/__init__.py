@@ -5,7 +5,6 @@
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.data._designs import row_labels as row_labels
-from skop.data._designs import split_runs as split_runs
 from skop.data._fieldset import FieldSet
 from skop.data._fieldset import iterate_rows as iterate_rows
 from skop.data._grid import find_grid, grid_spacing, unit_grid

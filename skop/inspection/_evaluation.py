@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldSet, TrainingData, read, read_scored
+from skop.data import FieldSet, TrainingData, read
 from skop.exceptions import FieldDataError
 from skop.metrics import channel_sizes, relative_l2_error
 
@@ -145,17 +145,11 @@ def _errors_of(truth: list[FloatArray], predicted: list[FloatArray], channels: A
 
 def _predicted_by_own(estimator: Any, X: Any, y: Any) -> tuple[TrainingData, list[FloatArray], float]:
     """Truth and prediction of an estimator of skop, which takes all forms of X that it was fitted on."""
-    spec = estimator.spec_
-    options = {name: value for name, value in estimator._mesh_options.items() if name != "input_fields"}
-    options |= {"coords": estimator.coords_, "estimator": estimator, "other_points": estimator._takes_other_points}
-    inputs, targets = read_scored(X, y, spec, **options)
+    inputs, targets = estimator._read_scored(X, y)
     start = time.perf_counter()
-    if targets.field is not None and (targets.elsewhere or spec.target_points != "inputs"):
-        found, points = estimator._predict_at(inputs, targets.field)
-    else:
-        found, points = estimator._predict_values(inputs), inputs
+    found, points = estimator._predict_scored(inputs, targets)
     seconds = time.perf_counter() - start
-    data = TrainingData(inputs, targets, spec)
+    data = TrainingData(inputs, targets, estimator.spec_)
     if found.fields is None:
         return data, list(np.asarray(found.scalars)[:, None]), seconds
     return data, points.with_values(found.fields).to_list(), seconds

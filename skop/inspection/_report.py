@@ -17,7 +17,8 @@ import numpy as np
 
 from skop._typing import FloatArray, PathOrStr
 from skop._version import __version__
-from skop.data import FieldSet, is_mesh_input, read_meshes, split_runs
+from skop.data import FieldSet, is_mesh_input, read_meshes
+from skop.exceptions import FieldDataError
 from skop.inspection._comparison import ModelResult, compare_models
 from skop.inspection._description import DataDescription, describe_data
 from skop.inspection._evaluation import Evaluation, evaluate
@@ -132,7 +133,7 @@ def write_report(
     names, train_names : sequence of str or None, default=None
         Names of the samples; None takes the names of mesh files, or numbers.
     parameter_names : sequence of str or None, default=None
-        Names of the global parameters.
+        Names of the global parameters; None takes those of the fit.
     meshes : sequence of meshio.Mesh or None, default=None
         Meshes of the test samples, whose cells are drawn; None takes those of X.
     comparison : sequence of ModelResult or None, default=None
@@ -168,6 +169,8 @@ def write_report(
     if train is not None:
         train_X, train_y, train_names, _ = _opened(estimator, *train, train_names, None)
         train = train_X, train_y
+    if parameter_names is None:
+        parameter_names = getattr(getattr(estimator, "spec_", None), "param_names", None)
     evaluation = None
     if estimator is not None and X is not None and y is not None:
         evaluation = evaluate(estimator, X, y, names=names)
@@ -202,24 +205,29 @@ def write_report(
 def _opened(
     estimator: Any, X: Any, y: Any, names: Sequence[str] | None, meshes: Sequence[Any] | None
 ) -> tuple[Any, Any, Sequence[str] | None, Sequence[Any] | None]:
-    """X and y, with meshes read once, their file names and their cells."""
-    runs, design = split_runs(X)
-    if runs is None or not is_mesh_input(runs):
+    """X and y, of which meshes were read, with their file names and cells."""
+    runs = _files_in(X)
+    if runs is None:
         return X, y, names, meshes
-    spec, options = estimator.spec_, estimator._mesh_options
-    inputs = list(spec.input_fields or ())
-    fitted = [name for name, _ in spec.target_form.components or ()]
-    targets = (fitted or list(options.get("target_fields") or ())) if y is None else []
-    samples = read_meshes(
-        runs,
-        list(dict.fromkeys([*inputs, *targets])),
-        cell_data=options.get("cell_data", "refuse"),
-        axes=spec.kept_axes,
-    )
-    called = names if names is not None else [Path(name).name for name in samples.names]
-    fields = samples.select(inputs)
-    fields = fields if design is None else fields.with_params(design.values)
-    return fields, samples.select(targets) if targets else y, called, samples.meshes
+    try:
+        inputs, targets = estimator._read_scored(X, y)
+        truth = targets.scalars if targets.field is None else targets.field
+    except FieldDataError:
+        if y is not None:
+            raise
+        # Meshes of a prediction need not hold the truth.
+        (inputs, _), truth = estimator._read_inputs(X), None
+    geometry = read_meshes(runs)
+    called = names if names is not None else [Path(name).name for name in geometry.names]
+    return inputs, truth, called, geometry.meshes
+
+
+def _files_in(X: Any) -> Any:
+    """Meshes or their files, also in a column of a table; None if X holds none."""
+    if not hasattr(X, "columns"):
+        return X if X is not None and is_mesh_input(X) else None
+    columns = ([*X[name]] for name in X.columns)
+    return next((column for column in columns if column and is_mesh_input(column)), None)
 
 
 # ---------------------------------------------------------------------- head
@@ -561,12 +569,13 @@ def _loading_section(estimator: Any, model_path: PathOrStr | None) -> str:
         return ""
     name = str(model_path)
     spec = estimator.spec_
-    # A model that was fitted on meshes in memory takes their files in the shell.
-    takes_files = spec.input_form == "meshes" or bool(getattr(estimator, "target_fields", None))
+    takes_files = spec.input_form == "meshes"
     inputs = "'new/*.vtu'" if takes_files else "new.csv" if spec.role == "features" else "new.npz"
     if takes_files and spec.n_params:
         inputs += " --params new.csv"
-    new = '"new/*.vtu"' if spec.input_form == "meshes" else "X_new"
+    new = '"new/*.vtu"' if takes_files else "X_new"
+    if takes_files and spec.n_params:
+        new += ", params=table"
     python = f"import skop\n\nmodel = skop.load({name!r})\npredicted = model.predict({new})"
     shell = f"skop predict {_quoted(name)} {inputs} -o predicted/"
     blocks = "".join(
