@@ -28,6 +28,7 @@ def test_every_model_has_a_row_for_each_limit(tmp_path):
     assert [row[-1].strip(" |") for row in rows[-3:]][1:] == ["0.0008", "0.0006"]
 
 
+@pytest.mark.exhaustive
 def test_the_network_of_points_learns_from_parameters_and_places():
     X, y = make_european_option(40, resolution=8, random_state=0)
     model = PointPerceptron(1.5, 0, width=32, depth=2).fit(X[:32], y[:32])

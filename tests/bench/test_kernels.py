@@ -201,6 +201,7 @@ def test_memory_is_what_a_call_takes(tmp_path):
     assert max(found["errors"].values()) < 1e-5
 
 
+@pytest.mark.exhaustive
 def test_processes_end_when_told_to():
     began = time.monotonic()
     assert in_new_process(0.5, time.sleep, 600.0) == {"failed": "over 0.5 s"}
@@ -214,6 +215,7 @@ def threads_are_left():
     return not import_module("skop.ops._threads")._is_forked
 
 
+@pytest.mark.exhaustive
 def test_processes_can_use_threads():
     assert in_new_process(60.0, threads_are_left) is True
 

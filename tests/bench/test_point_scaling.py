@@ -19,6 +19,7 @@ def test_each_size_is_measured(tmp_path, capsys):
     assert "slope from the row above" in capsys.readouterr().out
 
 
+@pytest.mark.exhaustive
 def test_training_and_other_models_have_tables_of_their_own(tmp_path, monkeypatch):
     # Threads in place of processes, which take seconds to start: the memory is then that of the tests.
     monkeypatch.setattr(point_scaling, "ProcessPoolExecutor", ThreadPoolExecutor)

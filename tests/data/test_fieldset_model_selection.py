@@ -110,6 +110,7 @@ def test_searches_and_curves_run(samples):
     assert np.isfinite(scores).all()
 
 
+@pytest.mark.exhaustive
 def test_parallel_search_equals_serial_search():
     X, y = data_of("ragged")
     grid = {"scale": [3.0, 1.0]}

@@ -102,6 +102,7 @@ GRID_ESTIMATORS = [geomano(max_iter=2)]
 TIED_ESTIMATORS = [PODRegressor()]
 #: Those that can be built without a part to wrap.
 WHOLE_ESTIMATORS = [estimator for estimator in SKLEARN_ESTIMATORS if not hasattr(estimator, "estimator")]
+WRAPPERS = [estimator for estimator in SKLEARN_ESTIMATORS if hasattr(estimator, "estimator")]
 #: What the estimator lacks: checks that scikit-learn then leaves out.
 OPTIONAL_CHECKS = {
     AMORegressor: {"check_sample_weight_equivalence_on_sparse_data"},
@@ -132,15 +133,15 @@ def run(estimator, check):
         pytest.fail(f"skipped: {skip}")
 
 
-@parametrize_with_checks(SKLEARN_ESTIMATORS, xfail_strict=True)
+@parametrize_with_checks(WHOLE_ESTIMATORS, xfail_strict=True)
 def test_scikit_learn_checks(estimator, check):
     name = getattr(check, "func", check).__name__
     run(clone(TRAINED[kind(estimator)]) if name in NEED_TRAINING else estimator, check)
 
 
 @pytest.mark.exhaustive
-@parametrize_with_checks(OTHER_HOSTS, xfail_strict=True)
-def test_scikit_learn_checks_of_other_hosts(estimator, check):
+@parametrize_with_checks(WRAPPERS + OTHER_HOSTS, xfail_strict=True)
+def test_scikit_learn_checks_of_wrappers_and_other_hosts(estimator, check):
     test_scikit_learn_checks(estimator, check)
 
 

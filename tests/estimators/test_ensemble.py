@@ -51,6 +51,7 @@ def test_seeds_differ_between_members_and_repeat_between_fits(fields):
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
 
 
+@pytest.mark.exhaustive
 def test_processes_do_not_change_the_result(fields):
     X, y = fields
     alone = EnsembleRegressor(member(), n_members=2, random_state=5).fit(X, y)

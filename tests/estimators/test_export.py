@@ -80,6 +80,7 @@ def require_parity(model, X, path, counts=(N, 1), tolerance=1e-5):
             assert difference <= tolerance * np.abs(true).max(), name
 
 
+@pytest.mark.exhaustive
 def test_onnx_of_parameters_to_fields(tmp_path):
     """On scattered points, whose order is in the graph; parameters and a field far from zero keep their digits."""
     y = FieldSet(CLOUD, 1e5 + VALUES, channel_names=["p"])

@@ -159,6 +159,7 @@ def test_every_scan_fits_in_every_dimension(shape, crossing, recurrence):
     assert np.isfinite(predicted).all()
 
 
+@pytest.mark.exhaustive
 def test_a_local_law_is_learned_without_coordinates():
     X = RANDOM.normal(size=(12, 6, 6, 1))
     y = X + 0.5 * np.roll(X, 1, axis=1)

@@ -80,6 +80,7 @@ def test_parameters_beside_fields():
     require_close(found, expected)
 
 
+@pytest.mark.exhaustive
 def test_a_gradient_optimiser_leaves_its_start_in_single_precision():
     designs = np.random.default_rng(1).random((60, 2))
     fields = np.stack([np.full(6, ((design - [0.3, 0.6]) ** 2).sum()) for design in designs])[..., None]

@@ -327,7 +327,8 @@ def test_grids_bent_grids_and_clouds_with_parameters_and_scalars(host, n_dims, t
 
 
 # ---------------------------------------------------------------- time
-@pytest.mark.parametrize("host", ["gnot", *(pytest.param(host, marks=pytest.mark.exhaustive) for host in HOSTS[1:])])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("host", HOSTS)
 def test_frames_are_predicted_all_at_once_or_step_by_step(host):
     """The frames of a field that grows by a tenth each step; their mean scores 0.82."""
     generator = np.random.default_rng(0)

@@ -134,7 +134,7 @@ def bad_coords():
         "empty sample": ([inside, np.zeros((0, 2)), inside], "no points"),
         "one axis": (np.array([0.5, 0.5]), "shape"),
         "empty list": ([], "shape|no points"),
-        "text": ("middle", "coords"),
+        "text": ("middle", "no file 'middle'"),
         "ragged rows": ([[0.5, 0.5], [0.5]], "coords"),
         "mixed": ([inside, None, inside], "coords"),
         "mixed axes": ([inside, np.array([0.5, 0.5]), inside], "coords"),

@@ -263,6 +263,7 @@ def test_weights_reach_the_steps(fields):
     np.testing.assert_allclose(weighted.predict(X), fewer.predict(X), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 # ---------------------------------------------------------------------- scikit-learn's ways
 def test_clone_search_pickle_and_seeds(fields):
     X, y = fields

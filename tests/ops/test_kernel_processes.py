@@ -189,6 +189,7 @@ HASWELL = {
 }
 
 
+@pytest.mark.exhaustive
 def test_a_small_kernel_for_a_processor_without_the_widest_vectors(tmp_path):
     _, options = tiny_package(tmp_path)
     assert run(RUN_TINY, **options, **HASWELL) == ["0.5"]
