@@ -264,7 +264,7 @@ def test_predicted_meshes_hold_prediction_truth_and_error(study, tmp_path, capsy
         (["run_*.vtu", "--target", "strain"], "has no field 'strain'"),
         (
             ["run_*.vtu", "--target", "stress", "--params", "short.csv"],
-            "2 of 12 files have no row in the column 'name'",
+            "2 of 12 files have no row in short.csv (run_10.vtu, run_11.vtu), by the names in column 'name'",
         ),
         (["run_*.vtu", "--target", "stress", "--params", "rows.csv"], "has 2 rows and no column with names of the 12"),
         (["run_*.vtu", "--target", "stress", "--params", "text.csv", "--param", "load"], "holds text, such as 'high'"),
@@ -288,6 +288,24 @@ def test_data_that_cannot_be_used_are_one_line(study, words, message, monkeypatc
     assert line.startswith("skop fit: error: ")
     assert message in line
     assert not (folder / "other.skop").exists()
+
+
+def test_a_row_belongs_to_one_file(study, tmp_path, monkeypatch, capsys):
+    folder, _ = study
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for number in (1, 2):
+            shutil.copy(folder / f"run_{number}.vtu", tmp_path / name / f"run_{number}.vtu")
+    words = ["fit", "?/run_*.vtu", "--target", "stress", "--params", "doe.csv", "-o", "m.skop", "--estimator", "pod"]
+    # Names without the folder mean two files each.
+    (tmp_path / "doe.csv").write_text("file,load\nrun_1,1\nrun_2,2\n")
+    assert main(words) == 2
+    assert "'run_1' in row 0 of doe.csv may be" in capsys.readouterr().err
+    rows = [("b/run_2.vtu", 4.0), ("a/run_1.vtu", 1.0), ("a/run_2.vtu", 2.0), ("b/run_1.vtu", 3.0)]
+    (tmp_path / "doe.csv").write_text("file,load\n" + "\n".join(f"{name},{load}" for name, load in rows))
+    samples = read_samples(["?/run_*.vtu"], Choice(targets=("stress",), params="doe.csv"))
+    np.testing.assert_array_equal(samples.X.params[:, 0], [1.0, 2.0, 3.0, 4.0])
 
 
 def test_files_of_equal_name_in_folders_and_columns_that_count(study, tmp_path, monkeypatch, capsys):

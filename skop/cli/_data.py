@@ -452,24 +452,23 @@ def _listed(names: Sequence[str]) -> str:
 
 def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
     """Rows of a table in the order of the files: by a column with their names, else by position."""
+    from skop.data import Labels, pair_rows
+
+    names = [str(file) for file in files]
+    parts = {part for file in files for part in (file.name, file.stem, file.absolute().parent.name)}
     for column in table.columns:
-        keys = [Path(str(value)).name for value in table[column]]
-        stems = [Path(key).stem for key in keys]
-        if table[column].dtype.kind in "fiub" or not {file.stem for file in files} & set(stems):
+        if table[column].dtype.kind in "fiub":
             continue
-        repeated = sorted({stem for stem in stems if stems.count(stem) > 1})
-        if repeated:
-            raise click.UsageError(f"{source} names {repeated[0]!r} more than once in its column {column!r}")
-        missing = [file.name for file in files if file.stem not in stems]
-        if missing:
-            raise click.UsageError(
-                f"{len(missing)} of {len(files)} files have no row in the column {column!r} of {source}, such as "
-                f"{', '.join(missing[:_SHOWN])}; add rows, or leave these files out"
-            )
-        unused = len(stems) - len(files)
-        if unused:
+        written = tuple(str(value) for value in table[column])
+        # A column of text that names no file is something else, such as a material.
+        if not parts & {Path(name).name for name in written}:
+            continue
+        rows = pair_rows(Labels(written, place=f"column {column!r}"), len(table), names, names, what=source)
+        if rows is None:
+            return table
+        if unused := len(table) - len(rows):
             click.echo(f"{source}: {unused} rows name files that are not among DATA; they are not used", err=True)
-        return table.iloc[[stems.index(file.stem) for file in files]].reset_index(drop=True)
+        return table.iloc[rows].reset_index(drop=True)
     if len(table) != len(files):
         raise click.UsageError(
             f"{source} has {len(table)} rows and no column with names of the {len(files)} files; add such a column, "

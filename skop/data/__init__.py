@@ -4,6 +4,8 @@
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
+from skop.data._designs import Labels as Labels
+from skop.data._designs import pair_rows as pair_rows
 from skop.data._designs import row_labels as row_labels
 from skop.data._fieldset import FieldSet
 from skop.data._fieldset import iterate_rows as iterate_rows
