@@ -23,7 +23,7 @@ def test_each_backend_is_measured(tmp_path, capsys):
 
 @pytest.mark.exhaustive
 def test_each_operator_and_size_is_measured(capsys):
-    words = ["training-step", "--operators", "lamo", "geomano", "--resolution", "6", "10", "--backends", "numba"]
+    words = ["training-step", "--operators", "lamo", "geomano", "--resolution", "6", "10", "--backends", "torch"]
     assert main([*words, "--batch", "2", "--repeats", "1"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if "| darcy |" in line]
     found = [tuple(row.split(" | ")[part].strip("| ") for part in (0, 2)) for row in rows]
