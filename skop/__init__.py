@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from skop.estimators import (
         AMOArchitecture,
         AMORegressor,
+        AutoRegressor,
         CostEstimate,
         EnsembleRegressor,
         GeoMaNOArchitecture,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         SymmetryOptions,
         TimeConditionedRegressor,
         TrainingOptions,
+        compare,
         load,
         save,
     )
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AMOArchitecture",
     "AMORegressor",
+    "AutoRegressor",
     "CostEstimate",
     "EnsembleRegressor",
     "FieldSet",
@@ -64,6 +67,7 @@ __all__ = [
     "TimeConditionedRegressor",
     "TrainingOptions",
     "__version__",
+    "compare",
     "load",
     "save",
 ]

@@ -2,6 +2,7 @@
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.estimators._amo import AMOArchitecture, AMORegressor
+from skop.estimators._auto import AutoRegressor, compare
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._cost import CostEstimate
@@ -17,6 +18,7 @@ from skop.estimators._time_conditioned import TimeConditionedRegressor
 __all__ = [
     "AMOArchitecture",
     "AMORegressor",
+    "AutoRegressor",
     "CostEstimate",
     "EnsembleRegressor",
     "GeoMaNOArchitecture",
@@ -31,6 +33,7 @@ __all__ = [
     "SymmetryOptions",
     "TimeConditionedRegressor",
     "TrainingOptions",
+    "compare",
     "load",
     "save",
 ]
