@@ -38,14 +38,13 @@ from skop.estimators._mno import MNORegressor
 from skop.estimators._options import SymmetryOptions
 from skop.exceptions import FieldDataError, NonFinitePredictionError, each_warning_once
 from skop.metrics import channel_sizes
-from skop.metrics._inputs import divide_norms
 from skop.training import in_words
 
 __all__ = ["AutoRegressor", "compare"]
 
 #: Part of the budget for the search. The final fit of an operator takes the rest: its error still falls when the order
-#: of the candidates is known.
-_SEARCH = 0.5
+#: of the candidates has long been clear.
+_SEARCH = 0.4
 #: Part of the time of the search for models without a time limit, where there are others. They need seconds or are left
 #: out.
 _CLASSICAL = 0.3
@@ -60,8 +59,8 @@ _ROUNDS, _GAIN = 10, 0.02
 _MANY_EPOCHS = 10**6
 #: Shortest training in seconds that is worth a start.
 _SHORTEST = 0.02
-#: Number of samples from which a model without a time limit is first timed on parts, an eighth and a quarter; and the
-#: highest power of the number of samples to which its time is taken to grow.
+#: Number of samples from which a model without a time limit is first timed on parts; and the highest power of it
+#: with which the time is taken to grow.
 _TIMED_SAMPLES, _HIGHEST_POWER = 200, 3.0
 #: Time limit in seconds from which a fit says what it will do.
 _LONG = 60.0
@@ -112,7 +111,7 @@ class AutoRegressor(FieldRegressor):
     Attributes
     ----------
     estimators_ : list of estimators
-        Members of the result, fitted on all samples.
+        Members of the result, fitted on all samples, as FieldSets or tables of numbers.
     weights_ : ndarray of shape (n_members,)
         Their weights in the mean; they sum to 1.
     results_ : list of dict
@@ -133,8 +132,8 @@ class AutoRegressor(FieldRegressor):
 
     Notes
     -----
-    Half of the budget is for the search, of which models without a time limit of their own get at most 30 %: each is
-    first timed on parts of the samples, and left out if it would take longer. The final fit takes the rest of the
+    The search has 40 % of the budget, of which models without a time limit of their own get at most 30 %: each is first
+    timed on parts of the samples, and left out if it would take longer. The final fit takes the rest of the
     budget. One training step, and one fit of a model without a time limit, are never cut short, so a budget below the
     time of a few steps is exceeded.
 
@@ -253,7 +252,7 @@ class AutoRegressor(FieldRegressor):
         folds = _make_folds(self.cv, len(data.inputs), groups, rng)
         given = _default_candidates(data.spec, self.max_time) if self.candidates is None else self.candidates
         candidates = _checked_candidates(given, rng, self.symmetries)
-        verbose = int(self.max_time is None or self.max_time >= _LONG) if self.verbose == "auto" else 2 * self.verbose
+        verbose = int((self.max_time or 0.0) >= _LONG) if self.verbose == "auto" else 2 * int(self.verbose)
         if self.verbose == "auto" and _is_called_by_another_tool():
             verbose = 0
         samples = _Samples(data.inputs, data.targets, data.spec)
@@ -625,7 +624,7 @@ def _weighted(parts: Sequence[Predictions], weights: FloatArray) -> Predictions:
     for name in ("fields", "scalars"):
         held = [getattr(part, name) for part in parts]
         means.append(None if held[0] is None else sum(w * values for w, values in zip(weights, held, strict=True)))
-    return Predictions(*means)  # type: ignore[arg-type]
+    return Predictions(*means)
 
 
 def _make_folds(cv: Any, n_samples: int, groups: Any, rng: np.random.RandomState) -> list[tuple[IntArray, IntArray]]:
@@ -758,25 +757,26 @@ class _Attempt:
 
 
 def _check_duration(estimator: Any, samples: _Samples, most: float) -> None:
-    """Raise an error if a fit will take too long, judged by fits on an eighth and a quarter of the samples."""
-    if most <= 0:
-        raise _TooSlow("the time for models without a time limit was spent before.")
+    """Raise an error if a fit will take too long, judged by fits on growing parts of the samples."""
     n_samples = len(samples)
     if n_samples < _TIMED_SAMPLES:
         return
     order = np.random.default_rng(0).permutation(n_samples)
     seconds: list[float] = []
-    for part in (8, 4):
+    expected = 0.0
+    for part in (16, 8, 4):
         seconds.append(_timed_fit(clone(estimator), samples[np.sort(order[: n_samples // part])])[1])
-        # At its fastest possible growth it is quick enough, so that another part need not be timed.
-        if seconds[-1] * part**_HIGHEST_POWER <= most:
+        # The first fit alone does not tell how the time grows.
+        power = _HIGHEST_POWER if len(seconds) == 1 else np.log2(seconds[-1] / max(seconds[-2], 1e-6))
+        power = float(np.clip(power, 0.0, _HIGHEST_POWER))
+        expected = seconds[-1] * part**power
+        if expected <= most:
             return
-    power = float(np.clip(np.log2(seconds[1] / seconds[0]), 1.0, _HIGHEST_POWER))
-    expected = seconds[1] * 4**power
-    if expected > most:
-        raise _TooSlow(
-            f"a fit would take about {in_words(expected)}, and there is time for {in_words(most)}; raise max_time."
-        )
+        if seconds[-1] > most / 4:
+            break
+    raise _TooSlow(
+        f"a fit would take about {in_words(expected)}, and there is time for {in_words(most)}; raise max_time."
+    )
 
 
 class _Counter:
@@ -794,10 +794,10 @@ class _Counter:
 
 def _size(model: Any) -> int:
     """Bytes of a pickled model; 0 if it cannot be pickled."""
-    counter, outside = _Counter(), []
+    counter, outside = _Counter(), list[pickle.PickleBuffer]()
     try:
         # Arrays are handed out as buffers instead of being copied.
-        pickle.Pickler(counter, protocol=5, buffer_callback=outside.append).dump(model)  # type: ignore[arg-type]
+        pickle.Pickler(counter, protocol=5, buffer_callback=outside.append).dump(model)
     except (pickle.PicklingError, AttributeError, TypeError):
         return 0
     return counter.size + sum(buffer.raw().nbytes for buffer in outside)
@@ -843,12 +843,13 @@ class _Residuals:
         """Mean relative L2 error of the weighted mean: 1 minus its score."""
         errors = []
         for products, norms, kind in self.parts:
-            squares = np.maximum(np.einsum("nij,i,j->n", products, weights, weights), 0.0)
+            squares: FloatArray = np.maximum(np.einsum("nij,i,j->n", products, weights, weights), 0.0)
             whole = float(np.sqrt(np.mean(norms**2))) or 1.0
             if kind == "scalar":
                 errors.append(float(np.sqrt(squares.mean())) / whole)
                 continue
-            errors.append(float(np.mean(divide_norms(np.sqrt(squares), norms, np.ones(len(norms)), "sample", whole))))
+            # A sample of zeros is compared with the size of the others, as in `score`.
+            errors.append(float(np.mean(np.sqrt(squares) / np.where(norms > 0, norms, whole))))
         return float(np.mean(errors))
 
 
@@ -957,9 +958,12 @@ class _Search:
         until = None if self.deadline is None else time.perf_counter() + part * self._left()
         n_folds = len(self.folds)
 
-        def configure(candidate: _Candidate, _: int) -> _Task:
+        def configure(candidate: _Candidate, _: int) -> _Task | None:
+            if until is None:
+                return _Task(clone(candidate.estimator))
             # As many seconds for a fit as let those on all folds end in time.
-            return _Task(clone(candidate.estimator), most=None if until is None else self._left(until) / n_folds)
+            most = self._left(until) / n_folds
+            return _Task(clone(candidate.estimator), most=most) if most > 0 else None
 
         self._fit([(candidate, 0) for candidate in candidates], configure)
         alive = [candidate for candidate in candidates if candidate.is_alive]
@@ -1137,4 +1141,6 @@ def _joined(parts: list[Predictions]) -> Predictions:
 
 def _as_table(rows: list[dict[str, Any]]) -> Any:
     """Rows as a DataFrame."""
-    return import_optional("pandas", extra="data", purpose="return a table").DataFrame(rows)
+    pandas = import_optional("pandas", extra="data", purpose="return a table")
+    # Files keep the entries of a row in another order.
+    return pandas.DataFrame(rows, columns=list(_Candidate("", None, ()).row()))

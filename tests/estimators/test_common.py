@@ -15,6 +15,7 @@ import skop.estimators
 from skop import (
     AMOArchitecture,
     AMORegressor,
+    AutoRegressor,
     EnsembleRegressor,
     GeoMaNOArchitecture,
     GeoMaNORegressor,
@@ -57,6 +58,12 @@ def kind(estimator):
     return type(estimator), getattr(estimator, "host", None)
 
 
+def auto(*parts):
+    """A choice among POD and others, by epochs, so that it repeats."""
+    candidates = [(f"candidate {number}", part) for number, part in enumerate(parts)]
+    return AutoRegressor(candidates=candidates, max_time=None, cv=2)
+
+
 def every_estimator(part, *whole):
     """One of each public estimator, around a LaMO where it wraps one."""
     return [
@@ -66,6 +73,7 @@ def every_estimator(part, *whole):
         EnsembleRegressor(part, n_members=2),
         RolloutRegressor(part, window=1, n_steps=1),
         TimeConditionedRegressor(part),
+        auto(PODRegressor(), part),
     ]
 
 
@@ -100,9 +108,12 @@ FREE_ESTIMATORS = [
 ]
 GRID_ESTIMATORS = [geomano(max_iter=2)]
 TIED_ESTIMATORS = [PODRegressor()]
-#: Those that can be built without a part to wrap.
-WHOLE_ESTIMATORS = [estimator for estimator in SKLEARN_ESTIMATORS if not hasattr(estimator, "estimator")]
-WRAPPERS = [estimator for estimator in SKLEARN_ESTIMATORS if hasattr(estimator, "estimator")]
+CHOOSING_ESTIMATORS = [auto(PODRegressor(), PODRegressor(regressor="mean"))]
+#: Those around others, whose checks take as long as these; and those without.
+WRAPPERS = [
+    estimator for estimator in SKLEARN_ESTIMATORS if hasattr(estimator, "estimator") or hasattr(estimator, "candidates")
+]
+WHOLE_ESTIMATORS = [estimator for estimator in SKLEARN_ESTIMATORS if estimator not in WRAPPERS]
 #: What the estimator lacks: checks that scikit-learn then leaves out.
 OPTIONAL_CHECKS = {
     AMORegressor: {"check_sample_weight_equivalence_on_sparse_data"},
@@ -119,6 +130,7 @@ OPTIONAL_CHECKS = {
         "check_sample_weights_pandas_series", "check_sample_weights_shape",
     },
 }  # fmt: skip
+OPTIONAL_CHECKS[AutoRegressor] = OPTIONAL_CHECKS[PODRegressor]
 
 
 def check_names(estimator):
@@ -180,6 +192,16 @@ def test_laws_of_field_data_on_any_grid(estimator, check):
     check(estimator)
 
 
+@pytest.mark.exhaustive
+@parametrize_with_field_checks(CHOOSING_ESTIMATORS)
+def test_laws_of_field_data_for_a_choice(estimator, check):
+    if str(check).startswith("check_one_sample"):
+        with pytest.raises(AssertionError, match="cross-validation needs at least 2 samples"):
+            check(estimator)
+    else:
+        check(estimator)
+
+
 @parametrize_with_field_checks(TIED_ESTIMATORS)
 def test_laws_of_field_data_on_one_grid(estimator, check):
     check(estimator)
@@ -191,7 +213,8 @@ def test_every_public_estimator_is_checked():
     public = {value for value in classes if issubclass(value, RegressorMixin)} - {skop.estimators.OperatorRegressor}
     assert {kind(estimator) for estimator in SKLEARN_ESTIMATORS + OTHER_HOSTS} == set(TRAINED)
     assert {type(estimator) for estimator in SKLEARN_ESTIMATORS} == public
-    assert {type(estimator) for estimator in FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS} == public
+    laws = FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS + CHOOSING_ESTIMATORS
+    assert {type(estimator) for estimator in laws} == public
 
 
 @pytest.mark.parametrize("estimator", SKLEARN_ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
@@ -218,7 +241,7 @@ def test_nothing_is_left_out_of_what_a_multilayer_perceptron_must_pass(estimator
 
 
 def test_default_construction_and_defaults_in_the_constraints():
-    for estimator in WHOLE_ESTIMATORS:
+    for estimator in [*WHOLE_ESTIMATORS, AutoRegressor()]:
         default = type(estimator)()
         default._validate_params()
         parameters = inspect.signature(type(estimator)).parameters.values()
@@ -239,9 +262,8 @@ def test_defaults_fit_a_table_and_fields():
 
 def test_what_can_be_saved_can_be_loaded(tmp_path):
     fields = np.random.default_rng(0).normal(size=(6, 5, 4, 1))
-    saved = [
-        estimator for estimator in FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS if hasattr(estimator, "save")
-    ]
+    every = FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS + CHOOSING_ESTIMATORS
+    saved = [estimator for estimator in every if hasattr(estimator, "save")]
     assert saved
     for estimator in saved:
         fitted = clone(estimator).fit(fields, fields)
