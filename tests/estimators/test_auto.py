@@ -198,16 +198,34 @@ def test_the_budget_holds_and_every_operator_of_a_rung_has_the_same_time(budget)
     candidates += [("other", OtherTimed(0.9)), ("classical", Known(0.7))]
     AutoRegressor(candidates=candidates, max_time=100, ensemble="best").fit(TABLE, ONES)
     limits = [[limit for _, limit, *_ in kind.fits] for kind in (Timed, OtherTimed)]
-    # Three rungs of 7, 3 and 2 operators, the last on three folds; the search has 40 s.
-    assert len(limits[0]) == 6 + 2 + 3 + 1
-    assert len(limits[1]) == 1 + 1 + 3
-    assert np.ptp(limits[0][:6] + limits[1][:1]) < 1e-9
-    assert np.ptp(limits[0][6:8] + limits[1][1:2]) < 1e-9
-    assert np.ptp(limits[0][8:11] + limits[1][2:]) < 1e-9
-    assert limits[0][0] < limits[0][6] < limits[0][8] < limits[0][11]
-    assert sum(limits[0][:11]) + sum(limits[1]) == pytest.approx(40)
-    assert limits[0][11] == pytest.approx(60)
+    # Three rungs of 7, 3 and 2 operators on the first fold; the search has 40 s.
+    assert len(limits[0]) == 6 + 2 + 1 + 1
+    assert len(limits[1]) == 1 + 1 + 1
+    rungs = [limits[0][:6] + limits[1][:1], limits[0][6:8] + limits[1][1:2], limits[0][8:9] + limits[1][2:]]
+    for rung in rungs:
+        assert np.ptp(rung) < 1e-9
+    assert rungs[0][0] < rungs[1][0] < rungs[2][0] < limits[0][9]
+    assert sum(map(sum, rungs)) == pytest.approx(40)
+    assert limits[0][9] == pytest.approx(60)
     assert budget.now == pytest.approx(100)
+
+
+class Learning(Timed):
+    """A model whose error falls as the root of the time."""
+
+    def predict(self, X):
+        return np.full(len(X), 1.0 + self.error / np.sqrt(self.max_time))
+
+
+@pytest.mark.parametrize(("classical", "chosen"), [(0.17, "learning"), (0.15, "classical")])
+def test_operators_are_ranked_by_the_error_of_their_longer_final_fit(budget, classical, chosen):
+    candidates = [("learning", Learning(1.0)), ("classical", Known(classical))]
+    model = AutoRegressor(candidates=candidates, max_time=100, ensemble="best").fit(TABLE, ONES)
+    row = next(row for row in model.results_ if row["candidate"] == "learning")
+    # Rungs of 1/3 and 2/3 of 40 s, and 60 s for the final fit; the exponent is 0.6 times the true one.
+    assert row["error"] == pytest.approx((80 / 3) ** -0.5)
+    assert row["expected"] == pytest.approx((80 / 3) ** -0.5 * (60 / (80 / 3)) ** -0.3)
+    assert model.results_[0]["candidate"] == chosen
 
 
 def test_two_kinds_reach_the_last_rung():
@@ -345,20 +363,42 @@ def test_compare_gives_the_table_without_the_final_fit():
     table = compare(TABLE, ONES, max_time=None, candidates=[("a", Known(0.2)), ("b", Known(0.1))], cv=4)
     assert list(table.candidate) == ["b", "a"]
     assert list(table.columns) == [
-        *("candidate", "error", "spread", "fit_seconds", "predict_ms", "model_mb", "rung", "weight", "status", "reason")
+        *(
+            "candidate",
+            "error",
+            "expected",
+            "spread",
+            "fit_seconds",
+            "predict_ms",
+            "model_mb",
+            "rung",
+            "weight",
+            "status",
+            "reason",
+        )
     ]
     np.testing.assert_allclose(table.error, [0.1, 0.2])
     np.testing.assert_allclose(table.spread, 0, atol=1e-12)
+    np.testing.assert_array_equal(table.expected, table.error)
     assert len(Known.fits) == 8
+
+
+def test_compare_fits_operators_on_all_folds_in_the_last_rung(budget):
+    pytest.importorskip("pandas")
+    table = compare(TABLE, ONES, max_time=90, candidates=[("a", Timed(0.1)), ("b", OtherTimed(0.2))])
+    assert [limit for _, limit, *_ in Timed.fits] == [15.0] * 3
+    np.testing.assert_allclose(table.spread, 0, atol=1e-12)
 
 
 def test_words_go_to_the_user_and_not_to_other_tools(budget, capsys):
     model = AutoRegressor(candidates=[("a", Timed(0.1)), ("b", Known(0.2))], max_time=120)
     model.fit(TABLE, ONES)
-    assert capsys.readouterr().err == "AutoRegressor: 2 candidates in 1 rung, 3 folds; 48 s for this of 2 min in all.\n"
+    assert (
+        capsys.readouterr().err == "AutoRegressor: 2 candidates in 2 rungs, 3 folds; 48 s for this of 2 min in all.\n"
+    )
     budget.now = 0.0
     clone(model).set_params(verbose=1).fit(TABLE, ONES)
-    assert "rung 1 of 1: a 0.1, b 0.2. 0 s of the search left." in capsys.readouterr().err
+    assert "rung 2 of 2: a 0.1, b 0.2. 0 s of the search left." in capsys.readouterr().err
     GridSearchCV(model, {"cv": [2]}, cv=2).fit(TABLE, ONES)
     clone(model).set_params(verbose=False).fit(TABLE, ONES)
     assert capsys.readouterr().err == ""
