@@ -121,8 +121,8 @@ class AutoRegressor(FieldRegressor):
     time of a few steps is exceeded.
 
     Errors of operators in the table are those of a short training on a part of the samples. The final fit is longer,
-    and the error to be expected of it is extrapolated from the last two rungs: as a power of the time, with 0.6 times
-    the exponent that the two rungs show, at most 0.36. The last rung keeps operators of two kinds, because a short
+    and the error to be expected of it is extrapolated from the last two rungs: as a power of the time, with 3/4 of
+    the exponent that the two rungs show, at most 0.45. The last rung keeps operators of two kinds, because a short
     training says little about a long one. It has the first fold alone if the fits on all folds would each be shorter
     than a sixth of the final fit, as under a time limit is usual; `compare`, without a final fit, has all folds.
 
