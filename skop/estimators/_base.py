@@ -51,7 +51,7 @@ from skop.estimators._objective import Objective
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._refinement import predict_refined, refinement_factors
 from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
-from skop.estimators._symmetries import declared_symmetries, moves_points, undeclared_fields
+from skop.estimators._symmetries import declared_symmetries, moves_points, undeclared_fields, unseen_by_scalers
 from skop.exceptions import (
     FieldDataError,
     NonFinitePredictionError,
@@ -785,6 +785,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             self.spec_ = data.spec
             self.module_.to(self.device_)
             self.domain_.check(data.inputs)
+            self._declare_later(data, geometry, weight)
             self._store_target_points(data.targets)
             return
         with isolated_randomness(rng, torch.device("cpu"), False):
@@ -830,7 +831,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         if self._symmetries is None:
             return None, None
         box, centre = Domain.from_fit(used_points, "points"), None
-        if moves_points(self._symmetries, data.spec, geometry, data.inputs):
+        if self._continues:
+            box, centre = self.domain_, getattr(self, "symmetry_centre_", None)
+        if centre is None and moves_points(self._symmetries, data.spec, geometry, data.inputs):
             centre = (box.lower + box.upper) / 2
         declared = self._declared_symmetries(data.inputs, data.spec, box, centre)
         if fields := undeclared_fields(data.spec, declared):
@@ -841,6 +844,26 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                 SkopWarning,
             )
         return declared if isinstance(declared, PointSymmetries) else None, centre
+
+    def _declare_later(self, data: TrainingData, geometry: str, weight: FloatArray | None) -> None:
+        """Check the symmetries of a continued fit; warn where the scaling of the first fit does not suit them."""
+        if self._symmetries is None:
+            return
+        used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
+        moving, self.symmetry_centre_ = self._moving_symmetries(data, used_points, geometry)
+        if moving is not None:
+            self._warn_of_unseen(moving, used_points)
+
+    def _warn_of_unseen(self, symmetries: PointSymmetries, inputs: FieldSet) -> None:
+        """Warn about symmetries which the first fit did not have, and which its scaling does not suit."""
+        box = self.domain_.lower, self.domain_.upper
+        unseen = unseen_by_scalers(symmetries, self.scalers_, inputs.coords, *box)
+        if unseen:
+            warn(
+                "samples are moved by symmetries that the first fit did not have, and its scaling does not suit them: "
+                f"{' and '.join(unseen)}. Declare the symmetries in the first fit, or fit anew by warm_start=False.",
+                SkopWarning,
+            )
 
     @staticmethod
     def _seen(points: FieldSet, extremes: Extremes | None, weight: FloatArray | None) -> SeenRanges:
@@ -1119,6 +1142,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             yield self._loader(inputs, **options)
             return
         symmetries = self._fitted_symmetries(inputs)
+        if isinstance(symmetries, PointSymmetries) and getattr(self, "symmetry_centre_", None) is None:
+            self._warn_of_unseen(symmetries, inputs)
         for number in range(symmetries.order):
             yield self._loader(inputs, symmetries=symmetries, element=number, **options)
 

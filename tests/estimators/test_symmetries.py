@@ -234,6 +234,54 @@ def test_ensembles_of_moved_samples():
     np.testing.assert_allclose(found, moved(model.predict(X), FLIP, [[0, 3]], [(1, 2, 4)]).values, atol=1e-11)
 
 
+UNSEEN = {
+    "points": ({"names": ["rotate"]}, "points lie up to 0.[0-9]+ times the extent"),
+    "vectors": (
+        {"names": ["flip_x"], "input_vectors": [(1, 2)]},
+        "^samples are moved.* suit them: input_vectors.*first",
+    ),
+    "targets": ({"names": ["flip_x"], "target_vectors": [(4, 0)]}, "target_vectors"),
+    "tensors": ({"names": ["quarter_turn"], "target_tensors": [(4, 0, 1)]}, "target_tensors"),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_symmetries_that_the_first_fit_did_not_have_are_named_where_its_scaling_does_not_suit_them(name, recwarn):
+    options, words = UNSEEN[name]
+    X, y = (part.with_values(part.values + 20 * np.arange(part.n_channels)) for part in layout("own"))
+    model = small(warm_start=True).fit(X, y)
+    assert not recwarn.list
+    declared = SymmetryOptions(**options)
+    with pytest.warns(SkopWarning, match=words):
+        model.set_params(symmetries=declared).fit(X, y)
+    # Declared in the first fit, they are no surprise.
+    recwarn.clear()
+    small(warm_start=True, symmetries=declared).fit(X, y).fit(X, y)
+    assert not recwarn.list
+
+
+def test_averages_over_symmetries_that_the_fit_did_not_have_are_named():
+    X, y = layout("shared")
+    model = small().fit(X, y).set_params(symmetries=SymmetryOptions(names=["rotate"], average_predictions=True))
+    with pytest.warns(SkopWarning, match="points lie up to .*Declare the symmetries in the first fit"):
+        model.predict(X)
+
+
+def test_a_mirror_can_be_declared_later_on_bent_grids_too(recwarn):
+    X, y = layout("structured")
+    X = X.with_values(X.values[..., :1])
+    model = small(warm_start=True).fit(X, y)
+    model.set_params(symmetries=SymmetryOptions(names=["flip_x"], average_predictions=True)).fit(X, y)
+    centre = (X.coords.min(axis=(0, 1)) + X.coords.max(axis=(0, 1))) / 2
+    np.testing.assert_allclose(model.symmetry_centre_, centre)
+    found = model.predict(moved(X, FLIP, centre=centre))
+    np.testing.assert_allclose(found.values, model.predict(X).values, rtol=0, atol=1e-11)
+    # Without any, the centre stays for what comes later.
+    model.set_params(symmetries=None).fit(X, y)
+    np.testing.assert_allclose(model.symmetry_centre_, centre)
+    assert not recwarn.list
+
+
 # ---------------------------------------------------------------- other points
 @pytest.mark.parametrize("name", ["shared", pytest.param("ragged", marks=pytest.mark.exhaustive)])
 def test_targets_and_predictions_on_other_points(name):
