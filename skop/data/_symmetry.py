@@ -16,7 +16,7 @@ import torch
 from skop._typing import ArrayOrList, FloatArray, GridShape
 from skop.exceptions import FieldDataError
 
-__all__ = ["GridSymmetries", "check_domain", "check_tensors", "check_vectors", "layout_of", "turned"]
+__all__ = ["ChannelSymmetries", "GridSymmetries", "check_domain", "layout_of", "turned"]
 
 _AXES = "xyz"
 #: Tolerance, as a fraction of the extent, for points that a symmetry maps onto each other; it allows float32
@@ -24,7 +24,61 @@ _AXES = "xyz"
 _SAME_POINT = 1e-5
 
 
-class GridSymmetries:
+class ChannelSymmetries:
+    """Base of the symmetries: the channels that turn, and how those of global parameters and scalars do.
+
+    A subclass says by `_matrices_of` how the elements turn that its `draw` and `element` return.
+    """
+
+    input_vectors: list[list[int]]
+    target_vectors: list[list[int]]
+    input_tensors: list[list[int]]
+    target_tensors: list[list[int]]
+    param_vectors: list[list[int]]
+    scalar_vectors: list[list[int]]
+
+    def _declare_channels(self, n_dims: int, where: str, **parts: Iterable[Sequence[int]]) -> None:
+        """Check and store the channels of vectors and tensors, by the names of the attributes."""
+        for name, channels in parts.items():
+            check = check_tensors if name.endswith("tensors") else check_vectors
+            setattr(self, name, check(channels, n_dims, where))
+
+    def _matrices_of(self, element: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """Matrices (B, d, d) of drawn elements, in the precision and on the device of values."""
+        raise NotImplementedError
+
+    def turn_numbers(
+        self,
+        numbers: torch.Tensor,
+        element: torch.Tensor,
+        place: torch.Tensor,
+        vectors: Sequence[Sequence[int]],
+        *,
+        back: bool = False,
+    ) -> torch.Tensor:
+        """Turn the vectors among global parameters or scalars ``(B, p)``.
+
+        Parameters
+        ----------
+        numbers : Tensor of shape (B, p)
+            Numbers of each sample in physical units.
+        element, place : Tensor
+            Symmetry of each sample, from `draw` or `element`.
+        vectors : sequence of sequence of int
+            Columns that are components of a vector.
+        back : bool, default=False
+            Whether to undo the symmetry.
+
+        Returns
+        -------
+        Tensor of shape (B, p)
+            Turned numbers.
+        """
+        turn = self._matrices_of(element, numbers)
+        return turned(numbers[:, None], turn.mT if back else turn, vectors)[:, 0]
+
+
+class GridSymmetries(ChannelSymmetries):
     """Random symmetries of fields on one regular grid.
 
     Parameters
@@ -86,14 +140,22 @@ class GridSymmetries:
         self.shift_axes = [self._shifts().index(name) for name in names if name in self._shifts()]
         self.matrices = _closure([known[name] for name in names if name in known], len(self.grid_shape))
         where, n_dims = f"a grid with {len(self.grid_shape)} axes", len(self.grid_shape)
-        self.input_vectors = check_vectors(input_vectors, n_dims, where)
-        self.target_vectors = check_vectors(target_vectors, n_dims, where)
-        self.input_tensors = check_tensors(input_tensors, n_dims, where)
-        self.target_tensors = check_tensors(target_tensors, n_dims, where)
-        self.param_vectors = check_vectors(param_vectors, n_dims, where)
-        self.scalar_vectors = check_vectors(scalar_vectors, n_dims, where)
+        self._declare_channels(
+            n_dims,
+            where,
+            input_vectors=input_vectors,
+            target_vectors=target_vectors,
+            input_tensors=input_tensors,
+            target_tensors=target_tensors,
+            param_vectors=param_vectors,
+            scalar_vectors=scalar_vectors,
+        )
         index = np.arange(np.prod(self.grid_shape)).reshape(self.grid_shape)
         self._sources = torch.from_numpy(np.stack([_move_grid(index, matrix).ravel() for matrix in self.matrices]))
+
+    def _matrices_of(self, element: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """Matrices of elements, which are given by number."""
+        return torch.as_tensor(self.matrices, dtype=values.dtype)[element].to(values.device)
 
     @property
     def order(self) -> int:
@@ -212,38 +274,7 @@ class GridSymmetries:
         """
         back = torch.argsort(sources, dim=1).to(values.device)
         fields = torch.gather(values, 1, back[..., None].expand_as(values)).clone()
-        turn = torch.as_tensor(self.matrices, dtype=values.dtype)[element].to(values.device)
-        return turned(fields, turn.mT, self.target_vectors, self.target_tensors)
-
-    def turn_numbers(
-        self,
-        numbers: torch.Tensor,
-        element: torch.Tensor,
-        sources: torch.Tensor,
-        vectors: Sequence[Sequence[int]],
-        *,
-        back: bool = False,
-    ) -> torch.Tensor:
-        """Turn the vectors among global parameters or scalars ``(B, p)``.
-
-        Parameters
-        ----------
-        numbers : Tensor of shape (B, p)
-            Numbers of each sample in physical units.
-        element, sources : Tensor
-            Symmetry of each sample, from `draw` or `element`.
-        vectors : sequence of sequence of int
-            Columns that are components of a vector.
-        back : bool, default=False
-            Whether to undo the symmetry.
-
-        Returns
-        -------
-        Tensor of shape (B, p)
-            Turned numbers.
-        """
-        turn = torch.as_tensor(self.matrices, dtype=numbers.dtype)[element].to(numbers.device)
-        return turned(numbers[:, None], turn.mT if back else turn, vectors)[:, 0]
+        return turned(fields, self._matrices_of(element, values).mT, self.target_vectors, self.target_tensors)
 
     def draw(self, n_samples: int, generator: torch.Generator | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Draw one symmetry for each sample.
@@ -304,10 +335,8 @@ class GridSymmetries:
         Tensor of shape (B, P, c)
             Transformed fields.
         """
-        device = values.device
-        moved = torch.gather(values, 1, sources.to(device)[..., None].expand_as(values))
-        turn = torch.as_tensor(self.matrices, dtype=values.dtype)[element].to(device)
-        return turned(moved, turn, vectors, tensors)
+        moved = torch.gather(values, 1, sources.to(values.device)[..., None].expand_as(values))
+        return turned(moved, self._matrices_of(element, values), vectors, tensors)
 
 
 # ---------------------------------------------------------------------- vectors and tensors
