@@ -935,6 +935,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         is_moving = getattr(self, "symmetry_centre_", None) is not None
         return is_moving or self.spec_.network_spec.geometry == "points"
 
+    @property
+    def _averages_on_grid(self) -> bool:
+        """Whether predictions are averaged over symmetries that map the points of a grid onto each other."""
+        return self._symmetries is not None and self._symmetries.average_predictions and not self._moves_points
+
     def _make_trainer(self, setup: _Setup, callbacks: EpochCallbacks | None) -> Trainer:
         """Build the trainer with loss, validation and callbacks."""
         data, valid, plan = setup.data, setup.valid, setup.plan
@@ -1102,6 +1107,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                     "points of X, but y of the fit was on other points; set refinement='native', or bring X to the "
                     "spacing of the fit."
                 )
+            if self._averages_on_grid:
+                raise FieldDataError(
+                    "predictions cannot be averaged over symmetries that map the points of X onto each other, since y "
+                    "of the fit was on other points; set SymmetryOptions(average_predictions=False)."
+                )
         elif not self._asks_network_at(inputs):
             return self._interpolated_at(inputs, coords)
         self.domain_.check(inputs)
@@ -1121,7 +1131,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _asks_network_at(self, inputs: FieldSet) -> bool:
         """Whether outputs at other points come from the network; they are interpolated otherwise."""
-        return self.geometry_ == "points" and self.spec_.n_outputs > 0 and not self.scalers_.per_point
+        able = self.geometry_ == "points" and self.spec_.n_outputs > 0 and not self.scalers_.per_point
+        return able and not self._averages_on_grid
 
     def _refinement_factors(self, inputs: FieldSet) -> tuple[int, ...]:
         """How many times finer than in training the grid is along each axis."""

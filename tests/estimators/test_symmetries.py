@@ -358,6 +358,25 @@ def test_tensors_and_loads_turn_on_grids_too():
         np.testing.assert_allclose(model.predict(image).reshape(6, 25, 3), turned[1], rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("estimator", [LaMORegressor, MNORegressor])
+def test_predictions_at_points_of_a_grid_that_is_read_as_points_are_averaged_too(estimator):
+    X = FieldSet(unit_grid((4, 3)), RANDOM.normal(size=(N, 12, 2)), grid_shape=(4, 3))
+    options = SymmetryOptions(names=["flip_x"], average_predictions=True, input_vectors=[(0, 1)])
+    model = small(estimator, geometry="points", symmetries=options).fit(X, X)
+    chosen = [7, 2, 5]
+    found = model.predict(X, coords=X.coords[chosen])
+    np.testing.assert_allclose(found.values, model.predict(X).values[:, chosen], rtol=0, atol=1e-12)
+
+
+def test_averages_on_a_grid_whose_targets_are_elsewhere_are_refused():
+    X = FieldSet(unit_grid((4, 3)), RANDOM.normal(size=(N, 12, 2)), grid_shape=(4, 3))
+    y = FieldSet(RANDOM.random((5, 2)), RANDOM.normal(size=(N, 5, 1)))
+    model = small(MNORegressor, host="gnot").fit(X, y)
+    model.set_params(symmetries=SymmetryOptions(names=["flip_x"], average_predictions=True))
+    with pytest.raises(FieldDataError, match=r"cannot be averaged.*average_predictions=False"):
+        model.predict(X)
+
+
 # ---------------------------------------------------------------- mistakes
 WRONG = {
     "periodic shift": ({"names": ["shift_x"]}, "straight grid"),
