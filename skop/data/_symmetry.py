@@ -9,6 +9,7 @@ Notation: M is the signed permutation matrix (d, d) of one symmetry; s is the sh
 
 from collections.abc import Iterable, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -210,6 +211,30 @@ class GridSymmetries(ChannelSymmetries):
             if steps.size and np.ptp(steps.reshape(-1, coords.shape[1]), axis=0).max() > tolerance:
                 raise FieldDataError(f"shift_{_AXES[axis]} needs evenly spaced points along its axis.")
 
+    def check_period(self, fields: Iterable[Any]) -> None:
+        """Raise an error if the last point along a shifted axis repeats the first, which a period does not.
+
+        Parameters
+        ----------
+        fields : iterable of ndarray of shape (n, P, c)
+            Values of some samples.
+
+        Raises
+        ------
+        FieldDataError
+            If all fields have the same values at the first and the last point of the axis, and others next to them.
+        """
+        grids = [np.asarray(values).reshape(-1, *self.grid_shape, np.shape(values)[-1]) for values in fields]
+        for axis in self.shift_axes:
+            first, second, last = (
+                [grid.take(place, axis + 1) for grid in grids] for place in (0, min(1, self.grid_shape[axis] - 1), -1)
+            )
+            if _are_close(first, last) and not _are_close(first, second):
+                raise FieldDataError(
+                    f"shift_{_AXES[axis]} moves samples around a period, but the last point along its axis repeats the "
+                    "values of the first, and would be there twice; leave the last point out of X and y."
+                )
+
     def move_points(self, coords: torch.Tensor, element: torch.Tensor) -> torch.Tensor:
         """Transform the coordinates of each sample about the centre of the domain.
 
@@ -337,6 +362,14 @@ class GridSymmetries(ChannelSymmetries):
         """
         moved = torch.gather(values, 1, sources.to(values.device)[..., None].expand_as(values))
         return turned(moved, self._matrices_of(element, values), vectors, tensors)
+
+
+def _are_close(arrays: Iterable[Any], others: Iterable[Any]) -> bool:
+    """Whether values are the same up to rounding."""
+    pairs = zip(arrays, others, strict=True)
+    return all(
+        np.abs(own - other).max(initial=0.0) <= _SAME_POINT * np.abs(own).max(initial=0.0) for own, other in pairs
+    )
 
 
 # ---------------------------------------------------------------------- vectors and tensors

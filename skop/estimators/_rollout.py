@@ -15,6 +15,7 @@ from skop.data import FieldSet, MeshRun, Predictions, TrainingData, find_runs, i
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._field import restored_on_failure
 from skop.estimators._frames import BaseFrameRegressor, fit_with_plan, join_frames, repeat_samples
+from skop.estimators._symmetries import require_all_frames
 from skop.estimators._unrolling import StepForward
 from skop.exceptions import FieldDataError, NonFinitePredictionError, warn
 from skop.training import DIRECT_TRAINING, TrainingPlan
@@ -174,6 +175,9 @@ class RolloutRegressor(BaseFrameRegressor):
         estimator = self._seeded_clone()
         if self.unroll > 1:
             _check_unrolling(estimator, data.spec.role)
+        symmetries = getattr(estimator, "_symmetries", None)
+        if symmetries is not None and self.window * n_channels == data.inputs.n_channels:
+            require_all_frames(symmetries, self.window, n_channels)
         inputs, targets = _one_steps(data.inputs, frames, places, n_steps, n_channels)
         plan, inputs = self._plan(estimator, inputs, n_steps)
         self._fit_estimator(estimator, inputs, targets, data, sample_weight, plan, fit)

@@ -14,7 +14,7 @@ from skop.data import DataSpec, FieldSet, GridSymmetries, PointSymmetries, Scale
 from skop.estimators._options import SymmetryOptions
 from skop.exceptions import FieldDataError
 
-__all__ = ["declared_symmetries", "moves_points", "undeclared_fields", "unseen_by_scalers"]
+__all__ = ["declared_symmetries", "moves_points", "require_all_frames", "undeclared_fields", "unseen_by_scalers"]
 
 #: How far moved points may leave the box of a fit, as a part of its extent.
 _OUTSIDE = 0.05
@@ -196,6 +196,34 @@ def unseen_by_scalers(
         if largest > _TOO_LARGE:
             found.append(f"{name} have scaled values of about {largest:.2g} in place of 1")
     return found
+
+
+def require_all_frames(options: SymmetryOptions, n_frames: int, n_channels: int) -> None:
+    """Raise an error if vectors or tensors of a rollout are not declared in each frame of its window.
+
+    Parameters
+    ----------
+    options : SymmetryOptions
+        Symmetries of the estimator of one step.
+    n_frames : int
+        Number of frames of the window.
+    n_channels : int
+        Number of channels of a frame.
+    """
+    for kind in ("vectors", "tensors"):
+        given, target = getattr(options, f"input_{kind}"), getattr(options, f"target_{kind}")
+        if any(np.ndim(item) != 1 or any(isinstance(part, str) for part in item) for item in (*given, *target)):
+            # Names of channels, and mistakes, which the estimator itself names.
+            continue
+        expected = [
+            tuple(int(part) + frame * n_channels for part in item) for frame in range(n_frames) for item in target
+        ]
+        if sorted(expected) != sorted(tuple(map(int, item)) for item in given):
+            raise FieldDataError(
+                f"symmetries have input_{kind}={given!r} and target_{kind}={target!r}, but in a rollout the {n_frames} "
+                f"frames of X have the {n_channels} channels of y each, and turn as these do; declare "
+                f"input_{kind}={expected} for these target_{kind}."
+            )
 
 
 def _channels(declared: Any, parameter: str, where: str, names: Sequence[str] | None) -> list[int]:

@@ -98,7 +98,27 @@ def test_onnx_of_parameters_to_fields(tmp_path):
 
 
 LOGARITHMS = {"scaling": ScalingOptions(target_transform="log")}
+VECTORS = RANDOM.normal(size=(N, 11, 3))
+TURNS = {"domain": [(0, 1), (0, 1)], "names": ["flip_x"], "rotations": [((0.5, 0.5), 120)]}
+MOVED = SymmetryOptions(**TURNS, input_vectors=[(0, 1)], target_vectors=[(2, 0)])
+LOADS = SymmetryOptions(**TURNS, param_vectors=[(0, 2)], target_vectors=[(2, 0)])
+FLOW = RANDOM.normal(size=(N, 4, 3, 5, 3))
 PROGRAMS = {
+    "LaMO, symmetries of own points": (
+        LaMORegressor, FieldSet(OWN.coords, VECTORS), FieldSet(OWN.coords, VECTORS), {"symmetries": MOVED},
+    ),
+    "AMO, symmetries of loads": (AMORegressor, TABLE, FieldSet(CLOUD, VECTORS), {"symmetries": LOADS}),
+    "MNO, symmetries of shared points": (
+        MNORegressor, FieldSet(CLOUD, VECTORS), FieldSet(CLOUD, VECTORS), {"symmetries": MOVED},
+    ),
+    "GeoMaNO, symmetries of a volume": (
+        GeoMaNORegressor, FLOW, FLOW,
+        {"symmetries": SymmetryOptions(names=["flip_x", "flip_z"], input_vectors=[(0, 1, 2)])},
+    ),
+    "MNO, logarithms on a grid": (MNORegressor, SMALL, np.exp(SMALL), LOGARITHMS),
+    "LaMO, logarithms beside scalars": (
+        LaMORegressor, SHARED, FieldSet(CLOUD, 1e9 * np.exp(5 * VALUES), params=np.exp(VALUES[:, :2, 0])), LOGARITHMS,
+    ),
     "LaMO, scalars beside a field": (
         LaMORegressor, SHARED, FieldSet(CLOUD, VALUES, params=np.exp(VALUES[:, :2, 0])), {},
     ),
@@ -142,6 +162,16 @@ def test_onnx_gives_the_numbers_of_predict(name, tmp_path):
     require_parity(model, X, tmp_path / "model.onnx")
 
 
+def test_a_program_of_moved_samples_and_logarithms_gives_the_numbers_of_predict(tmp_path):
+    """Symmetries act in training alone; the box of moved points and the means of turned vectors are in the graph."""
+    symmetries = SymmetryOptions(**TURNS, input_vectors=[(0, 1)])
+    model = tiny(LaMORegressor, symmetries=symmetries, **LOGARITHMS)
+    X = FieldSet(OWN.coords, VECTORS)
+    model.fit(X, FieldSet(OWN.coords, np.exp(VALUES)))
+    model.export(tmp_path / "model.pt2", X)
+    require_parity(model, X, tmp_path / "model.pt2")
+
+
 def test_a_program_of_a_grid_gives_the_numbers_of_predict(tmp_path):
     model = tiny(LaMORegressor).fit(GRID, GRID)
     model.export(tmp_path / "model.pt2", GRID[:1])
@@ -181,6 +211,10 @@ REFUSALS = {
             GRID, GRID
         ),
         "m.pt2", GRID, "symmetries average",
+    ),
+    "averages of moved points": (
+        lambda: tiny(LaMORegressor, symmetries=SymmetryOptions(**TURNS, average_predictions=True)).fit(OWN, OWN),
+        "m.onnx", OWN, r"symmetries average predictions; set SymmetryOptions\(average_predictions=False\)",
     ),
     "points of several numbers": (
         lambda: tiny(LaMORegressor).fit(SHARED, SHARED), "m.pt2", [(CLOUD, VALUES[0]), (CLOUD[:7], VALUES[1, :7])],

@@ -15,6 +15,8 @@ from skop import (
     GeoMaNORegressor,
     LaMORegressor,
     MNORegressor,
+    PODRegressor,
+    RolloutRegressor,
     SymmetryOptions,
 )
 from skop.data import PointSymmetries, unit_grid
@@ -378,6 +380,37 @@ def test_averages_on_a_grid_whose_targets_are_elsewhere_are_refused():
 
 
 # ---------------------------------------------------------------- mistakes
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_repeated_last_point_is_refused_in_periodic_shifts(axis):
+    waves = np.sin(2 * np.pi * (np.linspace(0, 1, 7)[:, None] + RANDOM.random((N, 1, 5))))[..., None]
+    waves = waves if axis == 0 else waves.swapaxes(1, 2)
+    model = small(symmetries=[f"shift_{'xy'[axis]}"])
+    with pytest.raises(FieldDataError, match=f"shift_{'xy'[axis]} moves.*leave the last point out"):
+        model.fit(waves, 2 * waves)
+    model.fit(*[np.delete(waves, -1, axis=axis + 1)] * 2)
+    # Along the other axis nothing repeats; constant fields have any period.
+    small(symmetries=[f"shift_{'yx'[axis]}"]).fit(waves, waves)
+    small(symmetries=["shift_x", "shift_y"]).fit(RANDOM.normal(size=(N, 2)), np.ones((N, 6, 5, 1)))
+
+
+@pytest.mark.parametrize("shape", [(N, 2, 9, 8), (N, 1, 8, 8, 8)])
+def test_channels_that_come_first_are_named(shape):
+    fields = RANDOM.normal(size=shape)
+    with pytest.warns(SkopWarning, match=r"with 8 channels.*np.moveaxis\(X, 1, -1\)"):
+        PODRegressor().fit(fields, fields[:, 0, 0, 0])
+
+
+def test_vectors_of_a_rollout_are_declared_in_each_frame_of_the_window():
+    fields = RANDOM.normal(size=(N, 5, 4, 6))
+    parts = {"names": ["flip_x"], "target_vectors": [(0, 1)], "target_tensors": [[0, 1, 2]]}
+    X, y = np.concatenate([fields, fields], axis=-1)[..., :6], fields[..., :3]
+    step = small(symmetries=SymmetryOptions(**parts, input_vectors=[(0, 1)], input_tensors=[(0, 1, 2), (3, 4, 5)]))
+    with pytest.raises(FieldDataError, match=r"declare input_vectors=\[\(0, 1\), \(3, 4\)\]"):
+        RolloutRegressor(step, window=2).fit(X, y)
+    step.set_params(symmetries__input_vectors=[(3, 4), (0, 1)])
+    RolloutRegressor(step, window=2).fit(X, y)
+
+
 WRONG = {
     "periodic shift": ({"names": ["shift_x"]}, "straight grid"),
     "missing channel": ({"names": ["flip_x"], "input_vectors": [(1, 3)]}, "input_vectors names channel 3.*0 to 2"),
