@@ -140,6 +140,7 @@ class GridSymmetries(ChannelSymmetries):
             )
         self.shift_axes = [self._shifts().index(name) for name in names if name in self._shifts()]
         self.matrices = _closure([known[name] for name in names if name in known], len(self.grid_shape))
+        self._check_extents()
         where, n_dims = f"a grid with {len(self.grid_shape)} axes", len(self.grid_shape)
         self._declare_channels(
             n_dims,
@@ -166,6 +167,18 @@ class GridSymmetries(ChannelSymmetries):
     def _shifts(self) -> list[str]:
         """Names of the shifts that are possible on the grid."""
         return [f"shift_{_AXES[axis]}" for axis in range(len(self.grid_shape))]
+
+    def _check_extents(self) -> None:
+        """Raise an error if axes are exchanged along which the domain has different extents."""
+        if self.domain is None:
+            return
+        extents = np.ptp(self.domain, axis=1)
+        exchanged = extents[np.abs(self.matrices).argmax(axis=2)]
+        if np.abs(exchanged - extents).max() > _SAME_POINT * extents.max():
+            raise FieldDataError(
+                f"the symmetries exchange axes along which domain has the extents {extents.tolist()}; transpose and "
+                "quarter_turn need a domain as long as wide. Leave them out, or correct domain."
+            )
 
     def _generators(self) -> dict[str, np.ndarray]:
         """Matrices of the named symmetries that are possible on the grid."""

@@ -51,7 +51,13 @@ from skop.estimators._objective import Objective
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._refinement import predict_refined, refinement_factors
 from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
-from skop.estimators._symmetries import declared_symmetries, moves_points, undeclared_fields, unseen_by_scalers
+from skop.estimators._symmetries import (
+    declared_symmetries,
+    moves_points,
+    require_points_in_domain,
+    undeclared_fields,
+    unseen_by_scalers,
+)
 from skop.exceptions import (
     FieldDataError,
     NonFinitePredictionError,
@@ -831,6 +837,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         if self._symmetries is None:
             return None, None
         box, centre = Domain.from_fit(used_points, "points"), None
+        require_points_in_domain(self._symmetries, box.lower, box.upper)
         if self._continues:
             box, centre = self.domain_, getattr(self, "symmetry_centre_", None)
         if centre is None and moves_points(self._symmetries, data.spec, geometry, data.inputs):
@@ -916,7 +923,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     ) -> GridSymmetries | PointSymmetries:
         """Return the declared symmetries for these samples; without a centre those of their grid."""
         columns = getattr(self, "feature_names_in_", ())
-        columns = columns if len(columns) == spec.n_params else None
+        columns = columns if len(columns) == spec.n_params else spec.param_names
         extent = float(np.max(box.upper - box.lower))
         return declared_symmetries(
             self._symmetries or SymmetryOptions(), spec, inputs.grid_shape, centre, extent, columns

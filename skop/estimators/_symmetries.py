@@ -14,7 +14,14 @@ from skop.data import DataSpec, FieldSet, GridSymmetries, PointSymmetries, Scale
 from skop.estimators._options import SymmetryOptions
 from skop.exceptions import FieldDataError
 
-__all__ = ["declared_symmetries", "moves_points", "require_all_frames", "undeclared_fields", "unseen_by_scalers"]
+__all__ = [
+    "declared_symmetries",
+    "moves_points",
+    "require_all_frames",
+    "require_points_in_domain",
+    "undeclared_fields",
+    "unseen_by_scalers",
+]
 
 #: How far moved points may leave the box of a fit, as a part of its extent.
 _OUTSIDE = 0.05
@@ -196,6 +203,27 @@ def unseen_by_scalers(
         if largest > _TOO_LARGE:
             found.append(f"{name} have scaled values of about {largest:.2g} in place of 1")
     return found
+
+
+def require_points_in_domain(options: SymmetryOptions, lower: FloatArray, upper: FloatArray) -> None:
+    """Raise an error if the declared domain does not hold the box of the training points, as in other units.
+
+    Parameters
+    ----------
+    options : SymmetryOptions
+        Declared symmetries.
+    lower, upper : ndarray of shape (d,)
+        Box of the points.
+    """
+    if options.domain is None:
+        return
+    ends = check_domain(options.domain, len(lower))
+    slack = _OUTSIDE * np.ptp(ends, axis=1).max()
+    if np.any(lower < ends[:, 0] - slack) or np.any(upper > ends[:, 1] + slack):
+        raise FieldDataError(
+            f"domain of the symmetries is {ends.tolist()}, but the points of X lie in the box from {lower.tolist()} to "
+            f"{upper.tolist()}, outside of it; pass the ends of the domain in the units of the points."
+        )
 
 
 def require_all_frames(options: SymmetryOptions, n_frames: int, n_channels: int) -> None:

@@ -102,20 +102,18 @@ VECTORS = RANDOM.normal(size=(N, 11, 3))
 TURNS = {"domain": [(0, 1), (0, 1)], "names": ["flip_x"], "rotations": [((0.5, 0.5), 120)]}
 MOVED = SymmetryOptions(**TURNS, input_vectors=[(0, 1)], target_vectors=[(2, 0)])
 LOADS = SymmetryOptions(**TURNS, param_vectors=[(0, 2)], target_vectors=[(2, 0)])
-FLOW = RANDOM.normal(size=(N, 4, 3, 5, 3))
 PROGRAMS = {
     "LaMO, symmetries of own points": (
         LaMORegressor, FieldSet(OWN.coords, VECTORS), FieldSet(OWN.coords, VECTORS), {"symmetries": MOVED},
+    ),
+    "LaMO, symmetries and logarithms": (
+        LaMORegressor, FieldSet(OWN.coords, VECTORS), FieldSet(OWN.coords, np.exp(VALUES)),
+        {"symmetries": SymmetryOptions(**TURNS, input_vectors=[(0, 1)]), **LOGARITHMS},
     ),
     "AMO, symmetries of loads": (AMORegressor, TABLE, FieldSet(CLOUD, VECTORS), {"symmetries": LOADS}),
     "MNO, symmetries of shared points": (
         MNORegressor, FieldSet(CLOUD, VECTORS), FieldSet(CLOUD, VECTORS), {"symmetries": MOVED},
     ),
-    "GeoMaNO, symmetries of a volume": (
-        GeoMaNORegressor, FLOW, FLOW,
-        {"symmetries": SymmetryOptions(names=["flip_x", "flip_z"], input_vectors=[(0, 1, 2)])},
-    ),
-    "MNO, logarithms on a grid": (MNORegressor, SMALL, np.exp(SMALL), LOGARITHMS),
     "LaMO, logarithms beside scalars": (
         LaMORegressor, SHARED, FieldSet(CLOUD, 1e9 * np.exp(5 * VALUES), params=np.exp(VALUES[:, :2, 0])), LOGARITHMS,
     ),
@@ -160,16 +158,6 @@ def test_onnx_gives_the_numbers_of_predict(name, tmp_path):
     model = tiny(kind, **params).fit(X, y)
     model.export(tmp_path / "model.onnx", None if X is TABLE else X)
     require_parity(model, X, tmp_path / "model.onnx")
-
-
-def test_a_program_of_moved_samples_and_logarithms_gives_the_numbers_of_predict(tmp_path):
-    """Symmetries act in training alone; the box of moved points and the means of turned vectors are in the graph."""
-    symmetries = SymmetryOptions(**TURNS, input_vectors=[(0, 1)])
-    model = tiny(LaMORegressor, symmetries=symmetries, **LOGARITHMS)
-    X = FieldSet(OWN.coords, VECTORS)
-    model.fit(X, FieldSet(OWN.coords, np.exp(VALUES)))
-    model.export(tmp_path / "model.pt2", X)
-    require_parity(model, X, tmp_path / "model.pt2")
 
 
 def test_a_program_of_a_grid_gives_the_numbers_of_predict(tmp_path):

@@ -380,6 +380,25 @@ def test_averages_on_a_grid_whose_targets_are_elsewhere_are_refused():
 
 
 # ---------------------------------------------------------------- mistakes
+def test_axes_of_different_extent_are_not_exchanged():
+    X = FieldSet(unit_grid((4, 4)) * [2, 1], RANDOM.normal(size=(N, 16, 2)), grid_shape=(4, 4))
+    for domain in (None, [(0, 2), (0, 1)]):
+        model = small(symmetries=SymmetryOptions(names=["flip_x", "transpose"], domain=domain))
+        with pytest.raises(FieldDataError, match="exchange"):
+            model.fit(X, X)
+        model.set_params(symmetries__names=["flip_x", "flip_y"]).fit(X, X)
+
+
+def test_loads_beside_fields_are_named_by_their_columns():
+    X, y = layout("own")
+    loads = pd.DataFrame(RANDOM.normal(size=(N, 3)) + np.array([0, 5, 0]), columns=["size", "fx", "fy"])
+    by_name, by_number = (
+        small(symmetries=SymmetryOptions(**GROUP, param_vectors=[pair])).fit(X, y, params=loads)
+        for pair in (("fx", "fy"), (1, 2))
+    )
+    np.testing.assert_array_equal(by_name.predict(X, params=loads).values, by_number.predict(X, params=loads).values)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_a_repeated_last_point_is_refused_in_periodic_shifts(axis):
     waves = np.sin(2 * np.pi * (np.linspace(0, 1, 7)[:, None] + RANDOM.random((N, 1, 5))))[..., None]
@@ -418,6 +437,8 @@ WRONG = {
     "name without names": ({"names": ["flip_x"], "target_vectors": ["u"]}, "y has no names; give the numbers"),
     "no tuple": ({"names": ["flip_x"], "target_vectors": [1]}, "expected a tuple of channels"),
     "wrong domain": ({"names": ["flip_x"], "domain": [(0, 1)]}, "2 pairs"),
+    "domain in other units": ({"names": ["flip_x"], "domain": [(0, 0.02), (0, 0.01)]}, "in the units of the points"),
+    "domain elsewhere": ({"names": ["flip_x"], "domain": [(0, 2), (1, 2)]}, "points of X lie in the box"),
     "zero normal": ({"mirrors": [((0, 0), (0, 0))]}, "length zero"),
     "too many": (
         {"names": ["rotate"], "rotations": [((0, 0), 90)], "average_predictions": True}, "more than 720 combinations"
