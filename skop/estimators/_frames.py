@@ -275,13 +275,42 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         values = np.concatenate(frames, axis=-1)
         return Predictions(values) if self.spec_.n_outputs else Predictions(None, values[:, 0])
 
-    def _with_frames(self, n_frames: int) -> Self:
-        """Return a copy that predicts another number of frames."""
+    def _with_frames(self, n_frames: int, names_of: Callable[[list[str]], list[str]]) -> Self:
+        """Return a copy that predicts another number of frames.
+
+        The function gives the names of a mesh field in these frames, by its names in the frames of the fit.
+        """
         other, spec = copy.copy(self), self.spec_
-        size = {"n_outputs" if spec.n_outputs else "n_scalars": self._n_components * n_frames}
-        other.spec_ = replace(spec, target_form=spec.target_form.of_frames(), **size)  # type: ignore[arg-type]
+        size: dict[str, Any] = {"n_outputs" if spec.n_outputs else "n_scalars": self._n_components * n_frames}
+        components = self._name_frames(n_frames, names_of)
+        channels = (
+            None
+            if components is None
+            else tuple(name if count == 1 else f"{name}_{k}" for name, count in components for k in range(count))
+        )
+        form = replace(spec.target_form.of_frames(), components=components, channel_names=channels)
+        other.spec_ = replace(spec, target_form=form, **size)
         other.n_frames_ = n_frames
         return other
+
+    def _name_frames(
+        self, n_frames: int, names_of: Callable[[list[str]], list[str]]
+    ) -> tuple[tuple[str, int], ...] | None:
+        """Return the mesh fields of other frames, with their numbers of channels; None if they cannot be named."""
+        fitted = self.spec_.target_form.components
+        if fitted is None:
+            return None
+        if len(fitted) == 1 < self.n_frames_:
+            # Frames are the components of a single field.
+            return ((fitted[0][0], self._n_components * n_frames),)
+        n_fields = len(fitted) // self.n_frames_
+        sizes = [count for _, count in fitted]
+        if len(fitted) % self.n_frames_ or sizes != sizes[:n_fields] * self.n_frames_:
+            return None
+        columns = [names_of([name for name, _ in fitted[k::n_fields]]) for k in range(n_fields)]
+        frames = [zip(row, sizes[:n_fields], strict=True) for row in zip(*columns, strict=True)]
+        named = tuple(field for frame in frames for field in frame)
+        return named if len(dict(named)) == len(named) else None
 
     @property
     def _n_components(self) -> int:

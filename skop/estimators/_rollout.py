@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -302,7 +306,10 @@ class RolloutRegressor(BaseFrameRegressor):
         ndarray, list, FieldSet, (coords, fields), list of meshes, or list of MeshSeries
             Predictions in the form of the y of the fit, with ``n_steps * c`` channels. For time series of meshes one
             `skop.data.MeshSeries` for each run, at the times of its frames; times after the last frame go on with its
-            last step.
+            last step. On other meshes further frames are further fields: after ``"u_1"`` and ``"u_2"`` comes
+            ``"u_3"``, and after names that do not count comes the last one with ``"_step_3"`` and so on. If all frames
+            were in one field, it has more components. If the fields of the fit are no whole frames, predictions of
+            another number of frames are a FieldSet.
 
         Raises
         ------
@@ -318,7 +325,8 @@ class RolloutRegressor(BaseFrameRegressor):
                 f"n_steps={n_steps} needs predictions that can be used as input, but the y of the fit is not a frame "
                 f"of X with window={self.window_}; set n_steps=1."
             )
-        return super(RolloutRegressor, self._with_frames(int(n_steps))).predict(X, coords, params=params)
+        names = partial(_names_of_steps, n_steps=int(n_steps))
+        return super(RolloutRegressor, self._with_frames(int(n_steps), names)).predict(X, coords, params=params)
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Predict all frames of a rollout."""
@@ -354,6 +362,22 @@ class RolloutRegressor(BaseFrameRegressor):
             Mean over the samples of the relative L2 error of each frame.
         """
         return self._errors_by_frame(X, y, sample_weight, params)
+
+
+def _names_of_steps(names: list[str], n_steps: int) -> list[str]:
+    """Return the names of a field in the first steps of a rollout, by its names in the steps of the fit."""
+    found = [part for part in (re.fullmatch(r"(.*?)(\d+(?:\.\d+)?)", name) for name in names) if part]
+    further = range(len(names) + 1, n_steps + 1)
+    # Decimal numbers, such as times, keep their digits.
+    numbers = [Decimal(part[2]) for part in found]
+    steps = {after - before for before, after in pairwise(numbers)} or {Decimal(1)}
+    step = min(steps)
+    if len(found) == len(names) and len({part[1] for part in found}) == len(steps) == 1 and step > 0:
+        stem, digits = found[-1].groups()
+        new = [f"{stem}{numbers[-1] + step * (k - len(names)):0{len(digits)}}" for k in further]
+    else:
+        new = [f"{names[-1]}_step_{k}" for k in further]
+    return names[:n_steps] + new
 
 
 def _check_unrolling(estimator: Any, role: str) -> None:
