@@ -1234,7 +1234,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             export_estimator(self, path, X, batch_size)
 
     # ------------------------------------------------------------------ derivatives
-    def gradient(self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None) -> FloatArray:
+    def gradient(
+        self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None, *, params: Any = None
+    ) -> FloatArray:
         """Return the derivative of an output with respect to the global parameters of each sample.
 
         It is computed by automatic differentiation through the scalers and the network. Optimisers then need no finite
@@ -1243,11 +1245,15 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Parameters
         ----------
         X : as in `predict`, with global parameters
-            A table of parameters or features, or a FieldSet with `params`, at the resolution of the training.
+            A table of parameters or features, a FieldSet with `params`, or fields or meshes beside `params`, at the
+            resolution of the training.
         output : int, callable or None, default=None
             Output to differentiate: the index of a scalar output; or a function that takes the predicted fields, a
             tensor ``(m, P, q)`` of m samples, P points and q channels in physical units, and returns a tensor ``(m,)``,
-            such as ``lambda field: field[..., 0].amax(dim=1)``. None is for estimators that predict a single scalar.
+            such as ``lambda field: field[..., 0].amax(dim=1)``. Samples with different numbers of points come one at a
+            time. None is for estimators that predict a single scalar.
+        params : as in `predict`
+            Global parameters beside fields or meshes, with respect to which the derivative is taken.
 
         Returns
         -------
@@ -1285,15 +1291,18 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         True
         """
         with each_warning_once():
-            return self._gradient(X, output)
+            return self._gradient(X, output, params)
 
-    def _gradient(self, X: Any, output: Any) -> FloatArray:
+    def _gradient(self, X: Any, output: Any, given: Any) -> FloatArray:
         """Derivatives of an output with respect to the parameters."""
-        inputs, _ = self._read_inputs(X)
+        inputs, _ = self._read_inputs(X, given)
         self._warn_if_outside(inputs)
         select = self._selection(output)
         if inputs.params is None or self.scalers_.params is None:
-            raise FieldDataError("gradient needs global parameters: a table X, or a FieldSet with params; X has none.")
+            raise FieldDataError(
+                "gradient needs global parameters: a table X, a FieldSet with params, or params=... beside fields or "
+                "meshes; X has none."
+            )
         if self.spec_.resampler is not None:
             raise FieldDataError(
                 "gradient does not go through the resampling of grid=...; fit on a grid or on points instead."
@@ -1301,7 +1310,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         if max(self._refinement_factors(inputs)) > 1:
             raise FieldDataError("gradient needs the spacing of the training grid, but X is on a finer grid.")
         loaders, parts = list(self._prediction_loaders(inputs)), []
-        for indices, _ in loaders[0].bounded_batches(_PREDICT_POINTS):
+        # A function of the field gets samples of one size, with an axis of the samples.
+        alone = inputs.is_ragged and callable(output)
+        for indices, _ in loaders[0].bounded_batches(0 if alone else _PREDICT_POINTS):
             with torch.inference_mode(False), torch.enable_grad():
                 params = torch.tensor(np.asarray(inputs.params[indices], dtype=np.float64), requires_grad=True)
                 values = select(self._mean_outputs(loaders, indices, params))
