@@ -595,7 +595,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _set_up(self, data: TrainingData, sample_weight: Any, plan: TrainingPlan) -> _Setup:
         """Split and scale the samples, and build the network or keep that of an earlier fit."""
-        weight = _check_weight(sample_weight, len(data.inputs))
+        weight = check_weight(sample_weight, len(data.inputs))
         if data.targets.elsewhere:
             self._check_other_points(data)
         if self._options("scaling").target_transform is not None:
@@ -1457,7 +1457,7 @@ def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:
     return grid_spacing(inputs.coords, inputs.grid_shape)
 
 
-def _check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
+def check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
     """Sample weights as an array, checked by scikit-learn's rules."""
     if sample_weight is None:
         return None

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
 
-from skop._sklearn_compat import check_sample_weight, fit_context
+from skop._sklearn_compat import fit_context
 from skop._typing import FloatArray
 from skop.data import (
     FieldSet,
@@ -33,9 +33,8 @@ from skop.data import (
     is_mesh_series,
     read_templates,
 )
-from skop.estimators._base import OperatorRegressor
+from skop.estimators._base import OperatorRegressor, check_weight
 from skop.estimators._cost import CostEstimate
-from skop.estimators._domain import SeenRanges
 from skop.estimators._field import FieldRegressor, checked_by_caller
 from skop.exceptions import FieldDataError, each_warning_once
 from skop.metrics import relative_l2_error
@@ -158,15 +157,18 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         return parts | {"cell_data": options.get("cell_data", "refuse")}
 
     # ------------------------------------------------------------------ fit
-    def _read_trajectories(self, X: Any, y: Any, sample_weight: Any, params: Any) -> TrainingData:
-        """Read X and y as FieldSets. If both are tables, their columns become the channels of a single point."""
+    def _read_trajectories(
+        self, X: Any, y: Any, sample_weight: Any, params: Any
+    ) -> tuple[TrainingData, FloatArray | None]:
+        """Read X and y as FieldSets, and the weights. Columns of two tables become the channels of a single point."""
         data = self._read(X, y, params=params, sample_weight=sample_weight)
-        self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
+        weight = check_weight(sample_weight, len(data.inputs))
+        self.ranges_ = OperatorRegressor._seen(data.inputs, data.input_extremes, weight)
         if data.spec.role == "features":
-            return replace(data, inputs=_one_point(data.inputs.params))
+            return replace(data, inputs=_one_point(data.inputs.params)), weight
         if data.targets.field is not None and data.targets.scalars is not None:
             raise FieldDataError(f"{type(self).__name__} predicts frames, but y has params (scalars); remove them.")
-        return data
+        return data, weight
 
     def _target_frames(self, data: TrainingData) -> tuple[FieldSet, FieldSet]:
         """Return the frames of the targets (scalars as fields on one point), and the samples that hold their points."""
@@ -181,7 +183,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         inputs: FieldSet,
         targets: FieldSet,
         data: TrainingData,
-        sample_weight: Any,
+        weight: FloatArray | None,
         plan: TrainingPlan,
         fit: Callable[..., Any],
     ) -> None:
@@ -192,14 +194,13 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
             values = np.asarray(targets.values)[:, 0]
             y = values[:, 0] if data.spec.target_form.squeezes_channel else values
         options = {}
-        if sample_weight is not None:
-            weight = check_sample_weight(sample_weight, np.empty((len(data.inputs), 1)), dtype=np.float64)
+        if weight is not None:
             options["sample_weight"] = np.repeat(weight, len(inputs) // len(data.inputs))
         with checked_by_caller():
             if isinstance(estimator, OperatorRegressor):
                 if estimator._options("scaling").target_transform is not None:
                     # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
-                    estimator._check_logarithms(data.targets, sample_weight)
+                    estimator._check_logarithms(data.targets, weight)
                 fit(estimator, X, y, options.get("sample_weight"), plan)
             else:
                 estimator.fit(X, y, **options)
@@ -208,7 +209,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         if data.spec.target_points == "shared" and data.targets.field is not None:
             self.coords_ = data.targets.field.coords
 
-    def _fit(self, data: TrainingData, sample_weight: Any, fit: Callable[..., Any]) -> None:
+    def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
         """Fit the estimator on single frames, an operator by a function of it, X, y, weights and a training plan."""
         raise NotImplementedError
 
@@ -242,8 +243,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         other.random_state = 0
         with each_warning_once():
             other._fit(
-                other._read_trajectories(X, y, sample_weight, params),
-                sample_weight,
+                *other._read_trajectories(X, y, sample_weight, params),
                 lambda estimator, *samples: found.append(estimator._estimate_cost(*samples)),
             )
         return found[0]

@@ -168,10 +168,10 @@ class RolloutRegressor(BaseFrameRegressor):
             If X or y cannot be used, or their channels are not whole frames; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(self._read_trajectories(X, y, sample_weight, params), sample_weight, fit_with_plan)
+            self._fit(*self._read_trajectories(X, y, sample_weight, params), fit_with_plan)
         return self
 
-    def _fit(self, data: TrainingData, sample_weight: Any, fit: Callable[..., Any]) -> None:
+    def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
         """Fit the estimator on windows and the frames that follow them."""
         frames, places = self._target_frames(data)
         n_steps, n_channels = self._count_steps(data.inputs.n_channels, frames.n_channels)
@@ -179,8 +179,8 @@ class RolloutRegressor(BaseFrameRegressor):
         if self.unroll > 1:
             _check_unrolling(estimator, data.spec.role)
         inputs, targets = _one_steps(data.inputs, frames, places, n_steps, n_channels)
-        plan, inputs = self._plan(estimator, inputs, n_steps)
-        self._fit_estimator(estimator, inputs, targets, data, sample_weight, plan, fit)
+        plan, inputs = self._plan(estimator, inputs, n_steps, weight)
+        self._fit_estimator(estimator, inputs, targets, data, weight, plan, fit)
         self.n_frames_, self.window_ = n_steps, self.window
         scalars = not data.spec.n_outputs and data.spec.role != "features"
         self.feeds_back_ = self.window * n_channels == data.inputs.n_channels and not scalars
@@ -272,17 +272,21 @@ class RolloutRegressor(BaseFrameRegressor):
             )
         return n_targets // frame, frame
 
-    def _plan(self, estimator: Any, inputs: FieldSet, n_steps: int) -> tuple[TrainingPlan, FieldSet]:
+    def _plan(
+        self, estimator: Any, inputs: FieldSet, n_steps: int, weight: FloatArray | None
+    ) -> tuple[TrainingPlan, FieldSet]:
         """Return the training plan and the windows. Estimators of other packages get windows with noise added once."""
-        values = np.zeros((1, 1)) if inputs.values is None else inputs.values
+        used = inputs if weight is None else inputs[np.flatnonzero(np.repeat(weight, n_steps))]
+        values = np.zeros((1, 1)) if used.values is None else used.values
         deviation = values.reshape(-1, values.shape[-1]).std(axis=0)
         if isinstance(estimator, OperatorRegressor):
             forward = None
             if self.noise or self.unroll > 1:
                 forward = StepForward(estimator, n_steps, self.unroll, self.noise, deviation)
             return TrainingPlan(group_size=n_steps, grouping="together", forward=forward), inputs
-        if self.noise:
+        if self.noise and inputs.values is not None:
             rng = check_random_state(self.random_state)
+            values = inputs.values
             disturbed = values + self.noise * deviation * rng.standard_normal(values.shape)
             inputs = inputs.with_values(disturbed.astype(values.dtype)).with_params(inputs.params)
         return DIRECT_TRAINING, inputs

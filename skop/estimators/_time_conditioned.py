@@ -141,10 +141,10 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             If X or y cannot be used, or the channels of y are not whole frames; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(self._read_trajectories(X, y, sample_weight, params), sample_weight, fit_with_plan)
+            self._fit(*self._read_trajectories(X, y, sample_weight, params), fit_with_plan)
         return self
 
-    def _fit(self, data: TrainingData, sample_weight: Any, fit: Callable[..., Any]) -> None:
+    def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
         """Fit the estimator on pairs of a sample and a time."""
         outputs, places = self._target_frames(data)
         times = self._frame_times(outputs.n_channels)
@@ -154,7 +154,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         plan = DIRECT_TRAINING
         if self.grouping != "mixed":
             plan = TrainingPlan(group_size=len(times), grouping=self.grouping)  # type: ignore[arg-type]
-        self._fit_estimator(self._seeded_clone(), inputs, targets, data, sample_weight, plan, fit)
+        self._fit_estimator(self._seeded_clone(), inputs, targets, data, weight, plan, fit)
         self.times_, self.n_frames_ = times, len(times)
         assert self.ranges_ is not None
         self.ranges_ = replace(self.ranges_, times=np.array([[times.min()], [times.max()]]))

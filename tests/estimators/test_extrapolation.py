@@ -219,6 +219,25 @@ def test_samples_without_weight_are_not_seen():
     assert set(model.check(wrong)["sample"]) == set(range(30))
 
 
+@pytest.mark.filterwarnings("ignore:. of sample 1 and sample 0:skop.exceptions.SkopWarning")
+@pytest.mark.parametrize(
+    "model",
+    [RolloutRegressor(small(), window=1, noise=0.5, random_state=0), TimeConditionedRegressor(small(), random_state=0)],
+)
+def test_trajectories_without_weight_are_as_if_they_were_not_there(model):
+    """In the ranges, and in the size of the noise."""
+    frames, weight = np.random.default_rng(0).standard_normal((12, 4, 4, 3)), np.ones(12)
+    weight[:2], frames[:2] = 0, 1000.0 * frames[:2]
+    model.fit(frames[..., :1], frames[..., 1:], sample_weight=weight)
+    assert set(model.check(frames[..., :1])["sample"]) == {0, 1}
+    predicted = model.predict(frames[2:, ..., :1])
+    model.fit(frames[2:, ..., :1], frames[2:, ..., 1:], sample_weight=weight[2:])
+    np.testing.assert_allclose(model.predict(frames[2:, ..., :1]), predicted, rtol=1e-5)
+    for wrong, words in ((-weight, "sample_weight"), (0 * weight, "zero")):
+        with pytest.raises(ValueError, match=words):
+            model.fit(frames[..., :1], frames[..., 1:], sample_weight=wrong)
+
+
 def test_a_warm_start_adds_to_what_was_seen():
     model = small(warm_start=True).fit(DESIGN, OUTPUT)
     assert len(model.check(DESIGN * 10)) == 120
