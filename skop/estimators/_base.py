@@ -42,7 +42,7 @@ from skop.data import (
     query_points,
     refuse_mask,
 )
-from skop.estimators._callbacks import EpochCallbacks
+from skop.estimators._callbacks import EpochCallbacks, FitSeries
 from skop.estimators._cost import CostEstimate, cheaper_settings
 from skop.estimators._domain import Domain, SeenRanges
 from skop.estimators._export import export_estimator
@@ -193,9 +193,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Precision of the network. ``"auto"``: float64 for tables of plain features, as in scikit-learn; float32 for
         fields.
     verbose : "auto", bool or int, default="auto"
-        Amount of output on standard error. ``"auto"``: one line if the fit is expected to take more than a minute,
-        unless another tool calls it, such as a search, a cross-validation or a pipeline. False or 0: none. True or 1: a
-        progress bar on a terminal, and a line every few seconds elsewhere. 2: a line for each epoch.
+        Amount of output on standard error. ``"auto"``: one line if the fit, or all fits of an ensemble together, are
+        expected to take more than a minute, unless another tool calls it, such as a search, a cross-validation or a
+        pipeline. False or 0: none. True or 1: a progress bar on a terminal, and a line every few seconds elsewhere. 2:
+        a line for each epoch.
     training : TrainingOptions or None, default=None
         Further training parameters, such as weight decay, learning rate schedule and gradient clipping; None takes the
         defaults of `skop.TrainingOptions`. In searches their names are, for example, ``training__weight_decay``.
@@ -560,7 +561,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         """Read and train by a plan; a fit that fails leaves an earlier one, or none, as it was."""
         with restored_on_failure(self):
             history = self._train(X, y, sample_weight, plan, params)
-        if history.stopped == "interrupted" and _is_called_by_another_tool():
+        if history.stopped == "interrupted" and is_called_by_another_tool():
             # The interrupt must also end a search or a cross-validation, which would otherwise go on with a fold that
             # was not trained to the end.
             raise KeyboardInterrupt("training was interrupted")
@@ -575,7 +576,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         data = self._read(X, y, params=params, sample_weight=sample_weight, reset=reset)
         setup = self._set_up(data, sample_weight, plan)
         told: dict[str, Any] = {
-            "is_alone": not _is_called_by_another_tool(),
+            "is_alone": not is_called_by_another_tool(within=FitSeries.run),
             "cheaper": cheaper_settings(self, setup.usable),
         }
         with EpochCallbacks(self, X, y, sample_weight, params, **told) as callbacks:
@@ -1391,11 +1392,16 @@ def _other_points(data: TrainingData) -> str:
 _TOOLS = {"dask", "hyperopt", "joblib", "optuna", "ray", "scipy", "sklearn", "skopt"}
 
 
-def _is_called_by_another_tool() -> bool:
-    """Whether `fit` was called by a tool such as a search or a cross-validation, not by the user's own code."""
+def is_called_by_another_tool(within: Callable[..., Any] | None = None) -> bool:
+    """Whether `fit` was called by a tool such as a search or a cross-validation, not by the user's own code.
+
+    Callers of the function `within` are not looked at.
+    """
     frame = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back
+        if within is not None and frame.f_code is within.__code__:
+            return False
         name = str(frame.f_globals.get("__name__"))
         # Skip the frame of scikit-learn's decorator of `fit`, which is there for every caller.
         if name.partition(".")[0] in _TOOLS and name != fit_context.__module__:

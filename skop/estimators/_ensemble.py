@@ -14,6 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skop._sklearn_compat import HasMethods, Interval, fit_context
 from skop.data import FieldSet, Predictions, Targets
+from skop.estimators._base import is_called_by_another_tool
+from skop.estimators._callbacks import FitSeries
 from skop.estimators._cost import CostEstimate
 from skop.estimators._field import FieldRegressor
 from skop.exceptions import FieldDataError, each_warning_once
@@ -120,8 +122,15 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         members = [clone(self.estimator).set_params(random_state=int(seed)) for seed in seeds]
         given = {"sample_weight": sample_weight, "params": params}
         options = {name: value for name, value in given.items() if value is not None}
+        name, together = type(self).__name__, min(self.n_members, effective_n_jobs(self.n_jobs))
+        told = FitSeries(name, self.n_members, together, is_alone=not is_called_by_another_tool())
+        # Of fits at the same time the first one tells.
+        untold = told if together == 1 else FitSeries(name, self.n_members, together, is_alone=False)
+        series = [told, *[untold] * (self.n_members - 1)]
         with each_warning_once():
-            self.estimators_ = Parallel(n_jobs=self.n_jobs)(delayed(member.fit)(X, y, **options) for member in members)
+            self.estimators_ = Parallel(n_jobs=self.n_jobs)(
+                delayed(part.run)(member.fit, X, y, **options) for part, member in zip(series, members, strict=True)
+            )
         first = self.estimators_[0]
         self.spec_, self.coords_, self.n_features_in_ = first.spec_, first.coords_, first.n_features_in_
         self.ranges_ = first.ranges_
