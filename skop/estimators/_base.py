@@ -43,7 +43,7 @@ from skop.data import (
     refuse_mask,
 )
 from skop.estimators._callbacks import EpochCallbacks, FitSeries
-from skop.estimators._cost import CostEstimate, cheaper_settings
+from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators._domain import Domain, SeenRanges
 from skop.estimators._export import export_estimator
 from skop.estimators._field import FieldRegressor, restored_on_failure
@@ -125,7 +125,7 @@ class _Setup:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
+class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     """Base class of the operator regressors: fit, predict, score and save for fields and tables.
 
     A subclass is a keyword-only dataclass. Its dataclass fields are its parameters, `_parameter_constraints` holds
@@ -622,60 +622,20 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         with randomness, thread_limit(n_points, self.width):
             yield
 
-    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> CostEstimate:
-        """Estimate how long a fit will take and how much memory it will need, by a few steps of its training.
-
-        The data are read and the network is built as in a fit, and some batches from the smallest to the largest are
-        timed, after a step in which kernels are compiled. Where other parameters make a step cheaper, such as
-        `subsample_points` or a larger `patch_size`, steps with these are timed too. The estimator stays as it is.
-
-        Parameters
-        ----------
-        X, y, sample_weight, params : as in `fit`
-            Training data.
-
-        Returns
-        -------
-        CostEstimate
-            Time, memory and possible savings; ``print`` shows them in words.
-
-        Raises
-        ------
-        FieldDataError
-            If X or y cannot be used; a ValueError.
-
-        Notes
-        -----
-        A fit reads the data and compiles kernels in addition, and can be stopped early. Other programs on the machine
-        slow both the estimate and the fit down.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skop import LaMORegressor
-        >>> X = np.random.default_rng(0).random((50, 3))
-        >>> cost = LaMORegressor(width=16, depth=1, max_iter=50).estimate_cost(X, X[:, 0])
-        >>> print(cost)
-        50 epochs of about ..., ... in all; about ... MB of memory
-        """
-        return self._estimate_cost(X, y, sample_weight, params=params)
-
     def _estimate_cost(
         self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING, *, params: Any = None
     ) -> CostEstimate:
         """Measure a copy of the estimator by a plan, and copies with cheaper settings."""
-        self._validate_params()
         self._validate_options()
-        with each_warning_once():
-            # A plan with a function of its own has it for this object, which is a copy already.
-            probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
-            data = probe._read(X, y, params=params, sample_weight=sample_weight)
-            cost, cheaper = probe._measure(data, sample_weight, plan)
-            costs = {
-                f"{name}={value}": self._probe(**{name: value})._measure(data, sample_weight, plan)[0].seconds
-                for name, value in cheaper.items()
-                if plan.forward is None
-            }
+        # A plan with a function of its own has it for this object, which is a copy already.
+        probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
+        data = probe._read(X, y, params=params, sample_weight=sample_weight)
+        cost, cheaper = probe._measure(data, sample_weight, plan)
+        costs = {
+            f"{name}={value}": self._probe(**{name: value})._measure(data, sample_weight, plan)[0].seconds
+            for name, value in cheaper.items()
+            if plan.forward is None
+        }
         return CostEstimate.of_epochs(cost, self.max_iter, self.max_time, costs)
 
     def _probe(self, **changes: Any) -> Self:

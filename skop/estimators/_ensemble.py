@@ -16,14 +16,14 @@ from skop._sklearn_compat import HasMethods, Interval, fit_context
 from skop.data import FieldSet, Predictions, Targets
 from skop.estimators._base import is_called_by_another_tool
 from skop.estimators._callbacks import FitSeries
-from skop.estimators._cost import CostEstimate
+from skop.estimators._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.estimators._field import FieldRegressor
-from skop.exceptions import FieldDataError, each_warning_once
+from skop.exceptions import each_warning_once
 
 __all__ = ["EnsembleRegressor"]
 
 
-class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
+class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
     """Fit an estimator several times from different random states and average the predictions.
 
     On small training sets, training one network for longer leads to overfitting, while the mean of several short
@@ -141,31 +141,9 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
             self.feature_names_in_ = first.feature_names_in_
         return self
 
-    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> CostEstimate:
-        """Estimate how long a fit of all members will take, by a few steps of the training of one.
-
-        Parameters
-        ----------
-        X, y, sample_weight, params : as in `fit`
-            Training data.
-
-        Returns
-        -------
-        CostEstimate
-            Time of all members one after the other, or of as many at a time as `n_jobs` says, if each then has cores of
-            its own; ``print`` shows it in words.
-
-        Raises
-        ------
-        FieldDataError
-            If X or y cannot be used, or `estimator` cannot estimate its cost; a ValueError.
-        """
-        if not hasattr(self.estimator, "estimate_cost"):
-            raise FieldDataError(
-                f"estimate_cost measures the training of skop's operators, and estimator is a "
-                f"{type(self.estimator).__name__}; time a fit of it on a few samples."
-            )
-        self._validate_params()
+    def _estimate_cost(self, X: Any, y: Any, sample_weight: Any, *, params: Any = None) -> CostEstimate:
+        """Measure one member, for all of them."""
+        require_measurable(self.estimator)
         together = min(self.n_members, effective_n_jobs(self.n_jobs))
         options = {} if params is None else {"params": params}
         member: CostEstimate = self.estimator.estimate_cost(X, y, sample_weight, **options)

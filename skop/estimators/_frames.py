@@ -34,16 +34,16 @@ from skop.data import (
     read_templates,
 )
 from skop.estimators._base import OperatorRegressor, check_weight
-from skop.estimators._cost import CostEstimate
+from skop.estimators._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.estimators._field import FieldRegressor, checked_by_caller
-from skop.exceptions import FieldDataError, each_warning_once
+from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 from skop.training import TrainingPlan
 
 __all__ = ["BaseFrameRegressor", "fit_with_plan", "join_frames", "repeat_samples"]
 
 
-class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
+class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
     """Base class of the estimators that fit another estimator on single frames.
 
     A subclass splits trajectories into frames, calls `_fit_estimator`, and defines `_predict_values`, which collects
@@ -193,59 +193,38 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         if data.targets.field is None:
             values = np.asarray(targets.values)[:, 0]
             y = values[:, 0] if data.spec.target_form.squeezes_channel else values
-        options = {}
-        if weight is not None:
-            options["sample_weight"] = np.repeat(weight, len(inputs) // len(data.inputs))
+        weights = None if weight is None else np.repeat(weight, len(inputs) // len(data.inputs))
         with checked_by_caller():
-            if isinstance(estimator, OperatorRegressor):
-                if estimator._options("scaling").target_transform is not None:
-                    # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
-                    estimator._check_logarithms(data.targets, weight)
-                fit(estimator, X, y, options.get("sample_weight"), plan)
-            else:
-                estimator.fit(X, y, **options)
+            if isinstance(estimator, OperatorRegressor) and estimator._options("scaling").target_transform is not None:
+                # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
+                estimator._check_logarithms(data.targets, weight)
+            fit(estimator, X, y, weights, plan)
         self.estimator_ = estimator
         self._store_spec(data.inputs, data.spec)
         if data.spec.target_points == "shared" and data.targets.field is not None:
             self.coords_ = data.targets.field.coords
 
     def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
-        """Fit the estimator on single frames, an operator by a function of it, X, y, weights and a training plan."""
+        """Fit the estimator on single frames by a function of it, X, y, weights and the training plan of operators."""
         raise NotImplementedError
 
-    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> CostEstimate:
-        """Estimate how long a fit will take and how much memory it will need, by a few steps of its training.
-
-        Parameters
-        ----------
-        X, y, sample_weight, params : as in `fit`
-            Training data.
-
-        Returns
-        -------
-        CostEstimate
-            Time, memory and possible savings; ``print`` shows them in words.
-
-        Raises
-        ------
-        FieldDataError
-            If X or y cannot be used, or `estimator` is none of skop's operators; a ValueError.
-        """
-        if not isinstance(self.estimator, OperatorRegressor):
-            raise FieldDataError(
-                f"estimate_cost measures the training of skop's operators, and estimator is a "
-                f"{type(self.estimator).__name__}; time a fit of it on a few samples."
-            )
-        self._validate_params()
+    def _estimate_cost(self, X: Any, y: Any, sample_weight: Any, *, params: Any = None) -> CostEstimate:
+        """Measure the fit of the estimator on single frames."""
+        require_measurable(self.estimator)
         found: list[CostEstimate] = []
+
+        def measure(estimator: Any, X: Any, y: Any, weight: Any, plan: TrainingPlan) -> None:
+            """Measure in place of a fit."""
+            if isinstance(estimator, OperatorRegressor):
+                estimator._validate_params()
+                found.append(estimator._estimate_cost(X, y, weight, plan))
+            else:
+                found.append(estimator.estimate_cost(X, y, weight))
+
         # What a fit stores is stored in a copy, and no random numbers of the user's are drawn.
         other = copy.copy(self)
         other.random_state = 0
-        with each_warning_once():
-            other._fit(
-                *other._read_trajectories(X, y, sample_weight, params),
-                lambda estimator, *samples: found.append(estimator._estimate_cost(*samples)),
-            )
+        other._fit(*other._read_trajectories(X, y, sample_weight, params), measure)
         return found[0]
 
     def _seeded_clone(self) -> Any:
@@ -333,21 +312,29 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         return tags
 
 
-@fit_context(prefer_skip_nested_validation=True)
-def fit_with_plan(
-    estimator: OperatorRegressor, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan
-) -> None:
-    """Fit as `OperatorRegressor.fit` does, but with another training plan.
+def fit_with_plan(estimator: Any, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan) -> None:
+    """Fit an estimator as its `fit` does, but an operator with another training plan.
 
     Parameters
     ----------
-    estimator : OperatorRegressor
+    estimator : estimator
         Estimator to fit.
     X, y, sample_weight
         Training data.
     plan : TrainingPlan
         Training plan.
     """
+    if isinstance(estimator, OperatorRegressor):
+        _fit_operator(estimator, X, y, sample_weight, plan)
+    else:
+        estimator.fit(X, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
+
+
+@fit_context(prefer_skip_nested_validation=True)
+def _fit_operator(
+    estimator: OperatorRegressor, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan
+) -> None:
+    """Fit an operator with a training plan, in scikit-learn's context of a fit."""
     estimator._fit_data(X, y, sample_weight, plan)
 
 
