@@ -30,8 +30,8 @@ class CostEstimate:
     seconds_per_epoch : float
         Duration of an epoch, validation included.
     n_epochs : int
-        Number of epochs, `max_iter` or those for which `max_time` leaves time; early stopping can end a fit before. All
-        members of an ensemble together.
+        Number of epochs, `max_iter` or those for which `max_time` leaves time; early stopping can end a fit before. Of
+        an ensemble, those of all members together, where members that are fitted at the same time count once.
     total_seconds : float
         Duration of all epochs, at most `max_time`. Reading the data and compiling kernels come in addition.
     memory : int

@@ -18,6 +18,7 @@ from skop.estimators._base import is_called_by_another_tool
 from skop.estimators._callbacks import FitSeries
 from skop.estimators._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.estimators._field import FieldRegressor
+from skop.estimators._frames import continued, goes_on
 from skop.exceptions import each_warning_once
 
 __all__ = ["EnsembleRegressor"]
@@ -120,6 +121,9 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         rng = check_random_state(self.random_state)
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
         members = [clone(self.estimator).set_params(random_state=int(seed)) for seed in seeds]
+        earlier = getattr(self, "estimators_", [])[: self.n_members]
+        if earlier and goes_on(self.estimator, earlier[0]):
+            members[: len(earlier)] = [continued(member, self.estimator) for member in earlier]
         given = {"sample_weight": sample_weight, "params": params}
         options = {name: value for name, value in given.items() if value is not None}
         name, together = type(self).__name__, min(self.n_members, effective_n_jobs(self.n_jobs))

@@ -40,7 +40,7 @@ from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 from skop.training import TrainingPlan
 
-__all__ = ["BaseFrameRegressor", "fit_with_plan", "join_frames", "repeat_samples"]
+__all__ = ["BaseFrameRegressor", "continued", "fit_with_plan", "goes_on", "join_frames", "repeat_samples"]
 
 
 class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
@@ -163,7 +163,9 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         """Read X and y as FieldSets, and the weights. Columns of two tables become the channels of a single point."""
         data = self._read(X, y, params=params, sample_weight=sample_weight)
         weight = check_weight(sample_weight, len(data.inputs))
-        self.ranges_ = OperatorRegressor._seen(data.inputs, data.input_extremes, weight)
+        seen = OperatorRegressor._seen(data.inputs, data.input_extremes, weight)
+        earlier = self.ranges_ if goes_on(self.estimator, getattr(self, "estimator_", None)) else None
+        self.ranges_ = seen if earlier is None else earlier.joined(seen)
         if data.spec.role == "features":
             return replace(data, inputs=_one_point(data.inputs.params)), weight
         if data.targets.field is not None and data.targets.scalars is not None:
@@ -227,8 +229,14 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         other._fit(*other._read_trajectories(X, y, sample_weight, params), measure)
         return found[0]
 
-    def _seeded_clone(self) -> Any:
-        """Return an unfitted copy of the estimator, with a seed drawn from the random state if there is one."""
+    def _next_estimator(self) -> Any:
+        """Return an unfitted copy of the estimator, with a seed drawn from the random state if there is one.
+
+        With a `warm_start` of the estimator it is a copy of that of the last fit instead.
+        """
+        earlier = getattr(self, "estimator_", None)
+        if goes_on(self.estimator, earlier):
+            return continued(earlier, self.estimator)
         estimator = clone(self.estimator)
         if self.random_state is not None and "random_state" in estimator.get_params():
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
@@ -336,6 +344,45 @@ def _fit_operator(
 ) -> None:
     """Fit an operator with a training plan, in scikit-learn's context of a fit."""
     estimator._fit_data(X, y, sample_weight, plan)
+
+
+def goes_on(estimator: Any, fitted: Any) -> bool:
+    """Tell whether a fit of an estimator goes on from an earlier one.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Estimator that another one wraps.
+    fitted : estimator or None
+        That of an earlier fit, if there was one.
+
+    Returns
+    -------
+    bool
+        Whether `warm_start` is set, in it or in one that it wraps, and the earlier one is of the same class.
+    """
+    flags = [value for name, value in estimator.get_params().items() if name.rpartition("__")[2] == "warm_start"]
+    return any(flags) and type(fitted) is type(estimator)
+
+
+def continued(fitted: Any, estimator: Any) -> Any:
+    """Return a copy of a fitted estimator with other parameters, to go on from it.
+
+    Parameters
+    ----------
+    fitted : estimator
+        Estimator of an earlier fit, which keeps its random state.
+    estimator : estimator
+        Estimator with the present parameters.
+
+    Returns
+    -------
+    estimator
+        Fitted estimator.
+    """
+    params = clone(estimator).get_params(deep=False)
+    params.pop("random_state", None)
+    return copy.deepcopy(fitted).set_params(**params)
 
 
 def _one_point(table: Any) -> FieldSet:

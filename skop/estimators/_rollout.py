@@ -175,7 +175,7 @@ class RolloutRegressor(BaseFrameRegressor):
         """Fit the estimator on windows and the frames that follow them."""
         frames, places = self._target_frames(data)
         n_steps, n_channels = self._count_steps(data.inputs.n_channels, frames.n_channels)
-        estimator = self._seeded_clone()
+        estimator = self._next_estimator()
         if self.unroll > 1:
             _check_unrolling(estimator, data.spec.role)
         inputs, targets = _one_steps(data.inputs, frames, places, n_steps, n_channels)

@@ -154,10 +154,13 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         plan = DIRECT_TRAINING
         if self.grouping != "mixed":
             plan = TrainingPlan(group_size=len(times), grouping=self.grouping)  # type: ignore[arg-type]
-        self._fit_estimator(self._seeded_clone(), inputs, targets, data, weight, plan, fit)
+        self._fit_estimator(self._next_estimator(), inputs, targets, data, weight, plan, fit)
         self.times_, self.n_frames_ = times, len(times)
         assert self.ranges_ is not None
-        self.ranges_ = replace(self.ranges_, times=np.array([[times.min()], [times.max()]]))
+        # Those of earlier fits, where this one goes on from them, count too.
+        earlier = self.ranges_.times
+        all_times = times if earlier is None else np.append(times, earlier)
+        self.ranges_ = replace(self.ranges_, times=np.array([[all_times.min()], [all_times.max()]]))
 
     # ------------------------------------------------------------------ time series of meshes
     def _open_training_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
