@@ -19,7 +19,7 @@ from skop.estimators._callbacks import FitSeries
 from skop.estimators._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.estimators._field import FieldRegressor
 from skop.estimators._frames import continued, goes_on
-from skop.exceptions import each_warning_once
+from skop.exceptions import FieldDataError, each_warning_once
 
 __all__ = ["EnsembleRegressor"]
 
@@ -118,6 +118,11 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         FieldDataError
             If X or y cannot be used; a ValueError.
         """
+        if "random_state" not in self.estimator.get_params(deep=False):
+            raise FieldDataError(
+                f"EnsembleRegressor fits its estimator from different random states, but "
+                f"{type(self.estimator).__name__} has no random_state: all members would be the same. Fit it alone."
+            )
         rng = check_random_state(self.random_state)
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
         members = [clone(self.estimator).set_params(random_state=int(seed)) for seed in seeds]

@@ -307,6 +307,7 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
     def _errors_by_frame(self, X: Any, y: Any, sample_weight: Any, params: Any) -> FloatArray:
         """Mean relative L2 error of each frame, ``(S,)``; for frames of zeros relative to the mean over all frames."""
         ((kind, true, found),) = self._scored_parts(X, y, params, sample_weight)
+        sample_weight = check_weight(sample_weight, len(true))
         units = self._score_units(kind, true, sample_weight)
         units = None if units is None else units[: self._n_components]
         options: dict[str, Any] = {"sample_weight": sample_weight, "kind": kind, "units": units}

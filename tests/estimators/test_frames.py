@@ -63,6 +63,17 @@ def test_seeds_reach_the_estimator(wrapper):
 
 
 @pytest.mark.parametrize("wrapper", [RolloutRegressor, TimeConditionedRegressor])
+def test_errors_of_frames_name_wrong_weights(wrapper):
+    frames = np.random.default_rng(0).standard_normal((6, 4, 4, 2))
+    model = wrapper(PODRegressor(), **({"window": 2} if wrapper is RolloutRegressor else {})).fit(frames, frames)
+    errors = model.error_by_step if wrapper is RolloutRegressor else model.error_by_time
+    with pytest.raises(ValueError, match=r"sample_weight.*\(4,\)"):
+        errors(frames, frames, sample_weight=np.ones(4))
+    with pytest.raises(ValueError, match="zero"):
+        errors(frames, frames, sample_weight=np.zeros(6))
+
+
+@pytest.mark.parametrize("wrapper", [RolloutRegressor, TimeConditionedRegressor])
 def test_meshes_go_in_and_come_out(wrapper):
     rng = np.random.default_rng(0)
     points = np.c_[rng.random((7, 2)), np.zeros(7)]
