@@ -42,8 +42,8 @@ from skop.data import (
     query_points,
     refuse_mask,
 )
-from skop.estimators._callbacks import EpochCallbacks
-from skop.estimators._cost import CostEstimate, cheaper_settings
+from skop.estimators._callbacks import EpochCallbacks, FitSeries
+from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators._domain import Domain, SeenRanges
 from skop.estimators._export import export_estimator
 from skop.estimators._field import FieldRegressor, restored_on_failure
@@ -131,7 +131,7 @@ class _Setup:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
+class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     """Base class of the operator regressors: fit, predict, score and save for fields and tables.
 
     A subclass is a keyword-only dataclass. Its dataclass fields are its parameters, `_parameter_constraints` holds
@@ -199,9 +199,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Precision of the network. ``"auto"``: float64 for tables of plain features, as in scikit-learn; float32 for
         fields.
     verbose : "auto", bool or int, default="auto"
-        Amount of output on standard error. ``"auto"``: one line if the fit is expected to take more than a minute,
-        unless another tool calls it, such as a search, a cross-validation or a pipeline. False or 0: none. True or 1: a
-        progress bar on a terminal, and a line every few seconds elsewhere. 2: a line for each epoch.
+        Amount of output on standard error. ``"auto"``: one line if the fit, or all fits of an ensemble together, are
+        expected to take more than a minute, unless another tool calls it, such as a search, a cross-validation or a
+        pipeline. False or 0: none. True or 1: a progress bar on a terminal, and a line every few seconds elsewhere. 2:
+        a line for each epoch.
     training : TrainingOptions or None, default=None
         Further training parameters, such as weight decay, learning rate schedule and gradient clipping; None takes the
         defaults of `skop.TrainingOptions`. In searches their names are, for example, ``training__weight_decay``.
@@ -566,7 +567,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         """Read and train by a plan; a fit that fails leaves an earlier one, or none, as it was."""
         with restored_on_failure(self):
             history = self._train(X, y, sample_weight, plan, params)
-        if history.stopped == "interrupted" and _is_called_by_another_tool():
+        if history.stopped == "interrupted" and is_called_by_another_tool():
             # The interrupt must also end a search or a cross-validation, which would otherwise go on with a fold that
             # was not trained to the end.
             raise KeyboardInterrupt("training was interrupted")
@@ -581,7 +582,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         data = self._read(X, y, params=params, sample_weight=sample_weight, reset=reset)
         setup = self._set_up(data, sample_weight, plan)
         told: dict[str, Any] = {
-            "is_alone": not _is_called_by_another_tool(),
+            "is_alone": not is_called_by_another_tool(within=FitSeries.run),
             "cheaper": cheaper_settings(self, setup.usable),
         }
         with EpochCallbacks(self, X, y, sample_weight, params, **told) as callbacks:
@@ -601,7 +602,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _set_up(self, data: TrainingData, sample_weight: Any, plan: TrainingPlan) -> _Setup:
         """Split and scale the samples, and build the network or keep that of an earlier fit."""
-        weight = _check_weight(sample_weight, len(data.inputs))
+        weight = check_weight(sample_weight, len(data.inputs))
         if data.targets.elsewhere:
             self._check_other_points(data)
         if self._options("scaling").target_transform is not None:
@@ -627,60 +628,20 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         with randomness, thread_limit(n_points, self.width):
             yield
 
-    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> CostEstimate:
-        """Estimate how long a fit will take and how much memory it will need, by a few steps of its training.
-
-        The data are read and the network is built as in a fit, and some batches from the smallest to the largest are
-        timed, after a step in which kernels are compiled. Where other parameters make a step cheaper, such as
-        `subsample_points` or a larger `patch_size`, steps with these are timed too. The estimator stays as it is.
-
-        Parameters
-        ----------
-        X, y, sample_weight, params : as in `fit`
-            Training data.
-
-        Returns
-        -------
-        CostEstimate
-            Time, memory and possible savings; ``print`` shows them in words.
-
-        Raises
-        ------
-        FieldDataError
-            If X or y cannot be used; a ValueError.
-
-        Notes
-        -----
-        A fit reads the data and compiles kernels in addition, and can be stopped early. Other programs on the machine
-        slow both the estimate and the fit down.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skop import LaMORegressor
-        >>> X = np.random.default_rng(0).random((50, 3))
-        >>> cost = LaMORegressor(width=16, depth=1, max_iter=50).estimate_cost(X, X[:, 0])
-        >>> print(cost)
-        50 epochs of about ..., ... in all; about ... MB of memory
-        """
-        return self._estimate_cost(X, y, sample_weight, params=params)
-
     def _estimate_cost(
         self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING, *, params: Any = None
     ) -> CostEstimate:
         """Measure a copy of the estimator by a plan, and copies with cheaper settings."""
-        self._validate_params()
         self._validate_options()
-        with each_warning_once():
-            # A plan with a function of its own has it for this object, which is a copy already.
-            probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
-            data = probe._read(X, y, params=params, sample_weight=sample_weight)
-            cost, cheaper = probe._measure(data, sample_weight, plan)
-            costs = {
-                f"{name}={value}": self._probe(**{name: value})._measure(data, sample_weight, plan)[0].seconds
-                for name, value in cheaper.items()
-                if plan.forward is None
-            }
+        # A plan with a function of its own has it for this object, which is a copy already.
+        probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
+        data = probe._read(X, y, params=params, sample_weight=sample_weight)
+        cost, cheaper = probe._measure(data, sample_weight, plan)
+        costs = {
+            f"{name}={value}": self._probe(**{name: value})._measure(data, sample_weight, plan)[0].seconds
+            for name, value in cheaper.items()
+            if plan.forward is None
+        }
         return CostEstimate.of_epochs(cost, self.max_iter, self.max_time, costs)
 
     def _probe(self, **changes: Any) -> Self:
@@ -1277,7 +1238,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             export_estimator(self, path, X, batch_size)
 
     # ------------------------------------------------------------------ derivatives
-    def gradient(self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None) -> FloatArray:
+    def gradient(
+        self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None, *, params: Any = None
+    ) -> FloatArray:
         """Return the derivative of an output with respect to the global parameters of each sample.
 
         It is computed by automatic differentiation through the scalers and the network. Optimisers then need no finite
@@ -1286,11 +1249,15 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Parameters
         ----------
         X : as in `predict`, with global parameters
-            A table of parameters or features, or a FieldSet with `params`, at the resolution of the training.
+            A table of parameters or features, a FieldSet with `params`, or fields or meshes beside `params`, at the
+            resolution of the training.
         output : int, callable or None, default=None
             Output to differentiate: the index of a scalar output; or a function that takes the predicted fields, a
             tensor ``(m, P, q)`` of m samples, P points and q channels in physical units, and returns a tensor ``(m,)``,
-            such as ``lambda field: field[..., 0].amax(dim=1)``. None is for estimators that predict a single scalar.
+            such as ``lambda field: field[..., 0].amax(dim=1)``. Samples with different numbers of points come one at a
+            time. None is for estimators that predict a single scalar.
+        params : as in `predict`
+            Global parameters beside fields or meshes, with respect to which the derivative is taken.
 
         Returns
         -------
@@ -1328,15 +1295,18 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         True
         """
         with each_warning_once():
-            return self._gradient(X, output)
+            return self._gradient(X, output, params)
 
-    def _gradient(self, X: Any, output: Any) -> FloatArray:
+    def _gradient(self, X: Any, output: Any, given: Any) -> FloatArray:
         """Derivatives of an output with respect to the parameters."""
-        inputs, _ = self._read_inputs(X)
+        inputs, _ = self._read_inputs(X, given)
         self._warn_if_outside(inputs)
         select = self._selection(output)
         if inputs.params is None or self.scalers_.params is None:
-            raise FieldDataError("gradient needs global parameters: a table X, or a FieldSet with params; X has none.")
+            raise FieldDataError(
+                "gradient needs global parameters: a table X, a FieldSet with params, or params=... beside fields or "
+                "meshes; X has none."
+            )
         if self.spec_.resampler is not None:
             raise FieldDataError(
                 "gradient does not go through the resampling of grid=...; fit on a grid or on points instead."
@@ -1344,7 +1314,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         if max(self._refinement_factors(inputs)) > 1:
             raise FieldDataError("gradient needs the spacing of the training grid, but X is on a finer grid.")
         loaders, parts = list(self._prediction_loaders(inputs)), []
-        for indices, _ in loaders[0].bounded_batches(_PREDICT_POINTS):
+        # A function of the field gets samples of one size, with an axis of the samples.
+        alone = inputs.is_ragged and callable(output)
+        for indices, _ in loaders[0].bounded_batches(0 if alone else _PREDICT_POINTS):
             with torch.inference_mode(False), torch.enable_grad():
                 params = torch.tensor(np.asarray(inputs.params[indices], dtype=np.float64), requires_grad=True)
                 values = select(self._mean_outputs(loaders, indices, params))
@@ -1423,11 +1395,16 @@ def _other_points(data: TrainingData) -> str:
 _TOOLS = {"dask", "hyperopt", "joblib", "optuna", "ray", "scipy", "sklearn", "skopt"}
 
 
-def _is_called_by_another_tool() -> bool:
-    """Whether `fit` was called by a tool such as a search or a cross-validation, not by the user's own code."""
+def is_called_by_another_tool(within: Callable[..., Any] | None = None) -> bool:
+    """Whether `fit` was called by a tool such as a search or a cross-validation, not by the user's own code.
+
+    Callers of the function `within` are not looked at.
+    """
     frame = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back
+        if within is not None and frame.f_code is within.__code__:
+            return False
         name = str(frame.f_globals.get("__name__"))
         # Skip the frame of scikit-learn's decorator of `fit`, which is there for every caller.
         if name.partition(".")[0] in _TOOLS and name != fit_context.__module__:
@@ -1489,7 +1466,7 @@ def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:
     return grid_spacing(inputs.coords, inputs.grid_shape)
 
 
-def _check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
+def check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
     """Sample weights as an array, checked by scikit-learn's rules."""
     if sample_weight is None:
         return None
