@@ -11,6 +11,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +19,7 @@ from skop._optional import import_optional
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop.data import DataSpec, FieldSet, Predictions, TrainingData
 from skop.estimators._amo import AMORegressor
-from skop.estimators._base import _is_called_by_another_tool
+from skop.estimators._base import is_called_by_another_tool
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._domain import SeenRanges
 from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure
@@ -45,6 +46,9 @@ __all__ = ["AutoRegressor", "compare"]
 _SEARCH = 0.4
 #: Number of epochs of the default operators under a time limit, which ends them before.
 _MANY_EPOCHS = 10**6
+#: Seconds of the budget for each operator that takes part by default, since a training of some steps tells nothing; and
+#: how many take part in any case.
+_SECONDS_EACH, _FEWEST = 12.0, 2
 #: Time limit in seconds from which a fit says what it will do.
 _LONG = 60.0
 
@@ -61,8 +65,8 @@ class AutoRegressor(FieldRegressor):
     candidates : list of (str, estimator) or None, default=None
         Models to choose from, by name. Any estimator with `fit` and `predict` on FieldSets, or for plain tables on
         arrays, such as a scikit-learn regressor. None takes `PODRegressor` with the mean, ridge regression, a Gaussian
-        process and its defaults; `LaMORegressor` with default and with greater width, and with latent tokens on grids;
-        `GeoMaNORegressor`, `MNORegressor` and `AMORegressor`.
+        process and its defaults; and of `LaMORegressor`, `AMORegressor`, LaMO with latent tokens on grids,
+        `MNORegressor`, `GeoMaNORegressor` and a wide LaMO the first two, or as many as there are 12 s of the budget.
     max_time : float or None, default=600
         Budget in seconds for the whole fit. None compares by numbers of epochs instead, fractions of each candidate's
         own `max_iter`; results then repeat exactly, and take as long as they take.
@@ -236,10 +240,12 @@ class AutoRegressor(FieldRegressor):
         data = self._read(X, y, params=params)
         rng = check_random_state(self.random_state)
         folds = make_folds(self.cv, len(data.inputs), groups, rng)
-        given = _default_candidates(data.spec, self.max_time) if self.candidates is None else self.candidates
+        given = self.candidates
+        if given is None:
+            given = _default_candidates(data.spec, self.max_time, effective_n_jobs(self.n_jobs))
         candidates = make_candidates(given, rng, self.symmetries)
         verbose = int((self.max_time or 0.0) >= _LONG) if self.verbose == "auto" else 2 * int(self.verbose)
-        if self.verbose == "auto" and _is_called_by_another_tool():
+        if self.verbose == "auto" and is_called_by_another_tool():
             verbose = 0
         samples = Samples(data.inputs, data.targets, data.spec)
         deadline = None if self.max_time is None else start + part * self.max_time
@@ -418,25 +424,30 @@ def compare(
 
 
 # ---------------------------------------------------------------------- candidates
-def _default_candidates(spec: DataSpec, max_time: float | None) -> list[tuple[str, Any]]:
-    """Models for the kind of the data, the quickest first."""
+def _default_candidates(spec: DataSpec, max_time: float | None, n_workers: int) -> list[tuple[str, Any]]:
+    """Models for the kind of the data; of the operators the first ones that the budget allows."""
     many: dict[str, Any] = {} if max_time is None else {"max_iter": _MANY_EPOCHS}
     # Nearly all modes: a fixed share of the variance cuts those that carry a small signal.
     modes: dict[str, Any] = {"n_components": 0.9999}
-    found: list[tuple[str, Any]] = [
+    classical: list[tuple[str, Any]] = [
         ("mean", PODRegressor(regressor="mean")),
         ("POD + ridge", PODRegressor(regressor="ridge", **modes)),
         ("POD + Gaussian process", PODRegressor(regressor="gaussian_process", **modes)),
         ("POD", PODRegressor()),
+    ]
+    operators: list[tuple[str, Any]] = [
         ("LaMO", LaMORegressor(**many)),
-        ("GeoMaNO", GeoMaNORegressor(grid="auto", **many)),
-        ("MNO", MNORegressor(**many)),
         ("AMO", AMORegressor(**many)),
+        ("LaMO, latent tokens", LaMORegressor(geometry="points", **many)),
+        ("MNO", MNORegressor(**many)),
+        ("GeoMaNO", GeoMaNORegressor(grid="auto", **many)),
         ("LaMO, wide", LaMORegressor(width=128, **many)),
     ]
-    if spec.role == "fields" and spec.geometry != "points":
-        found.append(("LaMO, latent tokens", LaMORegressor(geometry="points", **many)))
-    return found
+    if spec.role != "fields" or spec.geometry == "points":
+        # There LaMO has latent tokens anyway.
+        operators.pop(2)
+    count = len(operators) if max_time is None else max(_FEWEST, int(n_workers * max_time / _SECONDS_EACH))
+    return classical + operators[:count]
 
 
 def _as_table(rows: list[dict[str, Any]]) -> Any:

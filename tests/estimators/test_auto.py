@@ -404,7 +404,8 @@ def test_words_go_to_the_user_and_not_to_other_tools(budget, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_default_candidates_take_grids_points_and_tables(fields):
+def test_default_candidates_take_grids_points_and_tables(fields, monkeypatch):
+    monkeypatch.setattr(_auto, "_SECONDS_EACH", 0.01)
     X, y = fields
     sets = {"grid": (X, y), "table": (TABLE, TABLE.sum(axis=1))}
     points = FieldSet(np.random.default_rng(1).random((24, 2)), X.reshape(12, 24, 1))
@@ -416,6 +417,11 @@ def test_default_candidates_take_grids_points_and_tables(fields):
         assert {"mean", "POD", "LaMO", "GeoMaNO", "MNO", "AMO"} <= names
         assert ("LaMO, latent tokens" in names) == (name == "grid")
         assert not [row for row in model.results_ if row["status"] in ("failed", "left out")]
+
+
+def test_a_short_budget_has_two_operators_by_default(fields):
+    model = AutoRegressor(max_time=0.2, random_state=0).fit(*fields)
+    assert {row["candidate"] for row in model.results_} & {"LaMO", "AMO", "MNO", "GeoMaNO"} == {"LaMO", "AMO"}
 
 
 @pytest.mark.exhaustive
