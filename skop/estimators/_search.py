@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, Self
@@ -50,6 +51,8 @@ _SHORTEST = 0.02
 #: Number of samples from which a model without a time limit is first timed on parts; and the highest power of it with
 #: which the time is taken to grow.
 _TIMED_SAMPLES, _HIGHEST_POWER = 200, 3.0
+#: Reason of a candidate whose process has ended.
+_KILLED = "a process was killed, perhaps for want of memory; which of the fits at that time needed it is not known"
 
 
 @dataclass
@@ -637,23 +640,33 @@ class Search:
 
     def _fit(self, pairs: list[tuple[Candidate, int]], configure: Callable[[Candidate, int], _Task | None]) -> None:
         """Fit candidates on folds, each with settings that are made when its turn comes, and store the results."""
+        queue = list(pairs)
         started: list[tuple[Candidate, int]] = []
 
         def calls() -> Iterator[Any]:
-            for number, (candidate, fold) in enumerate(pairs):
-                task = None if candidate.is_out else configure(candidate, len(pairs) - number)
+            while queue:
+                task = None if queue[0][0].is_out else configure(queue[0][0], len(queue))
+                candidate, fold = queue.pop(0)
                 if task is not None:
                     started.append((candidate, fold))
                     yield delayed(_try)(task, self.samples, *self.folds[fold])
 
-        run = Parallel(n_jobs=self.n_jobs, pre_dispatch="n_jobs", batch_size=1, return_as="generator")
-        for number, result in enumerate(run(calls())):
-            candidate, fold = started[number]
-            if isinstance(result, _Failure):
-                candidate.drop(result.status, result.reason)
-            elif not candidate.is_out:
-                candidate.trials[fold] = result
-                candidate.status, candidate.reason = "compared", ""
+        while queue:
+            try:
+                for result in self._parallel()(calls()):
+                    candidate, fold = started.pop(0)
+                    if isinstance(result, _Failure):
+                        candidate.drop(result.status, result.reason)
+                    elif not candidate.is_out:
+                        candidate.trials[fold] = result
+                        candidate.status, candidate.reason = "compared", ""
+            except BrokenProcessPool:
+                while started:
+                    started.pop()[0].drop("failed", _KILLED)
+
+    def _parallel(self) -> Parallel:
+        """Run calls by joblib, each made when its turn comes, and give the results in their order."""
+        return Parallel(n_jobs=self.n_jobs, pre_dispatch="n_jobs", batch_size=1, return_as="generator")
 
     # ------------------------------------------------------------------ ranks
     def _rank(self, candidates: list[Candidate], folds: list[int]) -> None:
@@ -741,13 +754,19 @@ class Search:
                     estimator = candidate.for_seconds(seconds)
                 yield delayed(_fit_on_all)(estimator, self.samples)
 
-        run = Parallel(n_jobs=self.n_jobs, pre_dispatch="n_jobs", batch_size=1, return_as="generator")
-        for candidate, result in zip(members, run(calls()), strict=True):
-            if isinstance(result, _Failure):
-                candidate.drop("failed", f"in the fit on all samples: {result.reason}")
-                candidate.weight = 0.0
-            else:
-                candidate.fitted, candidate.status = result, "chosen"
+        waiting = list(members)
+        try:
+            for result in self._parallel()(calls()):
+                candidate = waiting.pop(0)
+                if isinstance(result, _Failure):
+                    candidate.drop("failed", f"in the fit on all samples: {result.reason}")
+                else:
+                    candidate.fitted, candidate.status = result, "chosen"
+        except BrokenProcessPool:
+            for candidate in waiting:
+                candidate.drop("failed", f"in the fit on all samples: {_KILLED}")
+        for candidate in members:
+            candidate.weight *= candidate.fitted is not None
 
     # ------------------------------------------------------------------ words
     def tell_plan(self, max_time: float | None) -> None:

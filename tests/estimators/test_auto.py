@@ -1,9 +1,11 @@
 """AutoRegressor: the choice, the budget by a clock that passes in fits only, and candidates that fail."""
 
+import os
 import pickle
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
 
@@ -430,3 +432,21 @@ def test_processes_do_not_change_the_result(fields):
     alone, together = (by_epochs(*candidates, ensemble="greedy", n_jobs=n_jobs).fit(*fields) for n_jobs in (None, 2))
     np.testing.assert_allclose(alone.predict(fields[0]), together.predict(fields[0]), rtol=1e-5)
     np.testing.assert_allclose(alone.weights_, together.weights_)
+
+
+class Killed(Timed):
+    """A model whose fit ends the process, as the system does where memory is short."""
+
+    def fit(self, X, y):
+        os._exit(1)
+
+
+@pytest.mark.exhaustive
+def test_a_process_that_is_killed_is_a_row():
+    candidates = [("works", pod("mean")), ("killed", Killed(max_time=1.0)), ("later", lamo())]
+    with parallel_config("loky", n_jobs=2):
+        model = by_epochs(*candidates, cv=2).fit(TABLE, TABLE.sum(axis=1))
+    table = {row["candidate"]: row for row in model.results_}
+    assert table["works"]["status"] == "chosen"
+    assert table["killed"]["status"] == "failed"
+    assert "a process was killed" in table["killed"]["reason"]
