@@ -625,6 +625,8 @@ class Search:
         n_workers, total = effective_n_jobs(self.n_jobs), part * max(self._left(), 0.0)
         until = None if self.deadline is None else time.perf_counter() + total
         usual = total / max(-(-len(pairs) // n_workers), 1)
+        # The same for all, so that all train for the same time; the first fit of a process has loaded something.
+        overhead = float(np.median([candidate.overhead for candidate in candidates])) if candidates else 0.0
 
         def configure(candidate: Candidate, n_left: int) -> _Task | None:
             if until is None:
@@ -633,7 +635,7 @@ class Search:
             share = max(self._left(until) / -(-n_left // n_workers), usual / 2)
             if self._left() < share and not candidate.trials and any(other.trials for other in self.candidates):
                 return None
-            seconds = max(min(share, self._left()) - min(candidate.overhead, share / 2), _SHORTEST)
+            seconds = max(min(share, self._left()) - min(overhead, share / 2), _SHORTEST)
             return _Task(candidate.for_seconds(seconds), limit=seconds)
 
         self._fit(pairs, configure)
