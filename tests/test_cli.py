@@ -22,7 +22,7 @@ from skop._demo import DemoOptions, run_demo  # noqa: E402
 from skop.cli import main  # noqa: E402
 from skop.cli._data import Choice, read_samples  # noqa: E402
 from skop.cli._fit import split_rows  # noqa: E402
-from skop.data import FieldLoader, read_meshes  # noqa: E402
+from skop.data import FieldLoader, MeshSeries, read_mesh_series, read_meshes  # noqa: E402
 from skop.datasets import make_darcy  # noqa: E402
 from skop.metrics import relative_l2_error  # noqa: E402
 
@@ -440,3 +440,181 @@ def test_describe_names_the_files_that_are_not_like_the_others(study, tmp_path, 
     assert [names for text, names in problems if "units" in text] == [["run_3.vtu"]]
     assert [names for text, names in problems if "NaN" in text] == [["run_5.vtu"]]
     assert [names for text, names in problems if "cannot read" in text] == [["run_7.vtu"]]
+
+
+# ---------------------------------------------------------------------- time series of meshes
+TIMES = np.array([0.0, 0.5, 1.0, 2.0])
+
+
+def series(number):
+    """A field on a mesh of its own that decays from a start at a rate that follows from the number."""
+    mesh = plate(number, 1.0)
+    start = mesh.point_data["stress"]
+    data = [{"start": start, "u": start * np.exp(-number * time / 4)} for time in TIMES]
+    return MeshSeries([meshio.Mesh(mesh.points, mesh.cells, item) for item in data], TIMES)
+
+
+@pytest.fixture(scope="module")
+def trajectories(tmp_path_factory):
+    """Folder with six collections, their frames, a table of rates in another order, and a model of each use of time."""
+    folder = tmp_path_factory.mktemp("series")
+    for number in range(6):
+        series(number).write(folder / f"run_{number}.pvd")
+    rows = [f"run_{number},{number / 2}" for number in (3, 1, 5, 0, 2, 4)]
+    (folder / "rates.csv").write_text("\n".join(["run,rate", *rows]))
+    data, tiny = str(folder / "run_*.pvd"), ["--target", "u", "--epochs", "1", *TINY_FIT[2:]]
+    stream = io.StringIO()
+    with contextlib.redirect_stdout(stream):
+        rollout = ["--window", "2", "--test-fraction", "0.34", "--set", "noise=0.1", "--set", "batch_size=3"]
+        assert main(["fit", data, *tiny, *rollout, "-o", str(folder / "rollout.skop")]) == 0
+        words = [str(folder / "run_*/run_*.vtu"), *tiny, "--time", "parameter", "--input", "start"]
+        assert main(["fit", *words, "--params", str(folder / "rates.csv"), "-o", str(folder / "parameter.skop")]) == 0
+    return folder, stream.getvalue().splitlines()
+
+
+def test_time_series_are_fitted_and_scored_as_by_the_estimators(trajectories, capsys):
+    folder, lines = trajectories
+    model, data = skop.load(folder / "rollout.skop"), str(folder / "run_*.pvd")
+    assert lines[0].startswith(f"{folder / 'rollout.skop'}: RolloutRegressor of LaMORegressor, 1 epoch (max_iter)")
+    assert (model.window, model.n_steps_, model.noise, model.estimator.batch_size) == (2, 2, 0.1, 3)
+    held_out = [line.split()[1] for line in lines if line.split()[0] == "worst"]
+    error = 1 - model.score([str(folder / name) for name in held_out])
+    assert f"relative L2 error of 2 held-out samples: {error:.2%}" in lines[1]
+    assert main(["score", str(folder / "rollout.skop"), data, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["error"] == pytest.approx(1 - model.score(data))
+    np.testing.assert_allclose(list(found["channels"].values()), model.error_by_step(data))
+    assert list(found["channels"]) == ["u, t = 1", "u, t = 2"]
+    # Each run has the rate of its own row; the frames are those of a folder.
+    pandas = pytest.importorskip("pandas")
+    frames, rates = str(folder / "run_*/run_*.vtu"), str(folder / "rates.csv")
+    assert main(["score", str(folder / "parameter.skop"), frames, "--params", rates, "--json"]) == 0
+    by_time, table = skop.load(folder / "parameter.skop"), pandas.DataFrame({"rate": np.arange(6) / 2})
+    assert by_time.estimator.input_fields == ["start"]
+    found = json.loads(capsys.readouterr().out)
+    assert found["error"] == pytest.approx(1 - by_time.score(frames, params=table))
+    assert set(found["samples"]) == {f"run_{number}" for number in range(6)}
+
+
+def test_predicted_series_are_those_of_the_model(trajectories, tmp_path, capsys):
+    folder, _ = trajectories
+    out, model = tmp_path / "out", str(folder / "rollout.skop")
+    assert main(["predict", model, str(folder / "run_*.pvd"), "-o", str(out), "--steps", "3"]) == 0
+    expected = skop.load(model).predict(str(folder / "run_*.pvd"), n_steps=3)
+    found = read_mesh_series(str(out / "run_*.pvd"))
+    assert [item.times.tolist() for item in found] == [[1.0, 2.0, 3.0]] * 6
+    for number, (one, other) in enumerate(zip(found, expected, strict=True)):
+        np.testing.assert_array_equal(one.meshes[2].point_data["u"], other.meshes[2].point_data["u"])
+        np.testing.assert_array_equal(one.meshes[0].point_data["u_true"], series(number).meshes[2].point_data["u"])
+    # A first state is enough.
+    first = tmp_path / "first"
+    MeshSeries(series(4).meshes[:2], TIMES[:2]).write(first / "new.pvd")
+    assert main(["predict", model, str(first / "new.pvd"), "-o", str(tmp_path / "new.pvd")]) == 0
+    (found,) = read_mesh_series(tmp_path / "new.pvd")
+    np.testing.assert_allclose(found.meshes[1].point_data["u"], expected[4].meshes[1].point_data["u"], rtol=1e-5)
+    words = ["predict", str(folder / "parameter.skop"), str(folder / "run_2/*.vtu"), "-o", str(tmp_path / "by_time")]
+    (tmp_path / "new.csv").write_text("run,rate\nrun_2,1\n")
+    assert main([*words, "--params", str(tmp_path / "new.csv"), "--times", "0.25,1"]) == 0
+    (found,) = read_mesh_series(tmp_path / "by_time" / "run_2.pvd")
+    assert found.times.tolist() == [0.25, 1.0]
+    capsys.readouterr()
+
+
+def test_predicted_frames_overwrite_neither_inputs_nor_other_files(trajectories, tmp_path, capsys):
+    folder, _ = trajectories
+    model = str(folder / "rollout.skop")
+    before = {path: path.read_bytes() for path in folder.rglob("*.vtu")}
+    for data in ("run_*/run_*.vtu", "run_*.pvd"):
+        assert main(["predict", model, str(folder / data), "-o", str(folder), "--force"]) == 2
+        assert "holds inputs; choose another -o" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in folder.rglob("*.vtu")}
+    (tmp_path / "run_1").mkdir()
+    (tmp_path / "run_1" / "mine.txt").write_text("mine")
+    assert main(["predict", model, str(folder / "run_1.pvd"), "-o", str(tmp_path)]) == 2
+    assert "which holds files" in capsys.readouterr().err
+    # Runs of one name in two folders become two files.
+    for name in ("a", "b"):
+        series(1 if name == "a" else 4).write(tmp_path / name / "run.pvd")
+    assert main(["predict", model, str(tmp_path / "?/run.pvd"), "-o", str(tmp_path / "out")]) == 0
+    assert [path.name for path in sorted((tmp_path / "out").glob("*.pvd"))] == ["a_run.pvd", "b_run.pvd"]
+
+
+def test_describe_says_steps_and_times_of_series(trajectories, tmp_path, capsys):
+    folder, _ = trajectories
+    for number in range(9):
+        item = series(number)
+        if number == 6:
+            item.meshes[2].point_data["u"] *= 1e6
+        if number == 7:
+            item.meshes[1].points = item.meshes[1].points + 0.1
+        if number == 8:
+            item.meshes[3].point_data["u"][2] = np.nan
+        item.write(tmp_path / f"run_{number}.pvd")
+    assert main(["describe", str(tmp_path / "*.pvd"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["form"].startswith("7 runs of 4 frames, times 0 to 2, on points of their own, 30 to 32 in 2-D")
+    assert found["n_points"] == [30, 31, 32]
+    values = np.concatenate([mesh.point_data["start"] for number in range(8) for mesh in series(number).meshes
+                             if number != 7])  # fmt: skip
+    start = next(item for item in found["channels"] if item["name"] == "start")
+    for key, value in (("minimum", values.min()), ("mean", values.mean()), ("deviation", values.std())):
+        assert start[key] == pytest.approx(value)
+    findings = [(item["text"], item["samples"]) for item in found["findings"]]
+    assert [names for text, names in findings if "field 'u' of these" in text] == [["run_6.pvd"]]
+    assert [names for text, names in findings if "changes in time" in text] == [["run_7.pvd"]]
+    assert [names for text, names in findings if "NaN" in text] == [["run_8.pvd"]]
+    assert any("frames are 0.5 to 1 apart in time" in text for text, _ in findings)
+    words = [str(folder / "run_*/*.vtu"), "--target", "u"]
+    assert main(["describe", *words, "--time", "rollout", "--params", str(folder / "rates.csv"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [found["form"].partition(",")[0], found["channels"][1]["maximum"]] == ["6 runs of 4 frames", 2.5]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run_*.pvd"], "--target is missing; the fields of run_0.pvd are: start, u"),
+        (["run_*.pvd", "--target", "u", "--window", "4"], "has 4 frames, and the first 4 are inputs"),
+        (["run_*.pvd", "--target", "u", "--input", "start"], "--input does not apply to a rollout"),
+        (["run_*.pvd", "--target", "u", "--set", "window=2"], "--set window does not apply: --window says it"),
+        (["run_*.pvd", "run_1/run_1_0000.vtu", "--target", "u"], "is a time series and run_1/run_1_0000.vtu is not"),
+        (["rates.csv", "--target", "rate", "--time", "rollout"], "time series of meshes were expected, not .csv files"),
+    ],
+)
+def test_series_that_cannot_be_used_are_one_line(trajectories, words, message, monkeypatch, capsys):
+    folder, _ = trajectories
+    monkeypatch.chdir(folder)
+    assert main(["fit", *words, "-o", "other.skop", "--quiet"]) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_an_xdmf_series_is_one_run_and_folders_are_asked_about(trajectories, tmp_path, monkeypatch, capsys):
+    folder, _ = trajectories
+    monkeypatch.chdir(tmp_path)
+    for number in range(3):
+        item = series(number)
+        with meshio.xdmf.TimeSeriesWriter(f"run_{number}.xdmf", data_format="XML") as writer:
+            writer.write_points_cells(item.meshes[0].points, item.meshes[0].cells)
+            for time, mesh in zip(TIMES, item.meshes, strict=True):
+                writer.write_data(time, point_data=mesh.point_data)
+    samples = read_samples(["run_*.xdmf"], Choice(targets=("u",)))
+    assert (samples.kind, len(samples), samples.y.n_channels) == ("series", 3, 3)
+    words = ["predict", str(folder / "rollout.skop"), "run_*.xdmf", "-o", "out"]
+    assert main(words) == 0
+    assert read_mesh_series("out/run_2.pvd")[0].times.tolist() == [1.0, 2.0]
+    capsys.readouterr()
+    assert read_samples([str(folder / "run_*/*.vtu")], Choice(targets=("u",))).kind == "meshes"
+    assert "say so by --time rollout" in capsys.readouterr().err
+
+
+def test_cell_data_reach_the_model(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for number in range(4):
+        mesh = plate(number, 1.0)
+        mesh.cell_data = {"flux": [mesh.points[mesh.cells[0].data].mean(axis=1)[:, 0]]}
+        mesh.write(f"run_{number}.vtu")
+    assert main(["fit", "run_*.vtu", "--target", "flux", "--cell-data", "cells", "-o", "m.skop", *TINY_FIT]) == 0
+    assert main(["predict", "m.skop", "run_1.vtu", "-o", "out"]) == 0
+    found = meshio.read("out/run_1.vtu").cell_data
+    np.testing.assert_allclose(found["flux_true"][0], meshio.read("run_1.vtu").cell_data["flux"][0])
+    capsys.readouterr()

@@ -20,6 +20,7 @@ import click
 if TYPE_CHECKING:
     import numpy as np
 
+    from skop.cli._series import Run
     from skop.data import MeshSamples
 
 __all__ = [
@@ -30,7 +31,10 @@ __all__ = [
     "expand",
     "field_options",
     "fields_in",
+    "fields_of_run",
+    "read_run_table",
     "read_samples",
+    "time_options",
 ]
 
 #: Names under which arrays are looked for, in this order.
@@ -69,6 +73,12 @@ class Choice:
         Coordinates of meshes that are used; None finds them.
     needs_targets : bool, default=True
         Whether data without targets are an error.
+    time : {"rollout", "parameter"} or None, default=None
+        Use of the time in time series of meshes; None takes a rollout for files with several time steps.
+    window : int, default=1
+        Number of first frames that a rollout is given.
+    n_frames : int or None, default=None
+        Number of frames that are predicted; None for all that the runs hold.
     """
 
     targets: tuple[str, ...] = ()
@@ -83,6 +93,9 @@ class Choice:
     channels: str = "auto"
     axes: tuple[int, ...] | None = None
     needs_targets: bool = True
+    time: str | None = None
+    window: int = 1
+    n_frames: int | None = None
 
 
 def field_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,6 +126,18 @@ def array_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--array-params", metavar="ARRAY", help="Array with parameters of each sample, (n, p)."),
         click.option("--channels", type=click.Choice(["auto", "last", "none"]), default="auto", show_default=True,
                      help="Last axis of arrays: channels, or none; auto: channels up to 16."),
+    )  # fmt: skip
+
+
+def time_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for time series of meshes."""
+    return _with_options(
+        command,
+        click.option("--time", type=click.Choice(["rollout", "parameter"]),
+                     help="DATA are time series, also folders of frames such as 'run_*/t_*.vtu': predict frame after "
+                          "frame, or each from inputs and its time. Default for .pvd: rollout."),
+        click.option("--window", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+                     help="First frames of a run that a rollout is given."),
     )  # fmt: skip
 
 
@@ -148,6 +173,8 @@ def choice_of_model(model: Any, **options: Any) -> Choice:
     Choice
         Names of the fields and columns of the fit.
     """
+    if hasattr(model, "series_"):
+        return _choice_of_series(model, **options)
     form = model.spec_.target_form
     if model.spec_.role == "features":
         inputs = tuple(getattr(model, "feature_names_in_", ()))
@@ -165,6 +192,23 @@ def choice_of_model(model: Any, **options: Any) -> Choice:
     )
 
 
+def _choice_of_series(model: Any, **options: Any) -> Choice:
+    """What a model of time series of meshes needs to be read."""
+    held, window = model.series_, getattr(model, "window_", None)
+    return Choice(
+        targets=tuple(held["target_fields"]),
+        inputs=tuple(held["input_fields"]) if window is None else (),
+        columns=tuple(model.spec_.param_names or ()),
+        cell_data=held["cell_data"],
+        axes=tuple(held["axes"]),
+        needs_targets=False,
+        time="parameter" if window is None else "rollout",
+        window=window or 1,
+        n_frames=model.n_frames_,
+        **options,
+    )
+
+
 # ---------------------------------------------------------------------- samples
 @dataclass(frozen=True)
 class Samples:
@@ -172,8 +216,8 @@ class Samples:
 
     Attributes
     ----------
-    kind : {"meshes", "arrays", "table"}
-        Kind of the files.
+    kind : {"meshes", "series", "arrays", "table"}
+        Kind of the files; time series of meshes are ``"series"``.
     X, y : FieldSet, array, DataFrame or None
         Inputs and targets in forms that estimators take; y is None where the data hold no targets.
     names : tuple of str
@@ -190,6 +234,12 @@ class Samples:
         Fields of meshes, or columns, that are targets.
     rows : ndarray of int or None, default=None
         Rows of `meshes` that are samples; None for all.
+    runs : tuple of Run, default=()
+        Runs of time series.
+    time : {"rollout", "parameter"} or None, default=None
+        Use of the time in time series.
+    window : int, default=1
+        Number of first frames that a rollout is given.
     """
 
     kind: str
@@ -202,6 +252,9 @@ class Samples:
     table: Any = None
     target_names: tuple[str, ...] = ()
     rows: Any = None
+    runs: tuple[Run, ...] = ()
+    time: str | None = None
+    window: int = 1
 
     def __len__(self) -> int:
         return len(self.names)
@@ -213,7 +266,8 @@ class Samples:
             X=_rows_of(self.X, rows),
             y=_rows_of(self.y, rows),
             names=tuple(self.names[row] for row in rows),
-            files=tuple(self.files[row] for row in rows) if self.kind == "meshes" else self.files,
+            files=tuple(self.files[row] for row in rows) if self.kind in ("meshes", "series") else self.files,
+            runs=tuple(self.runs[row] for row in rows) if self.runs else (),
             params=_rows_of(self.params, rows),
             table=_rows_of(self.table, rows),
             rows=rows if self.rows is None else self.rows[rows],
@@ -228,6 +282,8 @@ class Samples:
     @property
     def paths(self) -> list[str]:
         """Paths of the files, as estimators take them."""
+        if self.runs:
+            return [source for run in self.runs for source in run.sources]
         return [str(file) for file in self.files]
 
     @property
@@ -246,6 +302,8 @@ class Samples:
 
     def describe(self) -> str:
         """Say in one line what was read."""
+        if self.kind == "series":
+            return self._describe_series()
         if self.kind == "meshes":
             inputs = f"{self.X.n_channels} input channels" if self.X.n_channels else "geometry"
             parameters = "" if self.params is None else f", parameters {', '.join(map(str, self.params.columns))}"
@@ -253,6 +311,22 @@ class Samples:
             return f"{len(self)} meshes, inputs: {inputs}{parameters}{target}"
         parts = [f"{word} {_shape_of(value)}" for word, value in (("X", self.X), ("y", self.y)) if value is not None]
         return f"{len(self)} samples of {self.files[0]}: {', '.join(parts)}"
+
+    def _describe_series(self) -> str:
+        """Say in one line what time series were read."""
+        frames, target = self.runs[0].frames, ", ".join(self.target_names)
+        parameters = "" if self.params is None else f", parameters {', '.join(map(str, self.params.columns))}"
+        count = len(frames.times)
+        if any(len(run.frames.times) != count for run in self.runs):
+            times = "of several lengths"
+        else:
+            times = f"of {count} frames, times {frames.times[0]:g} to {frames.times[-1]:g} in {self.runs[0].name}"
+        if self.time == "rollout":
+            given = "frame 1 is given" if self.window == 1 else f"frames 1 to {self.window} are given"
+            how = f"{given}, {target} in the others predicted step by step"
+        else:
+            how = f"{target} at each time predicted from the inputs and the time"
+        return f"{len(self)} run{'s' if len(self) > 1 else ''} {times}{parameters}; {how}"
 
 
 def _rows_of(value: Any, rows: Any) -> Any:
@@ -294,7 +368,12 @@ def read_samples(data: Sequence[str], choice: Choice) -> Samples:
     readers = {".npz": _read_arrays, ".mat": _read_arrays, ".csv": _read_table}
     special = endings & set(readers)
     if not special:
-        return _read_meshes(files, choice)
+        from skop.cli._series import holds_series
+
+        is_series = holds_series(files, choice.time, says=choice.needs_targets)
+        return _read_series(files, choice) if is_series else _read_meshes(files, choice)
+    if choice.time is not None:
+        raise click.UsageError(f"time series of meshes were expected, not {files[0].suffix} files")
     if len(files) > 1:
         raise click.UsageError(f"DATA holds {len(files)} files with a {special.pop()} file; pass it alone")
     return readers[special.pop()](files[0], choice)
@@ -402,6 +481,74 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
         "meshes", X, y, short_names(files), tuple(files), params, samples, table,
         tuple(scalars or targets),
     )  # fmt: skip
+
+
+def _read_series(files: list[Path], choice: Choice) -> Samples:
+    """Read time series of meshes, and the parameters of each run."""
+    from skop.cli._series import find_run_files, places_of, read_run_frames
+
+    runs, time = find_run_files(files), choice.time or "rollout"
+    if time == "rollout" and choice.inputs:
+        raise click.UsageError(
+            "--input does not apply to a rollout, whose inputs are the first frames of --target; "
+            "--time parameter takes input fields from the first frame"
+        )
+    if choice.needs_targets and not choice.targets:
+        names = [*chain(*fields_of_run(runs[0]))]
+        raise click.UsageError(f"--target is missing; the fields of {runs[0].name} are: {_listed(names)}")
+    table, params = read_run_table(runs, choice)
+    X, y, samples = read_run_frames(
+        runs, time, (choice.inputs, choice.targets), window=choice.window, n_frames=choice.n_frames,
+        cell_data=choice.cell_data, axes=choice.axes, needs_targets=choice.needs_targets,
+    )  # fmt: skip
+    if params is not None:
+        X = X.with_params(params.to_numpy(float))
+    return Samples(
+        "series", X, y, tuple(run.name for run in runs), tuple(places_of(runs)), params, samples,
+        table, choice.targets, runs=tuple(runs), time=time, window=choice.window,
+    )  # fmt: skip
+
+
+def read_run_table(runs: Sequence[Run], choice: Choice) -> tuple[Any, Any]:
+    """Read the table of parameters of runs.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        Time series.
+    choice : Choice
+        What to read.
+
+    Returns
+    -------
+    tuple of (DataFrame or None, DataFrame or None)
+        All columns, and those that are parameters, with a row for each run.
+    """
+    from skop.cli._series import places_of
+
+    if choice.params is None:
+        return None, None
+    table = _rows_for_files(read_csv(choice.params), places_of(runs), choice.params)
+    return table, _numbers_of(table, choice.columns, choice.params, leave_out=_counters(table, choice))
+
+
+def fields_of_run(run: Run) -> tuple[list[str], list[str]]:
+    """Names of the fields on the points, and on the cells, of a time series.
+
+    Parameters
+    ----------
+    run : Run
+        Time series.
+
+    Returns
+    -------
+    tuple of (list of str, list of str)
+        Names of the fields on points and on cells of its first frame.
+    """
+    from skop.data import read_mesh_series
+
+    (series, *_) = read_mesh_series(list(run.sources))
+    return [*series.meshes[0].point_data], [*series.meshes[0].cell_data]
 
 
 def _open_meshes(files: list[Path], choice: Choice, targets: Iterable[str]) -> MeshSamples:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from skop.cli._data import Choice, Samples, array_options, expand, field_options, read_samples
+from skop.cli._data import Choice, Samples, array_options, expand, field_options, read_samples, time_options
 from skop.cli._models import NAMES, check_report, check_writable, make_estimator, parse_settings
 
 if TYPE_CHECKING:
@@ -49,11 +49,13 @@ Examples:
   skop fit 'runs/*.vtu' --target mises --params doe.csv -o model.skop
   skop fit runs/*.vtu --input load --target mises,u --test-fraction 0.2 --report report.html -o model.skop
   skop fit flow.npz --x a --y u --max-time 600 --set width=32 -o model.skop
-  skop fit table.csv --input load,radius --target peak_stress -o model.skop""",
+  skop fit table.csv --input load,radius --target peak_stress -o model.skop
+  skop fit 'runs/*.pvd' --target temperature -o model.skop""",
 )
 @_data_argument
 @click.option("--output", "-o", type=click.Path(path_type=Path), required=True, metavar="FILE.skop", help="Model file.")
 @field_options
+@time_options
 @array_options
 @click.option("--estimator", type=click.Choice(list(NAMES)), default="lamo", show_default=True, help="Kind of model.")
 @_set_option
@@ -74,8 +76,8 @@ def fit(
 ) -> None:  # fmt: skip
     """Train a model on DATA and save it.
 
-    DATA are mesh files (a list, or a quoted pattern), one .npz or .mat file, or one .csv table. Ctrl-C ends the
-    training early: the best model so far is saved, and the exit status is 130.
+    DATA are mesh files (a list, or a quoted pattern), time series of meshes, one .npz or .mat file, or one .csv table.
+    Ctrl-C ends the training early: the best model so far is saved, and the exit status is 130.
     """
     files = expand(data)
     for path in (output, *([report] if report else [])):
@@ -86,16 +88,19 @@ def fit(
     say = _silent if quiet else _say
     say(samples.describe() + ("" if test is None else f"; {len(train)} to train on, {len(test)} held out"))
     model = make_estimator(
-        estimator, settings, max_iter=epochs, max_time=max_time, random_state=seed, verbose=0 if quiet else 1
-    )
+        estimator, settings, time=samples.time, window=samples.window, cell_data=_cell_data_of(samples, choice),
+        max_iter=epochs, max_time=max_time, random_state=seed, verbose=0 if quiet else 1,
+    )  # fmt: skip
     start = time.perf_counter()
     fit_samples(model, train)
     seconds = time.perf_counter() - start
-    was_interrupted = getattr(model, "stopped_", None) == "interrupted"
+    trained = getattr(model, "estimator_", model)
+    was_interrupted = getattr(trained, "stopped_", None) == "interrupted"
     model.save(output)
     if was_interrupted:
-        click.echo(f"interrupted: saved the best model so far, of epoch {model.best_iter_}, to {output}", err=True)
-    click.echo(f"{output}: {type(model).__name__}, {_epochs(model)}{seconds:.1f} s")
+        click.echo(f"interrupted: saved the best model so far, of epoch {trained.best_iter_}, to {output}", err=True)
+    what = type(model).__name__ + (f" of {type(trained).__name__}" if trained is not model else "")
+    click.echo(f"{output}: {what}, {_epochs(trained)}{seconds:.1f} s")
     evaluation = None
     if test is not None:
         from skop.inspection import evaluate
@@ -118,6 +123,11 @@ def _silent(_text: str) -> None:
     """Print nothing."""
 
 
+def _cell_data_of(samples: Samples, choice: dict[str, Any]) -> str | None:
+    """Value of the parameter `cell_data` of an estimator; None where there are no meshes."""
+    return None if samples.meshes is None else choice["cell_data"]
+
+
 def _epochs(model: Any) -> str:
     """Number of epochs of a fit, in words."""
     count = getattr(model, "n_iter_", None)
@@ -138,6 +148,11 @@ def fit_samples(model: Any, samples: Samples) -> None:
         model.fit(samples.X, samples.y)
         return
     has_scalars = hasattr(samples.y, "iloc")
+    if samples.time is not None:
+        names = [*samples.meshes.components] if samples.time == "parameter" else []
+        model.set_params(estimator__input_fields=names or None, estimator__target_fields=[*samples.target_names])
+        model.fit(samples.paths, params=samples.parameters)
+        return
     names = [name for name in samples.meshes.components if has_scalars or name not in samples.target_names]
     model.set_params(input_fields=names or None)
     if not has_scalars:
@@ -253,6 +268,7 @@ Examples:
 )
 @_data_argument
 @field_options
+@time_options
 @array_options
 @click.option("--estimator", "estimators", type=click.Choice(list(NAMES)), multiple=True, default=("lamo",),
               show_default=True, help="Model to compare with the classical ones; repeat for several.")  # fmt: skip
@@ -292,8 +308,9 @@ def compare(
     for name in estimators:
         limit = None if name == "pod" else max_time
         models[NAMES[name].removesuffix("Regressor")] = make_estimator(
-            name, settings, max_iter=epochs, max_time=limit, random_state=seed, verbose=0 if quiet else 1
-        )
+            name, settings, time=samples.time, window=samples.window,
+            max_iter=epochs, max_time=limit, random_state=seed, verbose=0 if quiet else 1,
+        )  # fmt: skip
     results = compare_models(models, (train.X, train.y), (test.X, test.y), names=test.names)
     if as_json:
         rows = [

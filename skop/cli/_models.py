@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-__all__ = ["NAMES", "check_report", "check_writable", "make_estimator", "parse_settings"]
+__all__ = ["NAMES", "check_report", "check_writable", "load_model", "make_estimator", "parse_settings"]
 
 #: Estimators by their short names.
 NAMES = {
@@ -22,7 +22,9 @@ NAMES = {
 }
 
 
-def make_estimator(name: str, settings: dict[str, Any], **options: Any) -> Any:
+def make_estimator(
+    name: str, settings: dict[str, Any], *, time: str | None = None, window: int = 1, **options: Any
+) -> Any:
     """Create an estimator.
 
     Parameters
@@ -31,6 +33,10 @@ def make_estimator(name: str, settings: dict[str, Any], **options: Any) -> Any:
         Key of `NAMES`.
     settings : dict
         Parameters that the user set by their names; they win over `options`.
+    time : {"rollout", "parameter"} or None, default=None
+        Use of the time in time series, for which the estimator is wrapped.
+    window : int, default=1
+        Number of first frames that a rollout is given.
     **options
         Values of the options of the command; those that are None are left at the defaults of the estimator, and those
         that the estimator does not have are an error, except for `verbose` and `random_state`.
@@ -47,6 +53,8 @@ def make_estimator(name: str, settings: dict[str, Any], **options: Any) -> Any:
     """
     from skop import estimators
 
+    if time is not None:
+        return _make_series_estimator(name, settings, time, window, **options)
     estimator = getattr(estimators, NAMES[name])()
     known = set(estimator.get_params())
     words = {"max_iter": "epochs", "max_time": "max-time"}
@@ -61,6 +69,51 @@ def make_estimator(name: str, settings: dict[str, Any], **options: Any) -> Any:
         return estimator.set_params(**(wanted | settings))
     except ValueError as error:
         raise click.UsageError(f"--set: {error}") from error
+
+
+def _make_series_estimator(name: str, settings: dict[str, Any], time: str, window: int, **options: Any) -> Any:
+    """Create an estimator for time series; settings are those of the wrapper, if it has them, or of the wrapped."""
+    from skop import estimators
+
+    taken = {"window": "--window says it", "n_steps": "all frames of DATA are learned", "times": "DATA hold them"}
+    for key in settings:
+        if key in taken:
+            raise click.UsageError(f"--set {key} does not apply: {taken[key]}")
+    own = ("unroll", "noise") if time == "rollout" else ("grouping",)
+    inner = make_estimator(name, {key: value for key, value in settings.items() if key not in own}, **options)
+    outer = {key: value for key, value in settings.items() if key in own}
+    seed = inner.get_params().get("random_state")
+    if time == "rollout":
+        return estimators.RolloutRegressor(inner, window=window, random_state=seed, **outer)
+    return estimators.TimeConditionedRegressor(inner, random_state=seed, **outer)
+
+
+def load_model(path: Path) -> Any:
+    """Load a model that the commands can use.
+
+    Parameters
+    ----------
+    path : Path
+        Model file.
+
+    Returns
+    -------
+    estimator
+        Fitted estimator of skop.
+
+    Raises
+    ------
+    click.UsageError
+        If the file holds something else, such as a Pipeline.
+    """
+    from skop.estimators import load
+
+    model = load(path)
+    if not hasattr(model, "spec_"):
+        raise click.UsageError(
+            f"{path} holds a {type(model).__name__}, which the commands cannot use; load it in Python by skop.load"
+        )
+    return model
 
 
 def parse_settings(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, Any]:

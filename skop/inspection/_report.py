@@ -230,6 +230,11 @@ def _files_in(X: Any) -> Any:
     return next((column for column in columns if column and is_mesh_input(column)), None)
 
 
+def _trained(estimator: Any) -> Any:
+    """The estimator with the network: the wrapped one, where an estimator for time wraps another."""
+    return getattr(estimator, "estimator_", estimator)
+
+
 # ---------------------------------------------------------------------- head
 def _title(estimator: Any, model_path: PathOrStr | None) -> str:
     """Title of a page."""
@@ -261,8 +266,9 @@ def _tiles(
     if usable:
         best = min(usable, key=lambda result: result.error)
         tiles.append((_percent(best.error), f"best other model: {best.name}" if estimator is not None else best.name))
-    if estimator is not None and hasattr(estimator, "fit_seconds_"):
-        tiles.append((_duration(estimator.fit_seconds_), "training"))
+    trained = _trained(estimator)
+    if hasattr(trained, "fit_seconds_"):
+        tiles.append((_duration(trained.fit_seconds_), "training"))
     if evaluation is not None:
         tiles.append((_duration(evaluation.seconds / len(evaluation)), "prediction of a sample"))
     if estimator is None and description is not None:
@@ -493,6 +499,7 @@ def _prediction_section(
 
 def _training_section(estimator: Any, pictures: SvgPictures) -> str:
     """Loss and validation error over the epochs."""
+    estimator = _trained(estimator)
     if not getattr(estimator, "loss_curve_", None):
         return ""
     text = (
@@ -508,7 +515,7 @@ def _comparison_section(estimator: Any, evaluation: Evaluation | None, compariso
         return ""
     results = list(comparison)
     if estimator is not None and evaluation is not None:
-        fit_seconds = getattr(estimator, "fit_seconds_", np.nan)
+        fit_seconds = getattr(_trained(estimator), "fit_seconds_", np.nan)
         results.append(ModelResult(type(estimator).__name__, evaluation, fit_seconds))
     errors = [result.error for result in results if np.isfinite(result.error)]
     largest = max(errors, default=1.0) or 1.0
@@ -530,20 +537,17 @@ def _cost_section(estimator: Any, evaluation: Evaluation | None, model_path: Pat
     if estimator is None:
         return ""
     rows = []
-    if hasattr(estimator, "fit_seconds_"):
-        per_epoch = estimator.fit_seconds_ / max(estimator.n_iter_, 1)
-        rows.append(("training", f"{_duration(estimator.fit_seconds_)}, {_duration(per_epoch)} an epoch"))
+    trained = _trained(estimator)
+    if hasattr(trained, "fit_seconds_"):
+        per_epoch = trained.fit_seconds_ / max(trained.n_iter_, 1)
+        rows.append(("training", f"{_duration(trained.fit_seconds_)}, {_duration(per_epoch)} an epoch"))
     if evaluation is not None:
         each = _duration(evaluation.seconds / len(evaluation))
         rows.append(("prediction", f"{each} a sample, {_duration(evaluation.seconds)} for {len(evaluation)}"))
-    if hasattr(estimator, "module_"):
-        weights = sum(weight.numel() for weight in estimator.module_.parameters())
-        rows.append(
-            (
-                "network",
-                f"{weights:,} weights, {estimator.dtype_}, on {estimator.device_}, scans by {estimator.backend_}",
-            )
-        )
+    if hasattr(trained, "module_"):
+        weights = sum(weight.numel() for weight in trained.module_.parameters())
+        where = f"{trained.dtype_}, on {trained.device_}, scans by {trained.backend_}"
+        rows.append(("network", f"{weights:,} weights, {where}"))
     if model_path is not None and Path(model_path).is_file():
         rows.append(("model file", f"{Path(model_path).stat().st_size / 1e6:.3g} MB"))
     memory = _peak_memory()
@@ -569,11 +573,13 @@ def _loading_section(estimator: Any, model_path: PathOrStr | None) -> str:
         return ""
     name = str(model_path)
     spec = estimator.spec_
-    takes_files = spec.input_form == "meshes"
-    inputs = "'new/*.vtu'" if takes_files else "new.csv" if spec.role == "features" else "new.npz"
+    is_series = hasattr(estimator, "series_")
+    takes_files = spec.input_form == "meshes" or is_series
+    files = "new/*.pvd" if is_series else "new/*.vtu"
+    inputs = f"'{files}'" if takes_files else "new.csv" if spec.role == "features" else "new.npz"
     if takes_files and spec.n_params:
         inputs += " --params new.csv"
-    new = '"new/*.vtu"' if takes_files else "X_new"
+    new = f'"{files}"' if takes_files else "X_new"
     if takes_files and spec.n_params:
         new += ", params=table"
     python = f"import skop\n\nmodel = skop.load({name!r})\npredicted = model.predict({new})"
