@@ -274,6 +274,23 @@ def test_predicted_meshes_hold_prediction_truth_and_error(study, tmp_path, capsy
         (["flow.npz"], "no array of targets by a known name; choose by --y from: a (12, 5, 4), p (12, 5, 4)"),
         (["flow.npz", "--y", "q"], "has no array 'q'; it holds: a (12, 5, 4), p (12, 5, 4)"),
         (["flow.npz", "run_0.vtu"], "2 files with a .npz file; pass it alone"),
+        # What would give wrong numbers in silence: another array, a copy of the target, an input less.
+        (["names.npz"], "names.npz holds x and a; say which by --x from: x (12, 5, 4), a (12, 5, 4), u (12, 5, 4)"),
+        (["names.npz", "--x", "u", "--y", "u"], "'u' is both --x and --y"),
+        (["run_*.vtu", "--target", "stress", "--input", "x,stress"], "'stress' is both --input and --target"),
+        (["run_*.vtu", "--target", "load", "--params", "doe.csv", "--param", "load"], "'load' is both --param and"),
+        (
+            ["table.csv", "--target", "drag"],
+            "column 'width' of table.csv holds text, such as '1,5'; expected numbers. C",
+        ),
+        (
+            ["run_*.vtu", "--target", "stress", "--params", "hole.csv"],
+            "column 'load' of hole.csv has no number for run_4",
+        ),
+        (
+            ["run_*.vtu", "--target", "stress", "--set", "target_fields=x"],
+            "target_fields does not apply: --target says",
+        ),
     ],
 )
 def test_data_that_cannot_be_used_are_one_line(study, words, message, monkeypatch, capsys):
@@ -283,6 +300,12 @@ def test_data_that_cannot_be_used_are_one_line(study, words, message, monkeypatc
     (folder / "rows.csv").write_text("load\n1\n2\n")
     (folder / "text.csv").write_text("name,load\n" + "\n".join(f"run_{number},high" for number in range(12)))
     np.savez(folder / "flow.npz", a=np.zeros((12, 5, 4)), p=np.zeros((12, 5, 4)))
+    np.savez(folder / "names.npz", x=np.zeros((12, 5, 4)), a=np.ones((12, 5, 4)), u=np.ones((12, 5, 4)))
+    widths = ['"1,5"' if number == 3 else str(number) for number in range(9)]
+    rows = "\n".join(f"m{number},{width},{number}" for number, width in enumerate(widths))
+    (folder / "table.csv").write_text(f"name,width,drag\n{rows}\n")
+    loads = [f"run_{number},{'' if number == 4 else number}" for number in reversed(range(12))]
+    (folder / "hole.csv").write_text("name,load\n" + "\n".join(loads))
     assert main(["fit", *words, "-o", "other.skop", "--quiet"]) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("skop fit: error: ")
@@ -618,3 +641,81 @@ def test_cell_data_reach_the_model(tmp_path, monkeypatch, capsys):
     found = meshio.read("out/run_1.vtu").cell_data
     np.testing.assert_allclose(found["flux_true"][0], meshio.read("run_1.vtu").cell_data["flux"][0])
     capsys.readouterr()
+
+
+# ---------------------------------------------------------------------- files that may not be lost
+def test_one_file_by_two_names_is_one_sample(study, monkeypatch):
+    monkeypatch.chdir(study[0])
+    samples = read_samples(["run_*.vtu", "./run_3.vtu", str(study[0] / "run_4.vtu")], Choice(targets=("stress",)))
+    assert samples.names == tuple(f"run_{number}.vtu" for number in range(12))
+
+
+def test_outputs_are_checked_before_any_work(study, tmp_path, monkeypatch, capsys):
+    folder, _ = study
+    monkeypatch.setattr("skop.cli._fit.read_samples", lambda *_: pytest.fail("read for nothing"))
+    monkeypatch.setattr("skop.cli._predict.read_samples", lambda *_: pytest.fail("read for nothing"))
+    (tmp_path / "file").write_text("")
+    doe, model, runs = str(folder / "doe.csv"), str(folder / "model.skop"), str(folder / "run_*.vtu")
+    before = Path(doe).read_bytes()
+    fit = ["fit", runs, "--target", "stress", "--params", doe, "--force"]
+    predict = ["predict", model, runs, "--params", doe, "--force"]
+    for words, message in (
+        ([*fit, "-o", doe], "is an input file"),
+        ([*predict, "-o", str(tmp_path), "--report", doe], "is an input file"),
+        ([*predict, "-o", str(tmp_path), "--report", model], "is an input file"),
+        ([*fit, "-o", str(tmp_path / "m.skop"), "--report", str(tmp_path / "m.skop")], "would be written twice"),
+        ([*fit, "-o", str(tmp_path / "file" / "m.skop")], "cannot write"),
+        ([*fit, "-o", str(tmp_path)], "is a folder; name a file"),
+        ([*predict, "-o", str(tmp_path / "out.vtk")], "are written as .vtu; name a folder"),
+        (["predict", doe, runs, "-o", str(tmp_path)], "is not a skop model file"),
+    ):
+        assert main(words) == 2
+        assert message in one_line_of(capsys)
+    assert Path(doe).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_table_of_scalars_overwrites_nothing_in_silence(study, tmp_path, monkeypatch, capsys):
+    folder, _ = study
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(folder / "doe.csv", "predictions.csv")
+    runs, model = str(folder / "run_*.vtu"), "m.skop"
+    table = ["--params", "predictions.csv"]
+    assert main(["fit", runs, *table, "--target", "load", "--param", "batch", "-o", model, *TINY_FIT]) == 0
+    assert main(["predict", model, runs, *table, "-o", "."]) == 2
+    assert "is an input file" in capsys.readouterr().err
+    assert main(["predict", model, runs, *table, "-o", "loads.csv"]) == 0
+    assert Path("loads.csv").read_text().startswith("file,load\nrun_0.vtu,")
+    assert main(["predict", model, runs, "-o", "other.csv"]) == 2
+    assert "parameters are needed (batch); pass their table by --params" in capsys.readouterr().err
+
+
+def test_a_trained_model_is_saved_elsewhere_if_its_file_cannot_be_written(study, tmp_path, monkeypatch, capsys):
+    folder, _ = study
+    save = skop.LaMORegressor.save
+
+    def full(self, path):
+        if Path(path).parent == tmp_path:
+            raise OSError(28, "No space left on device")
+        save(self, path)
+
+    monkeypatch.setattr(skop.LaMORegressor, "save", full)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "other"))
+    (tmp_path / "other").mkdir()
+    words = ["fit", str(folder / "run_*.vtu"), "--target", "stress", "-o", str(tmp_path / "m.skop"), *TINY_FIT]
+    assert main(words) == 2
+    assert "No space left on device); the model was saved to" in capsys.readouterr().err
+    (saved,) = (tmp_path / "other").rglob("m.skop")
+    assert skop.load(saved).n_iter_ == 2
+
+
+def test_rows_without_truth_are_predicted_but_not_scored(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = [(number / 7, number % 5, number) for number in range(20)]
+    Path("all.csv").write_text("a,b,c\n" + "\n".join(",".join(map(str, row)) for row in rows))
+    assert main(["fit", "all.csv", "--target", "c", "--estimator", "pod", "-o", "m.skop"]) == 0
+    Path("new.csv").write_text("b,c,a\n1,,0.5\n2,3,0.7\n")
+    assert main(["predict", "m.skop", "new.csv", "-o", "out.csv"]) == 0
+    assert Path("out.csv").read_text().startswith("a,b,c\n0.5,1,")
+    assert main(["score", "m.skop", "new.csv"]) == 2
+    assert "does not hold the truth in every sample; expected c" in capsys.readouterr().err

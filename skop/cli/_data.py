@@ -44,6 +44,10 @@ _ARRAY_NAMES = {
     "coords": ("coords", "coordinates", "points"),
     "params": ("params", "parameters", "theta", "mu"),
 }
+#: Options that name arrays, where they differ from the roles.
+_ARRAY_OPTIONS = {"params": "array-params"}
+#: A number as tables write it, also with a decimal comma.
+_NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
 #: Largest number of channels that the last axis of an array on a grid is taken for.
 _MOST_CHANNELS = 16
 #: Number of names shown in a message.
@@ -363,6 +367,7 @@ def read_samples(data: Sequence[str], choice: Choice) -> Samples:
     click.UsageError
         If options do not fit the kind of the data.
     """
+    _refuse_targets_as_inputs(choice)
     files = expand(data)
     endings = {file.suffix.lower() for file in files}
     readers = {".npz": _read_arrays, ".mat": _read_arrays, ".csv": _read_table}
@@ -377,6 +382,17 @@ def read_samples(data: Sequence[str], choice: Choice) -> Samples:
     if len(files) > 1:
         raise click.UsageError(f"DATA holds {len(files)} files with a {special.pop()} file; pass it alone")
     return readers[special.pop()](files[0], choice)
+
+
+def _refuse_targets_as_inputs(choice: Choice) -> None:
+    """Raise an error if a model would be given what it is to predict."""
+    # Columns and fields of a model in use are those of its fit.
+    if choice.needs_targets and choice.time is None:
+        for option, names in (("--input", choice.inputs), ("--param", choice.columns)):
+            if both := [name for name in names if name in choice.targets]:
+                raise click.UsageError(f"{both[0]!r} is both {option} and --target, so that a model would only copy it")
+        if choice.x is not None and choice.x == choice.y:
+            raise click.UsageError(f"{choice.x!r} is both --x and --y, so that a model would only copy it")
 
 
 def expand(data: Sequence[str]) -> list[Path]:
@@ -410,7 +426,9 @@ def expand(data: Sequence[str]) -> list[Path]:
             what = "no file matches" if glob.has_magic(path) else "there is no file"
             raise click.UsageError(f"{what} {item!r}{_near(Path(path))}")
         found |= dict.fromkeys(matches)
-    return [Path(name) for name in sorted(found, key=_natural)]
+    # One file by two names, such as a.vtu and ./a.vtu, would be a sample to train on and one to test on.
+    distinct = {os.path.abspath(name): name for name in reversed(found)}
+    return [Path(name) for name in sorted(distinct.values(), key=_natural)]
 
 
 def short_names(files: Sequence[Path]) -> tuple[str, ...]:
@@ -452,6 +470,7 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
     from skop.exceptions import FieldDataError
 
     table, params = None, None
+    _check_needs_params(choice)
     if choice.params is not None:
         table = _rows_for_files(read_csv(choice.params), files, choice.params)
     scalars = [] if table is None else [name for name in choice.targets if name in table.columns]
@@ -460,7 +479,8 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
             f"--target names columns of {choice.params} ({', '.join(scalars)}) and fields of the meshes; take one kind"
         )
     if table is not None:
-        params = _numbers_of(table, choice.columns, choice.params, leave_out=[*scalars, *_counters(table, choice)])
+        leave_out = [*scalars, *_counters(table, choice)]
+        params = _numbers_of(table, choice.columns, choice.params, leave_out, short_names(files))
     targets = () if scalars else choice.targets
     if choice.needs_targets and not choice.targets:
         raise click.UsageError(
@@ -526,10 +546,12 @@ def read_run_table(runs: Sequence[Run], choice: Choice) -> tuple[Any, Any]:
     """
     from skop.cli._series import places_of
 
+    _check_needs_params(choice)
     if choice.params is None:
         return None, None
     table = _rows_for_files(read_csv(choice.params), places_of(runs), choice.params)
-    return table, _numbers_of(table, choice.columns, choice.params, leave_out=_counters(table, choice))
+    names = [run.name for run in runs]
+    return table, _numbers_of(table, choice.columns, choice.params, _counters(table, choice), names)
 
 
 def fields_of_run(run: Run) -> tuple[list[str], list[str]]:
@@ -597,6 +619,12 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(str, names)) or "none"
 
 
+def _check_needs_params(choice: Choice) -> None:
+    """Raise an error if a model needs parameters that were not given."""
+    if choice.columns and choice.params is None:
+        raise click.UsageError(f"parameters are needed ({', '.join(choice.columns)}); pass their table by --params")
+
+
 def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
     """Rows of a table in the order of the files: by a column with their names, else by position."""
     from skop.data import Labels, pair_rows
@@ -653,7 +681,9 @@ def read_csv(path: str | Path) -> Any:
     return table.rename(columns=lambda name: str(name).strip())
 
 
-def _numbers_of(table: Any, columns: Sequence[str], source: str | None, leave_out: Sequence[str] = ()) -> Any:
+def _numbers_of(
+    table: Any, columns: Sequence[str], source: str | None, leave_out: Sequence[str] = (), files: Sequence[str] = ()
+) -> Any:
     """Named columns, or all columns of numbers other than some; refuse text and missing numbers in them."""
     import numpy as np
 
@@ -665,16 +695,33 @@ def _numbers_of(table: Any, columns: Sequence[str], source: str | None, leave_ou
     names = list(columns) or [
         name for name in table.columns if table[name].dtype.kind in "fiub" and name not in leave_out
     ]
+    for name in columns or [name for name in table.columns if name not in leave_out]:
+        _refuse_text_among_numbers(table[name], source, all_numbers=bool(columns))
     if not names:
         raise click.UsageError(f"{source} has no columns of numbers; its columns are: {_listed(table.columns)}")
     for name in names:
-        if table[name].dtype.kind not in "fiub":
-            text = next((value for value in table[name] if isinstance(value, str)), "?")
-            raise FieldDataError(f"column {name!r} of {source} holds text, such as {text!r}; expected numbers.")
         missing = np.flatnonzero(~np.isfinite(table[name].to_numpy(float)))
         if len(missing):
-            raise FieldDataError(f"column {name!r} of {source} has no number in row {missing[0] + 1}; fill it in.")
+            where = f"for {files[missing[0]]}" if files else f"in row {missing[0] + 1}"
+            raise FieldDataError(f"column {name!r} of {source} has no number {where}; fill it in.")
     return table[names]
+
+
+def _refuse_text_among_numbers(column: Any, source: str | None, *, all_numbers: bool) -> None:
+    """Raise an error for a column with text if it has to hold numbers, or mostly does."""
+    from skop.exceptions import FieldDataError
+
+    texts = [value for value in column if isinstance(value, str)]
+    if column.dtype.kind in "fiub" or not texts:
+        return
+    strange = [text for text in texts if not _NUMBER.fullmatch(text)]
+    # Left out in silence, a column in which one number is mistyped would be an input less.
+    if all_numbers or len(strange) < len(texts) / 2:
+        found = (strange or [text for text in texts if "," in text] or texts)[0]
+        advice = "" if all_numbers else " Correct it, or name the columns to use by --input or --param."
+        raise FieldDataError(
+            f"column {column.name!r} of {source} holds text, such as {found!r}; expected numbers.{advice}"
+        )
 
 
 def _counters(table: Any, choice: Choice) -> list[str]:
@@ -699,6 +746,9 @@ def _read_table(path: Path, choice: Choice) -> Samples:
     if choice.needs_targets and not choice.targets:
         raise click.UsageError(f"--target is missing; the columns of {path} are: {_listed(table.columns)}")
     has_targets = bool(choice.targets) and (choice.needs_targets or set(choice.targets) <= set(table.columns))
+    if has_targets and not choice.needs_targets:
+        # Rows to predict need not hold the truth.
+        has_targets = all(table[name].dtype.kind in "fiub" and table[name].notna().all() for name in choice.targets)
     y = _numbers_of(table, choice.targets, str(path)) if has_targets else None
     X = _numbers_of(table, choice.inputs, str(path), leave_out=choice.targets)
     names = tuple(f"row {row + 1}" for row in range(len(table)))
@@ -774,7 +824,11 @@ def _find_array(arrays: dict[str, Any], role: str, name: str | None, path: Path)
     """Array of a role, by the name that was given or by the usual ones; None if there is none of these."""
     if name is not None and name not in arrays:
         raise click.UsageError(f"{path} has no array {name!r}; it holds: {_shapes(arrays)}")
-    found = name if name is not None else next((usual for usual in _ARRAY_NAMES[role] if usual in arrays), None)
+    usual = [known for known in _ARRAY_NAMES[role] if known in arrays]
+    if name is None and len(usual) > 1:
+        option = f"--{_ARRAY_OPTIONS.get(role, role)}"
+        raise click.UsageError(f"{path} holds {' and '.join(usual)}; say which by {option} from: {_shapes(arrays)}")
+    found = name if name is not None else next(iter(usual), None)
     if found is None:
         return None
     if name is None:

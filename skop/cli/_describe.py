@@ -21,7 +21,7 @@ from skop.cli._data import (
     read_samples,
     time_options,
 )
-from skop.cli._models import check_report, check_writable
+from skop.cli._models import check_outputs, check_report
 
 if TYPE_CHECKING:
     from skop.inspection import DataDescription, Finding
@@ -55,8 +55,7 @@ def describe(data: tuple[str, ...], as_json: bool, report: Path | None, force: b
 
     files = expand(data)
     check_report(report)
-    if report is not None:
-        check_writable(report, files, force)
+    check_outputs([report], [*files, choice["params"]], force)
     description = _describe(files, Choice(**choice, needs_targets=False))
     click.echo(json.dumps(description.to_dict(), indent=2) if as_json else str(description))
     if report is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skop.cli._data import Choice, Samples, array_options, expand, field_options, read_samples, time_options
-from skop.cli._models import NAMES, check_report, check_writable, make_estimator, parse_settings
+from skop.cli._models import NAMES, check_outputs, check_report, make_estimator, parse_settings, save_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +21,8 @@ __all__ = ["compare", "fit"]
 
 #: Exit status after Ctrl-C, also where the best model so far was saved.
 _INTERRUPTED = 130
+#: Exit status if a model could not be saved where it was to be.
+_FAILURE = 2
 #: Number of runs shown with their errors.
 _SHOWN_RUNS = 5
 
@@ -80,8 +82,7 @@ def fit(
     Ctrl-C ends the training early: the best model so far is saved, and the exit status is 130.
     """
     files = expand(data)
-    for path in (output, *([report] if report else [])):
-        check_writable(path, files, force)
+    check_outputs([output, report], [*files, choice["params"]], force)
     check_report(report)
     samples = read_samples(data, Choice(**choice))
     train, test = _split(samples, test_fraction, group, seed)
@@ -96,7 +97,8 @@ def fit(
     seconds = time.perf_counter() - start
     trained = getattr(model, "estimator_", model)
     was_interrupted = getattr(trained, "stopped_", None) == "interrupted"
-    model.save(output)
+    saved = save_model(model, output)
+    is_elsewhere, output = saved != output, saved
     if was_interrupted:
         click.echo(f"interrupted: saved the best model so far, of epoch {trained.best_iter_}, to {output}", err=True)
     what = type(model).__name__ + (f" of {type(trained).__name__}" if trained is not model else "")
@@ -110,8 +112,8 @@ def fit(
     if report is not None:
         _report_fit(report, model, train, test, output)
         click.echo(f"{report}: report")
-    if was_interrupted:
-        context.exit(_INTERRUPTED)
+    if was_interrupted or is_elsewhere:
+        context.exit(_INTERRUPTED if was_interrupted else _FAILURE)
 
 
 def _say(text: str) -> None:
@@ -298,8 +300,7 @@ def compare(
 
     files = expand(data)
     check_report(report)
-    if report is not None:
-        check_writable(report, files, force)
+    check_outputs([report], [*files, choice["params"]], force)
     samples = read_samples(data, Choice(**choice))
     train_rows, test_rows = split_rows(samples, test_fraction, group, seed)
     train, test = samples.take(train_rows), samples.take(test_rows)

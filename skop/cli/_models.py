@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import ast
 import json
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-__all__ = ["NAMES", "check_report", "check_writable", "load_model", "make_estimator", "parse_settings"]
+__all__ = [
+    "NAMES",
+    "check_outputs",
+    "check_report",
+    "load_model",
+    "make_estimator",
+    "parse_settings",
+    "save_model",
+]
 
 #: Estimators by their short names.
 NAMES = {
@@ -53,6 +62,9 @@ def make_estimator(
     """
     from skop import estimators
 
+    for key, option in {"target_fields": "--target", "input_fields": "--input", "cell_data": "--cell-data"}.items():
+        if key in settings:
+            raise click.UsageError(f"--set {key} does not apply: {option} says it")
     if time is not None:
         return _make_series_estimator(name, settings, time, window, **options)
     estimator = getattr(estimators, NAMES[name])()
@@ -137,15 +149,15 @@ def _parse_value(text: str) -> Any:
     return text
 
 
-def check_writable(path: Path, inputs: Sequence[Path], force: bool) -> Path:
+def _check_writable(path: Path, inputs: Sequence[Path | str | None], force: bool) -> Path:
     """Check before any work that a file may be written, and create its folder.
 
     Parameters
     ----------
     path : Path
         File to write.
-    inputs : sequence of Path
-        Files that are read, which are never overwritten.
+    inputs : sequence of Path, str or None
+        Files that are read, which are never overwritten; None for options that were not given.
     force : bool
         Whether an existing file may be replaced.
 
@@ -157,16 +169,74 @@ def check_writable(path: Path, inputs: Sequence[Path], force: bool) -> Path:
     Raises
     ------
     click.UsageError
-        If the file is one of the inputs, a folder, or exists and `force` is not set.
+        If the file is one of the inputs, a folder, exists and `force` is not set, or cannot be written.
     """
     target = path.resolve()
-    if any(target == item.resolve() for item in inputs):
+    if any(target == Path(item).resolve() for item in inputs if item is not None):
         raise click.UsageError(f"{path} is an input file; choose another output by -o")
     if target.is_dir():
         raise click.UsageError(f"{path} is a folder; name a file")
     if target.exists() and not force:
         raise click.UsageError(f"{path} exists; choose another output by -o, or overwrite it by --force")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            with target.open("ab"):
+                pass
+        else:
+            with tempfile.TemporaryFile(dir=target.parent):
+                pass
+    except OSError as error:
+        raise click.UsageError(f"cannot write {path}: {error.strerror}; choose another output") from error
+    return path
+
+
+def check_outputs(paths: Sequence[Path | None], inputs: Sequence[Path | str | None], force: bool) -> None:
+    """Check before any work that files may be written, and that none of them is another of them.
+
+    Parameters
+    ----------
+    paths : sequence of (Path or None)
+        Files to write; None for options that were not given.
+    inputs, force
+        As in `_check_writable`.
+
+    Raises
+    ------
+    click.UsageError
+        As by `_check_writable`, or if two of them are the same file.
+    """
+    given = [path for path in paths if path is not None]
+    for number, path in enumerate(given):
+        if any(path.resolve() == other.resolve() for other in given[:number]):
+            raise click.UsageError(f"{path} would be written twice; choose another --report")
+        _check_writable(path, inputs, force)
+
+
+def save_model(model: Any, path: Path) -> Path:
+    """Save a model; if the file cannot be written any more, to the folder for temporary files.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted estimator.
+    path : Path
+        Model file.
+
+    Returns
+    -------
+    Path
+        The file that was written.
+    """
+    try:
+        model.save(path)
+    except OSError as error:
+        other = Path(tempfile.mkdtemp(prefix="skop-")) / path.name
+        model.save(other)
+        click.echo(
+            f"skop fit: cannot write {path} ({error.strerror or error}); the model was saved to {other}", err=True
+        )
+        return other
     return path
 
 

@@ -10,9 +10,12 @@ import click
 
 from skop.cli._data import Samples, array_options, choice_of_model, expand, read_samples, short_names
 from skop.cli._fit import print_errors
-from skop.cli._models import check_report, check_writable, load_model
+from skop.cli._models import check_outputs, check_report, load_model
 
 __all__ = ["predict", "score"]
+
+#: Endings by which the name of an output is that of a file.
+_FILES = (".vtu", ".vtk", ".vtp", ".pvd", ".xdmf", ".npz", ".npy", ".mat", ".csv", ".h5", ".hdf5", ".html", ".skop")
 
 
 def _parse_times(_context: click.Context, _parameter: click.Parameter, text: str | None) -> list[float] | None:
@@ -62,8 +65,7 @@ def predict(
     """
     files = expand(data)
     check_report(report)
-    if report:
-        check_writable(report, [*files, model], force)
+    read: list[Path | str | None] = [*files, model, choice["params"]]
     estimator = load_model(model)
     chosen = choice_of_model(estimator, **choice)
     options = _series_options(estimator, steps, times)
@@ -71,12 +73,11 @@ def predict(
         from skop.cli._series import find_run_files, outputs_of_runs
 
         runs = find_run_files(files)
-        inputs = [*files, model, *(file for run in runs for file in run.frame_files)]
-        targets = outputs_of_runs(runs, output, lambda path: check_writable(path, inputs, force), force)
+        read += [file for run in runs for file in run.frame_files]
+        targets = outputs_of_runs(runs, output, force)
     else:
-        targets = _outputs(files, output, has_scalars=bool(estimator.spec_.n_scalars))
-        for path in targets:
-            check_writable(path, [*files, model], force)
+        targets = _outputs(files, output, is_field=bool(estimator.spec_.n_outputs))
+    check_outputs([*targets, report], read, force)
     samples = read_samples(data, chosen)
     if samples.time is not None:
         click.echo(samples.describe(), err=True)
@@ -117,8 +118,7 @@ def score(model: Path, data: tuple[str, ...], as_json: bool, report: Path | None
 
     files = expand(data)
     check_report(report)
-    if report is not None:
-        check_writable(report, [*files, model], force)
+    check_outputs([report], [*files, model, choice["params"]], force)
     estimator = load_model(model)
     samples = read_samples(data, choice_of_model(estimator, **choice))
     if samples.y is None:
@@ -162,10 +162,14 @@ def _write_report(report: Path, estimator: Any, samples: Samples, model: Path) -
 
 
 # ---------------------------------------------------------------------- files
-def _outputs(files: list[Path], output: Path, *, has_scalars: bool) -> list[Path]:
-    """Files to write, one for each input, or for all arrays or rows of one input."""
+def _outputs(files: list[Path], output: Path, *, is_field: bool) -> list[Path]:
+    """Files to write, one for each input, or for all arrays, rows or scalars of meshes."""
     endings = {".npz": ".npz", ".mat": ".npz", ".csv": ".csv"}
     ending = endings.get(files[0].suffix.lower(), ".vtu")
+    if ending == ".vtu" and not is_field:
+        return [output if output.suffix.lower() == ".csv" and not output.is_dir() else output / "predictions.csv"]
+    if output.suffix.lower() in _FILES and output.suffix.lower() != ending and not output.is_dir():
+        raise click.UsageError(f"predictions of {files[0].name} are written as {ending}; name a folder, or such a file")
     if output.suffix.lower() == ending and not output.is_dir():
         if len(files) > 1:
             raise click.UsageError(f"-o {output} is one file for {len(files)} inputs; name a folder")
@@ -186,7 +190,7 @@ def _write_meshes(estimator: Any, samples: Samples, targets: list[Path]) -> None
         return
     table = _scalar_table(estimator, predicted)
     table.insert(0, "file", list(samples.names))
-    table.to_csv(targets[0].parent / "predictions.csv", index=False)
+    table.to_csv(targets[0], index=False)
 
 
 def _scalar_table(estimator: Any, predicted: Any) -> Any:

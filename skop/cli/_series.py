@@ -6,7 +6,7 @@ Notation: n runs, T frames of a run, P points, c channels of a frame.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,7 +157,7 @@ def places_of(runs: Sequence[Run]) -> list[Path]:
     ]
 
 
-def outputs_of_runs(runs: Sequence[Run], output: Path, check: Callable[[Path], Path], force: bool) -> list[Path]:
+def outputs_of_runs(runs: Sequence[Run], output: Path, force: bool) -> list[Path]:
     """Collections to write, whose frames overwrite neither inputs nor, in silence, earlier results.
 
     Parameters
@@ -166,8 +166,6 @@ def outputs_of_runs(runs: Sequence[Run], output: Path, check: Callable[[Path], P
         Runs to predict.
     output : Path
         Folder, or for one run also a file that ends in ``.pvd``.
-    check : callable
-        Check of a file that is to be written.
     force : bool
         Whether existing files may be replaced.
 
@@ -200,7 +198,6 @@ def outputs_of_runs(runs: Sequence[Run], output: Path, check: Callable[[Path], P
             raise click.UsageError(
                 f"frames would be written to {folder}, which holds files; choose another -o, or overwrite by --force"
             )
-        check(target)
     return targets
 
 
