@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -32,11 +33,10 @@ PNG_SIGNATURE = b"\x89PNG"
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """Folder and printed lines of one tiny demo."""
+    """Folder and printed lines of one tiny demo, with its report beside the folder."""
     folder = tmp_path_factory.mktemp("demo") / "new" / "folder"
-    finished = subprocess.run(
-        [sys.executable, "-m", "skop", *TINY, "--output", str(folder)], capture_output=True, text=True, check=False
-    )
+    words = [*TINY, "--output", str(folder), "--report", str(folder.parent / "report.html")]
+    finished = subprocess.run([sys.executable, "-m", "skop", *words], capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
     # Progress, and nothing else.
     assert all(line.startswith("LaMORegressor") for line in finished.stderr.splitlines()), finished.stderr
@@ -67,6 +67,19 @@ def test_demo_prints_an_aligned_table_of_the_models(demo):
     _, y = make_darcy(124, resolution=8, solver_resolution=22, random_state=3)
     mean_error = relative_l2_error(y[24:], np.broadcast_to(y[:24].mean(axis=0), y[24:].shape))
     assert errors[0] == pytest.approx(100 * mean_error, abs=0.01)
+
+
+def test_the_report_of_the_demo_holds_the_errors_of_the_table(demo, capsys):
+    folder, lines = demo
+    report = folder.parent / "report.html"
+    text = report.read_text(encoding="utf-8")
+    section = text[text.index("<h2>Comparison</h2>") :]
+    for name in ("mean field", "POD + ridge", "POD + Gaussian process", "LaMO"):
+        printed = float(next(line for line in lines if line.startswith(f"   {name} "))[27:].split()[0])
+        row = re.search(rf'<td class="name">{re.escape(name)}.*?<td class="n">(.*?) %', section)
+        assert float(row[1]) == pytest.approx(printed, abs=0.006, rel=5e-3)
+    assert main([*TINY, "--output", str(folder), "--report", str(report)]) == 2
+    assert "exists" in one_line_of(capsys)
 
 
 def test_the_printed_lines_of_python_run(demo, capsys):
