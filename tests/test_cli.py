@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import meshio
 import numpy as np
@@ -235,6 +236,9 @@ def test_fit_prints_the_error_of_the_held_out_runs(study):
     assert len(rows) == 3
     score = skop.load(folder / "model.skop").score(X[rows], y[rows])
     assert f"relative L2 error of 3 held-out samples: {1 - score:.2%}" in lines[1]
+    errors = relative_l2_error(y[rows], skop.load(folder / "model.skop").predict(X[rows]), average="none")
+    assert lines[1].endswith(f"(median {np.median(errors):.2%}, worst {errors.max():.2%})")
+    assert [line.split()[-1] for line in lines[2:]] == [f"{error:.2%}" for error in errors]
 
 
 def test_rows_belong_to_the_files_that_they_name(study, capsys):
@@ -388,6 +392,29 @@ def test_groups_stay_on_one_side_of_the_split(study):
     assert set(groups[train]).isdisjoint(groups[test])
     assert sorted([*train, *test]) == list(range(12))
     assert len(test) == 3
+    # The seed chooses the split.
+    assert len({tuple(split_rows(samples, 0.25, None, seed)[1]) for seed in range(5)}) > 1
+
+
+def test_compare_limits_the_time_and_reports_on_the_best_named_model(study, tmp_path, monkeypatch):
+    folder, _ = study
+    made, shown = {}, []
+
+    def compared(models, *_, **__):
+        made.update(models)
+        errors = {"mean": 0.1, "LaMO": 0.3, "POD": 0.2}
+        return [
+            SimpleNamespace(name=name, error=error, evaluation=None, note="", model=name)
+            for name, error in errors.items()
+        ]
+
+    monkeypatch.setattr("skop.inspection.compare_models", compared)
+    monkeypatch.setattr("skop.inspection.write_report", lambda _, model, *__, **___: shown.append(model))
+    words = ["compare", str(folder / "run_*.vtu"), "--target", "stress", "--estimator", "lamo", "--estimator", "pod"]
+    assert main([*words, "--max-time", "7", "--quiet", "--report", str(tmp_path / "r.html")]) == 0
+    assert made["LaMO"].max_time == 7
+    assert not hasattr(made["POD"], "max_time")
+    assert shown == ["POD"]
 
 
 def test_an_interrupt_keeps_and_saves_the_best_model_so_far(study, monkeypatch, capsys):
@@ -418,6 +445,9 @@ def test_arrays_of_matlab_and_numpy_give_the_same_model(tmp_path, monkeypatch, c
     arrays = {"a": a, "u": a.cumsum(axis=1)}
     np.savez("flow.npz", **arrays)
     savemat("flow.mat", arrays)
+    # A vector of MATLAB, which is a row there, is one number a sample.
+    savemat("vector.mat", {"X": a[:, 0, :3], "y": a[:, 0, 0]})
+    assert read_samples(["vector.mat"], Choice()).y.shape == (10,)
     with h5py.File("new.mat", "w") as file:
         for name, array in arrays.items():
             file[name] = array.T
@@ -434,6 +464,12 @@ def test_arrays_of_matlab_and_numpy_give_the_same_model(tmp_path, monkeypatch, c
     assert errors[0] == pytest.approx(errors[1]) == pytest.approx(errors[2])
     assert main(["predict", "flow.skop", "flow.npz", "-o", "predicted.npz"]) == 0
     assert np.load("predicted.npz")["y"].shape == (10, 18, 17, 1)
+    # Points come back with the prediction.
+    coords = np.random.default_rng(1).random((25, 2))
+    np.savez("points.npz", coords=coords, X=a[:, :5, :5].reshape(10, 25), y=a[:, 0, :1] * coords[:, 0])
+    assert main(["fit", "points.npz", "-o", "points.skop", "--estimator", "pod"]) == 0
+    assert main(["predict", "points.skop", "points.npz", "-o", "on_points.npz"]) == 0
+    np.testing.assert_array_equal(np.load("on_points.npz")["coords"], coords)
 
 
 def test_tables_from_csv_to_csv(tmp_path, monkeypatch, capsys):
@@ -449,6 +485,11 @@ def test_tables_from_csv_to_csv(tmp_path, monkeypatch, capsys):
     assert main(["predict", "m.skop", "new.csv", "-o", "out.csv"]) == 0
     found = pandas.read_csv("out.csv")
     np.testing.assert_allclose(found["drag"], table["drag"], rtol=1e-3)
+    table.to_csv("known.csv", index=False)
+    assert main(["predict", "m.skop", "known.csv", "-o", "known_out.csv"]) == 0
+    found = pandas.read_csv("known_out.csv")
+    np.testing.assert_allclose(found["drag_true"], table["drag"])
+    np.testing.assert_allclose(found["drag_error"], found["drag"] - table["drag"], atol=1e-12)
     capsys.readouterr()
     assert main(["compare", "all.csv", "--target", "drag", "--input", "load,width", "--epochs", "1", "--quiet",
                  "--set", "width=8", "--json"]) == 0  # fmt: skip
@@ -638,6 +679,10 @@ def test_an_xdmf_series_is_one_run_and_folders_are_asked_about(trajectories, tmp
     words = ["predict", str(folder / "rollout.skop"), "run_*.xdmf", "-o", "out"]
     assert main(words) == 0
     assert read_mesh_series("out/run_2.pvd")[0].times.tolist() == [1.0, 2.0]
+    # The frames of one folder are one run too, to fit on as to predict.
+    words = ["fit", str(folder / "run_1/*.vtu"), "--time", "parameter", "--target", "u", "-o", "one.skop", *TINY_FIT]
+    assert main(words) == 0
+    np.testing.assert_array_equal(skop.load("one.skop").times_, [0, 1, 2, 3])
     capsys.readouterr()
     assert read_samples([str(folder / "run_*/*.vtu")], Choice(targets=("u",))).kind == "meshes"
     assert "say so by --time rollout" in capsys.readouterr().err

@@ -25,6 +25,8 @@ _INTERRUPTED = 130
 _FAILURE = 2
 #: Number of runs shown with their errors.
 _SHOWN_RUNS = 5
+#: Number of channels shown with their errors, evenly spaced among more.
+_SHOWN_CHANNELS = 16
 
 _data_argument = click.argument("data", nargs=-1, required=True, metavar="DATA...")
 _set_option = click.option(
@@ -146,6 +148,8 @@ def fit_samples(model: Any, samples: Samples) -> None:
     samples : Samples
         Samples with targets.
     """
+    from skop.data import is_mesh_series, read_mesh_series
+
     if samples.meshes is None:
         model.fit(samples.X, samples.y)
         return
@@ -153,7 +157,9 @@ def fit_samples(model: Any, samples: Samples) -> None:
     if samples.time is not None:
         names = [*samples.meshes.components] if samples.time == "parameter" else []
         model.set_params(estimator__input_fields=names or None, estimator__target_fields=[*samples.target_names])
-        model.fit(samples.paths, params=samples.parameters)
+        # Files in a single folder would be single meshes to an estimator, which cannot tell that they are frames.
+        is_certain = is_mesh_series(samples.paths)
+        model.fit(samples.paths if is_certain else read_mesh_series(samples.paths), params=samples.parameters)
         return
     names = [name for name in samples.meshes.components if has_scalars or name not in samples.target_names]
     model.set_params(input_fields=names or None)
@@ -237,6 +243,9 @@ def print_errors(evaluation: Evaluation, what: str) -> None:
     )
     by_channel = evaluation.to_dict()["channels"]
     rows = [("channel", name, error) for name, error in by_channel.items()] if len(by_channel) > 1 else []
+    if len(rows) > _SHOWN_CHANNELS:
+        # Of many frames in time some tell enough, among them the last.
+        rows = [rows[number] for number in np.linspace(0, len(rows) - 1, _SHOWN_CHANNELS).round().astype(int)]
     rows += [("worst", evaluation.names[row], evaluation.errors[row]) for row in evaluation.ranking[:_SHOWN_RUNS]]
     width = max(len(name) for _, name, _ in rows)
     for kind, name, error in rows:
@@ -323,7 +332,7 @@ def compare(
     else:
         _print_results(results, len(test))
     if report is not None:
-        _report_comparison(report, results, train, test)
+        _report_comparison(report, results, tuple(models), train, test)
         click.echo(f"{report}: report", err=True)
 
 
@@ -339,12 +348,13 @@ def _print_results(results: list[ModelResult], n_test: int) -> None:
         click.echo(f"{result.name:<{width}} {result.error:>9.2%} {times}")
 
 
-def _report_comparison(report: Path, results: list[ModelResult], train: Samples, test: Samples) -> None:
+def _report_comparison(
+    report: Path, results: list[ModelResult], named: tuple[str, ...], train: Samples, test: Samples
+) -> None:
     """Write the report on the best of the models that the user named."""
     from skop.inspection import write_report
 
-    named = [result for result in results if hasattr(result.model, "spec_") and hasattr(result.model, "module_")]
-    best = min(named or [result for result in results if result.evaluation is not None], key=lambda one: one.error)
+    best = min((result for result in results if result.name in named), key=lambda one: one.error)
     write_report(
         report,
         best.model,

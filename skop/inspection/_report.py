@@ -26,7 +26,7 @@ from skop.inspection._report_pictures import SvgPictures, triangles_of
 
 __all__ = ["write_report"]
 
-#: Number of samples in the table of errors that is open; the others can be unfolded.
+#: Number of rows of a table that are open; the others can be unfolded.
 _OPEN_ROWS = 12
 #: Number of channels and scalars of which pictures are drawn.
 _MOST_PICTURES = 3
@@ -308,6 +308,15 @@ def _table(head: Sequence[str], rows: Sequence[str]) -> str:
     return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
+def _folded(head: Sequence[str], rows: Sequence[str], what: str) -> str:
+    """A table of which the first rows are open, and the others can be unfolded."""
+    shown = _table(head, rows[:_OPEN_ROWS])
+    if len(rows) <= _OPEN_ROWS:
+        return shown
+    more = _table(head, rows[_OPEN_ROWS:])
+    return f"{shown}\n<details><summary>{len(rows) - _OPEN_ROWS} more {what}</summary>{more}</details>"
+
+
 def _row(cells: Sequence[str], own: bool = False) -> str:
     """A row of a table; the marks of cells are those of the head."""
     kinds = {"#": ' class="n"', "@": ' class="name"', "~": ' class="wide"'}
@@ -343,7 +352,7 @@ def _data_section(description: DataDescription | None) -> str:
               ("minimum", "mean", "maximum", "deviation"))])
         for item in description.channels
     ]  # fmt: skip
-    parts.append(_table(["role", "name", "#min", "#mean", "#max", "#std"], rows))
+    parts.append(_folded(["role", "name", "#min", "#mean", "#max", "#std"], rows, "rows"))
     if description.findings:
         items = []
         for finding in description.findings:
@@ -373,7 +382,7 @@ def _error_section(evaluation: Evaluation | None, pictures: SvgPictures) -> str:
         by_channel = evaluation.to_dict()["channels"]
         largest = max(by_channel.values()) or 1.0
         rows = [_row([f"@{name}", f"#{_percent(error)}", _bar(error / largest)]) for name, error in by_channel.items()]
-        parts.append("<h3>By channel</h3>" + _table(["channel", "#error", "|"], rows))
+        parts.append("<h3>By channel</h3>" + _folded(["channel", "#error", "|"], rows, "channels"))
     if len(evaluation) >= _ENOUGH_FOR_HISTOGRAM:
         drawn = pictures.histogram(evaluation.errors, "Number of samples by their error")
         parts.append(f'<div class="pictures single">{_figure(drawn, "Errors of the test samples")}</div>')
@@ -385,10 +394,7 @@ def _error_section(evaluation: Evaluation | None, pictures: SvgPictures) -> str:
         cells = [f"@{evaluation.names[row]}", f"#{_percent(float(evaluation.errors[row]))}"]
         cells += [f"#{true.max():.4g}", f"#{found.max():.4g}", _bar(float(evaluation.errors[row]) / largest)]
         rows.append(_row(cells))
-    parts.append("<h3>By sample, the worst first</h3>" + _table(head, rows[:_OPEN_ROWS]))
-    if len(rows) > _OPEN_ROWS:
-        more = _table(head, rows[_OPEN_ROWS:])
-        parts.append(f"<details><summary>{len(rows) - _OPEN_ROWS} more samples</summary>{more}</details>")
+    parts.append("<h3>By sample, the worst first</h3>" + _folded(head, rows, "samples"))
     if len(evaluation.channels) > 1:
         parts.append(f'<p class="soft">Maxima are those of {escape(evaluation.channels[0])}.</p>')
     return _section("Errors", "\n".join(parts))
