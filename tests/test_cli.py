@@ -466,8 +466,11 @@ def test_arrays_of_matlab_and_numpy_give_the_same_model(tmp_path, monkeypatch, c
     assert np.load("predicted.npz")["y"].shape == (10, 18, 17, 1)
     # Points come back with the prediction.
     coords = np.random.default_rng(1).random((25, 2))
-    np.savez("points.npz", coords=coords, X=a[:, :5, :5].reshape(10, 25), y=a[:, 0, :1] * coords[:, 0])
+    np.savez(
+        "points.npz", coords=coords, X=a[:, :5, :5].reshape(10, 25), y=a[:, 0, :1] * coords[:, 0], theta=a[:, 0, 0]
+    )
     assert main(["fit", "points.npz", "-o", "points.skop", "--estimator", "pod"]) == 0
+    assert skop.load("points.skop").spec_.n_params == 1
     assert main(["predict", "points.skop", "points.npz", "-o", "on_points.npz"]) == 0
     np.testing.assert_array_equal(np.load("on_points.npz")["coords"], coords)
 

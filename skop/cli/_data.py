@@ -848,6 +848,8 @@ def _arranged(held: dict[str, Any], channels: str) -> tuple[Any, Any]:
     x, y, coords, params = (held[role] for role in ("x", "y", "coords", "params"))
     # MATLAB makes a row of a vector.
     y = y.reshape(-1) if y is not None and y.ndim == 2 and y.shape[0] == 1 < y.shape[1] else y
+    # One parameter needs no axis of its own.
+    params = params[:, None] if params is not None and params.ndim == 1 else params
     if coords is None:
         if params is not None and x is not None:
             raise click.UsageError("parameters beside fields need the points of the fields: --coords ARRAY")

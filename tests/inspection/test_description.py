@@ -2,10 +2,13 @@
 
 import json
 
+import meshio
 import numpy as np
 import pytest
 
 from skop import FieldSet
+from skop.data import MeshSeries
+from skop.exceptions import FieldDataError
 from skop.inspection import describe_data
 from skop.inspection._description import far_samples
 
@@ -108,6 +111,21 @@ def test_copies_and_contradictions_are_told_apart():
     assert copies == [("sample 0", "sample 2")]
 
 
+def test_time_series_are_described_by_run_with_their_times():
+    points = RNG.random((15, 2))
+    fields = RNG.random((4, 3, 15))
+    meshes = [[meshio.Mesh(points, [("vertex", np.arange(15)[:, None])], {"u": u}) for u in run] for run in fields]
+    series = [MeshSeries(run, [0.0, 1.0, 2.0]) for run in meshes[:3]] + [MeshSeries(meshes[3][:2], [0.0, 1.5])]
+    found = describe_data(series, target_fields="u", names="abcd")
+    assert found.form == "4 runs of 2 frames, times 0 to 1, on 15 shared points in 2-D"
+    assert (found.channels[0].mean, found.n_points[0]) == (pytest.approx(fields[:, :2].mean()), 15)
+    texts = [finding.text for finding in found.findings]
+    for words in ("2 to 3 frames; a fit needs as many", "1 to 1.5 apart in time", "times differ between runs"):
+        assert any(words in text for text in texts)
+    with pytest.raises(FieldDataError, match="need names of fields"):
+        describe_data(series)
+
+
 def test_the_description_prints_and_goes_to_json():
     X, y = spoiled(targets=lambda item: 1e6 * item)
     found = describe_data(X, y, parameter_names=["speed"])
@@ -130,5 +148,6 @@ def test_advice_follows_the_kind_of_the_data():
     coords = RNG.random((25, 2))
     fixed = describe_data(table, FieldSet(coords, RNG.random((80, 25, 1))))
     assert fixed.advice["estimator"].startswith("PODRegressor")
+    assert fixed.advice["batch_size"] == "'auto', which takes 10 here"
     large = FieldSet(RNG.random((2, 6000, 2)), RNG.random((2, 6000, 1)))
     assert describe_data(large, large).advice["subsample_points"].startswith("2000: a training step then costs about 3")
