@@ -392,6 +392,9 @@ def test_groups_stay_on_one_side_of_the_split(study):
     assert set(groups[train]).isdisjoint(groups[test])
     assert sorted([*train, *test]) == list(range(12))
     assert len(test) == 3
+    some = samples.take(np.array([3, 5, 7])).take(np.array([1]))
+    assert (some.names, some.parameters["load"][0]) == (("run_5.vtu",), LOADS[5])
+    np.testing.assert_array_equal(some.cells[0].points, plate(5, 1.0).points)
     # The seed chooses the split.
     assert len({tuple(split_rows(samples, 0.25, None, seed)[1]) for seed in range(5)}) > 1
 
@@ -556,6 +559,11 @@ def test_time_series_are_fitted_and_scored_as_by_the_estimators(trajectories, ca
     folder, lines = trajectories
     model, data = skop.load(folder / "rollout.skop"), str(folder / "run_*.pvd")
     assert lines[0].startswith(f"{folder / 'rollout.skop'}: RolloutRegressor of LaMORegressor, 1 epoch (max_iter)")
+    two = read_samples([data], Choice(targets=("u", "start")))
+    assert two.y.channel_names == tuple(f"{name}, t = {time}" for time in ("0.5", "1", "2") for name in ("u", "start"))
+    np.testing.assert_array_equal(two.y.to_list()[2][:, 3], series(2).meshes[0].point_data["start"])
+    np.testing.assert_array_equal(two.take(np.array([0, 2])).cells[1].points, series(2).meshes[0].points)
+    np.testing.assert_array_equal(two.y.to_list()[2][:, 4], series(2).meshes[3].point_data["u"])
     assert (model.window, model.n_steps_, model.noise, model.estimator.batch_size) == (2, 2, 0.1, 3)
     held_out = [line.split()[1] for line in lines if line.split()[0] == "worst"]
     error = 1 - model.score([str(folder / name) for name in held_out])
@@ -609,6 +617,8 @@ def test_predicted_frames_overwrite_neither_inputs_nor_other_files(trajectories,
         assert "holds inputs; choose another -o" in capsys.readouterr().err
     assert before == {path: path.read_bytes() for path in folder.rglob("*.vtu")}
     (tmp_path / "run_1").mkdir()
+    (tmp_path / "run_0").mkdir()
+    assert main(["predict", model, str(folder / "run_0.pvd"), "-o", str(tmp_path)]) == 0
     (tmp_path / "run_1" / "mine.txt").write_text("mine")
     assert main(["predict", model, str(folder / "run_1.pvd"), "-o", str(tmp_path)]) == 2
     assert "which holds files" in capsys.readouterr().err

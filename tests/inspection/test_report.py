@@ -156,6 +156,12 @@ def test_evaluation_agrees_with_the_score():
     for name, error in found.to_dict()["channels"].items():
         assert error == pytest.approx(1 - channels[name])
     assert sorted(found.ranking) == list(range(5))
+    X, y = clouds(9)
+    model = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, y)
+    channels, found = model.score_channels(X, y), evaluate(model, X, y).to_dict()
+    assert found["error"] == pytest.approx(1 - model.score(X, y))
+    assert found["channels"] == pytest.approx({name: 1 - score for name, score in channels.items()})
+    assert [*found["samples"]] == sorted(found["samples"], key=found["samples"].get, reverse=True)
 
 
 def test_comparison_has_the_error_of_the_mean_and_says_what_cannot_be_used():
