@@ -22,10 +22,6 @@ from skop.data._plausibility import boxes as boxes
 from skop.data._plausibility import odd_sizes as odd_sizes
 from skop.data._plausibility import warn_of_odd_data as warn_of_odd_data
 from skop.data._point_symmetry import PointSymmetries as PointSymmetries
-from skop.data._reading import DataSpec, TargetForm
-from skop.data._reading import Predictions as Predictions
-from skop.data._reading import Targets as Targets
-from skop.data._reading import TrainingData as TrainingData
 from skop.data._reading import read as read
 from skop.data._reading import read_inputs as read_inputs
 from skop.data._reading import read_query as read_query
@@ -43,6 +39,10 @@ from skop.data._series import find_runs as find_runs
 from skop.data._series import is_mesh_series as is_mesh_series
 from skop.data._series import read_frames as read_frames
 from skop.data._series import read_templates as read_templates
+from skop.data._spec import DataSpec, TargetForm
+from skop.data._spec import Predictions as Predictions
+from skop.data._spec import Targets as Targets
+from skop.data._spec import TrainingData as TrainingData
 from skop.data._storage import refuse_mask as refuse_mask
 from skop.data._symmetry import GridSymmetries
 from skop.data._symmetry import check_domain as check_domain

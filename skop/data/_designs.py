@@ -16,10 +16,23 @@ from typing import Any
 import numpy as np
 
 from skop._typing import FloatArray, IntArray
-from skop.data._mesh_files import find_sources, is_mesh_input
+from skop.data._fieldset import FieldSet
+from skop.data._mesh_files import find_sources, is_mesh_input, is_on_mesh, is_path
 from skop.exceptions import FieldDataError, warn
 
-__all__ = ["Design", "Labels", "as_runs", "index_labels", "pair_rows", "read_design", "row_labels", "split_runs"]
+__all__ = [
+    "Design",
+    "Labels",
+    "as_runs",
+    "index_labels",
+    "pair_rows",
+    "read_design",
+    "refuse_params",
+    "row_labels",
+    "split_params",
+    "split_runs",
+    "with_params",
+]
 
 #: Number of names shown in an error message.
 _SHOWN = 3
@@ -301,7 +314,7 @@ def index_labels(index: Any) -> Labels:
     (Labels(files=None, numbers=None, place='its index'), (4, 2))
     """
     labels = list(index)
-    if labels and all(isinstance(label, str | os.PathLike) for label in labels):
+    if labels and all(is_path(label) for label in labels):
         return Labels(tuple(map(os.fspath, labels)))
     return Labels() if labels == list(range(len(labels))) else Labels(numbers=tuple(labels))
 
@@ -327,12 +340,55 @@ def row_labels(X: Any) -> Any:
     """
     if hasattr(X, "iloc"):
         return X.index
-    if isinstance(X, str | os.PathLike):
+    if is_path(X):
         return [name for name, _ in find_sources(X)]
     is_list = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.ndim == 1)
-    if is_list and all(isinstance(item, str | os.PathLike) for item in X):
+    if is_list and all(is_path(item) for item in X):
         return [os.fspath(item) for item in X]
     return None
+
+
+# ---------------------------------------------------------------------- parameters beside other arguments
+def split_params(X: Any, params: Any) -> tuple[Any, Design | None]:
+    """Return X without its columns of numbers, if it has a column of mesh files, and the global parameters."""
+    if is_on_mesh(X):
+        raise FieldDataError(
+            "X is (mesh, values), which is a form of y; pass the mesh with the values in its point data, or a FieldSet."
+        )
+    given, (X, design) = X, split_runs(X)
+    if params is None:
+        return X, design
+    if design is not None:
+        raise FieldDataError(
+            "X has columns of parameters beside that of mesh files, and params is given too; pass one."
+        )
+    design = read_design(params)
+    labels = [list(part.index) for part in (given, params) if hasattr(part, "iloc")]
+    is_moved = len(labels) > 1 and labels[0] != labels[1] and Counter(labels[0]) == Counter(labels[1])
+    if is_moved and design.labels.place == Labels.place:
+        raise FieldDataError(
+            "X and params have the same labels in their index, in different order; pass params.loc[X.index]."
+        )
+    return X, design
+
+
+def with_params(fields: FieldSet, design: Design | None) -> FieldSet:
+    """Add the parameters of a table to fields."""
+    if design is None:
+        return fields
+    if fields.n_params:
+        raise FieldDataError(f"X is a FieldSet with {fields.n_params} params, and params is given too; pass one.")
+    if len(design.values) != len(fields):
+        raise FieldDataError(
+            f"{design.what} has {len(design.values)} rows, but X has {len(fields)} samples; pass one row for each."
+        )
+    return fields.with_params(design.values)
+
+
+def refuse_params(design: Design | None) -> None:
+    """Raise an error if there are parameters beside a table."""
+    if design is not None:
+        raise FieldDataError("X is a table of parameters, and params is given too; add its columns to X.")
 
 
 # ---------------------------------------------------------------------- rows and files
@@ -389,14 +445,14 @@ def pair_rows(
     """
     first = next(iter(runs), None) if isinstance(runs, list | tuple | np.ndarray) else runs
     rows = None
-    if labels.files is not None and isinstance(first, str | os.PathLike):
+    if labels.files is not None and is_path(first):
         rows = _rows_by_name(labels, names, what, needs_all=needs_all)
     elif labels.files is not None and labels.place != Labels.place:
         raise FieldDataError(
             f"{labels.place} of {what} holds text, but the samples of X are no files that it could be matched with; "
             f"pass paths as X, or leave this column out if the rows of {what} are in the order of X."
         )
-    elif isinstance(runs, str | os.PathLike) and max(n_rows, len(names)) > 1:
+    elif is_path(runs) and max(n_rows, len(names)) > 1:
         rows = _rows_of_pattern(labels.numbers, n_rows, names, what, remark if says_pairs else None)
     elif n_rows != len(names):
         raise FieldDataError(_other_count(n_rows, names, what))
@@ -553,7 +609,7 @@ def _columns_of(
 
 def _is_text(column: Any) -> bool:
     """Whether a column holds text or paths."""
-    return isinstance(column, list) and bool(column) and all(isinstance(item, str | os.PathLike) for item in column)
+    return isinstance(column, list) and bool(column) and all(is_path(item) for item in column)
 
 
 def _is_runs(column: list[Any]) -> bool:

@@ -24,7 +24,7 @@ from skop import (
     RolloutRegressor,
     TimeConditionedRegressor,
 )
-from skop.data import TargetForm, _reading
+from skop.data import TargetForm, _spec
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.inspection import FieldErrorDisplay
 from skop.metrics import neg_relative_l2_scorer, neg_root_mean_squared_scorer
@@ -482,9 +482,9 @@ def test_no_samples_are_called_so():
 def test_every_part_of_a_spec_has_words():
     """Otherwise a warm start would be refused without a reason."""
     held = set(vars(PODRegressor().fit(TABLE, TABLE["t"]).spec_))
-    assert held - {"target_form"} == set(_reading._SPEC_WORDS)
+    assert held - {"target_form"} == set(_spec._SPEC_WORDS)
     form = {part.name for part in dataclasses.fields(TargetForm) if part.compare}
-    assert form == set(_reading._FORM_WORDS)
+    assert form == set(_spec._FORM_WORDS)
 
 
 def test_a_warm_start_says_what_differs():
