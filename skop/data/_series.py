@@ -304,6 +304,7 @@ def _open_steps(path: Path, times: list[float], read: Callable[[int], meshio.Mes
     """Frames of a file that holds all time steps."""
 
     def frame(step: int) -> tuple[str, Callable[[], meshio.Mesh]]:
+        """Name of a step, and the function that reads it."""
         return f"{path}, step {step}", lambda: named_failures(path, lambda: read(step))[0]
 
     order = np.argsort(times, kind="stable")
