@@ -37,8 +37,11 @@ from skop.data._series import MeshRun as MeshRun
 from skop.data._series import MeshSeries, read_mesh_series
 from skop.data._series import find_runs as find_runs
 from skop.data._series import is_mesh_series as is_mesh_series
+from skop.data._series import order_of_series as order_of_series
+from skop.data._series import pair_series as pair_series
 from skop.data._series import read_frames as read_frames
 from skop.data._series import read_templates as read_templates
+from skop.data._series import split_series as split_series
 from skop.data._spec import DataSpec, TargetForm
 from skop.data._spec import Predictions as Predictions
 from skop.data._spec import Targets as Targets

@@ -24,7 +24,9 @@ __all__ = [
     "Design",
     "Labels",
     "as_runs",
+    "check_order",
     "index_labels",
+    "order_of_rows",
     "pair_rows",
     "read_design",
     "refuse_params",
@@ -465,6 +467,72 @@ def pair_rows(
     return rows
 
 
+def order_of_rows(X: Any, runs: Any, names: Sequence[str]) -> IntArray | None:
+    """Return the order of runs in which they belong to the rows of a table, whose index may name them.
+
+    Parameters
+    ----------
+    X : table of shape (n, p)
+        Table, as a DataFrame or an array.
+    runs : meshes, paths or a pattern
+        Runs as the caller passed them.
+    names : sequence of str
+        Names of the runs.
+
+    Returns
+    -------
+    ndarray of shape (n,) or None
+        Index of the run of each row; None if rows and runs are in one order.
+
+    Raises
+    ------
+    FieldDataError
+        If rows and runs do not match.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skop.data._designs import order_of_rows
+    >>> order_of_rows(pd.DataFrame({"load": [2.0, 1.0]}, index=["b", "a"]), "*.vtu", ["a.vtu", "b.vtu"]).tolist()
+    [1, 0]
+    """
+    labels = index_labels(X.index) if hasattr(X, "iloc") else Labels()
+    rows = pair_rows(labels, len(X), runs, names, what="X", says_pairs=True, needs_all=True)
+    return None if rows is None else np.argsort(rows)
+
+
+def check_order(names: Sequence[str], others: Sequence[str]) -> None:
+    """Raise an error if X and y are the same runs in different order, by the names of their files or folders.
+
+    Parameters
+    ----------
+    names, others : sequence of str
+        Names of the runs in X and in y.
+
+    Raises
+    ------
+    FieldDataError
+        If both have the same names, which are all different, at other places.
+    """
+    keys = [_distinct_names(part) for part in (names, others)]
+    if keys[0] is None or keys[1] is None or keys[0] == keys[1] or set(keys[0]) != set(keys[1]):
+        return
+    place = next(i for i, pair in enumerate(zip(*keys, strict=True)) if pair[0] != pair[1])
+    raise FieldDataError(
+        f"sample {place} is {names[place]} in X and {others[place]} in y: both hold the same runs in different order; "
+        "bring them into one order."
+    )
+
+
+def _distinct_names(names: Sequence[str]) -> list[str] | None:
+    """Stems of files, or else the names of their folders, if these are all different."""
+    paths = [PurePath(name) for name in names]
+    for found in ([path.stem for path in paths], [path.parent.name for path in paths]):
+        if len(set(found)) == len(found):
+            return found
+    return None
+
+
 def _rows_of_pattern(
     numbers: Sequence[Any] | None, n_rows: int, names: Sequence[str], what: str, remark: str | None
 ) -> IntArray | None:
@@ -550,7 +618,11 @@ def _by_spelling(names: Sequence[str]) -> dict[tuple[str, ...], set[int]]:
     own_folders = len({path.parent for path in whole}) == len(whole) > 1
     files: dict[tuple[str, ...], set[int]] = {}
     for number, path in enumerate(whole):
-        for form in (path, path.with_suffix(""), *([path.parent] if own_folders else [])):
+        stems = [path.with_suffix("")]
+        if path.suffix == ".series":
+            # The file run_1.vtu.series lists the files of run_1.
+            stems.append(stems[0].with_suffix(""))
+        for form in (path, *stems, *([path.parent] if own_folders else [])):
             for start in range(len(form.parts)):
                 files.setdefault(form.parts[start:], set()).add(number)
     return files

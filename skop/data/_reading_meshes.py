@@ -8,19 +8,18 @@ Notation: n samples, P points of a mesh, c channels.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
 from skop.data._designs import (
     Design,
-    Labels,
     as_runs,
+    check_order,
     index_labels,
+    order_of_rows,
     pair_rows,
     read_design,
     refuse_params,
@@ -386,14 +385,7 @@ def _targets_of_runs(
     if is_on_mesh(y):
         raise FieldDataError("y is (mesh, values), but X is meshes; pass the values alone, as a list of arrays.")
     targets = _open_meshes(y, _named(target_fields), cell_data or "refuse", held.axes)
-    stems = [[PurePath(name).stem for name in part.names] for part in (samples, targets)]
-    is_same_set = Counter(stems[0]) == Counter(stems[1]) and len(set(stems[0])) == len(stems[0])
-    if is_same_set and stems[0] != stems[1]:
-        place = next(i for i, pair in enumerate(zip(*stems, strict=True)) if pair[0] != pair[1])
-        raise FieldDataError(
-            f"sample {place} is {samples.names[place]} in X and {targets.names[place]} in y: both hold the same runs "
-            "in different order; bring them into one order."
-        )
+    check_order(samples.names, targets.names)
     return _named_targets(targets, target_fields, held)
 
 
@@ -428,11 +420,9 @@ class _MeshTargets:
         """Return the targets in the order of the rows of a table; its index may name the files."""
         if self.geometry is None:
             return self
-        labels = index_labels(X.index) if hasattr(X, "iloc") else Labels()
-        rows = pair_rows(labels, len(X), y, self.names, what="X", says_pairs=True, needs_all=True)
-        if rows is None:
+        order = order_of_rows(X, y, self.names)
+        if order is None:
             return self
-        order = np.argsort(rows)
         return _MeshTargets(self.fields[order], tuple(self.names[i] for i in order), self.geometry[order])
 
 

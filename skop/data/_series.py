@@ -6,18 +6,20 @@ Notation: n runs, T frames of a run, P points, d space dimensions, c channels of
 import json
 import re
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 from xml.etree import ElementTree
 
 import meshio
 import numpy as np
 
-from skop._typing import FloatArray, PathOrStr
+from skop._typing import FloatArray, IntArray, PathOrStr
+from skop.data._designs import Design, as_runs, check_order, order_of_rows, split_params
 from skop.data._fieldset import FieldSet
+from skop.data._forms import is_table
 from skop.data._mesh_files import (
     existing_file,
     find_sources,
@@ -36,9 +38,12 @@ __all__ = [
     "MeshSeries",
     "find_runs",
     "is_mesh_series",
+    "order_of_series",
+    "pair_series",
     "read_frames",
     "read_mesh_series",
     "read_templates",
+    "split_series",
 ]
 
 #: Largest motion of a point, as a fraction of the extent of the mesh, with which the mesh counts as fixed.
@@ -166,11 +171,20 @@ class MeshRun:
         Name of each frame, and its mesh, file, or a function that reads it.
     times : ndarray of shape (T,)
         Times of the frames.
+    path : str or None, default=None
+        File that lists the frames, their folder, or their common path in a folder of several runs; None for meshes in
+        memory.
     """
 
     name: str
     frames: list[tuple[str, Any]]
     times: FloatArray
+    path: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Name by which rows of tables are matched with the run."""
+        return self.name if self.path is None else self.path
 
 
 def is_mesh_series(source: Any) -> bool:
@@ -227,17 +241,110 @@ def find_runs(source: Any) -> list[MeshRun]:
             for i, item in enumerate(source)
         ]
     found = find_sources(source)
+    # Runs are in the order of their first files, so that rows of a table can be in the same order.
+    paths = [item for _, item in found if isinstance(item, Path)]
+    series = {path for path in paths if is_time_series(path)}
+    groups = _groups([path for path in paths if path not in series])
+    starts = {group[0]: key for key, group in groups.items()}
+    shared = {folder for folder, count in Counter(folder for folder, _ in groups).items() if count > 1}
     runs: list[MeshRun] = []
-    others: list[Path] = []
     for name, item in found:
         if not isinstance(item, Path):
             runs.append(MeshRun(name, [(name, item)], np.zeros(1)))
-        elif is_time_series(item):
+        elif item in series:
             openers = {".xdmf": _open_xdmf, ".xmf": _open_xdmf, ".vtkhdf": _open_vtkhdf}
             runs.append(openers.get(item.suffix.lower(), _open_collection)(item))
-        else:
-            others.append(item)
-    return runs + [_open_group(paths) for paths in _groups(others).values()]
+        elif item in starts:
+            folder, kind = starts.pop(item)
+            runs.append(_open_group(groups[folder, kind], _path_of_group(folder, kind, folder in shared)))
+    return runs
+
+
+def _path_of_group(folder: str, kind: str, is_shared: bool) -> str:
+    """Path that names a run of files: their folder, or the common start of their names if it holds several runs."""
+    start = re.sub(r"[\W_]+$", "", PurePath(kind).stem)
+    return str(PurePath(folder) / start) if is_shared and start else folder
+
+
+# ---------------------------------------------------------------------- tables beside runs
+def split_series(X: Any, y: Any, params: Any) -> tuple[Any, Any, Design | None]:
+    """Return X and y without the columns of numbers beside those of files, and the global parameters.
+
+    Parameters
+    ----------
+    X, y, params : object
+        Arguments of a caller.
+
+    Returns
+    -------
+    X, y : object
+        Sources of runs, as lists where they were columns; y is X if it was before. Anything else is as it was.
+    design : Design or None
+        Global parameters, one row for each run, in the order of their table.
+
+    Raises
+    ------
+    FieldDataError
+        If there are parameters both in X and in `params`, or a table cannot be read.
+    """
+    runs, design = split_params(X, params)
+    return runs, runs if y is X else as_runs(y), design
+
+
+def pair_series(design: Design | None, source: Any, *, weighted: bool = False, fitting: bool = False) -> Design | None:
+    """Bring rows of parameters into the order of runs, by the rule of mesh files.
+
+    Parameters
+    ----------
+    design : Design or None
+        Global parameters.
+    source : as in `find_runs`, or fields of any form
+        Runs as the caller passed them. Rows are named like the file that lists the frames of a run, like the folder of
+        its frames, or like the start of their names in a folder that holds several runs.
+    weighted, fitting : bool, default=False
+        Whether samples have weights, and whether to warn of rows without a run.
+
+    Returns
+    -------
+    Design or None
+        One row for each run; as given if the source is not meshes.
+
+    Raises
+    ------
+    FieldDataError
+        If rows and runs do not match.
+    """
+    if design is None or not is_mesh_input(source):
+        return design
+    return design.for_runs(source, [run.label for run in find_runs(source)], weighted=weighted, fitting=fitting)
+
+
+def order_of_series(X: Any, y: Any, runs: Sequence[MeshRun]) -> IntArray | None:
+    """Return the order of the runs of y in which they belong to the samples of X.
+
+    Parameters
+    ----------
+    X : table, fields, or as in `find_runs`
+        Inputs; the index of a DataFrame may name the runs.
+    y : as in `find_runs`
+        Source of the runs.
+    runs : sequence of MeshRun
+        Runs of y.
+
+    Returns
+    -------
+    ndarray of shape (n,) or None
+        Index of the run of each sample; None if both are in one order, as far as names tell.
+
+    Raises
+    ------
+    FieldDataError
+        If a table has other rows than there are runs, or X and y are the same runs in different order.
+    """
+    if is_mesh_input(X):
+        check_order(*([run.label for run in part] for part in (find_runs(X), runs)))
+        return None
+    return order_of_rows(X, y, [run.label for run in runs]) if is_table(X) else None
 
 
 def _is_series(item: Any) -> bool:
@@ -253,7 +360,7 @@ def _groups(paths: Sequence[Path]) -> dict[tuple[str, str], list[Path]]:
     return groups
 
 
-def _open_group(paths: list[Path]) -> MeshRun:
+def _open_group(paths: list[Path], label: str) -> MeshRun:
     """Frames in one folder, with the last number in the name of a file as its time."""
     numbers = [re.search(r"(\d+(?:\.\d+)?)\D*$", path.stem) for path in paths]
     times = [float(number[1]) for number in numbers if number is not None]
@@ -264,7 +371,7 @@ def _open_group(paths: list[Path]) -> MeshRun:
         times = [float(order.index(i)) for i in range(len(paths))]
     ordered = [paths[i] for i in order]
     name = f"{ordered[0]} to {ordered[-1].name}" if len(ordered) > 1 else str(ordered[0])
-    return MeshRun(name, [(str(path), path) for path in ordered], np.array([times[i] for i in order]))
+    return MeshRun(name, [(str(path), path) for path in ordered], np.array([times[i] for i in order]), label)
 
 
 def _open_collection(path: Path) -> MeshRun:
@@ -278,7 +385,8 @@ def _open_collection(path: Path) -> MeshRun:
             ".pvtu or .vtm."
         )
     files = [(time, existing_file(path.parent / name)) for time, name in sorted(entries)]
-    return MeshRun(str(path), [(str(file), file) for _, file in files], np.array([time for time, _ in files]))
+    frames: list[tuple[str, Any]] = [(str(file), file) for _, file in files]
+    return MeshRun(str(path), frames, np.array([time for time, _ in files]), str(path))
 
 
 def _listed_files(path: Path) -> list[tuple[float, str]]:
@@ -308,7 +416,7 @@ def _open_steps(path: Path, times: list[float], read: Callable[[int], meshio.Mes
         return f"{path}, step {step}", lambda: named_failures(path, lambda: read(step))[0]
 
     order = np.argsort(times, kind="stable")
-    return MeshRun(str(path), [frame(int(step)) for step in order], np.array(times)[order])
+    return MeshRun(str(path), [frame(int(step)) for step in order], np.array(times)[order], str(path))
 
 
 class _XdmfSeries:

@@ -19,6 +19,7 @@ from skop.data import (
     TrainingData,
     find_runs,
     is_mesh_input,
+    order_of_series,
     read_frames,
 )
 from skop.estimators._field import restored_on_failure
@@ -164,7 +165,9 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         own = y is None or y is X
         runs = find_runs(X if own else y)
         cell_data = options["cell_data"]
+        order = None if own else order_of_series(X, y, runs)
         targets, samples = read_frames(runs, options["target_fields"], cell_data=cell_data)
+        targets = targets if order is None else targets[order]
         self.series_ = options | {
             "axes": samples.axes,
             "components": tuple(samples.components.items()),
@@ -192,7 +195,9 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         """Read the inputs in the first frames of runs, and the targets in all frames."""
         held, runs = self.series_, find_runs(X if y is None else y)
         options = {"cell_data": held["cell_data"], "axes": held["axes"]}
+        order = None if y is None else order_of_series(X, y, runs)
         targets, _ = read_frames(runs, held["target_fields"], n_frames=self.n_frames_, **options)
+        targets = targets if order is None else targets[order]
         for run in runs:
             _check_equal_times(run, self.times_ if self.times is None else run.times, "the fit")
         if y is not None and not is_mesh_input(X):
