@@ -7,6 +7,7 @@ import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.data._designs import Labels as Labels
 from skop.data._designs import pair_rows as pair_rows
 from skop.data._designs import row_labels as row_labels
+from skop.data._designs import sample_files as sample_files
 from skop.data._fieldset import FieldSet
 from skop.data._fieldset import iterate_rows as iterate_rows
 from skop.data._grid import find_grid, grid_spacing, unit_grid
@@ -41,6 +42,7 @@ from skop.data._series import order_of_series as order_of_series
 from skop.data._series import pair_series as pair_series
 from skop.data._series import read_frames as read_frames
 from skop.data._series import read_templates as read_templates
+from skop.data._series import series_files as series_files
 from skop.data._series import split_series as split_series
 from skop.data._spec import DataSpec, TargetForm
 from skop.data._spec import Predictions as Predictions

@@ -31,6 +31,7 @@ __all__ = [
     "read_design",
     "refuse_params",
     "row_labels",
+    "sample_files",
     "split_params",
     "split_runs",
     "with_params",
@@ -348,6 +349,30 @@ def row_labels(X: Any) -> Any:
     if is_list and all(is_path(item) for item in X):
         return [os.fspath(item) for item in X]
     return None
+
+
+def sample_files(X: Any) -> list[str] | None:
+    """Return the files of samples on meshes.
+
+    Parameters
+    ----------
+    X : object
+        Argument of a caller.
+
+    Returns
+    -------
+    list of str or None
+        Path of each sample; None if X is no files, or a table without a column of files.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skop.data._designs import sample_files
+    >>> sample_files(pd.DataFrame({"run": ["a.vtu", "b.vtu"], "load": [1.0, 2.0]}))
+    ['a.vtu', 'b.vtu']
+    """
+    runs, _ = split_runs(X)
+    return row_labels(runs) if is_mesh_input(runs) else None
 
 
 # ---------------------------------------------------------------------- parameters beside other arguments

@@ -17,7 +17,7 @@ import meshio
 import numpy as np
 
 from skop._typing import FloatArray, IntArray, PathOrStr
-from skop.data._designs import Design, as_runs, check_order, order_of_rows, split_params
+from skop.data._designs import Design, as_runs, check_order, order_of_rows, split_params, split_runs
 from skop.data._fieldset import FieldSet
 from skop.data._forms import is_table
 from skop.data._mesh_files import (
@@ -43,6 +43,7 @@ __all__ = [
     "read_frames",
     "read_mesh_series",
     "read_templates",
+    "series_files",
     "split_series",
 ]
 
@@ -317,6 +318,25 @@ def pair_series(design: Design | None, source: Any, *, weighted: bool = False, f
     if design is None or not is_mesh_input(source):
         return design
     return design.for_runs(source, [run.label for run in find_runs(source)], weighted=weighted, fitting=fitting)
+
+
+def series_files(X: Any) -> list[str] | None:
+    """Return the files or folders of runs.
+
+    Parameters
+    ----------
+    X : as in `find_runs`, or a table with a column of files
+        Runs as the caller passed them.
+
+    Returns
+    -------
+    list of str or None
+        File, folder or common path of each run; None if a run is in memory, or X is no meshes.
+    """
+    runs, _ = split_runs(X)
+    paths = [run.path for run in find_runs(runs)] if is_mesh_input(runs) else []
+    files = [path for path in paths if path is not None]
+    return files if files and len(files) == len(paths) else None
 
 
 def order_of_series(X: Any, y: Any, runs: Sequence[MeshRun]) -> IntArray | None:
