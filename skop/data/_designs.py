@@ -26,6 +26,7 @@ __all__ = [
     "as_runs",
     "check_order",
     "index_labels",
+    "name_runs",
     "order_of_rows",
     "pair_rows",
     "read_design",
@@ -317,8 +318,9 @@ def index_labels(index: Any) -> Labels:
     (Labels(files=None, numbers=None, place='its index'), (4, 2))
     """
     labels = list(index)
-    if labels and all(is_path(label) for label in labels):
-        return Labels(tuple(map(os.fspath, labels)))
+    if any(is_path(label) for label in labels) and all(is_path(label) or _is_missing(label) for label in labels):
+        # A row without a name belongs to no file.
+        return Labels(tuple(os.fspath(label) if is_path(label) else "" for label in labels))
     return Labels() if labels == list(range(len(labels))) else Labels(numbers=tuple(labels))
 
 
@@ -526,6 +528,27 @@ def order_of_rows(X: Any, runs: Any, names: Sequence[str]) -> IntArray | None:
     return None if rows is None else np.argsort(rows)
 
 
+def name_runs(labels: Labels, names: Sequence[str]) -> bool:
+    """Tell whether labels are names of runs, some of which are at other places.
+
+    Parameters
+    ----------
+    labels : Labels
+        Names of rows.
+    names : sequence of str
+        Names of the runs.
+
+    Returns
+    -------
+    bool
+        False if no label is the name of a run, or rows and runs are in one order.
+    """
+    files = _by_spelling(names)
+    places = [files.get(_parts(label), set()) for label in labels.files or ()]
+    are_in_order = len(places) == len(names) and all(number in found for number, found in enumerate(places))
+    return any(places) and not are_in_order
+
+
 def check_order(names: Sequence[str], others: Sequence[str]) -> None:
     """Raise an error if X and y are the same runs in different order, by the names of their files or folders.
 
@@ -612,7 +635,7 @@ def _rows_by_name(labels: Labels, names: Sequence[str], what: str, *, needs_all:
                 "the path."
             )
         if not found:
-            strangers.append(label)
+            strangers.append(label or f"row {row}, without a name")
             continue
         (number,) = found
         if number in rows:

@@ -16,9 +16,11 @@ import numpy as np
 
 from skop.data._designs import (
     Design,
+    Labels,
     as_runs,
     check_order,
     index_labels,
+    name_runs,
     order_of_rows,
     pair_rows,
     read_design,
@@ -27,6 +29,7 @@ from skop.data._designs import (
 )
 from skop.data._fieldset import FieldSet
 from skop.data._forms import ROUNDING, SAME_POINT, is_table
+from skop.data._mesh_cells import count_places
 from skop.data._mesh_files import is_mesh_input, is_on_mesh, is_path
 from skop.data._mesh_predictions import drop_unused_rows
 from skop.data._meshes import MeshSamples, read_meshes
@@ -390,12 +393,25 @@ def _targets_of_runs(
 
 
 def _in_run_order(y: Any, X: Any, samples: MeshSamples, weighted: bool) -> Any:
-    """Return a DataFrame or Series y in the order of the files of a pattern, by its index."""
-    if not hasattr(y, "iloc") or not is_path(X):
+    """Return a DataFrame or Series y in the order of files, by its index."""
+    if not is_path(X) and not (isinstance(X, list | tuple | np.ndarray) and is_path(X[0])):
         return y
-    labels = index_labels(y.index)
-    rows = pair_rows(labels, len(y), X, samples.names, what="y", weighted=weighted, needs_all=True)
-    return y if rows is None else y.iloc[rows]
+    labels = index_labels(y.index) if hasattr(y, "iloc") else Labels()
+    if not is_path(X) and not name_runs(labels, samples.names):
+        # A list is in the order of y, unless the index says otherwise.
+        return y
+    if hasattr(y, "iloc"):
+        rows = pair_rows(labels, len(y), X, samples.names, what="y", weighted=weighted, needs_all=True)
+        y = y if rows is None else y.iloc[rows]
+    if labels == Labels() and list(samples.names) != sorted(samples.names):
+        pairs = zip(samples.names, sorted(samples.names), strict=True)
+        place, (here, there) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
+        warn(
+            f"the rows of y were taken in the natural order of the files, in which {here} is sample {place}; in the "
+            f"order of the alphabet, as sorted(...) gives it, it would be {there}. Check the order of y, or pass the "
+            "files as a list in its order."
+        )
+    return y
 
 
 @dataclass(frozen=True)
@@ -431,7 +447,7 @@ def _open_targets(
 ) -> _MeshTargets:
     """Read targets from meshes, or from values on one mesh."""
     if is_on_mesh(y):
-        return _values_on_mesh(y, held, target_fields)
+        return _values_on_mesh(y, held, target_fields, cell_data)
     names = dict.fromkeys([*input_fields, *_named(target_fields)])
     samples = _open_meshes(y, names, cell_data, held.axes)
     held.axes = samples.axes
@@ -440,22 +456,29 @@ def _open_targets(
     return _MeshTargets(fields, samples.names, samples.select(input_fields))
 
 
-def _values_on_mesh(y: tuple[Any, Any], held: HeldMeshes, target_fields: Sequence[str] | None) -> _MeshTargets:
-    """Read ``(mesh, values)``; a field has the name ``"prediction"`` where `target_fields` gives none."""
-    samples = _open_meshes(y[0], None, "refuse", held.axes)
+def _values_on_mesh(
+    y: tuple[Any, Any], held: HeldMeshes, target_fields: Sequence[str] | None, cell_data: str
+) -> _MeshTargets:
+    """Read ``(mesh, values)``; a field has the name ``"prediction"`` where `target_fields` gives none.
+
+    Values are on the points of the mesh, or with ``cell_data="cells"`` on its cells.
+    """
+    kind = "cells" if cell_data == "cells" else "points"
+    samples = _open_meshes(y[0], None, "cells" if kind == "cells" else "refuse", held.axes)
     if len(samples.meshes) != 1:
         raise FieldDataError(
             f"y is (mesh, values) with {len(samples.meshes)} meshes; expected one, on which all values are. For runs "
             "with meshes of their own pass these as y, with the fields in their point data."
         )
     values, used = as_storage(y[1], "values of y"), samples.used_points[0]
-    coords, n_points = samples.fields.coords_list()[0], len(samples.meshes[0].points)
-    if values.ndim not in (2, 3) or values.shape[1] not in (n_points, len(coords)) or 0 in values.shape[2:]:
+    coords, count = samples.fields.coords_list()[0], count_places(samples.meshes[0])
+    if values.ndim not in (2, 3) or values.shape[1] not in (count, len(coords)) or 0 in values.shape[2:]:
+        asked = f", which cell_data={cell_data!r} asks for" if kind == "cells" else ""
         raise FieldDataError(
-            f"y is ({samples.names[0]}, values) with values of shape {tuple(values.shape)}; expected (n, {n_points}) "
-            f"or (n, {n_points}, channels), since the mesh has {n_points} points."
+            f"y is ({samples.names[0]}, values) with values of shape {tuple(values.shape)}; expected (n, {count}) or "
+            f"(n, {count}, channels), since the mesh has {count} {kind}{asked}."
         )
-    if used is not None and values.shape[1] == n_points:
+    if used is not None and values.shape[1] == count:
         values = read_rows(values, slice(None))[:, used]
     n_channels = int(values.shape[2]) if values.ndim > 2 else 1
     names = field_names(target_fields) or ["prediction"]

@@ -47,6 +47,8 @@ __all__ = [
     "split_series",
 ]
 
+#: Last number in the stem of a file: "-0.5" in "t_-0.5", "1e-05" in "t_1e-05", as Python writes it; "3" in "run-3".
+_LAST_NUMBER = re.compile(r"(?:(?<=[_=])-)?\d+(?:\.\d+)?(?:[eE][+-]\d+)?(?=\D*$)")
 #: Largest motion of a point, as a fraction of the extent of the mesh, with which the mesh counts as fixed.
 _FIXED = 1e-6
 
@@ -376,14 +378,14 @@ def _groups(paths: Sequence[Path]) -> dict[tuple[str, str], list[Path]]:
     """Group files by their folders and their names without the last number."""
     groups: dict[tuple[str, str], list[Path]] = defaultdict(list)
     for path in paths:
-        groups[str(path.parent), re.sub(r"\d+(\.\d+)?(?=\D*$)", "", path.stem) + path.suffix].append(path)
+        groups[str(path.parent), _LAST_NUMBER.sub("", path.stem) + path.suffix].append(path)
     return groups
 
 
 def _open_group(paths: list[Path], label: str) -> MeshRun:
     """Frames in one folder, with the last number in the name of a file as its time."""
-    numbers = [re.search(r"(\d+(?:\.\d+)?)\D*$", path.stem) for path in paths]
-    times = [float(number[1]) for number in numbers if number is not None]
+    numbers = [_LAST_NUMBER.search(path.stem) for path in paths]
+    times = [float(number[0]) for number in numbers if number is not None]
     order = sorted(range(len(paths)), key=lambda i: natural_key(str(paths[i])))
     if len(set(times)) == len(paths):
         order = sorted(order, key=lambda i: times[i])

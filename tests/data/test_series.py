@@ -307,3 +307,22 @@ def test_the_index_of_a_table_orders_the_runs_of_y(tmp_path):
         order_of_series([run.path for run in runs[::-1]], source, runs)
     with pytest.raises(FieldDataError, match="4 rows"):
         order_of_series(np.zeros((4, 1)), source, runs)
+
+
+# ---------------------------------------------------------------------- times in names
+@pytest.mark.parametrize(
+    ("names", "times"),
+    [
+        (["t_1e-05", "t_5e-05", "t_0.0001", "t_1e+16"], [1e-5, 5e-5, 1e-4, 1e16]),
+        (["t_-0.5", "t_-1", "t_0", "t_0.5"], [-0.5, -1, 0, 0.5]),
+        (["run-3", "run-20"], [3, 20]),
+        (["u_t=2.5s", "u_t=10s"], [2.5, 10]),
+    ],
+)
+def test_numbers_in_names_are_times_as_python_writes_them(tmp_path, names, times):
+    for name, time in zip(names, times, strict=True):
+        frame(0, time).write(tmp_path / f"{name}.vtu")
+    (run,) = find_runs(str(tmp_path / "*.vtu"))
+    assert run.times.tolist() == sorted(times)
+    by_time = dict(zip(times, names, strict=True))
+    assert [path.stem for _, path in run.frames] == [by_time[time] for time in sorted(times)]
