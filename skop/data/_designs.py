@@ -111,14 +111,39 @@ class Design:
         SkopWarning
             If the files of a pattern are paired with rows by their order.
         """
-        parameters = "" if self.names is None else f", with the parameters {', '.join(self.names)}"
-        options: dict[str, Any] = {"what": self.what, "weighted": weighted, "remark": parameters}
-        rows = pair_rows(self.labels, len(self.values), runs, names, says_pairs=True, **options)
+        rows = self._rows_of(runs, names, weighted=weighted)
         if fitting and rows is not None and len(rows) < len(self.values):
             unused = np.setdiff1d(np.arange(len(self.values)), rows)
             first = "" if self.labels.files is None else f", the first of them {self.labels.files[unused[0]]!r},"
             warn(f"{len(unused)} of {len(self.values)} rows of {self.what}{first} have no file and are not used.")
         return replace(self, values=self.values if rows is None else self.values[rows], labels=Labels())
+
+    def order_of(self, runs: Any, names: Sequence[str]) -> IntArray | None:
+        """Return the order of the runs in which they belong to the rows, which are the samples.
+
+        Parameters
+        ----------
+        runs, names : as in `for_runs`
+            Runs and their names.
+
+        Returns
+        -------
+        ndarray of shape (n,) or None
+            Index of the run of each row; None if both are in one order.
+
+        Raises
+        ------
+        FieldDataError
+            If rows and runs do not match, or a row has no run.
+        """
+        rows = self._rows_of(runs, names, needs_all=True)
+        return None if rows is None else np.argsort(rows)
+
+    def _rows_of(self, runs: Any, names: Sequence[str], **options: Any) -> IntArray | None:
+        """Row of each run; None if they are in order."""
+        parameters = "" if self.names is None else f", with the parameters {', '.join(self.names)}"
+        options |= {"what": self.what, "remark": parameters, "says_pairs": True}
+        return pair_rows(self.labels, len(self.values), runs, names, **options)
 
     def check_names(self, fitted: Sequence[str] | None) -> None:
         """Raise an error if the parameters are others than in the fit, or in another order.
@@ -549,13 +574,15 @@ def name_runs(labels: Labels, names: Sequence[str]) -> bool:
     return any(places) and not are_in_order
 
 
-def check_order(names: Sequence[str], others: Sequence[str]) -> None:
+def check_order(names: Sequence[str], others: Sequence[str], what: str = "y") -> None:
     """Raise an error if X and y are the same runs in different order, by the names of their files or folders.
 
     Parameters
     ----------
     names, others : sequence of str
         Names of the runs in X and in y.
+    what : str, default="y"
+        Name of the argument y, for messages.
 
     Raises
     ------
@@ -567,8 +594,8 @@ def check_order(names: Sequence[str], others: Sequence[str]) -> None:
         return
     place = next(i for i, pair in enumerate(zip(*keys, strict=True)) if pair[0] != pair[1])
     raise FieldDataError(
-        f"sample {place} is {names[place]} in X and {others[place]} in y: both hold the same runs in different order; "
-        "bring them into one order."
+        f"sample {place} is {names[place]} in X and {others[place]} in {what}: both hold the same runs in different "
+        "order; bring them into one order."
     )
 
 

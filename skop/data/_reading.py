@@ -281,7 +281,7 @@ def read_query(
         inputs, meshes = read_inputs(coords, spec, params=read_design(X, "X"), keep_data=keep_data, **options)
         return inputs, None, meshes
     inputs, _ = read_inputs(X, spec, params=design, **options)
-    return inputs, *open_points(coords, inputs, spec, cell_data, keep_data=keep_data)
+    return inputs, *open_points(coords, X, inputs, spec, cell_data, keep_data=keep_data)
 
 
 def _read_inputs(

@@ -25,6 +25,7 @@ from skop.data._designs import (
     pair_rows,
     read_design,
     refuse_params,
+    sample_files,
     split_params,
 )
 from skop.data._fieldset import FieldSet
@@ -209,11 +210,16 @@ def open_inputs(
     if design.what == "X" and is_shared:
         count = len(design.values)
         return samples.fields[np.zeros(count, dtype=int)], design, samples.meshes * count
-    return samples.fields, design.for_runs(X, samples.names), samples.meshes
+    if design.what != "X":
+        return samples.fields, design.for_runs(X, samples.names), samples.meshes
+    order = design.order_of(X, samples.names)
+    if order is None:
+        return samples.fields, design, samples.meshes
+    return samples.fields[order], design, [samples.meshes[i] for i in order]
 
 
 def open_points(
-    coords: Any, inputs: FieldSet, spec: DataSpec, cell_data: str, *, keep_data: bool
+    coords: Any, X: Any, inputs: FieldSet, spec: DataSpec, cell_data: str, *, keep_data: bool
 ) -> tuple[Any, list[Any]]:
     """Open the meshes at whose points fields are predicted.
 
@@ -221,6 +227,8 @@ def open_points(
     ----------
     coords : meshes, paths or a pattern
         Meshes, as many as the samples or one for all.
+    X : object
+        Samples as the caller passed them, whose names may be those of the meshes.
     inputs : FieldSet
         Samples of the prediction.
     spec, cell_data, keep_data : as in `skop.data.read_query`
@@ -236,7 +244,8 @@ def open_points(
     Raises
     ------
     FieldDataError
-        If there are other numbers of meshes than samples, or a mesh cannot be used.
+        If there are other numbers of meshes than samples, both are the same runs in different order, or a mesh cannot
+        be used.
     """
     read_as = _cells_as_fitted(spec, cell_data)
     samples = _open_meshes(coords, None, read_as, spec.kept_axes, keep_data)
@@ -250,7 +259,12 @@ def open_points(
         )
     if len(samples.meshes) == 1:
         return samples.fields.coords_list()[0], samples.meshes * len(inputs)
-    return samples.fields, samples.meshes
+    if is_mesh_input(X):
+        check_order(sample_files(X) or (), samples.names, "coords")
+    order = order_of_rows(X, coords, samples.names) if is_table(X) else None
+    if order is None:
+        return samples.fields, samples.meshes
+    return samples.fields[order], [samples.meshes[i] for i in order]
 
 
 def open_scored(

@@ -364,7 +364,7 @@ def order_of_series(X: Any, y: Any, runs: Sequence[MeshRun]) -> IntArray | None:
         If a table has other rows than there are runs, or X and y are the same runs in different order.
     """
     if is_mesh_input(X):
-        check_order(*([run.label for run in part] for part in (find_runs(X), runs)))
+        check_order([run.label for run in find_runs(X)], [run.label for run in runs])
         return None
     return order_of_rows(X, y, [run.label for run in runs]) if is_table(X) else None
 

@@ -555,3 +555,24 @@ def test_values_on_the_cells_of_one_mesh(runs, tmp_path):
     assert model.score(TABLE, (torus, values)) == on_meshes.score(TABLE, truth)
     with pytest.raises(FieldDataError, match="25 cells, which cell_data='cells' asks for"):
         new.fit(TABLE, (torus, values[:, :24]))
+
+
+def test_predictions_for_a_table_are_in_the_order_of_its_rows(runs):
+    """Also on the meshes of a pattern, which the index names: a row without a mesh is an error."""
+    table = TABLE.set_axis([f"run_{i + 5}" for i in range(N)]).iloc[ORDER]
+    model = small().fit(table, "own/*.vtu")
+    found = model.predict(table, coords="own/*.vtu")
+    expected = model.predict(table.reset_index(drop=True), coords=names(order=ORDER))
+    np.testing.assert_array_equal(stress(found), stress(expected))
+    with pytest.raises(FieldDataError, match="2 of 6 rows of X have no file"):
+        model.predict(table, coords=names(order=ORDER)[:4])
+    # The same after a fit on one mesh, at whose points all runs are known.
+    model = small().fit(table, "shared/*.vtu")
+    for i in range(N):
+        plate(i, 4 + i % 2).write(runs / f"run_{i + 5}.vtu")
+    found = model.predict(table, coords="run_*.vtu")
+    expected = model.predict(table.reset_index(drop=True), coords=[f"run_{i + 5}.vtu" for i in ORDER])
+    np.testing.assert_array_equal(stress(found), stress(expected))
+    model = small(input_fields=["stress"]).fit(names())
+    with pytest.raises(FieldDataError, match=r"run_5.vtu in X and .*run_10.vtu in coords"):
+        model.predict(names(), coords=names(order=range(N - 1, -1, -1)))
