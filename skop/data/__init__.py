@@ -4,8 +4,6 @@
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.data._designs import Labels as Labels
-from skop.data._designs import pair_rows as pair_rows
 from skop.data._designs import row_labels as row_labels
 from skop.data._designs import sample_files as sample_files
 from skop.data._fieldset import FieldSet
@@ -18,6 +16,8 @@ from skop.data._mesh_files import is_mesh_input as is_mesh_input
 from skop.data._mesh_predictions import attach_predictions
 from skop.data._mesh_predictions import attach_spread as attach_spread
 from skop.data._meshes import MeshSamples, read_meshes
+from skop.data._pairing import Labels as Labels
+from skop.data._pairing import pair_rows as pair_rows
 from skop.data._plausibility import Extremes as Extremes
 from skop.data._plausibility import boxes as boxes
 from skop.data._plausibility import odd_sizes as odd_sizes

@@ -14,26 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from skop.data._designs import (
-    Design,
-    Labels,
-    as_runs,
-    check_order,
-    index_labels,
-    name_runs,
-    order_of_rows,
-    pair_rows,
-    read_design,
-    refuse_params,
-    sample_files,
-    split_params,
-)
+from skop.data._designs import Design, as_runs, read_design, refuse_params, sample_files, split_params
 from skop.data._fieldset import FieldSet
 from skop.data._forms import ROUNDING, SAME_POINT, is_table
 from skop.data._mesh_cells import count_places
 from skop.data._mesh_files import is_mesh_input, is_on_mesh, is_path
 from skop.data._mesh_predictions import drop_unused_rows
 from skop.data._meshes import MeshSamples, read_meshes
+from skop.data._pairing import Labels, check_order, index_labels, name_runs, order_of_rows, pair_rows
 from skop.data._spec import DataSpec
 from skop.data._storage import as_storage, read_rows, reshape_rows
 from skop.exceptions import FieldDataError, warn

@@ -17,7 +17,7 @@ import meshio
 import numpy as np
 
 from skop._typing import FloatArray, IntArray, PathOrStr
-from skop.data._designs import Design, as_runs, check_order, order_of_rows, split_params, split_runs
+from skop.data._designs import Design, as_runs, split_params, split_runs
 from skop.data._fieldset import FieldSet
 from skop.data._forms import is_table
 from skop.data._mesh_files import (
@@ -30,6 +30,7 @@ from skop.data._mesh_files import (
     natural_key,
 )
 from skop.data._meshes import MeshSamples, read_sources
+from skop.data._pairing import check_order, order_of_rows
 from skop.data._pyvista import find_time_steps, read_by_vtk
 from skop.exceptions import FieldDataError, SkopWarning
 

@@ -247,7 +247,8 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         -------
         ndarray, list, FieldSet, (coords, fields), list of meshes, or list of MeshSeries
             Predictions in the form of the y of the fit, with ``n_times * c`` channels. For time series of meshes one
-            `skop.data.MeshSeries` for each run; a mesh or a file of a list counts as the first frame of a run.
+            `skop.data.MeshSeries` for each run; a mesh of a list counts as the first frame of a run. Files in a folder
+            whose names differ in the last number only are the frames of one run, of which the first is used.
 
         Raises
         ------

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skop.data._designs import as_runs, check_order, index_labels, pair_rows, read_design, row_labels, split_runs
+from skop.data._designs import as_runs, read_design, row_labels, split_runs
+from skop.data._pairing import check_order, index_labels, pair_rows
 from skop.exceptions import FieldDataError, SkopWarning
 
 FILES = ["runs/run_1.vtu", "runs/run_2.vtu", "runs/run_10.vtu"]
