@@ -41,6 +41,8 @@ __all__ = [
 
 #: Largest difference between coordinates that count as equal, as a fraction of the extent of their axis.
 SAME_POINT = 1e-6
+#: Length of the first axis of a grid up to which it may hold channels; the others are twice as long at least then.
+_FEW_CHANNELS = 4
 #: Largest difference of coordinates by rounding, a few errors in single precision, as a fraction of the coordinates.
 ROUNDING = 2.0**-21
 
@@ -212,6 +214,12 @@ def grid_array(X: Any, name: str) -> FieldSet:
         warn(
             f"{name} of shape {tuple(array.shape)} is read as a 1-D grid of {grid[0]} points with {grid[0]} channels. "
             f"For one channel on a {grid[0]}x{grid[0]} grid, add a channel axis: {name}[..., None]."
+        )
+    if len(grid) > 1 and grid[0] <= _FEW_CHANNELS and min(*grid[1:], array.shape[-1]) >= 2 * _FEW_CHANNELS:
+        shape = "x".join(map(str, grid))
+        warn(
+            f"{name} of shape {tuple(array.shape)} is read as a {shape} grid with {array.shape[-1]} channels. If its "
+            f"channels come first, pass np.moveaxis({name}, 1, -1)."
         )
     if 0 in array.shape:
         what = f"{name} has 0 samples (shape {tuple(array.shape)}); at least one is required"
