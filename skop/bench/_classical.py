@@ -32,8 +32,8 @@ from skop.metrics import relative_l2_error
 
 __all__ = ["add_command"]
 
-#: Leading modes from which the parameters of a Gaussian process on raw values are estimated.
-_LEADING_MODES = 20
+#: Leading modes and first samples from which the parameters of a Gaussian process on raw values are estimated.
+_LEADING_MODES, _MOST_SAMPLES = 10, 300
 #: Most values of scikit-learn's array of samples x samples x outputs, which grows when a process has many outputs.
 _MOST_VALUES = 5e7
 #: Points per side of the common grid of samples on own points.
@@ -223,10 +223,16 @@ class _OnValues:
 def _gaussian_process(rows: FloatArray, targets: FloatArray) -> GaussianProcessRegressor:
     """Gaussian process with the parameters of its kernel estimated, not yet fitted to all targets."""
     distance = max(float(np.sqrt(2 * rows.var(axis=0).sum())), 1e-3)
-    kernel = ConstantKernel(1.0, (1e-4, 1e6)) * RBF(distance, (0.01 * distance, 100 * distance))
     modes = PCA(min(_LEADING_MODES, *targets.shape)).fit_transform(targets)
-    found = GaussianProcessRegressor(kernel + WhiteKernel(1e-4, (1e-12, 1e1))).fit(rows, modes / modes[:, 0].std())
-    return GaussianProcessRegressor(found.kernel_, optimizer=None)
+    some = slice(_MOST_SAMPLES)
+    found = []
+    # From one start alone the likelihood often ends at noise without a signal, which predicts the mean.
+    for factor in (0.5, 2.0, 8.0):
+        length = RBF(factor * distance, (0.01 * distance, 100 * distance))
+        kernel = ConstantKernel(1.0, (1e-4, 1e6)) * length + WhiteKernel(1e-6, (1e-12, 1e1))
+        found.append(GaussianProcessRegressor(kernel).fit(rows[some], modes[some] / modes[:, 0].std()))
+    best = max(found, key=lambda process: process.log_marginal_likelihood_value_)
+    return GaussianProcessRegressor(best.kernel_, optimizer=None)
 
 
 class _OnGrid:

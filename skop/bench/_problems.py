@@ -30,6 +30,8 @@ __all__ = ["PROBLEMS", "Problem", "Recipe", "make_burgers", "read_problem"]
 #: Names of the arrays of a user's file, and those of the small Darcy set of the neuraloperator project.
 _KEYS = ("X_train", "y_train", "X_test", "y_test")
 _DARCY_KEYS = ("train16_a", "train16_u", "test16_a", "test16_u")
+#: Correlation length of the functions with an antiderivative: 150 samples of so rough ones do not determine the map.
+_LENGTH_SCALE = 0.015
 
 
 @dataclass(frozen=True)
@@ -138,20 +140,20 @@ def _pressure(fields: FieldSet) -> FieldSet:
 
 def _antiderivative(n_train: int, n_test: int, seed: int) -> Problem:
     """Functions and antiderivatives at the same points."""
-    return _split(*make_antiderivative(n_test + n_train, random_state=seed), n_test)
+    return _split(*make_antiderivative(n_test + n_train, length_scale=_LENGTH_SCALE, random_state=seed), n_test)
 
 
 def _antiderivative_between(n_train: int, n_test: int, seed: int) -> Problem:
     """Antiderivatives at random points, the same for all samples; the values at the sensors are the table."""
     points = np.sort(np.random.default_rng([seed, 1]).random(200))
-    X, y = make_antiderivative(n_test + n_train, query_points=points, random_state=seed)
+    count = n_test + n_train
+    X, y = make_antiderivative(count, query_points=points, length_scale=_LENGTH_SCALE, random_state=seed)
     return _split(X, y, n_test, table=np.asarray(X.values)[..., 0])
 
 
 def _advection(n_train: int, n_test: int, seed: int) -> Problem:
-    """Waves up to 60 periods on 256 points."""
-    X, y = make_advection(n_test + n_train, resolution=256, spike_wavenumbers=(40, 60), random_state=seed)
-    return _split(X, y, n_test)
+    """Waves up to 250 periods: fewer samples than waves, so that the linear map is not determined."""
+    return _split(*make_advection(n_test + n_train, random_state=seed), n_test)
 
 
 def _burgers(n_points: int) -> Callable[[int, int, int], Problem]:
@@ -216,7 +218,7 @@ PROBLEMS = {
     "airfoil-shapes": Recipe("angle, thickness, camber to the pressure on own points", _airfoil_shapes, 100, 50),
     "antiderivative": Recipe("function to its antiderivative at 100 sensors", _antiderivative, 150, 100),
     "antiderivative-between": Recipe("the same at 200 other points", _antiderivative_between, 150, 100),
-    "advection": Recipe("waves to the waves a quarter of the line later, 256 points", _advection, 200, 100),
+    "advection": Recipe("waves to the waves a quarter of the line later, 1,024 points", _advection, 200, 100),
     "burgers-16": Recipe("function to its later state by Burgers' equation, 16 points", _burgers(16), 800, 200),
     "burgers-64": Recipe("the same at 64 points", _burgers(64), 800, 200),
     "hole": Recipe("position of a hole to Poisson's field, corresponding nodes", _hole("corresponding"), 40, 40),
@@ -234,9 +236,9 @@ def make_burgers(
     n_points: int,
     seed: int,
     *,
-    viscosity: float = 0.02,
-    time: float = 0.3,
-    n_waves: int = 4,
+    viscosity: float = 0.1,
+    time: float = 0.2,
+    n_waves: int = 3,
     n_fine: int = 1024,
 ) -> tuple[FloatArray, FloatArray]:
     """Draw periodic functions of mean 0 and solve Burgers' equation from them, exactly.

@@ -22,7 +22,7 @@ def make_wake(
     n_samples: int = 48,
     *,
     n_points: int = 3000,
-    n_periods: float = 2.0,
+    n_periods: float = 2.5,
     times: npt.ArrayLike | None = None,
     velocity: float = 1.0,
     spacing: float = 4.3,
@@ -47,7 +47,7 @@ def make_wake(
         Number of samples n, at least 1. Not used if `times` are given.
     n_points : int, default=3000
         Number P of nodes, at least 1, drawn uniformly from the rectangle.
-    n_periods : float, default=2.0
+    n_periods : float, default=2.5
         Length of the record over the period T, above 0. Its n times are equally spaced, the first and last included.
     times : array-like of shape (n,), default=None
         Times of your own, such as those of a test between the snapshots. None takes the record's.
