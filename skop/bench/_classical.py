@@ -124,7 +124,8 @@ def _pod(regressor: str, **options: Any) -> Callable[[], PODRegressor]:
 
 #: Every sample's own mode: PODRegressor takes as many as there are.
 _ALL: dict[str, Any] = {"n_components": 10**6}
-#: All models by the words of the command line, in the order of the tables.
+#: All models by the words of the command line, in the order of the tables. A further estimator is one more line; it is
+#: timed unless it says otherwise, and gets fields and points rather than tables.
 _MODELS = {
     "mean": _classical("mean field", _pod("mean")),
     "pod-ridge": _classical("POD + ridge", _pod("ridge")),
