@@ -36,6 +36,8 @@ __all__ = ["add_command"]
 _LEADING_MODES, _MOST_SAMPLES = 10, 300
 #: Most values of scikit-learn's array of samples x samples x outputs, which grows when a process has many outputs.
 _MOST_VALUES = 5e7
+#: What a file of the user is called in the tables.
+_FILE = "a file of the user"
 #: Points per side of the common grid of samples on own points.
 _GRID_SIDE = 41
 
@@ -368,16 +370,15 @@ class _Lazy:
 def _rows(options: argparse.Namespace) -> Iterator[tuple[str, Recipe, int]]:
     """Names, recipes and numbers of training samples of the rows asked for."""
     recipes = {row: PROBLEMS[row] for row in options.rows}
+    limits: dict[str, int] = {}
     if options.data:
-        given = read_problem(options.data)
+        given, name = read_problem(options.data), Path(options.data).stem
         sizes = (len(given.y_train), len(given.y_test))
-        recipes[Path(options.data).stem] = Recipe(
-            "the user's file", lambda n_train, n_test, seed: given.first(n_train), *sizes
-        )
+        recipes[name] = Recipe(_FILE, lambda n_train, n_test, seed: given.first(n_train), *sizes)
+        limits[name] = len(given.y_train)
     for row, recipe in recipes.items():
-        most = recipe.n_train if recipe.words == "the user's file" else 10**9
-        sizes_wanted = options.learning_curve or [options.train or recipe.n_train]
-        for n_train in dict.fromkeys(min(size, most) for size in sizes_wanted):
+        wanted = options.learning_curve or [options.train or recipe.n_train]
+        for n_train in dict.fromkeys(min(size, limits.get(row, size)) for size in wanted):
             yield row, replace(recipe, n_test=options.test or recipe.n_test), n_train
 
 
@@ -466,7 +467,7 @@ def _tables(
     columns = ["problem", "samples", "best classical model", "error", "best model with a limit of time", "error"]
     report.table("Least relative L2 error of each problem", columns, summary)
     for row, lines in details.items():
-        words = PROBLEMS[row].words if row in PROBLEMS else "the user's file"
+        words = PROBLEMS[row].words if row in PROBLEMS else _FILE
         heads = ["samples", *labels] if curves else ["model", "relative L2 error", "s to fit", "ms to predict a sample"]
         report.table(f"{row}: {words}", heads, lines)
     if failures:

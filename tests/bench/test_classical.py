@@ -116,7 +116,20 @@ def test_learning_curve_and_the_file_of_the_user(tmp_path):
 @pytest.mark.exhaustive
 def test_operators_in_a_second(tmp_path):
     output = tmp_path / "result.md"
-    command = ["classical", "--rows", "wake", "hole", "--train", "6", "--test", "2", "--seeds", "1", "--seconds", "0.2"]
+    command = [
+        "classical",
+        "--rows",
+        "airfoil",
+        "hole",
+        "--train",
+        "6",
+        "--test",
+        "2",
+        "--seeds",
+        "1",
+        "--seconds",
+        "0.2",
+    ]
     assert main([*command, "--models", "operators", "mean", "--output", str(output)]) == 0
     numbers = numbers_of(output)
     assert len(numbers) == 2 * 5
