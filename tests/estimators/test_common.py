@@ -108,7 +108,7 @@ FREE_ESTIMATORS = [
 ]
 GRID_ESTIMATORS = [geomano(max_iter=2)]
 TIED_ESTIMATORS = [PODRegressor()]
-CHOOSING_ESTIMATORS = [auto(PODRegressor(), PODRegressor(regressor="mean"))]
+CHOOSING_ESTIMATORS = [auto(PODRegressor(), PODRegressor(regressor="ridge"))]
 #: Those around others, whose checks take as long as these; and those without.
 WRAPPERS = [
     estimator for estimator in SKLEARN_ESTIMATORS if hasattr(estimator, "estimator") or hasattr(estimator, "candidates")
