@@ -633,7 +633,8 @@ class Search:
                 return _Task(candidate.for_part(epochs))
             # A first fit that compiles or loads something takes time from the rungs to come, not from the others.
             share = max(self._left(until) / -(-n_left // n_workers), usual / 2)
-            if self._left() < share and not candidate.trials and any(other.trials for other in self.candidates):
+            has_result = n_left < len(pairs) or any(other.trials for other in self.candidates)
+            if self._left() < share and not candidate.trials and has_result:
                 return None
             seconds = max(min(share, self._left()) - min(overhead, share / 2), _SHORTEST)
             return _Task(candidate.for_seconds(seconds), limit=seconds)
@@ -668,7 +669,12 @@ class Search:
 
     def _parallel(self) -> Parallel:
         """Run calls by joblib, each made when its turn comes, and give the results in their order."""
-        return Parallel(n_jobs=self.n_jobs, pre_dispatch="n_jobs", batch_size=1, return_as="generator")
+        options: dict[str, Any] = {"n_jobs": self.n_jobs, "pre_dispatch": "n_jobs", "batch_size": 1}
+        try:
+            return Parallel(**options, return_as="generator")
+        except ValueError:
+            # Backends on a pool of multiprocessing, such as that of Ray, give all results at the end.
+            return Parallel(**options)
 
     # ------------------------------------------------------------------ ranks
     def _rank(self, candidates: list[Candidate], folds: list[int]) -> None:

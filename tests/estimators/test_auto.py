@@ -406,6 +406,7 @@ def test_words_go_to_the_user_and_not_to_other_tools(budget, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
 def test_default_candidates_take_grids_points_and_tables(fields, monkeypatch):
     monkeypatch.setattr(_auto, "_SECONDS_EACH", 0.01)
     X, y = fields
@@ -421,6 +422,7 @@ def test_default_candidates_take_grids_points_and_tables(fields, monkeypatch):
         assert not [row for row in model.results_ if row["status"] in ("failed", "left out")]
 
 
+@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
 def test_a_short_budget_has_two_operators_by_default(fields):
     model = AutoRegressor(max_time=0.2, random_state=0).fit(*fields)
     assert {row["candidate"] for row in model.results_} & {"LaMO", "AMO", "MNO", "GeoMaNO"} == {"LaMO", "AMO"}
@@ -450,3 +452,10 @@ def test_a_process_that_is_killed_is_a_row():
     assert table["works"]["status"] == "chosen"
     assert table["killed"]["status"] == "failed"
     assert "a process was killed" in table["killed"]["reason"]
+
+
+def test_backends_that_give_all_results_at_the_end_serve_too():
+    with parallel_config("multiprocessing", n_jobs=2):
+        model = by_epochs(("a", Known(0.2)), ("b", Known(0.1)), ("c", Known(action=ValueError("odd")))).fit(TABLE, ONES)
+    assert [row["status"] for row in model.results_] == ["chosen", "compared", "failed"]
+    assert model.estimators_[0].error == 0.1
