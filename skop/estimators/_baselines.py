@@ -237,7 +237,7 @@ class PODRegressor(FieldRegressor):
                     "samples could show."
                 )
         self.leave_one_out_errors_ = {name: item.error for name, item in tried.items()}
-        self.regressor_ = selection.fit(found)
+        self.regressor_ = selection.fit(found, cut=self.n_components == "auto")
         kept = self.regressor_.left_out.shape[1]
         if kept < self.output_basis_.n_components_:
             self.output_basis_ = self.output_basis_.leading(kept)

@@ -522,11 +522,11 @@ class Selection:
             residuals[:, own] = system.left_out(system.project(self.targets[:, own]), penalties[own])[1]
         return self.error(residuals, self.all)
 
-    def fit(self, found: Found) -> KernelModel:
-        """Fit the model that was found to all targets up to the last one that is not predicted by its mean."""
+    def fit(self, found: Found, *, cut: bool) -> KernelModel:
+        """Fit the model that was found to all targets, or `cut` after the last that is not predicted by its mean."""
         is_flat = np.array([system.kernel.degree == 0 for system in found.systems])
         varies = ~(is_flat[found.choice] & (found.penalties >= found.tried[found.choice, -1]))
-        kept = int(np.flatnonzero(varies).max(initial=0)) + 1
+        kept = int(np.flatnonzero(varies).max(initial=0)) + 1 if cut else len(varies)
         return KernelModel.fit(self.targets[:, :kept], found.systems, found.choice[:kept], found.penalties[:kept])
 
     def _optimised(self, kernel: Kernel, penalty: float) -> Kernel:
