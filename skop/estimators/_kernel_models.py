@@ -313,7 +313,7 @@ class KernelModel:
         convert: Callable[[Any], Any] = torch.as_tensor if is_tensor else np.asarray
         found = []
         for kernel, weights, tail in zip(self.kernels, self.weights, self.tails, strict=True):
-            kernel = replace(kernel, scales=convert(kernel.scales))
+            kernel = replace(kernel, scales=convert(np.asarray(kernel.scales)))
             values = kernel.tail(points) @ convert(tail)
             if kernel.name != "none" or kernel.linear:
                 values = values + kernel.matrix(points, convert(self.points)) @ convert(weights)
