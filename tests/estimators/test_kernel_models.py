@@ -7,7 +7,7 @@ from scipy.interpolate import CubicSpline, RBFInterpolator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, Matern
 
-from skop.estimators._kernel_models import Basis, Kernel, KernelModel, Selection, System
+from skop.estimators._kernel_models import Decomposition, Kernel, KernelModel, Selection, System
 
 KERNELS = {
     "mean": Kernel("none"),
@@ -161,9 +161,16 @@ def test_the_gradient_of_the_leave_one_out_error_is_that_of_differences(monkeypa
 def test_components_of_many_points_are_those_of_a_decomposition(monkeypatch):
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(12, 4)) @ generator.normal(size=(4, 50)) + generator.normal(size=50)
-    exact = Basis.fit(rows, None)
+    exact = Decomposition(rows, None)
     monkeypatch.setattr("skop.estimators._kernel_models._LARGE", 0)
-    found = Basis.fit(rows, None)
-    assert exact.n_components_ == 4
-    np.testing.assert_allclose(found.inverse_transform(found.transform(rows)), rows, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(np.abs(np.sum(found.components_[:4] * exact.components_, axis=1)), 1.0, rtol=1e-8)
+    found = Decomposition(rows, None)
+    assert len(exact.variances) == len(found.variances) == 4
+    factors = generator.random(50)
+    sign = np.sign((exact.coefficients * found.coefficients).sum(axis=0))
+    np.testing.assert_allclose(found.coefficients * sign, exact.coefficients, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(found.products(factors) * np.outer(sign, sign), exact.products(factors), atol=1e-8)
+    for parts in (exact, found):
+        basis = parts.basis()
+        np.testing.assert_allclose(basis.transform(rows), parts.coefficients, atol=1e-8)
+        np.testing.assert_allclose(basis.inverse_transform(parts.coefficients), rows, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(basis.components_ @ basis.components_.T, np.eye(4), atol=1e-8)
