@@ -102,7 +102,7 @@ class PODRegressor(FieldRegressor):
     -----
     All regressors of skop are linear in the targets, so that leave-one-out residuals have a closed form, and no model
     is fitted again: they are the coefficients of the samples divided by the diagonal of the inverse system. Length
-    scales are found by the gradient of the leave-one-out error. More than 256 samples decide on kernels by a part of
+    scales are found by the gradient of the leave-one-out error. More than 400 samples decide on kernels by a part of
     them, and with more than 2,000 samples only means, ridge regression and polynomials are tried by default.
 
     The standard deviation of ``predict(X, return_std=True)`` is that of a new observation by a Gaussian process with
@@ -313,7 +313,9 @@ class PODRegressor(FieldRegressor):
             predictions, places = self._predict_where_asked(inputs, points)
             spread = self._predict_spread(inputs)
         if points is not None and spread.fields is not None:
-            spread = replace(spread, fields=interpolate_fields(inputs.with_values(spread.fields), places))
+            fields = interpolate_fields(inputs.with_values(spread.fields), places)
+            # A curve through positive numbers can be negative between them.
+            spread = replace(spread, fields=np.maximum(fields, 0.0))
         labels = self._labels(X)
         mean = self._restore(predictions, places, meshes, labels)
         return mean, self._restore_spread(mean, spread, places, meshes, labels)

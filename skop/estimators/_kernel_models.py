@@ -42,7 +42,7 @@ _OWN_SCALES, _STEPS = 24, 40
 #: Decrease of the logarithm of the error that ends this search.
 _SMALL_STEP = 3e-4
 #: Numbers of samples and of leading targets that decide about the kernel, and of kernels that go to the last round.
-_SCREENED, _LEADING, _FINALISTS = 256, 128, 2
+_SCREENED, _LEADING, _FINALISTS = 400, 128, 2
 #: Number of the last of the leading targets that decide for all further ones.
 _LAST = 32
 #: Parts of the error below which penalties, and kernels, are chosen for each target alone.

@@ -271,6 +271,20 @@ def test_the_spread_of_one_kernel_has_the_size_of_the_left_out_residuals_at_ever
     assert mean.shape == spread.shape == y.shape
 
 
+def test_the_spread_at_other_points_lies_between_those_of_the_points():
+    X = RANDOM.uniform(-1, 1, (20, 2))
+    points = np.linspace(0, 1, 6)[:, None]
+    y = FieldSet(points, np.sin(X[:, :1] + 3 * points[:, 0])[..., None])
+    model = PODRegressor().fit(X, y)
+    mean, spread = model.predict(X[:4], return_std=True)
+    found = model.predict(X[:4], points[:-1] + 0.1, return_std=True)
+    np.testing.assert_array_equal(found[0].values, model.predict(X[:4], points[:-1] + 0.1).values)
+    lower, upper = (extreme(spread.values[:, :-1], spread.values[:, 1:]) for extreme in (np.minimum, np.maximum))
+    assert (found[1].values >= 0.8 * lower).all()
+    assert (found[1].values <= 1.25 * upper).all()
+    assert mean.values.shape == (4, 6, 1)
+
+
 def test_a_spread_of_a_regressor_of_scikit_learn_is_refused():
     X, y = make_data()
     with pytest.raises(FieldDataError, match="LinearRegression"):
