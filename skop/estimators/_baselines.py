@@ -444,6 +444,11 @@ class _Targets:
         is_plain = len(self.channel_unit) == 1 and not len(self.scalar_ratio)
         products = None if is_plain or not size else parts.products(self.field_ratio)
         numbers = parts.columns(slice(size, None)) * self.scalar_ratio
+        # What the components do not hold is predicted by the mean of the other samples.
+        whole = ((parts.centred[:, :size] * self.field_ratio) ** 2).sum(axis=1)
+        inside = parts.coefficients if products is None else parts.coefficients @ products
+        outside = whole - (inside * parts.coefficients).sum(axis=1)
+        outside = np.where(outside > 1e-12 * whole, outside, 0.0) * (n / max(n - 1, 1)) ** 2
 
         def error(residuals: FloatArray, samples: IntArray) -> float:
             if not np.isfinite(residuals).all():
@@ -451,7 +456,7 @@ class _Targets:
             count, errors = residuals.shape[1], []
             if norms is not None:
                 weighted = residuals if products is None else residuals @ products[:count, :count]
-                squares = np.maximum((weighted * residuals).sum(axis=1), 0.0)
+                squares = np.maximum((weighted * residuals).sum(axis=1), 0.0) + outside[samples]
                 errors.append(float((np.sqrt(squares) / norms[samples]).mean()))
             if numbers.shape[1]:
                 whole = float(self.squares[samples].sum()) or 1.0

@@ -206,6 +206,18 @@ def test_leave_one_out_of_the_mean_and_of_a_regressor_of_scikit_learn():
     assert np.abs(left_out - y).mean() > 2 * np.abs(model.predict(X) - y).mean()
 
 
+@pytest.mark.parametrize("n_channels", [1, 2])
+def test_the_leave_one_out_error_counts_what_few_components_leave_out(n_channels):
+    X = RANDOM.normal(size=(20, 3))
+    fields = np.stack([np.sin(X @ RANDOM.normal(size=(3, 8))), 9 * np.cos(X @ RANDOM.normal(size=(3, 8)))], axis=-1)
+    fields = fields[..., :n_channels]
+    model = PODRegressor(n_components=2).fit(X, FieldSet(unit_grid((8,)), fields))
+    found = model._leave_one_out(model._read(X, FieldSet(unit_grid((8,)), fields))).fields
+    error = 1 - relative_l2_score(fields, found, units=channel_sizes(fields))
+    # Deviations of two channels, in other units than those of the components, are not orthogonal to these.
+    assert model.leave_one_out_error_ == pytest.approx(error, rel=1e-8 if n_channels == 1 else 0.05)
+
+
 def test_the_order_of_samples_does_not_matter():
     X = RANDOM.uniform(-1, 1, (30, 2))
     y = np.sin(2 * X @ RANDOM.normal(size=(2, 6)))[..., None]
