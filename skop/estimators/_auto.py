@@ -427,12 +427,10 @@ def compare(
 def _default_candidates(spec: DataSpec, max_time: float | None, n_workers: int) -> list[tuple[str, Any]]:
     """Models for the kind of the data; of the operators the first ones that the budget allows."""
     many: dict[str, Any] = {} if max_time is None else {"max_iter": _MANY_EPOCHS}
-    # Nearly all modes: a fixed share of the variance cuts those that carry a small signal.
-    modes: dict[str, Any] = {"n_components": 0.9999}
     classical: list[tuple[str, Any]] = [
         ("mean", PODRegressor(regressor="mean")),
-        ("POD + ridge", PODRegressor(regressor="ridge", **modes)),
-        ("POD + Gaussian process", PODRegressor(regressor="gaussian_process", **modes)),
+        ("POD + ridge", PODRegressor(regressor="ridge")),
+        ("POD + Gaussian process", PODRegressor(regressor="gaussian_process")),
         ("POD", PODRegressor()),
     ]
     operators: list[tuple[str, Any]] = [
