@@ -142,7 +142,8 @@ class Candidate:
         (before, error), (now, lower) = self.curve[-2:]
         if not now > before > 0 or not error > lower > 0:
             return 1.0
-        slope = float(np.log(error / lower) / np.log(now / before))
+        # Between times that hardly differ a slope would be noise.
+        slope = float(np.log(error / lower) / max(np.log(now / before), np.log(2)))
         return float((seconds / now) ** (-_DAMPING * min(slope, _STEEPEST)))
 
     @property
@@ -552,6 +553,7 @@ class Search:
         classical = [candidate for candidate in self.candidates if not candidate.limits]
         timed = [candidate for candidate in self.candidates if candidate.limits]
         n_rungs = len(self.sizes)
+        self._start_processes()
         self._fit_classical(classical, _CLASSICAL if timed else 1.0)
         folds, rung = list(range(len(self.folds))), 0
         for rung in range(1, n_rungs + 1):
@@ -575,6 +577,18 @@ class Search:
             candidate.rung = rung
         self._rank(finalists, folds if timed else list(range(len(self.folds))))
         self._tell_rung(rung, finalists)
+
+    def _start_processes(self) -> None:
+        """Start processes, which takes seconds, and take this time from the search and the final fit alike."""
+        n_workers = effective_n_jobs(self.n_jobs)
+        if n_workers == 1 or self.deadline is None:
+            return
+        start, both = time.perf_counter(), self._left() + self.final_seconds
+        list(self._parallel()(delayed(_flat)(np.zeros((1, 1))) for _ in range(n_workers)))
+        spent = time.perf_counter() - start
+        part = self.final_seconds / both
+        self.deadline += part * spent
+        self.final_seconds -= part * spent
 
     def _folds_of(self, rung: int, n_timed: int) -> list[int]:
         """Folds on which the operators of a rung are fitted."""
