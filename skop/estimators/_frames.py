@@ -200,7 +200,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
                 if estimator._options("scaling").target_transform is not None:
                     # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
                     estimator._check_logarithms(data.targets, sample_weight)
-                fit(estimator, X, y, options.get("sample_weight"), plan)
+                fit(estimator, X, y, options.get("sample_weight"), replace(plan, independent=False))
             else:
                 estimator.fit(X, y, **options)
         self.estimator_ = estimator
