@@ -473,7 +473,11 @@ class FieldLoader:
         return drawn
 
     def _move_base(
-        self, parts: dict[str, Any], indices: IntArray, symmetries: GridSymmetries | PointSymmetries, drawn: Any
+        self,
+        parts: dict[str, Any],
+        indices: IntArray,
+        symmetries: GridSymmetries | PointSymmetries,
+        drawn: tuple[torch.Tensor, torch.Tensor],
     ) -> None:
         """Apply the symmetries of a batch to the predictions of the base model, in the units of the targets."""
         channels = (symmetries.target_vectors, symmetries.target_tensors)

@@ -835,8 +835,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             self.module_.to(self.device_)
             self.domain_.check(data.inputs)
             self._store_target_points(data.targets)
-            scalers: Scalers = self.scalers_
-            return self._fit_base(data, _usable(len(data.inputs), weight), scalers, plan)
+            return self._fit_base(data, _usable(len(data.inputs), weight), self.scalers_, plan)
         used = np.ones(len(data.inputs)) if weight is None else weight
         used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
         moving, centre = self._moving_symmetries(data, used_points, geometry)
@@ -868,7 +867,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         self.domain_: Domain = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
         self.symmetry_centre_ = centre
         self.network_parameters_ = copy.deepcopy(self._network_parameters())
-        self.dtype_, self.scalers_ = pick_dtype(self.dtype, data.spec.role), scalers
+        self.dtype_ = pick_dtype(self.dtype, data.spec.role)
+        self.scalers_: Scalers = scalers
         self.module_: torch.nn.Module = network.to(self.device_, getattr(torch, self.dtype_))
         self.loss_curve_: list[float] = []
         self.validation_scores_: list[float] = []
