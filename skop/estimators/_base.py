@@ -174,8 +174,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         its linear map; ``"auto"`` takes `PODRegressor` if it leaves less than 30 % of the variation over in samples
         that it has not seen, and no base otherwise; an estimator of skop is taken as it is. The network sees the
         predictions of the base as further inputs. A tenth of the samples, 5 to 64, is held out to choose the share of
-        the correction that is used. A base needs y on the points of X and independent samples; in `RolloutRegressor`
-        and `TimeConditionedRegressor` there is none.
+        the correction that is used. Without the same number of points in all samples there is
+        none; nor in `RolloutRegressor` and `TimeConditionedRegressor`.
     loss : {"auto", "relative_l2", "relative_l2_gradient", "h1", "mse"} or callable, default="auto"
         Training loss, see `skop.losses`. ``"auto"`` is the relative L2 error for fields and the mean squared error for
         scalars. Relative losses are computed in physical units, where the channel with the largest values dominates;
@@ -901,7 +901,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         """Say why the samples cannot have a base model; nothing if they can."""
         reasons = {
             "samples are parts of trajectories": not plan.independent,
-            "y is on other points than X": data.targets.elsewhere,
+            "y is on points of each sample's own": data.spec.target_points == "own",
             "samples differ in their number of points": data.inputs.is_ragged,
             f"there are {len(used)} samples, and it needs at least {_LEAST_SAMPLES}": len(used) < _LEAST_SAMPLES,
             "averaged predictions are to be symmetric, and those of a classical model are not": (
@@ -921,13 +921,25 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             options["query_base"] = lambda indices: model.predict(inputs[indices], queries[indices])
         return options
 
+    def _unseen_base(self, data: TrainingData, unseen: Predictions | None, rows: IntArray) -> dict[str, Any]:
+        """Return the options of a loader for the predictions of a base model that has not seen these samples."""
+        if unseen is None or self.base_ is None:
+            return {}
+        part = _rows_of(unseen, rows)
+        at_inputs = self.base_.at(part, data.inputs[rows])
+        options: dict[str, Any] = {"base": lambda indices: _rows_of(at_inputs, indices)}
+        if data.targets.elsewhere and data.targets.field is not None:
+            options["query_base"] = lambda indices: _rows_of(part, indices)
+        return options
+
     def _choose_share(self, setup: _Setup) -> None:
         """Choose how much of the correction to the base model is used, by samples that the network has not seen."""
         unseen, held = setup.unseen, setup.held
         if unseen is None or held is None:
             return
-        targets, base = setup.data.targets[held], _rows_of(unseen, held)
-        loader = self._loader(setup.data.inputs[held], base=lambda rows: _rows_of(base, rows))
+        data, targets, base = setup.data, setup.data.targets[held], _rows_of(unseen, held)
+        queries = self._target_places(data.inputs[held], targets)
+        loader = self._loader(data.inputs[held], queries=queries, **self._unseen_base(data, unseen, held))
         corrected = standardized(_as_targets(self._predict_batches(loader), targets), self.scalers_)
         shares = correction_shares(base, corrected, standardized(targets, self.scalers_), _weight_of_errors(targets))
         cast("CorrectionNetwork", self.module_).set_shares(*shares)
@@ -990,8 +1002,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         """Return a loader of the training samples, with data augmentation by the declared symmetries."""
         options: dict[str, Any] = {"targets": data.targets[train], "weight": None if weight is None else weight[train]}
         options["queries"] = self._target_places(data.inputs[train], options["targets"])
-        if unseen is not None:
-            options["base"] = lambda rows: _rows_of(unseen, train[rows])
+        options |= self._unseen_base(data, unseen, train)
         if self._symmetries is not None:
             options["symmetries"] = self._fitted_symmetries(data.inputs)
             options["generator"] = torch.Generator().manual_seed(int(rng.randint(2**31)))
@@ -1114,10 +1125,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     def _make_validation(self, data: TrainingData, valid: IntArray, unseen: Predictions | None) -> Callable[[], float]:
         """Return a function that computes the current validation error, which is 1 - `score`."""
         inputs, targets = data.inputs[valid], data.targets[valid]
-        options: dict[str, Any] = {"queries": self._target_places(inputs, targets)}
-        if unseen is not None:
-            options["base"] = lambda rows: _rows_of(unseen, valid[rows])
-        loader = self._loader(inputs, **options)
+        queries = self._target_places(inputs, targets)
+        loader = self._loader(inputs, queries=queries, **self._unseen_base(data, unseen, valid))
 
         def error() -> float:
             """Validation error of the current weights."""
@@ -1169,12 +1178,28 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             predict_refined(inputs.read(slice(start, start + step)), factors, self._predict_smooth, average=average)
             for start in range(0, len(inputs), step)
         ]
-        return self._from_smooth(joined(parts))
+        found = joined(parts)
+        return self._from_smooth(found if self.base_ is None else _combined(np.add, found, self._smooth_base(inputs)))
 
     def _predict_smooth(self, inputs: FieldSet) -> Predictions:
-        """Predict what splines can interpolate: positive targets as logarithms, which stay positive between points."""
+        """Predict what splines can interpolate: positive targets as logarithms, which stay positive between points.
+
+        Over a base model these are the corrections, since the base has its own way to other points.
+        """
         found = self._predict_averaged(inputs)
-        return _each_part(np.log, found) if self.scalers_.learns_logarithms else found
+        found = _each_part(np.log, found) if self.scalers_.learns_logarithms else found
+        return found if self.base_ is None else _combined(np.subtract, found, self._smooth_base(inputs))
+
+    def _smooth_base(self, inputs: FieldSet) -> Predictions:
+        """Predictions of the base model in physical units, or logarithms of these."""
+        found = cast("BaseModel", self.base_).predict(inputs)
+        scalers = (self.scalers_.target, self.scalers_.scalars)
+        return Predictions(
+            *(
+                None if part is None or scaler is None else scaler.destandardize(torch.from_numpy(part)).numpy()
+                for part, scaler in zip((found.fields, found.scalars), scalers, strict=True)
+            )
+        )
 
     def _from_smooth(self, found: Predictions) -> Predictions:
         """Undo what `_predict_smooth` did to its predictions."""
@@ -1480,6 +1505,12 @@ def _each_part(function: Any, found: Predictions) -> Predictions:
     """Apply a function to the fields and the scalars of predictions; infinities are refused where they are returned."""
     with np.errstate(divide="ignore", over="ignore"):
         return Predictions(*(None if part is None else function(part) for part in (found.fields, found.scalars)))
+
+
+def _combined(function: Any, left: Predictions, right: Predictions) -> Predictions:
+    """Apply a function of two arrays to the fields and the scalars of two predictions."""
+    pairs = zip((left.fields, left.scalars), (right.fields, right.scalars), strict=True)
+    return Predictions(*(None if mine is None else function(mine, theirs) for mine, theirs in pairs))
 
 
 def _one_number_each(values: Any, field: torch.Tensor | None) -> torch.Tensor:

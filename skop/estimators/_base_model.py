@@ -22,6 +22,7 @@ from torch import nn
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
+from skop.estimators._baselines import PODRegressor
 from skop.estimators._field import FieldRegressor, checked_by_caller
 from skop.estimators._persistence import KNOWN
 from skop.exceptions import FieldDataError
@@ -48,15 +49,21 @@ class BaseModel:
     error : float
         Relative L2 error of its predictions for unseen samples, over all samples together.
     points : ndarray of shape (P, d) or None
-        Points on which it predicts; None if samples have points of their own.
+        Points of its inputs; None if samples have points of their own.
     grid_shape : tuple of int or None
         Number of these points along each axis, if they form a grid.
+    target_points : ndarray of shape (Q, d) or None, default=None
+        Points of its outputs, if these are others.
+    target_grid : tuple of int or None, default=None
+        Number of the points of its outputs along each axis, if they form a grid.
     """
 
     estimator: FieldRegressor
     error: float
     points: FloatArray | None
     grid_shape: GridShape | None
+    target_points: FloatArray | None = None
+    target_grid: GridShape | None = None
 
     @classmethod
     def fit(cls, kind: Any, data: TrainingData, used: IntArray) -> tuple[BaseModel, Predictions]:
@@ -86,6 +93,8 @@ class BaseModel:
         error = _relative_error(found, chosen.targets)
         shared = data.inputs.shared_coords
         model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape)
+        if data.targets.elsewhere and data.targets.field is not None:
+            model.target_points, model.target_grid = data.targets.field.coords, data.targets.field.grid_shape
         return model, _spread_to_all(found, used, len(data.inputs))
 
     @property
@@ -112,9 +121,31 @@ class BaseModel:
         with checked_by_caller():
             found = self.estimator._predict_values(seen)
         places = inputs if places is None else places
+        if self.target_points is not None:
+            return self.at(found, places)
         if found.fields is None or (seen is inputs and places is inputs):
             return found
         return replace(found, fields=interpolate_fields(seen.with_values(found.fields), places))
+
+    def at(self, found: Predictions, places: FieldSet) -> Predictions:
+        """Interpolate predictions on the points of the targets to others.
+
+        Parameters
+        ----------
+        found : Predictions
+            Predictions of n samples.
+        places : FieldSet
+            Points of n samples.
+
+        Returns
+        -------
+        Predictions
+            The same there.
+        """
+        if self.target_points is None or found.fields is None:
+            return found
+        fields = FieldSet(self.target_points, found.fields, grid_shape=self.target_grid)
+        return replace(found, fields=interpolate_fields(fields, places))
 
     def _on_own_points(self, inputs: FieldSet) -> FieldSet:
         """Return the samples on the points of the base model, to which their fields are interpolated."""
@@ -311,15 +342,13 @@ def _relative_error(found: Predictions, targets: Targets) -> float:
 # ---------------------------------------------------------------------- fits
 def _classical(kind: str) -> Any:
     """Return the classical model of a name, not fitted."""
-    from skop.estimators._baselines import PODRegressor
-
     return PODRegressor(regressor="ridge") if kind == "linear" else PODRegressor()
 
 
 def _fit_on(estimator: Any, data: TrainingData) -> None:
     """Fit an estimator to samples that have been read."""
-    if hasattr(estimator, "_fit_read"):
-        estimator._fit_read(data)
+    if isinstance(estimator, PODRegressor):
+        estimator._fit(data)
         return
     X: Any = data.inputs.params if data.spec.role == "features" else data.inputs
     estimator.fit(X, _as_y(data.targets))

@@ -176,9 +176,9 @@ def test_a_loss_of_ones_own_sees_physical_units_and_the_grid():
 # ---------------------------------------------------------------- weights and splits
 def test_early_stopping_keeps_the_best_weights():
     X, y = make_data(24)
-    estimator = small(early_stopping=True, training__validation_fraction=0.25, max_iter=12, training__n_iter_no_change=3).fit(
-        X, y
-    )
+    estimator = small(
+        early_stopping=True, training__validation_fraction=0.25, max_iter=12, training__n_iter_no_change=3
+    ).fit(X, y)
     scores = estimator.validation_scores_
     assert estimator.best_iter_ == 1 + int(np.argmax(scores))
     assert len(scores) == estimator.n_iter_
