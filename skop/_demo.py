@@ -131,7 +131,7 @@ def _fit_models(X: FloatArray, y: FloatArray, options: DemoOptions) -> tuple[dic
     """Fit all models; return them with their training times."""
     models: dict[str, Any] = {
         "mean field": PODRegressor(regressor="mean"),
-        "POD + ridge": PODRegressor(n_components=_POD_MODES),
+        "POD + ridge": PODRegressor(regressor="ridge", n_components=_POD_MODES),
         "POD + Gaussian process": PODRegressor(regressor="gaussian_process"),
         "LaMO": _lamo(options),
     }

@@ -50,6 +50,7 @@ from skop._typing import PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm
 from skop.estimators._domain import Domain, SeenRanges
+from skop.estimators._kernel_models import Basis, Kernel, KernelModel
 from skop.estimators._options import Options
 from skop.estimators._runtime import isolated_randomness, pick_device
 from skop.exceptions import ModelFileError, SkopWarning, warn
@@ -72,6 +73,7 @@ KNOWN: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         *(BoxScaler, DataSpec, Domain, FieldScaler, GridResampler, Scalers, ScalingOptions, SeenRanges, TargetForm),
+        *(Basis, Kernel, KernelModel),
         *(losses.GradientRelativeL2Loss, losses.H1Loss, losses.MSELoss, losses.RelativeL2Loss),
         *_TRANSFORMERS,
         *(Pipeline, DummyRegressor, GaussianProcessRegressor, KernelRidge, LinearRegression, Ridge, RidgeCV),

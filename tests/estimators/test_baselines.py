@@ -28,16 +28,6 @@ def ridge(inputs, outputs, penalty):
     return slope, mean_out - mean_in @ slope
 
 
-def left_out_error(inputs, outputs, penalty):
-    """Mean squared error of each sample by the fit to all others."""
-    errors = []
-    for sample in range(len(inputs)):
-        others = np.arange(len(inputs)) != sample
-        slope, shift = ridge(inputs[others], outputs[others], penalty)
-        errors.append((inputs[sample] @ slope + shift - outputs[sample]) ** 2)
-    return np.mean(errors)
-
-
 def leading(rows, count):
     """Mean and leading right singular vectors of the deviations."""
     mean = rows.mean(axis=0)
@@ -47,17 +37,17 @@ def leading(rows, count):
 @pytest.mark.parametrize("count", [1, 3, 6])
 def test_pod_and_ridge_written_out(count):
     X, y = make_data()
-    rows, targets = X.reshape(20, -1), y.reshape(20, -1)
+    # Channels of the input have the same weight.
+    rows, targets = (X / X[:15].std(axis=(0, 1, 2))).reshape(20, -1), y.reshape(20, -1)
     mean_in, basis_in = leading(rows[:15], count)
     mean_out, basis_out = leading(targets[:15], count)
     inputs, outputs = (rows[:15] - mean_in) @ basis_in.T, (targets[:15] - mean_out) @ basis_out.T
-    unit_in, unit_out = inputs.std(axis=0).max(), outputs.std(axis=0).max()
-    inputs, outputs = inputs / unit_in, outputs / unit_out
-    penalty = min(np.logspace(-6, 4, 21), key=lambda value: left_out_error(inputs, outputs, value))
-    slope, shift = ridge(inputs, outputs, penalty)
-    expected = ((rows[15:] - mean_in) @ basis_in.T / unit_in @ slope + shift) * unit_out @ basis_out + mean_out
-    found = PODRegressor(n_components=count).fit(X[:15], y[:15])
-    assert found.regressor_.alpha_ == pytest.approx(penalty)
+    found = PODRegressor(regressor="ridge", n_components=count).fit(X[:15], y[:15])
+    penalties = found.regressor_.penalties * found.input_scale_**2
+    models = [ridge(inputs, outputs[:, mode], penalties[mode]) for mode in range(len(penalties))]
+    slope, shift = (np.stack(part, axis=-1) for part in zip(*models, strict=True))
+    basis_out = basis_out[: len(penalties)]
+    expected = ((rows[15:] - mean_in) @ basis_in.T @ slope + shift) @ basis_out + mean_out
     np.testing.assert_allclose(found.predict(X[15:]).reshape(5, -1), expected, rtol=1e-8, atol=1e-9)
 
 

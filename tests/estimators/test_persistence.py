@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, Ridge
 
 import skop
 from skop import (
@@ -375,7 +375,8 @@ def test_whole_files_that_do_not_fit_are_refused(path, change, message):
 def nested():
     member = small()
     return {
-        "POD with ridge": (PODRegressor(), GRIDS, GRIDS[..., :1]),
+        "POD": (PODRegressor(), GRIDS, GRIDS[..., :1]),
+        "POD with ridge of scikit-learn": (PODRegressor(regressor=Ridge()), GRIDS, GRIDS[..., :1]),
         "POD with a Gaussian process": (PODRegressor(regressor="gaussian_process", n_components=2), TABLE, GRIDS),
         "POD with the mean": (PODRegressor(regressor="mean"), GRIDS, TABLE),
         **{
@@ -421,7 +422,7 @@ def test_a_regressor_that_is_not_known_is_refused_with_advice(tmp_path):
 
 def test_another_scikit_learn_is_named(tmp_path):
     path = tmp_path / "model.skop"
-    PODRegressor().fit(GRIDS, GRIDS[..., :1]).save(path)
+    PODRegressor(regressor=Ridge()).fit(GRIDS, GRIDS[..., :1]).save(path)
     rewrite(path, lambda header, _: header["versions"].update({"scikit-learn": "1.0"}))
     with pytest.warns(SkopWarning, match=r"scikit-learn 1\.0"):
         skop.load(path)
