@@ -171,7 +171,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         `skop.data.GridResampler`. None does not resample; data on a grid are never resampled.
     base : {"auto", "linear", "pod"}, estimator or None, default=None
         Classical model to whose predictions the network learns corrections. ``"pod"`` is `PODRegressor`, ``"linear"``
-        its linear map; ``"auto"`` takes `PODRegressor` if it leaves less than 30 % of the variation over in samples
+        its linear map; ``"auto"`` takes `PODRegressor` if it leaves less than 5 % of the variation over in samples
         that it has not seen, and no base otherwise; an estimator of skop is taken as it is. The network sees the
         predictions of the base as further inputs. A tenth of the samples, 5 to 64, is held out to choose the share of
         the correction that is used. Without the same number of points in all samples there is

@@ -31,7 +31,7 @@ from skop.networks import Outputs
 __all__ = ["BaseModel", "CorrectionNetwork", "correction_shares", "remainder_sizes", "standardized"]
 
 #: Part of the variation that ``base="auto"`` may leave over: with a larger one the operator learns all by itself.
-_USEFUL = 0.3
+_USEFUL = 0.05
 #: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
 _FOLDS = 5
 #: Distance of points from those of the training, in units of their extent, above which they are other points.
@@ -361,9 +361,8 @@ def _as_y(targets: Targets) -> Any:
 
 def _unseen_predictions(estimator: Any, data: TrainingData) -> Predictions:
     """Predict each sample by a model that was fitted without it."""
-    if hasattr(estimator, "_left_out_predictions"):
-        closed: Predictions = estimator._left_out_predictions()
-        return closed
+    if isinstance(estimator, PODRegressor):
+        return estimator._leave_one_out(data)
     n_samples = len(data.inputs)
     if n_samples < 2:
         raise FieldDataError("a base model needs at least 2 samples, got 1; set base=None.")
