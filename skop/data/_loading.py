@@ -25,6 +25,8 @@ __all__ = ["Batch", "FieldLoader"]
 
 #: Function of the indices of samples that gives the standardised predictions of a base model for them.
 BaseOfSamples = Callable[[IntArray], Predictions]
+#: Number of samples by which a period is checked.
+_N_CHECKED = 16
 
 
 @dataclass
@@ -251,6 +253,10 @@ class FieldLoader:
                 raise FieldDataError(
                     "symmetries about a domain need coordinates that all samples share; set symmetries=None."
                 )
+            if self.targets is not None and symmetries.shift_axes:
+                some = slice(0, _N_CHECKED)
+                parts = [self.inputs, *([] if self.targets.field is None else [self.targets.field])]
+                symmetries.check_period(part.read(some).values for part in parts if part.n_channels)
             if symmetries.domain is None:
                 is_shared = self.inputs.shared_coords
                 for points in [self.inputs.coords] if is_shared else self.inputs.coords_list():

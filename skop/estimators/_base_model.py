@@ -123,9 +123,46 @@ class BaseModel:
         places = inputs if places is None else places
         if self.target_points is not None:
             return self.at(found, places)
-        if found.fields is None or (seen is inputs and places is inputs):
+        if found.fields is None or (places is inputs and seen.coords is inputs.coords):
             return found
         return replace(found, fields=interpolate_fields(seen.with_values(found.fields), places))
+
+    def predict_tensors(
+        self, params: torch.Tensor, inputs: FieldSet
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Predict from global parameters, so that gradients flow to them.
+
+        Parameters
+        ----------
+        params : Tensor of shape (n, p)
+            Global parameters in physical units, in double precision.
+        inputs : FieldSet
+            The samples, whose fields are used.
+
+        Returns
+        -------
+        tuple of (Tensor or None)
+            Fields ``(n, P, q)`` at the points of the samples, and scalars ``(n, s)``.
+
+        Raises
+        ------
+        FieldDataError
+            If the base model is none whose derivatives are known, or the samples are on other points.
+        """
+        if not isinstance(self.estimator, PODRegressor):
+            raise FieldDataError(
+                f"gradient needs a base whose derivatives are known, and base is a {type(self.estimator).__name__}; fit "
+                "with base='pod' or None."
+            )
+        if self.target_points is not None or not (self.points is None or self._has_own_points(inputs)):
+            raise FieldDataError(
+                "gradient does not go through the interpolation of a base; take X, and y of the fit, on the points of "
+                "X of the fit, or fit with base=None."
+            )
+        rows = self.estimator._predict_tensor(params, inputs.with_grid(self.grid_shape))
+        n_outputs, n_scalars = self.estimator.spec_.n_outputs, self.estimator.spec_.n_scalars
+        field = rows[:, : rows.shape[1] - n_scalars].reshape(len(rows), -1, n_outputs) if n_outputs else None
+        return field, rows[:, rows.shape[1] - n_scalars :] if n_scalars else None
 
     def at(self, found: Predictions, places: FieldSet) -> Predictions:
         """Interpolate predictions on the points of the targets to others.
@@ -150,7 +187,8 @@ class BaseModel:
     def _on_own_points(self, inputs: FieldSet) -> FieldSet:
         """Return the samples on the points of the base model, to which their fields are interpolated."""
         if self.points is None or self._has_own_points(inputs):
-            return inputs
+            # Networks that read points pass samples without their grid.
+            return inputs if inputs.grid_shape == self.grid_shape else inputs.with_grid(self.grid_shape)
         if inputs.n_channels:
             return query_points(self.points, inputs).with_grid(self.grid_shape)
         params: Any = inputs.params
@@ -159,7 +197,7 @@ class BaseModel:
     def _has_own_points(self, inputs: FieldSet) -> bool:
         """Whether the samples are on the points of the base model."""
         points: Any = self.points
-        if not inputs.shared_coords or inputs.grid_shape != self.grid_shape or inputs.coords.shape != points.shape:
+        if not inputs.shared_coords or inputs.coords.shape != points.shape:
             return False
         return np.allclose(inputs.coords, points, rtol=0, atol=_SAME_POINTS * float(np.ptp(points)))
 

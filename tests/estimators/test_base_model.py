@@ -210,6 +210,31 @@ def test_symmetries_turn_the_base_with_its_sample():
         small(base="linear", symmetries=skop.SymmetryOptions(names=("flip_x",), average_predictions=True)).fit(X, y)
 
 
+@pytest.mark.parametrize("kind", ["scalars", "field", "points"])
+def test_gradients_flow_through_the_base(kind):
+    rng = np.random.default_rng(13)
+    X = rng.random((30, 2))
+    y = np.sin(3 * X[:, 0]) + X[:, 1] ** 2
+    output = None
+    if kind != "scalars":
+        coords = rng.random((9, 2))
+        y = FieldSet(coords, (y[:, None] + coords[:, 0])[..., None])
+        X = X if kind == "field" else FieldSet(coords, None, params=X)
+        output = lambda field: (field[..., 0] ** 2).sum(dim=1)  # noqa: E731
+    model = small(base="pod", dtype="float64").fit(X, y)
+    model.module_.set_shares(*(np.ones(1) if part.size else None for part in shares_of(model)))
+    table = X if kind != "points" else X.params
+
+    def value(rows):
+        found = model.predict(rows if kind != "points" else FieldSet(X.coords, None, params=rows))
+        return found if output is None else (np.asarray(found.values)[..., 0] ** 2).sum(axis=1)
+
+    found = model.gradient(X[:4], output)
+    steps = 1e-5 * np.eye(2)
+    expected = [(value(table[:4] + step) - value(table[:4] - step)) / 2e-5 for step in steps]
+    np.testing.assert_allclose(found, np.stack(expected, axis=1), rtol=1e-4, atol=1e-6)
+
+
 def test_early_stopping_measures_the_whole(linear_map):
     X, y = linear_map
     model = small(base="linear", early_stopping=True).fit(X, y)
