@@ -151,8 +151,8 @@ class BaseModel:
         """
         if not isinstance(self.estimator, PODRegressor):
             raise FieldDataError(
-                f"gradient needs a base whose derivatives are known, and base is a {type(self.estimator).__name__}; fit "
-                "with base='pod' or None."
+                f"gradient needs a base whose derivatives are known, and base is a {type(self.estimator).__name__}; "
+                "fit with base='pod' or None."
             )
         if self.target_points is not None or not (self.points is None or self._has_own_points(inputs)):
             raise FieldDataError(

@@ -241,6 +241,13 @@ def test_early_stopping_measures_the_whole(linear_map):
     assert model.validation_scores_[0] > 1 - 1e-3
 
 
+def test_a_base_is_not_exported(linear_map, tmp_path):
+    X, y = linear_map
+    model = small(base="linear").fit(X, y)
+    with pytest.raises(FieldDataError, match="base=None"):
+        model.export(tmp_path / "model.pt2", X)
+
+
 def test_hosts_that_read_points_have_a_base(linear_map):
     X, y = linear_map
     model = MNORegressor(host="gnot", width=8, depth=1, max_iter=1, random_state=0, base="pod").fit(X[:30], y[:30])
