@@ -1356,8 +1356,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         ------
         FieldDataError
             If a prediction is more than one call of the network (``base=``, ``grid=``, averaged symmetries, finer
-            grids, y on other points than X), samples of X differ in their number of points, or the network depends on the order of
-            each sample's own points; a ValueError.
+            grids, y on other points than X), samples of X differ in their number of points, or the network depends on
+            the order of each sample's own points; a ValueError.
         ValueError
             If the name of the file ends in something else.
         SkopError
