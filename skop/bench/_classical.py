@@ -147,12 +147,8 @@ _MODELS = {
     "ridge": _classical("ridge on values", lambda: _OnValues(RidgeCV(np.logspace(-8, 4, 25)))),
     "gp": _classical("GP on values", lambda: _OnValues(None)),
     "lamo": _Model("LaMO", lambda run: LaMORegressor(**run.limits, **run.points)),
-    "lamo-auto": _Model(
-        "LaMO, base='auto'", lambda run: LaMORegressor(base="auto", **run.limits, **run.points), reads_tables=True
-    ),
-    "lamo-pod": _Model(
-        "LaMO, base='pod'", lambda run: LaMORegressor(base="pod", **run.limits, **run.points), reads_tables=True
-    ),
+    "lamo-auto": _Model("LaMO, base='auto'", lambda run: LaMORegressor(base="auto", **run.limits, **run.points)),
+    "lamo-pod": _Model("LaMO, base='pod'", lambda run: LaMORegressor(base="pod", **run.limits, **run.points)),
     "geomano": _Model("GeoMaNO", lambda run: GeoMaNORegressor(**run.limits, **run.grid)),
     "mno": _Model("MNO", lambda run: MNORegressor(**run.limits, **run.points)),
     "amo": _Model("AMO", lambda run: AMORegressor(**run.limits, **run.points)),
