@@ -16,7 +16,7 @@ from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, Predictions, Targets, TrainingData, interpolate_fields
 from skop.estimators._domain import SeenRanges
 from skop.estimators._field import FieldRegressor, restored_on_failure
-from skop.estimators._kernel_models import Basis, KernelModel, Selection
+from skop.estimators._kernel_models import Decomposition, KernelModel, Selection
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes
 
@@ -28,6 +28,10 @@ _MODELS = ("mean", "ridge", "polynomial", "rbf", "gaussian_process")
 _SHARE = 1e-6
 #: Number of samples up to which models are tried whose time grows with its third power.
 _MOST_SAMPLES = 2000
+#: Part of the error that components may have which are left out of large fields.
+_NEGLIGIBLE = 0.01
+#: Smallest positive number.
+_TINY = float(np.finfo(float).tiny)
 #: Relative size of differences that are rounding.
 _ROUNDING = 1e-13
 #: Parts of the cross-validation of regressors that have no closed form of it.
@@ -98,7 +102,7 @@ class PODRegressor(FieldRegressor):
     -----
     All regressors of skop are linear in the targets, so that leave-one-out residuals have a closed form, and no model
     is fitted again: they are the coefficients of the samples divided by the diagonal of the inverse system. Length
-    scales are found by the gradient of the leave-one-out error. More than 256 samples decide on kernels by a part of
+    scales are found by the gradient of the leave-one-out error. More than 400 samples decide on kernels by a part of
     them, and with more than 2,000 samples only means, ridge regression and polynomials are tried by default.
 
     The standard deviation of ``predict(X, return_std=True)`` is that of a new observation by a Gaussian process with
@@ -190,7 +194,7 @@ class PODRegressor(FieldRegressor):
         self.shift_, spread = params.mean(axis=0), params.std(axis=0)
         self.scale_ = np.where(spread > _ROUNDING * np.abs(self.shift_), spread, 1.0)
         self.input_unit_ = _field_units(data.inputs)
-        self.input_basis_ = Basis.fit(fields / self.input_unit_, count) if fields.shape[1] else None
+        self.input_basis_ = Decomposition(fields / self.input_unit_, count).basis() if fields.shape[1] else None
         self.input_scale_ = 1.0
         self.has_rest_ = is_auto and self.input_basis_ is not None and not self.input_basis_.is_complete_
         points = self._points(fields, params)
@@ -202,19 +206,19 @@ class PODRegressor(FieldRegressor):
         targets = _Targets(data.targets)
         self.channel_unit_, self.scalar_unit_ = targets.channel_unit, targets.scalar_unit
         is_ours = isinstance(self.regressor, str)
-        self.output_basis_ = Basis.fit(targets.rows, count if is_ours or not is_auto else 1 - _SHARE)
-        coefficients = self.output_basis_.transform(targets.rows)
+        parts = Decomposition(targets.rows, count if is_ours or not is_auto else 1 - _SHARE)
         if is_ours:
-            self._fit_kernels(points, coefficients, targets)
+            self._fit_kernels(points, parts, targets)
             return
+        self.output_basis_, coefficients = parts.basis(), parts.coefficients
         # Coefficients are divided by the size of the leading one, since penalties expect numbers of order 1.
         self.output_scale_ = coefficients.std(axis=0).max() or 1.0
         self.regressor_ = clone(self.regressor).fit(points, coefficients / self.output_scale_)
 
-    def _fit_kernels(self, points: FloatArray, coefficients: FloatArray, targets: _Targets) -> None:
+    def _fit_kernels(self, points: FloatArray, parts: Decomposition, targets: _Targets) -> None:
         """Choose and fit a model with kernels."""
-        weights, error = targets.measure(self.output_basis_, coefficients)
-        selection = Selection(points, coefficients, weights, error, len(self.shift_))
+        weights, error = targets.measure(parts)
+        selection = Selection(points, parts.coefficients, weights, error, len(self.shift_))
         possible = _MODELS if len(points) <= _MOST_SAMPLES else _MODELS[:3]
         names = possible if self.regressor == "auto" else dict.fromkeys(("mean", self.regressor))
         tried = {name: found for name in names if (found := selection.search(name)) is not None}
@@ -237,14 +241,19 @@ class PODRegressor(FieldRegressor):
                     "samples could show."
                 )
         self.leave_one_out_errors_ = {name: item.error for name, item in tried.items()}
-        self.regressor_ = selection.fit(found, cut=self.n_components == "auto")
-        kept = self.regressor_.left_out.shape[1]
-        if kept < self.output_basis_.n_components_:
-            self.output_basis_ = self.output_basis_.leading(kept)
+        most = None
+        if parts.is_large and self.n_components == "auto":
+            # Components that the mean would predict as well, compared with the error, are left out.
+            shares = np.sqrt(np.cumsum(parts.variances[::-1])[::-1] / max(parts.variances.sum(), _TINY))
+            most = max(int((shares * tried["mean"].error > _NEGLIGIBLE * found.error).sum()), 1)
+        self.regressor_ = selection.fit(found, cut=self.n_components == "auto", most=most)
+        self.output_basis_ = parts.basis(self.regressor_.left_out.shape[1])
         self.output_scale_ = 1.0
         self.leave_one_out_error_ = found.error
-        outside = targets.rows - self.output_basis_.inverse_transform(coefficients[:, :kept])
-        self.rest_variance_ = (outside**2).mean(axis=0)
+        components = self.output_basis_.components_
+        held = parts.variances[: len(components)] @ components**2
+        whole = np.einsum("ij,ij->j", parts.centred, parts.centred) / len(points)
+        self.rest_variance_ = np.where(whole - held > _ROUNDING * whole, whole - held, 0.0)
 
     def _points(self, fields: FloatArray, params: FloatArray) -> FloatArray:
         """Inputs of the regressor: standardised parameters, and coefficients of the fields."""
@@ -304,7 +313,9 @@ class PODRegressor(FieldRegressor):
             predictions, places = self._predict_where_asked(inputs, points)
             spread = self._predict_spread(inputs)
         if points is not None and spread.fields is not None:
-            spread = replace(spread, fields=interpolate_fields(inputs.with_values(spread.fields), places))
+            fields = interpolate_fields(inputs.with_values(spread.fields), places)
+            # A curve through positive numbers can be negative between them.
+            spread = replace(spread, fields=np.maximum(fields, 0.0))
         labels = self._labels(X)
         mean = self._restore(predictions, places, meshes, labels)
         return mean, self._restore_spread(mean, spread, places, meshes, labels)
@@ -378,7 +389,7 @@ class PODRegressor(FieldRegressor):
         trained = model.left_out_variances()
         # Residuals of components are correlated, by which the variance of a point differs from the sum of theirs.
         sizes = np.sqrt(trained.mean(axis=0))
-        standard = model.left_out / np.sqrt(np.maximum(trained, np.finfo(float).tiny))
+        standard = model.left_out / np.sqrt(np.maximum(trained, _TINY))
         together = (((standard * sizes) @ components) ** 2).mean(axis=0)
         apart = sizes**2 @ components**2
         factor = np.divide(together, apart, out=np.ones_like(apart), where=apart > 0)
@@ -427,27 +438,30 @@ class _Targets:
             self.squares = ((scalars / sizes) ** 2).sum(axis=1)
         self.rows = np.concatenate(parts, axis=1)
 
-    def measure(self, basis: Basis, coefficients: FloatArray) -> tuple[FloatArray, Any]:
+    def measure(self, parts: Decomposition) -> tuple[FloatArray, Any]:
         """Weights of the samples, and the error of residuals of the leading coefficients."""
         norms, size, n = self.norms, len(self.field_ratio), len(self.rows)
-        products = None
-        if size and (len(self.channel_unit) > 1 or len(self.scalar_ratio)):
-            scaled = basis.components_[:, :size] * self.field_ratio
-            products = scaled @ scaled.T
-        numbers = basis.components_[:, size:] * self.scalar_ratio
+        is_plain = len(self.channel_unit) == 1 and not len(self.scalar_ratio)
+        products = None if is_plain or not size else parts.products(self.field_ratio)
+        numbers = parts.columns(slice(size, None)) * self.scalar_ratio
+        # What the components do not hold is predicted by the mean of the other samples.
+        whole = ((parts.centred[:, :size] * self.field_ratio) ** 2).sum(axis=1)
+        inside = parts.coefficients if products is None else parts.coefficients @ products
+        outside = whole - (inside * parts.coefficients).sum(axis=1)
+        outside = np.where(outside > 1e-12 * whole, outside, 0.0) * (n / max(n - 1, 1)) ** 2
 
         def error(residuals: FloatArray, samples: IntArray) -> float:
             if not np.isfinite(residuals).all():
                 return np.inf
-            count, parts = residuals.shape[1], []
+            count, errors = residuals.shape[1], []
             if norms is not None:
                 weighted = residuals if products is None else residuals @ products[:count, :count]
-                squares = np.maximum((weighted * residuals).sum(axis=1), 0.0)
-                parts.append(float((np.sqrt(squares) / norms[samples]).mean()))
+                squares = np.maximum((weighted * residuals).sum(axis=1), 0.0) + outside[samples]
+                errors.append(float((np.sqrt(squares) / norms[samples]).mean()))
             if numbers.shape[1]:
                 whole = float(self.squares[samples].sum()) or 1.0
-                parts.append(float(np.sqrt(((residuals @ numbers[:count]) ** 2).sum() / whole)))
-            return float(np.mean(parts))
+                errors.append(float(np.sqrt(((residuals @ numbers[:count]) ** 2).sum() / whole)))
+            return float(np.mean(errors))
 
         weights = np.full(n, 1.0 / n) if norms is None else 1.0 / (n * norms)
         return weights, error
@@ -455,8 +469,10 @@ class _Targets:
 
 def _spreads(values: FloatArray) -> FloatArray:
     """Standard deviations of several channels (n, P, c), so that each has the same weight; one for a single channel."""
+    if values.shape[-1] == 1:
+        return np.ones(1)
     spread = values.std(axis=(0, 1))
-    return np.where(spread > 0, spread, 1.0) if len(spread) > 1 else np.ones(1)
+    return np.where(spread > 0, spread, 1.0)
 
 
 def _sizes(values: FloatArray) -> FloatArray:
@@ -482,8 +498,8 @@ def _field_units(inputs: FieldSet) -> FloatArray:
     found = [] if inputs.shared_coords else [np.full(n_places * inputs.n_dims, float(np.std(inputs.coords)) or 1.0)]
     if inputs.values is not None:
         values = np.asarray(inputs.values, dtype=np.float64)
-        spread = values.std(axis=(0, 1))
-        # A single channel keeps its unit.
-        is_alone = len(spread) == 1 and not found
-        found.append(np.tile(np.where((spread > 0) & ~is_alone, spread, 1.0), n_places))
+        if found and values.shape[-1] == 1:
+            found.append(np.full(n_places, float(values.std()) or 1.0))
+        else:
+            found.append(np.tile(_spreads(values), n_places))
     return np.concatenate(found) if found else np.ones(0)

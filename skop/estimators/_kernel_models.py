@@ -25,7 +25,7 @@ from scipy.spatial.distance import cdist
 
 from skop._typing import FloatArray, IntArray
 
-__all__ = ["Basis", "Found", "Kernel", "KernelModel", "Selection", "System"]
+__all__ = ["Basis", "Decomposition", "Found", "Kernel", "KernelModel", "Selection", "System"]
 
 #: Penalties that are tried, as parts of the largest eigenvalue of the kernel matrix; the last one leaves the tail.
 _PENALTIES = np.append(np.logspace(-14, 1, 16), 1e6)
@@ -42,12 +42,12 @@ _OWN_SCALES, _STEPS = 24, 40
 #: Decrease of the logarithm of the error that ends this search.
 _SMALL_STEP = 3e-4
 #: Numbers of samples and of leading targets that decide about the kernel, and of kernels that go to the last round.
-_SCREENED, _LEADING, _FINALISTS = 256, 128, 2
+_SCREENED, _LEADING, _FINALISTS = 400, 128, 2
 #: Number of the last of the leading targets that decide for all further ones.
 _LAST = 32
 #: Parts of the error below which penalties, and kernels, are chosen for each target alone.
 _BETTER_BY_PENALTIES, _BETTER_BY_KERNELS = 0.93, 0.8
-#: Number of products from which components are computed by the products of samples.
+#: Number of products from which components are computed from those of samples.
 _LARGE = 1e9
 #: Degree of the tail that makes a polyharmonic kernel definite.
 _POLYHARMONIC = {"linear_spline": 0, "thin_plate": 1, "cubic": 1, "quintic": 2, "septic": 3}
@@ -155,8 +155,10 @@ class System:
         self.monomials = kernel.tail(points)
         left, sizes, _ = svd(self.monomials, full_matrices=False, check_finite=False)
         self.tail = left[:, sizes > 1e-10 * sizes[0]]
-        self.is_thin = kernel.name == "none"
-        if self.is_thin:
+        self.is_thin = kernel.name == "none" and (not kernel.linear or points.shape[1] <= len(points) // 4)
+        if kernel.name == "none" and not kernel.linear:
+            self.vectors, self.values = np.zeros((len(points), 0)), np.zeros(0)
+        elif self.is_thin:
             rows = np.sqrt(kernel.linear) * (points - self.tail @ (self.tail.T @ points))
             self.vectors, sizes, _ = svd(rows, full_matrices=False, check_finite=False)
             kept = sizes > 1e-14 * sizes.max(initial=0.0)
@@ -174,6 +176,7 @@ class System:
             floor = _ROUNDING * len(points) * size if values[:count].max(initial=0.0) < _ROUNDING * size else 0.0
             self.values, self.vectors = np.maximum(values[:count] - floor, 0.0), vectors[:, :count]
         self.largest = float(self.values.max(initial=0.0)) or 1.0
+        self._squares = self.vectors**2
 
     def project(self, targets: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         """Targets in the eigenvectors, and what neither these nor the tail hold."""
@@ -184,9 +187,9 @@ class System:
 
     def diagonal(self, penalties: FloatArray) -> FloatArray:
         """Diagonal of B, one column for each penalty."""
-        found = (self.vectors**2) @ (1.0 / (self.values[:, None] + penalties))
+        found = self._squares @ (1.0 / (self.values[:, None] + penalties))
         if self.is_thin:
-            outside = 1.0 - (self.vectors**2).sum(axis=1) - (self.tail**2).sum(axis=1)
+            outside = 1.0 - self._squares.sum(axis=1) - (self.tail**2).sum(axis=1)
             found = found + np.where(outside > 1e-10, outside, 0.0)[:, None] / penalties
         return found
 
@@ -313,7 +316,7 @@ class KernelModel:
         convert: Callable[[Any], Any] = torch.as_tensor if is_tensor else np.asarray
         found = []
         for kernel, weights, tail in zip(self.kernels, self.weights, self.tails, strict=True):
-            kernel = replace(kernel, scales=convert(kernel.scales))
+            kernel = replace(kernel, scales=convert(np.asarray(kernel.scales)))
             values = kernel.tail(points) @ convert(tail)
             if kernel.name != "none" or kernel.linear:
                 values = values + kernel.matrix(points, convert(self.points)) @ convert(weights)
@@ -347,38 +350,12 @@ class Basis:
     components_ : ndarray of shape (k, P)
         Orthonormal components in the order of the variance that they explain.
     is_complete_ : bool
-        Whether the components span all rows, those that were not in the fit too.
+        Whether the components of the fit span all rows, those that were not in it too.
     """
 
     mean_: FloatArray
     components_: FloatArray
     is_complete_: bool
-
-    @classmethod
-    def fit(cls, rows: FloatArray, n_components: int | float | None) -> Basis:
-        """Compute a number of components, those that explain a part of the variance, or all."""
-        mean = rows.mean(axis=0)
-        centred = rows - mean
-        n, size = rows.shape
-        if size > n and n * n * size > _LARGE:
-            # The eigenvectors of the products of samples take a small part of the time of a decomposition.
-            left = np.linalg.eigh(centred @ centred.T)[1]
-            components = left[:, ::-1].T @ centred
-            sizes = np.sqrt((components**2).sum(axis=1))
-            components /= np.where(sizes > 0, sizes, 1.0)[:, None]
-        else:
-            _, sizes, components = svd(centred, full_matrices=False, check_finite=False)
-        rank = max(int((sizes > 1e-13 * np.sqrt(n) * sizes.max(initial=0.0)).sum()), 1)
-        if isinstance(n_components, float):
-            shares = np.cumsum(sizes**2) / max(float((sizes**2).sum()), np.finfo(float).tiny)
-            rank = min(rank, int(np.searchsorted(shares, n_components)) + 1)
-        elif n_components is not None:
-            rank = min(int(n_components), n, size)
-        return cls(mean, np.ascontiguousarray(components[:rank]), rank == size)
-
-    def leading(self, count: int) -> Basis:
-        """The first components."""
-        return replace(self, components_=self.components_[:count], is_complete_=False)
 
     @property
     def n_components_(self) -> int:
@@ -392,6 +369,75 @@ class Basis:
     def inverse_transform(self, coefficients: FloatArray) -> FloatArray:
         """Rows (n, P) of coefficients (n, k)."""
         return coefficients @ self.components_ + self.mean_
+
+
+class Decomposition:
+    """Singular value decomposition of centred rows, of which components are computed when they are asked for.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, P)
+        The rows.
+    n_components : int, float or None
+        Number of components; those that explain a part of the variance; or all.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (P,)
+        Mean of the rows.
+    coefficients : ndarray of shape (n, r)
+        Coefficients of the rows.
+    variances : ndarray of shape (r,)
+        Mean squares of the coefficients.
+    is_large : bool
+        Whether eigenvectors of the products of samples were computed, which takes a small part of the time, and finds
+        components down to the square root of the rounding.
+    is_complete : bool
+        Whether the components span all rows, those of other samples too.
+    """
+
+    def __init__(self, rows: FloatArray, n_components: int | float | None) -> None:
+        n, size = rows.shape
+        self.mean = rows.mean(axis=0)
+        self.centred = rows - self.mean
+        self.is_large = size > n and n * n * size > _LARGE
+        if self.is_large:
+            squares, left = eigh(self.centred @ self.centred.T, check_finite=False, driver="evd")
+            sizes, left = np.sqrt(np.maximum(squares[::-1], 0.0)), left[:, ::-1]
+            floor = 1e-7
+        else:
+            left, sizes, self._components = svd(self.centred, full_matrices=False, check_finite=False)
+            floor = 1e-13 * np.sqrt(n)
+        rank = max(int((sizes > floor * sizes.max(initial=0.0)).sum()), 1)
+        self.is_complete = rank == size
+        if isinstance(n_components, float):
+            shares = np.cumsum(sizes**2) / max(float((sizes**2).sum()), np.finfo(float).tiny)
+            rank = min(rank, int(np.searchsorted(shares, n_components)) + 1)
+        elif n_components is not None:
+            rank = min(int(n_components), n, size)
+        self.coefficients = left[:, :rank] * sizes[:rank]
+        self.variances = sizes[:rank] ** 2 / n
+
+    def columns(self, place: slice, count: int | None = None) -> FloatArray:
+        """Some columns of the leading components."""
+        if not self.is_large:
+            return self._components[: len(self.variances) if count is None else count, place]
+        scaled = self.coefficients[:, :count] / (len(self.centred) * self.variances[:count])
+        return scaled.T @ self.centred[:, place]
+
+    def products(self, factors: FloatArray) -> FloatArray:
+        """Products (r, r) of the leading columns of the components, times factors."""
+        if not self.is_large:
+            scaled = self.columns(slice(len(factors))) * factors
+            return scaled @ scaled.T
+        scaled = self.centred[:, : len(factors)] * factors
+        sides = self.coefficients / (len(self.centred) * self.variances)
+        return sides.T @ (scaled @ scaled.T) @ sides
+
+    def basis(self, count: int | None = None) -> Basis:
+        """The leading components, or all."""
+        # A file keeps the order in memory of whole arrays only, on which rounding depends.
+        return Basis(self.mean, np.ascontiguousarray(self.columns(slice(None), count)), self.is_complete)
 
 
 #: Error of leave-one-out residuals (k, s) of the leading s targets, at k samples whose numbers are given.
@@ -446,7 +492,7 @@ class Selection:
         if name == "gaussian_process":
             starts = [min((t for t in trials if t[1].name == kind), key=_first) for kind in _STATIONARY]
             trials += [self._screen(self._optimised(*start[1:])) for start in starts]
-        trials = sorted(trials, key=_first)[:_FINALISTS]
+        trials = sorted(trials, key=_first)[: _FINALISTS if len(self.few) == len(self.all) else 1]
         return min((self._finish(kernel) for _, kernel, _ in trials), key=lambda found: found.error)
 
     def _candidates(self, name: str) -> list[Kernel]:
@@ -522,11 +568,12 @@ class Selection:
             residuals[:, own] = system.left_out(system.project(self.targets[:, own]), penalties[own])[1]
         return self.error(residuals, self.all)
 
-    def fit(self, found: Found, *, cut: bool) -> KernelModel:
-        """Fit the model that was found to all targets, or `cut` after the last that is not predicted by its mean."""
+    def fit(self, found: Found, *, cut: bool, most: int | None = None) -> KernelModel:
+        """Fit the model that was found to all targets, to the first ones, or `cut` after the last that is no mean."""
         is_flat = np.array([system.kernel.degree == 0 for system in found.systems])
         varies = ~(is_flat[found.choice] & (found.penalties >= found.tried[found.choice, -1]))
         kept = int(np.flatnonzero(varies).max(initial=0)) + 1 if cut else len(varies)
+        kept = kept if most is None else min(kept, most)
         return KernelModel.fit(self.targets[:, :kept], found.systems, found.choice[:kept], found.penalties[:kept])
 
     def _optimised(self, kernel: Kernel, penalty: float) -> Kernel:

@@ -459,6 +459,9 @@ def test_pod_on_meshes_that_share_points():
     assert model.score_physical(shared(12)) > 0.95
     assert model.score(shared(12)) > 0.93
     assert set(model.score_channels(shared(12))) >= {"stress", "displacement_2"}
+    mean, spread = model.predict(shared(12)[:2], return_std=True)
+    np.testing.assert_array_equal(mean[0].point_data["stress_spread"], spread[0].point_data["stress_spread"])
+    assert (spread[0].point_data["stress_spread"] > 0).all()
     with pytest.raises(FieldDataError, match="same points in every sample"):
         PODRegressor(**NAMES).fit(ragged())
     with pytest.raises(FieldDataError, match="points"):
