@@ -232,7 +232,7 @@ def test_gradients_flow_through_the_base(kind):
     found = model.gradient(X[:4], output)
     steps = 1e-5 * np.eye(2)
     expected = [(value(table[:4] + step) - value(table[:4] - step)) / 2e-5 for step in steps]
-    np.testing.assert_allclose(found, np.stack(expected, axis=1), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found, np.stack(expected, axis=1), rtol=1e-4, atol=1e-3)
 
 
 def test_early_stopping_measures_the_whole(linear_map):
