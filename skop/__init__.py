@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         SymmetryOptions,
         TimeConditionedRegressor,
         TrainingOptions,
+        TransolverRegressor,
         load,
         save,
     )
@@ -63,6 +64,7 @@ __all__ = [
     "SymmetryOptions",
     "TimeConditionedRegressor",
     "TrainingOptions",
+    "TransolverRegressor",
     "__version__",
     "load",
     "save",

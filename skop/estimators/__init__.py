@@ -13,6 +13,7 @@ from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._persistence import load, save
 from skop.estimators._rollout import RolloutRegressor
 from skop.estimators._time_conditioned import TimeConditionedRegressor
+from skop.estimators._transolver import TransolverRegressor
 
 __all__ = [
     "AMOArchitecture",
@@ -31,6 +32,7 @@ __all__ = [
     "SymmetryOptions",
     "TimeConditionedRegressor",
     "TrainingOptions",
+    "TransolverRegressor",
     "load",
     "save",
 ]

@@ -11,6 +11,7 @@ from skop.networks.lamo import LaMOPatchNetwork, LaMOPointNetwork
 from skop.networks.mno_galerkin import GalerkinNetwork
 from skop.networks.mno_gnot import GNOTNetwork
 from skop.networks.mno_oformer import OFormerNetwork
+from skop.networks.transolver import TransolverNetwork
 
 __all__ = [
     "AMOPatchNetwork",
@@ -28,4 +29,5 @@ __all__ = [
     "Points",
     "Queries",
     "SequenceNetwork",
+    "TransolverNetwork",
 ]

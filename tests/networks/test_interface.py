@@ -21,11 +21,14 @@ from skop.networks import (
     Outputs,
     PatchNetwork,
     PointNetwork,
+    TransolverNetwork,
 )
 
 HOSTS = [GNOTNetwork, GalerkinNetwork, OFormerNetwork]
 SKELETONS = [PatchNetwork, PointNetwork]
-NETWORKS = [LaMOPatchNetwork, LaMOPointNetwork, GeoMaNONetwork, AMOPatchNetwork, AMOPointNetwork, *SKELETONS, *HOSTS]
+PEERS = [TransolverNetwork]
+NETWORKS = [LaMOPatchNetwork, LaMOPointNetwork, GeoMaNONetwork, AMOPatchNetwork, AMOPointNetwork]
+NETWORKS += [*SKELETONS, *HOSTS, *PEERS]
 SIZES = {"n_dims": 2, "n_fields": 1, "n_params": 1, "n_outputs": 2, "n_scalars": 3, "width": 8}
 
 
