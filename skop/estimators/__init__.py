@@ -5,6 +5,7 @@ from skop.estimators._amo import AMOArchitecture, AMORegressor
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._cost import CostEstimate
+from skop.estimators._deeponet import DeepONetRegressor
 from skop.estimators._ensemble import EnsembleRegressor
 from skop.estimators._geomano import GeoMaNOArchitecture, GeoMaNORegressor
 from skop.estimators._lamo import LaMOArchitecture, LaMORegressor
@@ -19,6 +20,7 @@ __all__ = [
     "AMOArchitecture",
     "AMORegressor",
     "CostEstimate",
+    "DeepONetRegressor",
     "EnsembleRegressor",
     "GeoMaNOArchitecture",
     "GeoMaNORegressor",

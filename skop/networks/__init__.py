@@ -6,6 +6,7 @@ from skop.networks._patch_network import PatchNetwork
 from skop.networks._point_network import PointNetwork
 from skop.networks._sequence_network import Points, Queries, SequenceNetwork
 from skop.networks.amo import AMOPatchNetwork, AMOPointNetwork
+from skop.networks.deeponet import DeepONetNetwork
 from skop.networks.geomano import GeoMaNONetwork
 from skop.networks.lamo import LaMOPatchNetwork, LaMOPointNetwork
 from skop.networks.mno_galerkin import GalerkinNetwork
@@ -16,6 +17,7 @@ from skop.networks.transolver import TransolverNetwork
 __all__ = [
     "AMOPatchNetwork",
     "AMOPointNetwork",
+    "DeepONetNetwork",
     "GNOTNetwork",
     "GalerkinNetwork",
     "GeoMaNONetwork",

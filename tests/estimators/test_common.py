@@ -15,6 +15,7 @@ import skop.estimators
 from skop import (
     AMOArchitecture,
     AMORegressor,
+    DeepONetRegressor,
     EnsembleRegressor,
     GeoMaNOArchitecture,
     GeoMaNORegressor,
@@ -58,6 +59,11 @@ def transolver(**params):
     return TransolverRegressor(**({"width": 8, "depth": 1, "n_slices": 4, "n_heads": 2, "max_iter": 1} | params))
 
 
+def deeponet(**params):
+    """DeepONet small and short."""
+    return DeepONetRegressor(**({"width": 8, "n_basis": 6, "max_iter": 1} | params))
+
+
 def kind(estimator):
     """The class of an estimator, and which of its networks it takes."""
     return type(estimator), getattr(estimator, "host", None)
@@ -79,7 +85,7 @@ def every_estimator(part, *whole):
 SKLEARN_ESTIMATORS = every_estimator(lamo(), geomano(), amo(), mno()[0])
 OTHER_HOSTS = mno()[1:]
 #: Models of others, to compare with.
-PEERS = [transolver()]
+PEERS = [transolver(), deeponet()]
 #: Enough training for the checks that compare results, by class and network.
 TRAINED = {
     kind(estimator): estimator
@@ -89,6 +95,7 @@ TRAINED = {
         amo(width=16, max_iter=20, learning_rate_init=2e-2),
         *mno(width=16, max_iter=60),
         transolver(width=16, max_iter=60, learning_rate_init=1e-2),
+        deeponet(width=16, max_iter=60, learning_rate_init=1e-2),
     )
 }
 #: Those checks: a score on the training set, and fits with weights that must agree where training has settled.
@@ -109,6 +116,8 @@ FREE_ESTIMATORS = [
 ]
 GRID_ESTIMATORS = [geomano(max_iter=2)]
 FREE_PEERS = [transolver(max_iter=2)]
+GRID_PEERS = [deeponet(max_iter=2)]
+ALL_PEERS = FREE_PEERS + GRID_PEERS
 TIED_ESTIMATORS = [PODRegressor()]
 #: Those that can be built without a part to wrap.
 WHOLE_ESTIMATORS = [estimator for estimator in SKLEARN_ESTIMATORS if not hasattr(estimator, "estimator")]
@@ -192,6 +201,12 @@ def test_laws_of_field_data_of_peers(estimator, check):
 
 
 @pytest.mark.exhaustive
+@parametrize_with_field_checks(GRID_PEERS, n_dims=[1, 2, 3], any_grid=True)
+def test_laws_of_field_data_of_peers_on_any_grid(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.exhaustive
 @parametrize_with_field_checks(GRID_ESTIMATORS, n_dims=[2, 3], any_grid=True)
 def test_laws_of_field_data_on_any_grid(estimator, check):
     check(estimator)
@@ -208,7 +223,7 @@ def test_every_public_estimator_is_checked():
     public = {value for value in classes if issubclass(value, RegressorMixin)} - {skop.estimators.OperatorRegressor}
     assert {kind(estimator) for estimator in SKLEARN_ESTIMATORS + OTHER_HOSTS + PEERS} == set(TRAINED)
     assert {type(estimator) for estimator in SKLEARN_ESTIMATORS + PEERS} == public
-    assert {type(estimator) for estimator in FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS + FREE_PEERS} == public
+    assert {type(estimator) for estimator in FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS + ALL_PEERS} == public
 
 
 @pytest.mark.parametrize("estimator", SKLEARN_ESTIMATORS + PEERS, ids=lambda estimator: type(estimator).__name__)
@@ -258,7 +273,7 @@ def test_what_can_be_saved_can_be_loaded(tmp_path):
     fields = np.random.default_rng(0).normal(size=(6, 5, 4, 1))
     saved = [
         estimator
-        for estimator in FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS + FREE_PEERS
+        for estimator in FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS + ALL_PEERS
         if hasattr(estimator, "save")
     ]
     assert saved

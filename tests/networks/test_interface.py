@@ -11,6 +11,7 @@ from skop.modules import MIXERS, FeedForward, LatentBlock, LatentTokens, build_m
 from skop.networks import (
     AMOPatchNetwork,
     AMOPointNetwork,
+    DeepONetNetwork,
     GalerkinNetwork,
     GeoMaNONetwork,
     GNOTNetwork,
@@ -26,7 +27,7 @@ from skop.networks import (
 
 HOSTS = [GNOTNetwork, GalerkinNetwork, OFormerNetwork]
 SKELETONS = [PatchNetwork, PointNetwork]
-PEERS = [TransolverNetwork]
+PEERS = [TransolverNetwork, DeepONetNetwork]
 NETWORKS = [LaMOPatchNetwork, LaMOPointNetwork, GeoMaNONetwork, AMOPatchNetwork, AMOPointNetwork]
 NETWORKS += [*SKELETONS, *HOSTS, *PEERS]
 SIZES = {"n_dims": 2, "n_fields": 1, "n_params": 1, "n_outputs": 2, "n_scalars": 3, "width": 8}
