@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         TimeConditionedRegressor,
         TrainingOptions,
         TransolverRegressor,
+        UNetRegressor,
         load,
         save,
     )
@@ -67,6 +68,7 @@ __all__ = [
     "TimeConditionedRegressor",
     "TrainingOptions",
     "TransolverRegressor",
+    "UNetRegressor",
     "__version__",
     "load",
     "save",

@@ -15,6 +15,7 @@ from skop.estimators._persistence import load, save
 from skop.estimators._rollout import RolloutRegressor
 from skop.estimators._time_conditioned import TimeConditionedRegressor
 from skop.estimators._transolver import TransolverRegressor
+from skop.estimators._unet import UNetRegressor
 
 __all__ = [
     "AMOArchitecture",
@@ -35,6 +36,7 @@ __all__ = [
     "TimeConditionedRegressor",
     "TrainingOptions",
     "TransolverRegressor",
+    "UNetRegressor",
     "load",
     "save",
 ]

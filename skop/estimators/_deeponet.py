@@ -138,7 +138,7 @@ class DeepONetRegressor(OperatorRegressor):
                 "warm_start goes on with the sensors of the last fit, but X has its fields on other points; set "
                 "warm_start=False to fit anew, or bring X to the points of the last fit."
             )
-        self.sensors_ = sensors
+        self.sensors_: FloatArray | None = sensors
         super()._prepare(data, points, train, weight, rng)
         if sensors is not None and self.symmetry_centre_ is not None:
             raise FieldDataError(

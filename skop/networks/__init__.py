@@ -13,6 +13,7 @@ from skop.networks.mno_galerkin import GalerkinNetwork
 from skop.networks.mno_gnot import GNOTNetwork
 from skop.networks.mno_oformer import OFormerNetwork
 from skop.networks.transolver import TransolverNetwork
+from skop.networks.unet import UNetNetwork
 
 __all__ = [
     "AMOPatchNetwork",
@@ -32,4 +33,5 @@ __all__ = [
     "Queries",
     "SequenceNetwork",
     "TransolverNetwork",
+    "UNetNetwork",
 ]

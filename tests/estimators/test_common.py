@@ -26,6 +26,7 @@ from skop import (
     RolloutRegressor,
     TimeConditionedRegressor,
     TransolverRegressor,
+    UNetRegressor,
 )
 from skop.testing import parametrize_with_field_checks
 
@@ -64,6 +65,11 @@ def deeponet(**params):
     return DeepONetRegressor(**({"width": 8, "n_basis": 6, "max_iter": 1} | params))
 
 
+def unet(**params):
+    """U-Net small and short."""
+    return UNetRegressor(**({"width": 4, "depth": 1, "max_iter": 1} | params))
+
+
 def kind(estimator):
     """The class of an estimator, and which of its networks it takes."""
     return type(estimator), getattr(estimator, "host", None)
@@ -85,7 +91,7 @@ def every_estimator(part, *whole):
 SKLEARN_ESTIMATORS = every_estimator(lamo(), geomano(), amo(), mno()[0])
 OTHER_HOSTS = mno()[1:]
 #: Models of others, to compare with.
-PEERS = [transolver(), deeponet()]
+PEERS = [transolver(), deeponet(), unet()]
 #: Enough training for the checks that compare results, by class and network.
 TRAINED = {
     kind(estimator): estimator
@@ -96,6 +102,7 @@ TRAINED = {
         *mno(width=16, max_iter=60),
         transolver(width=16, max_iter=60, learning_rate_init=1e-2),
         deeponet(width=16, max_iter=60, learning_rate_init=1e-2),
+        unet(max_iter=60, learning_rate_init=1e-2),
     )
 }
 #: Those checks: a score on the training set, and fits with weights that must agree where training has settled.
@@ -116,7 +123,7 @@ FREE_ESTIMATORS = [
 ]
 GRID_ESTIMATORS = [geomano(max_iter=2)]
 FREE_PEERS = [transolver(max_iter=2)]
-GRID_PEERS = [deeponet(max_iter=2)]
+GRID_PEERS = [deeponet(max_iter=2), unet(max_iter=2)]
 ALL_PEERS = FREE_PEERS + GRID_PEERS
 TIED_ESTIMATORS = [PODRegressor()]
 #: Those that can be built without a part to wrap.

@@ -23,11 +23,12 @@ from skop.networks import (
     PatchNetwork,
     PointNetwork,
     TransolverNetwork,
+    UNetNetwork,
 )
 
 HOSTS = [GNOTNetwork, GalerkinNetwork, OFormerNetwork]
 SKELETONS = [PatchNetwork, PointNetwork]
-PEERS = [TransolverNetwork, DeepONetNetwork]
+PEERS = [TransolverNetwork, DeepONetNetwork, UNetNetwork]
 NETWORKS = [LaMOPatchNetwork, LaMOPointNetwork, GeoMaNONetwork, AMOPatchNetwork, AMOPointNetwork]
 NETWORKS += [*SKELETONS, *HOSTS, *PEERS]
 SIZES = {"n_dims": 2, "n_fields": 1, "n_params": 1, "n_outputs": 2, "n_scalars": 3, "width": 8}
