@@ -7,6 +7,7 @@ from skop.estimators._baselines import PODRegressor
 from skop.estimators._cost import CostEstimate
 from skop.estimators._deeponet import DeepONetRegressor
 from skop.estimators._ensemble import EnsembleRegressor
+from skop.estimators._fno import FNORegressor
 from skop.estimators._geomano import GeoMaNOArchitecture, GeoMaNORegressor
 from skop.estimators._lamo import LaMOArchitecture, LaMORegressor
 from skop.estimators._mno import MNOArchitecture, MNORegressor
@@ -23,6 +24,7 @@ __all__ = [
     "CostEstimate",
     "DeepONetRegressor",
     "EnsembleRegressor",
+    "FNORegressor",
     "GeoMaNOArchitecture",
     "GeoMaNORegressor",
     "LaMOArchitecture",

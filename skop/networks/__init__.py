@@ -7,6 +7,7 @@ from skop.networks._point_network import PointNetwork
 from skop.networks._sequence_network import Points, Queries, SequenceNetwork
 from skop.networks.amo import AMOPatchNetwork, AMOPointNetwork
 from skop.networks.deeponet import DeepONetNetwork
+from skop.networks.fno import FNONetwork
 from skop.networks.geomano import GeoMaNONetwork
 from skop.networks.lamo import LaMOPatchNetwork, LaMOPointNetwork
 from skop.networks.mno_galerkin import GalerkinNetwork
@@ -19,6 +20,7 @@ __all__ = [
     "AMOPatchNetwork",
     "AMOPointNetwork",
     "DeepONetNetwork",
+    "FNONetwork",
     "GNOTNetwork",
     "GalerkinNetwork",
     "GeoMaNONetwork",

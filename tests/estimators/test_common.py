@@ -1,6 +1,7 @@
 """Every estimator against scikit-learn's checks and against the laws of field data, none left out."""
 
 import inspect
+from importlib.util import find_spec
 from unittest import SkipTest
 
 import numpy as np
@@ -17,6 +18,7 @@ from skop import (
     AMORegressor,
     DeepONetRegressor,
     EnsembleRegressor,
+    FNORegressor,
     GeoMaNOArchitecture,
     GeoMaNORegressor,
     LaMORegressor,
@@ -70,6 +72,13 @@ def unet(**params):
     return UNetRegressor(**({"width": 4, "depth": 1, "max_iter": 1} | params))
 
 
+def fno(**params):
+    """FNO small and short, where its library is installed."""
+    if find_spec("neuralop") is None:
+        return []
+    return [FNORegressor(**({"width": 4, "depth": 1, "n_modes": 4, "max_iter": 1} | params))]
+
+
 def kind(estimator):
     """The class of an estimator, and which of its networks it takes."""
     return type(estimator), getattr(estimator, "host", None)
@@ -91,7 +100,7 @@ def every_estimator(part, *whole):
 SKLEARN_ESTIMATORS = every_estimator(lamo(), geomano(), amo(), mno()[0])
 OTHER_HOSTS = mno()[1:]
 #: Models of others, to compare with.
-PEERS = [transolver(), deeponet(), unet()]
+PEERS = [transolver(), deeponet(), unet(), *fno()]
 #: Enough training for the checks that compare results, by class and network.
 TRAINED = {
     kind(estimator): estimator
@@ -103,6 +112,7 @@ TRAINED = {
         transolver(width=16, max_iter=60, learning_rate_init=1e-2),
         deeponet(width=16, max_iter=60, learning_rate_init=1e-2),
         unet(max_iter=60, learning_rate_init=1e-2),
+        *fno(width=8, max_iter=60, learning_rate_init=1e-2),
     )
 }
 #: Those checks: a score on the training set, and fits with weights that must agree where training has settled.
@@ -123,7 +133,7 @@ FREE_ESTIMATORS = [
 ]
 GRID_ESTIMATORS = [geomano(max_iter=2)]
 FREE_PEERS = [transolver(max_iter=2)]
-GRID_PEERS = [deeponet(max_iter=2), unet(max_iter=2)]
+GRID_PEERS = [deeponet(max_iter=2), unet(max_iter=2), *fno(max_iter=2)]
 ALL_PEERS = FREE_PEERS + GRID_PEERS
 TIED_ESTIMATORS = [PODRegressor()]
 #: Those that can be built without a part to wrap.
@@ -226,8 +236,9 @@ def test_laws_of_field_data_on_one_grid(estimator, check):
 
 def test_every_public_estimator_is_checked():
     classes = [value for value in vars(skop.estimators).values() if inspect.isclass(value)]
-    # The base of operators has no network of its own.
-    public = {value for value in classes if issubclass(value, RegressorMixin)} - {skop.estimators.OperatorRegressor}
+    # The base of operators has no network of its own; that of FNO is in a library.
+    missing = {skop.estimators.OperatorRegressor} | ({FNORegressor} if find_spec("neuralop") is None else set())
+    public = {value for value in classes if issubclass(value, RegressorMixin)} - missing
     assert {kind(estimator) for estimator in SKLEARN_ESTIMATORS + OTHER_HOSTS + PEERS} == set(TRAINED)
     assert {type(estimator) for estimator in SKLEARN_ESTIMATORS + PEERS} == public
     assert {type(estimator) for estimator in FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS + ALL_PEERS} == public

@@ -12,6 +12,7 @@ from skop.networks import (
     AMOPatchNetwork,
     AMOPointNetwork,
     DeepONetNetwork,
+    FNONetwork,
     GalerkinNetwork,
     GeoMaNONetwork,
     GNOTNetwork,
@@ -28,7 +29,7 @@ from skop.networks import (
 
 HOSTS = [GNOTNetwork, GalerkinNetwork, OFormerNetwork]
 SKELETONS = [PatchNetwork, PointNetwork]
-PEERS = [TransolverNetwork, DeepONetNetwork, UNetNetwork]
+PEERS = [TransolverNetwork, DeepONetNetwork, UNetNetwork, FNONetwork]
 NETWORKS = [LaMOPatchNetwork, LaMOPointNetwork, GeoMaNONetwork, AMOPatchNetwork, AMOPointNetwork]
 NETWORKS += [*SKELETONS, *HOSTS, *PEERS]
 SIZES = {"n_dims": 2, "n_fields": 1, "n_params": 1, "n_outputs": 2, "n_scalars": 3, "width": 8}
