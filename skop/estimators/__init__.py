@@ -10,6 +10,7 @@ from skop.estimators._ensemble import EnsembleRegressor
 from skop.estimators._fno import FNORegressor
 from skop.estimators._geomano import GeoMaNOArchitecture, GeoMaNORegressor
 from skop.estimators._lamo import LaMOArchitecture, LaMORegressor
+from skop.estimators._mean_field import MeanFieldRegressor
 from skop.estimators._mno import MNOArchitecture, MNORegressor
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._persistence import load, save
@@ -31,6 +32,7 @@ __all__ = [
     "LaMORegressor",
     "MNOArchitecture",
     "MNORegressor",
+    "MeanFieldRegressor",
     "OperatorRegressor",
     "PODRegressor",
     "RolloutRegressor",
