@@ -73,6 +73,8 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "write_computation_times": False,
     "show_signature": False,
+    # Each example computes on one thread.
+    "parallel": min(2, os.cpu_count() or 1),
     "remove_config_comments": True,
     "abort_on_example_error": False,
 }

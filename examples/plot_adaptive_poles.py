@@ -71,10 +71,10 @@ for (name, display), panels in zip(displays.items(), axes, strict=True):
 # the permeability, and most with the forcing of the reaction. So far as these networks go, poles adapt to the problem
 # more than to the sample.
 #
-# The numbers below are the mean modulus in the first layer, 0.43 before the training, and the mean distance of a
-# sample's poles from the mean over samples. The paper's figures have the poles of Darcy flow near the circle and those
-# of the Brusselator further inside. Nothing of this kind is seen here; but these networks and their trainings are far
-# smaller, and the data of the Brusselator are others.
+# The numbers below are the mean modulus in the first layer (before the training 0.43, the middle of their range) and
+# the mean distance of a sample's poles from the mean over samples. The paper's figures have the poles of Darcy flow
+# near the circle and those of the Brusselator further inside. Nothing of this kind is seen here; but these networks
+# and their trainings are far smaller, and the data of the Brusselator are others.
 
 moduli, spreads, errors = {}, {}, {}
 for name, display in displays.items():
