@@ -23,6 +23,9 @@ from skop.exceptions import FieldDataError
 
 __all__ = ["Batch", "FieldLoader"]
 
+#: Number of samples by which a period is checked.
+_N_CHECKED = 16
+
 
 @dataclass
 class Batch:
@@ -229,6 +232,10 @@ class FieldLoader:
                 raise FieldDataError(
                     "symmetries about a domain need coordinates that all samples share; set symmetries=None."
                 )
+            if self.targets is not None and symmetries.shift_axes:
+                some = slice(0, _N_CHECKED)
+                parts = [self.inputs, *([] if self.targets.field is None else [self.targets.field])]
+                symmetries.check_period(part.read(some).values for part in parts if part.n_channels)
             if symmetries.domain is None:
                 is_shared = self.inputs.shared_coords
                 for points in [self.inputs.coords] if is_shared else self.inputs.coords_list():

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from skop._typing import ArrayOrList, FloatArray, IntArray
-from skop.data._symmetry import check_tensors, check_vectors, turned
+from skop.data._symmetry import ChannelSymmetries, turned
 from skop.exceptions import FieldDataError
 
 __all__ = ["PointSymmetries"]
@@ -32,7 +32,7 @@ _N_ANGLES = 8
 _N_BOX_ANGLES = 24
 
 
-class PointSymmetries:
+class PointSymmetries(ChannelSymmetries):
     """Random symmetries of points that form no grid: the points are moved, and fields with them.
 
     Parameters
@@ -92,12 +92,16 @@ class PointSymmetries:
             self._declare_rotation(rotation)
         self.turns, self.shifts = _affine_closure(self._generators, self.n_dims, extent)
         where = f"space with {self.n_dims} coordinates"
-        self.input_vectors = check_vectors(input_vectors, self.n_dims, where)
-        self.target_vectors = check_vectors(target_vectors, self.n_dims, where)
-        self.input_tensors = check_tensors(input_tensors, self.n_dims, where)
-        self.target_tensors = check_tensors(target_tensors, self.n_dims, where)
-        self.param_vectors = check_vectors(param_vectors, self.n_dims, where)
-        self.scalar_vectors = check_vectors(scalar_vectors, self.n_dims, where)
+        self._declare_channels(
+            self.n_dims,
+            where,
+            input_vectors=input_vectors,
+            target_vectors=target_vectors,
+            input_tensors=input_tensors,
+            target_tensors=target_tensors,
+            param_vectors=param_vectors,
+            scalar_vectors=scalar_vectors,
+        )
 
     # ------------------------------------------------------------------ declarations
     def _declare(self, name: str) -> None:
@@ -153,6 +157,10 @@ class PointSymmetries:
         self._generators.append((turn, rest - turn @ rest))
 
     # ------------------------------------------------------------------ groups
+    def _matrices_of(self, element: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """Matrices of elements, which are given by these."""
+        return element.to(values.device, values.dtype)
+
     @cached_property
     def _averaged(self) -> tuple[FloatArray, FloatArray]:
         """Matrices and shifts of the symmetries over which predictions are averaged."""
@@ -275,43 +283,13 @@ class PointSymmetries:
         Tensor of the shape of `values`
             Turned fields.
         """
-        turn = turn.to(values.device, values.dtype)
+        turn = self._matrices_of(turn, values)
         if values.ndim == 3:
             return turned(values, turn, vectors, tensors)
         if sizes is not None and len(turn) > 1:
             turn = turn.repeat_interleave(torch.as_tensor(sizes, device=values.device), dim=0)
             return turned(values[:, None], turn, vectors, tensors)[:, 0]
         return turned(values[None], turn[:1], vectors, tensors)[0]
-
-    def turn_numbers(
-        self,
-        numbers: torch.Tensor,
-        turn: torch.Tensor,
-        shift: torch.Tensor,
-        vectors: Sequence[Sequence[int]],
-        *,
-        back: bool = False,
-    ) -> torch.Tensor:
-        """Turn the vectors among global parameters or scalars; see `GridSymmetries.turn_numbers`.
-
-        Parameters
-        ----------
-        numbers : Tensor of shape (B, p)
-            Numbers of each sample in physical units.
-        turn, shift : Tensor
-            Symmetry of each sample, from `draw` or `element`.
-        vectors : sequence of sequence of int
-            Columns that are components of a vector.
-        back : bool, default=False
-            Whether to undo the symmetry.
-
-        Returns
-        -------
-        Tensor of shape (B, p)
-            Turned numbers.
-        """
-        turn = turn.to(numbers.device, numbers.dtype)
-        return turned(numbers[:, None], turn.mT if back else turn, vectors)[:, 0]
 
     # ------------------------------------------------------------------ statistics of moved samples
     def images(self, points: FloatArray, mode: str | None = "box") -> FloatArray:

@@ -50,6 +50,8 @@ __all__ = [
 _SAME_POINT = 1e-6
 #: What is said of targets on other points where only the form of X or y forbids them.
 _MAY_LIE_ELSEWHERE = " If X and y are FieldSets, or meshes, y may be on points of its own."
+#: Length of the first axis of a grid up to which it may hold channels; the others are twice as long at least then.
+_FEW_CHANNELS = 4
 #: Number of coordinates of the points of a mesh, in formats such as VTK's also of a plane mesh.
 _MESH_DIMS = 3
 #: Largest distance of points that are taken for copies of each other, as a fraction of the mean spacing; and as a
@@ -1393,6 +1395,12 @@ def _grid_array(X: Any, name: str) -> FieldSet:
         warn(
             f"{name} of shape {tuple(array.shape)} is read as a 1-D grid of {grid[0]} points with {grid[0]} channels. "
             f"For one channel on a {grid[0]}x{grid[0]} grid, add a channel axis: {name}[..., None]."
+        )
+    if len(grid) > 1 and grid[0] <= _FEW_CHANNELS and min(*grid[1:], array.shape[-1]) >= 2 * _FEW_CHANNELS:
+        shape = "x".join(map(str, grid))
+        warn(
+            f"{name} of shape {tuple(array.shape)} is read as a {shape} grid with {array.shape[-1]} channels. If its "
+            f"channels come first, pass np.moveaxis({name}, 1, -1)."
         )
     if 0 in array.shape:
         what = f"{name} has 0 samples (shape {tuple(array.shape)}); at least one is required"

@@ -9,6 +9,7 @@ Notation: M is the signed permutation matrix (d, d) of one symmetry; s is the sh
 
 from collections.abc import Iterable, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ import torch
 from skop._typing import ArrayOrList, FloatArray, GridShape
 from skop.exceptions import FieldDataError
 
-__all__ = ["GridSymmetries", "check_domain", "check_tensors", "check_vectors", "layout_of", "turned"]
+__all__ = ["ChannelSymmetries", "GridSymmetries", "check_domain", "layout_of", "turned"]
 
 _AXES = "xyz"
 #: Tolerance, as a fraction of the extent, for points that a symmetry maps onto each other; it allows float32
@@ -24,7 +25,61 @@ _AXES = "xyz"
 _SAME_POINT = 1e-5
 
 
-class GridSymmetries:
+class ChannelSymmetries:
+    """Base of the symmetries: the channels that turn, and how those of global parameters and scalars do.
+
+    A subclass says by `_matrices_of` how the elements turn that its `draw` and `element` return.
+    """
+
+    input_vectors: list[list[int]]
+    target_vectors: list[list[int]]
+    input_tensors: list[list[int]]
+    target_tensors: list[list[int]]
+    param_vectors: list[list[int]]
+    scalar_vectors: list[list[int]]
+
+    def _declare_channels(self, n_dims: int, where: str, **parts: Iterable[Sequence[int]]) -> None:
+        """Check and store the channels of vectors and tensors, by the names of the attributes."""
+        for name, channels in parts.items():
+            check = check_tensors if name.endswith("tensors") else check_vectors
+            setattr(self, name, check(channels, n_dims, where))
+
+    def _matrices_of(self, element: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """Matrices (B, d, d) of drawn elements, in the precision and on the device of values."""
+        raise NotImplementedError
+
+    def turn_numbers(
+        self,
+        numbers: torch.Tensor,
+        element: torch.Tensor,
+        place: torch.Tensor,
+        vectors: Sequence[Sequence[int]],
+        *,
+        back: bool = False,
+    ) -> torch.Tensor:
+        """Turn the vectors among global parameters or scalars ``(B, p)``.
+
+        Parameters
+        ----------
+        numbers : Tensor of shape (B, p)
+            Numbers of each sample in physical units.
+        element, place : Tensor
+            Symmetry of each sample, from `draw` or `element`.
+        vectors : sequence of sequence of int
+            Columns that are components of a vector.
+        back : bool, default=False
+            Whether to undo the symmetry.
+
+        Returns
+        -------
+        Tensor of shape (B, p)
+            Turned numbers.
+        """
+        turn = self._matrices_of(element, numbers)
+        return turned(numbers[:, None], turn.mT if back else turn, vectors)[:, 0]
+
+
+class GridSymmetries(ChannelSymmetries):
     """Random symmetries of fields on one regular grid.
 
     Parameters
@@ -85,15 +140,24 @@ class GridSymmetries:
             )
         self.shift_axes = [self._shifts().index(name) for name in names if name in self._shifts()]
         self.matrices = _closure([known[name] for name in names if name in known], len(self.grid_shape))
+        self._check_extents()
         where, n_dims = f"a grid with {len(self.grid_shape)} axes", len(self.grid_shape)
-        self.input_vectors = check_vectors(input_vectors, n_dims, where)
-        self.target_vectors = check_vectors(target_vectors, n_dims, where)
-        self.input_tensors = check_tensors(input_tensors, n_dims, where)
-        self.target_tensors = check_tensors(target_tensors, n_dims, where)
-        self.param_vectors = check_vectors(param_vectors, n_dims, where)
-        self.scalar_vectors = check_vectors(scalar_vectors, n_dims, where)
+        self._declare_channels(
+            n_dims,
+            where,
+            input_vectors=input_vectors,
+            target_vectors=target_vectors,
+            input_tensors=input_tensors,
+            target_tensors=target_tensors,
+            param_vectors=param_vectors,
+            scalar_vectors=scalar_vectors,
+        )
         index = np.arange(np.prod(self.grid_shape)).reshape(self.grid_shape)
         self._sources = torch.from_numpy(np.stack([_move_grid(index, matrix).ravel() for matrix in self.matrices]))
+
+    def _matrices_of(self, element: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """Matrices of elements, which are given by number."""
+        return torch.as_tensor(self.matrices, dtype=values.dtype)[element].to(values.device)
 
     @property
     def order(self) -> int:
@@ -103,6 +167,18 @@ class GridSymmetries:
     def _shifts(self) -> list[str]:
         """Names of the shifts that are possible on the grid."""
         return [f"shift_{_AXES[axis]}" for axis in range(len(self.grid_shape))]
+
+    def _check_extents(self) -> None:
+        """Raise an error if axes are exchanged along which the domain has different extents."""
+        if self.domain is None:
+            return
+        extents = np.ptp(self.domain, axis=1)
+        exchanged = extents[np.abs(self.matrices).argmax(axis=2)]
+        if np.abs(exchanged - extents).max() > _SAME_POINT * extents.max():
+            raise FieldDataError(
+                f"the symmetries exchange axes along which domain has the extents {extents.tolist()}; transpose and "
+                "quarter_turn need a domain as long as wide. Leave them out, or correct domain."
+            )
 
     def _generators(self) -> dict[str, np.ndarray]:
         """Matrices of the named symmetries that are possible on the grid."""
@@ -147,6 +223,30 @@ class GridSymmetries:
             steps = np.diff(coords.reshape(*self.grid_shape, -1), axis=axis)
             if steps.size and np.ptp(steps.reshape(-1, coords.shape[1]), axis=0).max() > tolerance:
                 raise FieldDataError(f"shift_{_AXES[axis]} needs evenly spaced points along its axis.")
+
+    def check_period(self, fields: Iterable[Any]) -> None:
+        """Raise an error if the last point along a shifted axis repeats the first, which a period does not.
+
+        Parameters
+        ----------
+        fields : iterable of ndarray of shape (n, P, c)
+            Values of some samples.
+
+        Raises
+        ------
+        FieldDataError
+            If all fields have the same values at the first and the last point of the axis, and others next to them.
+        """
+        grids = [np.asarray(values).reshape(-1, *self.grid_shape, np.shape(values)[-1]) for values in fields]
+        for axis in self.shift_axes:
+            first, second, last = (
+                [grid.take(place, axis + 1) for grid in grids] for place in (0, min(1, self.grid_shape[axis] - 1), -1)
+            )
+            if _are_close(first, last) and not _are_close(first, second):
+                raise FieldDataError(
+                    f"shift_{_AXES[axis]} moves samples around a period, but the last point along its axis repeats the "
+                    "values of the first, and would be there twice; leave the last point out of X and y."
+                )
 
     def move_points(self, coords: torch.Tensor, element: torch.Tensor) -> torch.Tensor:
         """Transform the coordinates of each sample about the centre of the domain.
@@ -212,38 +312,7 @@ class GridSymmetries:
         """
         back = torch.argsort(sources, dim=1).to(values.device)
         fields = torch.gather(values, 1, back[..., None].expand_as(values)).clone()
-        turn = torch.as_tensor(self.matrices, dtype=values.dtype)[element].to(values.device)
-        return turned(fields, turn.mT, self.target_vectors, self.target_tensors)
-
-    def turn_numbers(
-        self,
-        numbers: torch.Tensor,
-        element: torch.Tensor,
-        sources: torch.Tensor,
-        vectors: Sequence[Sequence[int]],
-        *,
-        back: bool = False,
-    ) -> torch.Tensor:
-        """Turn the vectors among global parameters or scalars ``(B, p)``.
-
-        Parameters
-        ----------
-        numbers : Tensor of shape (B, p)
-            Numbers of each sample in physical units.
-        element, sources : Tensor
-            Symmetry of each sample, from `draw` or `element`.
-        vectors : sequence of sequence of int
-            Columns that are components of a vector.
-        back : bool, default=False
-            Whether to undo the symmetry.
-
-        Returns
-        -------
-        Tensor of shape (B, p)
-            Turned numbers.
-        """
-        turn = torch.as_tensor(self.matrices, dtype=numbers.dtype)[element].to(numbers.device)
-        return turned(numbers[:, None], turn.mT if back else turn, vectors)[:, 0]
+        return turned(fields, self._matrices_of(element, values).mT, self.target_vectors, self.target_tensors)
 
     def draw(self, n_samples: int, generator: torch.Generator | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Draw one symmetry for each sample.
@@ -304,10 +373,16 @@ class GridSymmetries:
         Tensor of shape (B, P, c)
             Transformed fields.
         """
-        device = values.device
-        moved = torch.gather(values, 1, sources.to(device)[..., None].expand_as(values))
-        turn = torch.as_tensor(self.matrices, dtype=values.dtype)[element].to(device)
-        return turned(moved, turn, vectors, tensors)
+        moved = torch.gather(values, 1, sources.to(values.device)[..., None].expand_as(values))
+        return turned(moved, self._matrices_of(element, values), vectors, tensors)
+
+
+def _are_close(arrays: Iterable[Any], others: Iterable[Any]) -> bool:
+    """Whether values are the same up to rounding."""
+    pairs = zip(arrays, others, strict=True)
+    return all(
+        np.abs(own - other).max(initial=0.0) <= _SAME_POINT * np.abs(own).max(initial=0.0) for own, other in pairs
+    )
 
 
 # ---------------------------------------------------------------------- vectors and tensors

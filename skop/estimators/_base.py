@@ -42,8 +42,8 @@ from skop.data import (
     query_points,
     refuse_mask,
 )
-from skop.estimators._callbacks import EpochCallbacks
-from skop.estimators._cost import CostEstimate, cheaper_settings
+from skop.estimators._callbacks import EpochCallbacks, FitSeries
+from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators._domain import Domain, SeenRanges
 from skop.estimators._export import export_estimator
 from skop.estimators._field import FieldRegressor, restored_on_failure
@@ -51,7 +51,13 @@ from skop.estimators._objective import Objective
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._refinement import predict_refined, refinement_factors
 from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
-from skop.estimators._symmetries import declared_symmetries, moves_points, undeclared_fields
+from skop.estimators._symmetries import (
+    declared_symmetries,
+    moves_points,
+    require_points_in_domain,
+    undeclared_fields,
+    unseen_by_scalers,
+)
 from skop.exceptions import (
     FieldDataError,
     NonFinitePredictionError,
@@ -125,7 +131,7 @@ class _Setup:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
+class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     """Base class of the operator regressors: fit, predict, score and save for fields and tables.
 
     A subclass is a keyword-only dataclass. Its dataclass fields are its parameters, `_parameter_constraints` holds
@@ -193,9 +199,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Precision of the network. ``"auto"``: float64 for tables of plain features, as in scikit-learn; float32 for
         fields.
     verbose : "auto", bool or int, default="auto"
-        Amount of output on standard error. ``"auto"``: one line if the fit is expected to take more than a minute,
-        unless another tool calls it, such as a search, a cross-validation or a pipeline. False or 0: none. True or 1: a
-        progress bar on a terminal, and a line every few seconds elsewhere. 2: a line for each epoch.
+        Amount of output on standard error. ``"auto"``: one line if the fit, or all fits of an ensemble together, are
+        expected to take more than a minute, unless another tool calls it, such as a search, a cross-validation or a
+        pipeline. False or 0: none. True or 1: a progress bar on a terminal, and a line every few seconds elsewhere. 2:
+        a line for each epoch.
     training : TrainingOptions or None, default=None
         Further training parameters, such as weight decay, learning rate schedule and gradient clipping; None takes the
         defaults of `skop.TrainingOptions`. In searches their names are, for example, ``training__weight_decay``.
@@ -560,7 +567,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         """Read and train by a plan; a fit that fails leaves an earlier one, or none, as it was."""
         with restored_on_failure(self):
             history = self._train(X, y, sample_weight, plan, params)
-        if history.stopped == "interrupted" and _is_called_by_another_tool():
+        if history.stopped == "interrupted" and is_called_by_another_tool():
             # The interrupt must also end a search or a cross-validation, which would otherwise go on with a fold that
             # was not trained to the end.
             raise KeyboardInterrupt("training was interrupted")
@@ -575,7 +582,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         data = self._read(X, y, params=params, sample_weight=sample_weight, reset=reset)
         setup = self._set_up(data, sample_weight, plan)
         told: dict[str, Any] = {
-            "is_alone": not _is_called_by_another_tool(),
+            "is_alone": not is_called_by_another_tool(within=FitSeries.run),
             "cheaper": cheaper_settings(self, setup.usable),
         }
         with EpochCallbacks(self, X, y, sample_weight, params, **told) as callbacks:
@@ -595,7 +602,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _set_up(self, data: TrainingData, sample_weight: Any, plan: TrainingPlan) -> _Setup:
         """Split and scale the samples, and build the network or keep that of an earlier fit."""
-        weight = _check_weight(sample_weight, len(data.inputs))
+        weight = check_weight(sample_weight, len(data.inputs))
         if data.targets.elsewhere:
             self._check_other_points(data)
         if self._options("scaling").target_transform is not None:
@@ -621,60 +628,20 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         with randomness, thread_limit(n_points, self.width):
             yield
 
-    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> CostEstimate:
-        """Estimate how long a fit will take and how much memory it will need, by a few steps of its training.
-
-        The data are read and the network is built as in a fit, and some batches from the smallest to the largest are
-        timed, after a step in which kernels are compiled. Where other parameters make a step cheaper, such as
-        `subsample_points` or a larger `patch_size`, steps with these are timed too. The estimator stays as it is.
-
-        Parameters
-        ----------
-        X, y, sample_weight, params : as in `fit`
-            Training data.
-
-        Returns
-        -------
-        CostEstimate
-            Time, memory and possible savings; ``print`` shows them in words.
-
-        Raises
-        ------
-        FieldDataError
-            If X or y cannot be used; a ValueError.
-
-        Notes
-        -----
-        A fit reads the data and compiles kernels in addition, and can be stopped early. Other programs on the machine
-        slow both the estimate and the fit down.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skop import LaMORegressor
-        >>> X = np.random.default_rng(0).random((50, 3))
-        >>> cost = LaMORegressor(width=16, depth=1, max_iter=50).estimate_cost(X, X[:, 0])
-        >>> print(cost)
-        50 epochs of about ..., ... in all; about ... MB of memory
-        """
-        return self._estimate_cost(X, y, sample_weight, params=params)
-
     def _estimate_cost(
         self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING, *, params: Any = None
     ) -> CostEstimate:
         """Measure a copy of the estimator by a plan, and copies with cheaper settings."""
-        self._validate_params()
         self._validate_options()
-        with each_warning_once():
-            # A plan with a function of its own has it for this object, which is a copy already.
-            probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
-            data = probe._read(X, y, params=params, sample_weight=sample_weight)
-            cost, cheaper = probe._measure(data, sample_weight, plan)
-            costs = {
-                f"{name}={value}": self._probe(**{name: value})._measure(data, sample_weight, plan)[0].seconds
-                for name, value in cheaper.items()
-                if plan.forward is None
-            }
+        # A plan with a function of its own has it for this object, which is a copy already.
+        probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
+        data = probe._read(X, y, params=params, sample_weight=sample_weight)
+        cost, cheaper = probe._measure(data, sample_weight, plan)
+        costs = {
+            f"{name}={value}": self._probe(**{name: value})._measure(data, sample_weight, plan)[0].seconds
+            for name, value in cheaper.items()
+            if plan.forward is None
+        }
         return CostEstimate.of_epochs(cost, self.max_iter, self.max_time, costs)
 
     def _probe(self, **changes: Any) -> Self:
@@ -785,6 +752,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             self.spec_ = data.spec
             self.module_.to(self.device_)
             self.domain_.check(data.inputs)
+            self._declare_later(data, geometry, weight)
             self._store_target_points(data.targets)
             return
         with isolated_randomness(rng, torch.device("cpu"), False):
@@ -830,7 +798,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         if self._symmetries is None:
             return None, None
         box, centre = Domain.from_fit(used_points, "points"), None
-        if moves_points(self._symmetries, data.spec, geometry, data.inputs):
+        require_points_in_domain(self._symmetries, box.lower, box.upper)
+        if self._continues:
+            box, centre = self.domain_, getattr(self, "symmetry_centre_", None)
+        if centre is None and moves_points(self._symmetries, data.spec, geometry, data.inputs):
             centre = (box.lower + box.upper) / 2
         declared = self._declared_symmetries(data.inputs, data.spec, box, centre)
         if fields := undeclared_fields(data.spec, declared):
@@ -841,6 +812,26 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                 SkopWarning,
             )
         return declared if isinstance(declared, PointSymmetries) else None, centre
+
+    def _declare_later(self, data: TrainingData, geometry: str, weight: FloatArray | None) -> None:
+        """Check the symmetries of a continued fit; warn where the scaling of the first fit does not suit them."""
+        if self._symmetries is None:
+            return
+        used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
+        moving, self.symmetry_centre_ = self._moving_symmetries(data, used_points, geometry)
+        if moving is not None:
+            self._warn_of_unseen(moving, used_points)
+
+    def _warn_of_unseen(self, symmetries: PointSymmetries, inputs: FieldSet) -> None:
+        """Warn about symmetries which the first fit did not have, and which its scaling does not suit."""
+        box = self.domain_.lower, self.domain_.upper
+        unseen = unseen_by_scalers(symmetries, self.scalers_, inputs.coords, *box)
+        if unseen:
+            warn(
+                "samples are moved by symmetries that the first fit did not have, and its scaling does not suit them: "
+                f"{' and '.join(unseen)}. Declare the symmetries in the first fit, or fit anew by warm_start=False.",
+                SkopWarning,
+            )
 
     @staticmethod
     def _seen(points: FieldSet, extremes: Extremes | None, weight: FloatArray | None) -> SeenRanges:
@@ -893,7 +884,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     ) -> GridSymmetries | PointSymmetries:
         """Return the declared symmetries for these samples; without a centre those of their grid."""
         columns = getattr(self, "feature_names_in_", ())
-        columns = columns if len(columns) == spec.n_params else None
+        columns = columns if len(columns) == spec.n_params else spec.param_names
         extent = float(np.max(box.upper - box.lower))
         return declared_symmetries(
             self._symmetries or SymmetryOptions(), spec, inputs.grid_shape, centre, extent, columns
@@ -911,6 +902,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         """Whether declared symmetries move points, as in the fit; those of a later declaration do where no grid is."""
         is_moving = getattr(self, "symmetry_centre_", None) is not None
         return is_moving or self.spec_.network_spec.geometry == "points"
+
+    @property
+    def _averages_on_grid(self) -> bool:
+        """Whether predictions are averaged over symmetries that map the points of a grid onto each other."""
+        return self._symmetries is not None and self._symmetries.average_predictions and not self._moves_points
 
     def _make_trainer(self, setup: _Setup, callbacks: EpochCallbacks | None) -> Trainer:
         """Build the trainer with loss, validation and callbacks."""
@@ -1079,6 +1075,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                     "points of X, but y of the fit was on other points; set refinement='native', or bring X to the "
                     "spacing of the fit."
                 )
+            if self._averages_on_grid:
+                raise FieldDataError(
+                    "predictions cannot be averaged over symmetries that map the points of X onto each other, since y "
+                    "of the fit was on other points; set SymmetryOptions(average_predictions=False)."
+                )
         elif not self._asks_network_at(inputs):
             return self._interpolated_at(inputs, coords)
         self.domain_.check(inputs)
@@ -1098,7 +1099,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _asks_network_at(self, inputs: FieldSet) -> bool:
         """Whether outputs at other points come from the network; they are interpolated otherwise."""
-        return self.geometry_ == "points" and self.spec_.n_outputs > 0 and not self.scalers_.per_point
+        able = self.geometry_ == "points" and self.spec_.n_outputs > 0 and not self.scalers_.per_point
+        return able and not self._averages_on_grid
 
     def _refinement_factors(self, inputs: FieldSet) -> tuple[int, ...]:
         """How many times finer than in training the grid is along each axis."""
@@ -1119,6 +1121,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             yield self._loader(inputs, **options)
             return
         symmetries = self._fitted_symmetries(inputs)
+        if isinstance(symmetries, PointSymmetries) and getattr(self, "symmetry_centre_", None) is None:
+            self._warn_of_unseen(symmetries, inputs)
         for number in range(symmetries.order):
             yield self._loader(inputs, symmetries=symmetries, element=number, **options)
 
@@ -1234,7 +1238,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             export_estimator(self, path, X, batch_size)
 
     # ------------------------------------------------------------------ derivatives
-    def gradient(self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None) -> FloatArray:
+    def gradient(
+        self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None, *, params: Any = None
+    ) -> FloatArray:
         """Return the derivative of an output with respect to the global parameters of each sample.
 
         It is computed by automatic differentiation through the scalers and the network. Optimisers then need no finite
@@ -1243,11 +1249,15 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Parameters
         ----------
         X : as in `predict`, with global parameters
-            A table of parameters or features, or a FieldSet with `params`, at the resolution of the training.
+            A table of parameters or features, a FieldSet with `params`, or fields or meshes beside `params`, at the
+            resolution of the training.
         output : int, callable or None, default=None
             Output to differentiate: the index of a scalar output; or a function that takes the predicted fields, a
             tensor ``(m, P, q)`` of m samples, P points and q channels in physical units, and returns a tensor ``(m,)``,
-            such as ``lambda field: field[..., 0].amax(dim=1)``. None is for estimators that predict a single scalar.
+            such as ``lambda field: field[..., 0].amax(dim=1)``. Samples with different numbers of points come one at a
+            time. None is for estimators that predict a single scalar.
+        params : as in `predict`
+            Global parameters beside fields or meshes, with respect to which the derivative is taken.
 
         Returns
         -------
@@ -1285,15 +1295,18 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         True
         """
         with each_warning_once():
-            return self._gradient(X, output)
+            return self._gradient(X, output, params)
 
-    def _gradient(self, X: Any, output: Any) -> FloatArray:
+    def _gradient(self, X: Any, output: Any, given: Any) -> FloatArray:
         """Derivatives of an output with respect to the parameters."""
-        inputs, _ = self._read_inputs(X)
+        inputs, _ = self._read_inputs(X, given)
         self._warn_if_outside(inputs)
         select = self._selection(output)
         if inputs.params is None or self.scalers_.params is None:
-            raise FieldDataError("gradient needs global parameters: a table X, or a FieldSet with params; X has none.")
+            raise FieldDataError(
+                "gradient needs global parameters: a table X, a FieldSet with params, or params=... beside fields or "
+                "meshes; X has none."
+            )
         if self.spec_.resampler is not None:
             raise FieldDataError(
                 "gradient does not go through the resampling of grid=...; fit on a grid or on points instead."
@@ -1301,7 +1314,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         if max(self._refinement_factors(inputs)) > 1:
             raise FieldDataError("gradient needs the spacing of the training grid, but X is on a finer grid.")
         loaders, parts = list(self._prediction_loaders(inputs)), []
-        for indices, _ in loaders[0].bounded_batches(_PREDICT_POINTS):
+        # A function of the field gets samples of one size, with an axis of the samples.
+        alone = inputs.is_ragged and callable(output)
+        for indices, _ in loaders[0].bounded_batches(0 if alone else _PREDICT_POINTS):
             with torch.inference_mode(False), torch.enable_grad():
                 params = torch.tensor(np.asarray(inputs.params[indices], dtype=np.float64), requires_grad=True)
                 values = select(self._mean_outputs(loaders, indices, params))
@@ -1380,11 +1395,16 @@ def _other_points(data: TrainingData) -> str:
 _TOOLS = {"dask", "hyperopt", "joblib", "optuna", "ray", "scipy", "sklearn", "skopt"}
 
 
-def _is_called_by_another_tool() -> bool:
-    """Whether `fit` was called by a tool such as a search or a cross-validation, not by the user's own code."""
+def is_called_by_another_tool(within: Callable[..., Any] | None = None) -> bool:
+    """Whether `fit` was called by a tool such as a search or a cross-validation, not by the user's own code.
+
+    Callers of the function `within` are not looked at.
+    """
     frame = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back
+        if within is not None and frame.f_code is within.__code__:
+            return False
         name = str(frame.f_globals.get("__name__"))
         # Skip the frame of scikit-learn's decorator of `fit`, which is there for every caller.
         if name.partition(".")[0] in _TOOLS and name != fit_context.__module__:
@@ -1446,7 +1466,7 @@ def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:
     return grid_spacing(inputs.coords, inputs.grid_shape)
 
 
-def _check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
+def check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
     """Sample weights as an array, checked by scikit-learn's rules."""
     if sample_weight is None:
         return None

@@ -320,9 +320,10 @@ class SeenRanges:
         parts: dict[str, Any] = {"n_samples": max(self.n_samples, other.n_samples)}
         for name in ("params", "values", "sizes", "coords", "sides", "spacing", "times"):
             old, new = getattr(self, name), getattr(other, name)
-            if old is not None and new is not None:
+            # Data of another kind are refused where the fit goes on.
+            if old is not None and new is not None and old.shape == new.shape:
                 parts[name] = np.stack([np.minimum(old[0], new[0]), np.maximum(old[1], new[1])])
-        if self.tailed is not None and other.tailed is not None:
+        if self.tailed is not None and other.tailed is not None and self.tailed.shape == other.tailed.shape:
             parts["tailed"] = np.maximum(self.tailed, other.tailed)
         return replace(self, **parts)
 

@@ -84,6 +84,22 @@ def restored_on_failure(estimator: Any) -> Iterator[None]:
         raise
 
 
+def _weighted(data: TrainingData, sample_weight: Any) -> TrainingData:
+    """Return the samples of a fit whose weight is not zero, by their own names; all if the weights are no weights."""
+    kept = np.flatnonzero(np.ones(len(data.inputs)) if sample_weight is None else np.asarray(sample_weight))
+    if len(kept) in (0, len(data.inputs)) or np.shape(sample_weight) != (len(data.inputs),):
+        return data
+    names = data.names or [f"sample {number}" for number in range(len(data.inputs))]
+    return replace(
+        data,
+        inputs=data.inputs[kept],
+        targets=data.targets[kept],
+        input_extremes=None if data.input_extremes is None else data.input_extremes[kept],
+        target_extremes=None if data.target_extremes is None else data.target_extremes[kept],
+        names=tuple(names[number] for number in kept),
+    )
+
+
 def _fitted_attributes(estimator: Any) -> dict[str, Any]:
     """What a fit has set, by name."""
     return {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
@@ -126,7 +142,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         self.mesh_ = data.mesh
         if not _is_checked.get():
             with each_warning_once():
-                warn_of_odd_data(data)
+                warn_of_odd_data(_weighted(data, sample_weight))
         return data
 
     @property
@@ -226,7 +242,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         """What is outside of what the fit has seen: all of it, or the furthest numbers."""
         if self.ranges_ is None:
             return []
-        names, times = getattr(self, "feature_names_in_", None), getattr(self, "times_", None)
+        names, times = getattr(self, "feature_names_in_", self.spec_.param_names), getattr(self, "times_", None)
         return self.ranges_.findings(inputs, names=names, times=times, every=every)
 
     def _warn_if_outside(self, inputs: FieldSet) -> None:

@@ -435,12 +435,11 @@ class MNORegressor(OperatorRegressor):
         """Whether outputs at other points come from the network, which may know where they are on grids too."""
         if self.geometry_ == "points":
             return super()._asks_network_at(inputs)
-        averages = self._symmetries is not None and self._symmetries.average_predictions
         return (
             bool(self.module_.supports_queries)
             and self.spec_.n_outputs > 0
             and not self.scalers_.per_point
-            and not averages
+            and not self._averages_on_grid
             and inputs.grid_shape is not None
             and max(self._refinement_factors(inputs)) == 1
         )

@@ -16,7 +16,8 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,8 @@ _KNOWN: dict[str, type] = {
 }
 #: Estimators of skop by name; each is registered when its class is defined.
 ESTIMATORS: dict[str, type] = {}
+#: Fitted attributes without which an operator regressor cannot predict.
+_NEEDED = ("coords_", "domain_", "dtype_", "geometry_", "network_parameters_", "scalers_", "spacing_", "spec_")
 #: Keys in the header that mark values of types that JSON does not have.
 _TAGS = frozenset({"array", "columns", "device", "dict", "mesh", "module", "object", "slice", "strings", "tuple"})
 
@@ -169,7 +172,17 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
         "estimator": _encode(estimator, "", tensors),
     }
     text = json.dumps(header, sort_keys=True)
-    write_in_one_step(Path(path), save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)}))
+    content = save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)})
+    write_in_one_step(Path(path), _with_sorted_header(content))
+
+
+def _with_sorted_header(content: bytes) -> bytes:
+    """Sort the names in the header of a safetensors file, whose metadata come in a random order."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8:end]), sort_keys=True, separators=(",", ":")).encode()
+    # Tensors start at a multiple of eight bytes, as the writer of the format has them.
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[end:]
 
 
 def load(path: PathOrStr) -> Any:
@@ -208,7 +221,8 @@ def load(path: PathOrStr) -> Any:
     """
     header, tensors = _read(path)
     written = header["versions"]["skop"]
-    with _named_failures(f"{path} does not fit this skop {__version__} (it was written by skop {written})"):
+    by = "another state of this version" if written == __version__ else f"skop {written}"
+    with _named_failures(f"{path} does not fit this skop {__version__} (it was written by {by})"):
         estimator = _decode(header["estimator"], tensors)
         is_ours = _is_ours(estimator)
     if not is_ours:
@@ -369,32 +383,50 @@ def _decode_object(name: str, state: dict[str, Any], tensors: Mapping[str, torch
             f"the file holds a {name!r}, which this skop {__version__} does not know; known estimators are "
             f"{sorted(ESTIMATORS)}. Define or import its class first, or use the version of skop that wrote the file."
         )
-    if is_dataclass(kind) and not issubclass(kind, BaseEstimator):
-        expected = {field.name for field in fields(kind)}
-        if expected != set(state):
-            raise ModelFileError(f"{name} has other parts here than in the file: {sorted(expected ^ set(state))}.")
     value: Any = object.__new__(kind)
     vars(value).update({key: _decode(item, tensors) for key, item in state.items()})
-    if isinstance(value, Options | ScalingOptions) or name in ESTIMATORS:
-        _check_parameters(value)
+    if not kind.__module__.startswith("sklearn."):
+        _complete(value)
     if hasattr(value, "module_"):
         _restore_module(value)
     return value
 
 
-def _check_parameters(estimator: BaseEstimator) -> None:
-    """Raise an error if a file of another version has other parameters."""
-    expected, found = set(type(estimator)._get_param_names()), set(vars(estimator))
-    unknown = {name for name in found - expected if not name.endswith("_")}
-    if unknown or expected - found:
+def _complete(value: Any) -> None:
+    """Give parts that came after the file was written their defaults; raise an error about others and unknown ones.
+
+    The default of a new part, and what is done without a new fitted attribute, must therefore be what was done before.
+    """
+    kind, held = type(value), vars(value)
+    if is_dataclass(kind):
+        usual = {
+            field.name: field.default if field.default_factory is MISSING else field.default_factory()
+            for field in fields(kind)
+        }
+    else:
+        made_by = signature(kind).parameters.values()
+        usual = {part.name: MISSING if part.default is part.empty else part.default for part in made_by}
+    unknown = sorted(name for name in held if name not in usual and not name.endswith("_"))
+    if unknown:
         raise ModelFileError(
-            f"{type(estimator).__name__} has other parameters here than in the file: "
-            f"{sorted(unknown | (expected - found))}."
+            f"the file holds {kind.__name__} with {', '.join(unknown)}, which it does not have here; use the version "
+            "of skop that wrote the file, or a later one."
         )
+    missing = [name for name, default in usual.items() if name not in held and default is MISSING]
+    if missing:
+        raise ModelFileError(f"{', '.join(missing)} of {kind.__name__} is missing in the file; fit and save again.")
+    held.update({name: default for name, default in usual.items() if name not in held})
 
 
 def _restore_module(estimator: Any) -> None:
     """Build the network and load the weights."""
+    missing = [name for name in _NEEDED if name not in vars(estimator)]
+    if missing:
+        raise ModelFileError(
+            f"{', '.join(missing)} of {type(estimator).__name__} is missing in the file; fit and save again."
+        )
+    # A parameter that came later has its default, with which the network was made.
+    estimator.network_parameters_ = estimator._network_parameters() | estimator.network_parameters_
     weights, module = estimator.module_, _described_network(estimator).to(getattr(torch, estimator.dtype_))
     try:
         module.load_state_dict(weights)

@@ -7,12 +7,26 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from skop._typing import FloatArray, GridShape
-from skop.data import DataSpec, FieldSet, GridSymmetries, PointSymmetries, check_domain, layout_of
+from skop.data import DataSpec, FieldSet, GridSymmetries, PointSymmetries, Scalers, check_domain, layout_of
 from skop.estimators._options import SymmetryOptions
 from skop.exceptions import FieldDataError
 
-__all__ = ["declared_symmetries", "moves_points", "undeclared_fields"]
+__all__ = [
+    "declared_symmetries",
+    "moves_points",
+    "require_all_frames",
+    "require_points_in_domain",
+    "undeclared_fields",
+    "unseen_by_scalers",
+]
+
+#: How far moved points may leave the box of a fit, as a part of its extent.
+_OUTSIDE = 0.05
+#: Root mean square of a moved vector or tensor in scaled units, 1 in the fit, above which the scaling is another one.
+_TOO_LARGE = 3.0
 
 
 def moves_points(options: SymmetryOptions, spec: DataSpec, geometry: str, inputs: FieldSet) -> bool:
@@ -145,6 +159,99 @@ def undeclared_fields(spec: DataSpec, symmetries: GridSymmetries | PointSymmetri
             name for name, parts in fields.items() if len(parts) in (2, 3, 6, 9) and not turned.intersection(parts)
         ]
     return found
+
+
+def unseen_by_scalers(
+    symmetries: PointSymmetries, scalers: Scalers, points: FloatArray, lower: FloatArray, upper: FloatArray
+) -> list[str]:
+    """Return what leaves the range of a fit when samples are moved by symmetries that the fit did not have.
+
+    Parameters
+    ----------
+    symmetries : PointSymmetries
+        Symmetries that are declared now.
+    scalers : Scalers
+        Scalers of the fit.
+    points : ndarray of shape (..., d)
+        Points of the samples that are moved.
+    lower, upper : ndarray of shape (d,)
+        Box of the points of the fit.
+
+    Returns
+    -------
+    list of str
+        Descriptions in words; none where the scaling suits moved samples too.
+    """
+    found, slack = [], _OUTSIDE * np.max(upper - lower)
+    images = symmetries.images(points)
+    if np.any(images < lower - slack) or np.any(images > upper + slack):
+        beyond = np.maximum(lower - images, images - upper).max() / np.max(upper - lower)
+        found.append(f"points lie up to {beyond:.2g} times the extent of its box outside")
+    for name, scaler, vectors, tensors in (
+        ("input_vectors and input_tensors", scalers.fields, symmetries.input_vectors, symmetries.input_tensors),
+        ("target_vectors and target_tensors", scalers.target, symmetries.target_vectors, symmetries.target_tensors),
+        ("param_vectors", scalers.params, symmetries.param_vectors, []),
+        ("scalar_vectors", scalers.scalars, symmetries.scalar_vectors, []),
+    ):
+        if scaler is None or scaler.mode != "channel" or not (vectors or tensors):
+            continue
+        # The mean, and a standard deviation of each channel, turned by every symmetry.
+        probes = np.concatenate([scaler.mean_[None], np.diag(scaler.scale_)])[None]
+        turned = np.concatenate([*symmetries.all_turned(probes, vectors, tensors)])
+        square = (turned[:, 0] - scaler.mean_) ** 2 + (turned[:, 1:] ** 2).sum(axis=1)
+        largest = float(np.sqrt(square.max(axis=0) / scaler.scale_**2).max())
+        if largest > _TOO_LARGE:
+            found.append(f"{name} have scaled values of about {largest:.2g} in place of 1")
+    return found
+
+
+def require_points_in_domain(options: SymmetryOptions, lower: FloatArray, upper: FloatArray) -> None:
+    """Raise an error if the declared domain does not hold the box of the training points, as in other units.
+
+    Parameters
+    ----------
+    options : SymmetryOptions
+        Declared symmetries.
+    lower, upper : ndarray of shape (d,)
+        Box of the points.
+    """
+    if options.domain is None:
+        return
+    ends = check_domain(options.domain, len(lower))
+    slack = _OUTSIDE * np.ptp(ends, axis=1).max()
+    if np.any(lower < ends[:, 0] - slack) or np.any(upper > ends[:, 1] + slack):
+        raise FieldDataError(
+            f"domain of the symmetries is {ends.tolist()}, but the points of X lie in the box from {lower.tolist()} to "
+            f"{upper.tolist()}, outside of it; pass the ends of the domain in the units of the points."
+        )
+
+
+def require_all_frames(options: SymmetryOptions, n_frames: int, n_channels: int) -> None:
+    """Raise an error if vectors or tensors of a rollout are not declared in each frame of its window.
+
+    Parameters
+    ----------
+    options : SymmetryOptions
+        Symmetries of the estimator of one step.
+    n_frames : int
+        Number of frames of the window.
+    n_channels : int
+        Number of channels of a frame.
+    """
+    for kind in ("vectors", "tensors"):
+        given, target = getattr(options, f"input_{kind}"), getattr(options, f"target_{kind}")
+        if any(np.ndim(item) != 1 or any(isinstance(part, str) for part in item) for item in (*given, *target)):
+            # Names of channels, and mistakes, which the estimator itself names.
+            continue
+        expected = [
+            tuple(int(part) + frame * n_channels for part in item) for frame in range(n_frames) for item in target
+        ]
+        if sorted(expected) != sorted(tuple(map(int, item)) for item in given):
+            raise FieldDataError(
+                f"symmetries have input_{kind}={given!r} and target_{kind}={target!r}, but in a rollout the {n_frames} "
+                f"frames of X have the {n_channels} channels of y each, and turn as these do; declare "
+                f"input_{kind}={expected} for these target_{kind}."
+            )
 
 
 def _channels(declared: Any, parameter: str, where: str, names: Sequence[str] | None) -> list[int]:

@@ -95,6 +95,16 @@ def test_any_angle_is_drawn_and_the_centre_stays():
     np.testing.assert_allclose(moved.numpy(), on_axis.numpy(), atol=1e-12)
 
 
+def test_a_point_on_a_mirror_and_at_the_centre_of_any_angle_stays():
+    symmetries = PointSymmetries([], [0, 0], mirrors=[((2, 0), (1, 0))], rotations=[((2, 1), None)])
+    images = symmetries.images(np.array([[2.5, 1.0]]))
+    np.testing.assert_allclose([images.min(axis=0), images.max(axis=0)], [[1.5, 0.5], [2.5, 1.5]], atol=1e-12)
+    drawn = symmetries.draw(20, torch.Generator().manual_seed(0))
+    assert len(set(torch.linalg.det(drawn[0]).round().tolist())) == 2
+    fixed = torch.tensor([2.0, 1.0], dtype=torch.float64)
+    np.testing.assert_allclose((drawn[0] @ fixed + drawn[1]).numpy(), fixed.expand(20, 2).numpy(), atol=1e-12)
+
+
 # ---------------------------------------------------------------- vectors and tensors
 LAYOUTS = {
     ("flips", (2, 0, 3)): [[2, 3], [3, 0]],

@@ -98,7 +98,25 @@ def test_onnx_of_parameters_to_fields(tmp_path):
 
 
 LOGARITHMS = {"scaling": ScalingOptions(target_transform="log")}
+VECTORS = RANDOM.normal(size=(N, 11, 3))
+TURNS = {"domain": [(0, 1), (0, 1)], "names": ["flip_x"], "rotations": [((0.5, 0.5), 120)]}
+MOVED = SymmetryOptions(**TURNS, input_vectors=[(0, 1)], target_vectors=[(2, 0)])
+LOADS = SymmetryOptions(**TURNS, param_vectors=[(0, 2)], target_vectors=[(2, 0)])
 PROGRAMS = {
+    "LaMO, symmetries of own points": (
+        LaMORegressor, FieldSet(OWN.coords, VECTORS), FieldSet(OWN.coords, VECTORS), {"symmetries": MOVED},
+    ),
+    "LaMO, symmetries and logarithms": (
+        LaMORegressor, FieldSet(OWN.coords, VECTORS), FieldSet(OWN.coords, np.exp(VALUES)),
+        {"symmetries": SymmetryOptions(**TURNS, input_vectors=[(0, 1)]), **LOGARITHMS},
+    ),
+    "AMO, symmetries of loads": (AMORegressor, TABLE, FieldSet(CLOUD, VECTORS), {"symmetries": LOADS}),
+    "MNO, symmetries of shared points": (
+        MNORegressor, FieldSet(CLOUD, VECTORS), FieldSet(CLOUD, VECTORS), {"symmetries": MOVED},
+    ),
+    "LaMO, logarithms beside scalars": (
+        LaMORegressor, SHARED, FieldSet(CLOUD, 1e9 * np.exp(5 * VALUES), params=np.exp(VALUES[:, :2, 0])), LOGARITHMS,
+    ),
     "LaMO, scalars beside a field": (
         LaMORegressor, SHARED, FieldSet(CLOUD, VALUES, params=np.exp(VALUES[:, :2, 0])), {},
     ),
@@ -181,6 +199,10 @@ REFUSALS = {
             GRID, GRID
         ),
         "m.pt2", GRID, "symmetries average",
+    ),
+    "averages of moved points": (
+        lambda: tiny(LaMORegressor, symmetries=SymmetryOptions(**TURNS, average_predictions=True)).fit(OWN, OWN),
+        "m.onnx", OWN, r"symmetries average predictions; set SymmetryOptions\(average_predictions=False\)",
     ),
     "points of several numbers": (
         lambda: tiny(LaMORegressor).fit(SHARED, SHARED), "m.pt2", [(CLOUD, VALUES[0]), (CLOUD[:7], VALUES[1, :7])],

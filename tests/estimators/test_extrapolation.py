@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -217,6 +218,39 @@ def test_samples_without_weight_are_not_seen():
     wrong.iloc[:30] *= 100
     model = small().fit(wrong, OUTPUT, sample_weight=weight)
     assert set(model.check(wrong)["sample"]) == set(range(30))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [RolloutRegressor(small(), window=1, noise=0.5, random_state=0), TimeConditionedRegressor(small(), random_state=0)],
+)
+def test_trajectories_without_weight_are_as_if_they_were_not_there(model):
+    """In the ranges, in the size of the noise, and in the warnings about odd data."""
+    frames, weight = np.random.default_rng(0).standard_normal((12, 4, 4, 3)), np.ones(12)
+    weight[:2], frames[:2] = 0, 1000.0 * frames[:2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(frames[..., :1], frames[..., 1:], sample_weight=weight)
+    odd = np.where(np.arange(12)[:, None, None, None] == 5, 1e4, 1.0) * frames
+    with pytest.warns(skop.exceptions.SkopWarning, match="X of sample 5 is of another size"):
+        clone(model).fit(odd[..., :1], frames[..., 1:], sample_weight=weight)
+    assert set(model.check(frames[..., :1])["sample"]) == {0, 1}
+    predicted = model.predict(frames[2:, ..., :1])
+    model.fit(frames[2:, ..., :1], frames[2:, ..., 1:], sample_weight=weight[2:])
+    np.testing.assert_allclose(model.predict(frames[2:, ..., :1]), predicted, rtol=1e-5)
+    warnings.simplefilter("ignore")
+    for wrong, words in ((-weight, "sample_weight"), (0 * weight, "zero")):
+        with pytest.raises(ValueError, match=words):
+            model.fit(frames[..., :1], frames[..., 1:], sample_weight=wrong)
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: inner, TimeConditionedRegressor])
+def test_parameters_beside_fields_have_their_names(wrap):
+    model = wrap(small()).fit(
+        np.ones((60, 4, 4, 1)), np.ones((60, 4, 4, 1)) * DESIGN["t"].to_numpy()[:, None, None, None], params=DESIGN
+    )
+    found = model.check(np.ones((60, 4, 4, 1)), params=DESIGN.assign(E=DESIGN["E"] * 1e-9))
+    assert set(found["what"]) == {"parameter 'E'"}
 
 
 def test_a_warm_start_adds_to_what_was_seen():

@@ -19,6 +19,7 @@ from skop import (
     MNORegressor,
     PODRegressor,
     RolloutRegressor,
+    SymmetryOptions,
     TimeConditionedRegressor,
 )
 from skop.data import unit_grid
@@ -345,7 +346,11 @@ CHANGES = {
     "unknown class": (lambda header, _: header["estimator"].update(object="os.system"), r"'os.system'.*LaMORegressor"),
     "no estimator": (lambda header, _: header.update(estimator=state_of(header)["scalers_"]), "no estimator of skop"),
     "unknown parameter": (lambda header, _: state_of(header).update(colour="red"), "colour"),
-    "missing parameter": (lambda header, _: state_of(header).pop("patch_size"), "patch_size"),
+    "missing part without a default": (
+        lambda header, _: state_of(header)["spec_"]["state"].pop("n_dims"),
+        "written by another state of this version.*n_dims of DataSpec is missing.*fit and save again",
+    ),
+    "missing attribute": (lambda header, _: state_of(header).pop("domain_"), "domain_ of LaMORegressor is missing"),
     "unknown loss": (lambda header, _: state_of(header).update(loss={"object": "Exec", "state": {}}), "Exec"),
     "unknown option of a loss": (
         lambda header, _: state_of(header).update(loss={"object": "H1Loss", "state": {"colour": 1}}),
@@ -369,6 +374,77 @@ def test_whole_files_that_do_not_fit_are_refused(path, change, message):
     rewrite(path, change)
     with pytest.raises(ModelFileError, match=message):
         skop.load(path)
+
+
+def absent(*places):
+    """Change of a header: parts that came later are not in the file."""
+
+    def change(header, _):
+        for *path, name in places:
+            state = state_of(header)
+            for part in path:
+                state = state[part]["state"]
+            state.pop(name)
+
+    return change
+
+
+def test_parts_that_came_later_have_their_defaults(model, path):
+    later = [("spec_", "param_names"), ("spec_", "target_form", "scalar_names"), ("scalers_", "target", "function")]
+    rewrite(path, absent(*later, ("training",), ("scaling",)))
+    loaded = skop.load(path)
+    np.testing.assert_array_equal(loaded.predict(GRIDS), model.predict(GRIDS))
+    assert loaded.spec_ == model.spec_
+    loaded.set_params(warm_start=True).fit(GRIDS, GRIDS[..., :1])
+
+
+def test_options_and_parameters_of_the_network_that_came_later_have_their_defaults(tmp_path):
+    fitted = small(symmetries=SymmetryOptions(names=("flip_x",), average_predictions=True)).fit(GRIDS, GRIDS[..., :1])
+    path = tmp_path / "model.skop"
+    fitted.save(path)
+
+    def change(header, tensors):
+        absent(("symmetries", "mirrors"), ("symmetries", "param_vectors"), ("n_latents",))(header, tensors)
+        state_of(header)["network_parameters_"]["dict"].pop("n_latents")
+
+    rewrite(path, change)
+    loaded = skop.load(path)
+    np.testing.assert_array_equal(loaded.predict(GRIDS), fitted.predict(GRIDS))
+    assert repr(loaded.get_params()) == repr(fitted.get_params())
+    # A later change of the parameter is still noticed.
+    loaded.geometry_ = "points"
+    assert [*loaded.set_params(n_latents=7)._changed_since_fit()] == ["n_latents"]
+
+
+FILES = sorted(path.stem for path in Path(__file__).with_name("files").glob("*.skop"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_earlier_versions_give_the_predictions_of_then(name):
+    path = Path(__file__).with_name("files") / name
+    held = dict(np.load(path.with_suffix(".npz")))
+    points, fields, params, sizes = (held.get(part) for part in ("coords", "fields", "params", "sizes"))
+    if sizes is not None:
+        points, fields = (np.split(part, np.cumsum(sizes)[:-1]) for part in (points, fields))
+    estimator = skop.load(path.with_suffix(".skop"))
+    grid = estimator.spec_.grid_shape
+    X = params if points is None else FieldSet(points, fields, params=params, grid_shape=grid)
+    predicted = estimator.predict(X)
+    for name, part in (("values", predicted.values), ("scalars", predicted.params)):
+        if name in held:
+            np.testing.assert_allclose(part, held[name], rtol=0, atol=1e-5 * np.abs(held[name]).max())
+
+
+def test_there_is_a_file_of_each_operator():
+    assert FILES == ["amo", "geomano", "lamo", "mno"]
+
+
+def test_files_of_one_model_are_equal_byte_for_byte(model, tmp_path):
+    files = [tmp_path / f"{number}.skop" for number in range(8)]
+    for path in files:
+        model.save(path)
+    skop.load(files[0]).save(tmp_path / "again.skop")
+    assert {path.read_bytes() for path in (*files, tmp_path / "again.skop")} == {files[0].read_bytes()}
 
 
 # ---------------------------------------------------------------- every estimator

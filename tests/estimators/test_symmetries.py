@@ -15,6 +15,8 @@ from skop import (
     GeoMaNORegressor,
     LaMORegressor,
     MNORegressor,
+    PODRegressor,
+    RolloutRegressor,
     SymmetryOptions,
 )
 from skop.data import PointSymmetries, unit_grid
@@ -234,6 +236,54 @@ def test_ensembles_of_moved_samples():
     np.testing.assert_allclose(found, moved(model.predict(X), FLIP, [[0, 3]], [(1, 2, 4)]).values, atol=1e-11)
 
 
+UNSEEN = {
+    "points": ({"names": ["rotate"]}, "points lie up to 0.[0-9]+ times the extent"),
+    "vectors": (
+        {"names": ["flip_x"], "input_vectors": [(1, 2)]},
+        "^samples are moved.* suit them: input_vectors.*first",
+    ),
+    "targets": ({"names": ["flip_x"], "target_vectors": [(4, 0)]}, "target_vectors"),
+    "tensors": ({"names": ["quarter_turn"], "target_tensors": [(4, 0, 1)]}, "target_tensors"),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_symmetries_that_the_first_fit_did_not_have_are_named_where_its_scaling_does_not_suit_them(name, recwarn):
+    options, words = UNSEEN[name]
+    X, y = (part.with_values(part.values + 20 * np.arange(part.n_channels)) for part in layout("own"))
+    model = small(warm_start=True).fit(X, y)
+    assert not recwarn.list
+    declared = SymmetryOptions(**options)
+    with pytest.warns(SkopWarning, match=words):
+        model.set_params(symmetries=declared).fit(X, y)
+    # Declared in the first fit, they are no surprise.
+    recwarn.clear()
+    small(warm_start=True, symmetries=declared).fit(X, y).fit(X, y)
+    assert not recwarn.list
+
+
+def test_averages_over_symmetries_that_the_fit_did_not_have_are_named():
+    X, y = layout("shared")
+    model = small().fit(X, y).set_params(symmetries=SymmetryOptions(names=["rotate"], average_predictions=True))
+    with pytest.warns(SkopWarning, match="points lie up to .*Declare the symmetries in the first fit"):
+        model.predict(X)
+
+
+def test_a_mirror_can_be_declared_later_on_bent_grids_too(recwarn):
+    X, y = layout("structured")
+    X = X.with_values(X.values[..., :1])
+    model = small(warm_start=True).fit(X, y)
+    model.set_params(symmetries=SymmetryOptions(names=["flip_x"], average_predictions=True)).fit(X, y)
+    centre = (X.coords.min(axis=(0, 1)) + X.coords.max(axis=(0, 1))) / 2
+    np.testing.assert_allclose(model.symmetry_centre_, centre)
+    found = model.predict(moved(X, FLIP, centre=centre))
+    np.testing.assert_allclose(found.values, model.predict(X).values, rtol=0, atol=1e-11)
+    # Without any, the centre stays for what comes later.
+    model.set_params(symmetries=None).fit(X, y)
+    np.testing.assert_allclose(model.symmetry_centre_, centre)
+    assert not recwarn.list
+
+
 # ---------------------------------------------------------------- other points
 @pytest.mark.parametrize("name", ["shared", pytest.param("ragged", marks=pytest.mark.exhaustive)])
 def test_targets_and_predictions_on_other_points(name):
@@ -310,7 +360,76 @@ def test_tensors_and_loads_turn_on_grids_too():
         np.testing.assert_allclose(model.predict(image).reshape(6, 25, 3), turned[1], rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("estimator", [LaMORegressor, MNORegressor])
+def test_predictions_at_points_of_a_grid_that_is_read_as_points_are_averaged_too(estimator):
+    X = FieldSet(unit_grid((4, 3)), RANDOM.normal(size=(N, 12, 2)), grid_shape=(4, 3))
+    options = SymmetryOptions(names=["flip_x"], average_predictions=True, input_vectors=[(0, 1)])
+    model = small(estimator, geometry="points", symmetries=options).fit(X, X)
+    chosen = [7, 2, 5]
+    found = model.predict(X, coords=X.coords[chosen])
+    np.testing.assert_allclose(found.values, model.predict(X).values[:, chosen], rtol=0, atol=1e-12)
+
+
+def test_averages_on_a_grid_whose_targets_are_elsewhere_are_refused():
+    X = FieldSet(unit_grid((4, 3)), RANDOM.normal(size=(N, 12, 2)), grid_shape=(4, 3))
+    y = FieldSet(RANDOM.random((5, 2)), RANDOM.normal(size=(N, 5, 1)))
+    model = small(MNORegressor, host="gnot").fit(X, y)
+    model.set_params(symmetries=SymmetryOptions(names=["flip_x"], average_predictions=True))
+    with pytest.raises(FieldDataError, match=r"cannot be averaged.*average_predictions=False"):
+        model.predict(X)
+
+
 # ---------------------------------------------------------------- mistakes
+def test_axes_of_different_extent_are_not_exchanged():
+    X = FieldSet(unit_grid((4, 4)) * [2, 1], RANDOM.normal(size=(N, 16, 2)), grid_shape=(4, 4))
+    for domain in (None, [(0, 2), (0, 1)]):
+        model = small(symmetries=SymmetryOptions(names=["flip_x", "transpose"], domain=domain))
+        with pytest.raises(FieldDataError, match="exchange"):
+            model.fit(X, X)
+        model.set_params(symmetries__names=["flip_x", "flip_y"]).fit(X, X)
+
+
+def test_loads_beside_fields_are_named_by_their_columns():
+    X, y = layout("own")
+    loads = pd.DataFrame(RANDOM.normal(size=(N, 3)) + np.array([0, 5, 0]), columns=["size", "fx", "fy"])
+    by_name, by_number = (
+        small(symmetries=SymmetryOptions(**GROUP, param_vectors=[pair])).fit(X, y, params=loads)
+        for pair in (("fx", "fy"), (1, 2))
+    )
+    np.testing.assert_array_equal(by_name.predict(X, params=loads).values, by_number.predict(X, params=loads).values)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_repeated_last_point_is_refused_in_periodic_shifts(axis):
+    waves = np.sin(2 * np.pi * (np.linspace(0, 1, 7)[:, None] + RANDOM.random((N, 1, 5))))[..., None]
+    waves = waves if axis == 0 else waves.swapaxes(1, 2)
+    model = small(symmetries=[f"shift_{'xy'[axis]}"])
+    with pytest.raises(FieldDataError, match=f"shift_{'xy'[axis]} moves.*leave the last point out"):
+        model.fit(waves, 2 * waves)
+    model.fit(*[np.delete(waves, -1, axis=axis + 1)] * 2)
+    # Along the other axis nothing repeats; constant fields have any period.
+    small(symmetries=[f"shift_{'yx'[axis]}"]).fit(waves, waves)
+    small(symmetries=["shift_x", "shift_y"]).fit(RANDOM.normal(size=(N, 2)), np.ones((N, 6, 5, 1)))
+
+
+@pytest.mark.parametrize("shape", [(N, 2, 9, 8), (N, 1, 8, 8, 8)])
+def test_channels_that_come_first_are_named(shape):
+    fields = RANDOM.normal(size=shape)
+    with pytest.warns(SkopWarning, match=r"with 8 channels.*np.moveaxis\(X, 1, -1\)"):
+        PODRegressor().fit(fields, fields[:, 0, 0, 0])
+
+
+def test_vectors_of_a_rollout_are_declared_in_each_frame_of_the_window():
+    fields = RANDOM.normal(size=(N, 5, 4, 6))
+    parts = {"names": ["flip_x"], "target_vectors": [(0, 1)], "target_tensors": [[0, 1, 2]]}
+    X, y = np.concatenate([fields, fields], axis=-1)[..., :6], fields[..., :3]
+    step = small(symmetries=SymmetryOptions(**parts, input_vectors=[(0, 1)], input_tensors=[(0, 1, 2), (3, 4, 5)]))
+    with pytest.raises(FieldDataError, match=r"declare input_vectors=\[\(0, 1\), \(3, 4\)\]"):
+        RolloutRegressor(step, window=2).fit(X, y)
+    step.set_params(symmetries__input_vectors=[(3, 4), (0, 1)])
+    RolloutRegressor(step, window=2).fit(X, y)
+
+
 WRONG = {
     "periodic shift": ({"names": ["shift_x"]}, "straight grid"),
     "missing channel": ({"names": ["flip_x"], "input_vectors": [(1, 3)]}, "input_vectors names channel 3.*0 to 2"),
@@ -318,6 +437,8 @@ WRONG = {
     "name without names": ({"names": ["flip_x"], "target_vectors": ["u"]}, "y has no names; give the numbers"),
     "no tuple": ({"names": ["flip_x"], "target_vectors": [1]}, "expected a tuple of channels"),
     "wrong domain": ({"names": ["flip_x"], "domain": [(0, 1)]}, "2 pairs"),
+    "domain in other units": ({"names": ["flip_x"], "domain": [(0, 0.02), (0, 0.01)]}, "in the units of the points"),
+    "domain elsewhere": ({"names": ["flip_x"], "domain": [(0, 2), (1, 2)]}, "points of X lie in the box"),
     "zero normal": ({"mirrors": [((0, 0), (0, 0))]}, "length zero"),
     "too many": (
         {"names": ["rotate"], "rotations": [((0, 0), 90)], "average_predictions": True}, "more than 720 combinations"

@@ -1,0 +1,95 @@
+"""Make `files/*.skop` and `files/*.npz`: a small model file of each operator, its inputs, and what it predicts.
+
+    python tests/estimators/make_model_files.py
+
+Later versions must load these files, so that files of users load too. They are written once and kept. When the format
+of files changes, write new ones beside them under other names.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from skop import (
+    AMOArchitecture,
+    AMORegressor,
+    FieldSet,
+    GeoMaNOArchitecture,
+    GeoMaNORegressor,
+    LaMOArchitecture,
+    LaMORegressor,
+    MNOArchitecture,
+    MNORegressor,
+    ScalingOptions,
+    SymmetryOptions,
+    TrainingOptions,
+)
+from skop.data import unit_grid
+
+FOLDER = Path(__file__).with_name("files")
+SMALL = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
+GRID = (5, 4)
+
+
+def cases(random):
+    """Estimator, X and y of each file."""
+    points = random.random((12, 2))
+    own = [random.random((size, 2)) for size in (5, 7, 6, 8)]
+    vectors = random.normal(size=(4, 20, 2))
+    loads = random.normal(size=(4, 3)).round(3)
+    yield (
+        "lamo",
+        LaMORegressor(
+            **SMALL,
+            patch_size=2,
+            d_state=4,
+            architecture=LaMOArchitecture(conv_channels=4),
+            symmetries=SymmetryOptions(
+                names=["flip_x"], input_vectors=[(0, 1)], target_vectors=[(0, 1)], average_predictions=True
+            ),
+        ),
+        FieldSet(unit_grid(GRID) * [2, 1], vectors, grid_shape=GRID, channel_names=["u", "v"]),
+        FieldSet(unit_grid(GRID) * [2, 1], 3 + vectors[..., ::-1], grid_shape=GRID, channel_names=["p", "q"]),
+    )
+    yield (
+        "geomano",
+        GeoMaNORegressor(**SMALL, patch_size=2, grid=(4, 4), architecture=GeoMaNOArchitecture(conv_channels=4)),
+        FieldSet(points, np.sin(points[None] + np.arange(4)[:, None, None])),
+        FieldSet(points, np.cos(points[None, :, :1] + np.arange(4)[:, None, None])),
+    )
+    yield (
+        "mno",
+        MNORegressor(
+            **SMALL,
+            d_state=2,
+            architecture=MNOArchitecture(decoder="pointwise", decoder_width=8),
+            symmetries=SymmetryOptions(rotations=[((0.5, 0.5), 120)], param_vectors=[(0, 1)]),
+            training=TrainingOptions(ema_decay=None),
+        ),
+        FieldSet(own, [part.sum(axis=1, keepdims=True) for part in own], params=loads),
+        FieldSet(own, [part[:, :1] * part[:, 1:] for part in own], params=loads[:, :2] ** 2),
+    )
+    yield (
+        "amo",
+        AMORegressor(
+            **SMALL,
+            n_latents=4,
+            n_poles=3,
+            architecture=AMOArchitecture(d_state=4),
+            scaling=ScalingOptions(target_transform="log"),
+        ),
+        loads,
+        FieldSet(points, np.exp(random.normal(size=(4, 12, 1)))),
+    )
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, model, X, y in cases(np.random.default_rng(0)):
+        predicted = model.fit(X, y).predict(X)
+        model.save(FOLDER / f"{name}.skop")
+        parts = {"coords": getattr(X, "coords", None), "fields": getattr(X, "values", None)}
+        parts |= {"params": getattr(X, "params", X), "values": predicted.values, "scalars": predicted.params}
+        if getattr(X, "is_ragged", False):
+            parts["sizes"] = X.n_points
+        np.savez_compressed(FOLDER / name, **{key: part for key, part in parts.items() if part is not None})
