@@ -16,8 +16,8 @@ import torch
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._fieldset import FieldSet, point_order
 from skop.data._point_symmetry import PointSymmetries
-from skop.data._reading import Targets
 from skop.data._scaling import FieldScaler, Scalers
+from skop.data._spec import Targets
 from skop.data._symmetry import GridSymmetries
 from skop.exceptions import FieldDataError
 

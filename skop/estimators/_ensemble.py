@@ -184,7 +184,7 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         found: Sequence[Predictions]
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
-            self._warn_if_outside(inputs)
+            self._warn_if_outside(inputs, X)
             found, places = zip(
                 *(member._predict_where_asked(inputs, points) for member in self.estimators_), strict=True
             )

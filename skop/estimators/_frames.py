@@ -31,7 +31,9 @@ from skop.data import (
     find_runs,
     is_mesh_input,
     is_mesh_series,
+    pair_series,
     read_templates,
+    split_series,
 )
 from skop.estimators._base import OperatorRegressor, check_weight
 from skop.estimators._cost import CostEstimate, MeasuresCost, require_measurable
@@ -78,21 +80,24 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         """Whether X or y of a fit is time series of meshes."""
         return is_mesh_series(X) or is_mesh_series(y)
 
-    def _read(self, X: Any, y: Any, **options: Any) -> TrainingData:
+    def _read(self, X: Any, y: Any, *, params: Any = None, sample_weight: Any = None, **options: Any) -> TrainingData:
         """X and y of a fit."""
         self.__dict__.pop("series_", None)
-        if self._takes_series(X, y):
-            X, y = self._open_training_series(X, y)
-        return super()._read(X, y, **options)
+        runs, targets, design = split_series(X, y, params)
+        if self._takes_series(runs, targets):
+            params = pair_series(design, runs, weighted=sample_weight is not None, fitting=True)
+            X, y = self._open_training_series(runs, targets)
+        return super()._read(X, y, params=params, sample_weight=sample_weight, **options)
 
-    def _read_inputs(self, X: Any, *options: Any) -> tuple[FieldSet, list[Any] | None]:
+    def _read_inputs(self, X: Any, params: Any = None) -> tuple[FieldSet, list[Any] | None]:
         """Read the X of a prediction; also return its runs if it is time series of meshes."""
         if not hasattr(self, "series_"):
-            return super()._read_inputs(X, *options)
-        if is_mesh_input(X):
-            runs = find_runs(X)
-            return super()._read_inputs(self._series_inputs(runs), *options)[0], runs
-        inputs, meshes = super()._read_inputs(X, *options)
+            return super()._read_inputs(X, params)
+        source, _, design = split_series(X, None, params)
+        if is_mesh_input(source):
+            runs = find_runs(source)
+            return super()._read_inputs(self._series_inputs(runs), pair_series(design, source))[0], runs
+        inputs, meshes = super()._read_inputs(X, params)
         mesh = self.series_.get("mesh")
         if mesh is None or self.spec_.input_form != "table":
             return inputs, meshes
@@ -102,11 +107,14 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
             inputs
         )
 
-    def _read_scored(self, X: Any, y: Any, *options: Any) -> tuple[FieldSet, Targets]:
+    def _read_scored(self, X: Any, y: Any, params: Any = None, sample_weight: Any = None) -> tuple[FieldSet, Targets]:
         """Read the X and y of a score."""
-        if hasattr(self, "series_") and (is_mesh_input(X) or is_mesh_input(y)):
-            X, y = self._open_scored_series(X, None if y is X else y)
-        return super()._read_scored(X, y, *options)
+        if hasattr(self, "series_"):
+            runs, targets, design = split_series(X, y, params)
+            if is_mesh_input(runs) or is_mesh_input(targets):
+                params = pair_series(design, runs, weighted=sample_weight is not None)
+                X, y = self._open_scored_series(runs, None if targets is runs else targets)
+        return super()._read_scored(X, y, params, sample_weight)
 
     def _restore(self, predictions: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None) -> Any:
         """Convert predictions to the form of y; for time series of meshes one `MeshSeries` for each run."""

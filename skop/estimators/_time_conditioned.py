@@ -21,6 +21,7 @@ from skop.data import (
     TrainingData,
     find_runs,
     is_mesh_input,
+    order_of_series,
     read_frames,
 )
 from skop.estimators._field import restored_on_failure
@@ -169,7 +170,9 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         own = y is None or y is X
         runs = find_runs(X if own else y)
         cell_data = options["cell_data"]
+        order = None if own else order_of_series(X, y, runs)
         targets, samples = read_frames(runs, options["target_fields"], cell_data=cell_data)
+        targets = targets if order is None else targets[order]
         self.series_ = options | {
             "axes": samples.axes,
             "components": tuple(samples.components.items()),
@@ -197,7 +200,9 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         """Read the inputs in the first frames of runs, and the targets in all frames."""
         held, runs = self.series_, find_runs(X if y is None else y)
         options = {"cell_data": held["cell_data"], "axes": held["axes"]}
+        order = None if y is None else order_of_series(X, y, runs)
         targets, _ = read_frames(runs, held["target_fields"], n_frames=self.n_frames_, **options)
+        targets = targets if order is None else targets[order]
         for run in runs:
             _check_equal_times(run, self.times_ if self.times is None else run.times, "the fit")
         if y is not None and not is_mesh_input(X):
@@ -245,7 +250,8 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         -------
         ndarray, list, FieldSet, (coords, fields), list of meshes, or list of MeshSeries
             Predictions in the form of the y of the fit, with ``n_times * c`` channels. For time series of meshes one
-            `skop.data.MeshSeries` for each run; a mesh or a file of a list counts as the first frame of a run. On
+            `skop.data.MeshSeries` for each run; a mesh of a list counts as the first frame of a run. Files in a folder
+            whose names differ in the last number only are the frames of one run, of which the first is used. On
             other meshes a frame at a time of the fit has its names of then. Other frames are called by their time:
             ``"u_0.25"`` where those of the fit are ``"u_0"`` and ``"u_0.5"`` at these times, otherwise
             ``"u_t_0.25"``, by what names such as ``"u_1"`` have in common or by the first of them. If all frames were

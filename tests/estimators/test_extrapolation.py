@@ -4,6 +4,7 @@ import pickle
 import warnings
 from dataclasses import replace
 
+import meshio
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import skop
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
-from skop.data import Extremes, unit_grid
+from skop.data import Extremes, MeshSeries, unit_grid
 from skop.estimators._domain import SeenRanges
 from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning
 
@@ -287,3 +288,49 @@ def test_few_samples_say_little():
     assert seen.findings(asked)
     assert not few.findings(asked)
     assert few.findings(asked.with_params(np.array([[29.0]])))
+
+
+# ---------------------------------------------------------------- samples from files
+def run_files(folder, loads):
+    """Files with a field that is a load, and at two times."""
+    paths = []
+    for number, load in enumerate(loads):
+        points = np.c_[POINTS, np.zeros(len(POINTS))]
+        mesh = meshio.Mesh(
+            points, [("vertex", np.arange(20)[:, None])], {"q": load + points[:, 0], "u": load * points[:, 1]}
+        )
+        paths.append(folder / f"run_{number:02d}.vtu")
+        mesh.write(paths[-1])
+        MeshSeries([mesh, mesh], np.arange(2.0)).write(folder / f"series_{number:02d}.pvd")
+    return paths
+
+
+def test_files_are_named(tmp_path):
+    (tmp_path / "fit").mkdir()
+    (tmp_path / "new").mkdir()
+    run_files(tmp_path / "fit", np.linspace(1, 2, 12))
+    paths = run_files(tmp_path / "new", [1.2, 1.4, 40.0])
+    place = f"in sample 2 ({paths[2]})"
+    model = PODRegressor(input_fields=["q"], target_fields=["u"])
+    files = sorted(map(str, (tmp_path / "fit").glob("run_*.vtu")))
+    model.fit(files, params={"load": np.linspace(1, 2, 12)})
+    params = {"load": [1.2, 1.4, 1.6]}
+    column = pd.DataFrame({"file": map(str, paths), **params}, index=[7, 8, 9])
+    for source, options in (
+        (str(tmp_path / "new" / "run_*.vtu"), {"params": pd.DataFrame(params, index=[p.stem for p in paths])}),
+        (paths, {"params": params}),
+        (column, {}),
+    ):
+        for call in (model.predict, model.score):
+            (said,) = said_of(lambda call=call, source=source, options=options: call(source, **options))
+            assert said.count(place) == said.count("sample 2") > 0
+        table = model.check(source, **options)
+        assert set(zip(table["sample"], table["file"], strict=True)) == {(2, str(paths[2]))}
+    (said,) = said_of(lambda: model.predict(paths[:1], params={"load": [9.0]}))
+    assert f"parameter 'load' is 9 in sample 0 ({paths[0]})" in said
+    assert "file" not in model.check([meshio.read(path) for path in paths], params=params)
+    # Of time series it is the file or the folder of the run, as there are several files.
+    series = RolloutRegressor(PODRegressor(target_fields=["u"]), window=1).fit(str(tmp_path / "fit" / "*.pvd"))
+    for pattern, name in (("*.pvd", "series_02.pvd"), ("series_*/*.vtu", "series_02")):
+        (said,) = said_of(lambda pattern=pattern: series.predict(str(tmp_path / "new" / pattern)))
+        assert f"in sample 2 ({tmp_path / 'new' / name})" in said
