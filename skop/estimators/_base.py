@@ -575,8 +575,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             contain the targets. Meshes beside a table X are the results of its rows, on one mesh or on each run's own;
             ``(mesh, values)`` are values ``(n, P)`` or ``(n, P, c)`` on one mesh or file. A FieldSet and meshes may be
             on other points than an X with coordinates, shared or each sample's own, if the network can be asked at any
-            point: networks on points, and MNO's ``"gnot"`` and ``"oformer"`` on grids. The network is then trained at
-            these points.
+            point: networks on points, DeepONet, and MNO's ``"gnot"`` and ``"oformer"`` on grids. The network is then
+            trained at these points.
         sample_weight : array-like of shape (n,) or None, default=None
             Weight of each sample in the loss and in the scalers; samples of weight 0 are not used.
         params : DataFrame, dict of columns, array-like of shape (n, p) or None, default=None
