@@ -15,6 +15,7 @@ from skop.data import DataSpec, FieldLoader, FieldSet, Predictions, TrainingData
 from skop.estimators._base import OperatorRegressor
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.networks import DeepONetNetwork, OperatorNetwork
+from skop.training import TrainingPlan
 
 __all__ = ["DeepONetRegressor"]
 
@@ -118,7 +119,8 @@ class DeepONetRegressor(OperatorRegressor):
         train: IntArray,
         weight: FloatArray | None,
         rng: np.random.RandomState,
-    ) -> None:
+        plan: TrainingPlan,
+    ) -> Predictions | None:
         """Store the sensors, and set up what every operator has."""
         inputs = data.inputs
         if not inputs.n_channels and not inputs.n_params:
@@ -139,12 +141,17 @@ class DeepONetRegressor(OperatorRegressor):
                 "warm_start=False to fit anew, or bring X to the points of the last fit."
             )
         self.sensors_: FloatArray | None = sensors
-        super()._prepare(data, points, train, weight, rng)
+        unseen = super()._prepare(data, points, train, weight, rng, plan)
         if sensors is not None and self.symmetry_centre_ is not None:
             raise FieldDataError(
                 "the symmetries move the points of X, but DeepONetRegressor reads input fields at sensors that do not "
                 "move; set symmetries=None, or fit fields on a grid that the symmetries map onto itself."
             )
+        return unseen
+
+    def _why_no_base(self, data: TrainingData, used: IntArray, plan: TrainingPlan) -> str:
+        """Say why there is no base model: its predictions would be input fields on points that are no sensors."""
+        return "DeepONetRegressor reads input fields at its sensors only"
 
     def _at_sensors(self, inputs: FieldSet) -> FieldSet:
         """Return the samples with their input fields at the sensors, interpolated where they are elsewhere."""

@@ -248,10 +248,26 @@ def test_a_base_is_not_exported(linear_map, tmp_path):
         model.export(tmp_path / "model.pt2", X)
 
 
-def test_hosts_that_read_points_have_a_base(linear_map):
+@pytest.mark.parametrize(
+    "kind, options", [(MNORegressor, {"host": "gnot"}), (skop.AMORegressor, {}), (skop.TransolverRegressor, {})]
+)
+def test_other_operators_have_a_base_too(kind, options, linear_map):
     X, y = linear_map
-    model = MNORegressor(host="gnot", width=8, depth=1, max_iter=1, random_state=0, base="pod").fit(X[:30], y[:30])
+    model = kind(width=8, depth=1, max_iter=1, random_state=0, base="pod", **options).fit(X[:30], y[:30])
     assert model.score(X[30:], y[30:]) > 1 - 1e-3
+
+
+def test_networks_on_grids_have_a_base_too():
+    X = np.random.default_rng(14).normal(size=(24, 4, 4, 1))
+    for kind in (skop.GeoMaNORegressor, skop.UNetRegressor):
+        model = kind(width=8, max_iter=1, random_state=0, base="linear").fit(X, 3 * X)
+        assert model.score(X, 3 * X) > 1 - 1e-3
+
+
+def test_sensors_have_no_base(linear_map):
+    X, y = linear_map
+    with pytest.raises(FieldDataError, match="at its sensors only"):
+        skop.DeepONetRegressor(base="pod").fit(X, y)
 
 
 # ---------------------------------------------------------------------- share of the correction
