@@ -130,6 +130,7 @@ _ALL: dict[str, Any] = {"n_components": 10**6}
 #: timed unless it says otherwise, and gets fields and points rather than tables.
 _MODELS = {
     "mean": _classical("mean field", _pod("mean")),
+    "pod": _classical("PODRegressor", PODRegressor),
     "pod-ridge": _classical("POD + ridge", _pod("ridge")),
     "pod-gp": _classical("POD + GP", _pod("gaussian_process")),
     "pod-ridge-all": _classical("POD + ridge, all modes", _pod("ridge", **_ALL)),
@@ -146,6 +147,8 @@ _MODELS = {
     "ridge": _classical("ridge on values", lambda: _OnValues(RidgeCV(np.logspace(-8, 4, 25)))),
     "gp": _classical("GP on values", lambda: _OnValues(None)),
     "lamo": _Model("LaMO", lambda run: LaMORegressor(**run.limits, **run.points)),
+    "lamo-auto": _Model("LaMO, base='auto'", lambda run: LaMORegressor(base="auto", **run.limits, **run.points)),
+    "lamo-pod": _Model("LaMO, base='pod'", lambda run: LaMORegressor(base="pod", **run.limits, **run.points)),
     "geomano": _Model("GeoMaNO", lambda run: GeoMaNORegressor(**run.limits, **run.grid)),
     "mno": _Model("MNO", lambda run: MNORegressor(**run.limits, **run.points)),
     "amo": _Model("AMO", lambda run: AMORegressor(**run.limits, **run.points)),
