@@ -65,8 +65,9 @@ class AutoRegressor(FieldRegressor):
     candidates : list of (str, estimator) or None, default=None
         Models to choose from, by name. Any estimator with `fit` and `predict` on FieldSets, or for plain tables on
         arrays, such as a scikit-learn regressor. None takes `PODRegressor` with the mean, ridge regression, a Gaussian
-        process and its defaults; and of `LaMORegressor`, `AMORegressor`, LaMO with latent tokens on grids,
-        `MNORegressor`, `GeoMaNORegressor` and a wide LaMO the first two, or as many as there are 12 s of the budget.
+        process and its defaults; and of `LaMORegressor` with ``base="auto"``, `AMORegressor`, LaMO without a base and
+        with latent tokens on grids, `MNORegressor`, `GeoMaNORegressor` and a wide LaMO the first two, or as many as
+        there are 12 s of the budget.
     max_time : float or None, default=600
         Budget in seconds for the whole fit. None compares by numbers of epochs instead, fractions of each candidate's
         own `max_iter`; results then repeat exactly, and take as long as they take.
@@ -434,8 +435,9 @@ def _default_candidates(spec: DataSpec, max_time: float | None, n_workers: int) 
         ("POD", PODRegressor()),
     ]
     operators: list[tuple[str, Any]] = [
-        ("LaMO", LaMORegressor(**many)),
+        ("LaMO on a base", LaMORegressor(base="auto", **many)),
         ("AMO", AMORegressor(**many)),
+        ("LaMO", LaMORegressor(**many)),
         ("LaMO, latent tokens", LaMORegressor(geometry="points", **many)),
         ("MNO", MNORegressor(**many)),
         ("GeoMaNO", GeoMaNORegressor(grid="auto", **many)),
@@ -443,7 +445,7 @@ def _default_candidates(spec: DataSpec, max_time: float | None, n_workers: int) 
     ]
     if spec.role != "fields" or spec.geometry == "points":
         # There LaMO has latent tokens anyway.
-        operators.pop(2)
+        operators.pop(3)
     count = len(operators) if max_time is None else max(_FEWEST, int(n_workers * max_time / _SECONDS_EACH))
     return classical + operators[:count]
 
