@@ -36,6 +36,8 @@ _USEFUL = 0.05
 _FOLDS = 5
 #: Distance of points from those of the training, in units of their extent, above which they are other points.
 _SAME_POINTS = 1e-6
+#: Distance, in spacings of its points, by which the points of the fit may lie outside the box of a sample.
+_MARGIN = 2.0
 
 
 @dataclass(eq=False)
@@ -190,9 +192,26 @@ class BaseModel:
             # Networks that read points pass samples without their grid.
             return inputs if inputs.grid_shape == self.grid_shape else inputs.with_grid(self.grid_shape)
         if inputs.n_channels:
-            return query_points(self.points, inputs).with_grid(self.grid_shape)
+            return query_points(self.points, inputs, self._reach(inputs)).with_grid(self.grid_shape)
         params: Any = inputs.params
         return FieldSet(self.points, None, params=params, grid_shape=self.grid_shape)
+
+    def _reach(self, inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
+        """Box of the own points, which may reach out of those of the samples by their spacing, as finer grids do."""
+        points: Any = self.points
+        box = points.min(axis=0), points.max(axis=0)
+        corners = [(own.min(axis=0), own.max(axis=0), len(own)) for own in _point_sets(inputs)]
+        for number, (lower, upper, count) in enumerate(corners):
+            sizes = inputs.grid_shape or (count ** (1 / inputs.n_dims),) * inputs.n_dims
+            spacing = (upper - lower) / np.maximum(np.asarray(sizes) - 1, 1)
+            outside = np.maximum(lower - box[0], box[1] - upper)
+            if (outside > _MARGIN * spacing).any():
+                raise FieldDataError(
+                    f"the points of {'X' if inputs.shared_coords else f'sample {number}'} run from {_words(lower)} to "
+                    f"{_words(upper)}, and those of the fit from {_words(box[0])} to {_words(box[1])}, where the base "
+                    "needs the input fields; pass fields on the whole domain of the fit, or fit with base=None."
+                )
+        return box
 
     def _has_own_points(self, inputs: FieldSet) -> bool:
         """Whether the samples are on the points of the base model."""
@@ -203,6 +222,16 @@ class BaseModel:
 
 
 KNOWN[BaseModel.__name__] = BaseModel
+
+
+def _point_sets(inputs: FieldSet) -> list[FloatArray]:
+    """Points of each sample; one set if all share them."""
+    return [inputs.coords] if inputs.shared_coords else inputs.coords_list()
+
+
+def _words(corner: FloatArray) -> str:
+    """A corner to three digits."""
+    return "(" + ", ".join(f"{number:.3g}" for number in corner) + ")"
 
 
 class CorrectionNetwork(nn.Module):

@@ -193,6 +193,19 @@ def test_a_finer_grid_gets_the_base_of_the_training_grid():
     np.testing.assert_allclose(model.predict(sines(17)), 2 * sines(17), atol=1e-3)
 
 
+def test_an_even_refinement_gets_the_base_of_the_training_grid():
+    # Coarse grids within such a grid end before its last points.
+    def sines(n_points, high=1.0):
+        x = np.linspace(0, high, n_points)
+        fields = (np.random.default_rng(7).normal(size=(20, 1)) * np.sin(3 * x))[..., None]
+        return tuple(FieldSet(x[:, None], part, grid_shape=(n_points,)) for part in (fields, 2 * fields))
+
+    model = small(base="linear", dtype="float64", patch_size=1).fit(*sines(9))
+    assert model.score(*sines(18)) > 1 - 1e-3
+    with pytest.raises(FieldDataError, match=r"run from \(0\) to \(0.5\), and those of the fit from \(0\) to \(1\)"):
+        model.predict(sines(5, 0.5)[0])
+
+
 def test_symmetries_turn_the_base_with_its_sample():
     rng = np.random.default_rng(8)
     X = rng.normal(size=(24, 6, 6, 2))
