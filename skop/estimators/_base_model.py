@@ -34,6 +34,8 @@ __all__ = ["BaseModel", "CorrectionNetwork", "correction_shares", "remainder_siz
 _USEFUL = 0.05
 #: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
 _FOLDS = 5
+#: Size of a variation, in units of the values, that is rounding.
+_ROUNDING = 1e-13
 #: Distance of points from those of the training, in units of their extent, above which they are other points.
 _SAME_POINTS = 1e-6
 #: Distance, in spacings of its points, by which the points of the fit may lie outside the box of a sample.
@@ -49,7 +51,8 @@ class BaseModel:
     estimator : FieldRegressor
         Model of the standardised targets.
     error : float
-        Relative L2 error of its predictions for unseen samples, over all samples together.
+        Relative L2 error of its predictions for unseen samples, over all samples together: the part of the variation
+        about the mean that they leave over.
     points : ndarray of shape (P, d) or None
         Points of its inputs; None if samples have points of their own.
     grid_shape : tuple of int or None
@@ -87,6 +90,11 @@ class BaseModel:
         unseen : Predictions
             Predictions of samples by models that were fitted without them; zero for those that are not used.
         """
+        if not isinstance(kind, (str, FieldRegressor)):
+            raise FieldDataError(
+                f"base is a {type(kind).__name__}, which is no estimator of skop; use "
+                f"base=PODRegressor(regressor={type(kind).__name__}(...)), another estimator of skop, or base='auto'."
+            )
         chosen = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
         estimator = _classical(kind) if isinstance(kind, str) else clone(kind)
         with checked_by_caller():
@@ -120,8 +128,11 @@ class BaseModel:
             Standardised outputs.
         """
         seen = self._on_own_points(inputs)
-        with checked_by_caller():
-            found = self.estimator._predict_values(seen)
+        try:
+            with checked_by_caller():
+                found = self.estimator._predict_values(seen)
+        except FieldDataError as error:
+            raise FieldDataError(f"the base of this estimator cannot predict X, since {error}") from error
         places = inputs if places is None else places
         if self.target_points is not None:
             return self.at(found, places)
@@ -190,7 +201,8 @@ class BaseModel:
         """Return the samples on the points of the base model, to which their fields are interpolated."""
         if self.points is None or self._has_own_points(inputs):
             # Networks that read points pass samples without their grid.
-            return inputs if inputs.grid_shape == self.grid_shape else inputs.with_grid(self.grid_shape)
+            is_other = inputs.grid_shape is not None and self.grid_shape is not None
+            return inputs if is_other or inputs.grid_shape == self.grid_shape else inputs.with_grid(self.grid_shape)
         if inputs.n_channels:
             return query_points(self.points, inputs, self._reach(inputs)).with_grid(self.grid_shape)
         params: Any = inputs.params
@@ -396,13 +408,15 @@ def _pairs(found: Predictions, targets: Targets) -> list[tuple[FloatArray | None
 
 
 def _relative_error(found: Predictions, targets: Targets) -> float:
-    """Relative L2 error over all samples, with equal weight for all channels and scalars."""
-    parts = [
-        np.sum((true - own).reshape(-1, true.shape[-1]) ** 2, axis=0)
-        / np.maximum(np.sum(true.reshape(-1, true.shape[-1]) ** 2, axis=0), np.finfo(float).tiny)
-        for own, true in _pairs(found, targets)
-        if own is not None
-    ]
+    """Part of the variation that is left over, with equal weight for all channels and scalars that vary."""
+    parts = []
+    for own, true in _pairs(found, targets):
+        if own is not None:
+            left, true = (part.reshape(-1, true.shape[-1]) for part in (true - own, true))
+            whole = np.sum((true - true.mean(axis=0)) ** 2, axis=0)
+            varies = whole > _ROUNDING**2 * np.sum(true**2, axis=0)
+            # Where nothing varies, there is nothing to explain.
+            parts.append(np.divide(np.sum(left**2, axis=0), whole, out=np.zeros(len(whole)), where=varies))
     return float(np.sqrt(np.mean(np.concatenate(parts))))
 
 
