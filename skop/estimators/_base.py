@@ -854,6 +854,11 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         if self.base is None or (self._continues and earlier is None):
             return None
         if reason := self._why_no_base(data, used, plan):
+            if self._continues:
+                raise FieldDataError(
+                    f"warm_start goes on with a network over a base, which cannot be fitted since {reason}; pass other "
+                    "samples, or set warm_start=False."
+                )
             if self.base == "auto":
                 return None
             raise FieldDataError(f"base={self.base!r} cannot be used, since {reason}; set base=None.")

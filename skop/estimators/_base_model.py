@@ -34,8 +34,12 @@ __all__ = ["BaseModel", "CorrectionNetwork", "correction_shares", "remainder_siz
 _USEFUL = 0.05
 #: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
 _FOLDS = 5
+#: Size of a variation, in units of the values, that is rounding.
+_ROUNDING = 1e-13
 #: Distance of points from those of the training, in units of their extent, above which they are other points.
 _SAME_POINTS = 1e-6
+#: Distance, in spacings of its points, by which the points of the fit may lie outside the box of a sample.
+_MARGIN = 2.0
 
 
 @dataclass(eq=False)
@@ -47,7 +51,8 @@ class BaseModel:
     estimator : FieldRegressor
         Model of the standardised targets.
     error : float
-        Relative L2 error of its predictions for unseen samples, over all samples together.
+        Relative L2 error of its predictions for unseen samples, over all samples together: the part of the variation
+        about the mean that they leave over.
     points : ndarray of shape (P, d) or None
         Points of its inputs; None if samples have points of their own.
     grid_shape : tuple of int or None
@@ -85,6 +90,11 @@ class BaseModel:
         unseen : Predictions
             Predictions of samples by models that were fitted without them; zero for those that are not used.
         """
+        if not isinstance(kind, (str, FieldRegressor)):
+            raise FieldDataError(
+                f"base is a {type(kind).__name__}, which is no estimator of skop; use "
+                f"base=PODRegressor(regressor={type(kind).__name__}(...)), another estimator of skop, or base='auto'."
+            )
         chosen = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
         estimator = _classical(kind) if isinstance(kind, str) else clone(kind)
         with checked_by_caller():
@@ -118,8 +128,11 @@ class BaseModel:
             Standardised outputs.
         """
         seen = self._on_own_points(inputs)
-        with checked_by_caller():
-            found = self.estimator._predict_values(seen)
+        try:
+            with checked_by_caller():
+                found = self.estimator._predict_values(seen)
+        except FieldDataError as error:
+            raise FieldDataError(f"the base of this estimator cannot predict X, since {error}") from error
         places = inputs if places is None else places
         if self.target_points is not None:
             return self.at(found, places)
@@ -188,11 +201,29 @@ class BaseModel:
         """Return the samples on the points of the base model, to which their fields are interpolated."""
         if self.points is None or self._has_own_points(inputs):
             # Networks that read points pass samples without their grid.
-            return inputs if inputs.grid_shape == self.grid_shape else inputs.with_grid(self.grid_shape)
+            is_other = inputs.grid_shape is not None and self.grid_shape is not None
+            return inputs if is_other or inputs.grid_shape == self.grid_shape else inputs.with_grid(self.grid_shape)
         if inputs.n_channels:
-            return query_points(self.points, inputs).with_grid(self.grid_shape)
+            return query_points(self.points, inputs, self._reach(inputs)).with_grid(self.grid_shape)
         params: Any = inputs.params
         return FieldSet(self.points, None, params=params, grid_shape=self.grid_shape)
+
+    def _reach(self, inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
+        """Box of the own points, which may reach out of those of the samples by their spacing, as finer grids do."""
+        points: Any = self.points
+        box = points.min(axis=0), points.max(axis=0)
+        corners = [(own.min(axis=0), own.max(axis=0), len(own)) for own in _point_sets(inputs)]
+        for number, (lower, upper, count) in enumerate(corners):
+            sizes = inputs.grid_shape or (count ** (1 / inputs.n_dims),) * inputs.n_dims
+            spacing = (upper - lower) / np.maximum(np.asarray(sizes) - 1, 1)
+            outside = np.maximum(lower - box[0], box[1] - upper)
+            if (outside > _MARGIN * spacing).any():
+                raise FieldDataError(
+                    f"the points of {'X' if inputs.shared_coords else f'sample {number}'} run from {_words(lower)} to "
+                    f"{_words(upper)}, and those of the fit from {_words(box[0])} to {_words(box[1])}, where the base "
+                    "needs the input fields; pass fields on the whole domain of the fit, or fit with base=None."
+                )
+        return box
 
     def _has_own_points(self, inputs: FieldSet) -> bool:
         """Whether the samples are on the points of the base model."""
@@ -203,6 +234,16 @@ class BaseModel:
 
 
 KNOWN[BaseModel.__name__] = BaseModel
+
+
+def _point_sets(inputs: FieldSet) -> list[FloatArray]:
+    """Points of each sample; one set if all share them."""
+    return [inputs.coords] if inputs.shared_coords else inputs.coords_list()
+
+
+def _words(corner: FloatArray) -> str:
+    """A corner to three digits."""
+    return "(" + ", ".join(f"{number:.3g}" for number in corner) + ")"
 
 
 class CorrectionNetwork(nn.Module):
@@ -367,13 +408,15 @@ def _pairs(found: Predictions, targets: Targets) -> list[tuple[FloatArray | None
 
 
 def _relative_error(found: Predictions, targets: Targets) -> float:
-    """Relative L2 error over all samples, with equal weight for all channels and scalars."""
-    parts = [
-        np.sum((true - own).reshape(-1, true.shape[-1]) ** 2, axis=0)
-        / np.maximum(np.sum(true.reshape(-1, true.shape[-1]) ** 2, axis=0), np.finfo(float).tiny)
-        for own, true in _pairs(found, targets)
-        if own is not None
-    ]
+    """Part of the variation that is left over, with equal weight for all channels and scalars that vary."""
+    parts = []
+    for own, true in _pairs(found, targets):
+        if own is not None:
+            left, true = (part.reshape(-1, true.shape[-1]) for part in (true - own, true))
+            whole = np.sum((true - true.mean(axis=0)) ** 2, axis=0)
+            varies = whole > _ROUNDING**2 * np.sum(true**2, axis=0)
+            # Where nothing varies, there is nothing to explain.
+            parts.append(np.divide(np.sum(left**2, axis=0), whole, out=np.zeros(len(whole)), where=varies))
     return float(np.sqrt(np.mean(np.concatenate(parts))))
 
 

@@ -34,6 +34,10 @@ _NEGLIGIBLE = 0.01
 _TINY = float(np.finfo(float).tiny)
 #: Relative size of differences that are rounding.
 _ROUNDING = 1e-13
+#: Number of samples by which the order of nodes is known.
+_SHAPES = 64
+#: Relative change of the coordinates from the nearest of them, up to which it is another shape and no other order.
+_CHANGE = 0.7
 #: Parts of the cross-validation of regressors that have no closed form of it.
 _FOLDS = 5
 
@@ -131,6 +135,9 @@ class PODRegressor(FieldRegressor):
     ['gaussian_process', 'mean', 'rbf', 'ridge']
     """
 
+    #: Unknown in models of earlier versions.
+    shapes_: FloatArray | None = None
+
     _parameter_constraints = {
         "regressor": [StrOptions({"auto", *_MODELS}), HasMethods(["fit", "predict"])],
         "n_components": [
@@ -186,6 +193,7 @@ class PODRegressor(FieldRegressor):
         self._store_spec(data.inputs, data.spec)
         self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
+        self.shapes_, self.largest_change_ = _shapes(data.inputs)
         fields, params = _parts(data.inputs)
         is_auto = self.n_components == "auto"
         count: Any = None if is_auto else self.n_components
@@ -277,6 +285,18 @@ class PODRegressor(FieldRegressor):
         tolerance = 1e-6 * float(np.ptp(self.points_))
         return not np.allclose(inputs.coords, self.points_, rtol=0, atol=tolerance)
 
+    def _require_same_nodes(self, inputs: FieldSet) -> None:
+        """Raise an error if points of a sample's own are in another order than in the fit."""
+        if self.shapes_ is None:
+            return
+        most = max(_CHANGE, 2 * self.largest_change_)
+        for number, change in enumerate(_changes(_directions(inputs), self.shapes_)):
+            if change > most:
+                raise FieldDataError(
+                    f"the nodes of sample {number} do not correspond to those of the fit, to which PODRegressor relates "
+                    "them by their numbers; bring them into the order of the fit."
+                )
+
     def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
         """Predict fields or scalars.
 
@@ -302,7 +322,7 @@ class PODRegressor(FieldRegressor):
         Raises
         ------
         FieldDataError
-            If X has another form or other points than in the fit, or `return_std` is True with a regressor of
+            If X has another form, other points or another order of nodes than in the fit, or `return_std` is True with a regressor of
             scikit-learn.
         """
         if not return_std:
@@ -334,6 +354,7 @@ class PODRegressor(FieldRegressor):
                 "X is given on other points than in the fit, but PODRegressor works on its training points only; "
                 "interpolate X onto the training points."
             )
+        self._require_same_nodes(inputs)
         coefficients = np.asarray(self.regressor_.predict(self._points(fields, params))).reshape(len(inputs), -1)
         return self._in_physical_units(self.output_basis_.inverse_transform(coefficients * self.output_scale_))
 
@@ -351,6 +372,7 @@ class PODRegressor(FieldRegressor):
         convert = torch.as_tensor
         points = (params - convert(self.shift_)) / convert(self.scale_)
         if inputs is not None and self.input_basis_ is not None:
+            self._require_same_nodes(inputs)
             held = self._points(*_parts(inputs))[:, len(self.shift_) :]
             points = torch.cat([points, convert(held)], dim=1)
         outputs = self.regressor_.predict(points) @ convert(self.output_basis_.components_)
@@ -490,6 +512,28 @@ def _parts(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
     fields = np.concatenate([np.asarray(part, dtype=np.float64).reshape(n, -1) for part in parts], axis=1)
     params = np.zeros((n, 0)) if inputs.params is None else np.asarray(inputs.params, dtype=np.float64)
     return fields, params
+
+
+def _directions(inputs: FieldSet) -> FloatArray:
+    """Coordinates of each sample about their mean as a unit vector (n, P * d)."""
+    coords = np.asarray(inputs.coords, dtype=np.float64)
+    centred = (coords - coords.mean(axis=-2, keepdims=True)).reshape(-1, coords.shape[-2] * coords.shape[-1])
+    return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), _TINY)
+
+
+def _changes(directions: FloatArray, shapes: FloatArray) -> FloatArray:
+    """Distance of unit vectors (n, P * d) from the nearest of some (k, P * d); about 1.4 for nodes in another order."""
+    return np.sqrt(np.maximum(2 - 2 * (directions @ shapes.T), 0.0)).min(axis=1)
+
+
+def _shapes(inputs: FieldSet) -> tuple[FloatArray | None, float]:
+    """Some of the samples by which the order of nodes is known, and the largest change from one to the nearest."""
+    if inputs.shared_coords or len(inputs) < 2:
+        return None, 0.0
+    found = _directions(inputs[np.unique(np.linspace(0, len(inputs) - 1, _SHAPES).astype(int))])
+    products = found @ found.T
+    np.fill_diagonal(products, -1.0)
+    return found, float(np.sqrt(np.maximum(2 - 2 * products.max(axis=1), 0.0)).max())
 
 
 def _field_units(inputs: FieldSet) -> FloatArray:

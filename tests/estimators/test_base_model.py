@@ -113,6 +113,28 @@ def test_auto_takes_no_base_that_is_of_no_use():
     assert np.array_equal(model.predict(X), plain.predict(X))
 
 
+def test_what_a_base_explains_is_measured_about_the_mean():
+    X, y = np.random.default_rng(16).normal(size=(2, 30, 5, 1))
+    options = {"scaling": skop.ScalingOptions(targets=None), "max_iter": 1}
+    assert small(base="auto", **options).fit(X, y + 1e4).base_ is None
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1])
+def test_constant_channels_do_not_count(linear_map, constant):
+    X, y = linear_map
+    values = np.asarray(y.values)
+    y = FieldSet(y.coords, np.concatenate([values, np.full((*values.shape[:2], 1), constant)], axis=-1))
+    model = small(base="auto", max_iter=1).fit(X, y)
+    assert model.base_.error < 1e-6
+    np.testing.assert_allclose(np.asarray(model.predict(X).values)[..., 2], constant, atol=1e-6)
+
+
+def test_other_estimators_are_no_base(linear_map):
+    X, y = linear_map
+    with pytest.raises(FieldDataError, match=r"base=PODRegressor\(regressor=Ridge"):
+        small(base=Ridge()).fit(X, y)
+
+
 @pytest.mark.parametrize("kind", ["ragged", "few", "own"])
 def test_samples_that_can_have_no_base(kind):
     rng = np.random.default_rng(5)
@@ -156,6 +178,11 @@ def test_a_warm_start_goes_on_with_the_whole_correction(linear_map):
     np.testing.assert_allclose(np.asarray(model.predict(X).values), np.asarray(before.values), rtol=1e-4)
     with pytest.raises(ValueError, match="base from 'linear' to 'pod'"):
         model.set_params(base="pod").fit(X, y)
+    model = small(base="auto", warm_start=True).fit(X, y)
+    expected = np.asarray(model.predict(X).values)
+    with pytest.raises(FieldDataError, match="warm_start goes on with a network over a base.*there are 5 samples"):
+        model.fit(X[:5], y[:5])
+    assert np.array_equal(np.asarray(model.predict(X).values), expected)
 
 
 def test_other_points_get_the_interpolated_base(linear_map):
@@ -191,6 +218,36 @@ def test_a_finer_grid_gets_the_base_of_the_training_grid():
     model = small(base="linear", dtype="float64", patch_size=1).fit(sines(9), 2 * sines(9))
     model.module_.set_shares(np.zeros(1), None)
     np.testing.assert_allclose(model.predict(sines(17)), 2 * sines(17), atol=1e-3)
+
+
+def test_an_even_refinement_gets_the_base_of_the_training_grid():
+    # Coarse grids within such a grid end before its last points.
+    def sines(n_points, high=1.0):
+        x = np.linspace(0, high, n_points)
+        fields = (np.random.default_rng(7).normal(size=(20, 1)) * np.sin(3 * x))[..., None]
+        return tuple(FieldSet(x[:, None], part, grid_shape=(n_points,)) for part in (fields, 2 * fields))
+
+    model = small(base="linear", dtype="float64", patch_size=1).fit(*sines(9))
+    assert model.score(*sines(18)) > 1 - 1e-3
+    with pytest.raises(FieldDataError, match=r"run from \(0\) to \(0.5\), and those of the fit from \(0\) to \(1\)"):
+        model.predict(sines(5, 0.5)[0])
+
+
+def test_nodes_in_another_order_are_refused():
+    rng = np.random.default_rng(15)
+    sizes, points = rng.random((24, 1, 1)), rng.random((9, 2))
+    coords = points + 0.3 * sizes * np.sin(3 * points)
+    X, y = FieldSet(coords, None), FieldSet(coords, np.cos(coords) * (1 + sizes))
+    model = small(base="auto").fit(X, y)
+    assert model.base_.error < 0.01
+    # A shape far beyond those of the fit, moved and magnified, is no other order.
+    assert model.predict(FieldSet(7 + 3 * (points + 0.6 * np.sin(3 * points))[None], None)).shape == (1, 9, 2)
+    order = rng.permutation(9)
+    for part in (coords[:, order], coords[:1, order], coords[:, :7]):
+        with pytest.raises(FieldDataError, match="nodes of sample 0 do not correspond|14 values per sample"):
+            model.predict(FieldSet(part, None))
+    with pytest.raises(FieldDataError, match="nodes of sample 0 do not correspond"):
+        model.base_.estimator.predict(FieldSet(coords[:, order], None))
 
 
 def test_symmetries_turn_the_base_with_its_sample():
