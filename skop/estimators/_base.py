@@ -177,12 +177,12 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         computed on the grid. If the points differ between samples, there is one more input channel, see
         `skop.data.GridResampler`. None does not resample; data on a grid are never resampled.
     base : {"auto", "linear", "pod"}, estimator or None, default=None
-        Classical model to whose predictions the network learns corrections. ``"pod"`` is `PODRegressor`, ``"linear"``
-        its linear map; ``"auto"`` takes `PODRegressor` if it leaves less than 5 % of the variation over in samples
-        that it has not seen, and no base otherwise; an estimator of skop is taken as it is. The network sees the
-        predictions of the base as further inputs. A tenth of the samples, 5 to 64, is held out to choose the share of
-        the correction that is used. Without the same number of points in all samples there is
-        none; nor in `RolloutRegressor` and `TimeConditionedRegressor`.
+        Classical model with which the network is combined. ``"pod"`` is `PODRegressor`, ``"linear"`` its linear map;
+        ``"auto"`` takes `PODRegressor` if it leaves less than 30 % of the variation over in samples that it has not
+        seen, and no base otherwise; an estimator of skop is taken as it is. If this is less than 2 %, the network
+        learns what the base leaves over, with its predictions as further inputs; otherwise it learns the whole map. A
+        tenth of the samples, 5 to 64, is held out to choose the shares of both. Without the same number of points in
+        all samples there is none; nor in `RolloutRegressor` and `TimeConditionedRegressor`.
     loss : {"auto", "relative_l2", "relative_l2_gradient", "h1", "mse"} or callable, default="auto"
         Training loss, see `skop.losses`. ``"auto"`` is the relative L2 error for fields and the mean squared error for
         scalars. Relative losses are computed in physical units, where the channel with the largest values dominates;
@@ -516,8 +516,10 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Build the untrained network; over a base model it has the predictions of this as further inputs."""
         if self.base_ is None:
             return self._build_network(spec, geometry)
-        wide = replace(spec, n_fields=spec.n_fields + spec.n_outputs, n_params=spec.n_params + spec.n_scalars)
-        return CorrectionNetwork(self._build_network(wide, geometry), spec.n_outputs, spec.n_scalars)
+        wide, learns_rest = spec, self.base_.leaves_rest
+        if learns_rest:
+            wide = replace(spec, n_fields=spec.n_fields + spec.n_outputs, n_params=spec.n_params + spec.n_scalars)
+        return CorrectionNetwork(self._build_network(wide, geometry), spec.n_outputs, spec.n_scalars, learns_rest)
 
     def _choose_geometry(self, spec: DataSpec) -> str:
         """Return ``"grid"``, ``"structured"`` or ``"points"``; raise an error if the data do not fit `geometry`."""
@@ -868,7 +870,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             return None
         self.base_ = model
         if self._continues:
-            cast("CorrectionNetwork", self.module_).use_whole()
+            network = cast("CorrectionNetwork", self.module_)
+            model.leaves_rest = network.learns_rest
+            network.use_whole()
         return unseen
 
     def _why_no_base(self, data: TrainingData, used: IntArray, plan: TrainingPlan) -> str:

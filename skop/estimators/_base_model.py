@@ -30,8 +30,11 @@ from skop.networks import Outputs
 
 __all__ = ["BaseModel", "CorrectionNetwork", "correction_shares", "remainder_sizes", "standardized"]
 
-#: Part of the variation that ``base="auto"`` may leave over: with a larger one the operator learns all by itself.
-_USEFUL = 0.05
+#: Part of the variation that ``base="auto"`` may leave over: with a larger one there is no base.
+_USEFUL = 0.3
+#: Part of the variation up to which the network learns what the base leaves over. It is worse at this than at the whole
+#: map where the base is rough: the errors of the base are then as hard to learn as the map.
+_SMALL_REST = 0.02
 #: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
 _FOLDS = 5
 #: Size of a variation, in units of the values, that is rounding.
@@ -61,6 +64,8 @@ class BaseModel:
         Points of its outputs, if these are others.
     target_grid : tuple of int or None, default=None
         Number of the points of its outputs along each axis, if they form a grid.
+    leaves_rest : bool, default=True
+        Whether the network learns what the base leaves over; otherwise it learns the whole map.
     """
 
     estimator: FieldRegressor
@@ -69,6 +74,7 @@ class BaseModel:
     grid_shape: GridShape | None
     target_points: FloatArray | None = None
     target_grid: GridShape | None = None
+    leaves_rest: bool = True
 
     @classmethod
     def fit(cls, kind: Any, data: TrainingData, used: IntArray) -> tuple[BaseModel, Predictions]:
@@ -103,13 +109,14 @@ class BaseModel:
         error = _relative_error(found, chosen.targets)
         shared = data.inputs.shared_coords
         model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape)
+        model.leaves_rest = error < _SMALL_REST
         if data.targets.elsewhere and data.targets.field is not None:
             model.target_points, model.target_grid = data.targets.field.coords, data.targets.field.grid_shape
         return model, _spread_to_all(found, used, len(data.inputs))
 
     @property
     def is_useful(self) -> bool:
-        """Whether it leaves so little over that an operator should learn the rest only."""
+        """Whether it leaves so little over that an operator is better with it."""
         return self.error < _USEFUL
 
     def predict(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
@@ -247,26 +254,29 @@ def _words(corner: FloatArray) -> str:
 
 
 class CorrectionNetwork(nn.Module):
-    """Network whose outputs are added to the predictions of a base model, which it sees as further inputs.
+    """Network over a base model: it learns what the base leaves over, or the whole map.
 
     Parameters
     ----------
     network : OperatorNetwork
-        Network with q further input channels and s further global parameters.
+        Network. If it learns what the base leaves over, it has q further input channels and s further global
+        parameters, which are the predictions of the base.
     n_outputs, n_scalars : int
         Numbers q and s of output channels and scalars.
+    learns_rest : bool, default=True
+        Whether the network learns what the base leaves over.
 
     Attributes
     ----------
     field_size, scalar_size : Tensor of shape (q,), (s,)
-        Root mean square of what the base model leaves over: the unit of the network's outputs.
+        Root mean square of what the base leaves over: the unit of what the network adds to it.
     field_share, scalar_share : Tensor of shape (q,), (s,)
-        Share of the correction that is used, in [0, 1]; 1 in the training.
+        Place of the prediction between that of the base, 0, and that of the network, 1 as in the training.
     """
 
-    def __init__(self, network: nn.Module, n_outputs: int, n_scalars: int) -> None:
+    def __init__(self, network: nn.Module, n_outputs: int, n_scalars: int, learns_rest: bool = True) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.learns_rest = network, learns_rest
         for name, count in (("field", n_outputs), ("scalar", n_scalars)):
             self.register_buffer(f"{name}_size", torch.ones(count))
             self.register_buffer(f"{name}_share", torch.ones(count))
@@ -278,13 +288,13 @@ class CorrectionNetwork(nn.Module):
                 getattr(self, name).copy_(torch.as_tensor(sizes))
 
     def set_shares(self, field: FloatArray | None, scalars: FloatArray | None) -> None:
-        """Set the shares of the correction that are used, ``(q,)`` and ``(s,)``."""
+        """Set the shares of the network, ``(q,)`` and ``(s,)``."""
         for name, shares in (("field_share", field), ("scalar_share", scalars)):
             if shares is not None:
                 getattr(self, name).copy_(torch.as_tensor(shares))
 
     def use_whole(self) -> None:
-        """Use the whole correction, as in the training."""
+        """Use the network alone, as in the training."""
         self.field_share.fill_(1.0)
         self.scalar_share.fill_(1.0)
 
@@ -306,7 +316,7 @@ class CorrectionNetwork(nn.Module):
         query_base: torch.Tensor | None = None,
         **arguments: Any,
     ) -> Outputs:
-        """Add corrections to the predictions of the base model.
+        """Combine the outputs of the network with the predictions of the base model.
 
         Parameters
         ----------
@@ -325,15 +335,19 @@ class CorrectionNetwork(nn.Module):
         Outputs
             Field and scalars.
         """
+        inputs = {"fields": fields, "params": params}
         if "query_coords" in arguments:
-            arguments["query_fields"] = _joined(query_fields, query_base)
-        inputs = {"fields": _joined(fields, base), "params": _joined(params, base_scalars)}
-        correction: Outputs = self.network(**inputs, **arguments)
+            arguments["query_fields"] = _joined(query_fields, query_base) if self.learns_rest else query_fields
+        if self.learns_rest:
+            inputs = {"fields": _joined(fields, base), "params": _joined(params, base_scalars)}
+        field, scalars = self.network(**inputs, **arguments)
         at = query_base if "query_coords" in arguments else base
-        field = None if at is None else at + self.field_size * self.field_share * correction.field
-        if base_scalars is None:
-            return Outputs(field)
-        return Outputs(field, base_scalars + self.scalar_size * self.scalar_share * correction.scalars)
+        if field is not None and at is not None:
+            field = torch.lerp(at, at + self.field_size * field if self.learns_rest else field, self.field_share)
+        if scalars is not None and base_scalars is not None:
+            found = base_scalars + self.scalar_size * scalars if self.learns_rest else scalars
+            scalars = torch.lerp(base_scalars, found, self.scalar_share)
+        return Outputs(field, scalars)
 
 
 def _joined(values: torch.Tensor | None, further: torch.Tensor | None) -> torch.Tensor | None:
