@@ -103,6 +103,19 @@ def test_scalars_have_a_base_too():
     assert shares_of(model)[1].shape == (2,)
 
 
+def test_a_rough_base_is_blended_with_a_network_that_learns_the_whole():
+    rng = np.random.default_rng(15)
+    X = rng.uniform(-1, 1, (60, 1))
+    y = X + 0.2 * np.abs(X) * [1.0, -1.0]
+    model = small(base="linear", max_iter=60, width=16).fit(X[:50], y[:50])
+    assert not model.base_.leaves_rest
+    errors = {}
+    for name, shares in {"both": shares_of(model)[1], "network": np.ones(2), "base": np.zeros(2)}.items():
+        model.module_.set_shares(None, shares)
+        errors[name] = 1 - model.score(X[50:], y[50:])
+    assert errors["both"] < 1.05 * min(errors["network"], errors["base"])
+
+
 # ---------------------------------------------------------------------- auto
 def test_auto_takes_no_base_that_is_of_no_use():
     X, y = make_darcy(24, resolution=8, random_state=0)
@@ -180,7 +193,7 @@ def test_a_warm_start_goes_on_with_the_whole_correction(linear_map):
         model.set_params(base="pod").fit(X, y)
     model = small(base="auto", warm_start=True).fit(X, y)
     expected = np.asarray(model.predict(X).values)
-    with pytest.raises(FieldDataError, match="warm_start goes on with a network over a base.*there are 5 samples"):
+    with pytest.raises(FieldDataError, match=r"warm_start goes on with a network over a base.*there are 5 samples"):
         model.fit(X[:5], y[:5])
     assert np.array_equal(np.asarray(model.predict(X).values), expected)
 
@@ -244,7 +257,7 @@ def test_nodes_in_another_order_are_refused():
     assert model.predict(FieldSet(7 + 3 * (points + 0.6 * np.sin(3 * points))[None], None)).shape == (1, 9, 2)
     order = rng.permutation(9)
     for part in (coords[:, order], coords[:1, order], coords[:, :7]):
-        with pytest.raises(FieldDataError, match="nodes of sample 0 do not correspond|14 values per sample"):
+        with pytest.raises(FieldDataError, match=r"nodes of sample 0 do not correspond|14 values per sample"):
             model.predict(FieldSet(part, None))
     with pytest.raises(FieldDataError, match="nodes of sample 0 do not correspond"):
         model.base_.estimator.predict(FieldSet(coords[:, order], None))
