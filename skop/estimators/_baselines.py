@@ -293,8 +293,8 @@ class PODRegressor(FieldRegressor):
         for number, change in enumerate(_changes(_directions(inputs), self.shapes_)):
             if change > most:
                 raise FieldDataError(
-                    f"the nodes of sample {number} do not correspond to those of the fit, to which PODRegressor relates "
-                    "them by their numbers; bring them into the order of the fit."
+                    f"the nodes of sample {number} do not correspond to those of the fit, to which PODRegressor "
+                    "relates them by their numbers; bring them into the order of the fit."
                 )
 
     def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
@@ -322,8 +322,8 @@ class PODRegressor(FieldRegressor):
         Raises
         ------
         FieldDataError
-            If X has another form, other points or another order of nodes than in the fit, or `return_std` is True with a regressor of
-            scikit-learn.
+            If X has another form, other points or another order of nodes than in the fit, or `return_std` is True with
+            a regressor of scikit-learn.
         """
         if not return_std:
             return super().predict(X, coords, params=params)

@@ -119,6 +119,23 @@ def test_what_a_base_explains_is_measured_about_the_mean():
     assert small(base="auto", **options).fit(X, y + 1e4).base_ is None
 
 
+def test_copies_of_a_sample_do_not_tell_of_each_other():
+    X, y = np.random.default_rng(17).normal(size=(2, 15, 3))
+    X, y = np.concatenate([X, X]), np.concatenate([y, y])
+    assert small(base="auto", max_iter=1).fit(X, y).base_ is None
+    noise = np.random.default_rng(18).normal(size=y.shape)
+    single = small(base="pod", max_iter=1).fit(X[:15], (y + noise)[:15] / 2 + (y + noise)[15:] / 2)
+    double = small(base="pod", max_iter=1).fit(X, y + noise)
+    scales = double.scalers_.scalars, single.scalers_.scalars
+    found, expected = (
+        scale.inverse_transform(torch.from_numpy(model.base_.estimator.predict(X))).numpy()
+        for scale, model in zip(scales, (double, single), strict=True)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    with pytest.raises(FieldDataError, match="4 of the 16 samples have different inputs"):
+        small(base="pod").fit(np.tile(X[:4], (4, 1)), np.tile(y[:4], (4, 1)))
+
+
 @pytest.mark.parametrize("constant", [0.0, 0.1])
 def test_constant_channels_do_not_count(linear_map, constant):
     X, y = linear_map
@@ -180,7 +197,7 @@ def test_a_warm_start_goes_on_with_the_whole_correction(linear_map):
         model.set_params(base="pod").fit(X, y)
     model = small(base="auto", warm_start=True).fit(X, y)
     expected = np.asarray(model.predict(X).values)
-    with pytest.raises(FieldDataError, match="warm_start goes on with a network over a base.*there are 5 samples"):
+    with pytest.raises(FieldDataError, match=r"warm_start goes on with a network over a base.*there are 5 samples"):
         model.fit(X[:5], y[:5])
     assert np.array_equal(np.asarray(model.predict(X).values), expected)
 
@@ -244,7 +261,7 @@ def test_nodes_in_another_order_are_refused():
     assert model.predict(FieldSet(7 + 3 * (points + 0.6 * np.sin(3 * points))[None], None)).shape == (1, 9, 2)
     order = rng.permutation(9)
     for part in (coords[:, order], coords[:1, order], coords[:, :7]):
-        with pytest.raises(FieldDataError, match="nodes of sample 0 do not correspond|14 values per sample"):
+        with pytest.raises(FieldDataError, match=r"nodes of sample 0 do not correspond|14 values per sample"):
             model.predict(FieldSet(part, None))
     with pytest.raises(FieldDataError, match="nodes of sample 0 do not correspond"):
         model.base_.estimator.predict(FieldSet(coords[:, order], None))
@@ -306,7 +323,7 @@ def test_a_base_is_not_exported(linear_map, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind, options", [(MNORegressor, {"host": "gnot"}), (skop.AMORegressor, {}), (skop.TransolverRegressor, {})]
+    ("kind", "options"), [(MNORegressor, {"host": "gnot"}), (skop.AMORegressor, {}), (skop.TransolverRegressor, {})]
 )
 def test_other_operators_have_a_base_too(kind, options, linear_map):
     X, y = linear_map
