@@ -145,6 +145,8 @@ class _Setup:
         Standardised predictions of the base model for all samples, each by a fit without it; None without a base.
     held : ndarray of int or None
         Indices of the samples by which the share of the correction to the base model is chosen.
+    weight : ndarray of shape (n,) or None
+        Weights of all samples.
     """
 
     data: TrainingData
@@ -155,6 +157,7 @@ class _Setup:
     plan: TrainingPlan
     unseen: Predictions | None = None
     held: IntArray | None = None
+    weight: FloatArray | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -663,10 +666,12 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
         unseen = self._prepare(data, points, train, weight, rng, plan)
         held = valid
-        if unseen is not None and held is None:
-            train, held = _hold_out(data.inputs, train, rng)
+        if unseen is not None and (held is None or len(held) < _HELD_OUT[0]):
+            # A validation of few samples does not tell how much of a correction is right.
+            train, further = _hold_out(data.inputs, train, rng, 0 if held is None else len(held))
+            held = further if held is None else np.concatenate([held, further])
         loader = self._training_loader(data, train, weight, rng, unseen)
-        return _Setup(data, usable, valid, loader, rng, plan, unseen, held)
+        return _Setup(data, usable, valid, loader, rng, plan, unseen, held, weight)
 
     @contextmanager
     def _computing(self, setup: _Setup, trainer: Trainer) -> Iterator[None]:
@@ -933,7 +938,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         queries = self._target_places(data.inputs[held], targets)
         loader = self._loader(data.inputs[held], queries=queries, **self._unseen_base(data, unseen, held))
         corrected = standardized(_as_targets(self._predict_batches(loader), targets), self.scalers_)
-        shares = correction_shares(base, corrected, standardized(targets, self.scalers_), _weight_of_errors(targets))
+        weight = _weight_of_errors(targets) * (1.0 if setup.weight is None else setup.weight[held])
+        shares = correction_shares(base, corrected, standardized(targets, self.scalers_), weight)
         cast("CorrectionNetwork", self.module_).set_shares(*shares)
 
     def _moving_symmetries(
@@ -1657,11 +1663,11 @@ def _weight_of_errors(targets: Targets) -> FloatArray:
     return 1 / np.maximum(size, 1e-3)
 
 
-def _hold_out(inputs: FieldSet, train: IntArray, rng: np.random.RandomState) -> tuple[IntArray, IntArray]:
-    """Hold out a tenth of the samples; those with the same inputs stay together."""
+def _hold_out(inputs: FieldSet, train: IntArray, rng: np.random.RandomState, n_held: int) -> tuple[IntArray, IntArray]:
+    """Hold out a tenth of the samples, or what is missing of some; those with the same inputs stay together."""
     group = groups_of_same_inputs(inputs[train])
     n_groups = int(group.max()) + 1
-    count = int(np.clip(round(n_groups / 10), *_HELD_OUT))
+    count = _HELD_OUT[0] - n_held if n_held else int(np.clip(round(n_groups / 10), *_HELD_OUT))
     is_held = np.isin(group, rng.permutation(n_groups)[:count])
     return train[~is_held], train[is_held]
 

@@ -584,8 +584,11 @@ def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight:
     gain, size = weight * np.sum(step * left, axis=1), weight * np.sum(step**2, axis=1)
     total = size.sum(axis=0)
     share = np.divide(gain.sum(axis=0), total, out=np.zeros(n_channels), where=total > 0)
-    # Variance of a ratio of sums over independent samples.
-    scatter = np.sum((gain - share * size) ** 2, axis=0) * n_samples / max(n_samples - 1, 1)
-    variance = np.divide(scatter, total**2, out=np.zeros(n_channels), where=total > 0)
+    # Variance of a ratio of sums over independent samples, of which one alone tells nothing.
+    part = np.divide(size, total, out=np.zeros_like(size), where=total > 0)
+    freedom = 1 - np.sum(part**2, axis=0)
+    scatter = np.sum((gain - share * size) ** 2, axis=0)
+    infinite = np.full(n_channels, np.inf)
+    variance = np.divide(scatter, total**2 * freedom, out=infinite, where=(total > 0) & (freedom > _ROUNDING))
     pulled = np.divide(share**2 - variance, share, out=np.zeros(n_channels), where=share > 0)
     return np.clip(pulled, 0.0, 1.0)

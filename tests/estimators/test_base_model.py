@@ -315,6 +315,21 @@ def test_early_stopping_measures_the_whole(linear_map):
     assert model.validation_scores_[0] > 1 - 1e-3
 
 
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_samples_that_decide_the_share_are_not_trained_on(linear_map, early_stopping, monkeypatch):
+    X, y = linear_map
+    found = {}
+    monkeypatch.setattr(LaMORegressor, "_choose_share", lambda self, setup: found.update(setup=setup))
+    weight = np.arange(12.0)
+    small(base="linear", early_stopping=early_stopping, max_iter=1).fit(X[:12], y[:12], sample_weight=weight)
+    setup = found["setup"]
+    assert len(setup.held) == 5
+    assert len(setup.loader) == 6
+    trained, held = (np.asarray(part.params) for part in (setup.loader.inputs, setup.data.inputs[setup.held]))
+    assert not (trained[:, None] == held).all(axis=-1).any()
+    assert np.array_equal(setup.weight, weight)
+
+
 def test_a_base_is_not_exported(linear_map, tmp_path):
     X, y = linear_map
     model = small(base="linear").fit(X, y)
@@ -359,6 +374,13 @@ def test_the_share_of_a_right_correction_is_one():
     np.testing.assert_allclose(share(np.zeros((20, 3)), truth, truth), 1.0)
     # The factor of least squares where the correction is too large, and nothing where it points the other way.
     np.testing.assert_allclose(share(np.zeros((20, 3)), truth * [2.0, 4.0, -1.0], truth), [0.5, 0.25, 0.0], atol=1e-12)
+
+
+def test_one_sample_decides_no_share():
+    truth = np.array([[1.0], [1e-9], [-2e-9]])
+    assert share(np.zeros((1, 1)), truth[:1], truth[:1]) == 0
+    assert share(np.zeros((3, 1)), truth, truth) == 0
+    assert share(np.zeros((3, 1)), truth, truth, np.array([1e-18, 1.0, 1.0])) == pytest.approx(1)
 
 
 def test_the_share_of_noise_is_small():
