@@ -54,7 +54,9 @@ from skop.estimators._base_model import (
     BaseModel,
     CorrectionNetwork,
     correction_shares,
+    groups_of_same_inputs,
     remainder_sizes,
+    rows_of,
     standardized,
 )
 from skop.estimators._callbacks import EpochCallbacks, FitSeries
@@ -143,6 +145,8 @@ class _Setup:
         Standardised predictions of the base model for all samples, each by a fit without it; None without a base.
     held : ndarray of int or None
         Indices of the samples by which the share of the correction to the base model is chosen.
+    weight : ndarray of shape (n,) or None
+        Weights of all samples.
     """
 
     data: TrainingData
@@ -153,6 +157,7 @@ class _Setup:
     plan: TrainingPlan
     unseen: Predictions | None = None
     held: IntArray | None = None
+    weight: FloatArray | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -663,10 +668,12 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
         unseen = self._prepare(data, points, train, weight, rng, plan)
         held = valid
-        if unseen is not None and held is None:
-            train, held = _hold_out(train, rng)
+        if unseen is not None and (held is None or len(held) < _HELD_OUT[0]):
+            # A validation of few samples does not tell how much of a correction is right.
+            train, further = _hold_out(data.inputs, train, rng, 0 if held is None else len(held))
+            held = further if held is None else np.concatenate([held, further])
         loader = self._training_loader(data, train, weight, rng, unseen)
-        return _Setup(data, usable, valid, loader, rng, plan, unseen, held)
+        return _Setup(data, usable, valid, loader, rng, plan, unseen, held, weight)
 
     @contextmanager
     def _computing(self, setup: _Setup, trainer: Trainer) -> Iterator[None]:
@@ -887,7 +894,13 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             ),
             "X or y is not in memory": self.base == "auto" and not (data.inputs.in_memory and data.targets.in_memory),
         }
-        return next((reason for reason, applies in reasons.items() if applies), "")
+        if reason := next((reason for reason, applies in reasons.items() if applies), ""):
+            return reason
+        count = len(np.unique(groups_of_same_inputs(data.inputs[used])))
+        least = f"it needs at least {_LEAST_SAMPLES} with different inputs"
+        return (
+            f"{count} of the {len(used)} samples have different inputs, and {least}" if count < _LEAST_SAMPLES else ""
+        )
 
     def _base_at(self, inputs: FieldSet, queries: FieldSet | None) -> dict[str, Any]:
         """Return the options of a loader for the predictions of the base model, if there is one."""
@@ -913,11 +926,11 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Return the options of a loader for the predictions of a base model that has not seen these samples."""
         if unseen is None or self.base_ is None:
             return {}
-        part = _rows_of(unseen, rows)
+        part = rows_of(unseen, rows)
         at_inputs = self.base_.at(part, data.inputs[rows])
-        options: dict[str, Any] = {"base": lambda indices: _rows_of(at_inputs, indices)}
+        options: dict[str, Any] = {"base": lambda indices: rows_of(at_inputs, indices)}
         if data.targets.elsewhere and data.targets.field is not None:
-            options["query_base"] = lambda indices: _rows_of(part, indices)
+            options["query_base"] = lambda indices: rows_of(part, indices)
         return options
 
     def _choose_share(self, setup: _Setup) -> None:
@@ -925,11 +938,12 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         unseen, held = setup.unseen, setup.held
         if unseen is None or held is None:
             return
-        data, targets, base = setup.data, setup.data.targets[held], _rows_of(unseen, held)
+        data, targets, base = setup.data, setup.data.targets[held], rows_of(unseen, held)
         queries = self._target_places(data.inputs[held], targets)
         loader = self._loader(data.inputs[held], queries=queries, **self._unseen_base(data, unseen, held))
         corrected = standardized(_as_targets(self._predict_batches(loader), targets), self.scalers_)
-        shares = correction_shares(base, corrected, standardized(targets, self.scalers_), _weight_of_errors(targets))
+        weight = _weight_of_errors(targets) * (1.0 if setup.weight is None else setup.weight[held])
+        shares = correction_shares(base, corrected, standardized(targets, self.scalers_), weight)
         cast("CorrectionNetwork", self.module_).set_shares(*shares)
 
     def _moving_symmetries(
@@ -1638,11 +1652,6 @@ def _warn_of_error(error: float, resampler: GridResampler) -> None:
     )
 
 
-def _rows_of(found: Predictions, rows: IntArray) -> Predictions:
-    """Predictions of some of the samples."""
-    return Predictions(*(None if part is None else part[rows] for part in (found.fields, found.scalars)))
-
-
 def _as_targets(found: Predictions, like: Targets) -> Targets:
     """Predictions on the points of targets, as these."""
     return Targets(None if like.field is None else like.field.with_values(found.fields), found.scalars, like.elsewhere)
@@ -1658,11 +1667,13 @@ def _weight_of_errors(targets: Targets) -> FloatArray:
     return 1 / np.maximum(size, 1e-3)
 
 
-def _hold_out(train: IntArray, rng: np.random.RandomState) -> tuple[IntArray, IntArray]:
-    """Hold out a tenth of the samples."""
-    count = int(np.clip(round(len(train) / 10), *_HELD_OUT))
-    order = rng.permutation(len(train))
-    return train[np.sort(order[count:])], train[np.sort(order[:count])]
+def _hold_out(inputs: FieldSet, train: IntArray, rng: np.random.RandomState, n_held: int) -> tuple[IntArray, IntArray]:
+    """Hold out a tenth of the samples, or what is missing of some; those with the same inputs stay together."""
+    group = groups_of_same_inputs(inputs[train])
+    n_groups = int(group.max()) + 1
+    count = _HELD_OUT[0] - n_held if n_held else int(np.clip(round(n_groups / 10), *_HELD_OUT))
+    is_held = np.isin(group, rng.permutation(n_groups)[:count])
+    return train[~is_held], train[is_held]
 
 
 def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:

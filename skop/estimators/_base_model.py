@@ -11,6 +11,7 @@ Notation: n samples, P points, B samples of a batch, Q query points, c input cha
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +29,15 @@ from skop.estimators._persistence import KNOWN
 from skop.exceptions import FieldDataError
 from skop.networks import Outputs
 
-__all__ = ["BaseModel", "CorrectionNetwork", "correction_shares", "remainder_sizes", "standardized"]
+__all__ = [
+    "BaseModel",
+    "CorrectionNetwork",
+    "correction_shares",
+    "groups_of_same_inputs",
+    "remainder_sizes",
+    "rows_of",
+    "standardized",
+]
 
 #: Part of the variation that ``base="auto"`` may leave over: with a larger one there is no base.
 _USEFUL = 0.3
@@ -94,19 +103,22 @@ class BaseModel:
         model : BaseModel
             Model that was fitted to all used samples.
         unseen : Predictions
-            Predictions of samples by models that were fitted without them; zero for those that are not used.
+            Predictions of samples by models that were fitted without them, and without those of the same inputs; zero
+            for those that are not used.
         """
         if not isinstance(kind, (str, FieldRegressor)):
             raise FieldDataError(
                 f"base is a {type(kind).__name__}, which is no estimator of skop; use "
                 f"base=PODRegressor(regressor={type(kind).__name__}(...)), another estimator of skop, or base='auto'."
             )
-        chosen = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
+        whole = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
+        # A copy of a sample in the fit would tell what a prediction of unseen samples does not know.
+        chosen, group = _once(whole)
         estimator = _classical(kind) if isinstance(kind, str) else clone(kind)
         with checked_by_caller():
             _fit_on(estimator, chosen)
-            found = _unseen_predictions(estimator, chosen)
-        error = _relative_error(found, chosen.targets)
+            found = rows_of(_unseen_predictions(estimator, chosen), group)
+        error = _relative_error(found, whole.targets)
         shared = data.inputs.shared_coords
         model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape)
         model.leaves_rest = error < _SMALL_REST
@@ -454,6 +466,66 @@ def _as_y(targets: Targets) -> Any:
     return targets.scalars if targets.field is None else targets.field.with_params(targets.scalars)
 
 
+def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
+    """Number the samples so that those with the same inputs have the same number, in the order of the first of each.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        n samples with the same number of points.
+
+    Returns
+    -------
+    ndarray of int, shape (n,)
+        Numbers from 0 on.
+    """
+    parts = [] if inputs.shared_coords else [inputs.coords]
+    parts += [np.asarray(part) for part in (inputs.values, inputs.params) if part is not None]
+    seen: dict[bytes, int] = {}
+    # A negative zero is a zero.
+    rows = (b"".join((np.ascontiguousarray(part[i]) + 0.0).tobytes() for part in parts) for i in range(len(inputs)))
+    return np.array([seen.setdefault(hashlib.sha256(row).digest(), len(seen)) for row in rows], dtype=int)
+
+
+def _once(data: TrainingData) -> tuple[TrainingData, IntArray]:
+    """Samples with the same inputs as one, with the mean of their targets; and the number of this for each sample."""
+    group = groups_of_same_inputs(data.inputs)
+    counts = np.bincount(group)
+    if len(counts) == len(group):
+        return data, group
+    first = np.unique(group, return_index=True)[1]
+    targets, fields, scalars = data.targets[first], data.targets.field, data.targets.scalars
+    field = None if fields is None or targets.field is None else targets.field.with_values(_means(fields.values, group))
+    means = Targets(field, None if scalars is None else _means(scalars, group), targets.elsewhere)
+    return TrainingData(data.inputs[first], means, data.spec), group
+
+
+def _means(values: Any, group: IntArray) -> FloatArray:
+    """Means of the rows of each group."""
+    counts = np.bincount(group)
+    sums = np.zeros((len(counts), *values.shape[1:]))
+    np.add.at(sums, group, np.asarray(values, dtype=np.float64))
+    return sums / counts.reshape(-1, *[1] * (sums.ndim - 1))
+
+
+def rows_of(found: Predictions, rows: IntArray) -> Predictions:
+    """Predictions of some of the samples.
+
+    Parameters
+    ----------
+    found : Predictions
+        Predictions of n samples.
+    rows : ndarray of int
+        Indices of samples.
+
+    Returns
+    -------
+    Predictions
+        Those of these samples.
+    """
+    return Predictions(*(None if part is None else part[rows] for part in (found.fields, found.scalars)))
+
+
 def _unseen_predictions(estimator: Any, data: TrainingData) -> Predictions:
     """Predict each sample by a model that was fitted without it."""
     if isinstance(estimator, PODRegressor):
@@ -526,8 +598,11 @@ def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight:
     gain, size = weight * np.sum(step * left, axis=1), weight * np.sum(step**2, axis=1)
     total = size.sum(axis=0)
     share = np.divide(gain.sum(axis=0), total, out=np.zeros(n_channels), where=total > 0)
-    # Variance of a ratio of sums over independent samples.
-    scatter = np.sum((gain - share * size) ** 2, axis=0) * n_samples / max(n_samples - 1, 1)
-    variance = np.divide(scatter, total**2, out=np.zeros(n_channels), where=total > 0)
+    # Variance of a ratio of sums over independent samples, of which one alone tells nothing.
+    part = np.divide(size, total, out=np.zeros_like(size), where=total > 0)
+    freedom = 1 - np.sum(part**2, axis=0)
+    scatter = np.sum((gain - share * size) ** 2, axis=0)
+    infinite = np.full(n_channels, np.inf)
+    variance = np.divide(scatter, total**2 * freedom, out=infinite, where=(total > 0) & (freedom > _ROUNDING))
     pulled = np.divide(share**2 - variance, share, out=np.zeros(n_channels), where=share > 0)
     return np.clip(pulled, 0.0, 1.0)

@@ -132,6 +132,23 @@ def test_what_a_base_explains_is_measured_about_the_mean():
     assert small(base="auto", **options).fit(X, y + 1e4).base_ is None
 
 
+def test_copies_of_a_sample_do_not_tell_of_each_other():
+    X, y = np.random.default_rng(17).normal(size=(2, 15, 3))
+    X, y = np.concatenate([X, X]), np.concatenate([y, y])
+    assert small(base="auto", max_iter=1).fit(X, y).base_ is None
+    noise = np.random.default_rng(18).normal(size=y.shape)
+    single = small(base="pod", max_iter=1).fit(X[:15], (y + noise)[:15] / 2 + (y + noise)[15:] / 2)
+    double = small(base="pod", max_iter=1).fit(X, y + noise)
+    scales = double.scalers_.scalars, single.scalers_.scalars
+    found, expected = (
+        scale.inverse_transform(torch.from_numpy(model.base_.estimator.predict(X))).numpy()
+        for scale, model in zip(scales, (double, single), strict=True)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    with pytest.raises(FieldDataError, match="4 of the 16 samples have different inputs"):
+        small(base="pod").fit(np.tile(X[:4], (4, 1)), np.tile(y[:4], (4, 1)))
+
+
 @pytest.mark.parametrize("constant", [0.0, 0.1])
 def test_constant_channels_do_not_count(linear_map, constant):
     X, y = linear_map
@@ -311,6 +328,21 @@ def test_early_stopping_measures_the_whole(linear_map):
     assert model.validation_scores_[0] > 1 - 1e-3
 
 
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_samples_that_decide_the_share_are_not_trained_on(linear_map, early_stopping, monkeypatch):
+    X, y = linear_map
+    found = {}
+    monkeypatch.setattr(LaMORegressor, "_choose_share", lambda self, setup: found.update(setup=setup))
+    weight = np.arange(12.0)
+    small(base="linear", early_stopping=early_stopping, max_iter=1).fit(X[:12], y[:12], sample_weight=weight)
+    setup = found["setup"]
+    assert len(setup.held) == 5
+    assert len(setup.loader) == 6
+    trained, held = (np.asarray(part.params) for part in (setup.loader.inputs, setup.data.inputs[setup.held]))
+    assert not (trained[:, None] == held).all(axis=-1).any()
+    assert np.array_equal(setup.weight, weight)
+
+
 def test_a_base_is_not_exported(linear_map, tmp_path):
     X, y = linear_map
     model = small(base="linear").fit(X, y)
@@ -355,6 +387,13 @@ def test_the_share_of_a_right_correction_is_one():
     np.testing.assert_allclose(share(np.zeros((20, 3)), truth, truth), 1.0)
     # The factor of least squares where the correction is too large, and nothing where it points the other way.
     np.testing.assert_allclose(share(np.zeros((20, 3)), truth * [2.0, 4.0, -1.0], truth), [0.5, 0.25, 0.0], atol=1e-12)
+
+
+def test_one_sample_decides_no_share():
+    truth = np.array([[1.0], [1e-9], [-2e-9]])
+    assert share(np.zeros((1, 1)), truth[:1], truth[:1]) == 0
+    assert share(np.zeros((3, 1)), truth, truth) == 0
+    assert share(np.zeros((3, 1)), truth, truth, np.array([1e-18, 1.0, 1.0])) == pytest.approx(1)
 
 
 def test_the_share_of_noise_is_small():
