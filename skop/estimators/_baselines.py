@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 import torch
+from scipy.spatial import KDTree
 from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_predict
 
@@ -36,6 +37,10 @@ _TINY = float(np.finfo(float).tiny)
 _ROUNDING = 1e-13
 #: Parts of the cross-validation of regressors that have no closed form of it.
 _FOLDS = 5
+#: Neighbours of a node, and the multiple of their distance at which the next node of another sample is torn off.
+_NEIGHBOURS, _TORN = 8, 4.0
+#: Part of the nodes that may be torn off, and number of points below which nothing can be told.
+_MOST_TORN, _FEWEST_POINTS = 0.1, 24
 
 
 class PODRegressor(FieldRegressor):
@@ -44,7 +49,9 @@ class PODRegressor(FieldRegressor):
     Fields are projected onto their principal components. A regressor maps the coefficients of the input, and global
     parameters, to the coefficients of the output, from which the output fields are computed. By default regressor,
     hyperparameters and number of components are those of the smallest leave-one-out error. All samples must share one
-    grid, mesh or point set; otherwise the same data are accepted as by the operator regressors.
+    grid, mesh or point set, or have as many points, of which those of the same number are the same node: samples whose
+    points are numbered in another order are refused or warned about. Otherwise the
+    same data are accepted as by the operator regressors.
 
     Parameters
     ----------
@@ -175,7 +182,7 @@ class PODRegressor(FieldRegressor):
         Raises
         ------
         FieldDataError
-            If X or y cannot be used; a ValueError.
+            If X or y cannot be used, or samples have the same points in another order; a ValueError.
         """
         with restored_on_failure(self):
             self._fit(self._read(X, y, params=params))
@@ -187,6 +194,7 @@ class PODRegressor(FieldRegressor):
         self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
         fields, params = _parts(data.inputs)
+        self.numbering_ = None if data.inputs.shared_coords else _Numbering.from_fit(data.inputs.coords)
         is_auto = self.n_components == "auto"
         count: Any = None if is_auto else self.n_components
         # Global parameters have different units, so each is standardised. The components of fields share one unit, by
@@ -302,8 +310,8 @@ class PODRegressor(FieldRegressor):
         Raises
         ------
         FieldDataError
-            If X has another form or other points than in the fit, or `return_std` is True with a regressor of
-            scikit-learn.
+            If X has another form or other points than in the fit, points in another order, or `return_std` is True
+            with a regressor of scikit-learn.
         """
         if not return_std:
             return super().predict(X, coords, params=params)
@@ -334,6 +342,8 @@ class PODRegressor(FieldRegressor):
                 "X is given on other points than in the fit, but PODRegressor works on its training points only; "
                 "interpolate X onto the training points."
             )
+        if self.numbering_ is not None:
+            self.numbering_.check(inputs.coords)
         coefficients = np.asarray(self.regressor_.predict(self._points(fields, params))).reshape(len(inputs), -1)
         return self._in_physical_units(self.output_basis_.inverse_transform(coefficients * self.output_scale_))
 
@@ -405,6 +415,88 @@ class PODRegressor(FieldRegressor):
             return Predictions(None, scalars)
         fields = outputs[:, : outputs.shape[1] - n_scalars].reshape(len(outputs), -1, self.spec_.n_outputs)
         return Predictions(fields * self.channel_unit_, scalars)
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbering:
+    """How the nodes of samples with points of their own are numbered.
+
+    Attributes
+    ----------
+    first : ndarray of shape (P, d)
+        Points of the first training sample.
+    nearest : ndarray of int, shape (P,)
+        Nearest node of each one.
+    reach : ndarray of shape (P,)
+        Distances up to which both remain neighbours in another sample of the same size.
+    is_known : bool
+        Whether the nodes of all training samples correspond.
+    """
+
+    first: FloatArray
+    nearest: IntArray
+    reach: FloatArray
+    is_known: bool
+
+    @classmethod
+    def from_fit(cls, coords: FloatArray) -> _Numbering:
+        """Describe the nodes of training samples (n, P, d), and warn where they do not correspond."""
+        first = np.asarray(coords[0], dtype=np.float64)
+        distances, near = KDTree(first).query(first, min(_NEIGHBOURS + 1, len(first)))
+        distances, near = distances.reshape(len(first), -1), near.reshape(len(first), -1)
+        # Points that coincide are listed in any order.
+        nearest = np.where(near[:, 0] == np.arange(len(first)), near[:, min(1, near.shape[1] - 1)], near[:, 0])
+        found = cls(first, nearest, _TORN * distances[:, -1], True)
+        found._refuse_same_points(coords)
+        torn = np.flatnonzero(found._torn(coords) > _MOST_TORN)
+        if not len(torn):
+            return found
+        warn(
+            f"the points of {len(torn)} of {len(coords)} samples, such as that of index {torn[0]}, are numbered in "
+            "another order than those of the first: nodes that are neighbours there lie far apart here. PODRegressor "
+            "takes points of the same number for the same node, so that its predictions will be poor; number the "
+            "points alike, interpolate all samples onto common points, or use an operator for points, such as "
+            "LaMORegressor."
+        )
+        return replace(found, is_known=False)
+
+    def check(self, coords: FloatArray) -> None:
+        """Refuse samples (n, P, d) whose points are numbered in another order than those of the fit."""
+        self._refuse_same_points(coords)
+        torn = np.flatnonzero(self._torn(coords) > _MOST_TORN) if self.is_known else []
+        if len(torn):
+            raise FieldDataError(
+                f"the points of the sample of index {torn[0]} are numbered in another order than those of the fit: "
+                "nodes that were neighbours lie far apart. PODRegressor takes points of the same number for the same "
+                "node; number the points as in the fit, or use an operator for points, such as LaMORegressor."
+            )
+
+    def _torn(self, coords: FloatArray) -> FloatArray:
+        """Part of the nodes of each sample that lie far from the node that was next to them."""
+        if len(self.first) < _FEWEST_POINTS:
+            return np.zeros(len(coords))
+        size = np.linalg.norm(np.ptp(self.first, axis=0))
+        found = np.empty(len(coords))
+        for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
+            stretch = np.linalg.norm(np.ptp(sample, axis=0)) / size if size > 0 else 1.0
+            apart = np.linalg.norm(sample - sample[self.nearest], axis=1)
+            found[number] = (apart > self.reach * max(stretch, _ROUNDING)).mean()
+        return found
+
+    def _refuse_same_points(self, coords: FloatArray) -> None:
+        """Refuse a sample with the points of the first training sample in another order."""
+        tolerance = 1e-6 * float(np.ptp(self.first, axis=0).max(initial=0.0))
+        ordered = np.sort(self.first, axis=0)
+        for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
+            is_same = np.abs(sample - self.first).max() <= tolerance
+            if is_same or np.abs(np.sort(sample, axis=0) - ordered).max() > tolerance:
+                continue
+            if KDTree(self.first).query(sample)[0].max() <= tolerance:
+                raise FieldDataError(
+                    f"the sample of index {number} has the same points as the first sample of the fit, but numbered "
+                    "in another order. PODRegressor takes points of the same number for the same node; sort the points "
+                    "and values of all samples alike, for instance by np.lexsort(coords.T)."
+                )
 
 
 class _Targets:
