@@ -59,6 +59,7 @@ from skop.estimators._base_model import (
     rows_of,
     standardized,
 )
+from skop.estimators._baselines import nodes_correspond
 from skop.estimators._callbacks import EpochCallbacks, FitSeries
 from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators._domain import Domain, SeenRanges
@@ -889,6 +890,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             "y is on points of each sample's own": data.spec.target_points == "own",
             "samples differ in their number of points": data.inputs.is_ragged,
             f"there are {len(used)} samples, and it needs at least {_LEAST_SAMPLES}": len(used) < _LEAST_SAMPLES,
+            "the nodes of samples with points of their own do not correspond": (
+                not data.inputs.is_ragged and not nodes_correspond(data.inputs)
+            ),
             "averaged predictions are to be symmetric, and those of a classical model are not": (
                 self._symmetries is not None and self._symmetries.average_predictions
             ),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 import torch
+from scipy.spatial import KDTree
 from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_predict
 
@@ -20,7 +21,7 @@ from skop.estimators._kernel_models import Decomposition, KernelModel, Selection
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes
 
-__all__ = ["PODRegressor"]
+__all__ = ["PODRegressor", "nodes_correspond"]
 
 #: Models with kernels, in the order in which they are tried.
 _MODELS = ("mean", "ridge", "polynomial", "rbf", "gaussian_process")
@@ -34,12 +35,12 @@ _NEGLIGIBLE = 0.01
 _TINY = float(np.finfo(float).tiny)
 #: Relative size of differences that are rounding.
 _ROUNDING = 1e-13
-#: Number of samples by which the order of nodes is known.
-_SHAPES = 64
-#: Relative change of the coordinates from the nearest of them, up to which it is another shape and no other order.
-_CHANGE = 0.7
 #: Parts of the cross-validation of regressors that have no closed form of it.
 _FOLDS = 5
+#: Neighbours of a node, and the multiple of their distance at which the next node of another sample is torn off.
+_NEIGHBOURS, _TORN = 8, 4.0
+#: Part of the nodes that may be torn off, and number of points below which nothing can be told.
+_MOST_TORN, _FEWEST_POINTS = 0.1, 24
 
 
 class PODRegressor(FieldRegressor):
@@ -48,7 +49,9 @@ class PODRegressor(FieldRegressor):
     Fields are projected onto their principal components. A regressor maps the coefficients of the input, and global
     parameters, to the coefficients of the output, from which the output fields are computed. By default regressor,
     hyperparameters and number of components are those of the smallest leave-one-out error. All samples must share one
-    grid, mesh or point set; otherwise the same data are accepted as by the operator regressors.
+    grid, mesh or point set, or have as many points, of which those of the same number are the same node: samples whose
+    points are numbered in another order are refused or warned about. Otherwise the
+    same data are accepted as by the operator regressors.
 
     Parameters
     ----------
@@ -135,9 +138,6 @@ class PODRegressor(FieldRegressor):
     ['gaussian_process', 'mean', 'rbf', 'ridge']
     """
 
-    #: Unknown in models of earlier versions.
-    shapes_: FloatArray | None = None
-
     _parameter_constraints = {
         "regressor": [StrOptions({"auto", *_MODELS}), HasMethods(["fit", "predict"])],
         "n_components": [
@@ -182,7 +182,7 @@ class PODRegressor(FieldRegressor):
         Raises
         ------
         FieldDataError
-            If X or y cannot be used; a ValueError.
+            If X or y cannot be used, or samples have the same points in another order; a ValueError.
         """
         with restored_on_failure(self):
             self._fit(self._read(X, y, params=params))
@@ -193,8 +193,11 @@ class PODRegressor(FieldRegressor):
         self._store_spec(data.inputs, data.spec)
         self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
-        self.shapes_, self.largest_change_ = _shapes(data.inputs)
         fields, params = _parts(data.inputs)
+        self.numbering_ = None
+        if not data.inputs.shared_coords:
+            self.numbering_ = _Numbering.from_fit(data.inputs.coords)
+            self.numbering_.warn_of_other_nodes(data.inputs.coords)
         is_auto = self.n_components == "auto"
         count: Any = None if is_auto else self.n_components
         # Global parameters have different units, so each is standardised. The components of fields share one unit, by
@@ -285,18 +288,6 @@ class PODRegressor(FieldRegressor):
         tolerance = 1e-6 * float(np.ptp(self.points_))
         return not np.allclose(inputs.coords, self.points_, rtol=0, atol=tolerance)
 
-    def _require_same_nodes(self, inputs: FieldSet) -> None:
-        """Raise an error if points of a sample's own are in another order than in the fit."""
-        if self.shapes_ is None:
-            return
-        most = max(_CHANGE, 2 * self.largest_change_)
-        for number, change in enumerate(_changes(_directions(inputs), self.shapes_)):
-            if change > most:
-                raise FieldDataError(
-                    f"the nodes of sample {number} do not correspond to those of the fit, to which PODRegressor "
-                    "relates them by their numbers; bring them into the order of the fit."
-                )
-
     def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
         """Predict fields or scalars.
 
@@ -322,8 +313,8 @@ class PODRegressor(FieldRegressor):
         Raises
         ------
         FieldDataError
-            If X has another form, other points or another order of nodes than in the fit, or `return_std` is True with
-            a regressor of scikit-learn.
+            If X has another form or other points than in the fit, points in another order, or `return_std` is True
+            with a regressor of scikit-learn.
         """
         if not return_std:
             return super().predict(X, coords, params=params)
@@ -354,7 +345,8 @@ class PODRegressor(FieldRegressor):
                 "X is given on other points than in the fit, but PODRegressor works on its training points only; "
                 "interpolate X onto the training points."
             )
-        self._require_same_nodes(inputs)
+        if self.numbering_ is not None:
+            self.numbering_.check(inputs.coords)
         coefficients = np.asarray(self.regressor_.predict(self._points(fields, params))).reshape(len(inputs), -1)
         return self._in_physical_units(self.output_basis_.inverse_transform(coefficients * self.output_scale_))
 
@@ -369,10 +361,11 @@ class PODRegressor(FieldRegressor):
                 f"gradients are known for the regressors of skop only, and regressor is a "
                 f"{type(self.regressor_).__name__}; use regressor='auto'."
             )
+        if inputs is not None and self.numbering_ is not None:
+            self.numbering_.check(inputs.coords)
         convert = torch.as_tensor
         points = (params - convert(self.shift_)) / convert(self.scale_)
         if inputs is not None and self.input_basis_ is not None:
-            self._require_same_nodes(inputs)
             held = self._points(*_parts(inputs))[:, len(self.shift_) :]
             points = torch.cat([points, convert(held)], dim=1)
         outputs = self.regressor_.predict(points) @ convert(self.output_basis_.components_)
@@ -427,6 +420,114 @@ class PODRegressor(FieldRegressor):
             return Predictions(None, scalars)
         fields = outputs[:, : outputs.shape[1] - n_scalars].reshape(len(outputs), -1, self.spec_.n_outputs)
         return Predictions(fields * self.channel_unit_, scalars)
+
+
+def nodes_correspond(inputs: FieldSet) -> bool:
+    """Tell whether the nodes of samples are the same or correspond, so that PODRegressor can relate them.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        Samples with the same number of points.
+
+    Returns
+    -------
+    bool
+        False if some samples have their points numbered in another order.
+    """
+    if inputs.shared_coords:
+        return True
+    try:
+        return _Numbering.from_fit(inputs.coords).is_known
+    except FieldDataError:
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbering:
+    """How the nodes of samples with points of their own are numbered.
+
+    Attributes
+    ----------
+    first : ndarray of shape (P, d)
+        Points of the first training sample.
+    nearest : ndarray of int, shape (P,)
+        Nearest node of each one.
+    reach : ndarray of shape (P,)
+        Distances up to which both remain neighbours in another sample of the same size.
+    is_known : bool
+        Whether the nodes of all training samples correspond.
+    """
+
+    first: FloatArray
+    nearest: IntArray
+    reach: FloatArray
+    is_known: bool
+
+    @classmethod
+    def from_fit(cls, coords: FloatArray) -> _Numbering:
+        """Describe the nodes of training samples (n, P, d)."""
+        first = np.asarray(coords[0], dtype=np.float64)
+        distances, near = KDTree(first).query(first, min(_NEIGHBOURS + 1, len(first)))
+        distances, near = distances.reshape(len(first), -1), near.reshape(len(first), -1)
+        # Points that coincide are listed in any order.
+        nearest = np.where(near[:, 0] == np.arange(len(first)), near[:, min(1, near.shape[1] - 1)], near[:, 0])
+        found = cls(first, nearest, _TORN * distances[:, -1], True)
+        found._refuse_same_points(coords)
+        return replace(found, is_known=not (found._torn(coords) > _MOST_TORN).any())
+
+    def warn_of_other_nodes(self, coords: FloatArray) -> None:
+        """Warn if the nodes of training samples (n, P, d) do not correspond."""
+        if self.is_known:
+            return
+        torn = np.flatnonzero(self._torn(coords) > _MOST_TORN)
+        warn(
+            f"the points of {len(torn)} of {len(coords)} samples, such as that of index {torn[0]}, are numbered in "
+            "another order than those of the first: nodes that are neighbours there lie far apart here. PODRegressor "
+            "takes points of the same number for the same node, so that its predictions will be poor; number the "
+            "points alike, interpolate all samples onto common points, or use an operator for points, such as "
+            "LaMORegressor."
+        )
+
+    def check(self, coords: FloatArray) -> None:
+        """Refuse samples (n, P, d) whose points are numbered in another order than those of the fit."""
+        self._refuse_same_points(coords)
+        if not self.is_known:
+            return
+        torn = np.flatnonzero(self._torn(coords) > _MOST_TORN)
+        if len(torn):
+            raise FieldDataError(
+                f"the points of the sample of index {torn[0]} are numbered in another order than those of the fit: "
+                "nodes that were neighbours lie far apart. PODRegressor takes points of the same number for the same "
+                "node; number the points as in the fit, or use an operator for points, such as LaMORegressor."
+            )
+
+    def _torn(self, coords: FloatArray) -> FloatArray:
+        """Part of the nodes of each sample that lie far from the node that was next to them."""
+        if len(self.first) < _FEWEST_POINTS:
+            return np.zeros(len(coords))
+        size = np.linalg.norm(np.ptp(self.first, axis=0))
+        found = np.empty(len(coords))
+        for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
+            stretch = np.linalg.norm(np.ptp(sample, axis=0)) / size if size > 0 else 1.0
+            apart = np.linalg.norm(sample - sample[self.nearest], axis=1)
+            found[number] = (apart > self.reach * max(stretch, _ROUNDING)).mean()
+        return found
+
+    def _refuse_same_points(self, coords: FloatArray) -> None:
+        """Refuse a sample with the points of the first training sample in another order."""
+        tolerance = 1e-6 * float(np.ptp(self.first, axis=0).max(initial=0.0))
+        ordered = np.sort(self.first, axis=0)
+        for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
+            is_same = np.abs(sample - self.first).max() <= tolerance
+            if is_same or np.abs(np.sort(sample, axis=0) - ordered).max() > tolerance:
+                continue
+            if KDTree(self.first).query(sample)[0].max() <= tolerance:
+                raise FieldDataError(
+                    f"the sample of index {number} has the same points as the first sample of the fit, but numbered "
+                    "in another order. PODRegressor takes points of the same number for the same node; sort the points "
+                    "and values of all samples alike, for instance by np.lexsort(coords.T)."
+                )
 
 
 class _Targets:
@@ -512,28 +613,6 @@ def _parts(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
     fields = np.concatenate([np.asarray(part, dtype=np.float64).reshape(n, -1) for part in parts], axis=1)
     params = np.zeros((n, 0)) if inputs.params is None else np.asarray(inputs.params, dtype=np.float64)
     return fields, params
-
-
-def _directions(inputs: FieldSet) -> FloatArray:
-    """Coordinates of each sample about their mean as a unit vector (n, P * d)."""
-    coords = np.asarray(inputs.coords, dtype=np.float64)
-    centred = (coords - coords.mean(axis=-2, keepdims=True)).reshape(-1, coords.shape[-2] * coords.shape[-1])
-    return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), _TINY)
-
-
-def _changes(directions: FloatArray, shapes: FloatArray) -> FloatArray:
-    """Distance of unit vectors (n, P * d) from the nearest of some (k, P * d); about 1.4 for nodes in another order."""
-    return np.sqrt(np.maximum(2 - 2 * (directions @ shapes.T), 0.0)).min(axis=1)
-
-
-def _shapes(inputs: FieldSet) -> tuple[FloatArray | None, float]:
-    """Some of the samples by which the order of nodes is known, and the largest change from one to the nearest."""
-    if inputs.shared_coords or len(inputs) < 2:
-        return None, 0.0
-    found = _directions(inputs[np.unique(np.linspace(0, len(inputs) - 1, _SHAPES).astype(int))])
-    products = found @ found.T
-    np.fill_diagonal(products, -1.0)
-    return found, float(np.sqrt(np.maximum(2 - 2 * products.max(axis=1), 0.0)).max())
 
 
 def _field_units(inputs: FieldSet) -> FloatArray:

@@ -265,19 +265,24 @@ def test_an_even_refinement_gets_the_base_of_the_training_grid():
 
 def test_nodes_in_another_order_are_refused():
     rng = np.random.default_rng(15)
-    sizes, points = rng.random((24, 1, 1)), rng.random((9, 2))
+    sizes, points = rng.random((24, 1, 1)), rng.random((200, 2))
     coords = points + 0.3 * sizes * np.sin(3 * points)
     X, y = FieldSet(coords, None), FieldSet(coords, np.cos(coords) * (1 + sizes))
     model = small(base="auto").fit(X, y)
     assert model.base_.error < 0.01
     # A shape far beyond those of the fit, moved and magnified, is no other order.
-    assert model.predict(FieldSet(7 + 3 * (points + 0.6 * np.sin(3 * points))[None], None)).shape == (1, 9, 2)
-    order = rng.permutation(9)
+    assert model.predict(FieldSet(7 + 3 * (points + 0.6 * np.sin(3 * points))[None], None)).shape == (1, 200, 2)
+    order = rng.permutation(200)
     for part in (coords[:, order], coords[:1, order], coords[:, :7]):
-        with pytest.raises(FieldDataError, match=r"nodes of sample 0 do not correspond|14 values per sample"):
+        with pytest.raises(FieldDataError, match=r"in another order|14 values per sample"):
             model.predict(FieldSet(part, None))
-    with pytest.raises(FieldDataError, match="nodes of sample 0 do not correspond"):
+    with pytest.raises(FieldDataError, match="in another order"):
         model.base_.estimator.predict(FieldSet(coords[:, order], None))
+    # Without nodes that correspond there is no base.
+    coords[1] = coords[1, order]
+    assert small(base="auto").fit(FieldSet(coords, None), y).base_ is None
+    with pytest.raises(FieldDataError, match="do not correspond"):
+        small(base="pod").fit(FieldSet(coords, None), y)
 
 
 def test_symmetries_turn_the_base_with_its_sample():

@@ -301,3 +301,44 @@ def test_a_spread_of_a_regressor_of_scikit_learn_is_refused():
     X, y = make_data()
     with pytest.raises(FieldDataError, match="LinearRegression"):
         PODRegressor(regressor=LinearRegression()).fit(X, y).predict(X, return_std=True)
+
+
+def waves_on_own_points(offsets, angle=0.0):
+    """Fields on a moved, bent and turned grid: a wave of the offset at places of the reference."""
+    places = unit_grid((9, 7)).reshape(-1, 2)
+    bent = np.stack([places + o * np.sin(3 * places[:, ::-1]) for o in offsets])
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    values = np.stack([np.sin(5 * places[:, 0] + 4 * o) for o in offsets])[..., np.newaxis]
+    return bent @ turn + np.asarray(offsets)[:, np.newaxis, np.newaxis], values
+
+
+def test_the_same_points_in_another_order_are_refused():
+    coords, values = waves_on_own_points(np.zeros(8))
+    values = values * np.arange(1, 9)[:, None, None]
+    params = np.arange(1.0, 9.0)[:, None]
+    for order in (np.random.default_rng(0).permutation(63), np.arange(63)[::-1]):
+        mixed = coords.copy()
+        mixed[5] = mixed[5, order]
+        with pytest.raises(FieldDataError, match="index 5 has the same points as the first"):
+            PODRegressor().fit(FieldSet(mixed, params=params), values)
+        # A swap of two nodes is enough.
+        swapped = coords.copy()
+        swapped[5, [3, 30]] = swapped[5, [30, 3]]
+        with pytest.raises(FieldDataError, match="in another order"):
+            PODRegressor().fit(FieldSet(swapped, params=params), values)
+
+
+def test_own_points_in_another_order_are_told():
+    offsets = np.linspace(0, 0.3, 12)
+    coords, values = waves_on_own_points(offsets, angle=0.5)
+    order = np.random.default_rng(1).permutation(63)
+    X, renumbered = (FieldSet(c, params=offsets[:, None]) for c in (coords, coords[:, order]))
+    # Deformed and moved meshes correspond.
+    model = PODRegressor().fit(X[1:], values[1:])
+    assert relative_l2_score(values, model.predict(X)) > 0.99
+    with pytest.raises(FieldDataError, match="index 0 are numbered in another order than those of the fit"):
+        model.predict(renumbered[3:5])
+    mixed = coords.copy()
+    mixed[7] = mixed[7, order]
+    with pytest.warns(SkopWarning, match="1 of 12 samples, such as that of index 7, are numbered"):
+        PODRegressor().fit(FieldSet(mixed, params=offsets[:, None]), values)
