@@ -671,7 +671,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         held = valid
         if unseen is not None and (held is None or len(held) < _HELD_OUT[0]):
             # A validation of few samples does not tell how much of a correction is right.
-            train, further = _hold_out(data.inputs, train, rng, 0 if held is None else len(held))
+            train, further = _hold_out(data.inputs, train, 0 if held is None else len(held))
             held = further if held is None else np.concatenate([held, further])
         loader = self._training_loader(data, train, weight, rng, unseen)
         return _Setup(data, usable, valid, loader, rng, plan, unseen, held, weight)
@@ -1305,6 +1305,11 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         if self._symmetries is None or not self._symmetries.average_predictions:
             yield self._loader(inputs, **options)
             return
+        if self.base_ is not None:
+            raise FieldDataError(
+                "predictions over a base cannot be averaged over symmetries, since those of a classical model are not "
+                "symmetric; set SymmetryOptions(average_predictions=False)."
+            )
         symmetries = self._fitted_symmetries(inputs)
         if isinstance(symmetries, PointSymmetries) and getattr(self, "symmetry_centre_", None) is None:
             self._warn_of_unseen(symmetries, inputs)
@@ -1671,13 +1676,14 @@ def _weight_of_errors(targets: Targets) -> FloatArray:
     return 1 / np.maximum(size, 1e-3)
 
 
-def _hold_out(inputs: FieldSet, train: IntArray, rng: np.random.RandomState, n_held: int) -> tuple[IntArray, IntArray]:
-    """Hold out a tenth of the samples, or what is missing of some; those with the same inputs stay together."""
+def _hold_out(inputs: FieldSet, train: IntArray, n_held: int) -> tuple[IntArray, IntArray]:
+    """Hold out a tenth of the samples, or what is missing of some; those with the same inputs stay together.
+
+    Continued fits hold out the same ones, which the network has not seen then either.
+    """
     group = groups_of_same_inputs(inputs[train])
-    n_groups = int(group.max()) + 1
-    count = _HELD_OUT[0] - n_held if n_held else int(np.clip(round(n_groups / 10), *_HELD_OUT))
-    is_held = np.isin(group, rng.permutation(n_groups)[:count])
-    return train[~is_held], train[is_held]
+    count = _HELD_OUT[0] - n_held if n_held else int(np.clip(round((group.max() + 1) / 10), *_HELD_OUT))
+    return train[group >= count], train[group < count]
 
 
 def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:

@@ -467,7 +467,9 @@ def _as_y(targets: Targets) -> Any:
 
 
 def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
-    """Number the samples so that those with the same inputs have the same number, in the order of the first of each.
+    """Number the samples so that those with the same inputs have the same number.
+
+    The order of the numbers is as good as random, but depends on these inputs only, and not on other samples.
 
     Parameters
     ----------
@@ -481,18 +483,17 @@ def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
     """
     parts = [] if inputs.shared_coords else [inputs.coords]
     parts += [np.asarray(part) for part in (inputs.values, inputs.params) if part is not None]
-    seen: dict[bytes, int] = {}
     # A negative zero is a zero.
-    rows = (b"".join((np.ascontiguousarray(part[i]) + 0.0).tobytes() for part in parts) for i in range(len(inputs)))
-    return np.array([seen.setdefault(hashlib.sha256(row).digest(), len(seen)) for row in rows], dtype=int)
+    rows = (b"".join((_as_doubles(part[i]) + 0.0).tobytes() for part in parts) for i in range(len(inputs)))
+    digests = np.frombuffer(b"".join(hashlib.sha256(row).digest()[:8] for row in rows), dtype="<u8")
+    return np.asarray(np.unique(digests, return_inverse=True)[1])
 
 
 def _once(data: TrainingData) -> tuple[TrainingData, IntArray]:
     """Samples with the same inputs as one, with the mean of their targets; and the number of this for each sample."""
     group = groups_of_same_inputs(data.inputs)
-    counts = np.bincount(group)
-    if len(counts) == len(group):
-        return data, group
+    if group.max() + 1 == len(group):
+        return data, np.arange(len(group))
     first = np.unique(group, return_index=True)[1]
     targets, fields, scalars = data.targets[first], data.targets.field, data.targets.scalars
     field = None if fields is None or targets.field is None else targets.field.with_values(_means(fields.values, group))

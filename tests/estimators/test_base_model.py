@@ -39,14 +39,14 @@ def shares_of(model):
 @pytest.mark.parametrize("base", ["linear", "pod", "auto", PODRegressor(regressor=Ridge(1e-8), n_components=2)])
 def test_a_linear_map_is_found_by_the_base(linear_map, base):
     X, y = linear_map
-    model = small(base=base).fit(X[:30], y[:30])
+    model = small(base=base, max_iter=1).fit(X[:30], y[:30])
     assert model.base_.error < 1e-4
     assert model.score(X[30:], y[30:]) > 1 - 1e-3
 
 
 def test_without_a_share_the_whole_is_the_base(linear_map):
     X, y = linear_map
-    model = small(base="pod", dtype="float64").fit(X[:30], y[:30])
+    model = small(base="pod", dtype="float64", max_iter=1).fit(X[:30], y[:30])
     model.module_.set_shares(np.zeros(2), None)
     scaler = model.scalers_.target
     standardized = torch.from_numpy(model.base_.predict(X[30:]).fields)
@@ -72,6 +72,7 @@ def test_the_correction_is_added_in_its_units():
     assert network.supports_queries
 
 
+@pytest.mark.exhaustive
 def test_what_a_base_leaves_over_is_learnt():
     rng = np.random.default_rng(1)
     params, x = rng.uniform(-1, 1, (60, 1)), np.linspace(0, 1, 16)
@@ -90,7 +91,7 @@ def test_a_correction_that_does_not_help_is_left_out(linear_map):
     X, y = linear_map
     noise = np.random.default_rng(2).normal(size=y.shape) * [0.3, 300]
     noisy = FieldSet(y.coords, np.asarray(y.values) + noise)
-    model = small(base="linear", max_iter=30).fit(X, noisy)
+    model = small(base="linear", max_iter=8).fit(X, noisy)
     assert shares_of(model)[0].max() < 0.3
 
 
@@ -121,7 +122,7 @@ def test_auto_takes_no_base_that_is_of_no_use():
     X, y = make_darcy(24, resolution=8, random_state=0)
     rng = np.random.default_rng(4)
     y = rng.permutation(y)
-    model, plain = small(base="auto").fit(X, y), small().fit(X, y)
+    model, plain = (small(base=base, max_iter=1).fit(X, y) for base in ("auto", None))
     assert model.base_ is None
     assert np.array_equal(model.predict(X), plain.predict(X))
 
@@ -190,8 +191,8 @@ def test_members_of_trajectories_have_no_base():
 # ---------------------------------------------------------------------- like everything else
 @pytest.mark.parametrize("base", ["pod", LaMORegressor(width=8, depth=1, max_iter=1, random_state=1)])
 def test_saved_cloned_and_loaded(linear_map, base, tmp_path):
-    X, y = linear_map
-    model = small(base=base).fit(X, y)
+    X, y = (part[:14] for part in linear_map)
+    model = small(base=base, max_iter=1).fit(X, y)
     model.save(tmp_path / "model.skop")
     loaded = skop.load(tmp_path / "model.skop")
     assert np.array_equal(np.asarray(loaded.predict(X).values), np.asarray(model.predict(X).values))
@@ -217,7 +218,7 @@ def test_a_warm_start_goes_on_with_the_whole_correction(linear_map):
 
 def test_other_points_get_the_interpolated_base(linear_map):
     X, y = linear_map
-    model = small(base="pod", dtype="float64").fit(X, y)
+    model = small(base="pod", dtype="float64", max_iter=1).fit(X, y)
     model.module_.set_shares(np.zeros(2), None)
     inner = np.array([[0.5, 0.5], *X.coords[:2]])
     found, whole = np.asarray(model.predict(X, coords=inner).values), np.asarray(model.predict(X).values)
@@ -300,6 +301,8 @@ def test_symmetries_turn_the_base_with_its_sample():
     torch.testing.assert_close(after, before.flip(1) * torch.tensor([-1.0, 1.0]))
     with pytest.raises(FieldDataError, match="averaged predictions"):
         small(base="linear", symmetries=skop.SymmetryOptions(names=("flip_x",), average_predictions=True)).fit(X, y)
+    with pytest.raises(FieldDataError, match="cannot be averaged over symmetries"):
+        model.set_params(symmetries=clone(symmetries).set_params(average_predictions=True)).predict(X)
 
 
 @pytest.mark.parametrize("kind", ["scalars", "field", "points"])
@@ -313,7 +316,7 @@ def test_gradients_flow_through_the_base(kind):
         y = FieldSet(coords, (y[:, None] + coords[:, 0])[..., None])
         X = X if kind == "field" else FieldSet(coords, None, params=X)
         output = lambda field: (field[..., 0] ** 2).sum(dim=1)  # noqa: E731
-    model = small(base="pod", dtype="float64").fit(X, y)
+    model = small(base="pod", dtype="float64", max_iter=1).fit(X, y)
     model.module_.set_shares(*(np.ones(1) if part.size else None for part in shares_of(model)))
     table = X if kind != "points" else X.params
 
@@ -331,6 +334,21 @@ def test_early_stopping_measures_the_whole(linear_map):
     X, y = linear_map
     model = small(base="linear", early_stopping=True).fit(X, y)
     assert model.validation_scores_[0] > 1 - 1e-3
+
+
+def test_continued_fits_hold_out_the_same_samples(linear_map, monkeypatch):
+    X, y = linear_map
+    held = []
+    model = small(base="linear", warm_start=True, max_iter=1)
+    monkeypatch.setattr(
+        LaMORegressor, "_choose_share", lambda self, setup: held.append(setup.data.inputs[setup.held].params)
+    )
+    for part in (slice(0, 30), slice(29, None, -1), slice(0, 40)):
+        model.fit(X[part], y[part])
+    assert np.array_equal(np.sort(held[0], axis=0), np.sort(held[1], axis=0))
+    # Of more samples no other one of the first is held out.
+    known = (held[2][:, None] == np.asarray(X.params)[:30]).all(axis=-1).any(axis=1)
+    assert (held[2][known][:, None] == held[0]).all(axis=-1).any(axis=1).all()
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])
