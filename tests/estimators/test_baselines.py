@@ -7,6 +7,7 @@ from sklearn.linear_model import LinearRegression
 
 from skop import FieldSet, PODRegressor
 from skop.data import unit_grid
+from skop.datasets import make_antiderivative
 from skop.estimators._kernel_models import KernelModel, System
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.metrics import channel_sizes, relative_l2_score
@@ -342,3 +343,12 @@ def test_own_points_in_another_order_are_told():
     mixed[7] = mixed[7, order]
     with pytest.warns(SkopWarning, match="1 of 12 samples, such as that of index 7, are numbered"):
         PODRegressor().fit(FieldSet(mixed, params=offsets[:, None]), values)
+
+
+def test_length_scales_of_many_modes_do_not_deceive_about_the_error():
+    # A linear map of rough functions: the last modes of the training samples are smaller in these than in others.
+    X, y = make_antiderivative(120, n_sensors=50, length_scale=0.03, random_state=0)
+    model, ridge = (PODRegressor(regressor=name).fit(X[:60], y[:60]) for name in ("auto", "ridge"))
+    error, reference = (1 - found.score(X[60:], y[60:]) for found in (model, ridge))
+    assert error < 1.05 * reference
+    assert 0.5 * error < model.leave_one_out_error_ < 2 * error
