@@ -31,6 +31,8 @@ _SHARE = 1e-6
 _MOST_SAMPLES = 2000
 #: Part of the error that components may have which are left out of large fields.
 _NEGLIGIBLE = 0.01
+#: Part of the error of the mean below which a model follows the parameter.
+_VARIES = 0.5
 #: Smallest positive number.
 _TINY = float(np.finfo(float).tiny)
 #: Relative size of differences that are rounding.
@@ -115,6 +117,10 @@ class PODRegressor(FieldRegressor):
     without some of the samples, and the error is multiplied by the mean ratio of the errors of these to the
     leave-one-out errors of the rest, where it is above 1. More than 400 samples decide on kernels by a part of
     them, and with more than 2,000 samples only means, ridge regression and polynomials are tried by default.
+
+    Over one parameter, a sample that is left out doubles the gap in which it is predicted. There the Gaussian process
+    of the largest likelihood is taken where its leave-one-out error is at most twice the smallest, and this error is
+    much larger than that of new samples between those of the fit.
 
     The standard deviation of ``predict(X, return_std=True)`` is that of a new observation by a Gaussian process with
     the kernel of the regressor: it grows with the distance from the training samples. Its size is such that the
@@ -252,6 +258,8 @@ class PODRegressor(FieldRegressor):
                     f"(leave-one-out error {found.error:.3g}); the inputs tell nothing of the targets that these "
                     "samples could show."
                 )
+        if self.regressor in ("auto", "gaussian_process") and found.error < _VARIES * tried["mean"].error:
+            found = selection.likeliest(found)
         self.leave_one_out_errors_ = {name: item.error for name, item in tried.items()}
         most = None
         if parts.is_large and self.n_components == "auto":

@@ -51,6 +51,9 @@ _BETTER_BY_PENALTIES, _BETTER_BY_KERNELS = 0.93, 0.8
 _LARGE = 1e9
 #: Parts of the samples that tell what the search for length scales is worth, their number, and their smallest size.
 _PARTS, _EVERY, _FEWEST = (1, 3, 5, 7), 8, 2
+#: Length scales over one input whose likelihood is computed, in mean distances of two samples, and the factor up to
+#: which leave-one-out errors tell nothing against the likeliest.
+_DENSE_SCALES, _EQUIVALENT = np.geomspace(0.03, 8.0, 25), 2.0
 #: Number of samples for each length scale from which their search costs nothing.
 _ENOUGH = 15
 #: Degree of the tail that makes a polyharmonic kernel definite.
@@ -503,6 +506,38 @@ class Selection:
             trials += [(handicap * error, replace(kernel, handicap=handicap), p) for _, (error, kernel, p) in tuned]
         trials = sorted(trials, key=_first)[: _FINALISTS if len(self.few) == len(self.all) else 1]
         return min((self._finish(kernel) for _, kernel, _ in trials), key=lambda found: found.error)
+
+    def likeliest(self, best: Found) -> Found:
+        """Process of the largest likelihood over one input, if its leave-one-out error tells nothing against it."""
+        if self.points.shape[1] > 1 or len(self.few) < len(self.all) or best.error == 0:
+            return best
+        likely = self._likeliest()
+        return likely if likely.error < _EQUIVALENT * best.error else best
+
+    def _likeliest(self) -> Found:
+        """Kernel and penalty of the largest likelihood over one input.
+
+        On a line, a sample that is left out doubles the gap in which it is predicted, so that its error favours kernels
+        for samples half as dense. The likelihood is that of all targets, with one variance, given the tail.
+        """
+        targets = self.targets[:, :_LEADING]
+        rank = max(int((np.square(targets).sum(axis=0) > 0).sum()), 1)
+        distance = float(np.sqrt(2 * self.points.var(axis=0).sum())) or 1.0
+        best, values = np.inf, (System(Kernel("none"), self.points), 1.0)
+        for kernel in (Kernel(k, 0, distance * factor) for k in _STATIONARY for factor in _DENSE_SCALES):
+            system = System(kernel, self.points)
+            squares = np.square(system.project(targets)[0]).sum(axis=1)
+            for penalty in system.largest * _PENALTIES[:-1]:
+                sums = system.values + penalty
+                size = float((squares / sums).sum()) + _SAME
+                value = rank * (len(sums) * np.log(size) + float(np.log(sums).sum()))
+                if value < best:
+                    best, values = value, (system, penalty)
+        system, penalty = values
+        found, count = self._finish(system.kernel), self.targets.shape[1]
+        choice, chosen = np.zeros(count, int), np.full(count, penalty)
+        error = self._error(found.systems, choice, chosen)
+        return replace(found, error=error, choice=choice, penalties=chosen)
 
     def _handicap(self, kernel: Kernel, penalty: float) -> float:
         """Factor by which a search for length scales makes leave-one-out errors too small.
