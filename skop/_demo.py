@@ -182,7 +182,7 @@ def _lamo(options: DemoOptions) -> LaMORegressor:
         max_time=options.max_time,
         # A tenth is held out for the validation curve. The patience is so long that early stopping does not occur.
         early_stopping=True,
-        n_iter_no_change=options.epochs,
+        training__n_iter_no_change=options.epochs,
         random_state=options.seed,
         verbose=1,
     )

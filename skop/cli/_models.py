@@ -28,6 +28,11 @@ NAMES = {
     "mno": "MNORegressor",
     "amo": "AMORegressor",
     "pod": "PODRegressor",
+    "transolver": "TransolverRegressor",
+    "deeponet": "DeepONetRegressor",
+    "unet": "UNetRegressor",
+    "fno": "FNORegressor",
+    "mean": "MeanFieldRegressor",
 }
 
 

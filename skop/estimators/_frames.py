@@ -208,7 +208,7 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
             if isinstance(estimator, OperatorRegressor) and estimator._options("scaling").target_transform is not None:
                 # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
                 estimator._check_logarithms(data.targets, weight)
-            fit(estimator, X, y, weights, plan)
+            fit(estimator, X, y, weights, replace(plan, independent=False))
         self.estimator_ = estimator
         self._store_spec(data.inputs, data.spec)
         if data.spec.target_points == "shared" and data.targets.field is not None:

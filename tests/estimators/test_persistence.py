@@ -436,7 +436,7 @@ def test_files_of_earlier_versions_give_the_predictions_of_then(name):
 
 
 def test_there_is_a_file_of_each_operator():
-    assert FILES == ["amo", "geomano", "lamo", "mno"]
+    assert FILES == ["amo", "deeponet", "geomano", "lamo", "mno", "transolver", "unet"]
 
 
 def test_files_of_one_model_are_equal_byte_for_byte(model, tmp_path):

@@ -43,7 +43,7 @@ CHANGES = {
 }
 FREE = {
     "epochs and rate": {"max_iter": 1, "learning_rate_init": 1e-4, "batch_size": 2, "max_time": 60.0},
-    "stopping": {"early_stopping": True, "n_iter_no_change": 2, "training__validation_fraction": 0.4},
+    "stopping": {"early_stopping": True, "training__n_iter_no_change": 2, "training__validation_fraction": 0.4},
     "training": {"training__weight_decay": 0.0, "training__ema_decay": None, "training__tol": 0.1},
     "loss": {"loss": "mse"},
     "rest": {"random_state": 7, "verbose": False, "device": "cpu", "refinement": "native", "symmetries": ["flip_x"]},
