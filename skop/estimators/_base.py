@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -198,7 +199,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         Largest number of epochs (papers: 500).
     max_time : float or None, default=None
         Time limit of the training in seconds. The learning rate schedule then follows the time and is complete when the
-        time is up. Results depend on the speed of the machine.
+        time is up. The fit of a `base` counts. Results depend on the speed of the machine.
     batch_size : int or "auto", default="auto"
         Number of samples in a mini-batch (papers: 1 to 8). ``"auto"``: up to 16 samples, fewer if there are less than
         128 samples; about 4096 points if they form no grid; up to 200 samples for tables of plain features.
@@ -357,6 +358,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     _takes_other_points = True
     #: Base model of the fit; None also in models that were saved before there were any.
     base_ = cast("BaseModel | None", None)
+    #: Duration of the last fit of a base model.
+    _base_seconds = 0.0
     #: Size of the features, from which a fit chooses its number of threads; operators make it a parameter.
     width = 64  # without an annotation it is no field of the dataclass
     #: Number of points drawn from each sample in a training step; operators on point sets make it a parameter.
@@ -860,7 +863,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     def _fit_base(self, data: TrainingData, used: IntArray, scalers: Scalers, plan: TrainingPlan) -> Predictions | None:
         """Fit the base model, if there is to be one; return its predictions for samples that it has not seen."""
         earlier: BaseModel | None = self.base_
-        self.base_ = None
+        self.base_, self._base_seconds = None, 0.0
         if self.base is None or (self._continues and earlier is None):
             return None
         if reason := self._why_no_base(data, used, plan):
@@ -873,7 +876,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 return None
             raise FieldDataError(f"base={self.base!r} cannot be used, since {reason}; set base=None.")
         targets = standardized(data.targets, scalers)
+        start = time.perf_counter()
         model, unseen = BaseModel.fit(self.base, replace(data, targets=targets), used)
+        self._base_seconds = time.perf_counter() - start
         if self.base == "auto" and not (model.is_useful or self._continues):
             return None
         self.base_ = model
@@ -1083,7 +1088,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         return Trainer(
             self.module_,
             objective,
-            self._training_options(setup.usable, plan),
+            self._after_base(self._training_options(setup.usable, plan)),
             setup.rng,
             validate=None if valid is None else self._make_validation(data, valid, setup.unseen),
             on_epoch_end=callbacks if callbacks is not None and callbacks.watches else None,
@@ -1106,6 +1111,12 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         if self.warm_start:
             seconds = trainer.earlier.seconds + self.fit_seconds_
             self._earlier = EarlierTraining(self.n_iter_, seconds, trainer.end, valid)
+
+    def _after_base(self, config: TrainerConfig) -> TrainerConfig:
+        """Return the settings with the time of the fit of the base taken off the time limit, up to half of it."""
+        if config.max_time is None:
+            return config
+        return replace(config, max_time=max(config.max_time - self._base_seconds, config.max_time / 2))
 
     def _training_options(self, inputs: FieldSet, plan: TrainingPlan) -> TrainerConfig:
         """Convert the parameters of the estimator to settings of the trainer."""

@@ -31,6 +31,8 @@ _SHARE = 1e-6
 _MOST_SAMPLES = 2000
 #: Part of the error that components may have which are left out of large fields.
 _NEGLIGIBLE = 0.01
+#: Part of the error of the mean below which a model follows the parameter.
+_VARIES = 0.5
 #: Smallest positive number.
 _TINY = float(np.finfo(float).tiny)
 #: Relative size of differences that are rounding.
@@ -85,7 +87,8 @@ class PODRegressor(FieldRegressor):
         Fitted regressor between the coefficients.
     leave_one_out_error_ : float
         Mean relative L2 error of the training samples, as `score` measures it, each predicted by a fit to all others
-        with the same hyperparameters and components. Not with a regressor of scikit-learn.
+        with the same hyperparameters and components; times a factor above 1 where length scales were tuned on few
+        samples, see the notes. Not with a regressor of scikit-learn.
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"mixed"`` is the choice of a
         regressor for each component.
@@ -109,8 +112,15 @@ class PODRegressor(FieldRegressor):
     -----
     All regressors of skop are linear in the targets, so that leave-one-out residuals have a closed form, and no model
     is fitted again: they are the coefficients of the samples divided by the diagonal of the inverse system. Length
-    scales are found by the gradient of the leave-one-out error. More than 400 samples decide on kernels by a part of
+    scales are found by the gradient of the leave-one-out error. Modes and length scales fit the training samples better
+    than others, so that with fewer than 15 samples for each length scale this error is too small: they are found again
+    without some of the samples, and the error is multiplied by the mean ratio of the errors of these to the
+    leave-one-out errors of the rest, where it is above 1. More than 400 samples decide on kernels by a part of
     them, and with more than 2,000 samples only means, ridge regression and polynomials are tried by default.
+
+    Over one parameter, a sample that is left out doubles the gap in which it is predicted. There the Gaussian process
+    of the largest likelihood is taken where its leave-one-out error is at most twice the smallest, and this error is
+    much larger than that of new samples between those of the fit.
 
     The standard deviation of ``predict(X, return_std=True)`` is that of a new observation by a Gaussian process with
     the kernel of the regressor: it grows with the distance from the training samples. Its size is such that the
@@ -251,6 +261,8 @@ class PODRegressor(FieldRegressor):
                     f"(leave-one-out error {found.error:.3g}); the inputs tell nothing of the targets that these "
                     "samples could show."
                 )
+        if self.regressor in ("auto", "gaussian_process") and found.error < _VARIES * tried["mean"].error:
+            found = selection.likeliest(found)
         self.leave_one_out_errors_ = {name: item.error for name, item in tried.items()}
         most = None
         if parts.is_large and self.n_components == "auto":

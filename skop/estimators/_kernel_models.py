@@ -49,6 +49,13 @@ _LAST = 32
 _BETTER_BY_PENALTIES, _BETTER_BY_KERNELS = 0.93, 0.8
 #: Number of products from which components are computed from those of samples.
 _LARGE = 1e9
+#: Parts of the samples that tell what the search for length scales is worth, their number, and their smallest size.
+_PARTS, _EVERY, _FEWEST = (1, 3, 5, 7), 8, 2
+#: Length scales over one input whose likelihood is computed, in mean distances of two samples, and the factor up to
+#: which leave-one-out errors tell nothing against the likeliest.
+_DENSE_SCALES, _EQUIVALENT = np.geomspace(0.03, 8.0, 25), 2.0
+#: Number of samples for each length scale from which their search costs nothing.
+_ENOUGH = 15
 #: Degree of the tail that makes a polyharmonic kernel definite.
 _POLYHARMONIC = {"linear_spline": 0, "thin_plate": 1, "cubic": 1, "quintic": 2, "septic": 3}
 
@@ -67,12 +74,15 @@ class Kernel:
         Numbers by which the inputs are divided: length scales.
     linear : float
         Weight of the linear kernel, which is added.
+    handicap : float
+        Factor of its leave-one-out errors that makes up for the search for its length scales.
     """
 
     name: str
     degree: int = 0
     scales: Any = 1.0
     linear: float = 0.0
+    handicap: float = 1.0
 
     def matrix(self, left: Any, right: Any) -> Any:
         """Values of the kernel between points (q, d) and (n, d), which are arrays or tensors."""
@@ -480,9 +490,8 @@ class Selection:
         self.points, self.targets, self.weights, self.error, self.n_params = points, targets, weights, error, n_params
         self.all = np.arange(len(points))
         # Samples in an order that does not depend on the caller's, of which every k-th is taken.
-        key = points[:, 0] if points.shape[1] == 1 else (points**2).sum(axis=1)
         step = -(-len(points) // _SCREENED)
-        self.few = np.sort(np.argsort(key, kind="stable")[::step]) if step > 1 else self.all
+        self.few = np.sort(np.argsort(_key(points), kind="stable")[::step]) if step > 1 else self.all
 
     def search(self, name: str) -> Found | None:
         """Choose the kernel of a kind of model, and its penalties; None where the samples do not suffice."""
@@ -491,9 +500,81 @@ class Selection:
             return None
         if name == "gaussian_process":
             starts = [min((t for t in trials if t[1].name == kind), key=_first) for kind in _STATIONARY]
-            trials += [self._screen(self._optimised(*start[1:])) for start in starts]
+            tuned = [(start, self._screen(self._optimised(*start[1:], self.few))) for start in starts]
+            start = min(tuned, key=lambda pair: _first(pair[1]))[0]
+            handicap = self._handicap(*start[1:])
+            trials += [(handicap * error, replace(kernel, handicap=handicap), p) for _, (error, kernel, p) in tuned]
         trials = sorted(trials, key=_first)[: _FINALISTS if len(self.few) == len(self.all) else 1]
         return min((self._finish(kernel) for _, kernel, _ in trials), key=lambda found: found.error)
+
+    def likeliest(self, best: Found) -> Found:
+        """Process of the largest likelihood over one input, if its leave-one-out error tells nothing against it."""
+        if self.points.shape[1] > 1 or len(self.few) < len(self.all) or best.error == 0:
+            return best
+        likely = self._likeliest()
+        return likely if likely.error < _EQUIVALENT * best.error else best
+
+    def _likeliest(self) -> Found:
+        """Kernel and penalty of the largest likelihood over one input.
+
+        On a line, a sample that is left out doubles the gap in which it is predicted, so that its error favours kernels
+        for samples half as dense. The likelihood is that of all targets, with one variance, given the tail.
+        """
+        targets = self.targets[:, :_LEADING]
+        rank = max(int((np.square(targets).sum(axis=0) > 0).sum()), 1)
+        distance = float(np.sqrt(2 * self.points.var(axis=0).sum())) or 1.0
+        best, values = np.inf, (System(Kernel("none"), self.points), 1.0)
+        for kernel in (Kernel(k, 0, distance * factor) for k in _STATIONARY for factor in _DENSE_SCALES):
+            system = System(kernel, self.points)
+            squares = np.square(system.project(targets)[0]).sum(axis=1)
+            for penalty in system.largest * _PENALTIES[:-1]:
+                sums = system.values + penalty
+                size = float((squares / sums).sum()) + _SAME
+                value = rank * (len(sums) * np.log(size) + float(np.log(sums).sum()))
+                if value < best:
+                    best, values = value, (system, penalty)
+        system, penalty = values
+        found, count = self._finish(system.kernel), self.targets.shape[1]
+        choice, chosen = np.zeros(count, int), np.full(count, penalty)
+        error = self._error(found.systems, choice, chosen)
+        return replace(found, error=error, choice=choice, penalties=chosen)
+
+    def _handicap(self, kernel: Kernel, penalty: float) -> float:
+        """Factor by which a search for length scales makes leave-one-out errors too small.
+
+        Modes of the input are the axes of the training samples, which have smaller coefficients in the last ones than
+        new samples have, and length scales of single modes can make use of it. Modes and length scales are found
+        without a part of the samples, which are predicted, and their errors compared with the leave-one-out errors of
+        the others.
+        """
+        order = np.argsort(_key(self.points[self.few]), kind="stable")
+        n_scales = min(self.points.shape[1], self.n_params + _OWN_SCALES + 1)
+        if not _EVERY * _FEWEST <= len(order) < _ENOUGH * n_scales:
+            return 1.0
+        own, other, targets = 0.0, 0.0, self.targets[:, :_LEADING]
+        for part in _PARTS:
+            out = self.few[order[part::_EVERY]]
+            kept = np.setdiff1d(self.few, out)
+            turned = Selection(self._turned(kept), self.targets, self.weights, self.error, self.n_params)
+            system = System(turned._optimised(kernel, penalty, kept), turned.points[kept])
+            projected, penalties = system.project(targets[kept]), system.largest * _PENALTIES[::2]
+            errors = [self.error(system.left_out(projected, np.array([p]))[1], kept) for p in penalties]
+            best = np.array([penalties[int(np.argmin(errors))]])
+            weights, tail = system.weights(targets[kept], projected, best)
+            points = turned.points[out]
+            found = system.kernel.matrix(points, system.points) @ weights + system.kernel.tail(points) @ tail
+            own += min(errors)
+            other += self.error(targets[out] - found, out)
+        return max(other / own, 1.0) if np.isfinite(other) and own > 0 else 1.0
+
+    def _turned(self, samples: IntArray) -> FloatArray:
+        """Inputs with the modes of some of the samples."""
+        fields = self.points[:, self.n_params :]
+        if not fields.shape[1]:
+            return self.points
+        fields = fields - fields[samples].mean(axis=0)
+        axes = np.linalg.svd(fields[samples])[2]
+        return np.concatenate([self.points[:, : self.n_params], fields @ axes.T], axis=1)
 
     def _candidates(self, name: str) -> list[Kernel]:
         """Kernels of a kind of model that the samples suffice for."""
@@ -530,8 +611,8 @@ class Selection:
         errors, each = [], []
         for penalty in penalties:
             residuals = system.left_out(projected, np.array([penalty]))[1]
-            errors.append(self.error(residuals, self.all))
-            each.append(self.weights @ np.abs(residuals))
+            errors.append(kernel.handicap * self.error(residuals, self.all))
+            each.append(kernel.handicap * (self.weights @ np.abs(residuals)))
         count = self.targets.shape[1]
         choice, chosen = np.zeros(count, int), np.full(count, penalties[int(np.argmin(errors))])
         error = self._error([system], choice, chosen)
@@ -565,7 +646,8 @@ class Selection:
         residuals = np.empty(self.targets.shape)
         for number in np.unique(choice):
             own, system = np.flatnonzero(choice == number), systems[number]
-            residuals[:, own] = system.left_out(system.project(self.targets[:, own]), penalties[own])[1]
+            found = system.left_out(system.project(self.targets[:, own]), penalties[own])[1]
+            residuals[:, own] = system.kernel.handicap * found
         return self.error(residuals, self.all)
 
     def fit(self, found: Found, *, cut: bool, most: int | None = None) -> KernelModel:
@@ -576,13 +658,13 @@ class Selection:
         kept = kept if most is None else min(kept, most)
         return KernelModel.fit(self.targets[:, :kept], found.systems, found.choice[:kept], found.penalties[:kept])
 
-    def _optimised(self, kernel: Kernel, penalty: float) -> Kernel:
-        """Length scales of the smallest leave-one-out error, by its gradient, from those of a kernel.
+    def _optimised(self, kernel: Kernel, penalty: float, samples: IntArray) -> Kernel:
+        """Length scales of the smallest leave-one-out error of some samples, by its gradient, from those of a kernel.
 
         With S the derivative of the error by the kernel matrix, B = A^-1 on the complement of the tail, C = B Y and
         E = C / diag(B): S = B diag(h) B - (B G) C', where G is the derivative by C, and h_i = sum_j G_ij E_ij.
         """
-        points, targets, weights = self.points[self.few], self.targets[self.few, :_LEADING], self.weights[self.few]
+        points, targets, weights = self.points[samples], self.targets[samples, :_LEADING], self.weights[samples]
         n, d = points.shape
         # Each global parameter and each leading mode has a scale of its own; the other modes share one.
         groups = np.minimum(np.arange(d), self.n_params + _OWN_SCALES)
@@ -630,6 +712,11 @@ def _inverse(matrix: FloatArray) -> FloatArray:
         return np.linalg.pinv(matrix, hermitian=True)
     half = lapack.dpotri(factor, lower=1)[0]
     return np.tril(half) + np.tril(half, -1).T
+
+
+def _key(points: FloatArray) -> FloatArray:
+    """Numbers (n,) that put points into an order that is not the caller's."""
+    return points[:, 0] if points.shape[1] == 1 else (points**2).sum(axis=1)
 
 
 def _first(trial: tuple[float, Kernel, float]) -> float:

@@ -7,9 +7,10 @@ from sklearn.linear_model import LinearRegression
 
 from skop import FieldSet, PODRegressor
 from skop.data import unit_grid
+from skop.datasets import make_antiderivative, make_wake
 from skop.estimators._kernel_models import KernelModel, System
 from skop.exceptions import FieldDataError, SkopWarning
-from skop.metrics import channel_sizes, relative_l2_score
+from skop.metrics import channel_sizes, relative_l2_error, relative_l2_score
 
 GRID = (4, 3)
 RANDOM = np.random.default_rng(0)
@@ -231,7 +232,8 @@ def test_the_best_of_the_models_is_taken():
     X = np.linspace(0, 1, 24)[:, None]
     y = np.sin(9 * X + unit_grid((8,))[:, 0])[..., None]
     model = PODRegressor().fit(X[::2], y[::2])
-    assert model.leave_one_out_error_ == pytest.approx(min(model.leave_one_out_errors_.values()))
+    # Over one parameter, the likeliest of those with nearly this error.
+    assert model.leave_one_out_error_ < 2 * min(model.leave_one_out_errors_.values())
     assert set(model.leave_one_out_errors_) >= {"mean", "ridge", "polynomial", "rbf", "gaussian_process"}
     assert model.score(X[1:-1], y[1:-1]) > 0.999
     noise = np.random.default_rng(1).normal(size=(40, 6, 1))
@@ -342,3 +344,19 @@ def test_own_points_in_another_order_are_told():
     mixed[7] = mixed[7, order]
     with pytest.warns(SkopWarning, match="1 of 12 samples, such as that of index 7, are numbered"):
         PODRegressor().fit(FieldSet(mixed, params=offsets[:, None]), values)
+
+
+def test_length_scales_of_many_modes_do_not_deceive_about_the_error():
+    # A linear map of rough functions: the last modes of the training samples are smaller in these than in others.
+    X, y = make_antiderivative(120, n_sensors=50, length_scale=0.03, random_state=0)
+    model, ridge = (PODRegressor(regressor=name).fit(X[:60], y[:60]) for name in ("auto", "ridge"))
+    error, reference = (1 - found.score(X[60:], y[60:]) for found in (model, ridge))
+    assert error < 1.05 * reference
+    assert 0.5 * error < model.leave_one_out_error_ < 2 * error
+
+
+def test_between_samples_on_a_line_the_likeliest_process_is_taken():
+    X, y = make_wake(48, random_state=0)
+    times = X[0] + (X[-1] - X[0]) * np.linspace(0.05, 0.95, 30)[:, None]
+    truth = make_wake(times=times[:, 0], random_state=0)[1]
+    assert relative_l2_error(truth.values, PODRegressor().fit(X, y).predict(times).values) < 0.002

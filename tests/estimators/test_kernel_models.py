@@ -153,7 +153,7 @@ def test_the_gradient_of_the_leave_one_out_error_is_that_of_differences(monkeypa
     monkeypatch.setattr("skop.estimators._kernel_models.minimize", spy)
     selection = Selection(points, targets, np.linspace(0.5, 1, 30) / 30, lambda residuals, samples: 0.0, 0)
     for name in ("gaussian", "matern52", "matern32"):
-        selection._optimised(Kernel(name, 0, 0.8, linear=0.3), 1e-3)
+        selection._optimised(Kernel(name, 0, 0.8, linear=0.3), 1e-3, np.arange(30))
     for found, expected in caught:
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
