@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from skop.estimators import (
         AMOArchitecture,
         AMORegressor,
+        AutoRegressor,
         CostEstimate,
         DeepONetRegressor,
         EnsembleRegressor,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         TrainingOptions,
         TransolverRegressor,
         UNetRegressor,
+        compare,
         load,
         save,
     )
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AMOArchitecture",
     "AMORegressor",
+    "AutoRegressor",
     "CostEstimate",
     "DeepONetRegressor",
     "EnsembleRegressor",
@@ -74,6 +77,7 @@ __all__ = [
     "TransolverRegressor",
     "UNetRegressor",
     "__version__",
+    "compare",
     "load",
     "save",
 ]

@@ -2,6 +2,7 @@
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.estimators._amo import AMOArchitecture, AMORegressor
+from skop.estimators._auto import AutoRegressor, compare
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._cost import CostEstimate
@@ -22,6 +23,7 @@ from skop.estimators._unet import UNetRegressor
 __all__ = [
     "AMOArchitecture",
     "AMORegressor",
+    "AutoRegressor",
     "CostEstimate",
     "DeepONetRegressor",
     "EnsembleRegressor",
@@ -41,6 +43,7 @@ __all__ = [
     "TrainingOptions",
     "TransolverRegressor",
     "UNetRegressor",
+    "compare",
     "load",
     "save",
 ]

@@ -249,7 +249,7 @@ def test_a_base_is_not_exported(linear_map, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind, options", [(MNORegressor, {"host": "gnot"}), (skop.AMORegressor, {}), (skop.TransolverRegressor, {})]
+    ("kind", "options"), [(MNORegressor, {"host": "gnot"}), (skop.AMORegressor, {}), (skop.TransolverRegressor, {})]
 )
 def test_other_operators_have_a_base_too(kind, options, linear_map):
     X, y = linear_map

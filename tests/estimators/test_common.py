@@ -16,6 +16,7 @@ import skop.estimators
 from skop import (
     AMOArchitecture,
     AMORegressor,
+    AutoRegressor,
     DeepONetRegressor,
     EnsembleRegressor,
     FNORegressor,
@@ -84,6 +85,12 @@ def kind(estimator):
     return type(estimator), getattr(estimator, "host", None)
 
 
+def auto(*parts):
+    """A choice among POD and others, by epochs, so that it repeats."""
+    candidates = [(f"candidate {number}", part) for number, part in enumerate(parts)]
+    return AutoRegressor(candidates=candidates, max_time=None, cv=2)
+
+
 def every_estimator(part, *whole):
     """One of each public estimator, around a LaMO where it wraps one."""
     return [
@@ -93,6 +100,7 @@ def every_estimator(part, *whole):
         EnsembleRegressor(part, n_members=2),
         RolloutRegressor(part, window=1, n_steps=1),
         TimeConditionedRegressor(part),
+        auto(PODRegressor(), part),
     ]
 
 
@@ -136,9 +144,12 @@ FREE_PEERS = [transolver(max_iter=2)]
 GRID_PEERS = [deeponet(max_iter=2), unet(max_iter=2), *fno(max_iter=2)]
 ALL_PEERS = FREE_PEERS + GRID_PEERS
 TIED_ESTIMATORS = [PODRegressor()]
-#: Those that can be built without a part to wrap.
-WHOLE_ESTIMATORS = [estimator for estimator in SKLEARN_ESTIMATORS if not hasattr(estimator, "estimator")]
-WRAPPERS = [estimator for estimator in SKLEARN_ESTIMATORS if hasattr(estimator, "estimator")]
+CHOOSING_ESTIMATORS = [auto(PODRegressor(), PODRegressor(regressor="ridge"))]
+#: Those around others, whose checks take as long as these; and those without.
+WRAPPERS = [
+    estimator for estimator in SKLEARN_ESTIMATORS if hasattr(estimator, "estimator") or hasattr(estimator, "candidates")
+]
+WHOLE_ESTIMATORS = [estimator for estimator in SKLEARN_ESTIMATORS if estimator not in WRAPPERS]
 #: What the estimator lacks: checks that scikit-learn then leaves out.
 OPTIONAL_CHECKS = {
     **{type(peer): {"check_sample_weight_equivalence_on_sparse_data"} for peer in PEERS},
@@ -156,6 +167,7 @@ OPTIONAL_CHECKS = {
         "check_sample_weights_pandas_series", "check_sample_weights_shape",
     },
 }  # fmt: skip
+OPTIONAL_CHECKS[AutoRegressor] = OPTIONAL_CHECKS[PODRegressor]
 
 
 def check_names(estimator):
@@ -229,6 +241,16 @@ def test_laws_of_field_data_on_any_grid(estimator, check):
     check(estimator)
 
 
+@pytest.mark.exhaustive
+@parametrize_with_field_checks(CHOOSING_ESTIMATORS)
+def test_laws_of_field_data_for_a_choice(estimator, check):
+    if str(check).startswith("check_one_sample"):
+        with pytest.raises(AssertionError, match="cross-validation needs at least 2 samples"):
+            check(estimator)
+    else:
+        check(estimator)
+
+
 @parametrize_with_field_checks(TIED_ESTIMATORS)
 def test_laws_of_field_data_on_one_grid(estimator, check):
     check(estimator)
@@ -243,7 +265,8 @@ def test_every_public_estimator_is_checked():
     public = {value for value in classes if issubclass(value, RegressorMixin)} - missing
     assert {kind(estimator) for estimator in SKLEARN_ESTIMATORS + OTHER_HOSTS + PEERS} == set(TRAINED)
     assert {type(estimator) for estimator in SKLEARN_ESTIMATORS + PEERS} == public
-    assert {type(estimator) for estimator in FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS + ALL_PEERS} == public
+    laws = FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS + CHOOSING_ESTIMATORS + ALL_PEERS
+    assert {type(estimator) for estimator in laws} == public
 
 
 @pytest.mark.parametrize("estimator", SKLEARN_ESTIMATORS + PEERS, ids=lambda estimator: type(estimator).__name__)
@@ -270,7 +293,7 @@ def test_nothing_is_left_out_of_what_a_multilayer_perceptron_must_pass(estimator
 
 
 def test_default_construction_and_defaults_in_the_constraints():
-    for estimator in WHOLE_ESTIMATORS + PEERS:
+    for estimator in [*WHOLE_ESTIMATORS, *PEERS, AutoRegressor()]:
         default = type(estimator)()
         default._validate_params()
         parameters = inspect.signature(type(estimator)).parameters.values()
@@ -291,11 +314,8 @@ def test_defaults_fit_a_table_and_fields():
 
 def test_what_can_be_saved_can_be_loaded(tmp_path):
     fields = np.random.default_rng(0).normal(size=(6, 5, 4, 1))
-    saved = [
-        estimator
-        for estimator in FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS + ALL_PEERS
-        if hasattr(estimator, "save")
-    ]
+    every = FREE_ESTIMATORS + GRID_ESTIMATORS + TIED_ESTIMATORS + CHOOSING_ESTIMATORS + ALL_PEERS
+    saved = [estimator for estimator in every if hasattr(estimator, "save")]
     assert saved
     for estimator in saved:
         fitted = clone(estimator).fit(fields, fields)
