@@ -435,6 +435,18 @@ def test_files_of_earlier_versions_give_the_predictions_of_then(name):
             np.testing.assert_allclose(part, held[name], rtol=0, atol=1e-5 * np.abs(held[name]).max())
 
 
+def test_the_patience_of_earlier_versions_is_an_option_of_the_training(tmp_path):
+    path = tmp_path / "old.skop"
+    path.write_bytes((Path(__file__).with_name("files") / "unet.skop").read_bytes())
+    assert skop.load(path).training is None
+
+    def change(header, tensors):
+        state_of(header)["n_iter_no_change"] = 7
+
+    rewrite(path, change)
+    assert skop.load(path).training.n_iter_no_change == 7
+
+
 def test_there_is_a_file_of_each_operator():
     assert FILES == ["amo", "deeponet", "geomano", "lamo", "mno", "transolver", "unet"]
 
