@@ -113,14 +113,14 @@ PEERS = [transolver(), deeponet(), unet(), *fno()]
 TRAINED = {
     kind(estimator): estimator
     for estimator in every_estimator(
-        lamo(width=16, max_iter=60, learning_rate_init=5e-3),
+        lamo(width=16, max_iter=20, learning_rate_init=3e-2),
         geomano(width=16, max_iter=20, learning_rate_init=3e-2),
         amo(width=16, max_iter=20, learning_rate_init=2e-2),
-        *mno(width=16, max_iter=60),
-        transolver(width=16, max_iter=60, learning_rate_init=1e-2),
-        deeponet(width=16, max_iter=60, learning_rate_init=1e-2),
-        unet(max_iter=60, learning_rate_init=1e-2),
-        *fno(width=8, max_iter=60, learning_rate_init=1e-2),
+        *mno(width=16, max_iter=20, learning_rate_init=3e-2),
+        transolver(width=16, max_iter=20, learning_rate_init=3e-2),
+        deeponet(width=16, max_iter=20, learning_rate_init=3e-2),
+        unet(max_iter=20, learning_rate_init=3e-2),
+        *fno(width=8, max_iter=20, learning_rate_init=3e-2),
     )
 }
 #: Those checks: a score on the training set, and fits with weights that must agree where training has settled.
