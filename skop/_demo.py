@@ -16,7 +16,7 @@ from skop._optional import import_optional
 from skop._typing import FloatArray
 from skop._version import __version__
 from skop.datasets import make_darcy
-from skop.estimators import LaMORegressor, PODRegressor, SymmetryOptions
+from skop.estimators import LaMORegressor, PODRegressor, SymmetryOptions, TrainingOptions
 from skop.inspection import FieldErrorDisplay, ModelResult, TrainingCurveDisplay, evaluate, write_report
 from skop.metrics import relative_l2_error
 
@@ -182,7 +182,7 @@ def _lamo(options: DemoOptions) -> LaMORegressor:
         max_time=options.max_time,
         # A tenth is held out for the validation curve. The patience is so long that early stopping does not occur.
         early_stopping=True,
-        training__n_iter_no_change=options.epochs,
+        training=TrainingOptions(n_iter_no_change=options.epochs),
         random_state=options.seed,
         verbose=1,
     )

@@ -140,7 +140,7 @@ def _pod(regressor: str, **options: Any) -> Callable[[], PODRegressor]:
     return lambda: PODRegressor(regressor=regressor, **options)
 
 
-#: Every sample's own mode: PODRegressor takes as many as there are.
+#: More components than any training set has modes, so that PODRegressor keeps all of them.
 _ALL: dict[str, Any] = {"n_components": 10**6}
 #: All models by the words of the command line, in the order of the tables. A further estimator is one more line; it is
 #: timed unless it says otherwise, and gets fields and points rather than tables.
@@ -272,7 +272,7 @@ class _OnGrid:
     Parameters
     ----------
     model : estimator
-        From tables or fields on the grid to fields there.
+        Regressor from tables or fields on the grid to fields on the grid.
     """
 
     def __init__(self, model: Any) -> None:
@@ -378,7 +378,7 @@ class _Lazy:
     Parameters
     ----------
     recipe : Recipe
-        How it is made.
+        Recipe of the problem.
     n_train, seed : int
         Number of training samples, and seed.
     """

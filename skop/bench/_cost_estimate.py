@@ -20,7 +20,7 @@ from skop.bench._function_maps import make_map
 from skop.bench._models import OPERATORS, add_mno_options, make_operator, operator_name
 from skop.bench._report import Report
 from skop.datasets import make_cantilever, make_darcy, make_elasticity
-from skop.estimators import CostEstimate
+from skop.estimators import CostEstimate, TrainingOptions
 
 __all__ = ["add_command"]
 
@@ -30,7 +30,7 @@ _PROBLEMS: dict[str, tuple[int, dict[str, Any]]] = {
     "functions on a line": (400, {}),
     "point clouds": (100, {}),
     "meshes of unlike size": (100, {}),
-    "fields from parameters": (100, {"early_stopping": True, "training__n_iter_no_change": 10**6}),
+    "fields from parameters": (100, {"early_stopping": True, "training": TrainingOptions(n_iter_no_change=10**6)}),
     "scalars from a table": (1000, {}),
 }
 #: Bytes of the unit in which the system counts peak memory.

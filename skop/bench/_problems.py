@@ -30,7 +30,7 @@ __all__ = ["PROBLEMS", "Problem", "Recipe", "make_burgers", "read_problem"]
 #: Names of the arrays of a user's file, and those of the small Darcy set of the neuraloperator project.
 _KEYS = ("X_train", "y_train", "X_test", "y_test")
 _DARCY_KEYS = ("train16_a", "train16_u", "test16_a", "test16_u")
-#: Correlation length of the functions with an antiderivative: 150 samples of so rough ones do not determine the map.
+#: Correlation length of the functions with an antiderivative, so small that 150 samples do not determine the map.
 _LENGTH_SCALE = 0.015
 
 
@@ -97,9 +97,9 @@ class Recipe:
     Parameters
     ----------
     words : str
-        What is mapped to what.
+        Inputs and targets, in words.
     make : callable
-        From the numbers of training and test samples and the seed to a `Problem`.
+        Function of the numbers of training and test samples and the seed that returns a `Problem`.
     n_train, n_test : int
         Default numbers of samples.
     """
@@ -259,7 +259,7 @@ def make_burgers(
     n_waves : int
         Highest wavenumber at the start.
     n_fine : int
-        Points at which the solution is computed.
+        Number of points at which the solution is computed.
 
     Returns
     -------

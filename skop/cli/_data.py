@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from skop.cli._arrays import counting_columns, listed, numbers_of, read_arrays, read_csv
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -37,19 +39,6 @@ __all__ = [
     "time_options",
 ]
 
-#: Names under which arrays are looked for, in this order.
-_ARRAY_NAMES = {
-    "x": ("X", "x", "inputs", "input", "a", "coeff"),
-    "y": ("Y", "y", "outputs", "output", "targets", "target", "u", "sol"),
-    "coords": ("coords", "coordinates", "points"),
-    "params": ("params", "parameters", "theta", "mu"),
-}
-#: Options that name arrays, where they differ from the roles.
-_ARRAY_OPTIONS = {"params": "array-params"}
-#: A number as tables write it, also with a decimal comma.
-_NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
-#: Largest number of channels that the last axis of an array on a grid is taken for.
-_MOST_CHANNELS = 16
 #: Number of names shown in a message.
 _SHOWN = 3
 #: Name that no field has, by which a reader is made to list the fields of a file.
@@ -198,13 +187,13 @@ def choice_of_model(model: Any, **options: Any) -> Choice:
 
 def _choice_of_series(model: Any, **options: Any) -> Choice:
     """What a model of time series of meshes needs to be read."""
-    held, window = model.series_, getattr(model, "window_", None)
+    series, window = model.series_, getattr(model, "window_", None)
     return Choice(
-        targets=tuple(held["target_fields"]),
-        inputs=tuple(held["input_fields"]) if window is None else (),
+        targets=tuple(series["target_fields"]),
+        inputs=tuple(series["input_fields"]) if window is None else (),
         columns=tuple(model.spec_.param_names or ()),
-        cell_data=held["cell_data"],
-        axes=tuple(held["axes"]),
+        cell_data=series["cell_data"],
+        axes=tuple(series["axes"]),
         needs_targets=False,
         time="parameter" if window is None else "rollout",
         window=window or 1,
@@ -469,22 +458,18 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
     """Read mesh files, and the parameters of each."""
     from skop.exceptions import FieldDataError
 
-    table, params = None, None
-    _check_needs_params(choice)
-    if choice.params is not None:
-        table = _rows_for_files(read_csv(choice.params), files, choice.params)
+    table, params = _table_of_params(files, choice), None
     scalars = [] if table is None else [name for name in choice.targets if name in table.columns]
     if scalars and len(scalars) < len(choice.targets):
         raise click.UsageError(
             f"--target names columns of {choice.params} ({', '.join(scalars)}) and fields of the meshes; take one kind"
         )
     if table is not None:
-        leave_out = [*scalars, *_counters(table, choice)]
-        params = _numbers_of(table, choice.columns, choice.params, leave_out, short_names(files))
+        params = _params_in(table, choice, short_names(files), leave_out=scalars)
     targets = () if scalars else choice.targets
     if choice.needs_targets and not choice.targets:
         raise click.UsageError(
-            f"--target is missing; the fields of {files[0]} are: {_listed([*chain(*fields_in(files[0]))])}"
+            f"--target is missing; the fields of {files[0]} are: {listed([*chain(*fields_in(files[0]))])}"
         )
     try:
         samples = _open_meshes(files, choice, targets)
@@ -515,7 +500,7 @@ def _read_series(files: list[Path], choice: Choice) -> Samples:
         )
     if choice.needs_targets and not choice.targets:
         names = [*chain(*fields_of_run(runs[0]))]
-        raise click.UsageError(f"--target is missing; the fields of {runs[0].name} are: {_listed(names)}")
+        raise click.UsageError(f"--target is missing; the fields of {runs[0].name} are: {listed(names)}")
     table, params = read_run_table(runs, choice)
     X, y, samples = read_run_frames(
         runs, time, (choice.inputs, choice.targets), window=choice.window, n_frames=choice.n_frames,
@@ -546,12 +531,8 @@ def read_run_table(runs: Sequence[Run], choice: Choice) -> tuple[Any, Any]:
     """
     from skop.cli._series import places_of
 
-    _check_needs_params(choice)
-    if choice.params is None:
-        return None, None
-    table = _rows_for_files(read_csv(choice.params), places_of(runs), choice.params)
-    names = [run.name for run in runs]
-    return table, _numbers_of(table, choice.columns, choice.params, _counters(table, choice), names)
+    table = _table_of_params(places_of(runs), choice)
+    return table, None if table is None else _params_in(table, choice, [run.name for run in runs])
 
 
 def fields_of_run(run: Run) -> tuple[list[str], list[str]]:
@@ -614,15 +595,26 @@ def fields_in(file: Path) -> tuple[list[str], list[str]]:
     raise AssertionError(f"{file} has a field {_NO_FIELD!r}")
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Names in a row."""
-    return ", ".join(map(str, names)) or "none"
+def _table_of_params(files: list[Path], choice: Choice) -> Any:
+    """Table of the parameters, with a row for each file; None without one."""
+    if choice.params is None:
+        if choice.columns:
+            raise click.UsageError(f"parameters are needed ({', '.join(choice.columns)}); pass their table by --params")
+        return None
+    path = Path(choice.params)
+    if not path.is_file():
+        raise click.UsageError(f"there is no file {choice.params!r}{_near(path)}")
+    return _rows_for_files(read_csv(path), files, choice.params)
 
 
-def _check_needs_params(choice: Choice) -> None:
-    """Raise an error if a model needs parameters that were not given."""
-    if choice.columns and choice.params is None:
-        raise click.UsageError(f"parameters are needed ({', '.join(choice.columns)}); pass their table by --params")
+def _params_in(table: Any, choice: Choice, names: Sequence[str], leave_out: Sequence[str] = ()) -> Any:
+    """Columns of a table that are parameters."""
+    counting = counting_columns(table)
+    if counting and not choice.columns:
+        click.echo(
+            f"{choice.params}: {counting[0]!r} only counts the rows, and is no parameter (see --param)", err=True
+        )
+    return numbers_of(table, choice.columns, choice.params, [*leave_out, *counting], names)
 
 
 def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
@@ -653,126 +645,29 @@ def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
     return table
 
 
-# ---------------------------------------------------------------------- tables
-def read_csv(path: str | Path) -> Any:
-    """Read a table with pandas.
-
-    Parameters
-    ----------
-    path : str or Path
-        CSV file with a header.
-
-    Returns
-    -------
-    DataFrame
-        The table, with names of columns without spaces around them.
-    """
-    from skop._optional import import_optional
-    from skop.exceptions import FieldDataError
-
-    pandas = import_optional("pandas", extra="data", purpose="read CSV files")
-    if not Path(path).is_file():
-        raise click.UsageError(f"there is no file {str(path)!r}{_near(Path(path))}")
-    try:
-        # The engine "python" finds out whether columns are separated by commas, semicolons or tabs.
-        table = pandas.read_csv(path, sep=None, engine="python", skipinitialspace=True)
-    except Exception as error:
-        raise FieldDataError(f"cannot read {path} as a table: {error}") from error
-    return table.rename(columns=lambda name: str(name).strip())
-
-
-def _numbers_of(
-    table: Any, columns: Sequence[str], source: str | None, leave_out: Sequence[str] = (), files: Sequence[str] = ()
-) -> Any:
-    """Named columns, or all columns of numbers other than some; refuse text and missing numbers in them."""
-    import numpy as np
-
-    from skop.exceptions import FieldDataError
-
-    unknown = [name for name in columns if name not in table.columns]
-    if unknown:
-        raise click.UsageError(f"{source} has no column {unknown[0]!r}; its columns are: {_listed(table.columns)}")
-    names = list(columns) or [
-        name for name in table.columns if table[name].dtype.kind in "fiub" and name not in leave_out
-    ]
-    for name in columns or [name for name in table.columns if name not in leave_out]:
-        _refuse_text_among_numbers(table[name], source, all_numbers=bool(columns))
-    if not names:
-        raise click.UsageError(f"{source} has no columns of numbers; its columns are: {_listed(table.columns)}")
-    for name in names:
-        missing = np.flatnonzero(~np.isfinite(table[name].to_numpy(float)))
-        if len(missing):
-            where = f"for {files[missing[0]]}" if files else f"in row {missing[0] + 1}"
-            raise FieldDataError(f"column {name!r} of {source} has no number {where}; fill it in.")
-    return table[names]
-
-
-def _refuse_text_among_numbers(column: Any, source: str | None, *, all_numbers: bool) -> None:
-    """Raise an error for a column with text if it has to hold numbers, or mostly does."""
-    from skop.exceptions import FieldDataError
-
-    texts = [value for value in column if isinstance(value, str)]
-    if column.dtype.kind in "fiub" or not texts:
-        return
-    strange = [text for text in texts if not _NUMBER.fullmatch(text)]
-    # Left out in silence, a column in which one number is mistyped would be an input less.
-    if all_numbers or len(strange) < len(texts) / 2:
-        found = (strange or [text for text in texts if "," in text] or texts)[0]
-        advice = "" if all_numbers else " Correct it, or name the columns to use by --input or --param."
-        raise FieldDataError(
-            f"column {column.name!r} of {source} holds text, such as {found!r}; expected numbers.{advice}"
-        )
-
-
-def _counters(table: Any, choice: Choice) -> list[str]:
-    """Columns that only count the rows, which are no parameters."""
-    import numpy as np
-
-    rows = np.arange(len(table))
-    found = [
-        name
-        for name in table.columns
-        if table[name].dtype.kind in "iu" and len(rows) > 2 and np.ptp(np.sort(table[name]) - rows) == 0
-    ]
-    if found and not choice.columns:
-        click.echo(f"{choice.params}: {found[0]!r} only counts the rows, and is no parameter (see --param)", err=True)
-    return found
-
-
+# ---------------------------------------------------------------------- arrays and tables
 def _read_table(path: Path, choice: Choice) -> Samples:
     """Read a table of features and scalars."""
     _refuse_options(choice, ("params", "x", "y", "coords", "array_params"), ".csv")
     table = read_csv(path)
     if choice.needs_targets and not choice.targets:
-        raise click.UsageError(f"--target is missing; the columns of {path} are: {_listed(table.columns)}")
+        raise click.UsageError(f"--target is missing; the columns of {path} are: {listed(table.columns)}")
     has_targets = bool(choice.targets) and (choice.needs_targets or set(choice.targets) <= set(table.columns))
     if has_targets and not choice.needs_targets:
         # Rows to predict need not hold the truth.
         has_targets = all(table[name].dtype.kind in "fiub" and table[name].notna().all() for name in choice.targets)
-    y = _numbers_of(table, choice.targets, str(path)) if has_targets else None
-    X = _numbers_of(table, choice.inputs, str(path), leave_out=choice.targets)
+    y = numbers_of(table, choice.targets, str(path)) if has_targets else None
+    X = numbers_of(table, choice.inputs, str(path), leave_out=choice.targets)
     names = tuple(f"row {row + 1}" for row in range(len(table)))
     return Samples("table", X, y, names, (path,), table=table, target_names=choice.targets if has_targets else ())
 
 
-# ---------------------------------------------------------------------- arrays
 def _read_arrays(path: Path, choice: Choice) -> Samples:
     """Read the arrays of a .npz or .mat file."""
     _refuse_options(choice, ("params", "targets", "inputs", "columns"), path.suffix, from_user=choice.needs_targets)
-    arrays = _load_npz(path) if path.suffix.lower() == ".npz" else _load_mat(path)
-    options = {"x": choice.x, "y": choice.y, "coords": choice.coords, "params": choice.array_params}
-    held = {role: _find_array(arrays, role, name, path) for role, name in options.items()}
-    if held["x"] is None and held["coords"] is None and held["params"] is None:
-        raise click.UsageError(f"{path} has no array of inputs by a known name; choose by --x from: {_shapes(arrays)}")
-    if held["y"] is None and choice.needs_targets:
-        raise click.UsageError(f"{path} has no array of targets by a known name; choose by --y from: {_shapes(arrays)}")
-    X, y = _arranged(held, choice.channels)
-    n_samples = len(X)
-    if y is not None and len(y) != n_samples:
-        raise click.UsageError(
-            f"the first axis of arrays is that of the samples, but X has {n_samples} and y {len(y)}: {_shapes(arrays)}"
-        )
-    return Samples("arrays", X, y, tuple(f"sample {row}" for row in range(n_samples)), (path,))
+    names = {"x": choice.x, "y": choice.y, "coords": choice.coords, "params": choice.array_params}
+    X, y = read_arrays(path, names, choice.channels, needs_targets=choice.needs_targets)
+    return Samples("arrays", X, y, tuple(f"sample {row}" for row in range(len(X))), (path,))
 
 
 def _refuse_options(choice: Choice, names: Sequence[str], ending: str, from_user: bool = True) -> None:
@@ -781,99 +676,3 @@ def _refuse_options(choice: Choice, names: Sequence[str], ending: str, from_user
     given = [words.get(name, name).replace("_", "-") for name in names if getattr(choice, name)]
     if given and from_user:
         raise click.UsageError(f"--{given[0]} does not apply to {ending} files")
-
-
-def _load_npz(path: Path) -> dict[str, Any]:
-    """Arrays of a NumPy file, without unpickling anything."""
-    import zipfile
-
-    import numpy as np
-
-    from skop.exceptions import FieldDataError
-
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise FieldDataError(f"cannot read {path}: {error}; write it by numpy.savez(path, X=X, y=y).") from error
-
-
-def _load_mat(path: Path) -> dict[str, Any]:
-    """Arrays of a MATLAB file."""
-    import numpy as np
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
-    from skop._optional import import_optional
-    from skop.exceptions import FieldDataError
-
-    try:
-        content = loadmat(path)
-    except NotImplementedError:
-        h5py = import_optional("h5py", extra="data", purpose="read MATLAB files of version 7.3")
-        with h5py.File(path, "r") as file:
-            # MATLAB stores by columns, so that HDF5 shows the axes in reverse.
-            content = {name: np.asarray(item).T for name, item in file.items() if isinstance(item, h5py.Dataset)}
-    except (MatReadError, ValueError, TypeError) as error:
-        raise FieldDataError(f"cannot read {path}: {error}; it is no MATLAB file, or damaged.") from error
-    arrays = {name: value for name, value in content.items() if not name.startswith("_")}
-    return {name: value for name, value in arrays.items() if getattr(value, "dtype", np.dtype("O")).kind in "fiub"}
-
-
-def _find_array(arrays: dict[str, Any], role: str, name: str | None, path: Path) -> Any:
-    """Array of a role, by the name that was given or by the usual ones; None if there is none of these."""
-    if name is not None and name not in arrays:
-        raise click.UsageError(f"{path} has no array {name!r}; it holds: {_shapes(arrays)}")
-    usual = [known for known in _ARRAY_NAMES[role] if known in arrays]
-    if name is None and len(usual) > 1:
-        option = f"--{_ARRAY_OPTIONS.get(role, role)}"
-        raise click.UsageError(f"{path} holds {' and '.join(usual)}; say which by {option} from: {_shapes(arrays)}")
-    found = name if name is not None else next(iter(usual), None)
-    if found is None:
-        return None
-    if name is None:
-        click.echo(f"{path}: {role} = {found} {arrays[found].shape}", err=True)
-    return arrays[found]
-
-
-def _shapes(arrays: dict[str, Any]) -> str:
-    """Names and shapes of arrays."""
-    return ", ".join(f"{name} {tuple(array.shape)}" for name, array in arrays.items()) or "nothing"
-
-
-def _arranged(held: dict[str, Any], channels: str) -> tuple[Any, Any]:
-    """X and y in a form that estimators take."""
-    from skop.data import FieldSet
-
-    x, y, coords, params = (held[role] for role in ("x", "y", "coords", "params"))
-    # MATLAB makes a row of a vector.
-    y = y.reshape(-1) if y is not None and y.ndim == 2 and y.shape[0] == 1 < y.shape[1] else y
-    # One parameter needs no axis of its own.
-    params = params[:, None] if params is not None and params.ndim == 1 else params
-    if coords is None:
-        if params is not None and x is not None:
-            raise click.UsageError("parameters beside fields need the points of the fields: --coords ARRAY")
-        return _with_channels(params if x is None else x, channels), _with_channels(y, channels)
-    x = _on_points(x, coords)
-    y = y if y is None or y.ndim == 1 else _on_points(y, coords)
-    if y is not None and y.ndim > 2:
-        y = FieldSet(coords, y)
-    if x is None and params is not None and coords.ndim == 2:
-        return params, y
-    return FieldSet(coords, x, params=params), y
-
-
-def _with_channels(array: Any, channels: str) -> Any:
-    """Array with an axis of channels."""
-    if array is None or array.ndim == 1 or channels == "last":
-        return array
-    is_bare = array.ndim > 2 and array.shape[-1] > _MOST_CHANNELS
-    return array[..., None] if channels == "none" or is_bare else array
-
-
-def _on_points(array: Any, coords: Any) -> Any:
-    """Fields on points with an axis of channels, (n, P, c)."""
-    if array is None or array.ndim < 2:
-        return array
-    axes = coords.shape[:-1] if coords.shape[0] != array.shape[0] or coords.ndim == 2 else coords.shape[1:-1]
-    return array[..., None] if array.shape[1:] == axes else array

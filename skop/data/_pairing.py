@@ -45,7 +45,7 @@ class Labels:
     numbers : tuple of int or None, default=None
         Numbers of the rows in the index of a DataFrame, if these are not 0 to n - 1.
     place : str, default="its index"
-        Where the labels come from, for messages.
+        Source of the labels, for messages.
     """
 
     files: tuple[str, ...] | None = None

@@ -132,10 +132,10 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         given = {"sample_weight": sample_weight, "params": params}
         options = {name: value for name, value in given.items() if value is not None}
         name, together = type(self).__name__, min(self.n_members, effective_n_jobs(self.n_jobs))
-        told = FitSeries(name, self.n_members, together, is_alone=not is_called_by_another_tool())
-        # Of fits at the same time the first one tells.
-        untold = told if together == 1 else FitSeries(name, self.n_members, together, is_alone=False)
-        series = [told, *[untold] * (self.n_members - 1)]
+        first_series = FitSeries(name, self.n_members, together, is_alone=not is_called_by_another_tool())
+        # Of fits at the same time only the first one prints how long all will take.
+        silent = FitSeries(name, self.n_members, together, is_alone=False)
+        series = [first_series, *[first_series if together == 1 else silent] * (self.n_members - 1)]
         with each_warning_once():
             self.estimators_ = Parallel(n_jobs=self.n_jobs)(
                 delayed(part.run)(member.fit, X, y, **options) for part, member in zip(series, members, strict=True)

@@ -16,7 +16,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ from skop._version import __version__
 from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm
 from skop.estimators._domain import Domain, SeenRanges
 from skop.estimators._kernel_models import Basis, Kernel, KernelModel
-from skop.estimators._options import Options
+from skop.estimators._options import Options, TrainingOptions
 from skop.estimators._runtime import isolated_randomness, pick_device
 from skop.exceptions import ModelFileError, SkopWarning, warn
 
@@ -409,6 +409,11 @@ def _complete(value: Any) -> None:
     else:
         made_by = signature(kind).parameters.values()
         usual = {part.name: MISSING if part.default is part.empty else part.default for part in made_by}
+    if "n_iter_no_change" in held and "n_iter_no_change" not in usual and "training" in held:
+        # A parameter of the operators until the options of the training took it.
+        training, epochs = held["training"] or TrainingOptions(), held.pop("n_iter_no_change")
+        if epochs != training.n_iter_no_change:
+            held["training"] = replace(training, n_iter_no_change=epochs)
     unknown = sorted(name for name in held if name not in usual and not name.endswith("_"))
     if unknown:
         raise ModelFileError(

@@ -148,7 +148,8 @@ def test_other_numbers_of_frames_are_named_on_meshes(fields, asked, expected, tm
         new = [name for name in predicted[0].point_data if not name.endswith(("_true", "_error"))][: len(expected)]
         assert new == expected
         found = np.stack([np.concatenate([m.point_data[n].reshape(7, -1) for n in new], axis=1) for m in predicted])
-    np.testing.assert_allclose(found, arrays.values, atol=1e-8)
+    # Files round the points, and sums over other numbers of samples are rounded otherwise.
+    np.testing.assert_allclose(found, arrays.values, atol=1e-6)
 
 
 def test_other_points_and_ensembles():

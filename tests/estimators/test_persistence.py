@@ -1,6 +1,7 @@
 """Model files: what comes back, what is in them, and that damage never passes for a model."""
 
 import json
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -276,13 +277,19 @@ def test_a_file_cut_short_is_refused(model, path):
     assert check_damaged(path, content + b"\0", expected)
 
 
-@pytest.mark.parametrize("change", [0x01, 0x0F, 0x13, 0x80, 0xFF])
-def test_one_changed_byte_never_gives_wrong_numbers(model, path, change):
+CHANGED_BITS = [0x01, 0x0F, 0x13, 0x80, 0xFF]
+
+
+@pytest.mark.parametrize(
+    "changes", [CHANGED_BITS, *(pytest.param([bits], marks=pytest.mark.exhaustive) for bits in CHANGED_BITS)]
+)
+def test_one_changed_byte_never_gives_wrong_numbers(model, path, changes):
+    """Each place with one of the changes after the other by default, and with all of them in the long run."""
     content, expected = path.read_bytes(), model.predict(GRIDS)
     size = int.from_bytes(content[:8], "little")
     places = [*range(8), *range(8, 8 + size, 11), *range(8 + size, len(content), max(1, len(content) // 100))]
     refused = []
-    for place in places:
+    for place, change in zip(places, cycle(changes), strict=False):
         changed = bytearray(content)
         changed[place] ^= change
         refused.append(check_damaged(path, bytes(changed), expected))
@@ -433,6 +440,18 @@ def test_files_of_earlier_versions_give_the_predictions_of_then(name):
     for name, part in (("values", predicted.values), ("scalars", predicted.params)):
         if name in held:
             np.testing.assert_allclose(part, held[name], rtol=0, atol=1e-5 * np.abs(held[name]).max())
+
+
+def test_the_patience_of_earlier_versions_is_an_option_of_the_training(tmp_path):
+    path = tmp_path / "old.skop"
+    path.write_bytes((Path(__file__).with_name("files") / "unet.skop").read_bytes())
+    assert skop.load(path).training is None
+
+    def change(header, tensors):
+        state_of(header)["n_iter_no_change"] = 7
+
+    rewrite(path, change)
+    assert skop.load(path).training.n_iter_no_change == 7
 
 
 def test_there_is_a_file_of_each_operator():

@@ -1,5 +1,8 @@
 """Symmetries of point sets and meshes in estimators: equivariance, invariance of the training, refusals."""
 
+import copy
+import warnings
+
 import meshio
 import numpy as np
 import pandas as pd
@@ -247,15 +250,24 @@ UNSEEN = {
 }
 
 
-@pytest.mark.parametrize("name", UNSEEN)
-def test_symmetries_that_the_first_fit_did_not_have_are_named_where_its_scaling_does_not_suit_them(name, recwarn):
-    options, words = UNSEEN[name]
+@pytest.fixture(scope="module")
+def fitted_without_symmetries():
+    """Samples, and an estimator that goes on from a fit without symmetries, which warned of nothing."""
     X, y = (part.with_values(part.values + 20 * np.arange(part.n_channels)) for part in layout("own"))
-    model = small(warm_start=True).fit(X, y)
-    assert not recwarn.list
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return X, y, small(warm_start=True).fit(X, y)
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_symmetries_that_the_first_fit_did_not_have_are_named_where_its_scaling_does_not_suit_them(
+    name, fitted_without_symmetries, recwarn
+):
+    options, words = UNSEEN[name]
+    X, y, model = fitted_without_symmetries
     declared = SymmetryOptions(**options)
     with pytest.warns(SkopWarning, match=words):
-        model.set_params(symmetries=declared).fit(X, y)
+        copy.deepcopy(model).set_params(symmetries=declared).fit(X, y)
     # Declared in the first fit, they are no surprise.
     recwarn.clear()
     small(warm_start=True, symmetries=declared).fit(X, y).fit(X, y)

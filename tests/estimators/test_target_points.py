@@ -428,12 +428,12 @@ def test_geometry_and_parameters_as_inputs():
 
 def test_searches_and_cross_validation():
     model = small("lamo")
-    assert np.isfinite(cross_val_score(model, X, SHARED, cv=2, error_score="raise")).all()
     scores = cross_val_score(model, X, SHARED, cv=2, scoring=neg_relative_l2_scorer, error_score="raise")
     assert np.isfinite(scores).all()
     assert np.isfinite(cross_val_score(model, RAGGED_X, RAGGED, cv=2, error_score="raise")).all()
     np.testing.assert_array_equal(cross_val_predict(model, X, SHARED, cv=2).coords, OTHERS)
     search = GridSearchCV(model, {"width": [8, 16]}, cv=2, error_score="raise").fit(X, SHARED)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     np.testing.assert_array_equal(search.predict(X).coords, OTHERS)
     assert clone(search.best_estimator_).fit(X, OWN).spec_.target_points == "own"
 
