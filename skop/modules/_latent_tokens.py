@@ -255,11 +255,12 @@ class LatentTokens(nn.Module):
         extended = self._extended(points, coords)
         weights = self._weights(extended)
         rows = weights.flatten(-2)
+        # In this order the gradient of the weights, the larger matrix, comes in their own layout.
         if sizes is None:
-            read = rows.mT @ extended
+            read = (extended.mT @ rows).mT
         else:
-            parts = zip(rows.split(sizes), extended.split(sizes), strict=True)
-            read = torch.stack([own.mT @ sample for own, sample in parts])
+            parts = zip(extended.split(sizes), rows.split(sizes), strict=True)
+            read = torch.stack([sample.mT @ own for sample, own in parts]).mT
         read = read.unflatten(1, weights.shape[-2:])
         masses = read[..., -1]
         values, bias = (part.unflatten(0, (self.n_heads, -1)) for part in (self.values.weight, self.values.bias))
