@@ -227,31 +227,31 @@ class LatentTokens(nn.Module):
         return self.multiplies_maps and not torch.is_autocast_enabled(tensor.device.type)
 
     def _extended(self, points: torch.Tensor, coords: torch.Tensor | None) -> torch.Tensor:
-        """Points with further channels: their coordinates, where there are centres, and one."""
+        """Points with further channels: one, and where there are centres their coordinates."""
         if self.centres is None:
             return nn.functional.pad(points, (0, 1), value=1.0)
-        further = nn.functional.pad(_needed(coords), (0, 1), value=1.0)
+        further = nn.functional.pad(_needed(coords), (1, 0), value=1.0)
         return torch.cat([points, further.expand(*points.shape[:-1], -1)], dim=-1)
 
     def _weights(self, extended: torch.Tensor) -> torch.Tensor:
         """Weights (..., P, H, G) of the points with further channels, from one matrix for all heads."""
-        scale = self.temperature.clamp(*_TEMPERATURES).reciprocal()[:, None, None]
+        assert isinstance(self.queries, nn.Linear)
         queries = torch.cat([self.queries.weight, self.queries.bias.unsqueeze(1)], dim=1)
-        maps = scale * (self.scores.weight @ queries.unflatten(0, (self.n_heads, -1)))
-        bias = scale * self.scores.bias.unsqueeze(1)
-        if self.centres is None:
-            maps = torch.cat([maps[..., :-1], maps[..., -1:] + bias], dim=-1)
-        else:
+        maps = self.scores.weight @ queries.unflatten(0, (self.n_heads, -1))
+        maps = maps + nn.functional.pad(self.scores.bias.unsqueeze(1), (self.queries.in_features, 0))
+        maps = maps * self.temperature.clamp(*_TEMPERATURES).reciprocal()[:, None, None]
+        if self.centres is not None:
             # Half the squared distance to each centre, without the term that is the same for all centres of a point.
-            nearness = torch.cat([self.centres, -self.centres.square().sum(-1, keepdim=True) / 2], dim=-1)
-            near = self._sharpness()[:, None, None] * nearness
-            maps = torch.cat([maps[..., :-1], near[..., :-1], maps[..., -1:] + near[..., -1:] + bias], dim=-1)
+            nearness = torch.cat([-self.centres.square().sum(-1, keepdim=True) / 2, self.centres], dim=-1)
+            near = nn.functional.pad(nearness, (self.queries.in_features, 0)) * self._sharpness()[:, None, None]
+            maps = nn.functional.pad(maps, (0, self.centres.shape[1])) + near
         return nn.functional.linear(extended, maps.flatten(0, 1)).unflatten(-1, maps.shape[:2]).softmax(-1)
 
     def _encode_by_products(
         self, points: torch.Tensor, sizes: Sizes, coords: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Results of `encode`: means of the points themselves, which are mapped to values afterwards."""
+        assert isinstance(self.values, nn.Linear)
         extended = self._extended(points, coords)
         weights = self._weights(extended)
         rows = weights.flatten(-2)
@@ -262,10 +262,10 @@ class LatentTokens(nn.Module):
             parts = zip(extended.split(sizes), rows.split(sizes), strict=True)
             read = torch.stack([sample.mT @ own for sample, own in parts]).mT
         read = read.unflatten(1, weights.shape[-2:])
-        masses = read[..., -1]
-        values, bias = (part.unflatten(0, (self.n_heads, -1)) for part in (self.values.weight, self.values.bias))
-        sums = read[..., : points.shape[-1]] @ values.mT + masses.unsqueeze(-1) * bias.unsqueeze(1)
-        return weights.transpose(-3, -2), sums, masses
+        width = points.shape[-1]
+        values = torch.cat([self.values.weight, self.values.bias.unsqueeze(1)], dim=1)
+        sums = read[..., : width + 1] @ values.unflatten(0, (self.n_heads, -1)).mT
+        return weights.transpose(-3, -2), sums, read[..., width]
 
     def _sharpness(self) -> torch.Tensor:
         """Factors (H,) of the squared distances from the centres; 0 for the heads without centres."""
