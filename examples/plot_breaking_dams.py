@@ -53,13 +53,14 @@ axes.legend(title="time")
 # %%
 # All at once, or step by step
 # ----------------------------
-# `PODRegressor` maps the principal components of all given frames to those of all frames to come. By default it keeps
-# those with 99 % of the variance. `RolloutRegressor` learns one step, and applies it to its own frames.
+# `PODRegressor` maps the principal components of all given frames to those of all frames to come. Here ridge
+# regression does, on those with 99 % of the variance or more. `RolloutRegressor` learns one step, and applies it to its
+# own frames.
 
 models = {
-    "all at once, 99 %": PODRegressor(),
-    "all at once, 99.99 %": PODRegressor(n_components=0.9999),
-    "step by step, 99.99 %": RolloutRegressor(PODRegressor(n_components=0.9999), window=4),
+    "all at once, 99 %": PODRegressor(regressor="ridge", n_components=0.99),
+    "all at once, 99.99 %": PODRegressor(regressor="ridge", n_components=0.9999),
+    "step by step, 99.99 %": RolloutRegressor(PODRegressor(regressor="ridge", n_components=0.9999), window=4),
 }
 errors = {}
 for name, model in models.items():

@@ -41,7 +41,7 @@ print("first frames", X.shape, "next frames", y.shape)
 
 network = LaMORegressor(width=32, depth=1, max_iter=12, batch_size=4, learning_rate_init=4e-3)
 models = {
-    "modes and ridge": RolloutRegressor(PODRegressor(), window=4),
+    "modes and ridge": RolloutRegressor(PODRegressor(regressor="ridge"), window=4),
     "true frames": RolloutRegressor(network, window=4, random_state=0),
     "unrolled": RolloutRegressor(network, window=4, unroll=5, random_state=0),
 }

@@ -17,7 +17,7 @@ from skop._typing import FloatArray
 from skop._version import __version__
 from skop.datasets import make_darcy
 from skop.estimators import LaMORegressor, PODRegressor, SymmetryOptions
-from skop.inspection import FieldErrorDisplay, TrainingCurveDisplay
+from skop.inspection import FieldErrorDisplay, ModelResult, TrainingCurveDisplay, evaluate, write_report
 from skop.metrics import relative_l2_error
 
 __all__ = ["DemoOptions", "run_demo"]
@@ -47,6 +47,8 @@ class DemoOptions:
         Time limit of the training in seconds.
     seed : int
         Seed of data and training.
+    report : str or None
+        File of a report on the comparison; None writes none.
     """
 
     output: str = "skop-demo"
@@ -55,6 +57,7 @@ class DemoOptions:
     epochs: int = 60
     max_time: float = 120.0
     seed: int = 0
+    report: str | None = None
 
 
 def run_demo(options: DemoOptions) -> dict[str, float]:
@@ -92,6 +95,23 @@ def run_demo(options: DemoOptions) -> dict[str, float]:
     TrainingCurveDisplay.from_estimator(lamo).figure_.savefig(folder / "learning_curve.png", dpi=150)
     pyplot.close("all")
     lamo.save(folder / "model.skop")
+    if options.report is not None:
+        others = [
+            ModelResult(name, evaluate(model, X[test], y[test]), seconds[name])
+            for name, model in models.items()
+            if model is not lamo
+        ]
+        write_report(
+            options.report,
+            lamo,
+            X[test],
+            y[test],
+            train=(X[train], y[train]),
+            comparison=others,
+            model_path=folder / "model.skop",
+            title="Darcy flow through porous squares",
+        )
+        _say(f"   {options.report}: report")
     _print_next_steps(folder, options)
     return errors
 
@@ -131,7 +151,7 @@ def _fit_models(X: FloatArray, y: FloatArray, options: DemoOptions) -> tuple[dic
     """Fit all models; return them with their training times."""
     models: dict[str, Any] = {
         "mean field": PODRegressor(regressor="mean"),
-        "POD + ridge": PODRegressor(n_components=_POD_MODES),
+        "POD + ridge": PODRegressor(regressor="ridge", n_components=_POD_MODES),
         "POD + Gaussian process": PODRegressor(regressor="gaussian_process"),
         "LaMO": _lamo(options),
     }
@@ -162,7 +182,7 @@ def _lamo(options: DemoOptions) -> LaMORegressor:
         max_time=options.max_time,
         # A tenth is held out for the validation curve. The patience is so long that early stopping does not occur.
         early_stopping=True,
-        n_iter_no_change=options.epochs,
+        training__n_iter_no_change=options.epochs,
         random_state=options.seed,
         verbose=1,
     )

@@ -3,10 +3,12 @@
 import contextlib
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import meshio
 import numpy as np
@@ -22,7 +24,7 @@ from skop._demo import DemoOptions, run_demo  # noqa: E402
 from skop.cli import main  # noqa: E402
 from skop.cli._data import Choice, read_samples  # noqa: E402
 from skop.cli._fit import split_rows  # noqa: E402
-from skop.data import FieldLoader, read_meshes  # noqa: E402
+from skop.data import FieldLoader, MeshSeries, read_mesh_series, read_meshes  # noqa: E402
 from skop.datasets import make_darcy  # noqa: E402
 from skop.metrics import relative_l2_error  # noqa: E402
 
@@ -32,11 +34,10 @@ PNG_SIGNATURE = b"\x89PNG"
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """Folder and printed lines of one tiny demo."""
+    """Folder and printed lines of one tiny demo, with its report beside the folder."""
     folder = tmp_path_factory.mktemp("demo") / "new" / "folder"
-    finished = subprocess.run(
-        [sys.executable, "-m", "skop", *TINY, "--output", str(folder)], capture_output=True, text=True, check=False
-    )
+    words = [*TINY, "--output", str(folder), "--report", str(folder.parent / "report.html")]
+    finished = subprocess.run([sys.executable, "-m", "skop", *words], capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
     # Progress, and nothing else.
     assert all(line.startswith("LaMORegressor") for line in finished.stderr.splitlines()), finished.stderr
@@ -67,6 +68,19 @@ def test_demo_prints_an_aligned_table_of_the_models(demo):
     _, y = make_darcy(124, resolution=8, solver_resolution=22, random_state=3)
     mean_error = relative_l2_error(y[24:], np.broadcast_to(y[:24].mean(axis=0), y[24:].shape))
     assert errors[0] == pytest.approx(100 * mean_error, abs=0.01)
+
+
+def test_the_report_of_the_demo_holds_the_errors_of_the_table(demo, capsys):
+    folder, lines = demo
+    report = folder.parent / "report.html"
+    text = report.read_text(encoding="utf-8")
+    section = text[text.index("<h2>Comparison</h2>") :]
+    for name in ("mean field", "POD + ridge", "POD + Gaussian process", "LaMO"):
+        printed = float(next(line for line in lines if line.startswith(f"   {name} "))[27:].split()[0])
+        row = re.search(rf'<td class="name">{re.escape(name)}.*?<td class="n">(.*?) %', section)
+        assert float(row[1]) == pytest.approx(printed, abs=0.006, rel=5e-3)
+    assert main([*TINY, "--output", str(folder), "--report", str(report)]) == 2
+    assert "exists" in one_line_of(capsys)
 
 
 def test_the_printed_lines_of_python_run(demo, capsys):
@@ -222,6 +236,9 @@ def test_fit_prints_the_error_of_the_held_out_runs(study):
     assert len(rows) == 3
     score = skop.load(folder / "model.skop").score(X[rows], y[rows])
     assert f"relative L2 error of 3 held-out samples: {1 - score:.2%}" in lines[1]
+    errors = relative_l2_error(y[rows], skop.load(folder / "model.skop").predict(X[rows]), average="none")
+    assert lines[1].endswith(f"(median {np.median(errors):.2%}, worst {errors.max():.2%})")
+    assert [line.split()[-1] for line in lines[2:]] == [f"{error:.2%}" for error in errors]
 
 
 def test_rows_belong_to_the_files_that_they_name(study, capsys):
@@ -274,6 +291,23 @@ def test_predicted_meshes_hold_prediction_truth_and_error(study, tmp_path, capsy
         (["flow.npz"], "no array of targets by a known name; choose by --y from: a (12, 5, 4), p (12, 5, 4)"),
         (["flow.npz", "--y", "q"], "has no array 'q'; it holds: a (12, 5, 4), p (12, 5, 4)"),
         (["flow.npz", "run_0.vtu"], "2 files with a .npz file; pass it alone"),
+        # What would give wrong numbers in silence: another array, a copy of the target, an input less.
+        (["names.npz"], "names.npz holds x and a; say which by --x from: x (12, 5, 4), a (12, 5, 4), u (12, 5, 4)"),
+        (["names.npz", "--x", "u", "--y", "u"], "'u' is both --x and --y"),
+        (["run_*.vtu", "--target", "stress", "--input", "x,stress"], "'stress' is both --input and --target"),
+        (["run_*.vtu", "--target", "load", "--params", "doe.csv", "--param", "load"], "'load' is both --param and"),
+        (
+            ["table.csv", "--target", "drag"],
+            "column 'width' of table.csv holds text, such as '1,5'; expected numbers. C",
+        ),
+        (
+            ["run_*.vtu", "--target", "stress", "--params", "hole.csv"],
+            "column 'load' of hole.csv has no number for run_4",
+        ),
+        (
+            ["run_*.vtu", "--target", "stress", "--set", "target_fields=x"],
+            "target_fields does not apply: --target says",
+        ),
     ],
 )
 def test_data_that_cannot_be_used_are_one_line(study, words, message, monkeypatch, capsys):
@@ -283,6 +317,12 @@ def test_data_that_cannot_be_used_are_one_line(study, words, message, monkeypatc
     (folder / "rows.csv").write_text("load\n1\n2\n")
     (folder / "text.csv").write_text("name,load\n" + "\n".join(f"run_{number},high" for number in range(12)))
     np.savez(folder / "flow.npz", a=np.zeros((12, 5, 4)), p=np.zeros((12, 5, 4)))
+    np.savez(folder / "names.npz", x=np.zeros((12, 5, 4)), a=np.ones((12, 5, 4)), u=np.ones((12, 5, 4)))
+    widths = ['"1,5"' if number == 3 else str(number) for number in range(9)]
+    rows = "\n".join(f"m{number},{width},{number}" for number, width in enumerate(widths))
+    (folder / "table.csv").write_text(f"name,width,drag\n{rows}\n")
+    loads = [f"run_{number},{'' if number == 4 else number}" for number in reversed(range(12))]
+    (folder / "hole.csv").write_text("name,load\n" + "\n".join(loads))
     assert main(["fit", *words, "-o", "other.skop", "--quiet"]) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("skop fit: error: ")
@@ -352,6 +392,32 @@ def test_groups_stay_on_one_side_of_the_split(study):
     assert set(groups[train]).isdisjoint(groups[test])
     assert sorted([*train, *test]) == list(range(12))
     assert len(test) == 3
+    some = samples.take(np.array([3, 5, 7])).take(np.array([1]))
+    assert (some.names, some.parameters["load"][0]) == (("run_5.vtu",), LOADS[5])
+    np.testing.assert_array_equal(some.cells[0].points, plate(5, 1.0).points)
+    # The seed chooses the split.
+    assert len({tuple(split_rows(samples, 0.25, None, seed)[1]) for seed in range(5)}) > 1
+
+
+def test_compare_limits_the_time_and_reports_on_the_best_named_model(study, tmp_path, monkeypatch):
+    folder, _ = study
+    made, shown = {}, []
+
+    def compared(models, *_, **__):
+        made.update(models)
+        errors = {"mean": 0.1, "LaMO": 0.3, "POD": 0.2}
+        return [
+            SimpleNamespace(name=name, error=error, evaluation=None, note="", model=name)
+            for name, error in errors.items()
+        ]
+
+    monkeypatch.setattr("skop.inspection.compare_models", compared)
+    monkeypatch.setattr("skop.inspection.write_report", lambda _, model, *__, **___: shown.append(model))
+    words = ["compare", str(folder / "run_*.vtu"), "--target", "stress", "--estimator", "lamo", "--estimator", "pod"]
+    assert main([*words, "--max-time", "7", "--quiet", "--report", str(tmp_path / "r.html")]) == 0
+    assert made["LaMO"].max_time == 7
+    assert not hasattr(made["POD"], "max_time")
+    assert shown == ["POD"]
 
 
 def test_an_interrupt_keeps_and_saves_the_best_model_so_far(study, monkeypatch, capsys):
@@ -382,6 +448,9 @@ def test_arrays_of_matlab_and_numpy_give_the_same_model(tmp_path, monkeypatch, c
     arrays = {"a": a, "u": a.cumsum(axis=1)}
     np.savez("flow.npz", **arrays)
     savemat("flow.mat", arrays)
+    # A vector of MATLAB, which is a row there, is one number a sample.
+    savemat("vector.mat", {"X": a[:, 0, :3], "y": a[:, 0, 0]})
+    assert read_samples(["vector.mat"], Choice()).y.shape == (10,)
     with h5py.File("new.mat", "w") as file:
         for name, array in arrays.items():
             file[name] = array.T
@@ -398,6 +467,15 @@ def test_arrays_of_matlab_and_numpy_give_the_same_model(tmp_path, monkeypatch, c
     assert errors[0] == pytest.approx(errors[1]) == pytest.approx(errors[2])
     assert main(["predict", "flow.skop", "flow.npz", "-o", "predicted.npz"]) == 0
     assert np.load("predicted.npz")["y"].shape == (10, 18, 17, 1)
+    # Points come back with the prediction.
+    coords = np.random.default_rng(1).random((25, 2))
+    np.savez(
+        "points.npz", coords=coords, X=a[:, :5, :5].reshape(10, 25), y=a[:, 0, :1] * coords[:, 0], theta=a[:, 0, 0]
+    )
+    assert main(["fit", "points.npz", "-o", "points.skop", "--estimator", "pod"]) == 0
+    assert skop.load("points.skop").spec_.n_params == 1
+    assert main(["predict", "points.skop", "points.npz", "-o", "on_points.npz"]) == 0
+    np.testing.assert_array_equal(np.load("on_points.npz")["coords"], coords)
 
 
 def test_tables_from_csv_to_csv(tmp_path, monkeypatch, capsys):
@@ -413,6 +491,11 @@ def test_tables_from_csv_to_csv(tmp_path, monkeypatch, capsys):
     assert main(["predict", "m.skop", "new.csv", "-o", "out.csv"]) == 0
     found = pandas.read_csv("out.csv")
     np.testing.assert_allclose(found["drag"], table["drag"], rtol=1e-3)
+    table.to_csv("known.csv", index=False)
+    assert main(["predict", "m.skop", "known.csv", "-o", "known_out.csv"]) == 0
+    found = pandas.read_csv("known_out.csv")
+    np.testing.assert_allclose(found["drag_true"], table["drag"])
+    np.testing.assert_allclose(found["drag_error"], found["drag"] - table["drag"], atol=1e-12)
     capsys.readouterr()
     assert main(["compare", "all.csv", "--target", "drag", "--input", "load,width", "--epochs", "1", "--quiet",
                  "--set", "width=8", "--json"]) == 0  # fmt: skip
@@ -440,3 +523,270 @@ def test_describe_names_the_files_that_are_not_like_the_others(study, tmp_path, 
     assert [names for text, names in problems if "units" in text] == [["run_3.vtu"]]
     assert [names for text, names in problems if "NaN" in text] == [["run_5.vtu"]]
     assert [names for text, names in problems if "cannot read" in text] == [["run_7.vtu"]]
+
+
+# ---------------------------------------------------------------------- time series of meshes
+TIMES = np.array([0.0, 0.5, 1.0, 2.0])
+
+
+def series(number):
+    """A field on a mesh of its own that decays from a start at a rate that follows from the number."""
+    mesh = plate(number, 1.0)
+    start = mesh.point_data["stress"]
+    data = [{"start": start, "u": start * np.exp(-number * time / 4)} for time in TIMES]
+    return MeshSeries([meshio.Mesh(mesh.points, mesh.cells, item) for item in data], TIMES)
+
+
+@pytest.fixture(scope="module")
+def trajectories(tmp_path_factory):
+    """Folder with six collections, their frames, a table of rates in another order, and a model of each use of time."""
+    folder = tmp_path_factory.mktemp("series")
+    for number in range(6):
+        series(number).write(folder / f"run_{number}.pvd")
+    rows = [f"run_{number},{number / 2}" for number in (3, 1, 5, 0, 2, 4)]
+    (folder / "rates.csv").write_text("\n".join(["run,rate", *rows]))
+    data, tiny = str(folder / "run_*.pvd"), ["--target", "u", "--epochs", "1", *TINY_FIT[2:]]
+    stream = io.StringIO()
+    with contextlib.redirect_stdout(stream):
+        rollout = ["--window", "2", "--test-fraction", "0.34", "--set", "noise=0.1", "--set", "batch_size=3"]
+        assert main(["fit", data, *tiny, *rollout, "-o", str(folder / "rollout.skop")]) == 0
+        words = [str(folder / "run_*/run_*.vtu"), *tiny, "--time", "parameter", "--input", "start"]
+        assert main(["fit", *words, "--params", str(folder / "rates.csv"), "-o", str(folder / "parameter.skop")]) == 0
+    return folder, stream.getvalue().splitlines()
+
+
+def test_time_series_are_fitted_and_scored_as_by_the_estimators(trajectories, capsys):
+    folder, lines = trajectories
+    model, data = skop.load(folder / "rollout.skop"), str(folder / "run_*.pvd")
+    assert lines[0].startswith(f"{folder / 'rollout.skop'}: RolloutRegressor of LaMORegressor, 1 epoch (max_iter)")
+    two = read_samples([data], Choice(targets=("u", "start")))
+    assert two.y.channel_names == tuple(f"{name}, t = {time}" for time in ("0.5", "1", "2") for name in ("u", "start"))
+    np.testing.assert_array_equal(two.y.to_list()[2][:, 3], series(2).meshes[0].point_data["start"])
+    np.testing.assert_array_equal(two.take(np.array([0, 2])).cells[1].points, series(2).meshes[0].points)
+    np.testing.assert_array_equal(two.y.to_list()[2][:, 4], series(2).meshes[3].point_data["u"])
+    assert (model.window, model.n_steps_, model.noise, model.estimator.batch_size) == (2, 2, 0.1, 3)
+    held_out = [line.split()[1] for line in lines if line.split()[0] == "worst"]
+    error = 1 - model.score([str(folder / name) for name in held_out])
+    assert f"relative L2 error of 2 held-out samples: {error:.2%}" in lines[1]
+    assert main(["score", str(folder / "rollout.skop"), data, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["error"] == pytest.approx(1 - model.score(data))
+    np.testing.assert_allclose(list(found["channels"].values()), model.error_by_step(data))
+    assert list(found["channels"]) == ["u, t = 1", "u, t = 2"]
+    # Each run has the rate of its own row; the frames are those of a folder.
+    pandas = pytest.importorskip("pandas")
+    frames, rates = str(folder / "run_*/run_*.vtu"), str(folder / "rates.csv")
+    assert main(["score", str(folder / "parameter.skop"), frames, "--params", rates, "--json"]) == 0
+    by_time, table = skop.load(folder / "parameter.skop"), pandas.DataFrame({"rate": np.arange(6) / 2})
+    assert by_time.estimator.input_fields == ["start"]
+    found = json.loads(capsys.readouterr().out)
+    assert found["error"] == pytest.approx(1 - by_time.score(frames, params=table))
+    assert set(found["samples"]) == {f"run_{number}" for number in range(6)}
+
+
+def test_predicted_series_are_those_of_the_model(trajectories, tmp_path, capsys):
+    folder, _ = trajectories
+    out, model = tmp_path / "out", str(folder / "rollout.skop")
+    assert main(["predict", model, str(folder / "run_*.pvd"), "-o", str(out), "--steps", "3"]) == 0
+    expected = skop.load(model).predict(str(folder / "run_*.pvd"), n_steps=3)
+    found = read_mesh_series(str(out / "run_*.pvd"))
+    assert [item.times.tolist() for item in found] == [[1.0, 2.0, 3.0]] * 6
+    for number, (one, other) in enumerate(zip(found, expected, strict=True)):
+        np.testing.assert_array_equal(one.meshes[2].point_data["u"], other.meshes[2].point_data["u"])
+        np.testing.assert_array_equal(one.meshes[0].point_data["u_true"], series(number).meshes[2].point_data["u"])
+    # A first state is enough.
+    first = tmp_path / "first"
+    MeshSeries(series(4).meshes[:2], TIMES[:2]).write(first / "new.pvd")
+    assert main(["predict", model, str(first / "new.pvd"), "-o", str(tmp_path / "new.pvd")]) == 0
+    (found,) = read_mesh_series(tmp_path / "new.pvd")
+    np.testing.assert_allclose(found.meshes[1].point_data["u"], expected[4].meshes[1].point_data["u"], rtol=1e-5)
+    words = ["predict", str(folder / "parameter.skop"), str(folder / "run_2/*.vtu"), "-o", str(tmp_path / "by_time")]
+    (tmp_path / "new.csv").write_text("run,rate\nrun_2,1\n")
+    assert main([*words, "--params", str(tmp_path / "new.csv"), "--times", "0.25,1"]) == 0
+    (found,) = read_mesh_series(tmp_path / "by_time" / "run_2.pvd")
+    assert found.times.tolist() == [0.25, 1.0]
+    capsys.readouterr()
+
+
+def test_predicted_frames_overwrite_neither_inputs_nor_other_files(trajectories, tmp_path, capsys):
+    folder, _ = trajectories
+    model = str(folder / "rollout.skop")
+    before = {path: path.read_bytes() for path in folder.rglob("*.vtu")}
+    for data in ("run_*/run_*.vtu", "run_*.pvd"):
+        assert main(["predict", model, str(folder / data), "-o", str(folder), "--force"]) == 2
+        assert "holds inputs; choose another -o" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in folder.rglob("*.vtu")}
+    (tmp_path / "run_1").mkdir()
+    (tmp_path / "run_0").mkdir()
+    assert main(["predict", model, str(folder / "run_0.pvd"), "-o", str(tmp_path)]) == 0
+    (tmp_path / "run_1" / "mine.txt").write_text("mine")
+    assert main(["predict", model, str(folder / "run_1.pvd"), "-o", str(tmp_path)]) == 2
+    assert "which holds files" in capsys.readouterr().err
+    # Runs of one name in two folders become two files.
+    for name in ("a", "b"):
+        series(1 if name == "a" else 4).write(tmp_path / name / "run.pvd")
+    assert main(["predict", model, str(tmp_path / "?/run.pvd"), "-o", str(tmp_path / "out")]) == 0
+    assert [path.name for path in sorted((tmp_path / "out").glob("*.pvd"))] == ["a_run.pvd", "b_run.pvd"]
+
+
+def test_describe_says_steps_and_times_of_series(trajectories, tmp_path, capsys):
+    folder, _ = trajectories
+    for number in range(9):
+        item = series(number)
+        if number == 6:
+            item.meshes[2].point_data["u"] *= 1e6
+        if number == 7:
+            item.meshes[1].points = item.meshes[1].points + 0.1
+        if number == 8:
+            item.meshes[3].point_data["u"][2] = np.nan
+        item.write(tmp_path / f"run_{number}.pvd")
+    assert main(["describe", str(tmp_path / "*.pvd"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["form"].startswith("7 runs of 4 frames, times 0 to 2, on points of their own, 30 to 32 in 2-D")
+    assert found["n_points"] == [30, 31, 32]
+    values = np.concatenate([mesh.point_data["start"] for number in range(8) for mesh in series(number).meshes
+                             if number != 7])  # fmt: skip
+    start = next(item for item in found["channels"] if item["name"] == "start")
+    for key, value in (("minimum", values.min()), ("mean", values.mean()), ("deviation", values.std())):
+        assert start[key] == pytest.approx(value)
+    findings = [(item["text"], item["samples"]) for item in found["findings"]]
+    assert [names for text, names in findings if "field 'u' of these" in text] == [["run_6.pvd"]]
+    assert [names for text, names in findings if "changes in time" in text] == [["run_7.pvd"]]
+    assert [names for text, names in findings if "NaN" in text] == [["run_8.pvd"]]
+    assert any("frames are 0.5 to 1 apart in time" in text for text, _ in findings)
+    words = [str(folder / "run_*/*.vtu"), "--target", "u"]
+    assert main(["describe", *words, "--time", "rollout", "--params", str(folder / "rates.csv"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [found["form"].partition(",")[0], found["channels"][1]["maximum"]] == ["6 runs of 4 frames", 2.5]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run_*.pvd"], "--target is missing; the fields of run_0.pvd are: start, u"),
+        (["run_*.pvd", "--target", "u", "--window", "4"], "has 4 frames, and the first 4 are inputs"),
+        (["run_*.pvd", "--target", "u", "--input", "start"], "--input does not apply to a rollout"),
+        (["run_*.pvd", "--target", "u", "--set", "window=2"], "--set window does not apply: --window says it"),
+        (["run_*.pvd", "run_1/run_1_0000.vtu", "--target", "u"], "is a time series and run_1/run_1_0000.vtu is not"),
+        (["rates.csv", "--target", "rate", "--time", "rollout"], "time series of meshes were expected, not .csv files"),
+    ],
+)
+def test_series_that_cannot_be_used_are_one_line(trajectories, words, message, monkeypatch, capsys):
+    folder, _ = trajectories
+    monkeypatch.chdir(folder)
+    assert main(["fit", *words, "-o", "other.skop", "--quiet"]) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_an_xdmf_series_is_one_run_and_folders_are_asked_about(trajectories, tmp_path, monkeypatch, capsys):
+    folder, _ = trajectories
+    monkeypatch.chdir(tmp_path)
+    for number in range(3):
+        item = series(number)
+        with meshio.xdmf.TimeSeriesWriter(f"run_{number}.xdmf", data_format="XML") as writer:
+            writer.write_points_cells(item.meshes[0].points, item.meshes[0].cells)
+            for time, mesh in zip(TIMES, item.meshes, strict=True):
+                writer.write_data(time, point_data=mesh.point_data)
+    samples = read_samples(["run_*.xdmf"], Choice(targets=("u",)))
+    assert (samples.kind, len(samples), samples.y.n_channels) == ("series", 3, 3)
+    words = ["predict", str(folder / "rollout.skop"), "run_*.xdmf", "-o", "out"]
+    assert main(words) == 0
+    assert read_mesh_series("out/run_2.pvd")[0].times.tolist() == [1.0, 2.0]
+    # The frames of one folder are one run too, to fit on as to predict.
+    words = ["fit", str(folder / "run_1/*.vtu"), "--time", "parameter", "--target", "u", "-o", "one.skop", *TINY_FIT]
+    assert main(words) == 0
+    np.testing.assert_array_equal(skop.load("one.skop").times_, [0, 1, 2, 3])
+    capsys.readouterr()
+    assert read_samples([str(folder / "run_*/*.vtu")], Choice(targets=("u",))).kind == "meshes"
+    assert "say so by --time rollout" in capsys.readouterr().err
+
+
+def test_cell_data_reach_the_model(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for number in range(4):
+        mesh = plate(number, 1.0)
+        mesh.cell_data = {"flux": [mesh.points[mesh.cells[0].data].mean(axis=1)[:, 0]]}
+        mesh.write(f"run_{number}.vtu")
+    assert main(["fit", "run_*.vtu", "--target", "flux", "--cell-data", "cells", "-o", "m.skop", *TINY_FIT]) == 0
+    assert main(["predict", "m.skop", "run_1.vtu", "-o", "out"]) == 0
+    found = meshio.read("out/run_1.vtu").cell_data
+    np.testing.assert_allclose(found["flux_true"][0], meshio.read("run_1.vtu").cell_data["flux"][0])
+    capsys.readouterr()
+
+
+# ---------------------------------------------------------------------- files that may not be lost
+def test_one_file_by_two_names_is_one_sample(study, monkeypatch):
+    monkeypatch.chdir(study[0])
+    samples = read_samples(["run_*.vtu", "./run_3.vtu", str(study[0] / "run_4.vtu")], Choice(targets=("stress",)))
+    assert samples.names == tuple(f"run_{number}.vtu" for number in range(12))
+
+
+def test_outputs_are_checked_before_any_work(study, tmp_path, monkeypatch, capsys):
+    folder, _ = study
+    monkeypatch.setattr("skop.cli._fit.read_samples", lambda *_: pytest.fail("read for nothing"))
+    monkeypatch.setattr("skop.cli._predict.read_samples", lambda *_: pytest.fail("read for nothing"))
+    (tmp_path / "file").write_text("")
+    doe, model, runs = str(folder / "doe.csv"), str(folder / "model.skop"), str(folder / "run_*.vtu")
+    before = Path(doe).read_bytes()
+    fit = ["fit", runs, "--target", "stress", "--params", doe, "--force"]
+    predict = ["predict", model, runs, "--params", doe, "--force"]
+    for words, message in (
+        ([*fit, "-o", doe], "is an input file"),
+        ([*predict, "-o", str(tmp_path), "--report", doe], "is an input file"),
+        ([*predict, "-o", str(tmp_path), "--report", model], "is an input file"),
+        ([*fit, "-o", str(tmp_path / "m.skop"), "--report", str(tmp_path / "m.skop")], "would be written twice"),
+        ([*fit, "-o", str(tmp_path / "file" / "m.skop")], "cannot write"),
+        ([*fit, "-o", str(tmp_path)], "is a folder; name a file"),
+        ([*predict, "-o", str(tmp_path / "out.vtk")], "are written as .vtu; name a folder"),
+        (["predict", doe, runs, "-o", str(tmp_path)], "is not a skop model file"),
+    ):
+        assert main(words) == 2
+        assert message in one_line_of(capsys)
+    assert Path(doe).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_table_of_scalars_overwrites_nothing_in_silence(study, tmp_path, monkeypatch, capsys):
+    folder, _ = study
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(folder / "doe.csv", "predictions.csv")
+    runs, model = str(folder / "run_*.vtu"), "m.skop"
+    table = ["--params", "predictions.csv"]
+    assert main(["fit", runs, *table, "--target", "load", "--param", "batch", "-o", model, *TINY_FIT]) == 0
+    assert main(["predict", model, runs, *table, "-o", "."]) == 2
+    assert "is an input file" in capsys.readouterr().err
+    assert main(["predict", model, runs, *table, "-o", "loads.csv"]) == 0
+    assert Path("loads.csv").read_text().startswith("file,load\nrun_0.vtu,")
+    assert main(["predict", model, runs, "-o", "other.csv"]) == 2
+    assert "parameters are needed (batch); pass their table by --params" in capsys.readouterr().err
+
+
+def test_a_trained_model_is_saved_elsewhere_if_its_file_cannot_be_written(study, tmp_path, monkeypatch, capsys):
+    folder, _ = study
+    save = skop.LaMORegressor.save
+
+    def full(self, path):
+        if Path(path).parent == tmp_path:
+            raise OSError(28, "No space left on device")
+        save(self, path)
+
+    monkeypatch.setattr(skop.LaMORegressor, "save", full)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "other"))
+    (tmp_path / "other").mkdir()
+    words = ["fit", str(folder / "run_*.vtu"), "--target", "stress", "-o", str(tmp_path / "m.skop"), *TINY_FIT]
+    assert main(words) == 2
+    assert "No space left on device); the model was saved to" in capsys.readouterr().err
+    (saved,) = (tmp_path / "other").rglob("m.skop")
+    assert skop.load(saved).n_iter_ == 2
+
+
+def test_rows_without_truth_are_predicted_but_not_scored(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = [(number / 7, number % 5, number) for number in range(20)]
+    Path("all.csv").write_text("a,b,c\n" + "\n".join(",".join(map(str, row)) for row in rows))
+    assert main(["fit", "all.csv", "--target", "c", "--estimator", "pod", "-o", "m.skop"]) == 0
+    Path("new.csv").write_text("b,c,a\n1,,0.5\n2,3,0.7\n")
+    assert main(["predict", "m.skop", "new.csv", "-o", "out.csv"]) == 0
+    assert Path("out.csv").read_text().startswith("a,b,c\n0.5,1,")
+    assert main(["score", "m.skop", "new.csv"]) == 2
+    assert "does not hold the truth in every sample; expected c" in capsys.readouterr().err

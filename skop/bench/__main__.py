@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from skop.bench import (
+    _classical,
     _cost_estimate,
     _darcy_solver,
     _elasticity,
@@ -32,6 +33,7 @@ __all__ = ["main"]
 
 _MEASUREMENTS = (
     _small_darcy,
+    _classical,
     _training_step,
     _cost_estimate,
     _threads,

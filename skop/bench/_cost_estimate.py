@@ -30,7 +30,7 @@ _PROBLEMS: dict[str, tuple[int, dict[str, Any]]] = {
     "functions on a line": (400, {}),
     "point clouds": (100, {}),
     "meshes of unlike size": (100, {}),
-    "fields from parameters": (100, {"early_stopping": True, "n_iter_no_change": 10**6}),
+    "fields from parameters": (100, {"early_stopping": True, "training__n_iter_no_change": 10**6}),
     "scalars from a table": (1000, {}),
 }
 #: Bytes of the unit in which the system counts peak memory.

@@ -61,7 +61,9 @@ def run(options: argparse.Namespace) -> None:
     train, test = slice(options.train), slice(options.train, None)
     report = Report(f"Navier-Stokes, viscosity {options.viscosity:g}", options.output)
     rows = [_row("the last frame again", [_errors(np.repeat(X[test][..., -1:], y.shape[-1], axis=-1), y[test])])]
-    pod = RolloutRegressor(PODRegressor(), window=X.shape[-1]).fit(X[train], y[train])
+    pod = RolloutRegressor(PODRegressor(regressor="ridge", n_components=0.99), window=X.shape[-1]).fit(
+        X[train], y[train]
+    )
     rows.append(_row("POD + ridge", [_errors(pod.predict(X[test]), y[test])]))
     threads = max(1, torch.get_num_threads() // options.jobs)
     tasks = [(noise, seed) for noise in options.noise for seed in range(options.seeds)]

@@ -98,14 +98,23 @@ class Report:
         print(f"{name}: {json.dumps(numbers)}", file=sys.stderr, flush=True)
         self.save()
 
+    def resume(self) -> None:
+        """Take over the numbers of an earlier run from the JSON file, if there is one."""
+        if self.path is not None and self.path.with_suffix(".json").exists():
+            self.numbers = json.loads(self.path.with_suffix(".json").read_text(encoding="utf-8"))
+
     def save(self) -> None:
-        """Write both files."""
+        """Write both files; each is replaced as a whole, so that a cut run leaves no half of one."""
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         words = f"# {self.title}\n\n{self.circumstances()}\n\n"
-        self.path.write_text(words + "\n".join(self.parts), encoding="utf-8")
-        self.path.with_suffix(".json").write_text(json.dumps(self.numbers, indent=1) + "\n", encoding="utf-8")
+        texts = {self.path: words + "\n".join(self.parts)}
+        texts[self.path.with_suffix(".json")] = json.dumps(self.numbers, indent=1) + "\n"
+        for path, text in texts.items():
+            part = path.with_name(f"{path.name}.part")
+            part.write_text(text, encoding="utf-8")
+            part.replace(path)
 
     @staticmethod
     def circumstances() -> str:

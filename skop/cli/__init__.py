@@ -6,6 +6,7 @@ commands import torch and scikit-learn inside their functions, so that ``skop --
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -43,6 +44,10 @@ class _Commands(click.Group):
             except KeyboardInterrupt:
                 click.echo(f"skop {ctx.invoked_subcommand}: interrupted", err=True)
                 ctx.exit(_INTERRUPTED)
+            except BrokenPipeError:
+                # Whoever read the output, such as head, has enough of it.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                ctx.exit(_FAILURE)
             except (SkopError, OSError, ValueError) as error:
                 _say_error(f"skop {ctx.invoked_subcommand}", str(error))
                 ctx.exit(_FAILURE)

@@ -20,6 +20,7 @@ import click
 if TYPE_CHECKING:
     import numpy as np
 
+    from skop.cli._series import Run
     from skop.data import MeshSamples
 
 __all__ = [
@@ -30,7 +31,10 @@ __all__ = [
     "expand",
     "field_options",
     "fields_in",
+    "fields_of_run",
+    "read_run_table",
     "read_samples",
+    "time_options",
 ]
 
 #: Names under which arrays are looked for, in this order.
@@ -40,6 +44,10 @@ _ARRAY_NAMES = {
     "coords": ("coords", "coordinates", "points"),
     "params": ("params", "parameters", "theta", "mu"),
 }
+#: Options that name arrays, where they differ from the roles.
+_ARRAY_OPTIONS = {"params": "array-params"}
+#: A number as tables write it, also with a decimal comma.
+_NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
 #: Largest number of channels that the last axis of an array on a grid is taken for.
 _MOST_CHANNELS = 16
 #: Number of names shown in a message.
@@ -69,6 +77,12 @@ class Choice:
         Coordinates of meshes that are used; None finds them.
     needs_targets : bool, default=True
         Whether data without targets are an error.
+    time : {"rollout", "parameter"} or None, default=None
+        Use of the time in time series of meshes; None takes a rollout for files with several time steps.
+    window : int, default=1
+        Number of first frames that a rollout is given.
+    n_frames : int or None, default=None
+        Number of frames that are predicted; None for all that the runs hold.
     """
 
     targets: tuple[str, ...] = ()
@@ -83,6 +97,9 @@ class Choice:
     channels: str = "auto"
     axes: tuple[int, ...] | None = None
     needs_targets: bool = True
+    time: str | None = None
+    window: int = 1
+    n_frames: int | None = None
 
 
 def field_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,6 +130,18 @@ def array_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--array-params", metavar="ARRAY", help="Array with parameters of each sample, (n, p)."),
         click.option("--channels", type=click.Choice(["auto", "last", "none"]), default="auto", show_default=True,
                      help="Last axis of arrays: channels, or none; auto: channels up to 16."),
+    )  # fmt: skip
+
+
+def time_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for time series of meshes."""
+    return _with_options(
+        command,
+        click.option("--time", type=click.Choice(["rollout", "parameter"]),
+                     help="DATA are time series, also folders of frames such as 'run_*/t_*.vtu': predict frame after "
+                          "frame, or each from inputs and its time. Default for .pvd: rollout."),
+        click.option("--window", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+                     help="First frames of a run that a rollout is given."),
     )  # fmt: skip
 
 
@@ -148,6 +177,8 @@ def choice_of_model(model: Any, **options: Any) -> Choice:
     Choice
         Names of the fields and columns of the fit.
     """
+    if hasattr(model, "series_"):
+        return _choice_of_series(model, **options)
     form = model.spec_.target_form
     if model.spec_.role == "features":
         inputs = tuple(getattr(model, "feature_names_in_", ()))
@@ -165,6 +196,23 @@ def choice_of_model(model: Any, **options: Any) -> Choice:
     )
 
 
+def _choice_of_series(model: Any, **options: Any) -> Choice:
+    """What a model of time series of meshes needs to be read."""
+    held, window = model.series_, getattr(model, "window_", None)
+    return Choice(
+        targets=tuple(held["target_fields"]),
+        inputs=tuple(held["input_fields"]) if window is None else (),
+        columns=tuple(model.spec_.param_names or ()),
+        cell_data=held["cell_data"],
+        axes=tuple(held["axes"]),
+        needs_targets=False,
+        time="parameter" if window is None else "rollout",
+        window=window or 1,
+        n_frames=model.n_frames_,
+        **options,
+    )
+
+
 # ---------------------------------------------------------------------- samples
 @dataclass(frozen=True)
 class Samples:
@@ -172,8 +220,8 @@ class Samples:
 
     Attributes
     ----------
-    kind : {"meshes", "arrays", "table"}
-        Kind of the files.
+    kind : {"meshes", "series", "arrays", "table"}
+        Kind of the files; time series of meshes are ``"series"``.
     X, y : FieldSet, array, DataFrame or None
         Inputs and targets in forms that estimators take; y is None where the data hold no targets.
     names : tuple of str
@@ -190,6 +238,12 @@ class Samples:
         Fields of meshes, or columns, that are targets.
     rows : ndarray of int or None, default=None
         Rows of `meshes` that are samples; None for all.
+    runs : tuple of Run, default=()
+        Runs of time series.
+    time : {"rollout", "parameter"} or None, default=None
+        Use of the time in time series.
+    window : int, default=1
+        Number of first frames that a rollout is given.
     """
 
     kind: str
@@ -202,6 +256,9 @@ class Samples:
     table: Any = None
     target_names: tuple[str, ...] = ()
     rows: Any = None
+    runs: tuple[Run, ...] = ()
+    time: str | None = None
+    window: int = 1
 
     def __len__(self) -> int:
         return len(self.names)
@@ -213,7 +270,8 @@ class Samples:
             X=_rows_of(self.X, rows),
             y=_rows_of(self.y, rows),
             names=tuple(self.names[row] for row in rows),
-            files=tuple(self.files[row] for row in rows) if self.kind == "meshes" else self.files,
+            files=tuple(self.files[row] for row in rows) if self.kind in ("meshes", "series") else self.files,
+            runs=tuple(self.runs[row] for row in rows) if self.runs else (),
             params=_rows_of(self.params, rows),
             table=_rows_of(self.table, rows),
             rows=rows if self.rows is None else self.rows[rows],
@@ -228,6 +286,8 @@ class Samples:
     @property
     def paths(self) -> list[str]:
         """Paths of the files, as estimators take them."""
+        if self.runs:
+            return [source for run in self.runs for source in run.sources]
         return [str(file) for file in self.files]
 
     @property
@@ -246,6 +306,8 @@ class Samples:
 
     def describe(self) -> str:
         """Say in one line what was read."""
+        if self.kind == "series":
+            return self._describe_series()
         if self.kind == "meshes":
             inputs = f"{self.X.n_channels} input channels" if self.X.n_channels else "geometry"
             parameters = "" if self.params is None else f", parameters {', '.join(map(str, self.params.columns))}"
@@ -253,6 +315,22 @@ class Samples:
             return f"{len(self)} meshes, inputs: {inputs}{parameters}{target}"
         parts = [f"{word} {_shape_of(value)}" for word, value in (("X", self.X), ("y", self.y)) if value is not None]
         return f"{len(self)} samples of {self.files[0]}: {', '.join(parts)}"
+
+    def _describe_series(self) -> str:
+        """Say in one line what time series were read."""
+        frames, target = self.runs[0].frames, ", ".join(self.target_names)
+        parameters = "" if self.params is None else f", parameters {', '.join(map(str, self.params.columns))}"
+        count = len(frames.times)
+        if any(len(run.frames.times) != count for run in self.runs):
+            times = "of several lengths"
+        else:
+            times = f"of {count} frames, times {frames.times[0]:g} to {frames.times[-1]:g} in {self.runs[0].name}"
+        if self.time == "rollout":
+            given = "frame 1 is given" if self.window == 1 else f"frames 1 to {self.window} are given"
+            how = f"{given}, {target} in the others predicted step by step"
+        else:
+            how = f"{target} at each time predicted from the inputs and the time"
+        return f"{len(self)} run{'s' if len(self) > 1 else ''} {times}{parameters}; {how}"
 
 
 def _rows_of(value: Any, rows: Any) -> Any:
@@ -289,15 +367,32 @@ def read_samples(data: Sequence[str], choice: Choice) -> Samples:
     click.UsageError
         If options do not fit the kind of the data.
     """
+    _refuse_targets_as_inputs(choice)
     files = expand(data)
     endings = {file.suffix.lower() for file in files}
     readers = {".npz": _read_arrays, ".mat": _read_arrays, ".csv": _read_table}
     special = endings & set(readers)
     if not special:
-        return _read_meshes(files, choice)
+        from skop.cli._series import holds_series
+
+        is_series = holds_series(files, choice.time, says=choice.needs_targets)
+        return _read_series(files, choice) if is_series else _read_meshes(files, choice)
+    if choice.time is not None:
+        raise click.UsageError(f"time series of meshes were expected, not {files[0].suffix} files")
     if len(files) > 1:
         raise click.UsageError(f"DATA holds {len(files)} files with a {special.pop()} file; pass it alone")
     return readers[special.pop()](files[0], choice)
+
+
+def _refuse_targets_as_inputs(choice: Choice) -> None:
+    """Raise an error if a model would be given what it is to predict."""
+    # Columns and fields of a model in use are those of its fit.
+    if choice.needs_targets and choice.time is None:
+        for option, names in (("--input", choice.inputs), ("--param", choice.columns)):
+            if both := [name for name in names if name in choice.targets]:
+                raise click.UsageError(f"{both[0]!r} is both {option} and --target, so that a model would only copy it")
+        if choice.x is not None and choice.x == choice.y:
+            raise click.UsageError(f"{choice.x!r} is both --x and --y, so that a model would only copy it")
 
 
 def expand(data: Sequence[str]) -> list[Path]:
@@ -331,7 +426,9 @@ def expand(data: Sequence[str]) -> list[Path]:
             what = "no file matches" if glob.has_magic(path) else "there is no file"
             raise click.UsageError(f"{what} {item!r}{_near(Path(path))}")
         found |= dict.fromkeys(matches)
-    return [Path(name) for name in sorted(found, key=_natural)]
+    # One file by two names, such as a.vtu and ./a.vtu, would be a sample to train on and one to test on.
+    distinct = {os.path.abspath(name): name for name in reversed(found)}
+    return [Path(name) for name in sorted(distinct.values(), key=_natural)]
 
 
 def short_names(files: Sequence[Path]) -> tuple[str, ...]:
@@ -373,6 +470,7 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
     from skop.exceptions import FieldDataError
 
     table, params = None, None
+    _check_needs_params(choice)
     if choice.params is not None:
         table = _rows_for_files(read_csv(choice.params), files, choice.params)
     scalars = [] if table is None else [name for name in choice.targets if name in table.columns]
@@ -381,7 +479,8 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
             f"--target names columns of {choice.params} ({', '.join(scalars)}) and fields of the meshes; take one kind"
         )
     if table is not None:
-        params = _numbers_of(table, choice.columns, choice.params, leave_out=[*scalars, *_counters(table, choice)])
+        leave_out = [*scalars, *_counters(table, choice)]
+        params = _numbers_of(table, choice.columns, choice.params, leave_out, short_names(files))
     targets = () if scalars else choice.targets
     if choice.needs_targets and not choice.targets:
         raise click.UsageError(
@@ -402,6 +501,76 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
         "meshes", X, y, short_names(files), tuple(files), params, samples, table,
         tuple(scalars or targets),
     )  # fmt: skip
+
+
+def _read_series(files: list[Path], choice: Choice) -> Samples:
+    """Read time series of meshes, and the parameters of each run."""
+    from skop.cli._series import find_run_files, places_of, read_run_frames
+
+    runs, time = find_run_files(files), choice.time or "rollout"
+    if time == "rollout" and choice.inputs:
+        raise click.UsageError(
+            "--input does not apply to a rollout, whose inputs are the first frames of --target; "
+            "--time parameter takes input fields from the first frame"
+        )
+    if choice.needs_targets and not choice.targets:
+        names = [*chain(*fields_of_run(runs[0]))]
+        raise click.UsageError(f"--target is missing; the fields of {runs[0].name} are: {_listed(names)}")
+    table, params = read_run_table(runs, choice)
+    X, y, samples = read_run_frames(
+        runs, time, (choice.inputs, choice.targets), window=choice.window, n_frames=choice.n_frames,
+        cell_data=choice.cell_data, axes=choice.axes, needs_targets=choice.needs_targets,
+    )  # fmt: skip
+    if params is not None:
+        X = X.with_params(params.to_numpy(float))
+    return Samples(
+        "series", X, y, tuple(run.name for run in runs), tuple(places_of(runs)), params, samples,
+        table, choice.targets, runs=tuple(runs), time=time, window=choice.window,
+    )  # fmt: skip
+
+
+def read_run_table(runs: Sequence[Run], choice: Choice) -> tuple[Any, Any]:
+    """Read the table of parameters of runs.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        Time series.
+    choice : Choice
+        What to read.
+
+    Returns
+    -------
+    tuple of (DataFrame or None, DataFrame or None)
+        All columns, and those that are parameters, with a row for each run.
+    """
+    from skop.cli._series import places_of
+
+    _check_needs_params(choice)
+    if choice.params is None:
+        return None, None
+    table = _rows_for_files(read_csv(choice.params), places_of(runs), choice.params)
+    names = [run.name for run in runs]
+    return table, _numbers_of(table, choice.columns, choice.params, _counters(table, choice), names)
+
+
+def fields_of_run(run: Run) -> tuple[list[str], list[str]]:
+    """Names of the fields on the points, and on the cells, of a time series.
+
+    Parameters
+    ----------
+    run : Run
+        Time series.
+
+    Returns
+    -------
+    tuple of (list of str, list of str)
+        Names of the fields on points and on cells of its first frame.
+    """
+    from skop.data import read_mesh_series
+
+    (series, *_) = read_mesh_series(list(run.sources))
+    return [*series.meshes[0].point_data], [*series.meshes[0].cell_data]
 
 
 def _open_meshes(files: list[Path], choice: Choice, targets: Iterable[str]) -> MeshSamples:
@@ -448,6 +617,12 @@ def fields_in(file: Path) -> tuple[list[str], list[str]]:
 def _listed(names: Sequence[str]) -> str:
     """Names in a row."""
     return ", ".join(map(str, names)) or "none"
+
+
+def _check_needs_params(choice: Choice) -> None:
+    """Raise an error if a model needs parameters that were not given."""
+    if choice.columns and choice.params is None:
+        raise click.UsageError(f"parameters are needed ({', '.join(choice.columns)}); pass their table by --params")
 
 
 def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
@@ -506,7 +681,9 @@ def read_csv(path: str | Path) -> Any:
     return table.rename(columns=lambda name: str(name).strip())
 
 
-def _numbers_of(table: Any, columns: Sequence[str], source: str | None, leave_out: Sequence[str] = ()) -> Any:
+def _numbers_of(
+    table: Any, columns: Sequence[str], source: str | None, leave_out: Sequence[str] = (), files: Sequence[str] = ()
+) -> Any:
     """Named columns, or all columns of numbers other than some; refuse text and missing numbers in them."""
     import numpy as np
 
@@ -518,16 +695,33 @@ def _numbers_of(table: Any, columns: Sequence[str], source: str | None, leave_ou
     names = list(columns) or [
         name for name in table.columns if table[name].dtype.kind in "fiub" and name not in leave_out
     ]
+    for name in columns or [name for name in table.columns if name not in leave_out]:
+        _refuse_text_among_numbers(table[name], source, all_numbers=bool(columns))
     if not names:
         raise click.UsageError(f"{source} has no columns of numbers; its columns are: {_listed(table.columns)}")
     for name in names:
-        if table[name].dtype.kind not in "fiub":
-            text = next((value for value in table[name] if isinstance(value, str)), "?")
-            raise FieldDataError(f"column {name!r} of {source} holds text, such as {text!r}; expected numbers.")
         missing = np.flatnonzero(~np.isfinite(table[name].to_numpy(float)))
         if len(missing):
-            raise FieldDataError(f"column {name!r} of {source} has no number in row {missing[0] + 1}; fill it in.")
+            where = f"for {files[missing[0]]}" if files else f"in row {missing[0] + 1}"
+            raise FieldDataError(f"column {name!r} of {source} has no number {where}; fill it in.")
     return table[names]
+
+
+def _refuse_text_among_numbers(column: Any, source: str | None, *, all_numbers: bool) -> None:
+    """Raise an error for a column with text if it has to hold numbers, or mostly does."""
+    from skop.exceptions import FieldDataError
+
+    texts = [value for value in column if isinstance(value, str)]
+    if column.dtype.kind in "fiub" or not texts:
+        return
+    strange = [text for text in texts if not _NUMBER.fullmatch(text)]
+    # Left out in silence, a column in which one number is mistyped would be an input less.
+    if all_numbers or len(strange) < len(texts) / 2:
+        found = (strange or [text for text in texts if "," in text] or texts)[0]
+        advice = "" if all_numbers else " Correct it, or name the columns to use by --input or --param."
+        raise FieldDataError(
+            f"column {column.name!r} of {source} holds text, such as {found!r}; expected numbers.{advice}"
+        )
 
 
 def _counters(table: Any, choice: Choice) -> list[str]:
@@ -552,6 +746,9 @@ def _read_table(path: Path, choice: Choice) -> Samples:
     if choice.needs_targets and not choice.targets:
         raise click.UsageError(f"--target is missing; the columns of {path} are: {_listed(table.columns)}")
     has_targets = bool(choice.targets) and (choice.needs_targets or set(choice.targets) <= set(table.columns))
+    if has_targets and not choice.needs_targets:
+        # Rows to predict need not hold the truth.
+        has_targets = all(table[name].dtype.kind in "fiub" and table[name].notna().all() for name in choice.targets)
     y = _numbers_of(table, choice.targets, str(path)) if has_targets else None
     X = _numbers_of(table, choice.inputs, str(path), leave_out=choice.targets)
     names = tuple(f"row {row + 1}" for row in range(len(table)))
@@ -627,7 +824,11 @@ def _find_array(arrays: dict[str, Any], role: str, name: str | None, path: Path)
     """Array of a role, by the name that was given or by the usual ones; None if there is none of these."""
     if name is not None and name not in arrays:
         raise click.UsageError(f"{path} has no array {name!r}; it holds: {_shapes(arrays)}")
-    found = name if name is not None else next((usual for usual in _ARRAY_NAMES[role] if usual in arrays), None)
+    usual = [known for known in _ARRAY_NAMES[role] if known in arrays]
+    if name is None and len(usual) > 1:
+        option = f"--{_ARRAY_OPTIONS.get(role, role)}"
+        raise click.UsageError(f"{path} holds {' and '.join(usual)}; say which by {option} from: {_shapes(arrays)}")
+    found = name if name is not None else next(iter(usual), None)
     if found is None:
         return None
     if name is None:
@@ -647,6 +848,8 @@ def _arranged(held: dict[str, Any], channels: str) -> tuple[Any, Any]:
     x, y, coords, params = (held[role] for role in ("x", "y", "coords", "params"))
     # MATLAB makes a row of a vector.
     y = y.reshape(-1) if y is not None and y.ndim == 2 and y.shape[0] == 1 < y.shape[1] else y
+    # One parameter needs no axis of its own.
+    params = params[:, None] if params is not None and params.ndim == 1 else params
     if coords is None:
         if params is not None and x is not None:
             raise click.UsageError("parameters beside fields need the points of the fields: --coords ARRAY")

@@ -9,11 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from skop.cli._data import Choice, Samples, array_options, expand, field_options, fields_in, read_samples
-from skop.cli._models import check_report, check_writable
+from skop.cli._data import (
+    Choice,
+    Samples,
+    array_options,
+    expand,
+    field_options,
+    fields_in,
+    fields_of_run,
+    read_run_table,
+    read_samples,
+    time_options,
+)
+from skop.cli._models import check_outputs, check_report
 
 if TYPE_CHECKING:
-    from skop.inspection import Finding
+    from skop.inspection import DataDescription, Finding
 
 __all__ = ["describe"]
 
@@ -28,6 +39,7 @@ Examples:
 )
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
 @field_options
+@time_options
 @array_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html",
@@ -37,21 +49,52 @@ def describe(data: tuple[str, ...], as_json: bool, report: Path | None, force: b
     """Say what DATA are, what is wrong with them, and what to start with.
 
     Files that cannot be read, and runs with NaN, other units, copies or points far away, are named. Without --target
-    and --input, all fields on the points of meshes are looked at.
+    and --input, all fields on the points of meshes are looked at. Of time series, the numbers are those of all frames.
     """
-    from skop.inspection import describe_data, write_report
+    from skop.inspection import write_report
 
     files = expand(data)
     check_report(report)
-    if report is not None:
-        check_writable(report, files, force)
-    samples, unread = _read_what_can_be_read(files, Choice(**choice, needs_targets=False))
-    description = describe_data(samples.X, samples.y, names=samples.names, parameter_names=samples.parameter_names)
-    description = replace(description, findings=(*unread, *description.findings))
+    check_outputs([report], [*files, choice["params"]], force)
+    description = _describe(files, Choice(**choice, needs_targets=False))
     click.echo(json.dumps(description.to_dict(), indent=2) if as_json else str(description))
     if report is not None:
         write_report(report, description=description)
         click.echo(f"{report}: report", err=True)
+
+
+def _describe(files: list[Path], choice: Choice) -> DataDescription:
+    """Describe what can be read."""
+    from skop.cli._series import holds_series
+    from skop.inspection import describe_data
+
+    is_meshes = files[0].suffix.lower() not in (".npz", ".mat", ".csv")
+    if is_meshes and holds_series(files, choice.time, says=not choice.targets):
+        return _describe_series(files, choice)
+    samples, unread = _read_what_can_be_read(files, choice)
+    description = describe_data(samples.X, samples.y, names=samples.names, parameter_names=samples.parameter_names)
+    return replace(description, findings=(*unread, *description.findings))
+
+
+def _describe_series(files: list[Path], choice: Choice) -> DataDescription:
+    """Describe time series."""
+    from skop.cli._series import find_run_files
+    from skop.inspection import describe_runs
+
+    runs = find_run_files(files)
+    fields = [*choice.inputs, *choice.targets]
+    if not fields:
+        on_points, on_cells = fields_of_run(runs[0])
+        fields = on_points if choice.cell_data == "refuse" else [*on_points, *on_cells]
+    params = read_run_table(runs, choice)[1]
+    return describe_runs(
+        [run.frames for run in runs],
+        list(dict.fromkeys(fields)),
+        names=[run.name for run in runs],
+        cell_data=choice.cell_data,
+        params=params,
+        parameter_names=None if params is None else [str(name) for name in params.columns],
+    )
 
 
 def _read_what_can_be_read(files: list[Path], choice: Choice) -> tuple[Samples, list[Finding]]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from skop.cli._data import Choice, Samples, array_options, expand, field_options, read_samples
-from skop.cli._models import NAMES, check_report, check_writable, make_estimator, parse_settings
+from skop.cli._data import Choice, Samples, array_options, expand, field_options, read_samples, time_options
+from skop.cli._models import NAMES, check_outputs, check_report, make_estimator, parse_settings, save_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,8 +21,12 @@ __all__ = ["compare", "fit"]
 
 #: Exit status after Ctrl-C, also where the best model so far was saved.
 _INTERRUPTED = 130
+#: Exit status if a model could not be saved where it was to be.
+_FAILURE = 2
 #: Number of runs shown with their errors.
 _SHOWN_RUNS = 5
+#: Number of channels shown with their errors, evenly spaced among more.
+_SHOWN_CHANNELS = 16
 
 _data_argument = click.argument("data", nargs=-1, required=True, metavar="DATA...")
 _set_option = click.option(
@@ -49,11 +53,13 @@ Examples:
   skop fit 'runs/*.vtu' --target mises --params doe.csv -o model.skop
   skop fit runs/*.vtu --input load --target mises,u --test-fraction 0.2 --report report.html -o model.skop
   skop fit flow.npz --x a --y u --max-time 600 --set width=32 -o model.skop
-  skop fit table.csv --input load,radius --target peak_stress -o model.skop""",
+  skop fit table.csv --input load,radius --target peak_stress -o model.skop
+  skop fit 'runs/*.pvd' --target temperature -o model.skop""",
 )
 @_data_argument
 @click.option("--output", "-o", type=click.Path(path_type=Path), required=True, metavar="FILE.skop", help="Model file.")
 @field_options
+@time_options
 @array_options
 @click.option("--estimator", type=click.Choice(list(NAMES)), default="lamo", show_default=True, help="Kind of model.")
 @_set_option
@@ -74,28 +80,31 @@ def fit(
 ) -> None:  # fmt: skip
     """Train a model on DATA and save it.
 
-    DATA are mesh files (a list, or a quoted pattern), one .npz or .mat file, or one .csv table. Ctrl-C ends the
-    training early: the best model so far is saved, and the exit status is 130.
+    DATA are mesh files (a list, or a quoted pattern), time series of meshes, one .npz or .mat file, or one .csv table.
+    Ctrl-C ends the training early: the best model so far is saved, and the exit status is 130.
     """
     files = expand(data)
-    for path in (output, *([report] if report else [])):
-        check_writable(path, files, force)
+    check_outputs([output, report], [*files, choice["params"]], force)
     check_report(report)
     samples = read_samples(data, Choice(**choice))
     train, test = _split(samples, test_fraction, group, seed)
     say = _silent if quiet else _say
     say(samples.describe() + ("" if test is None else f"; {len(train)} to train on, {len(test)} held out"))
     model = make_estimator(
-        estimator, settings, max_iter=epochs, max_time=max_time, random_state=seed, verbose=0 if quiet else 1
-    )
+        estimator, settings, time=samples.time, window=samples.window, cell_data=_cell_data_of(samples, choice),
+        max_iter=epochs, max_time=max_time, random_state=seed, verbose=0 if quiet else 1,
+    )  # fmt: skip
     start = time.perf_counter()
     fit_samples(model, train)
     seconds = time.perf_counter() - start
-    was_interrupted = getattr(model, "stopped_", None) == "interrupted"
-    model.save(output)
+    trained = getattr(model, "estimator_", model)
+    was_interrupted = getattr(trained, "stopped_", None) == "interrupted"
+    saved = save_model(model, output)
+    is_elsewhere, output = saved != output, saved
     if was_interrupted:
-        click.echo(f"interrupted: saved the best model so far, of epoch {model.best_iter_}, to {output}", err=True)
-    click.echo(f"{output}: {type(model).__name__}, {_epochs(model)}{seconds:.1f} s")
+        click.echo(f"interrupted: saved the best model so far, of epoch {trained.best_iter_}, to {output}", err=True)
+    what = type(model).__name__ + (f" of {type(trained).__name__}" if trained is not model else "")
+    click.echo(f"{output}: {what}, {_epochs(trained)}{seconds:.1f} s")
     evaluation = None
     if test is not None:
         from skop.inspection import evaluate
@@ -105,8 +114,8 @@ def fit(
     if report is not None:
         _report_fit(report, model, train, test, output)
         click.echo(f"{report}: report")
-    if was_interrupted:
-        context.exit(_INTERRUPTED)
+    if was_interrupted or is_elsewhere:
+        context.exit(_INTERRUPTED if was_interrupted else _FAILURE)
 
 
 def _say(text: str) -> None:
@@ -116,6 +125,11 @@ def _say(text: str) -> None:
 
 def _silent(_text: str) -> None:
     """Print nothing."""
+
+
+def _cell_data_of(samples: Samples, choice: dict[str, Any]) -> str | None:
+    """Value of the parameter `cell_data` of an estimator; None where there are no meshes."""
+    return None if samples.meshes is None else choice["cell_data"]
 
 
 def _epochs(model: Any) -> str:
@@ -134,10 +148,19 @@ def fit_samples(model: Any, samples: Samples) -> None:
     samples : Samples
         Samples with targets.
     """
+    from skop.data import is_mesh_series, read_mesh_series
+
     if samples.meshes is None:
         model.fit(samples.X, samples.y)
         return
     has_scalars = hasattr(samples.y, "iloc")
+    if samples.time is not None:
+        names = [*samples.meshes.components] if samples.time == "parameter" else []
+        model.set_params(estimator__input_fields=names or None, estimator__target_fields=[*samples.target_names])
+        # Files in a single folder would be single meshes to an estimator, which cannot tell that they are frames.
+        is_certain = is_mesh_series(samples.paths)
+        model.fit(samples.paths if is_certain else read_mesh_series(samples.paths), params=samples.parameters)
+        return
     names = [name for name in samples.meshes.components if has_scalars or name not in samples.target_names]
     model.set_params(input_fields=names or None)
     if not has_scalars:
@@ -220,6 +243,9 @@ def print_errors(evaluation: Evaluation, what: str) -> None:
     )
     by_channel = evaluation.to_dict()["channels"]
     rows = [("channel", name, error) for name, error in by_channel.items()] if len(by_channel) > 1 else []
+    if len(rows) > _SHOWN_CHANNELS:
+        # Of many frames in time some tell enough, among them the last.
+        rows = [rows[number] for number in np.linspace(0, len(rows) - 1, _SHOWN_CHANNELS).round().astype(int)]
     rows += [("worst", evaluation.names[row], evaluation.errors[row]) for row in evaluation.ranking[:_SHOWN_RUNS]]
     width = max(len(name) for _, name, _ in rows)
     for kind, name, error in rows:
@@ -253,6 +279,7 @@ Examples:
 )
 @_data_argument
 @field_options
+@time_options
 @array_options
 @click.option("--estimator", "estimators", type=click.Choice(list(NAMES)), multiple=True, default=("lamo",),
               show_default=True, help="Model to compare with the classical ones; repeat for several.")  # fmt: skip
@@ -282,8 +309,7 @@ def compare(
 
     files = expand(data)
     check_report(report)
-    if report is not None:
-        check_writable(report, files, force)
+    check_outputs([report], [*files, choice["params"]], force)
     samples = read_samples(data, Choice(**choice))
     train_rows, test_rows = split_rows(samples, test_fraction, group, seed)
     train, test = samples.take(train_rows), samples.take(test_rows)
@@ -292,8 +318,9 @@ def compare(
     for name in estimators:
         limit = None if name == "pod" else max_time
         models[NAMES[name].removesuffix("Regressor")] = make_estimator(
-            name, settings, max_iter=epochs, max_time=limit, random_state=seed, verbose=0 if quiet else 1
-        )
+            name, settings, time=samples.time, window=samples.window,
+            max_iter=epochs, max_time=limit, random_state=seed, verbose=0 if quiet else 1,
+        )  # fmt: skip
     results = compare_models(models, (train.X, train.y), (test.X, test.y), names=test.names)
     if as_json:
         rows = [
@@ -305,7 +332,7 @@ def compare(
     else:
         _print_results(results, len(test))
     if report is not None:
-        _report_comparison(report, results, train, test)
+        _report_comparison(report, results, tuple(models), train, test)
         click.echo(f"{report}: report", err=True)
 
 
@@ -321,12 +348,13 @@ def _print_results(results: list[ModelResult], n_test: int) -> None:
         click.echo(f"{result.name:<{width}} {result.error:>9.2%} {times}")
 
 
-def _report_comparison(report: Path, results: list[ModelResult], train: Samples, test: Samples) -> None:
+def _report_comparison(
+    report: Path, results: list[ModelResult], named: tuple[str, ...], train: Samples, test: Samples
+) -> None:
     """Write the report on the best of the models that the user named."""
     from skop.inspection import write_report
 
-    named = [result for result in results if hasattr(result.model, "spec_") and hasattr(result.model, "module_")]
-    best = min(named or [result for result in results if result.evaluation is not None], key=lambda one: one.error)
+    best = min((result for result in results if result.name in named), key=lambda one: one.error)
     write_report(
         report,
         best.model,

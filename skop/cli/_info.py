@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import click
 
 from skop._version import __version__
+from skop.cli._models import check_outputs
 
 __all__ = ["demo", "info"]
 
@@ -22,7 +24,19 @@ _OPTIONAL_PACKAGES = ("matplotlib", "h5py", "triton", "mamba-ssm", "pandas")
 @click.option("--epochs", type=click.IntRange(min=1), default=60, help="Largest number of epochs.")
 @click.option("--max-time", type=click.FloatRange(min=0.01), default=120.0, help="Time limit of the training, seconds.")
 @click.option("--seed", type=click.IntRange(min=0, max=2**31 - 1), default=0, help="Seed of data and training.")
-def demo(output: str, samples: int, resolution: int, epochs: int, max_time: float, seed: int) -> None:
+@click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html", show_default=False,
+              help="Report to write, one file that any browser shows.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Overwrite an existing report.")
+def demo(
+    output: str,
+    samples: int,
+    resolution: int,
+    epochs: int,
+    max_time: float,
+    seed: int,
+    report: Path | None,
+    force: bool,
+) -> None:
     """Simulate, train and compare, within three minutes on a laptop.
 
     Solve Darcy flow through random porous squares, train LaMO on the solutions, compare it with simpler models, and
@@ -30,7 +44,8 @@ def demo(output: str, samples: int, resolution: int, epochs: int, max_time: floa
     """
     from skop._demo import DemoOptions, run_demo
 
-    run_demo(DemoOptions(output, samples, resolution, epochs, max_time, seed))
+    check_outputs([report], [], force)
+    run_demo(DemoOptions(output, samples, resolution, epochs, max_time, seed, None if report is None else str(report)))
 
 
 @click.command()

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import ast
 import json
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-__all__ = ["NAMES", "check_report", "check_writable", "make_estimator", "parse_settings"]
+__all__ = [
+    "NAMES",
+    "check_outputs",
+    "check_report",
+    "load_model",
+    "make_estimator",
+    "parse_settings",
+    "save_model",
+]
 
 #: Estimators by their short names.
 NAMES = {
@@ -19,10 +28,17 @@ NAMES = {
     "mno": "MNORegressor",
     "amo": "AMORegressor",
     "pod": "PODRegressor",
+    "transolver": "TransolverRegressor",
+    "deeponet": "DeepONetRegressor",
+    "unet": "UNetRegressor",
+    "fno": "FNORegressor",
+    "mean": "MeanFieldRegressor",
 }
 
 
-def make_estimator(name: str, settings: dict[str, Any], **options: Any) -> Any:
+def make_estimator(
+    name: str, settings: dict[str, Any], *, time: str | None = None, window: int = 1, **options: Any
+) -> Any:
     """Create an estimator.
 
     Parameters
@@ -31,6 +47,10 @@ def make_estimator(name: str, settings: dict[str, Any], **options: Any) -> Any:
         Key of `NAMES`.
     settings : dict
         Parameters that the user set by their names; they win over `options`.
+    time : {"rollout", "parameter"} or None, default=None
+        Use of the time in time series, for which the estimator is wrapped.
+    window : int, default=1
+        Number of first frames that a rollout is given.
     **options
         Values of the options of the command; those that are None are left at the defaults of the estimator, and those
         that the estimator does not have are an error, except for `verbose` and `random_state`.
@@ -47,6 +67,11 @@ def make_estimator(name: str, settings: dict[str, Any], **options: Any) -> Any:
     """
     from skop import estimators
 
+    for key, option in {"target_fields": "--target", "input_fields": "--input", "cell_data": "--cell-data"}.items():
+        if key in settings:
+            raise click.UsageError(f"--set {key} does not apply: {option} says it")
+    if time is not None:
+        return _make_series_estimator(name, settings, time, window, **options)
     estimator = getattr(estimators, NAMES[name])()
     known = set(estimator.get_params())
     words = {"max_iter": "epochs", "max_time": "max-time"}
@@ -61,6 +86,51 @@ def make_estimator(name: str, settings: dict[str, Any], **options: Any) -> Any:
         return estimator.set_params(**(wanted | settings))
     except ValueError as error:
         raise click.UsageError(f"--set: {error}") from error
+
+
+def _make_series_estimator(name: str, settings: dict[str, Any], time: str, window: int, **options: Any) -> Any:
+    """Create an estimator for time series; settings are those of the wrapper, if it has them, or of the wrapped."""
+    from skop import estimators
+
+    taken = {"window": "--window says it", "n_steps": "all frames of DATA are learned", "times": "DATA hold them"}
+    for key in settings:
+        if key in taken:
+            raise click.UsageError(f"--set {key} does not apply: {taken[key]}")
+    own = ("unroll", "noise") if time == "rollout" else ("grouping",)
+    inner = make_estimator(name, {key: value for key, value in settings.items() if key not in own}, **options)
+    outer = {key: value for key, value in settings.items() if key in own}
+    seed = inner.get_params().get("random_state")
+    if time == "rollout":
+        return estimators.RolloutRegressor(inner, window=window, random_state=seed, **outer)
+    return estimators.TimeConditionedRegressor(inner, random_state=seed, **outer)
+
+
+def load_model(path: Path) -> Any:
+    """Load a model that the commands can use.
+
+    Parameters
+    ----------
+    path : Path
+        Model file.
+
+    Returns
+    -------
+    estimator
+        Fitted estimator of skop.
+
+    Raises
+    ------
+    click.UsageError
+        If the file holds something else, such as a Pipeline.
+    """
+    from skop.estimators import load
+
+    model = load(path)
+    if not hasattr(model, "spec_"):
+        raise click.UsageError(
+            f"{path} holds a {type(model).__name__}, which the commands cannot use; load it in Python by skop.load"
+        )
+    return model
 
 
 def parse_settings(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, Any]:
@@ -84,15 +154,15 @@ def _parse_value(text: str) -> Any:
     return text
 
 
-def check_writable(path: Path, inputs: Sequence[Path], force: bool) -> Path:
+def _check_writable(path: Path, inputs: Sequence[Path | str | None], force: bool) -> Path:
     """Check before any work that a file may be written, and create its folder.
 
     Parameters
     ----------
     path : Path
         File to write.
-    inputs : sequence of Path
-        Files that are read, which are never overwritten.
+    inputs : sequence of Path, str or None
+        Files that are read, which are never overwritten; None for options that were not given.
     force : bool
         Whether an existing file may be replaced.
 
@@ -104,16 +174,74 @@ def check_writable(path: Path, inputs: Sequence[Path], force: bool) -> Path:
     Raises
     ------
     click.UsageError
-        If the file is one of the inputs, a folder, or exists and `force` is not set.
+        If the file is one of the inputs, a folder, exists and `force` is not set, or cannot be written.
     """
     target = path.resolve()
-    if any(target == item.resolve() for item in inputs):
+    if any(target == Path(item).resolve() for item in inputs if item is not None):
         raise click.UsageError(f"{path} is an input file; choose another output by -o")
     if target.is_dir():
         raise click.UsageError(f"{path} is a folder; name a file")
     if target.exists() and not force:
         raise click.UsageError(f"{path} exists; choose another output by -o, or overwrite it by --force")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            with target.open("ab"):
+                pass
+        else:
+            with tempfile.TemporaryFile(dir=target.parent):
+                pass
+    except OSError as error:
+        raise click.UsageError(f"cannot write {path}: {error.strerror}; choose another output") from error
+    return path
+
+
+def check_outputs(paths: Sequence[Path | None], inputs: Sequence[Path | str | None], force: bool) -> None:
+    """Check before any work that files may be written, and that none of them is another of them.
+
+    Parameters
+    ----------
+    paths : sequence of (Path or None)
+        Files to write; None for options that were not given.
+    inputs, force
+        As in `_check_writable`.
+
+    Raises
+    ------
+    click.UsageError
+        As by `_check_writable`, or if two of them are the same file.
+    """
+    given = [path for path in paths if path is not None]
+    for number, path in enumerate(given):
+        if any(path.resolve() == other.resolve() for other in given[:number]):
+            raise click.UsageError(f"{path} would be written twice; choose another --report")
+        _check_writable(path, inputs, force)
+
+
+def save_model(model: Any, path: Path) -> Path:
+    """Save a model; if the file cannot be written any more, to the folder for temporary files.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted estimator.
+    path : Path
+        Model file.
+
+    Returns
+    -------
+    Path
+        The file that was written.
+    """
+    try:
+        model.save(path)
+    except OSError as error:
+        other = Path(tempfile.mkdtemp(prefix="skop-")) / path.name
+        model.save(other)
+        click.echo(
+            f"skop fit: cannot write {path} ({error.strerror or error}); the model was saved to {other}", err=True
+        )
+        return other
     return path
 
 

@@ -10,9 +10,23 @@ import click
 
 from skop.cli._data import Samples, array_options, choice_of_model, expand, read_samples, short_names
 from skop.cli._fit import print_errors
-from skop.cli._models import check_report, check_writable
+from skop.cli._models import check_outputs, check_report, load_model
 
 __all__ = ["predict", "score"]
+
+#: Endings by which the name of an output is that of a file.
+_FILES = (".vtu", ".vtk", ".vtp", ".pvd", ".xdmf", ".npz", ".npy", ".mat", ".csv", ".h5", ".hdf5", ".html", ".skop")
+
+
+def _parse_times(_context: click.Context, _parameter: click.Parameter, text: str | None) -> list[float] | None:
+    """Convert numbers between commas."""
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a list of numbers such as 0.1,0.5") from None
+
 
 _model_argument = click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 _data_argument = click.argument("data", nargs=-1, required=True, metavar="DATA...")
@@ -34,31 +48,50 @@ Examples:
 @click.option("--output", "-o", type=click.Path(path_type=Path), required=True, metavar="FOLDER",
               help="Folder for files with the names of the inputs; for one .npz or .csv also a file.")  # fmt: skip
 @array_options
+@click.option("--steps", type=click.IntRange(min=1), metavar="N",
+              help="Frames that a rollout predicts; default: as many as in the fit.")  # fmt: skip
+@click.option("--times", metavar="T,T,...", callback=_parse_times,
+              help="Times that a model of --time parameter predicts; default: those of the fit.")  # fmt: skip
 @_report_option
 @_force_option
-def predict(model: Path, data: tuple[str, ...], output: Path, report: Path | None, force: bool, **choice: Any) -> None:
+def predict(
+    model: Path, data: tuple[str, ...], output: Path, steps: int | None, times: list[float] | None,
+    report: Path | None, force: bool, **choice: Any,
+) -> None:  # fmt: skip
     """Predict DATA with a MODEL and write files.
 
     Meshes are written as .vtu, with their inputs and the prediction; where the input holds the true field, also with
-    <field>_true and <field>_error. Arrays are written as .npz, tables as .csv.
+    <field>_true and <field>_error. Time series are written as .pvd, arrays as .npz, tables as .csv.
     """
-    from skop.estimators import load
-
     files = expand(data)
     check_report(report)
-    targets = _outputs(files, output)
-    for path in (*targets, *([report] if report else [])):
-        check_writable(path, [*files, model], force)
-    estimator = load(model)
-    samples = read_samples(data, choice_of_model(estimator, **choice))
-    if samples.meshes is not None:
+    read: list[Path | str | None] = [*files, model, choice["params"]]
+    estimator = load_model(model)
+    chosen = choice_of_model(estimator, **choice)
+    options = _series_options(estimator, steps, times)
+    if chosen.time is not None:
+        from skop.cli._series import find_run_files, outputs_of_runs
+
+        runs = find_run_files(files)
+        read += [file for run in runs for file in run.frame_files]
+        targets = outputs_of_runs(runs, output, force)
+    else:
+        targets = _outputs(files, output, is_field=bool(estimator.spec_.n_outputs))
+    check_outputs([*targets, report], read, force)
+    samples = read_samples(data, chosen)
+    if samples.time is not None:
+        click.echo(samples.describe(), err=True)
+        predicted = estimator.predict(samples.paths, params=samples.parameters, **options)
+        for series, path in zip(predicted, targets, strict=True):
+            series.write(path)
+    elif samples.meshes is not None:
         _write_meshes(estimator, samples, targets)
     elif samples.kind == "table":
         _write_table(estimator, samples, targets[0])
     else:
         _write_arrays(estimator, samples, targets[0])
     where = str(targets[0]) if len(targets) == 1 else str(output)
-    click.echo(f"{where}: {len(samples)} predictions")
+    click.echo(f"{where}: {len(samples)} prediction{'s' if len(samples) > 1 else ''}")
     if report is not None:
         _write_report(report, estimator, samples, model)
 
@@ -81,14 +114,12 @@ def score(model: Path, data: tuple[str, ...], as_json: bool, report: Path | None
 
     The error is the mean relative L2 error, ||predicted - true|| / ||true||, with equal weight of all channels.
     """
-    from skop.estimators import load
     from skop.inspection import evaluate
 
     files = expand(data)
     check_report(report)
-    if report is not None:
-        check_writable(report, [*files, model], force)
-    estimator = load(model)
+    check_outputs([report], [*files, model, choice["params"]], force)
+    estimator = load_model(model)
     samples = read_samples(data, choice_of_model(estimator, **choice))
     if samples.y is None:
         wanted = ", ".join(choice_of_model(estimator).targets) or "an array of targets (--y)"
@@ -100,6 +131,17 @@ def score(model: Path, data: tuple[str, ...], as_json: bool, report: Path | None
         print_errors(evaluation, "test")
     if report is not None:
         _write_report(report, estimator, samples, model)
+
+
+def _series_options(estimator: Any, steps: int | None, times: list[float] | None) -> dict[str, Any]:
+    """Arguments of a prediction in time."""
+    is_series = hasattr(estimator, "series_")
+    if steps is not None and not (is_series and hasattr(estimator, "window_")):
+        raise click.UsageError("--steps applies to models of --time rollout")
+    if times is not None and not (is_series and hasattr(estimator, "times_")):
+        raise click.UsageError("--times applies to models of --time parameter")
+    given = {"n_steps": steps, "times": times}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _write_report(report: Path, estimator: Any, samples: Samples, model: Path) -> None:
@@ -120,10 +162,14 @@ def _write_report(report: Path, estimator: Any, samples: Samples, model: Path) -
 
 
 # ---------------------------------------------------------------------- files
-def _outputs(files: list[Path], output: Path) -> list[Path]:
-    """Files to write, one for each input, or for all arrays or rows of one input."""
+def _outputs(files: list[Path], output: Path, *, is_field: bool) -> list[Path]:
+    """Files to write, one for each input, or for all arrays, rows or scalars of meshes."""
     endings = {".npz": ".npz", ".mat": ".npz", ".csv": ".csv"}
     ending = endings.get(files[0].suffix.lower(), ".vtu")
+    if ending == ".vtu" and not is_field:
+        return [output if output.suffix.lower() == ".csv" and not output.is_dir() else output / "predictions.csv"]
+    if output.suffix.lower() in _FILES and output.suffix.lower() != ending and not output.is_dir():
+        raise click.UsageError(f"predictions of {files[0].name} are written as {ending}; name a folder, or such a file")
     if output.suffix.lower() == ending and not output.is_dir():
         if len(files) > 1:
             raise click.UsageError(f"-o {output} is one file for {len(files)} inputs; name a folder")
@@ -144,7 +190,7 @@ def _write_meshes(estimator: Any, samples: Samples, targets: list[Path]) -> None
         return
     table = _scalar_table(estimator, predicted)
     table.insert(0, "file", list(samples.names))
-    table.to_csv(targets[0].parent / "predictions.csv", index=False)
+    table.to_csv(targets[0], index=False)
 
 
 def _scalar_table(estimator: Any, predicted: Any) -> Any:

@@ -4,9 +4,8 @@
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.data._designs import Labels as Labels
-from skop.data._designs import pair_rows as pair_rows
 from skop.data._designs import row_labels as row_labels
+from skop.data._designs import sample_files as sample_files
 from skop.data._fieldset import FieldSet
 from skop.data._fieldset import iterate_rows as iterate_rows
 from skop.data._grid import find_grid, grid_spacing, unit_grid
@@ -17,15 +16,13 @@ from skop.data._mesh_files import is_mesh_input as is_mesh_input
 from skop.data._mesh_predictions import attach_predictions
 from skop.data._mesh_predictions import attach_spread as attach_spread
 from skop.data._meshes import MeshSamples, read_meshes
+from skop.data._pairing import Labels as Labels
+from skop.data._pairing import pair_rows as pair_rows
 from skop.data._plausibility import Extremes as Extremes
 from skop.data._plausibility import boxes as boxes
 from skop.data._plausibility import odd_sizes as odd_sizes
 from skop.data._plausibility import warn_of_odd_data as warn_of_odd_data
 from skop.data._point_symmetry import PointSymmetries as PointSymmetries
-from skop.data._reading import DataSpec, TargetForm
-from skop.data._reading import Predictions as Predictions
-from skop.data._reading import Targets as Targets
-from skop.data._reading import TrainingData as TrainingData
 from skop.data._reading import read as read
 from skop.data._reading import read_inputs as read_inputs
 from skop.data._reading import read_query as read_query
@@ -41,8 +38,16 @@ from skop.data._series import MeshRun as MeshRun
 from skop.data._series import MeshSeries, read_mesh_series
 from skop.data._series import find_runs as find_runs
 from skop.data._series import is_mesh_series as is_mesh_series
+from skop.data._series import order_of_series as order_of_series
+from skop.data._series import pair_series as pair_series
 from skop.data._series import read_frames as read_frames
 from skop.data._series import read_templates as read_templates
+from skop.data._series import series_files as series_files
+from skop.data._series import split_series as split_series
+from skop.data._spec import DataSpec, TargetForm
+from skop.data._spec import Predictions as Predictions
+from skop.data._spec import Targets as Targets
+from skop.data._spec import TrainingData as TrainingData
 from skop.data._storage import refuse_mask as refuse_mask
 from skop.data._symmetry import GridSymmetries
 from skop.data._symmetry import check_domain as check_domain

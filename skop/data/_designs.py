@@ -1,4 +1,4 @@
-"""Designs of experiments beside runs: tables of parameters, columns of paths, and the matching of rows with files.
+"""Designs of experiments beside runs: tables of parameters, and columns of paths.
 
 Notation: n runs, p parameters.
 """
@@ -6,42 +6,31 @@ Notation: n runs, p parameters.
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
 from skop._typing import FloatArray, IntArray
-from skop.data._mesh_files import find_sources, is_mesh_input
+from skop.data._fieldset import FieldSet
+from skop.data._mesh_files import find_sources, is_mesh_input, is_on_mesh, is_path
+from skop.data._pairing import Labels, index_labels, is_missing, pair_rows, some_of
 from skop.exceptions import FieldDataError, warn
 
-__all__ = ["Design", "Labels", "as_runs", "index_labels", "pair_rows", "read_design", "row_labels", "split_runs"]
-
-#: Number of names shown in an error message.
-_SHOWN = 3
-
-
-@dataclass(frozen=True)
-class Labels:
-    """What the rows of a table are called, apart from their order.
-
-    Attributes
-    ----------
-    files : tuple of str or None, default=None
-        Paths, file names or stems, one for each row.
-    numbers : tuple of int or None, default=None
-        Numbers of the rows in the index of a DataFrame, if these are not 0 to n - 1.
-    place : str, default="its index"
-        Where the labels come from, for messages.
-    """
-
-    files: tuple[str, ...] | None = None
-    numbers: tuple[Any, ...] | None = None
-    place: str = "its index"
+__all__ = [
+    "Design",
+    "as_runs",
+    "read_design",
+    "refuse_params",
+    "row_labels",
+    "sample_files",
+    "split_params",
+    "split_runs",
+    "with_params",
+]
 
 
 @dataclass(frozen=True)
@@ -62,7 +51,7 @@ class Design:
 
     values: FloatArray
     names: tuple[str, ...] | None = None
-    labels: Labels = Labels()
+    labels: Labels = field(default_factory=Labels)
     what: str = "params"
 
     def for_runs(self, runs: Any, names: Sequence[str], *, weighted: bool = False, fitting: bool = False) -> Design:
@@ -94,14 +83,39 @@ class Design:
         SkopWarning
             If the files of a pattern are paired with rows by their order.
         """
-        parameters = "" if self.names is None else f", with the parameters {', '.join(self.names)}"
-        options: dict[str, Any] = {"what": self.what, "weighted": weighted, "remark": parameters}
-        rows = pair_rows(self.labels, len(self.values), runs, names, says_pairs=True, **options)
+        rows = self._rows_of(runs, names, weighted=weighted)
         if fitting and rows is not None and len(rows) < len(self.values):
             unused = np.setdiff1d(np.arange(len(self.values)), rows)
             first = "" if self.labels.files is None else f", the first of them {self.labels.files[unused[0]]!r},"
             warn(f"{len(unused)} of {len(self.values)} rows of {self.what}{first} have no file and are not used.")
         return replace(self, values=self.values if rows is None else self.values[rows], labels=Labels())
+
+    def order_of(self, runs: Any, names: Sequence[str]) -> IntArray | None:
+        """Return the order of the runs in which they belong to the rows, which are the samples.
+
+        Parameters
+        ----------
+        runs, names : as in `for_runs`
+            Runs and their names.
+
+        Returns
+        -------
+        ndarray of shape (n,) or None
+            Index of the run of each row; None if both are in one order.
+
+        Raises
+        ------
+        FieldDataError
+            If rows and runs do not match, or a row has no run.
+        """
+        rows = self._rows_of(runs, names, needs_all=True)
+        return None if rows is None else np.argsort(rows)
+
+    def _rows_of(self, runs: Any, names: Sequence[str], **options: Any) -> IntArray | None:
+        """Row of each run; None if they are in order."""
+        parameters = "" if self.names is None else f", with the parameters {', '.join(self.names)}"
+        options |= {"what": self.what, "remark": parameters, "says_pairs": True}
+        return pair_rows(self.labels, len(self.values), runs, names, **options)
 
     def check_names(self, fitted: Sequence[str] | None) -> None:
         """Raise an error if the parameters are others than in the fit, or in another order.
@@ -131,7 +145,7 @@ class Design:
             return
         missing = [name for name in fitted if name not in self.names]
         unseen = [name for name in self.names if name not in fitted]
-        problems = [f"{words} {_some(found)}" for words, found in (("lacks", missing), ("has also", unseen)) if found]
+        problems = [f"{words} {some_of(found)}" for words, found in (("lacks", missing), ("has also", unseen)) if found]
         raise FieldDataError(
             f"the columns of {self.what} are {list(self.names)}, but those of the fit were {list(fitted)}: "
             f"{' and '.join(['it ' + words for words in problems]) or 'they are in another order'}. Pass "
@@ -281,31 +295,6 @@ def as_runs(y: Any, what: str = "y") -> Any:
     return _whole(items, "the column", what) if _is_runs(items) else y
 
 
-def index_labels(index: Any) -> Labels:
-    """Return the labels in the index of a DataFrame: file names, or numbers that do not merely count the rows.
-
-    Parameters
-    ----------
-    index : sequence
-        Index.
-
-    Returns
-    -------
-    Labels
-        Labels; empty ones if the index is 0 to n - 1.
-
-    Examples
-    --------
-    >>> from skop.data._designs import index_labels
-    >>> index_labels([0, 1]), index_labels([4, 2]).numbers
-    (Labels(files=None, numbers=None, place='its index'), (4, 2))
-    """
-    labels = list(index)
-    if labels and all(isinstance(label, str | os.PathLike) for label in labels):
-        return Labels(tuple(map(os.fspath, labels)))
-    return Labels() if labels == list(range(len(labels))) else Labels(numbers=tuple(labels))
-
-
 def row_labels(X: Any) -> Any:
     """Return the labels that X gives to its samples: the index of a DataFrame or Series, or the paths of files.
 
@@ -327,194 +316,79 @@ def row_labels(X: Any) -> Any:
     """
     if hasattr(X, "iloc"):
         return X.index
-    if isinstance(X, str | os.PathLike):
+    if is_path(X):
         return [name for name, _ in find_sources(X)]
     is_list = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.ndim == 1)
-    if is_list and all(isinstance(item, str | os.PathLike) for item in X):
+    if is_list and all(is_path(item) for item in X):
         return [os.fspath(item) for item in X]
     return None
 
 
-# ---------------------------------------------------------------------- rows and files
-def pair_rows(
-    labels: Labels,
-    n_rows: int,
-    runs: Any,
-    names: Sequence[str],
-    *,
-    what: str,
-    remark: str = "",
-    weighted: bool = False,
-    says_pairs: bool = False,
-    needs_all: bool = False,
-) -> IntArray | None:
-    """Return the row of each run, by file name where the rows have such labels, otherwise by their order.
+def sample_files(X: Any) -> list[str] | None:
+    """Return the files of samples on meshes.
 
     Parameters
     ----------
-    labels : Labels
-        Names of the rows.
-    n_rows : int
-        Number of rows.
-    runs : meshes, paths or a pattern, or fields of any form
-        Runs as the caller passed them.
-    names : sequence of str
-        Names of the runs.
-    what : str
-        Name of the table, for messages.
-    remark : str, default=""
-        Words that follow the pairs in the warning.
-    weighted : bool, default=False
-        Whether samples have weights, whose order would be in doubt if rows change theirs.
-    says_pairs : bool, default=False
-        Whether to warn of how rows and files were paired, if not by name.
-    needs_all : bool, default=False
-        Whether a row without a file is an error.
+    X : object
+        Argument of a caller.
 
     Returns
     -------
-    ndarray of shape (n,) or None
-        Index of the row of each run; None if they are in order.
-
-    Raises
-    ------
-    FieldDataError
-        If rows and runs do not match.
+    list of str or None
+        Path of each sample; None if X is no files, or a table without a column of files.
 
     Examples
     --------
-    >>> from skop.data._designs import Labels, pair_rows
-    >>> pair_rows(Labels(("b", "a")), 2, "runs/*.vtu", ["runs/a.vtu", "runs/b.vtu"], what="params").tolist()
-    [1, 0]
+    >>> import pandas as pd
+    >>> from skop.data._designs import sample_files
+    >>> sample_files(pd.DataFrame({"run": ["a.vtu", "b.vtu"], "load": [1.0, 2.0]}))
+    ['a.vtu', 'b.vtu']
     """
-    first = next(iter(runs), None) if isinstance(runs, list | tuple | np.ndarray) else runs
-    rows = None
-    if labels.files is not None and isinstance(first, str | os.PathLike):
-        rows = _rows_by_name(labels, names, what, needs_all=needs_all)
-    elif labels.files is not None and labels.place != Labels.place:
+    runs, _ = split_runs(X)
+    return row_labels(runs) if is_mesh_input(runs) else None
+
+
+# ---------------------------------------------------------------------- parameters beside other arguments
+def split_params(X: Any, params: Any) -> tuple[Any, Design | None]:
+    """Return X without its columns of numbers, if it has a column of mesh files, and the global parameters."""
+    if is_on_mesh(X):
         raise FieldDataError(
-            f"{labels.place} of {what} holds text, but the samples of X are no files that it could be matched with; "
-            f"pass paths as X, or leave this column out if the rows of {what} are in the order of X."
+            "X is (mesh, values), which is a form of y; pass the mesh with the values in its point data, or a FieldSet."
         )
-    elif isinstance(runs, str | os.PathLike) and max(n_rows, len(names)) > 1:
-        rows = _rows_of_pattern(labels.numbers, n_rows, names, what, remark if says_pairs else None)
-    elif n_rows != len(names):
-        raise FieldDataError(_other_count(n_rows, names, what))
-    if rows is not None and weighted and (np.diff(rows) < 0).any():
+    given, (X, design) = X, split_runs(X)
+    if params is None:
+        return X, design
+    if design is not None:
         raise FieldDataError(
-            f"the rows of {what} were brought into the order of the files, but sample_weight has no names that tell "
-            f"its order. Sort {what} and the weights like the files ({_some(names)}), or pass the files as a list in "
-            f"the order of {what}."
+            "X has columns of parameters beside that of mesh files, and params is given too; pass one."
         )
-    return rows
-
-
-def _rows_of_pattern(
-    numbers: Sequence[Any] | None, n_rows: int, names: Sequence[str], what: str, remark: str | None
-) -> IntArray | None:
-    """Row of each file of a pattern, if rows have no names; a remark of None warns of nothing."""
-    rows = None if numbers is None else _rows_by_number(numbers, names)
-    if rows is None and n_rows != len(names):
-        raise FieldDataError(_other_count(n_rows, names, what))
-    if rows is None and numbers is not None:
+    design = read_design(params)
+    labels = [list(part.index) for part in (given, params) if hasattr(part, "iloc")]
+    is_moved = len(labels) > 1 and labels[0] != labels[1] and Counter(labels[0]) == Counter(labels[1])
+    if is_moved and design.labels.place == Labels.place:
         raise FieldDataError(
-            f"the rows of {what} have the index {_some(numbers)}, which is neither file names nor 0 to {n_rows - 1}, "
-            f"as after a selection or a sort, while the files of a pattern are in natural order ({_some(names)}). "
-            f"{_advice(what)} Or call {what}.reset_index(drop=True) if its rows are in this order."
+            "X and params have the same labels in their index, in different order; pass params.loc[X.index]."
         )
-    if remark is None:
-        return rows
-    if rows is not None and numbers is not None:
-        words = [f"{numbers[rows[place]]} for {names[place]}" for place in (0, -1)]
-        how = "matched with files by the numbers in its index and in their names"
-    else:
-        words = [f"{place % n_rows} for {names[place]}" for place in (0, -1)]
-        how = "taken in the natural order of the files, since it has no column or index of file names"
-    warn(f"the rows of {what} were {how}: row {words[0]}, ..., row {words[1]}{remark}. {_advice(what)}")
-    return rows
+    return X, design
 
 
-def _other_count(n_rows: int, names: Sequence[str], what: str) -> str:
-    """Error message about a number of rows that is not that of the runs."""
-    remedy = _advice(what)
-    if len(names) == 1 and what == "params":
-        remedy += " For many designs on one mesh call predict(params, coords=mesh)."
-    return (
-        f"{what} has {n_rows} rows, but there {'is 1 run' if len(names) == 1 else f'are {len(names)} runs'} "
-        f"({_some(names)}): one row is needed for each. {remedy}"
-    )
-
-
-def _advice(what: str) -> str:
-    """How to match rows with files by name."""
-    return f"Give {what} {'a column or ' * (what == 'params')}an index of file names to match by name."
-
-
-def _rows_by_name(labels: Labels, names: Sequence[str], what: str, *, needs_all: bool) -> IntArray:
-    """Row of each file, found by the end of its path, with or without the suffix."""
-    files = _by_spelling(names)
-    rows: dict[int, int] = {}
-    strangers = []
-    for row, label in enumerate(labels.files or ()):
-        found = files.get(_parts(label)) or files.get(_parts(os.path.abspath(os.path.expanduser(label))), set())
-        if len(found) > 1:
-            raise FieldDataError(
-                f"{label!r} in row {row} of {what} may be {_some([names[i] for i in sorted(found)])}; write more of "
-                "the path."
-            )
-        if not found:
-            strangers.append(label)
-            continue
-        (number,) = found
-        if number in rows:
-            raise FieldDataError(
-                f"{what} has two rows for {names[number]}: {rows[number]} and {row}; keep one of them."
-            )
-        rows[number] = row
-    missing = [name for number, name in enumerate(names) if number not in rows]
-    if missing or (needs_all and strangers):
-        sides = (
-            (missing, f"of {len(names)} files have no row in {what}"),
-            (strangers, f"of {len(labels.files or ())} rows of {what} have no file"),
-        )
-        words = " and ".join(f"{len(items)} {kind} ({_some(items)})" for items, kind in sides if items)
-        remedy = ""
-        if labels.place == Labels.place:
-            remedy = " If the index holds other labels, drop it: rows then go by the natural order of the files."
+def with_params(fields: FieldSet, design: Design | None) -> FieldSet:
+    """Add the parameters of a table to fields."""
+    if design is None:
+        return fields
+    if fields.n_params:
+        raise FieldDataError(f"X is a FieldSet with {fields.n_params} params, and params is given too; pass one.")
+    if len(design.values) != len(fields):
         raise FieldDataError(
-            f"{words}, by the names in {labels.place}. Correct these, which may be paths, file names, stems or the "
-            f"names of folders with one file each; or leave out what has no partner.{remedy}"
+            f"{design.what} has {len(design.values)} rows, but X has {len(fields)} samples; pass one row for each."
         )
-    return np.array([rows[number] for number in range(len(names))])
+    return fields.with_params(design.values)
 
 
-def _by_spelling(names: Sequence[str]) -> dict[tuple[str, ...], set[int]]:
-    """Files by the ways to write them: ends of the path with and without suffix, and folders that hold one file."""
-    whole = [PurePath(os.path.abspath(name)) for name in names]
-    own_folders = len({path.parent for path in whole}) == len(whole) > 1
-    files: dict[tuple[str, ...], set[int]] = {}
-    for number, path in enumerate(whole):
-        for form in (path, path.with_suffix(""), *([path.parent] if own_folders else [])):
-            for start in range(len(form.parts)):
-                files.setdefault(form.parts[start:], set()).add(number)
-    return files
-
-
-def _parts(label: str) -> tuple[str, ...]:
-    """Parts of a path as it is written in a table, where Windows' separators may occur."""
-    return PurePath(os.path.normpath(label.strip().replace("\\", "/"))).parts
-
-
-def _rows_by_number(numbers: Sequence[Any], names: Sequence[str]) -> IntArray | None:
-    """Row of each file by the last number in its name, if these are the numbers of the rows; None otherwise."""
-    found = [re.findall(r"\d+", PurePath(name).stem) for name in names]
-    if not all(found):
-        return None
-    in_names = [int(parts[-1]) for parts in found]
-    if Counter(in_names) != Counter(numbers) or len(set(in_names)) < len(in_names):
-        return None
-    rows = {number: row for row, number in enumerate(numbers)}
-    return np.array([rows[number] for number in in_names])
+def refuse_params(design: Design | None) -> None:
+    """Raise an error if there are parameters beside a table."""
+    if design is not None:
+        raise FieldDataError("X is a table of parameters, and params is given too; add its columns to X.")
 
 
 # ---------------------------------------------------------------------- columns
@@ -553,18 +427,13 @@ def _columns_of(
 
 def _is_text(column: Any) -> bool:
     """Whether a column holds text or paths."""
-    return isinstance(column, list) and bool(column) and all(isinstance(item, str | os.PathLike) for item in column)
+    return isinstance(column, list) and bool(column) and all(is_path(item) for item in column)
 
 
 def _is_runs(column: list[Any]) -> bool:
     """Whether a column holds paths or meshes, some of which may be missing; numbers written as text are none."""
-    first = next((item for item in column if is_mesh_input([item]) or not _is_missing(item)), None)
+    first = next((item for item in column if is_mesh_input([item]) or not is_missing(item)), None)
     return is_mesh_input([first]) and not (isinstance(first, str) and _is_number(first))
-
-
-def _is_missing(item: Any) -> bool:
-    """Whether an item stands for nothing, or is a number."""
-    return item is None or isinstance(item, float) or type(item).__name__ == "NAType"
 
 
 def _is_number(text: str) -> bool:
@@ -622,8 +491,3 @@ def _many_texts(names: Sequence[Any] | None, texts: Sequence[int], what: str) ->
         f"{what} has {len(texts)} columns of text or meshes: {words}. One may hold the mesh files; leave the others "
         "out, or encode them as numbers, for example by sklearn.preprocessing.OneHotEncoder."
     )
-
-
-def _some(items: Sequence[Any]) -> str:
-    """A few items in words."""
-    return ", ".join(map(str, items[:_SHOWN])) + (f", ... {items[-1]}" if len(items) > _SHOWN else "")

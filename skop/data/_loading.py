@@ -16,13 +16,15 @@ import torch
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._fieldset import FieldSet, point_order
 from skop.data._point_symmetry import PointSymmetries
-from skop.data._reading import Targets
 from skop.data._scaling import FieldScaler, Scalers
+from skop.data._spec import Predictions, Targets
 from skop.data._symmetry import GridSymmetries
 from skop.exceptions import FieldDataError
 
 __all__ = ["Batch", "FieldLoader"]
 
+#: Function of the indices of samples that gives the standardised predictions of a base model for them.
+BaseOfSamples = Callable[[IntArray], Predictions]
 #: Number of samples by which a period is checked.
 _N_CHECKED = 16
 
@@ -60,6 +62,10 @@ class Batch:
         Number of query points of each sample, which are then packed; None if all samples have the same number.
     query_grid : tuple of int or None
         Number of query points along each axis, if they form a grid.
+    base : Tensor of shape (B, P, q) or (T, q), or None
+        Standardised predictions of a base model for the target field, at the points of the samples.
+    base_scalars : Tensor of shape (B, s) or None
+        The same for the scalars.
     """
 
     coords: torch.Tensor
@@ -74,6 +80,8 @@ class Batch:
     queries: dict[str, torch.Tensor | None] | None = None
     query_sizes: tuple[int, ...] | None = None
     query_grid: GridShape | None = None
+    base: torch.Tensor | None = None
+    base_scalars: torch.Tensor | None = None
 
     def inputs(self) -> dict[str, Any]:
         """Return the keyword arguments for the ``forward`` of a network."""
@@ -85,6 +93,8 @@ class Batch:
         }
         if self.sizes is not None:
             inputs["sizes"] = self.sizes
+        if self.base is not None or self.base_scalars is not None:
+            inputs |= {"base": self.base, "base_scalars": self.base_scalars}
         return inputs | (self.queries or {})
 
     def outputs_of(self, network: Callable[..., Any]) -> Any:
@@ -115,7 +125,10 @@ class Batch:
         """The arguments of each sample as a batch of its own."""
         count = len(self)
         coords, fields = (_samples_of(part, count, self.sizes) for part in (self.coords, self.fields))
-        params = [None] * count if self.params is None else self.params.split(1)
+        base = _samples_of(self.base, count, self.sizes)
+        params, base_scalars = (
+            [None] * count if part is None else part.split(1) for part in (self.params, self.base_scalars)
+        )
         queries = {name: _samples_of(part, count, self.query_sizes) for name, part in (self.queries or {}).items()}
         return [
             Batch(
@@ -124,6 +137,8 @@ class Batch:
                 params[i],
                 self.grid_shape,
                 queries={name: own[i] for name, own in queries.items()},
+                base=base[i],
+                base_scalars=base_scalars[i],
             )
             for i in range(count)
         ]
@@ -164,6 +179,9 @@ class FieldLoader:
         Number of points drawn at random from each sample every time; samples with fewer points are used whole.
     queries : FieldSet or None, default=None
         Query points with input fields, at which outputs are computed. They keep their order.
+    base, query_base : callable or None, default=None
+        Functions of the indices of samples that return standardised `Predictions` of a base model for them, at their
+        points and at the query points.
     """
 
     def __init__(
@@ -181,8 +199,11 @@ class FieldLoader:
         sort_points: bool = False,
         subsample_points: int | None = None,
         queries: FieldSet | None = None,
+        base: BaseOfSamples | None = None,
+        query_base: BaseOfSamples | None = None,
     ) -> None:
         self.inputs, self.targets, self.scalers = inputs, targets, scalers
+        self.base, self.query_base = base, query_base
         self.device, self.dtype = device, dtype
         self.symmetries, self.generator, self.element = symmetries, generator, element
         self.subsample_points, self.queries = subsample_points, queries
@@ -328,6 +349,7 @@ class FieldLoader:
             parts = self._convert(self.inputs.read(indices), targets, rank)
         else:
             parts = self._select(self._whole, indices)
+        parts |= self._base_of(indices, rank)
         drawn = None if self.symmetries is None else self._move(parts, indices, self.symmetries)
         coords: Any = self._shared_coords if parts["coords"] is None else parts["coords"]
         batch = Batch(
@@ -339,14 +361,32 @@ class FieldLoader:
             weight=None if self.weight is None else self.weight[torch.as_tensor(indices, device=self.device)],
             scalars=parts["scalars"],
             order=rank,
+            base=parts["base"],
+            base_scalars=parts["base_scalars"],
         )
         if self.queries is not None:
-            return self._with_queries(batch, self._sizes[indices], self.queries[indices], drawn)
+            return self._with_queries(batch, self._sizes[indices], self.queries[indices], drawn, parts["query_base"])
         if self.subsample_points is not None:
             _subsample_points(batch, self._sizes[indices], self.subsample_points, self.generator)
         elif self.inputs.is_ragged:
             _pack(batch, tuple(self._sizes[indices].tolist()))
         return batch
+
+    def _base_of(self, indices: IntArray, rank: IntArray | None) -> dict[str, torch.Tensor | None]:
+        """Return the predictions of the base model for samples, in double precision and the order of the points."""
+        found = Predictions(None) if self.base is None else self.base(indices)
+        at_queries = Predictions(None) if self.query_base is None else self.query_base(indices)
+        parts = {
+            "base": _sorted(found.fields, rank),
+            "base_scalars": found.scalars,
+            "query_base": at_queries.fields,
+        }
+        if self.symmetries is None:
+            return {name: None if held is None else self._tensor(held) for name, held in parts.items()}
+        return {
+            name: None if held is None else torch.tensor(np.ascontiguousarray(held, dtype=np.float64)).to(self.device)
+            for name, held in parts.items()
+        }
 
     def _select(self, whole: dict[str, Any], indices: IntArray) -> dict[str, Any]:
         """Select rows from the tensors of all samples."""
@@ -362,7 +402,9 @@ class FieldLoader:
                 rows["target"] = torch.as_tensor(batch_rows(self._target_offsets, indices), device=self.device)
         return {name: None if held is None else held[rows[name]] for name, held in whole.items()}
 
-    def _with_queries(self, batch: Batch, sizes: IntArray, queries: FieldSet, drawn: Any) -> Batch:
+    def _with_queries(
+        self, batch: Batch, sizes: IntArray, queries: FieldSet, drawn: Any, base: torch.Tensor | None
+    ) -> Batch:
         """Add the query points of its samples, moved by the drawn symmetries, to a batch; its target is there."""
         target, counts = batch.target, tuple(queries.n_points.tolist())
         if self.inputs.is_ragged:
@@ -391,10 +433,11 @@ class FieldLoader:
         coords = self._tensor(queries.coords, as_points)
         if moves or not queries.shared_coords or len(counts) == 1:
             coords = coords.reshape(*shape, queries.n_dims)
+        further = {} if base is None else {"query_base": base.reshape(*shape, base.shape[-1])}
         return replace(
             batch,
             target=None if target is None else target.reshape(*shape, target.shape[-1]),
-            queries={"query_coords": coords, "query_fields": fields},
+            queries={"query_coords": coords, "query_fields": fields, **further},
             query_sizes=counts if is_packed else None,
             query_grid=queries.grid_shape,
         )
@@ -422,6 +465,7 @@ class FieldLoader:
             fields = None if fields is None else symmetries.apply(fields, *drawn, *inputs)
             if target is not None:
                 parts["target"] = symmetries.apply(target, *drawn, *targets)
+        self._move_base(parts, indices, symmetries, drawn)
         if moved is not None:
             parts["coords"] = self.scalers.coords.transform(moved).to(self.dtype)
         if fields is not None and self.scalers.fields is not None:
@@ -433,6 +477,32 @@ class FieldLoader:
         if parts["scalars"] is not None:
             parts["scalars"] = symmetries.turn_numbers(parts["scalars"], *drawn, symmetries.scalar_vectors)
         return drawn
+
+    def _move_base(
+        self,
+        parts: dict[str, Any],
+        indices: IntArray,
+        symmetries: GridSymmetries | PointSymmetries,
+        drawn: tuple[torch.Tensor, torch.Tensor],
+    ) -> None:
+        """Apply the symmetries of a batch to the predictions of the base model, in the units of the targets."""
+        channels = (symmetries.target_vectors, symmetries.target_tensors)
+        for name in ("base", "query_base"):
+            values, scaler = parts[name], self.scalers.target
+            if values is None or scaler is None:
+                continue
+            values = scaler.destandardize(values)
+            if isinstance(symmetries, PointSymmetries):
+                is_asked = name == "query_base" and self.queries is not None
+                counts = self.queries.n_points[indices] if is_asked else self._sizes[indices]  # type: ignore[union-attr]
+                values = symmetries.apply(values, drawn[0], *channels, counts)
+            else:
+                values = symmetries.apply(values, *drawn, *channels)
+            parts[name] = scaler.standardize(values).to(self.dtype)
+        numbers, scaler = parts["base_scalars"], self.scalers.scalars
+        if numbers is not None and scaler is not None:
+            numbers = symmetries.turn_numbers(scaler.destandardize(numbers), *drawn, symmetries.scalar_vectors)
+            parts["base_scalars"] = scaler.standardize(numbers).to(self.dtype)
 
     def _scaled_params(self, params: torch.Tensor) -> torch.Tensor:
         """Scale global parameters ``(n, p)``, and convert them to the precision of the network."""
@@ -556,6 +626,8 @@ def _pack(batch: Batch, sizes: tuple[int, ...]) -> None:
         return
     batch.coords = batch.coords.unflatten(0, (len(sizes), -1))
     batch.fields = None if batch.fields is None else batch.fields.unflatten(0, (len(sizes), -1))
+    if batch.base is not None and batch.base.ndim == 2:
+        batch.base = batch.base.unflatten(0, (len(sizes), -1))
     if batch.target is not None and batch.target.ndim == 2:
         batch.target = batch.target.unflatten(0, (len(sizes), -1))
 
@@ -571,6 +643,8 @@ def _subsample_points(batch: Batch, sizes: IntArray, count: int, generator: torc
     batch.fields = None if batch.fields is None else batch.fields.reshape(-1, batch.fields.shape[-1])[index]
     if batch.target is not None:
         batch.target = batch.target.reshape(-1, batch.target.shape[-1])[index]
+    if batch.base is not None:
+        batch.base = batch.base.reshape(-1, batch.base.shape[-1])[index]
     batch.order = None if batch.order is None else batch.order[rows]
     batch.grid_shape = None
     _pack(batch, drawn)

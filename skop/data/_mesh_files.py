@@ -23,6 +23,8 @@ __all__ = [
     "existing_file",
     "find_sources",
     "is_mesh_input",
+    "is_on_mesh",
+    "is_path",
     "is_time_series",
     "iterate_meshes",
     "named_failures",
@@ -81,10 +83,20 @@ def is_mesh_input(X: Any) -> bool:
     return _is_one(X) or isinstance(X, Iterator)
 
 
+def is_on_mesh(y: Any) -> bool:
+    """Tell whether y is ``(mesh, values)``."""
+    return isinstance(y, tuple) and len(y) == 2 and is_mesh_input([y[0]]) and not is_mesh_input([y[1]])
+
+
+def is_path(source: Any) -> bool:
+    """Tell whether meshes came as a path or a pattern."""
+    return isinstance(source, str | os.PathLike)
+
+
 # ---------------------------------------------------------------------- lists of meshes and files
 def _is_one(item: Any) -> bool:
     """Tell whether an item is a mesh, a path, or a time series of meshes, which `find_sources` refuses."""
-    return _is_mesh(item) or isinstance(item, str | os.PathLike) or _is_series(item)
+    return _is_mesh(item) or is_path(item) or _is_series(item)
 
 
 def _is_series(item: Any) -> bool:
@@ -108,7 +120,7 @@ def find_sources(source: Any) -> list[tuple[str, Any]]:
         )
     if _is_mesh(source):
         return [("mesh 0", source)]
-    if isinstance(source, str | os.PathLike):
+    if is_path(source):
         return [(str(path), path) for path in _matching_files(os.path.expanduser(source))]
     if isinstance(source, Iterator):
         raise FieldDataError(

@@ -20,7 +20,7 @@ from skop.data._fieldset import FieldSet
 from skop.exceptions import warn
 
 if TYPE_CHECKING:
-    from skop.data._reading import Targets, TrainingData
+    from skop.data._spec import Targets, TrainingData
 
 __all__ = ["Extremes", "boxes", "odd_sizes", "warn_of_odd_data"]
 

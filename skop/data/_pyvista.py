@@ -70,6 +70,7 @@ def read_by_vtk(path: Path, step: int | None = None) -> meshio.Mesh:
         )
 
     def read() -> Any:
+        """Read the file, or one step of it."""
         reader = pyvista.get_reader(str(path))
         if step is not None:
             reader.reader.SetStep(step)
@@ -99,6 +100,7 @@ def find_time_steps(path: Path) -> list[float]:
     ).vtkStreamingDemandDrivenPipeline
 
     def read() -> list[float]:
+        """Read the times alone."""
         reader = pyvista.get_reader(str(path)).reader
         reader.UpdateInformation()
         return [float(time) for time in reader.GetOutputInformation(0).Get(pipeline.TIME_STEPS()) or ()]

@@ -19,7 +19,7 @@ from skop._sklearn_compat import StrOptions
 from skop._typing import FloatArray, IntArray
 from skop.data._fieldset import FieldSet, iterate_rows
 from skop.data._point_symmetry import PointSymmetries
-from skop.data._reading import Targets
+from skop.data._spec import Targets
 from skop.exceptions import FieldDataError
 
 __all__ = ["BoxScaler", "FieldScaler", "Scalers", "ScalingOptions", "check_positive"]

@@ -6,18 +6,20 @@ Notation: n runs, T frames of a run, P points, d space dimensions, c channels of
 import json
 import re
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 from xml.etree import ElementTree
 
 import meshio
 import numpy as np
 
-from skop._typing import FloatArray, PathOrStr
+from skop._typing import FloatArray, IntArray, PathOrStr
+from skop.data._designs import Design, as_runs, split_params, split_runs
 from skop.data._fieldset import FieldSet
+from skop.data._forms import is_table
 from skop.data._mesh_files import (
     existing_file,
     find_sources,
@@ -28,6 +30,7 @@ from skop.data._mesh_files import (
     natural_key,
 )
 from skop.data._meshes import MeshSamples, read_sources
+from skop.data._pairing import check_order, order_of_rows
 from skop.data._pyvista import find_time_steps, read_by_vtk
 from skop.exceptions import FieldDataError, SkopWarning
 
@@ -36,11 +39,17 @@ __all__ = [
     "MeshSeries",
     "find_runs",
     "is_mesh_series",
+    "order_of_series",
+    "pair_series",
     "read_frames",
     "read_mesh_series",
     "read_templates",
+    "series_files",
+    "split_series",
 ]
 
+#: Last number in the stem of a file: "-0.5" in "t_-0.5", "1e-05" in "t_1e-05", as Python writes it; "3" in "run-3".
+_LAST_NUMBER = re.compile(r"(?:(?<=[_=])-)?\d+(?:\.\d+)?(?:[eE][+-]\d+)?(?=\D*$)")
 #: Largest motion of a point, as a fraction of the extent of the mesh, with which the mesh counts as fixed.
 _FIXED = 1e-6
 
@@ -166,11 +175,20 @@ class MeshRun:
         Name of each frame, and its mesh, file, or a function that reads it.
     times : ndarray of shape (T,)
         Times of the frames.
+    path : str or None, default=None
+        File that lists the frames, their folder, or their common path in a folder of several runs; None for meshes in
+        memory.
     """
 
     name: str
     frames: list[tuple[str, Any]]
     times: FloatArray
+    path: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Name by which rows of tables are matched with the run."""
+        return self.name if self.path is None else self.path
 
 
 def is_mesh_series(source: Any) -> bool:
@@ -227,17 +245,129 @@ def find_runs(source: Any) -> list[MeshRun]:
             for i, item in enumerate(source)
         ]
     found = find_sources(source)
+    # Runs are in the order of their first files, so that rows of a table can be in the same order.
+    paths = [item for _, item in found if isinstance(item, Path)]
+    series = {path for path in paths if is_time_series(path)}
+    groups = _groups([path for path in paths if path not in series])
+    starts = {group[0]: key for key, group in groups.items()}
+    shared = {folder for folder, count in Counter(folder for folder, _ in groups).items() if count > 1}
     runs: list[MeshRun] = []
-    others: list[Path] = []
     for name, item in found:
         if not isinstance(item, Path):
             runs.append(MeshRun(name, [(name, item)], np.zeros(1)))
-        elif is_time_series(item):
+        elif item in series:
             openers = {".xdmf": _open_xdmf, ".xmf": _open_xdmf, ".vtkhdf": _open_vtkhdf}
             runs.append(openers.get(item.suffix.lower(), _open_collection)(item))
-        else:
-            others.append(item)
-    return runs + [_open_group(paths) for paths in _groups(others).values()]
+        elif item in starts:
+            folder, kind = starts.pop(item)
+            runs.append(_open_group(groups[folder, kind], _path_of_group(folder, kind, folder in shared)))
+    return runs
+
+
+def _path_of_group(folder: str, kind: str, is_shared: bool) -> str:
+    """Path that names a run of files: their folder, or the common start of their names if it holds several runs."""
+    start = re.sub(r"[\W_]+$", "", PurePath(kind).stem)
+    return str(PurePath(folder) / start) if is_shared and start else folder
+
+
+# ---------------------------------------------------------------------- tables beside runs
+def split_series(X: Any, y: Any, params: Any) -> tuple[Any, Any, Design | None]:
+    """Return X and y without the columns of numbers beside those of files, and the global parameters.
+
+    Parameters
+    ----------
+    X, y, params : object
+        Arguments of a caller.
+
+    Returns
+    -------
+    X, y : object
+        Sources of runs, as lists where they were columns; y is X if it was before. Anything else is as it was.
+    design : Design or None
+        Global parameters, one row for each run, in the order of their table.
+
+    Raises
+    ------
+    FieldDataError
+        If there are parameters both in X and in `params`, or a table cannot be read.
+    """
+    runs, design = split_params(X, params)
+    return runs, runs if y is X else as_runs(y), design
+
+
+def pair_series(design: Design | None, source: Any, *, weighted: bool = False, fitting: bool = False) -> Design | None:
+    """Bring rows of parameters into the order of runs, by the rule of mesh files.
+
+    Parameters
+    ----------
+    design : Design or None
+        Global parameters.
+    source : as in `find_runs`, or fields of any form
+        Runs as the caller passed them. Rows are named like the file that lists the frames of a run, like the folder of
+        its frames, or like the start of their names in a folder that holds several runs.
+    weighted, fitting : bool, default=False
+        Whether samples have weights, and whether to warn of rows without a run.
+
+    Returns
+    -------
+    Design or None
+        One row for each run; as given if the source is not meshes.
+
+    Raises
+    ------
+    FieldDataError
+        If rows and runs do not match.
+    """
+    if design is None or not is_mesh_input(source):
+        return design
+    return design.for_runs(source, [run.label for run in find_runs(source)], weighted=weighted, fitting=fitting)
+
+
+def series_files(X: Any) -> list[str] | None:
+    """Return the files or folders of runs.
+
+    Parameters
+    ----------
+    X : as in `find_runs`, or a table with a column of files
+        Runs as the caller passed them.
+
+    Returns
+    -------
+    list of str or None
+        File, folder or common path of each run; None if a run is in memory, or X is no meshes.
+    """
+    runs, _ = split_runs(X)
+    paths = [run.path for run in find_runs(runs)] if is_mesh_input(runs) else []
+    files = [path for path in paths if path is not None]
+    return files if files and len(files) == len(paths) else None
+
+
+def order_of_series(X: Any, y: Any, runs: Sequence[MeshRun]) -> IntArray | None:
+    """Return the order of the runs of y in which they belong to the samples of X.
+
+    Parameters
+    ----------
+    X : table, fields, or as in `find_runs`
+        Inputs; the index of a DataFrame may name the runs.
+    y : as in `find_runs`
+        Source of the runs.
+    runs : sequence of MeshRun
+        Runs of y.
+
+    Returns
+    -------
+    ndarray of shape (n,) or None
+        Index of the run of each sample; None if both are in one order, as far as names tell.
+
+    Raises
+    ------
+    FieldDataError
+        If a table has other rows than there are runs, or X and y are the same runs in different order.
+    """
+    if is_mesh_input(X):
+        check_order([run.label for run in find_runs(X)], [run.label for run in runs])
+        return None
+    return order_of_rows(X, y, [run.label for run in runs]) if is_table(X) else None
 
 
 def _is_series(item: Any) -> bool:
@@ -249,14 +379,14 @@ def _groups(paths: Sequence[Path]) -> dict[tuple[str, str], list[Path]]:
     """Group files by their folders and their names without the last number."""
     groups: dict[tuple[str, str], list[Path]] = defaultdict(list)
     for path in paths:
-        groups[str(path.parent), re.sub(r"\d+(\.\d+)?(?=\D*$)", "", path.stem) + path.suffix].append(path)
+        groups[str(path.parent), _LAST_NUMBER.sub("", path.stem) + path.suffix].append(path)
     return groups
 
 
-def _open_group(paths: list[Path]) -> MeshRun:
+def _open_group(paths: list[Path], label: str) -> MeshRun:
     """Frames in one folder, with the last number in the name of a file as its time."""
-    numbers = [re.search(r"(\d+(?:\.\d+)?)\D*$", path.stem) for path in paths]
-    times = [float(number[1]) for number in numbers if number is not None]
+    numbers = [_LAST_NUMBER.search(path.stem) for path in paths]
+    times = [float(number[0]) for number in numbers if number is not None]
     order = sorted(range(len(paths)), key=lambda i: natural_key(str(paths[i])))
     if len(set(times)) == len(paths):
         order = sorted(order, key=lambda i: times[i])
@@ -264,7 +394,7 @@ def _open_group(paths: list[Path]) -> MeshRun:
         times = [float(order.index(i)) for i in range(len(paths))]
     ordered = [paths[i] for i in order]
     name = f"{ordered[0]} to {ordered[-1].name}" if len(ordered) > 1 else str(ordered[0])
-    return MeshRun(name, [(str(path), path) for path in ordered], np.array([times[i] for i in order]))
+    return MeshRun(name, [(str(path), path) for path in ordered], np.array([times[i] for i in order]), label)
 
 
 def _open_collection(path: Path) -> MeshRun:
@@ -278,7 +408,8 @@ def _open_collection(path: Path) -> MeshRun:
             ".pvtu or .vtm."
         )
     files = [(time, existing_file(path.parent / name)) for time, name in sorted(entries)]
-    return MeshRun(str(path), [(str(file), file) for _, file in files], np.array([time for time, _ in files]))
+    frames: list[tuple[str, Any]] = [(str(file), file) for _, file in files]
+    return MeshRun(str(path), frames, np.array([time for time, _ in files]), str(path))
 
 
 def _listed_files(path: Path) -> list[tuple[float, str]]:
@@ -304,10 +435,11 @@ def _open_steps(path: Path, times: list[float], read: Callable[[int], meshio.Mes
     """Frames of a file that holds all time steps."""
 
     def frame(step: int) -> tuple[str, Callable[[], meshio.Mesh]]:
+        """Name of a step, and the function that reads it."""
         return f"{path}, step {step}", lambda: named_failures(path, lambda: read(step))[0]
 
     order = np.argsort(times, kind="stable")
-    return MeshRun(str(path), [frame(int(step)) for step in order], np.array(times)[order])
+    return MeshRun(str(path), [frame(int(step)) for step in order], np.array(times)[order], str(path))
 
 
 class _XdmfSeries:

@@ -17,13 +17,21 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skop._sklearn_compat import CallbackSupportMixin, Interval, StrOptions, check_sample_weight, fit_context
+from skop._sklearn_compat import (
+    CallbackSupportMixin,
+    HasMethods,
+    Interval,
+    StrOptions,
+    check_sample_weight,
+    fit_context,
+)
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
+    Batch,
     DataSpec,
     Extremes,
     FieldLoader,
@@ -42,8 +50,15 @@ from skop.data import (
     query_points,
     refuse_mask,
 )
-from skop.estimators._callbacks import EpochCallbacks
-from skop.estimators._cost import CostEstimate, cheaper_settings
+from skop.estimators._base_model import (
+    BaseModel,
+    CorrectionNetwork,
+    correction_shares,
+    remainder_sizes,
+    standardized,
+)
+from skop.estimators._callbacks import EpochCallbacks, FitSeries
+from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators._domain import Domain, SeenRanges
 from skop.estimators._export import export_estimator
 from skop.estimators._field import FieldRegressor, restored_on_failure
@@ -92,10 +107,14 @@ _PREDICT_POINTS = 2**17
 #: Mean of y in units of its standard deviation from which a fit in single precision warns: a thousandth of the
 #: variation is then lost.
 _TOO_FAR_FROM_ZERO = 1e4
+#: Least number of samples for a base model.
+_LEAST_SAMPLES = 10
+#: Least and largest number of samples by which the share of the correction to a base model is chosen.
+_HELD_OUT = (5, 64)
 #: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
 _FREE_PARAMETERS = frozenset(
     (
-        *("loss", "max_iter", "max_time", "batch_size", "learning_rate_init", "early_stopping", "n_iter_no_change"),
+        *("loss", "max_iter", "max_time", "batch_size", "learning_rate_init", "early_stopping"),
         *("symmetries", "refinement", "input_fields", "target_fields", "cell_data", "warm_start", "random_state"),
         *("device", "verbose", "training", "subsample_points"),
     )
@@ -120,6 +139,10 @@ class _Setup:
         Random number generator of the fit.
     plan : TrainingPlan
         Changes to the training loop for data in time.
+    unseen : Predictions or None
+        Standardised predictions of the base model for all samples, each by a fit without it; None without a base.
+    held : ndarray of int or None
+        Indices of the samples by which the share of the correction to the base model is chosen.
     """
 
     data: TrainingData
@@ -128,10 +151,12 @@ class _Setup:
     loader: FieldLoader
     rng: np.random.RandomState
     plan: TrainingPlan
+    unseen: Predictions | None = None
+    held: IntArray | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
+class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     """Base class of the operator regressors: fit, predict, score and save for fields and tables.
 
     A subclass is a keyword-only dataclass. Its dataclass fields are its parameters, `_parameter_constraints` holds
@@ -151,6 +176,13 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         are interpolated to the grid and predictions back to the points, linearly; training and validation errors are
         computed on the grid. If the points differ between samples, there is one more input channel, see
         `skop.data.GridResampler`. None does not resample; data on a grid are never resampled.
+    base : {"auto", "linear", "pod"}, estimator or None, default=None
+        Classical model to whose predictions the network learns corrections. ``"pod"`` is `PODRegressor`, ``"linear"``
+        its linear map; ``"auto"`` takes `PODRegressor` if it leaves less than 5 % of the variation over in samples
+        that it has not seen, and no base otherwise; an estimator of skop is taken as it is. The network sees the
+        predictions of the base as further inputs. A tenth of the samples, 5 to 64, is held out to choose the share of
+        the correction that is used. Without the same number of points in all samples there is
+        none; nor in `RolloutRegressor` and `TimeConditionedRegressor`.
     loss : {"auto", "relative_l2", "relative_l2_gradient", "h1", "mse"} or callable, default="auto"
         Training loss, see `skop.losses`. ``"auto"`` is the relative L2 error for fields and the mean squared error for
         scalars. Relative losses are computed in physical units, where the channel with the largest values dominates;
@@ -169,8 +201,6 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     early_stopping : bool, default=False
         Whether to hold out a fraction of the samples for validation, to stop when the validation error no longer falls,
         and to keep the weights with the lowest error.
-    n_iter_no_change : int, default=10
-        Number of epochs without progress after which early stopping ends the training.
     symmetries : sequence of str, SymmetryOptions or None, default=None
         Symmetries of the problem, used for data augmentation: training samples are transformed at random. See
         `skop.SymmetryOptions` for their names, for vectors and tensors, and for averaged predictions.
@@ -199,9 +229,10 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Precision of the network. ``"auto"``: float64 for tables of plain features, as in scikit-learn; float32 for
         fields.
     verbose : "auto", bool or int, default="auto"
-        Amount of output on standard error. ``"auto"``: one line if the fit is expected to take more than a minute,
-        unless another tool calls it, such as a search, a cross-validation or a pipeline. False or 0: none. True or 1: a
-        progress bar on a terminal, and a line every few seconds elsewhere. 2: a line for each epoch.
+        Amount of output on standard error. ``"auto"``: one line if the fit, or all fits of an ensemble together, are
+        expected to take more than a minute, unless another tool calls it, such as a search, a cross-validation or a
+        pipeline. False or 0: none. True or 1: a progress bar on a terminal, and a line every few seconds elsewhere. 2:
+        a line for each epoch.
     training : TrainingOptions or None, default=None
         Further training parameters, such as weight decay, learning rate schedule and gradient clipping; None takes the
         defaults of `skop.TrainingOptions`. In searches their names are, for example, ``training__weight_decay``.
@@ -239,6 +270,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
     scalers_ : skop.data.Scalers
         Fitted scalers.
+    base_ : object or None
+        Fitted base model, if there is one: its ``estimator``, and the ``error`` of its predictions for samples that it
+        has not seen, relative to their variation.
     backend_ : str
         Implementation of the scans in the fit: ``"numba"`` and ``"triton"`` are the fused kernels for CPU and CUDA,
         ``"mamba_ssm"`` is the kernel of that package for CUDA, ``"torch"`` is plain PyTorch; several are joined by
@@ -259,13 +293,13 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     geometry: str = "auto"
     grid: Any = None
+    base: Any = None
     loss: Any = "auto"
     max_iter: int = 100
     max_time: float | None = None
     batch_size: int | str = "auto"
     learning_rate_init: float = 4e-3
     early_stopping: bool = False
-    n_iter_no_change: int = 10
     symmetries: Any = None
     refinement: str = "average"
     input_fields: Any = None
@@ -282,13 +316,13 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "geometry": [StrOptions({"auto", "grid", "structured", "points"})],
         "grid": ["array-like", StrOptions({"auto"}), None],
+        "base": [StrOptions({"auto", "linear", "pod"}), HasMethods(["fit", "predict"]), None],
         "loss": [StrOptions({"auto", "relative_l2", "relative_l2_gradient", "h1", "mse"}), callable],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "max_time": [Interval(Real, 0, None, closed="neither"), None],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
         "early_stopping": ["boolean"],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "symmetries": ["array-like", SymmetryOptions, None],
         "refinement": [StrOptions({"average", "interpolate", "native"})],
         "input_fields": ["array-like", None],
@@ -315,6 +349,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     #: that is not listed has an effect on all of them.
     _effective_on: ClassVar[dict[str, tuple[str, ...]]] = {"refinement": ("grid",)}
     _takes_other_points = True
+    #: Base model of the fit; None also in models that were saved before there were any.
+    base_ = cast("BaseModel | None", None)
     #: Size of the features, from which a fit chooses its number of threads; operators make it a parameter.
     width = 64  # without an annotation it is no field of the dataclass
     #: Number of points drawn from each sample in a training step; operators on point sets make it a parameter.
@@ -476,6 +512,13 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         """Build the untrained network for data of this `DataSpec.network_spec` and geometry."""
         raise NotImplementedError
 
+    def _new_network(self, spec: DataSpec, geometry: str) -> torch.nn.Module:
+        """Build the untrained network; over a base model it has the predictions of this as further inputs."""
+        if self.base_ is None:
+            return self._build_network(spec, geometry)
+        wide = replace(spec, n_fields=spec.n_fields + spec.n_outputs, n_params=spec.n_params + spec.n_scalars)
+        return CorrectionNetwork(self._build_network(wide, geometry), spec.n_outputs, spec.n_scalars)
+
     def _choose_geometry(self, spec: DataSpec) -> str:
         """Return ``"grid"``, ``"structured"`` or ``"points"``; raise an error if the data do not fit `geometry`."""
         if self.geometry == "auto":
@@ -532,8 +575,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             contain the targets. Meshes beside a table X are the results of its rows, on one mesh or on each run's own;
             ``(mesh, values)`` are values ``(n, P)`` or ``(n, P, c)`` on one mesh or file. A FieldSet and meshes may be
             on other points than an X with coordinates, shared or each sample's own, if the network can be asked at any
-            point: networks on points, and MNO's ``"gnot"`` and ``"oformer"`` on grids. The network is then trained at
-            these points.
+            point: networks on points, DeepONet, and MNO's ``"gnot"`` and ``"oformer"`` on grids. The network is then
+            trained at these points.
         sample_weight : array-like of shape (n,) or None, default=None
             Weight of each sample in the loss and in the scalers; samples of weight 0 are not used.
         params : DataFrame, dict of columns, array-like of shape (n, p) or None, default=None
@@ -566,7 +609,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         """Read and train by a plan; a fit that fails leaves an earlier one, or none, as it was."""
         with restored_on_failure(self):
             history = self._train(X, y, sample_weight, plan, params)
-        if history.stopped == "interrupted" and _is_called_by_another_tool():
+        if history.stopped == "interrupted" and is_called_by_another_tool():
             # The interrupt must also end a search or a cross-validation, which would otherwise go on with a fold that
             # was not trained to the end.
             raise KeyboardInterrupt("training was interrupted")
@@ -581,13 +624,14 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         data = self._read(X, y, params=params, sample_weight=sample_weight, reset=reset)
         setup = self._set_up(data, sample_weight, plan)
         told: dict[str, Any] = {
-            "is_alone": not _is_called_by_another_tool(),
+            "is_alone": not is_called_by_another_tool(within=FitSeries.run),
             "cheaper": cheaper_settings(self, setup.usable),
         }
         with EpochCallbacks(self, X, y, sample_weight, params, **told) as callbacks:
             trainer = self._make_trainer(setup, callbacks)
             with self._computing(setup, trainer), record_backends() as used:
                 history = trainer.run(setup.loader)
+        self._choose_share(setup)
         self._record(history)
         self._store_end(trainer, setup.valid)
         self.backend_ = ", ".join(sorted(used)) or "torch"
@@ -601,7 +645,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
 
     def _set_up(self, data: TrainingData, sample_weight: Any, plan: TrainingPlan) -> _Setup:
         """Split and scale the samples, and build the network or keep that of an earlier fit."""
-        weight = _check_weight(sample_weight, len(data.inputs))
+        weight = check_weight(sample_weight, len(data.inputs))
         if data.targets.elsewhere:
             self._check_other_points(data)
         if self._options("scaling").target_transform is not None:
@@ -615,9 +659,12 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             targets = data.targets.field[_usable(len(data.inputs), weight)]
             usable = max(usable, targets, key=lambda part: part.n_points.mean())
         train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
-        self._prepare(data, points, train, weight, rng)
-        loader = self._training_loader(data, train, weight, rng)
-        return _Setup(data, usable, valid, loader, rng, plan)
+        unseen = self._prepare(data, points, train, weight, rng, plan)
+        held = valid
+        if unseen is not None and held is None:
+            train, held = _hold_out(train, rng)
+        loader = self._training_loader(data, train, weight, rng, unseen)
+        return _Setup(data, usable, valid, loader, rng, plan, unseen, held)
 
     @contextmanager
     def _computing(self, setup: _Setup, trainer: Trainer) -> Iterator[None]:
@@ -627,60 +674,20 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         with randomness, thread_limit(n_points, self.width):
             yield
 
-    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> CostEstimate:
-        """Estimate how long a fit will take and how much memory it will need, by a few steps of its training.
-
-        The data are read and the network is built as in a fit, and some batches from the smallest to the largest are
-        timed, after a step in which kernels are compiled. Where other parameters make a step cheaper, such as
-        `subsample_points` or a larger `patch_size`, steps with these are timed too. The estimator stays as it is.
-
-        Parameters
-        ----------
-        X, y, sample_weight, params : as in `fit`
-            Training data.
-
-        Returns
-        -------
-        CostEstimate
-            Time, memory and possible savings; ``print`` shows them in words.
-
-        Raises
-        ------
-        FieldDataError
-            If X or y cannot be used; a ValueError.
-
-        Notes
-        -----
-        A fit reads the data and compiles kernels in addition, and can be stopped early. Other programs on the machine
-        slow both the estimate and the fit down.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skop import LaMORegressor
-        >>> X = np.random.default_rng(0).random((50, 3))
-        >>> cost = LaMORegressor(width=16, depth=1, max_iter=50).estimate_cost(X, X[:, 0])
-        >>> print(cost)
-        50 epochs of about ..., ... in all; about ... MB of memory
-        """
-        return self._estimate_cost(X, y, sample_weight, params=params)
-
     def _estimate_cost(
         self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING, *, params: Any = None
     ) -> CostEstimate:
         """Measure a copy of the estimator by a plan, and copies with cheaper settings."""
-        self._validate_params()
         self._validate_options()
-        with each_warning_once():
-            # A plan with a function of its own has it for this object, which is a copy already.
-            probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
-            data = probe._read(X, y, params=params, sample_weight=sample_weight)
-            cost, cheaper = probe._measure(data, sample_weight, plan)
-            costs = {
-                f"{name}={value}": self._probe(**{name: value})._measure(data, sample_weight, plan)[0].seconds
-                for name, value in cheaper.items()
-                if plan.forward is None
-            }
+        # A plan with a function of its own has it for this object, which is a copy already.
+        probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
+        data = probe._read(X, y, params=params, sample_weight=sample_weight)
+        cost, cheaper = probe._measure(data, sample_weight, plan)
+        costs = {
+            f"{name}={value}": self._probe(**{name: value})._measure(data, sample_weight, plan)[0].seconds
+            for name, value in cheaper.items()
+            if plan.forward is None
+        }
         return CostEstimate.of_epochs(cost, self.max_iter, self.max_time, costs)
 
     def _probe(self, **changes: Any) -> Self:
@@ -767,8 +774,12 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         train: IntArray,
         weight: FloatArray | None,
         rng: np.random.RandomState,
-    ) -> None:
-        """Set spec, scalers, device and network, or keep those of an earlier fit when starting warm."""
+        plan: TrainingPlan,
+    ) -> Predictions | None:
+        """Set spec, scalers, device, base model and network, or keep those of an earlier fit when starting warm.
+
+        Returns the predictions of the base model for samples that it has not seen, if there is one.
+        """
         geometry = self._choose_geometry(data.spec.network_spec)
         self._check_options(data.spec.network_spec, geometry)
         self._check_mesh_parameters(data.spec)
@@ -793,9 +804,16 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             self.domain_.check(data.inputs)
             self._declare_later(data, geometry, weight)
             self._store_target_points(data.targets)
-            return
+            return self._fit_base(data, _usable(len(data.inputs), weight), self.scalers_, plan)
+        used = np.ones(len(data.inputs)) if weight is None else weight
+        used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
+        moving, centre = self._moving_symmetries(data, used_points, geometry)
+        scalers = Scalers.fit(data.inputs[train], data.targets[train], used[train], scaling, moving)
+        unseen = self._fit_base(data, _usable(len(data.inputs), weight), scalers, plan)
         with isolated_randomness(rng, torch.device("cpu"), False):
-            network = self._build_network(data.spec.network_spec, geometry)
+            network = self._new_network(data.spec.network_spec, geometry)
+        if isinstance(network, CorrectionNetwork) and unseen is not None:
+            network.set_sizes(*remainder_sizes(unseen, standardized(data.targets, scalers), train))
         if data.targets.elsewhere and not getattr(network, "supports_queries", False):
             raise FieldDataError(
                 f"{_other_points(data)}, but the network of this {type(self).__name__} on geometry {geometry!r} gives "
@@ -803,10 +821,6 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
                 "MNORegressor, take MNORegressor with host='gnot' or 'oformer', or interpolate y to the points of X by "
                 "skop.data.interpolate_fields."
             )
-        used = np.ones(len(data.inputs)) if weight is None else weight
-        used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
-        moving, centre = self._moving_symmetries(data, used_points, geometry)
-        scalers = Scalers.fit(data.inputs[train], data.targets[train], used[train], scaling, moving)
         offset = max(scaler.offset_ for scaler in (scalers.target, scalers.scalars) if scaler is not None)
         if offset > _TOO_FAR_FROM_ZERO and pick_dtype(self.dtype, data.spec.role) == "float32":
             what = "the logarithm of y" if scalers.learns_logarithms else "y"
@@ -822,13 +836,92 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         self.domain_: Domain = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
         self.symmetry_centre_ = centre
         self.network_parameters_ = copy.deepcopy(self._network_parameters())
-        self.dtype_, self.scalers_ = pick_dtype(self.dtype, data.spec.role), scalers
+        self.dtype_ = pick_dtype(self.dtype, data.spec.role)
+        self.scalers_: Scalers = scalers
         self.module_: torch.nn.Module = network.to(self.device_, getattr(torch, self.dtype_))
         self.loss_curve_: list[float] = []
         self.validation_scores_: list[float] = []
         self._store_target_points(data.targets if weight is None else data.targets[np.flatnonzero(weight)])
         if moving is not None:
             self.domain_ = self.domain_.moved_by(moving, used_points.coords)
+        return unseen
+
+    # ------------------------------------------------------------------ base model
+    def _fit_base(self, data: TrainingData, used: IntArray, scalers: Scalers, plan: TrainingPlan) -> Predictions | None:
+        """Fit the base model, if there is to be one; return its predictions for samples that it has not seen."""
+        earlier: BaseModel | None = self.base_
+        self.base_ = None
+        if self.base is None or (self._continues and earlier is None):
+            return None
+        if reason := self._why_no_base(data, used, plan):
+            if self.base == "auto":
+                return None
+            raise FieldDataError(f"base={self.base!r} cannot be used, since {reason}; set base=None.")
+        targets = standardized(data.targets, scalers)
+        model, unseen = BaseModel.fit(self.base, replace(data, targets=targets), used)
+        if self.base == "auto" and not (model.is_useful or self._continues):
+            return None
+        self.base_ = model
+        if self._continues:
+            cast("CorrectionNetwork", self.module_).use_whole()
+        return unseen
+
+    def _why_no_base(self, data: TrainingData, used: IntArray, plan: TrainingPlan) -> str:
+        """Say why the samples cannot have a base model; nothing if they can."""
+        reasons = {
+            "samples are parts of trajectories": not plan.independent,
+            "y is on points of each sample's own": data.spec.target_points == "own",
+            "samples differ in their number of points": data.inputs.is_ragged,
+            f"there are {len(used)} samples, and it needs at least {_LEAST_SAMPLES}": len(used) < _LEAST_SAMPLES,
+            "averaged predictions are to be symmetric, and those of a classical model are not": (
+                self._symmetries is not None and self._symmetries.average_predictions
+            ),
+            "X or y is not in memory": self.base == "auto" and not (data.inputs.in_memory and data.targets.in_memory),
+        }
+        return next((reason for reason, applies in reasons.items() if applies), "")
+
+    def _base_at(self, inputs: FieldSet, queries: FieldSet | None) -> dict[str, Any]:
+        """Return the options of a loader for the predictions of the base model, if there is one."""
+        model = self.base_
+        if model is None:
+            return {}
+        options: dict[str, Any] = {"base": lambda indices: model.predict(inputs[indices])}
+        if queries is not None:
+            options["query_base"] = lambda indices: model.predict(inputs[indices], queries[indices])
+        return options
+
+    def _tensors_of_base(
+        self, params: torch.Tensor, inputs: FieldSet, batch: Batch
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Return the predictions of the base model for a batch, differentiable with respect to the parameters."""
+        field, scalars = cast("BaseModel", self.base_).predict_tensors(params, inputs)
+        if field is not None and batch.order is not None:
+            field = field.reshape(-1, field.shape[-1])[torch.as_tensor(batch.order)].reshape(field.shape)
+        options: Any = (self.device_, getattr(torch, self.dtype_))
+        return None if field is None else field.to(*options), None if scalars is None else scalars.to(*options)
+
+    def _unseen_base(self, data: TrainingData, unseen: Predictions | None, rows: IntArray) -> dict[str, Any]:
+        """Return the options of a loader for the predictions of a base model that has not seen these samples."""
+        if unseen is None or self.base_ is None:
+            return {}
+        part = _rows_of(unseen, rows)
+        at_inputs = self.base_.at(part, data.inputs[rows])
+        options: dict[str, Any] = {"base": lambda indices: _rows_of(at_inputs, indices)}
+        if data.targets.elsewhere and data.targets.field is not None:
+            options["query_base"] = lambda indices: _rows_of(part, indices)
+        return options
+
+    def _choose_share(self, setup: _Setup) -> None:
+        """Choose how much of the correction to the base model is used, by samples that the network has not seen."""
+        unseen, held = setup.unseen, setup.held
+        if unseen is None or held is None:
+            return
+        data, targets, base = setup.data, setup.data.targets[held], _rows_of(unseen, held)
+        queries = self._target_places(data.inputs[held], targets)
+        loader = self._loader(data.inputs[held], queries=queries, **self._unseen_base(data, unseen, held))
+        corrected = standardized(_as_targets(self._predict_batches(loader), targets), self.scalers_)
+        shares = correction_shares(base, corrected, standardized(targets, self.scalers_), _weight_of_errors(targets))
+        cast("CorrectionNetwork", self.module_).set_shares(*shares)
 
     def _moving_symmetries(
         self, data: TrainingData, used_points: FieldSet, geometry: str
@@ -891,6 +984,8 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
     def _loader(self, inputs: FieldSet, **options: Any) -> FieldLoader:
         """Return a loader of scaled batches on the device of this fit."""
         options |= {"device": self.device_, "dtype": getattr(torch, self.dtype_)}
+        if "base" not in options:
+            options |= self._base_at(inputs, options.get("queries"))
         return FieldLoader(inputs, self.scalers_, sort_points=self._sorts_points(), **options)
 
     def _sorts_points(self) -> bool:
@@ -899,11 +994,17 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         return self.geometry_ == self.spec_.network_spec.geometry == "points" and not self.scalers_.per_point
 
     def _training_loader(
-        self, data: TrainingData, train: IntArray, weight: FloatArray | None, rng: np.random.RandomState
+        self,
+        data: TrainingData,
+        train: IntArray,
+        weight: FloatArray | None,
+        rng: np.random.RandomState,
+        unseen: Predictions | None,
     ) -> FieldLoader:
         """Return a loader of the training samples, with data augmentation by the declared symmetries."""
         options: dict[str, Any] = {"targets": data.targets[train], "weight": None if weight is None else weight[train]}
         options["queries"] = self._target_places(data.inputs[train], options["targets"])
+        options |= self._unseen_base(data, unseen, train)
         if self._symmetries is not None:
             options["symmetries"] = self._fitted_symmetries(data.inputs)
             options["generator"] = torch.Generator().manual_seed(int(rng.randint(2**31)))
@@ -957,7 +1058,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             objective,
             self._training_options(setup.usable, plan),
             setup.rng,
-            validate=None if valid is None else self._make_validation(data.inputs[valid], data.targets[valid]),
+            validate=None if valid is None else self._make_validation(data, valid, setup.unseen),
             on_epoch_end=callbacks if callbacks is not None and callbacks.watches else None,
             on_step=callbacks.on_step if callbacks is not None and callbacks.watches_steps else None,
             forward=plan.forward,
@@ -1005,7 +1106,7 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             max_grad_norm=training.max_grad_norm,
             max_time=self.max_time,
             ema_decay=training.ema_decay,
-            n_iter_no_change=self.n_iter_no_change if self.early_stopping else None,
+            n_iter_no_change=training.n_iter_no_change if self.early_stopping else None,
             tol=training.tol,
             autocast=None if training.autocast is None else getattr(torch, training.autocast),
             group_size=plan.group_size,
@@ -1028,9 +1129,11 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             balanced=self.loss == "auto" and self.spec_.n_outputs > 1,
         )
 
-    def _make_validation(self, inputs: FieldSet, targets: Targets) -> Callable[[], float]:
+    def _make_validation(self, data: TrainingData, valid: IntArray, unseen: Predictions | None) -> Callable[[], float]:
         """Return a function that computes the current validation error, which is 1 - `score`."""
-        loader = self._loader(inputs, queries=self._target_places(inputs, targets))
+        inputs, targets = data.inputs[valid], data.targets[valid]
+        queries = self._target_places(inputs, targets)
+        loader = self._loader(inputs, queries=queries, **self._unseen_base(data, unseen, valid))
 
         def error() -> float:
             """Validation error of the current weights."""
@@ -1082,12 +1185,28 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             predict_refined(inputs.read(slice(start, start + step)), factors, self._predict_smooth, average=average)
             for start in range(0, len(inputs), step)
         ]
-        return self._from_smooth(joined(parts))
+        found = joined(parts)
+        return self._from_smooth(found if self.base_ is None else _combined(np.add, found, self._smooth_base(inputs)))
 
     def _predict_smooth(self, inputs: FieldSet) -> Predictions:
-        """Predict what splines can interpolate: positive targets as logarithms, which stay positive between points."""
+        """Predict what splines can interpolate: positive targets as logarithms, which stay positive between points.
+
+        Over a base model these are the corrections, since the base has its own way to other points.
+        """
         found = self._predict_averaged(inputs)
-        return _each_part(np.log, found) if self.scalers_.learns_logarithms else found
+        found = _each_part(np.log, found) if self.scalers_.learns_logarithms else found
+        return found if self.base_ is None else _combined(np.subtract, found, self._smooth_base(inputs))
+
+    def _smooth_base(self, inputs: FieldSet) -> Predictions:
+        """Predictions of the base model in physical units, or logarithms of these."""
+        found = cast("BaseModel", self.base_).predict(inputs)
+        scalers = (self.scalers_.target, self.scalers_.scalars)
+        return Predictions(
+            *(
+                None if part is None or scaler is None else scaler.destandardize(torch.from_numpy(part)).numpy()
+                for part, scaler in zip((found.fields, found.scalars), scalers, strict=True)
+            )
+        )
 
     def _from_smooth(self, found: Predictions) -> Predictions:
         """Undo what `_predict_smooth` did to its predictions."""
@@ -1236,9 +1355,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Raises
         ------
         FieldDataError
-            If a prediction is more than one call of the network (``grid=``, averaged symmetries, finer grids, y on
-            other points than X), samples of X differ in their number of points, or the network depends on the order of
-            each sample's own points; a ValueError.
+            If a prediction is more than one call of the network (``base=``, ``grid=``, averaged symmetries, finer
+            grids, y on other points than X), samples of X differ in their number of points, or the network depends on
+            the order of each sample's own points; a ValueError.
         ValueError
             If the name of the file ends in something else.
         SkopError
@@ -1277,7 +1396,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             export_estimator(self, path, X, batch_size)
 
     # ------------------------------------------------------------------ derivatives
-    def gradient(self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None) -> FloatArray:
+    def gradient(
+        self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None, *, params: Any = None
+    ) -> FloatArray:
         """Return the derivative of an output with respect to the global parameters of each sample.
 
         It is computed by automatic differentiation through the scalers and the network. Optimisers then need no finite
@@ -1286,11 +1407,15 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         Parameters
         ----------
         X : as in `predict`, with global parameters
-            A table of parameters or features, or a FieldSet with `params`, at the resolution of the training.
+            A table of parameters or features, a FieldSet with `params`, or fields or meshes beside `params`, at the
+            resolution of the training.
         output : int, callable or None, default=None
             Output to differentiate: the index of a scalar output; or a function that takes the predicted fields, a
             tensor ``(m, P, q)`` of m samples, P points and q channels in physical units, and returns a tensor ``(m,)``,
-            such as ``lambda field: field[..., 0].amax(dim=1)``. None is for estimators that predict a single scalar.
+            such as ``lambda field: field[..., 0].amax(dim=1)``. Samples with different numbers of points come one at a
+            time. None is for estimators that predict a single scalar.
+        params : as in `predict`
+            Global parameters beside fields or meshes, with respect to which the derivative is taken.
 
         Returns
         -------
@@ -1328,15 +1453,18 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         True
         """
         with each_warning_once():
-            return self._gradient(X, output)
+            return self._gradient(X, output, params)
 
-    def _gradient(self, X: Any, output: Any) -> FloatArray:
+    def _gradient(self, X: Any, output: Any, given: Any) -> FloatArray:
         """Derivatives of an output with respect to the parameters."""
-        inputs, _ = self._read_inputs(X)
+        inputs, _ = self._read_inputs(X, given)
         self._warn_if_outside(inputs)
         select = self._selection(output)
         if inputs.params is None or self.scalers_.params is None:
-            raise FieldDataError("gradient needs global parameters: a table X, or a FieldSet with params; X has none.")
+            raise FieldDataError(
+                "gradient needs global parameters: a table X, a FieldSet with params, or params=... beside fields or "
+                "meshes; X has none."
+            )
         if self.spec_.resampler is not None:
             raise FieldDataError(
                 "gradient does not go through the resampling of grid=...; fit on a grid or on points instead."
@@ -1344,7 +1472,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
         if max(self._refinement_factors(inputs)) > 1:
             raise FieldDataError("gradient needs the spacing of the training grid, but X is on a finer grid.")
         loaders, parts = list(self._prediction_loaders(inputs)), []
-        for indices, _ in loaders[0].bounded_batches(_PREDICT_POINTS):
+        # A function of the field gets samples of one size, with an axis of the samples.
+        alone = inputs.is_ragged and callable(output)
+        for indices, _ in loaders[0].bounded_batches(0 if alone else _PREDICT_POINTS):
             with torch.inference_mode(False), torch.enable_grad():
                 params = torch.tensor(np.asarray(inputs.params[indices], dtype=np.float64), requires_grad=True)
                 values = select(self._mean_outputs(loaders, indices, params))
@@ -1386,6 +1516,9 @@ class OperatorRegressor(CallbackSupportMixin, FieldRegressor):
             batch = loader.gather(indices)
             turns = loader.symmetries is not None and loader.symmetries.param_vectors
             batch.params = loader.as_params(params) if turns else scaled
+            if self.base_ is not None:
+                # Base models are not combined with averages over symmetries, so that no sample is moved here.
+                batch.base, batch.base_scalars = self._tensors_of_base(params, loader.inputs[indices], batch)
             outputs = self.module_(**batch.inputs())
             if self.scalers_.learns_logarithms:
                 outputs = self._widened(outputs)
@@ -1399,6 +1532,12 @@ def _each_part(function: Any, found: Predictions) -> Predictions:
     """Apply a function to the fields and the scalars of predictions; infinities are refused where they are returned."""
     with np.errstate(divide="ignore", over="ignore"):
         return Predictions(*(None if part is None else function(part) for part in (found.fields, found.scalars)))
+
+
+def _combined(function: Any, left: Predictions, right: Predictions) -> Predictions:
+    """Apply a function of two arrays to the fields and the scalars of two predictions."""
+    pairs = zip((left.fields, left.scalars), (right.fields, right.scalars), strict=True)
+    return Predictions(*(None if mine is None else function(mine, theirs) for mine, theirs in pairs))
 
 
 def _one_number_each(values: Any, field: torch.Tensor | None) -> torch.Tensor:
@@ -1423,11 +1562,16 @@ def _other_points(data: TrainingData) -> str:
 _TOOLS = {"dask", "hyperopt", "joblib", "optuna", "ray", "scipy", "sklearn", "skopt"}
 
 
-def _is_called_by_another_tool() -> bool:
-    """Whether `fit` was called by a tool such as a search or a cross-validation, not by the user's own code."""
+def is_called_by_another_tool(within: Callable[..., Any] | None = None) -> bool:
+    """Whether `fit` was called by a tool such as a search or a cross-validation, not by the user's own code.
+
+    Callers of the function `within` are not looked at.
+    """
     frame = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back
+        if within is not None and frame.f_code is within.__code__:
+            return False
         name = str(frame.f_globals.get("__name__"))
         # Skip the frame of scikit-learn's decorator of `fit`, which is there for every caller.
         if name.partition(".")[0] in _TOOLS and name != fit_context.__module__:
@@ -1437,6 +1581,9 @@ def _is_called_by_another_tool() -> bool:
 
 def _are_equal(value: Any, other: Any) -> bool:
     """Whether two values of a parameter are the same."""
+    if isinstance(value, BaseEstimator) and type(value) is type(other):
+        mine, theirs = (part.get_params(deep=False) for part in (value, other))
+        return all(_are_equal(held, theirs[name]) for name, held in mine.items())
     return value is other or bool(np.array_equal(value, other))
 
 
@@ -1482,6 +1629,33 @@ def _warn_of_error(error: float, resampler: GridResampler) -> None:
     )
 
 
+def _rows_of(found: Predictions, rows: IntArray) -> Predictions:
+    """Predictions of some of the samples."""
+    return Predictions(*(None if part is None else part[rows] for part in (found.fields, found.scalars)))
+
+
+def _as_targets(found: Predictions, like: Targets) -> Targets:
+    """Predictions on the points of targets, as these."""
+    return Targets(None if like.field is None else like.field.with_values(found.fields), found.scalars, like.elsewhere)
+
+
+def _weight_of_errors(targets: Targets) -> FloatArray:
+    """Weight of the squared error of each sample in relative errors of fields; equal weights for scalars alone."""
+    if targets.field is None:
+        return np.ones(len(targets))
+    values = np.asarray(targets.field.values, dtype=np.float64)
+    size = np.mean(values**2 / np.maximum(np.mean(values**2, axis=(0, 1)), np.finfo(float).tiny), axis=(1, 2))
+    # A sample of nearly nothing would outweigh all others.
+    return 1 / np.maximum(size, 1e-3)
+
+
+def _hold_out(train: IntArray, rng: np.random.RandomState) -> tuple[IntArray, IntArray]:
+    """Hold out a tenth of the samples."""
+    count = int(np.clip(round(len(train) / 10), *_HELD_OUT))
+    order = rng.permutation(len(train))
+    return train[np.sort(order[count:])], train[np.sort(order[:count])]
+
+
 def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:
     """Grid spacing that all samples share, or None."""
     if not inputs.shared_coords or inputs.grid_shape is None or len(inputs.grid_shape) != inputs.n_dims:
@@ -1489,7 +1663,7 @@ def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:
     return grid_spacing(inputs.coords, inputs.grid_shape)
 
 
-def _check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
+def check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
     """Sample weights as an array, checked by scikit-learn's rules."""
     if sample_weight is None:
         return None

@@ -2,42 +2,70 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin, clone
-from sklearn.decomposition import PCA
-from sklearn.dummy import DummyRegressor
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
-from sklearn.linear_model import RidgeCV
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import KFold, cross_val_predict
 
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
-from skop._typing import FloatArray
-from skop.data import FieldSet, Predictions, Targets, TrainingData
+from skop._typing import FloatArray, IntArray
+from skop.data import FieldSet, Predictions, Targets, TrainingData, interpolate_fields
 from skop.estimators._domain import SeenRanges
 from skop.estimators._field import FieldRegressor, restored_on_failure
-from skop.exceptions import FieldDataError
+from skop.estimators._kernel_models import Decomposition, KernelModel, Selection
+from skop.exceptions import FieldDataError, each_warning_once, warn
+from skop.metrics import channel_sizes
 
 __all__ = ["PODRegressor"]
+
+#: Models with kernels, in the order in which they are tried.
+_MODELS = ("mean", "ridge", "polynomial", "rbf", "gaussian_process")
+#: Part of the variance that components may leave out where no error tells how many are needed.
+_SHARE = 1e-6
+#: Number of samples up to which models are tried whose time grows with its third power.
+_MOST_SAMPLES = 2000
+#: Part of the error that components may have which are left out of large fields.
+_NEGLIGIBLE = 0.01
+#: Smallest positive number.
+_TINY = float(np.finfo(float).tiny)
+#: Relative size of differences that are rounding.
+_ROUNDING = 1e-13
+#: Parts of the cross-validation of regressors that have no closed form of it.
+_FOLDS = 5
 
 
 class PODRegressor(FieldRegressor):
     """Proper orthogonal decomposition of inputs and outputs, and a regression between the coefficients.
 
-    Fields are projected onto their leading principal components (PCA). A scikit-learn regressor maps the coefficients
-    of the input to those of the output, from which the output fields are computed. All samples must share one grid,
-    mesh or point set; otherwise the same data are accepted as by the operator regressors.
+    Fields are projected onto their principal components. A regressor maps the coefficients of the input, and global
+    parameters, to the coefficients of the output, from which the output fields are computed. By default regressor,
+    hyperparameters and number of components are those of the smallest leave-one-out error. All samples must share one
+    grid, mesh or point set; otherwise the same data are accepted as by the operator regressors.
 
     Parameters
     ----------
-    regressor : {"ridge", "gaussian_process", "mean"} or regressor, default="ridge"
-        Regressor between the coefficients: ridge regression with its penalty chosen by leave-one-out cross-validation,
-        a Gaussian process with a Matérn kernel, the mean of the training targets, or any scikit-learn regressor that
-        supports several outputs.
-    n_components : int or float, default=0.99
-        Number of principal components of inputs and of outputs, or the fraction of the variance that they must explain.
+    regressor : {"auto", "mean", "ridge", "polynomial", "rbf", "gaussian_process"} or regressor, default="auto"
+        Regressor between the coefficients:
+
+        - ``"auto"``: the one of the following with the smallest leave-one-out error, or several of them, each for some
+          components, where this is much better.
+        - ``"mean"``: the mean of the training targets.
+        - ``"ridge"``: ridge regression.
+        - ``"polynomial"``: least squares with polynomials of degree 1 to 3 in global parameters.
+        - ``"rbf"``: polyharmonic radial basis functions; thin plates, and for one parameter natural splines.
+        - ``"gaussian_process"``: the mean of a Gaussian process, which is kernel ridge regression, with a squared
+          exponential or Matérn kernel and a length scale for each parameter and each of the leading components; with a
+          linear part where inputs are fields.
+        - any scikit-learn regressor that supports several outputs.
+    n_components : "auto", int or float, default="auto"
+        Number of principal components of input fields and of outputs, or the fraction of the variance that they must
+        explain. ``"auto"``: all of the input fields, and all of the outputs up to the last one that is predicted better
+        than by its mean; with a regressor of scikit-learn those that explain all but a millionth of the variance of
+        the outputs. Global parameters are never projected.
     input_fields, target_fields : list of str or None, default=None
         Names of the mesh fields that are inputs and targets.
     cell_data : {"refuse", "to_points", "cells"}, default="refuse"
@@ -46,12 +74,19 @@ class PODRegressor(FieldRegressor):
 
     Attributes
     ----------
-    regressor_ : regressor
+    regressor_ : object
         Fitted regressor between the coefficients.
+    leave_one_out_error_ : float
+        Mean relative L2 error of the training samples, as `score` measures it, each predicted by a fit to all others
+        with the same hyperparameters and components. Not with a regressor of scikit-learn.
+    leave_one_out_errors_ : dict of str to float
+        The same error of each regressor that was tried, with the best hyperparameters; ``"mixed"`` is the choice of a
+        regressor for each component.
     points_ : ndarray of shape (P, d) or None
         Points of the training samples, if all samples share them.
-    input_basis_, output_basis_ : sklearn.decomposition.PCA
-        Principal components of inputs and outputs.
+    input_basis_, output_basis_ : object
+        Principal components of input fields and of outputs, as rows of ``components_``, with ``mean_`` and
+        ``n_components_``; None without input fields.
     n_features_in_ : int
         Number of columns of a table X, or of channels of fields.
     spec_ : skop.data.DataSpec
@@ -63,23 +98,46 @@ class PODRegressor(FieldRegressor):
     --------
     LaMORegressor : A neural operator with the same interface.
 
+    Notes
+    -----
+    All regressors of skop are linear in the targets, so that leave-one-out residuals have a closed form, and no model
+    is fitted again: they are the coefficients of the samples divided by the diagonal of the inverse system. Length
+    scales are found by the gradient of the leave-one-out error. More than 400 samples decide on kernels by a part of
+    them, and with more than 2,000 samples only means, ridge regression and polynomials are tried by default.
+
+    The standard deviation of ``predict(X, return_std=True)`` is that of a new observation by a Gaussian process with
+    the kernel of the regressor: it grows with the distance from the training samples. Its size is such that the
+    leave-one-out residuals of the training samples, divided by their standard deviations, have a mean square of 1.
+    It knows nothing of errors that no training sample shows.
+
     References
     ----------
     J. S. Hesthaven, S. Ubbiali, "Non-intrusive reduced order modeling of nonlinear problems using neural
     networks", J. Comput. Phys. 363 (2018), for regression between POD coefficients.
+    S. Rippa, "An algorithm for selecting a good value for the parameter c in radial basis function interpolation",
+    Adv. Comput. Math. 11 (1999), and C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine Learning"
+    (2006), section 5.4.2, for leave-one-out residuals.
 
     Examples
     --------
     >>> from skop import PODRegressor
     >>> from skop.datasets import make_darcy
     >>> X, y = make_darcy(24, resolution=16, random_state=0)
-    >>> PODRegressor().fit(X[:20], y[:20]).predict(X[20:]).shape
-    (4, 16, 16, 1)
+    >>> model = PODRegressor().fit(X[:20], y[:20])
+    >>> mean, spread = model.predict(X[20:], return_std=True)
+    >>> mean.shape, spread.shape
+    ((4, 16, 16, 1), (4, 16, 16, 1))
+    >>> sorted(model.leave_one_out_errors_)
+    ['gaussian_process', 'mean', 'rbf', 'ridge']
     """
 
     _parameter_constraints = {
-        "regressor": [StrOptions({"ridge", "gaussian_process", "mean"}), HasMethods(["fit", "predict"])],
-        "n_components": [Interval(Integral, 1, None, closed="left"), Interval(Real, 0, 1, closed="neither")],
+        "regressor": [StrOptions({"auto", *_MODELS}), HasMethods(["fit", "predict"])],
+        "n_components": [
+            StrOptions({"auto"}),
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Real, 0, 1, closed="neither"),
+        ],
         "input_fields": ["array-like", None],
         "target_fields": ["array-like", None],
         "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
@@ -88,8 +146,8 @@ class PODRegressor(FieldRegressor):
     def __init__(
         self,
         *,
-        regressor: Any = "ridge",
-        n_components: int | float = 0.99,
+        regressor: Any = "auto",
+        n_components: int | float | str = "auto",
         input_fields: Any = None,
         target_fields: Any = None,
         cell_data: str = "refuse",
@@ -127,50 +185,88 @@ class PODRegressor(FieldRegressor):
         """Find the bases and fit the map."""
         self._store_spec(data.inputs, data.spec)
         self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
-        rows = _rows(data.inputs)
-        targets, self.channel_unit_, self.scalar_unit_ = _matrix(data.targets)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
-        # Global parameters have different units, so each is standardised. Fields are only centred.
-        self.shift_ = rows.mean(axis=0)
-        spread = rows[:, rows.shape[1] - data.inputs.n_params :].std(axis=0)
-        self.scale_ = np.ones(rows.shape[1])
-        self.scale_[rows.shape[1] - data.inputs.n_params :] = np.where(spread > 0, spread, 1.0)
-        # With a single sample PCA divides by zero when it computes variances, which are not used here.
-        with np.errstate(invalid="ignore", divide="ignore"):
-            self.input_basis_ = PCA(self._components(rows)).fit(self._scaled(rows))
-            self.output_basis_ = PCA(self._components(targets)).fit(targets)
-        inputs = self.input_basis_.transform(self._scaled(rows))
-        outputs = self.output_basis_.transform(targets)
-        # Coefficients are divided by the size of the leading one, since kernels and penalties expect numbers of order
-        # 1.
-        self.units_ = tuple(side.std(axis=0).max() or 1.0 for side in (inputs, outputs))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            self.regressor_ = self._make_regressor(inputs / self.units_[0]).fit(
-                inputs / self.units_[0], outputs / self.units_[1]
+        fields, params = _parts(data.inputs)
+        is_auto = self.n_components == "auto"
+        count: Any = None if is_auto else self.n_components
+        # Global parameters have different units, so each is standardised. The components of fields share one unit, by
+        # which they have together as much variance as the parameters.
+        self.shift_, spread = params.mean(axis=0), params.std(axis=0)
+        self.scale_ = np.where(spread > _ROUNDING * np.abs(self.shift_), spread, 1.0)
+        self.input_unit_ = _field_units(data.inputs)
+        self.input_basis_ = Decomposition(fields / self.input_unit_, count).basis() if fields.shape[1] else None
+        self.input_scale_ = 1.0
+        self.has_rest_ = is_auto and self.input_basis_ is not None and not self.input_basis_.is_complete_
+        points = self._points(fields, params)
+        size = float(np.sqrt(points[:, params.shape[1] :].var(axis=0).sum()))
+        varies = size > _ROUNDING * float(np.linalg.norm(self.input_basis_.mean_)) if self.input_basis_ else False
+        self.input_scale_ = size / np.sqrt(max(params.shape[1], 1)) if varies else 1.0
+        points[:, params.shape[1] :] /= self.input_scale_
+
+        targets = _Targets(data.targets)
+        self.channel_unit_, self.scalar_unit_ = targets.channel_unit, targets.scalar_unit
+        is_ours = isinstance(self.regressor, str)
+        parts = Decomposition(targets.rows, count if is_ours or not is_auto else 1 - _SHARE)
+        if is_ours:
+            self._fit_kernels(points, parts, targets)
+            return
+        self.output_basis_, coefficients = parts.basis(), parts.coefficients
+        # Coefficients are divided by the size of the leading one, since penalties expect numbers of order 1.
+        self.output_scale_ = coefficients.std(axis=0).max() or 1.0
+        self.regressor_ = clone(self.regressor).fit(points, coefficients / self.output_scale_)
+
+    def _fit_kernels(self, points: FloatArray, parts: Decomposition, targets: _Targets) -> None:
+        """Choose and fit a model with kernels."""
+        weights, error = targets.measure(parts)
+        selection = Selection(points, parts.coefficients, weights, error, len(self.shift_))
+        possible = _MODELS if len(points) <= _MOST_SAMPLES else _MODELS[:3]
+        names = possible if self.regressor == "auto" else dict.fromkeys(("mean", self.regressor))
+        tried = {name: found for name in names if (found := selection.search(name)) is not None}
+        if self.regressor not in ("auto", *tried):
+            raise FieldDataError(
+                f"regressor={self.regressor!r} needs more samples than {len(points)}, or inputs that are a few global "
+                "parameters; use regressor='auto'."
             )
+        if self.regressor == "auto":
+            found = min(tried.values(), key=lambda item: item.error)
+            mixed = selection.mix(list(tried.values()))
+            if mixed.error < found.error:
+                tried["mixed"] = found = mixed
+        else:
+            found = tried[self.regressor]
+            if self.regressor == "gaussian_process" and found.error > 0.999 * tried["mean"].error and len(points) > 1:
+                warn(
+                    "the Gaussian process is no better than the mean of the training samples "
+                    f"(leave-one-out error {found.error:.3g}); the inputs tell nothing of the targets that these "
+                    "samples could show."
+                )
+        self.leave_one_out_errors_ = {name: item.error for name, item in tried.items()}
+        most = None
+        if parts.is_large and self.n_components == "auto":
+            # Components that the mean would predict as well, compared with the error, are left out.
+            shares = np.sqrt(np.cumsum(parts.variances[::-1])[::-1] / max(parts.variances.sum(), _TINY))
+            most = max(int((shares * tried["mean"].error > _NEGLIGIBLE * found.error).sum()), 1)
+        self.regressor_ = selection.fit(found, cut=self.n_components == "auto", most=most)
+        self.output_basis_ = parts.basis(self.regressor_.left_out.shape[1])
+        self.output_scale_ = 1.0
+        self.leave_one_out_error_ = found.error
+        components = self.output_basis_.components_
+        held = parts.variances[: len(components)] @ components**2
+        whole = np.einsum("ij,ij->j", parts.centred, parts.centred) / len(points)
+        self.rest_variance_ = np.where(whole - held > _ROUNDING * whole, whole - held, 0.0)
 
-    def _components(self, rows: FloatArray) -> int | float:
-        """Number of components, at most as many as the samples allow."""
-        if isinstance(self.n_components, Integral):
-            return min(int(self.n_components), *rows.shape)
-        return self.n_components if len(rows) > 1 and np.ptp(rows, axis=0).any() else 1
-
-    def _make_regressor(self, inputs: FloatArray) -> RegressorMixin:
-        """Return the regressor between the coefficients, not fitted."""
-        if self.regressor == "ridge":
-            return RidgeCV(np.logspace(-6, 4, 21))
-        if self.regressor == "gaussian_process":
-            # The optimisation of the length scale starts at the mean distance of two samples.
-            distance = max(float(np.sqrt(2 * inputs.var(axis=0).sum())), 1e-3)
-            kernel = ConstantKernel(1.0) * Matern(distance, (0.1 * distance, 100 * distance), nu=2.5) + WhiteKernel(
-                1e-3, (1e-8, 1e1)
-            )
-            return GaussianProcessRegressor(kernel)
-        return DummyRegressor() if self.regressor == "mean" else clone(self.regressor)
-
-    def _scaled(self, rows: FloatArray) -> FloatArray:
-        """Return the rows of the input, shifted and scaled."""
-        return (rows - self.shift_) / self.scale_
+    def _points(self, fields: FloatArray, params: FloatArray) -> FloatArray:
+        """Inputs of the regressor: standardised parameters, and coefficients of the fields."""
+        parts = [(params - self.shift_) / self.scale_]
+        if self.input_basis_ is not None:
+            rows = fields / self.input_unit_
+            coefficients = self.input_basis_.transform(rows)
+            parts.append(coefficients / self.input_scale_)
+            if self.has_rest_:
+                # Distances to the training samples count what their components do not hold.
+                outside = ((rows - self.input_basis_.mean_) ** 2).sum(axis=1) - (coefficients**2).sum(axis=1)
+                parts.append(np.sqrt(np.maximum(outside, 0.0))[:, None] / self.input_scale_)
+        return np.concatenate(parts, axis=1)
 
     def _moved(self, inputs: FieldSet) -> bool:
         """Whether the points differ from those of the fit."""
@@ -181,12 +277,56 @@ class PODRegressor(FieldRegressor):
         tolerance = 1e-6 * float(np.ptp(self.points_))
         return not np.allclose(inputs.coords, self.points_, rtol=0, atol=tolerance)
 
+    def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
+        """Predict fields or scalars.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            Inputs in the form that the estimator was fitted on, on the same points.
+        coords : as in `LaMORegressor.predict`, or None, default=None
+            Points at which fields are predicted, by interpolation; None gives the points of X.
+        return_std : bool, default=False
+            Whether to return the standard deviation of the error too, see the notes of the class.
+        params : as in `fit`, default=None
+            Global parameters beside fields or meshes.
+
+        Returns
+        -------
+        mean : ndarray, list, FieldSet, (coords, fields), list of meshes, DataFrame or Series
+            Prediction, in the form of the y of the fit.
+        spread : of the same form
+            Standard deviation; only if `return_std` is True. Meshes of the spread hold the fields ``<field>_spread``,
+            which are written into the meshes of the mean too.
+
+        Raises
+        ------
+        FieldDataError
+            If X has another form or other points than in the fit, or `return_std` is True with a regressor of
+            scikit-learn.
+        """
+        if not return_std:
+            return super().predict(X, coords, params=params)
+        with each_warning_once():
+            inputs, points, meshes = self._read_query(X, coords, params)
+            self._warn_if_outside(inputs)
+            predictions, places = self._predict_where_asked(inputs, points)
+            spread = self._predict_spread(inputs)
+        if points is not None and spread.fields is not None:
+            fields = interpolate_fields(inputs.with_values(spread.fields), places)
+            # A curve through positive numbers can be negative between them.
+            spread = replace(spread, fields=np.maximum(fields, 0.0))
+        labels = self._labels(X)
+        mean = self._restore(predictions, places, meshes, labels)
+        return mean, self._restore_spread(mean, spread, places, meshes, labels)
+
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Outputs in physical units."""
-        rows = _rows(inputs)
-        if rows.shape[1] != len(self.shift_):
+        fields, params = _parts(inputs)
+        count, expected = fields.shape[1] + params.shape[1], len(self.input_unit_) + len(self.shift_)
+        if count != expected:
             raise FieldDataError(
-                f"X has {rows.shape[1]} values per sample, but PODRegressor was fitted with {len(self.shift_)}, and "
+                f"X has {count} values per sample, but PODRegressor was fitted with {expected}, and "
                 "works on its training points only; interpolate X onto the training points."
             )
         if self._moved(inputs):
@@ -194,40 +334,172 @@ class PODRegressor(FieldRegressor):
                 "X is given on other points than in the fit, but PODRegressor works on its training points only; "
                 "interpolate X onto the training points."
             )
-        coefficients = self.regressor_.predict(self.input_basis_.transform(self._scaled(rows)) / self.units_[0])
-        coefficients = np.asarray(coefficients).reshape(len(rows), -1) * self.units_[1]
-        outputs = self.output_basis_.inverse_transform(coefficients)
+        coefficients = np.asarray(self.regressor_.predict(self._points(fields, params))).reshape(len(inputs), -1)
+        return self._in_physical_units(self.output_basis_.inverse_transform(coefficients * self.output_scale_))
+
+    def _predict_tensor(self, params: torch.Tensor, inputs: FieldSet | None = None) -> torch.Tensor:
+        """Predict from global parameters (n, p) in float64 so that gradients flow to them.
+
+        Fields and scalars are one row for each sample (n, P * c + s) in physical units. Fields of inputs, where the fit
+        had any, are those of `inputs`.
+        """
+        if not isinstance(self.regressor_, KernelModel):
+            raise FieldDataError(
+                f"gradients are known for the regressors of skop only, and regressor is a "
+                f"{type(self.regressor_).__name__}; use regressor='auto'."
+            )
+        convert = torch.as_tensor
+        points = (params - convert(self.shift_)) / convert(self.scale_)
+        if inputs is not None and self.input_basis_ is not None:
+            held = self._points(*_parts(inputs))[:, len(self.shift_) :]
+            points = torch.cat([points, convert(held)], dim=1)
+        outputs = self.regressor_.predict(points) @ convert(self.output_basis_.components_)
+        mean, n_channels = self.output_basis_.mean_, max(len(self.channel_unit_), 1)
+        units = np.tile(self.channel_unit_, (len(mean) - len(self.scalar_unit_)) // n_channels)
+        return (outputs + convert(mean)) * convert(np.append(units, self.scalar_unit_))
+
+    def _leave_one_out(self, data: TrainingData) -> Predictions:
+        """Predict each sample of the fit by a fit to all others, with the hyperparameters and bases of the whole fit.
+
+        The regressors of skop have a closed form. Others are fitted again on the parts of a cross-validation.
+        """
+        rows, basis = _Targets(data.targets).rows, self.output_basis_
+        coefficients = basis.transform(rows)
+        if isinstance(self.regressor_, KernelModel):
+            left_out = self.regressor_.left_out
+        else:
+            points = self._points(*_parts(data.inputs))
+            parts = KFold(min(_FOLDS, len(rows)), shuffle=True, random_state=0)
+            scaled = coefficients / self.output_scale_
+            found = cross_val_predict(self.regressor_, points, scaled, cv=parts)
+            left_out = coefficients - found.reshape(coefficients.shape) * self.output_scale_
+        # What the components do not hold is predicted by its mean.
+        outside = rows - basis.inverse_transform(coefficients)
+        predicted = basis.inverse_transform(coefficients - left_out) - outside / max(len(rows) - 1, 1)
+        return self._in_physical_units(predicted)
+
+    def _predict_spread(self, inputs: FieldSet) -> Predictions:
+        """Standard deviations of the errors of a prediction, in physical units."""
+        if not isinstance(self.regressor_, KernelModel):
+            raise FieldDataError(
+                f"a spread is known for the regressors of skop only, and regressor is a "
+                f"{type(self.regressor_).__name__}; use regressor='auto', or an EnsembleRegressor."
+            )
+        model, components = self.regressor_, self.output_basis_.components_
+        trained = model.left_out_variances()
+        # Residuals of components are correlated, by which the variance of a point differs from the sum of theirs.
+        sizes = np.sqrt(trained.mean(axis=0))
+        standard = model.left_out / np.sqrt(np.maximum(trained, _TINY))
+        together = (((standard * sizes) @ components) ** 2).mean(axis=0)
+        apart = sizes**2 @ components**2
+        factor = np.divide(together, apart, out=np.ones_like(apart), where=apart > 0)
+        n = len(standard)
+        variances = factor * (np.maximum(model.variances(self._points(*_parts(inputs))), 0.0) @ components**2)
+        return self._in_physical_units(np.sqrt(variances + self.rest_variance_ * (n + 1) / max(n - 1, 1)))
+
+    def _in_physical_units(self, outputs: FloatArray) -> Predictions:
+        """Fields and scalars of rows of outputs."""
         n_scalars = self.spec_.n_scalars
         scalars = outputs[:, outputs.shape[1] - n_scalars :] * self.scalar_unit_ if n_scalars else None
         if not self.spec_.n_outputs:
             return Predictions(None, scalars)
-        fields = outputs[:, : outputs.shape[1] - n_scalars].reshape(len(rows), -1, self.spec_.n_outputs)
+        fields = outputs[:, : outputs.shape[1] - n_scalars].reshape(len(outputs), -1, self.spec_.n_outputs)
         return Predictions(fields * self.channel_unit_, scalars)
 
 
-def _matrix(targets: Targets) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the targets as one row per sample, with scalars last, and the units of channels and scalars."""
-    values = targets.scalars[:, None] if targets.field is None else targets.field.values  # type: ignore[index]
-    values = np.asarray(values, dtype=np.float64)
-    # Several channels or scalars are divided by their sizes, so that each has the same weight.
+class _Targets:
+    """Targets as one row per sample, with scalars last, and their errors as `score` measures them."""
+
+    def __init__(self, targets: Targets) -> None:
+        scalars = None if targets.scalars is None else np.asarray(targets.scalars, dtype=np.float64)
+        self.channel_unit: FloatArray = np.ones(0)
+        self.scalar_unit: FloatArray = np.ones(0)
+        #: Units over the sizes by which a score divides.
+        self.field_ratio: FloatArray = np.ones(0)
+        self.scalar_ratio: FloatArray = np.ones(0)
+        self.norms: FloatArray | None = None
+        parts = []
+        if targets.field is not None:
+            values = np.asarray(targets.field.values, dtype=np.float64)
+            self.channel_unit, sizes = _spreads(values), _sizes(values)
+            rows = (values / self.channel_unit).reshape(len(values), -1)
+            self.field_ratio = np.tile(self.channel_unit / sizes, values.shape[1])
+            norms = np.sqrt(((rows * self.field_ratio) ** 2).sum(axis=1))
+            self.norms = np.where(norms > 0, norms, np.sqrt((norms**2).mean()) or 1.0)
+            parts.append(rows)
+        if scalars is not None:
+            self.scalar_unit, sizes = _spreads(scalars[:, None]), _sizes(scalars[:, None])
+            if parts:
+                # Each scalar has as much weight as the whole field, so that the components represent both.
+                spread = scalars.std(axis=0)
+                self.scalar_unit = np.where(spread > 0, spread, 1.0) / (np.sqrt(parts[0].var(axis=0).sum()) or 1.0)
+            parts.append(scalars / self.scalar_unit)
+            self.scalar_ratio = self.scalar_unit / sizes
+            self.squares = ((scalars / sizes) ** 2).sum(axis=1)
+        self.rows = np.concatenate(parts, axis=1)
+
+    def measure(self, parts: Decomposition) -> tuple[FloatArray, Any]:
+        """Weights of the samples, and the error of residuals of the leading coefficients."""
+        norms, size, n = self.norms, len(self.field_ratio), len(self.rows)
+        is_plain = len(self.channel_unit) == 1 and not len(self.scalar_ratio)
+        products = None if is_plain or not size else parts.products(self.field_ratio)
+        numbers = parts.columns(slice(size, None)) * self.scalar_ratio
+        # What the components do not hold is predicted by the mean of the other samples.
+        whole = ((parts.centred[:, :size] * self.field_ratio) ** 2).sum(axis=1)
+        inside = parts.coefficients if products is None else parts.coefficients @ products
+        outside = whole - (inside * parts.coefficients).sum(axis=1)
+        outside = np.where(outside > 1e-12 * whole, outside, 0.0) * (n / max(n - 1, 1)) ** 2
+
+        def error(residuals: FloatArray, samples: IntArray) -> float:
+            if not np.isfinite(residuals).all():
+                return np.inf
+            count, errors = residuals.shape[1], []
+            if norms is not None:
+                weighted = residuals if products is None else residuals @ products[:count, :count]
+                squares = np.maximum((weighted * residuals).sum(axis=1), 0.0) + outside[samples]
+                errors.append(float((np.sqrt(squares) / norms[samples]).mean()))
+            if numbers.shape[1]:
+                whole = float(self.squares[samples].sum()) or 1.0
+                errors.append(float(np.sqrt(((residuals @ numbers[:count]) ** 2).sum() / whole)))
+            return float(np.mean(errors))
+
+        weights = np.full(n, 1.0 / n) if norms is None else 1.0 / (n * norms)
+        return weights, error
+
+
+def _spreads(values: FloatArray) -> FloatArray:
+    """Standard deviations of several channels (n, P, c), so that each has the same weight; one for a single channel."""
+    if values.shape[-1] == 1:
+        return np.ones(1)
     spread = values.std(axis=(0, 1))
-    units = np.where(spread > 0, spread, 1.0) if len(spread) > 1 else np.ones(1)
-    if targets.field is None:
-        return values[:, 0] / units, np.ones(0), units
-    fields = (values / units).reshape(len(values), -1)
-    if targets.scalars is None:
-        return fields, units, np.ones(0)
-    # Each scalar has as much weight as the whole field, so that the components represent both.
-    numbers = np.asarray(targets.scalars, dtype=np.float64)
-    total, varies = np.sqrt(fields.var(axis=0).sum()) or 1.0, numbers.std(axis=0)
-    scalar_units = np.where(varies > 0, varies, 1.0) / total
-    return np.concatenate([fields, numbers / scalar_units], axis=1), units, scalar_units
+    return np.where(spread > 0, spread, 1.0)
 
 
-def _rows(inputs: FieldSet) -> FloatArray:
-    """Return all input values that differ between samples, as one row per sample."""
+def _sizes(values: FloatArray) -> FloatArray:
+    """Sizes of several channels by which a score divides; one for a single channel."""
+    return channel_sizes(values, kind="field") if values.shape[-1] > 1 and values.any() else np.ones(values.shape[-1])
+
+
+def _parts(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
+    """Return all values of fields that differ between samples (n, F), and global parameters (n, p)."""
     if inputs.is_ragged:
         raise FieldDataError("PODRegressor needs the same points in every sample; interpolate onto common points.")
-    parts = [] if inputs.shared_coords else [inputs.coords]
-    parts += [part for part in (inputs.values, inputs.params) if part is not None]
-    return np.concatenate([np.asarray(part, dtype=np.float64).reshape(len(inputs), -1) for part in parts], axis=1)
+    n = len(inputs)
+    parts = [np.zeros((n, 0))] if inputs.shared_coords else [inputs.coords]
+    parts += [] if inputs.values is None else [inputs.values]
+    fields = np.concatenate([np.asarray(part, dtype=np.float64).reshape(n, -1) for part in parts], axis=1)
+    params = np.zeros((n, 0)) if inputs.params is None else np.asarray(inputs.params, dtype=np.float64)
+    return fields, params
+
+
+def _field_units(inputs: FieldSet) -> FloatArray:
+    """Units of the values of fields (F,): several channels are divided by their spreads, and so are coordinates."""
+    n_places = inputs.n_points[0]
+    found = [] if inputs.shared_coords else [np.full(n_places * inputs.n_dims, float(np.std(inputs.coords)) or 1.0)]
+    if inputs.values is not None:
+        values = np.asarray(inputs.values, dtype=np.float64)
+        if found and values.shape[-1] == 1:
+            found.append(np.full(n_places, float(values.std()) or 1.0))
+        else:
+            found.append(np.tile(_spreads(values), n_places))
+    return np.concatenate(found) if found else np.ones(0)

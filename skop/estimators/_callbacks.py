@@ -3,7 +3,8 @@
 import copy
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -13,7 +14,7 @@ from skop._sklearn_compat import has_callbacks
 from skop.estimators._runtime import give_way
 from skop.training import History, ProgressLine, in_words
 
-__all__ = ["EpochCallbacks"]
+__all__ = ["EpochCallbacks", "FitSeries"]
 
 #: Expected duration in seconds from which a fit says how long it will take.
 _LONG = 60.0
@@ -31,7 +32,7 @@ class EpochCallbacks:
     X, y, sample_weight, params
         Training data, for callbacks that compute scores.
     is_alone : bool, default=True
-        Whether the user's own code has called the fit, and not another tool.
+        Whether the user's own code, or a `FitSeries`, has called the fit, and not another tool.
     cheaper : mapping of str to object, default={}
         Settings that would make the fit cheaper, for the line about a long fit.
     """
@@ -53,8 +54,10 @@ class EpochCallbacks:
         verbose, self.epochs = estimator.verbose, 0
         self.progress = ProgressLine(type(estimator).__name__, 0 if verbose == "auto" else verbose)
         # The duration of a fit with a time limit is known.
-        tells = verbose == "auto" and is_alone and estimator.max_time is None
-        self.notice = _Notice(estimator, cheaper) if tells else None
+        self.notice: _Notice | None = None
+        if verbose == "auto" and is_alone and estimator.max_time is None:
+            series = _series.get()
+            self.notice = _Notice(estimator, cheaper) if series is None else series.notice_of(estimator, cheaper)
         self.words = ""
         self.context: Any = None
 
@@ -117,11 +120,54 @@ class EpochCallbacks:
             self.context.call_on_fit_task_end(estimator=self.estimator)
 
 
-class _Notice:
-    """One line on standard error about a fit that will take long, extrapolated from its first steps."""
+class FitSeries:
+    """Several fits for one call of the user, one after the other, and the one line about all of them.
 
-    def __init__(self, estimator: Any, cheaper: Mapping[str, Any]) -> None:
-        self.estimator, self.cheaper = estimator, cheaper
+    Parameters
+    ----------
+    caller : str
+        Name of the class that the user has called.
+    n_fits : int
+        Number of fits.
+    n_together : int, default=1
+        Number of fits at the same time.
+    is_alone : bool, default=True
+        Whether the user's own code has called, and not another tool; nothing is said otherwise.
+    """
+
+    def __init__(self, caller: str, n_fits: int, n_together: int = 1, *, is_alone: bool = True) -> None:
+        self.caller, self.n_fits, self.n_rounds = caller, n_fits, -(-n_fits // n_together)
+        self.is_alone, self.n_done = is_alone, 0
+        self.notice: _Notice | None = None
+
+    def run(self, fit: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Make one of the fits, by a function and its arguments."""
+        token = _series.set(self)
+        try:
+            return fit(*args, **options)
+        finally:
+            _series.reset(token)
+            self.n_done += 1
+
+    def notice_of(self, estimator: Any, cheaper: Mapping[str, Any]) -> "_Notice | None":
+        """Return the line about all fits, given the present one and what would make it cheaper."""
+        if self.notice is None and self.is_alone:
+            self.notice = _Notice(estimator, cheaper, self)
+        return self.notice
+
+
+#: The series to which the fits of this thread belong.
+_series: ContextVar[FitSeries | None] = ContextVar("series", default=None)
+
+
+class _Notice:
+    """One line on standard error about a fit, or a series of fits, that will take long.
+
+    The duration is extrapolated from the first steps.
+    """
+
+    def __init__(self, estimator: Any, cheaper: Mapping[str, Any], series: FitSeries | None = None) -> None:
+        self.estimator, self.cheaper, self.series = estimator, cheaper, series
         self.is_due, self.steps, self.start = True, 0, time.perf_counter()
         self.first = (self.start, 0.0)
 
@@ -133,6 +179,8 @@ class _Notice:
             # A GPU still computes when the step has been given to it.
             torch.cuda.synchronize(self.estimator.device_)
         now = time.perf_counter()
+        if self.series is not None:
+            part = (self.series.n_done + part) / self.series.n_rounds
         if self.steps == 0:
             # Kernels are compiled in the first step.
             self.first = (now, part)
@@ -146,12 +194,18 @@ class _Notice:
         """Write the line if the fit takes long; the second number leaves the time before the first step out."""
         if seconds < _LONG or sys.stderr is None:
             return
-        n_epochs = self.estimator.max_iter
+        kind, n_epochs, n_rounds = type(self.estimator).__name__, self.estimator.max_iter, 1
+        epochs, who, each = f"{n_epochs} epoch{'s' * (n_epochs > 1)}", kind, "each"
+        if self.series is not None and self.series.n_fits > 1:
+            n_rounds, who, each = self.series.n_rounds, self.series.caller, "an epoch"
+            epochs = f"{self.series.n_fits} fits of {kind} with {epochs} each"
         most = "up to " * self.estimator.early_stopping
-        shorter = ", ".join(f"{name}={value}" for name, value in ({"max_time": 60} | dict(self.cheaper)).items())
+        # The time limit is that of a single fit.
+        limit = {"max_time": max(1, round(_LONG / n_rounds))}
+        shorter = ", ".join(f"{name}={value}" for name, value in (limit | dict(self.cheaper)).items())
         print(
-            f"{type(self.estimator).__name__}: {n_epochs} epoch{'s' * (n_epochs > 1)} will take {most}about "
-            f"{in_words(round(seconds))} ({in_words(without_start / n_epochs)} each). Shorter with {shorter}; "
+            f"{who}: {epochs} will take {most}about {in_words(round(seconds))} "
+            f"({in_words(without_start / (n_rounds * n_epochs))} {each}). Shorter with {shorter}; "
             "estimate_cost(X, y) measures by how much. verbose=1 shows progress, verbose=False hides this line.",
             file=sys.stderr,
             flush=True,

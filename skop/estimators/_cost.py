@@ -8,9 +8,10 @@ from typing import Any, Self
 
 from skop.data import FieldSet
 from skop.estimators._tokens import automatic_patch_size
+from skop.exceptions import FieldDataError, each_warning_once
 from skop.training import EpochCost, in_words
 
-__all__ = ["CostEstimate", "cheaper_settings"]
+__all__ = ["CostEstimate", "MeasuresCost", "cheaper_settings", "require_measurable"]
 
 #: Number of points of a sample below which fewer points in a step save little.
 _FEW_POINTS = 100
@@ -29,8 +30,8 @@ class CostEstimate:
     seconds_per_epoch : float
         Duration of an epoch, validation included.
     n_epochs : int
-        Number of epochs, `max_iter` or those for which `max_time` leaves time; early stopping can end a fit before. All
-        members of an ensemble together.
+        Number of epochs, `max_iter` or those for which `max_time` leaves time; early stopping can end a fit before. Of
+        an ensemble, those of all members together, where members that are fitted at the same time count once.
     total_seconds : float
         Duration of all epochs, at most `max_time`. Reading the data and compiling kernels come in addition.
     memory : int
@@ -117,6 +118,75 @@ class CostEstimate:
                 n_epochs = max(1, round(self.n_epochs * seconds / self.total_seconds))
                 words += f", in which there is time for {n_epochs} epoch{'s' * (n_epochs > 1)}"
         return words
+
+
+class MeasuresCost:
+    """Part of the estimators that can say what a fit will cost; a subclass defines `_estimate_cost`."""
+
+    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> CostEstimate:
+        """Estimate how long a fit will take and how much memory it will need, by a few steps of its training.
+
+        The data are read and the network is built as in a fit, and some batches from the smallest to the largest are
+        timed, after a step in which kernels are compiled. Where other parameters make a step cheaper, such as
+        `subsample_points` or a larger `patch_size`, steps with these are timed too. The estimator stays as it is.
+
+        Parameters
+        ----------
+        X, y, sample_weight, params : as in `fit`
+            Training data.
+
+        Returns
+        -------
+        CostEstimate
+            Time, memory and possible savings; ``print`` shows them in words.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used, or the estimator wraps one that is none of skop's operators; a ValueError.
+
+        Notes
+        -----
+        A fit reads the data and compiles kernels in addition, and can be stopped early. Other programs on the machine
+        slow both the estimate and the fit down. For an ensemble it is the time of all members, as many at once as
+        `n_jobs` says if each then has cores of its own; one member is measured.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skop import LaMORegressor
+        >>> X = np.random.default_rng(0).random((50, 3))
+        >>> cost = LaMORegressor(width=16, depth=1, max_iter=50).estimate_cost(X, X[:, 0])
+        >>> print(cost)
+        50 epochs of about ..., ... in all; about ... MB of memory
+        """
+        self._validate_params()  # type: ignore[attr-defined]
+        with each_warning_once():
+            return self._estimate_cost(X, y, sample_weight, params=params)
+
+    def _estimate_cost(self, X: Any, y: Any, sample_weight: Any, *, params: Any = None) -> CostEstimate:
+        """Measure some steps of a fit with valid parameters."""
+        raise NotImplementedError
+
+
+def require_measurable(estimator: Any) -> None:
+    """Raise an error if an estimator inside another one cannot say what its fit will cost.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Estimator that is wrapped.
+
+    Raises
+    ------
+    FieldDataError
+        If it has no `estimate_cost`.
+    """
+    if not hasattr(estimator, "estimate_cost"):
+        raise FieldDataError(
+            f"estimate_cost measures the training of skop's operators, and estimator is a {type(estimator).__name__}; "
+            "time a fit of it on a few samples."
+        )
 
 
 def cheaper_settings(estimator: Any, inputs: FieldSet) -> dict[str, Any]:

@@ -13,6 +13,7 @@ Notation: n samples, m sets of points, P points of a set, d space dimensions, c 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -320,9 +321,10 @@ class SeenRanges:
         parts: dict[str, Any] = {"n_samples": max(self.n_samples, other.n_samples)}
         for name in ("params", "values", "sizes", "coords", "sides", "spacing", "times"):
             old, new = getattr(self, name), getattr(other, name)
-            if old is not None and new is not None:
+            # Data of another kind are refused where the fit goes on.
+            if old is not None and new is not None and old.shape == new.shape:
                 parts[name] = np.stack([np.minimum(old[0], new[0]), np.maximum(old[1], new[1])])
-        if self.tailed is not None and other.tailed is not None:
+        if self.tailed is not None and other.tailed is not None and self.tailed.shape == other.tailed.shape:
             parts["tailed"] = np.maximum(self.tailed, other.tailed)
         return replace(self, **parts)
 
@@ -447,13 +449,15 @@ class SeenRanges:
         return [finding._replace(is_of_points=True, sample=None if shared else finding.sample) for finding in found]
 
 
-def warn_of_findings(found: list[Finding]) -> None:
+def warn_of_findings(found: list[Finding], files: Sequence[str] | None = None) -> None:
     """Warn once about all that is outside of what a fit has seen, with the furthest number of each kind.
 
     Parameters
     ----------
     found : list of Finding
         What is outside; nothing is said of an empty list.
+    files : sequence of str or None, default=None
+        Files of the samples, if they came as such.
     """
     worst: dict[str, Finding] = {}
     for finding in found:
@@ -462,7 +466,7 @@ def warn_of_findings(found: list[Finding]) -> None:
     if not worst:
         return
     ordered = sorted(worst.values(), key=lambda finding: -finding.excess)
-    words = "; ".join(_in_words(finding) for finding in ordered[:_NAMED])
+    words = "; ".join(_in_words(finding, files) for finding in ordered[:_NAMED])
     if len(ordered) > _NAMED:
         words += f"; and {len(ordered) - _NAMED} more"
     warn(
@@ -472,10 +476,12 @@ def warn_of_findings(found: list[Finding]) -> None:
     )
 
 
-def _in_words(finding: Finding) -> str:
+def _in_words(finding: Finding, files: Sequence[str] | None) -> str:
     """A finding in words."""
     lowest, highest, value = _distinct(finding.lowest, finding.highest, finding.value)
     place = "" if finding.sample is None else f" in sample {finding.sample}"
+    if files is not None and finding.sample is not None:
+        place += f" ({files[finding.sample]})"
     seen = f"always {lowest}" if finding.lowest == finding.highest else f"{lowest} to {highest}"
     beyond = "" if np.isinf(finding.excess) else f" ({finding.excess:.2g} times this range outside)"
     return f"{finding.what} is {value}{place}, in the fit {seen}{beyond}"

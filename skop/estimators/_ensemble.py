@@ -14,14 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from skop._sklearn_compat import HasMethods, Interval, fit_context
 from skop.data import FieldSet, Predictions, Targets
-from skop.estimators._cost import CostEstimate
+from skop.estimators._base import is_called_by_another_tool
+from skop.estimators._callbacks import FitSeries
+from skop.estimators._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.estimators._field import FieldRegressor
+from skop.estimators._frames import continued, goes_on
 from skop.exceptions import FieldDataError, each_warning_once
 
 __all__ = ["EnsembleRegressor"]
 
 
-class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
+class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
     """Fit an estimator several times from different random states and average the predictions.
 
     On small training sets, training one network for longer leads to overfitting, while the mean of several short
@@ -115,13 +118,28 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         FieldDataError
             If X or y cannot be used; a ValueError.
         """
+        if "random_state" not in self.estimator.get_params(deep=False):
+            raise FieldDataError(
+                f"EnsembleRegressor fits its estimator from different random states, but "
+                f"{type(self.estimator).__name__} has no random_state: all members would be the same. Fit it alone."
+            )
         rng = check_random_state(self.random_state)
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
         members = [clone(self.estimator).set_params(random_state=int(seed)) for seed in seeds]
+        earlier = getattr(self, "estimators_", [])[: self.n_members]
+        if earlier and goes_on(self.estimator, earlier[0]):
+            members[: len(earlier)] = [continued(member, self.estimator) for member in earlier]
         given = {"sample_weight": sample_weight, "params": params}
         options = {name: value for name, value in given.items() if value is not None}
+        name, together = type(self).__name__, min(self.n_members, effective_n_jobs(self.n_jobs))
+        told = FitSeries(name, self.n_members, together, is_alone=not is_called_by_another_tool())
+        # Of fits at the same time the first one tells.
+        untold = told if together == 1 else FitSeries(name, self.n_members, together, is_alone=False)
+        series = [told, *[untold] * (self.n_members - 1)]
         with each_warning_once():
-            self.estimators_ = Parallel(n_jobs=self.n_jobs)(delayed(member.fit)(X, y, **options) for member in members)
+            self.estimators_ = Parallel(n_jobs=self.n_jobs)(
+                delayed(part.run)(member.fit, X, y, **options) for part, member in zip(series, members, strict=True)
+            )
         first = self.estimators_[0]
         self.spec_, self.coords_, self.n_features_in_ = first.spec_, first.coords_, first.n_features_in_
         self.ranges_ = first.ranges_
@@ -132,31 +150,9 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
             self.feature_names_in_ = first.feature_names_in_
         return self
 
-    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> CostEstimate:
-        """Estimate how long a fit of all members will take, by a few steps of the training of one.
-
-        Parameters
-        ----------
-        X, y, sample_weight, params : as in `fit`
-            Training data.
-
-        Returns
-        -------
-        CostEstimate
-            Time of all members one after the other, or of as many at a time as `n_jobs` says, if each then has cores of
-            its own; ``print`` shows it in words.
-
-        Raises
-        ------
-        FieldDataError
-            If X or y cannot be used, or `estimator` cannot estimate its cost; a ValueError.
-        """
-        if not hasattr(self.estimator, "estimate_cost"):
-            raise FieldDataError(
-                f"estimate_cost measures the training of skop's operators, and estimator is a "
-                f"{type(self.estimator).__name__}; time a fit of it on a few samples."
-            )
-        self._validate_params()
+    def _estimate_cost(self, X: Any, y: Any, sample_weight: Any, *, params: Any = None) -> CostEstimate:
+        """Measure one member, for all of them."""
+        require_measurable(self.estimator)
         together = min(self.n_members, effective_n_jobs(self.n_jobs))
         options = {} if params is None else {"params": params}
         member: CostEstimate = self.estimator.estimate_cost(X, y, sample_weight, **options)
@@ -188,7 +184,7 @@ class EnsembleRegressor(MetaEstimatorMixin, FieldRegressor):
         found: Sequence[Predictions]
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
-            self._warn_if_outside(inputs)
+            self._warn_if_outside(inputs, X)
             found, places = zip(
                 *(member._predict_where_asked(inputs, points) for member in self.estimators_), strict=True
             )

@@ -130,6 +130,7 @@ def _refuse_what_has_no_graph(estimator: Any, samples: FieldSet) -> None:
     """Raise an error where a prediction is more than scaling and one call of the network."""
     symmetries = estimator._symmetries
     reasons = {
+        "this one corrects a base model, which is not part of a graph; fit with base=None": estimator.base_ is not None,
         f"grid={estimator.grid!r} interpolates between points and a grid, which has no graph; fit on a grid, or "
         "LaMORegressor, AMORegressor or MNORegressor without grid=": estimator.spec_.resampler is not None,
         "symmetries average predictions; set SymmetryOptions(average_predictions=False)": (

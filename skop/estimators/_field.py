@@ -28,6 +28,8 @@ from skop.data import (
     read_query,
     read_scored,
     row_labels,
+    sample_files,
+    series_files,
     warn_of_odd_data,
 )
 from skop.estimators._domain import Finding, SeenRanges, warn_of_findings
@@ -84,6 +86,22 @@ def restored_on_failure(estimator: Any) -> Iterator[None]:
         raise
 
 
+def _weighted(data: TrainingData, sample_weight: Any) -> TrainingData:
+    """Return the samples of a fit whose weight is not zero, by their own names; all if the weights are no weights."""
+    kept = np.flatnonzero(np.ones(len(data.inputs)) if sample_weight is None else np.asarray(sample_weight))
+    if len(kept) in (0, len(data.inputs)) or np.shape(sample_weight) != (len(data.inputs),):
+        return data
+    names = data.names or [f"sample {number}" for number in range(len(data.inputs))]
+    return replace(
+        data,
+        inputs=data.inputs[kept],
+        targets=data.targets[kept],
+        input_extremes=None if data.input_extremes is None else data.input_extremes[kept],
+        target_extremes=None if data.target_extremes is None else data.target_extremes[kept],
+        names=tuple(names[number] for number in kept),
+    )
+
+
 def _fitted_attributes(estimator: Any) -> dict[str, Any]:
     """What a fit has set, by name."""
     return {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
@@ -126,7 +144,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         self.mesh_ = data.mesh
         if not _is_checked.get():
             with each_warning_once():
-                warn_of_odd_data(data)
+                warn_of_odd_data(_weighted(data, sample_weight))
         return data
 
     @property
@@ -156,7 +174,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
     def _read_query(self, X: Any, coords: Any, params: Any) -> tuple[FieldSet, Any, list[Any] | None]:
         """Read X and `coords` of a prediction; also return the meshes for its result, if there are any."""
         check_is_fitted(self)
-        of_series = any(hasattr(part, "series_") for part in (self, *getattr(self, "estimators_", ())[:1]))
+        of_series = self._is_of_series
         if coords is None or of_series:
             inputs, meshes = self._read_inputs(X, params)
             if coords is None and not of_series and self.spec_.role == "parameters":
@@ -168,6 +186,11 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         options: dict[str, Any] = {"cell_data": self._mesh_options.get("cell_data", "refuse"), "params": params}
         options |= {"keep_data": self.spec_.target_form.components is not None, "fitted_coords": self.coords_}
         return read_query(X, coords, self.spec_, estimator=self, **options)
+
+    @property
+    def _is_of_series(self) -> bool:
+        """Whether the fit, or that of the members, was on time series of meshes."""
+        return any(hasattr(part, "series_") for part in (self, *getattr(self, "estimators_", ())[:1]))
 
     # ------------------------------------------------------------------ what the fit has seen
     def check(self, X: Any, *, params: Any = None) -> Any:
@@ -188,10 +211,10 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         pandas.DataFrame
             One row for each number that is outside of its range in the fit by more than new samples of the same kind
             usually are; empty if there are none. Columns: ``sample``, its index, or ``<NA>`` if it holds for all
-            samples; ``what``, such as ``"parameter 'E'"``, ``"channel 0"``, ``"size of channel 0"`` (root mean square
-            over the points), ``"coordinate 1"``, ``"longest side"`` of the box of a sample, ``"spacing"`` of its points
-            or ``"time"``; ``value``; ``lowest`` and ``highest`` in the fit; and ``excess``, the distance to this range
-            as a multiple of its width.
+            samples; ``file``, that of the sample, only if X is files; ``what``, such as ``"parameter 'E'"``,
+            ``"channel 0"``, ``"size of channel 0"`` (root mean square over the points), ``"coordinate 1"``,
+            ``"longest side"`` of the box of a sample, ``"spacing"`` of its points or ``"time"``; ``value``; ``lowest``
+            and ``highest`` in the fit; and ``excess``, the distance to this range as a multiple of its width.
 
         Raises
         ------
@@ -219,24 +242,33 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
                 "the ranges of the fit are not known: the model was saved by an earlier version of skop, or its "
                 "estimator is none of skop; fit again."
             )
-        table = pandas.DataFrame(self._findings(inputs, every=True), columns=Finding._fields)
+        found, files = self._findings(inputs, every=True), self._files(X, len(inputs))
+        table = pandas.DataFrame(found, columns=Finding._fields)
+        if files is not None:
+            table.insert(1, "file", [None if item.sample is None else files[item.sample] for item in found])
         return table.drop(columns="is_of_points").astype({"sample": "Int64"})
 
     def _findings(self, inputs: FieldSet, *, every: bool) -> list[Finding]:
         """What is outside of what the fit has seen: all of it, or the furthest numbers."""
         if self.ranges_ is None:
             return []
-        names, times = getattr(self, "feature_names_in_", None), getattr(self, "times_", None)
+        names, times = getattr(self, "feature_names_in_", self.spec_.param_names), getattr(self, "times_", None)
         return self.ranges_.findings(inputs, names=names, times=times, every=every)
 
-    def _warn_if_outside(self, inputs: FieldSet) -> None:
-        """Warn if a prediction is outside of what the fit has seen."""
+    def _files(self, X: Any, count: int) -> list[str] | None:
+        """Files of samples, or of the runs of time series; None if X is no files."""
+        files = series_files(X) if self._is_of_series else sample_files(X)
+        return files if files is not None and len(files) == count else None
+
+    def _warn_if_outside(self, inputs: FieldSet, X: Any = None) -> None:
+        """Warn if a prediction is outside of what the fit has seen; X, as the caller passed it, may name files."""
         if _is_checked.get():
             return
         found = self._findings(inputs, every=False)
         # Points outside of the box, and grids, have a warning of their own.
         is_told = self.spec_.geometry != "points" or any(finding.what.startswith("coordinate") for finding in found)
-        warn_of_findings([finding for finding in found if not (finding.is_of_points and is_told)])
+        found = [finding for finding in found if not (finding.is_of_points and is_told)]
+        warn_of_findings(found, self._files(X, len(inputs)) if found else None)
 
     # ------------------------------------------------------------------ prediction
     def _predict_values(self, inputs: FieldSet) -> Predictions:
@@ -299,7 +331,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         """
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
-            self._warn_if_outside(inputs)
+            self._warn_if_outside(inputs, X)
             predictions, places = self._predict_where_asked(inputs, points)
             return self._restore(predictions, places, meshes, self._labels(X))
 
@@ -418,7 +450,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         """Truth and prediction of the fields, and of the scalars, where there are any."""
         with each_warning_once():
             inputs, truth = self._read_scored(X, y, params, sample_weight)
-            self._warn_if_outside(inputs)
+            self._warn_if_outside(inputs, X)
             predictions, places = self._predict_scored(inputs, truth)
         parts: list[Any] = []
         if truth.field is not None:

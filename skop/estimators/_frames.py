@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
 
-from skop._sklearn_compat import check_sample_weight, fit_context
+from skop._sklearn_compat import fit_context
 from skop._typing import FloatArray
 from skop.data import (
     FieldSet,
@@ -31,20 +31,21 @@ from skop.data import (
     find_runs,
     is_mesh_input,
     is_mesh_series,
+    pair_series,
     read_templates,
+    split_series,
 )
-from skop.estimators._base import OperatorRegressor
-from skop.estimators._cost import CostEstimate
-from skop.estimators._domain import SeenRanges
+from skop.estimators._base import OperatorRegressor, check_weight
+from skop.estimators._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.estimators._field import FieldRegressor, checked_by_caller
-from skop.exceptions import FieldDataError, each_warning_once
+from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 from skop.training import TrainingPlan
 
-__all__ = ["BaseFrameRegressor", "fit_with_plan", "join_frames", "repeat_samples"]
+__all__ = ["BaseFrameRegressor", "continued", "fit_with_plan", "goes_on", "join_frames", "repeat_samples"]
 
 
-class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
+class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
     """Base class of the estimators that fit another estimator on single frames.
 
     A subclass splits trajectories into frames, calls `_fit_estimator`, and defines `_predict_values`, which collects
@@ -79,21 +80,24 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         """Whether X or y of a fit is time series of meshes."""
         return is_mesh_series(X) or is_mesh_series(y)
 
-    def _read(self, X: Any, y: Any, **options: Any) -> TrainingData:
+    def _read(self, X: Any, y: Any, *, params: Any = None, sample_weight: Any = None, **options: Any) -> TrainingData:
         """X and y of a fit."""
         self.__dict__.pop("series_", None)
-        if self._takes_series(X, y):
-            X, y = self._open_training_series(X, y)
-        return super()._read(X, y, **options)
+        runs, targets, design = split_series(X, y, params)
+        if self._takes_series(runs, targets):
+            params = pair_series(design, runs, weighted=sample_weight is not None, fitting=True)
+            X, y = self._open_training_series(runs, targets)
+        return super()._read(X, y, params=params, sample_weight=sample_weight, **options)
 
-    def _read_inputs(self, X: Any, *options: Any) -> tuple[FieldSet, list[Any] | None]:
+    def _read_inputs(self, X: Any, params: Any = None) -> tuple[FieldSet, list[Any] | None]:
         """Read the X of a prediction; also return its runs if it is time series of meshes."""
         if not hasattr(self, "series_"):
-            return super()._read_inputs(X, *options)
-        if is_mesh_input(X):
-            runs = find_runs(X)
-            return super()._read_inputs(self._series_inputs(runs), *options)[0], runs
-        inputs, meshes = super()._read_inputs(X, *options)
+            return super()._read_inputs(X, params)
+        source, _, design = split_series(X, None, params)
+        if is_mesh_input(source):
+            runs = find_runs(source)
+            return super()._read_inputs(self._series_inputs(runs), pair_series(design, source))[0], runs
+        inputs, meshes = super()._read_inputs(X, params)
         mesh = self.series_.get("mesh")
         if mesh is None or self.spec_.input_form != "table":
             return inputs, meshes
@@ -103,11 +107,14 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
             inputs
         )
 
-    def _read_scored(self, X: Any, y: Any, *options: Any) -> tuple[FieldSet, Targets]:
+    def _read_scored(self, X: Any, y: Any, params: Any = None, sample_weight: Any = None) -> tuple[FieldSet, Targets]:
         """Read the X and y of a score."""
-        if hasattr(self, "series_") and (is_mesh_input(X) or is_mesh_input(y)):
-            X, y = self._open_scored_series(X, None if y is X else y)
-        return super()._read_scored(X, y, *options)
+        if hasattr(self, "series_"):
+            runs, targets, design = split_series(X, y, params)
+            if is_mesh_input(runs) or is_mesh_input(targets):
+                params = pair_series(design, runs, weighted=sample_weight is not None)
+                X, y = self._open_scored_series(runs, None if targets is runs else targets)
+        return super()._read_scored(X, y, params, sample_weight)
 
     def _restore(self, predictions: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None) -> Any:
         """Convert predictions to the form of y; for time series of meshes one `MeshSeries` for each run."""
@@ -158,15 +165,20 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         return parts | {"cell_data": options.get("cell_data", "refuse")}
 
     # ------------------------------------------------------------------ fit
-    def _read_trajectories(self, X: Any, y: Any, sample_weight: Any, params: Any) -> TrainingData:
-        """Read X and y as FieldSets. If both are tables, their columns become the channels of a single point."""
+    def _read_trajectories(
+        self, X: Any, y: Any, sample_weight: Any, params: Any
+    ) -> tuple[TrainingData, FloatArray | None]:
+        """Read X and y as FieldSets, and the weights. Columns of two tables become the channels of a single point."""
         data = self._read(X, y, params=params, sample_weight=sample_weight)
-        self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
+        weight = check_weight(sample_weight, len(data.inputs))
+        seen = OperatorRegressor._seen(data.inputs, data.input_extremes, weight)
+        earlier = self.ranges_ if goes_on(self.estimator, getattr(self, "estimator_", None)) else None
+        self.ranges_ = seen if earlier is None else earlier.joined(seen)
         if data.spec.role == "features":
-            return replace(data, inputs=_one_point(data.inputs.params))
+            return replace(data, inputs=_one_point(data.inputs.params)), weight
         if data.targets.field is not None and data.targets.scalars is not None:
             raise FieldDataError(f"{type(self).__name__} predicts frames, but y has params (scalars); remove them.")
-        return data
+        return data, weight
 
     def _target_frames(self, data: TrainingData) -> tuple[FieldSet, FieldSet]:
         """Return the frames of the targets (scalars as fields on one point), and the samples that hold their points."""
@@ -181,7 +193,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         inputs: FieldSet,
         targets: FieldSet,
         data: TrainingData,
-        sample_weight: Any,
+        weight: FloatArray | None,
         plan: TrainingPlan,
         fit: Callable[..., Any],
     ) -> None:
@@ -191,65 +203,48 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         if data.targets.field is None:
             values = np.asarray(targets.values)[:, 0]
             y = values[:, 0] if data.spec.target_form.squeezes_channel else values
-        options = {}
-        if sample_weight is not None:
-            weight = check_sample_weight(sample_weight, np.empty((len(data.inputs), 1)), dtype=np.float64)
-            options["sample_weight"] = np.repeat(weight, len(inputs) // len(data.inputs))
+        weights = None if weight is None else np.repeat(weight, len(inputs) // len(data.inputs))
         with checked_by_caller():
-            if isinstance(estimator, OperatorRegressor):
-                if estimator._options("scaling").target_transform is not None:
-                    # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
-                    estimator._check_logarithms(data.targets, sample_weight)
-                fit(estimator, X, y, options.get("sample_weight"), plan)
-            else:
-                estimator.fit(X, y, **options)
+            if isinstance(estimator, OperatorRegressor) and estimator._options("scaling").target_transform is not None:
+                # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
+                estimator._check_logarithms(data.targets, weight)
+            fit(estimator, X, y, weights, replace(plan, independent=False))
         self.estimator_ = estimator
         self._store_spec(data.inputs, data.spec)
         if data.spec.target_points == "shared" and data.targets.field is not None:
             self.coords_ = data.targets.field.coords
 
-    def _fit(self, data: TrainingData, sample_weight: Any, fit: Callable[..., Any]) -> None:
-        """Fit the estimator on single frames, an operator by a function of it, X, y, weights and a training plan."""
+    def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
+        """Fit the estimator on single frames by a function of it, X, y, weights and the training plan of operators."""
         raise NotImplementedError
 
-    def estimate_cost(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> CostEstimate:
-        """Estimate how long a fit will take and how much memory it will need, by a few steps of its training.
-
-        Parameters
-        ----------
-        X, y, sample_weight, params : as in `fit`
-            Training data.
-
-        Returns
-        -------
-        CostEstimate
-            Time, memory and possible savings; ``print`` shows them in words.
-
-        Raises
-        ------
-        FieldDataError
-            If X or y cannot be used, or `estimator` is none of skop's operators; a ValueError.
-        """
-        if not isinstance(self.estimator, OperatorRegressor):
-            raise FieldDataError(
-                f"estimate_cost measures the training of skop's operators, and estimator is a "
-                f"{type(self.estimator).__name__}; time a fit of it on a few samples."
-            )
-        self._validate_params()
+    def _estimate_cost(self, X: Any, y: Any, sample_weight: Any, *, params: Any = None) -> CostEstimate:
+        """Measure the fit of the estimator on single frames."""
+        require_measurable(self.estimator)
         found: list[CostEstimate] = []
+
+        def measure(estimator: Any, X: Any, y: Any, weight: Any, plan: TrainingPlan) -> None:
+            """Measure in place of a fit."""
+            if isinstance(estimator, OperatorRegressor):
+                estimator._validate_params()
+                found.append(estimator._estimate_cost(X, y, weight, plan))
+            else:
+                found.append(estimator.estimate_cost(X, y, weight))
+
         # What a fit stores is stored in a copy, and no random numbers of the user's are drawn.
         other = copy.copy(self)
         other.random_state = 0
-        with each_warning_once():
-            other._fit(
-                other._read_trajectories(X, y, sample_weight, params),
-                sample_weight,
-                lambda estimator, *samples: found.append(estimator._estimate_cost(*samples)),
-            )
+        other._fit(*other._read_trajectories(X, y, sample_weight, params), measure)
         return found[0]
 
-    def _seeded_clone(self) -> Any:
-        """Return an unfitted copy of the estimator, with a seed drawn from the random state if there is one."""
+    def _next_estimator(self) -> Any:
+        """Return an unfitted copy of the estimator, with a seed drawn from the random state if there is one.
+
+        With a `warm_start` of the estimator it is a copy of that of the last fit instead.
+        """
+        earlier = getattr(self, "estimator_", None)
+        if goes_on(self.estimator, earlier):
+            return continued(earlier, self.estimator)
         estimator = clone(self.estimator)
         if self.random_state is not None and "random_state" in estimator.get_params():
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
@@ -275,13 +270,42 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         values = np.concatenate(frames, axis=-1)
         return Predictions(values) if self.spec_.n_outputs else Predictions(None, values[:, 0])
 
-    def _with_frames(self, n_frames: int) -> Self:
-        """Return a copy that predicts another number of frames."""
+    def _with_frames(self, n_frames: int, names_of: Callable[[list[str]], list[str]]) -> Self:
+        """Return a copy that predicts another number of frames.
+
+        The function gives the names of a mesh field in these frames, by its names in the frames of the fit.
+        """
         other, spec = copy.copy(self), self.spec_
-        size = {"n_outputs" if spec.n_outputs else "n_scalars": self._n_components * n_frames}
-        other.spec_ = replace(spec, target_form=spec.target_form.of_frames(), **size)  # type: ignore[arg-type]
+        size: dict[str, Any] = {"n_outputs" if spec.n_outputs else "n_scalars": self._n_components * n_frames}
+        components = self._name_frames(n_frames, names_of)
+        channels = (
+            None
+            if components is None
+            else tuple(name if count == 1 else f"{name}_{k}" for name, count in components for k in range(count))
+        )
+        form = replace(spec.target_form.of_frames(), components=components, channel_names=channels)
+        other.spec_ = replace(spec, target_form=form, **size)
         other.n_frames_ = n_frames
         return other
+
+    def _name_frames(
+        self, n_frames: int, names_of: Callable[[list[str]], list[str]]
+    ) -> tuple[tuple[str, int], ...] | None:
+        """Return the mesh fields of other frames, with their numbers of channels; None if they cannot be named."""
+        fitted = self.spec_.target_form.components
+        if fitted is None:
+            return None
+        if len(fitted) == 1 < self.n_frames_:
+            # Frames are the components of a single field.
+            return ((fitted[0][0], self._n_components * n_frames),)
+        n_fields = len(fitted) // self.n_frames_
+        sizes = [count for _, count in fitted]
+        if len(fitted) % self.n_frames_ or sizes != sizes[:n_fields] * self.n_frames_:
+            return None
+        columns = [names_of([name for name, _ in fitted[k::n_fields]]) for k in range(n_fields)]
+        frames = [zip(row, sizes[:n_fields], strict=True) for row in zip(*columns, strict=True)]
+        named = tuple(field for frame in frames for field in frame)
+        return named if len(dict(named)) == len(named) else None
 
     @property
     def _n_components(self) -> int:
@@ -291,6 +315,7 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
     def _errors_by_frame(self, X: Any, y: Any, sample_weight: Any, params: Any) -> FloatArray:
         """Mean relative L2 error of each frame, ``(S,)``; for frames of zeros relative to the mean over all frames."""
         ((kind, true, found),) = self._scored_parts(X, y, params, sample_weight)
+        sample_weight = check_weight(sample_weight, len(true))
         units = self._score_units(kind, true, sample_weight)
         units = None if units is None else units[: self._n_components]
         options: dict[str, Any] = {"sample_weight": sample_weight, "kind": kind, "units": units}
@@ -304,22 +329,69 @@ class BaseFrameRegressor(MetaEstimatorMixin, FieldRegressor):
         return tags
 
 
-@fit_context(prefer_skip_nested_validation=True)
-def fit_with_plan(
-    estimator: OperatorRegressor, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan
-) -> None:
-    """Fit as `OperatorRegressor.fit` does, but with another training plan.
+def fit_with_plan(estimator: Any, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan) -> None:
+    """Fit an estimator as its `fit` does, but an operator with another training plan.
 
     Parameters
     ----------
-    estimator : OperatorRegressor
+    estimator : estimator
         Estimator to fit.
     X, y, sample_weight
         Training data.
     plan : TrainingPlan
         Training plan.
     """
+    if isinstance(estimator, OperatorRegressor):
+        _fit_operator(estimator, X, y, sample_weight, plan)
+    else:
+        estimator.fit(X, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
+
+
+@fit_context(prefer_skip_nested_validation=True)
+def _fit_operator(
+    estimator: OperatorRegressor, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan
+) -> None:
+    """Fit an operator with a training plan, in scikit-learn's context of a fit."""
     estimator._fit_data(X, y, sample_weight, plan)
+
+
+def goes_on(estimator: Any, fitted: Any) -> bool:
+    """Tell whether a fit of an estimator goes on from an earlier one.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Estimator that another one wraps.
+    fitted : estimator or None
+        That of an earlier fit, if there was one.
+
+    Returns
+    -------
+    bool
+        Whether `warm_start` is set, in it or in one that it wraps, and the earlier one is of the same class.
+    """
+    flags = [value for name, value in estimator.get_params().items() if name.rpartition("__")[2] == "warm_start"]
+    return any(flags) and type(fitted) is type(estimator)
+
+
+def continued(fitted: Any, estimator: Any) -> Any:
+    """Return a copy of a fitted estimator with other parameters, to go on from it.
+
+    Parameters
+    ----------
+    fitted : estimator
+        Estimator of an earlier fit, which keeps its random state.
+    estimator : estimator
+        Estimator with the present parameters.
+
+    Returns
+    -------
+    estimator
+        Fitted estimator.
+    """
+    params = clone(estimator).get_params(deep=False)
+    params.pop("random_state", None)
+    return copy.deepcopy(fitted).set_params(**params)
 
 
 def _one_point(table: Any) -> FieldSet:

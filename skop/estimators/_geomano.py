@@ -10,9 +10,8 @@ from skop._sklearn_compat import Interval, StrOptions
 from skop.data import DataSpec
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._options import Options
-from skop.estimators._tokens import automatic_patch_size
+from skop.estimators._tokens import automatic_patch_size, refuse_scattered_points
 from skop.estimators.presets import geomano
-from skop.exceptions import FieldDataError
 from skop.modules import ACTIVATIONS, CORRECTION_PLACES, DIRECTION_ORDERS, RECURRENCES, SCAN_DIRECTIONS
 from skop.networks import GeoMaNONetwork, OperatorNetwork
 
@@ -209,12 +208,7 @@ class GeoMaNORegressor(OperatorRegressor):
 
     def _choose_geometry(self, spec: DataSpec) -> str:
         """Return ``"grid"`` or ``"structured"``; raise an error for points without a grid."""
-        if spec.geometry == "points":
-            raise FieldDataError(
-                f"GeoMaNORegressor scans regular grids, but the {spec.n_dims}-D points of X form no grid; set "
-                "grid='auto' or a shape such as grid=(64, 64) to resample them, use LaMORegressor, which takes point "
-                "clouds and meshes, or sort the points of a grid by skop.data.find_grid(coords)[1]."
-            )
+        refuse_scattered_points(spec, "GeoMaNORegressor scans")
         return super()._choose_geometry(spec)
 
     def _build_network(self, spec: DataSpec, geometry: str) -> OperatorNetwork:

@@ -7,7 +7,7 @@ has a name such as ``training__weight_decay``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator
@@ -64,6 +64,8 @@ class TrainingOptions(Options):
         uses the weights of the last step (papers).
     validation_fraction : float, default=0.1
         Fraction of the samples that is held out for ``early_stopping=True``, in (0, 1).
+    n_iter_no_change : int, default=10
+        Number of epochs without progress after which early stopping ends the training.
     tol : float, default=0.0001
         Smallest decrease of the validation error that counts as progress in early stopping.
     autocast : {"bfloat16"} or None, default=None
@@ -92,6 +94,7 @@ class TrainingOptions(Options):
     max_grad_norm: float | None = 1.0
     ema_decay: float | None = 0.99
     validation_fraction: float = 0.1
+    n_iter_no_change: int = 10
     tol: float = 1e-4
     autocast: str | None = None
     deterministic: bool = False
@@ -109,6 +112,7 @@ class TrainingOptions(Options):
         "max_grad_norm": [Interval(Real, 0, None, closed="neither"), None],
         "ema_decay": [Interval(Real, 0, 1, closed="left"), None],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "autocast": [StrOptions({"bfloat16"}), None],
         "deterministic": ["boolean"],

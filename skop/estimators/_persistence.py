@@ -51,11 +51,12 @@ from skop._typing import PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm
 from skop.estimators._domain import Domain, SeenRanges
+from skop.estimators._kernel_models import Basis, Kernel, KernelModel
 from skop.estimators._options import Options
 from skop.estimators._runtime import isolated_randomness, pick_device
 from skop.exceptions import ModelFileError, SkopWarning, warn
 
-__all__ = ["load", "save", "save_estimator", "write_in_one_step"]
+__all__ = ["KNOWN", "load", "save", "save_estimator", "write_in_one_step"]
 
 #: Version of the file format, incremented when the layout changes.
 _FORMAT = 2
@@ -67,11 +68,13 @@ _TRANSFORMERS = (
     StandardScaler,
 )
 
-#: Classes that a file may contain besides the estimators and option objects of skop, by name.
-_KNOWN: dict[str, type] = {
+#: Classes that a file may contain besides the estimators and option objects of skop, by name. Modules that this one
+#: cannot import add theirs.
+KNOWN: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         *(BoxScaler, DataSpec, Domain, FieldScaler, GridResampler, Scalers, ScalingOptions, SeenRanges, TargetForm),
+        *(Basis, Kernel, KernelModel),
         *(losses.GradientRelativeL2Loss, losses.H1Loss, losses.MSELoss, losses.RelativeL2Loss),
         *_TRANSFORMERS,
         *(Pipeline, DummyRegressor, GaussianProcessRegressor, KernelRidge, LinearRegression, Ridge, RidgeCV),
@@ -342,7 +345,7 @@ def _check_still_fits(estimator: Any) -> None:
 def _described_network(estimator: Any) -> torch.nn.Module:
     """The network that parameters and data describe, made without disturbing anyone's random numbers."""
     with isolated_randomness(np.random.RandomState(0), torch.device("cpu"), False):
-        return estimator._build_network(estimator.spec_.network_spec, estimator.geometry_)
+        return estimator._new_network(estimator.spec_.network_spec, estimator.geometry_)
 
 
 # ---------------------------------------------------------------------- JSON and tensors to objects
@@ -442,13 +445,13 @@ def _restore_module(estimator: Any) -> None:
 
 def _find_class(name: str) -> type | None:
     """Return the allowed class of this name, or None."""
-    return _KNOWN.get(name) or ESTIMATORS.get(name) or Options.known.get(name)
+    return KNOWN.get(name) or ESTIMATORS.get(name) or Options.known.get(name)
 
 
 def _holds_scikit_learn(value: Any) -> bool:
     """Whether a header holds objects of scikit-learn."""
     if isinstance(value, dict):
-        kind = _KNOWN.get(value.get("object", ""))
+        kind = KNOWN.get(value.get("object", ""))
         return (kind is not None and kind.__module__.startswith("sklearn.")) or any(
             _holds_scikit_learn(item) for item in value.values()
         )

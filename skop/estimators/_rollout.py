@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -165,22 +169,22 @@ class RolloutRegressor(BaseFrameRegressor):
             If X or y cannot be used, or their channels are not whole frames; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(self._read_trajectories(X, y, sample_weight, params), sample_weight, fit_with_plan)
+            self._fit(*self._read_trajectories(X, y, sample_weight, params), fit_with_plan)
         return self
 
-    def _fit(self, data: TrainingData, sample_weight: Any, fit: Callable[..., Any]) -> None:
+    def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
         """Fit the estimator on windows and the frames that follow them."""
         frames, places = self._target_frames(data)
         n_steps, n_channels = self._count_steps(data.inputs.n_channels, frames.n_channels)
-        estimator = self._seeded_clone()
+        estimator = self._next_estimator()
         if self.unroll > 1:
             _check_unrolling(estimator, data.spec.role)
         symmetries = getattr(estimator, "_symmetries", None)
         if symmetries is not None and self.window * n_channels == data.inputs.n_channels:
             require_all_frames(symmetries, self.window, n_channels)
         inputs, targets = _one_steps(data.inputs, frames, places, n_steps, n_channels)
-        plan, inputs = self._plan(estimator, inputs, n_steps)
-        self._fit_estimator(estimator, inputs, targets, data, sample_weight, plan, fit)
+        plan, inputs = self._plan(estimator, inputs, n_steps, weight)
+        self._fit_estimator(estimator, inputs, targets, data, weight, plan, fit)
         self.n_frames_, self.window_ = n_steps, self.window
         scalars = not data.spec.n_outputs and data.spec.role != "features"
         self.feeds_back_ = self.window * n_channels == data.inputs.n_channels and not scalars
@@ -272,17 +276,21 @@ class RolloutRegressor(BaseFrameRegressor):
             )
         return n_targets // frame, frame
 
-    def _plan(self, estimator: Any, inputs: FieldSet, n_steps: int) -> tuple[TrainingPlan, FieldSet]:
+    def _plan(
+        self, estimator: Any, inputs: FieldSet, n_steps: int, weight: FloatArray | None
+    ) -> tuple[TrainingPlan, FieldSet]:
         """Return the training plan and the windows. Estimators of other packages get windows with noise added once."""
-        values = np.zeros((1, 1)) if inputs.values is None else inputs.values
+        used = inputs if weight is None else inputs[np.flatnonzero(np.repeat(weight, n_steps))]
+        values = np.zeros((1, 1)) if used.values is None else used.values
         deviation = values.reshape(-1, values.shape[-1]).std(axis=0)
         if isinstance(estimator, OperatorRegressor):
             forward = None
             if self.noise or self.unroll > 1:
                 forward = StepForward(estimator, n_steps, self.unroll, self.noise, deviation)
             return TrainingPlan(group_size=n_steps, grouping="together", forward=forward), inputs
-        if self.noise:
+        if self.noise and inputs.values is not None:
             rng = check_random_state(self.random_state)
+            values = inputs.values
             disturbed = values + self.noise * deviation * rng.standard_normal(values.shape)
             inputs = inputs.with_values(disturbed.astype(values.dtype)).with_params(inputs.params)
         return DIRECT_TRAINING, inputs
@@ -306,7 +314,10 @@ class RolloutRegressor(BaseFrameRegressor):
         ndarray, list, FieldSet, (coords, fields), list of meshes, or list of MeshSeries
             Predictions in the form of the y of the fit, with ``n_steps * c`` channels. For time series of meshes one
             `skop.data.MeshSeries` for each run, at the times of its frames; times after the last frame go on with its
-            last step.
+            last step. On other meshes further frames are further fields: after ``"u_1"`` and ``"u_2"`` comes
+            ``"u_3"``, and after names that do not count comes the last one with ``"_step_3"`` and so on. If all frames
+            were in one field, it has more components. If the fields of the fit are no whole frames, predictions of
+            another number of frames are a FieldSet.
 
         Raises
         ------
@@ -322,7 +333,8 @@ class RolloutRegressor(BaseFrameRegressor):
                 f"n_steps={n_steps} needs predictions that can be used as input, but the y of the fit is not a frame "
                 f"of X with window={self.window_}; set n_steps=1."
             )
-        return super(RolloutRegressor, self._with_frames(int(n_steps))).predict(X, coords, params=params)
+        names = partial(_names_of_steps, n_steps=int(n_steps))
+        return super(RolloutRegressor, self._with_frames(int(n_steps), names)).predict(X, coords, params=params)
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Predict all frames of a rollout."""
@@ -358,6 +370,22 @@ class RolloutRegressor(BaseFrameRegressor):
             Mean over the samples of the relative L2 error of each frame.
         """
         return self._errors_by_frame(X, y, sample_weight, params)
+
+
+def _names_of_steps(names: list[str], n_steps: int) -> list[str]:
+    """Return the names of a field in the first steps of a rollout, by its names in the steps of the fit."""
+    found = [part for part in (re.fullmatch(r"(.*?)(\d+(?:\.\d+)?)", name) for name in names) if part]
+    further = range(len(names) + 1, n_steps + 1)
+    # Decimal numbers, such as times, keep their digits.
+    numbers = [Decimal(part[2]) for part in found]
+    steps = {after - before for before, after in pairwise(numbers)} or {Decimal(1)}
+    step = min(steps)
+    if len(found) == len(names) and len({part[1] for part in found}) == len(steps) == 1 and step > 0:
+        stem, digits = found[-1].groups()
+        new = [f"{stem}{numbers[-1] + step * (k - len(names)):0{len(digits)}}" for k in further]
+    else:
+        new = [f"{names[-1]}_step_{k}" for k in further]
+    return names[:n_steps] + new
 
 
 def _check_unrolling(estimator: Any, role: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from typing import Any, Self
 
@@ -19,6 +21,7 @@ from skop.data import (
     TrainingData,
     find_runs,
     is_mesh_input,
+    order_of_series,
     read_frames,
 )
 from skop.estimators._field import restored_on_failure
@@ -139,10 +142,10 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             If X or y cannot be used, or the channels of y are not whole frames; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(self._read_trajectories(X, y, sample_weight, params), sample_weight, fit_with_plan)
+            self._fit(*self._read_trajectories(X, y, sample_weight, params), fit_with_plan)
         return self
 
-    def _fit(self, data: TrainingData, sample_weight: Any, fit: Callable[..., Any]) -> None:
+    def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
         """Fit the estimator on pairs of a sample and a time."""
         outputs, places = self._target_frames(data)
         times = self._frame_times(outputs.n_channels)
@@ -152,10 +155,13 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         plan = DIRECT_TRAINING
         if self.grouping != "mixed":
             plan = TrainingPlan(group_size=len(times), grouping=self.grouping)  # type: ignore[arg-type]
-        self._fit_estimator(self._seeded_clone(), inputs, targets, data, sample_weight, plan, fit)
+        self._fit_estimator(self._next_estimator(), inputs, targets, data, weight, plan, fit)
         self.times_, self.n_frames_ = times, len(times)
         assert self.ranges_ is not None
-        self.ranges_ = replace(self.ranges_, times=np.array([[times.min()], [times.max()]]))
+        # Those of earlier fits, where this one goes on from them, count too.
+        earlier = self.ranges_.times
+        all_times = times if earlier is None else np.append(times, earlier)
+        self.ranges_ = replace(self.ranges_, times=np.array([[all_times.min()], [all_times.max()]]))
 
     # ------------------------------------------------------------------ time series of meshes
     def _open_training_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
@@ -164,7 +170,9 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         own = y is None or y is X
         runs = find_runs(X if own else y)
         cell_data = options["cell_data"]
+        order = None if own else order_of_series(X, y, runs)
         targets, samples = read_frames(runs, options["target_fields"], cell_data=cell_data)
+        targets = targets if order is None else targets[order]
         self.series_ = options | {
             "axes": samples.axes,
             "components": tuple(samples.components.items()),
@@ -192,7 +200,9 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         """Read the inputs in the first frames of runs, and the targets in all frames."""
         held, runs = self.series_, find_runs(X if y is None else y)
         options = {"cell_data": held["cell_data"], "axes": held["axes"]}
+        order = None if y is None else order_of_series(X, y, runs)
         targets, _ = read_frames(runs, held["target_fields"], n_frames=self.n_frames_, **options)
+        targets = targets if order is None else targets[order]
         for run in runs:
             _check_equal_times(run, self.times_ if self.times is None else run.times, "the fit")
         if y is not None and not is_mesh_input(X):
@@ -201,9 +211,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
 
     def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
         """Return the times of the prediction, and the numbers of the frames of the run at these times."""
-        slack = _EQUAL_TIMES * float(np.ptp(self.times_))
-        is_same = np.abs(self.times_[:, np.newaxis] - run.times) <= slack
-        return self.times_, [int(row.argmax()) if row.any() else None for row in is_same]
+        return self.times_, _places_of(self.times_, run.times, float(np.ptp(self.times_)))
 
     # ------------------------------------------------------------------ times
     def _frame_times(self, n_channels: int) -> FloatArray:
@@ -242,7 +250,13 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         -------
         ndarray, list, FieldSet, (coords, fields), list of meshes, or list of MeshSeries
             Predictions in the form of the y of the fit, with ``n_times * c`` channels. For time series of meshes one
-            `skop.data.MeshSeries` for each run; a mesh or a file of a list counts as the first frame of a run.
+            `skop.data.MeshSeries` for each run; a mesh of a list counts as the first frame of a run. Files in a folder
+            whose names differ in the last number only are the frames of one run, of which the first is used. On
+            other meshes a frame at a time of the fit has its names of then. Other frames are called by their time:
+            ``"u_0.25"`` where those of the fit are ``"u_0"`` and ``"u_0.5"`` at these times, otherwise
+            ``"u_t_0.25"``, by what names such as ``"u_1"`` have in common or by the first of them. If all frames were
+            in one field, it has as many components as there are times. If the fields of the fit are no whole frames,
+            or a time is given twice, predictions at other times are a FieldSet.
 
         Raises
         ------
@@ -276,7 +290,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         if times is None or not hasattr(self, "times_"):
             return self
         wanted = _check_times(times)
-        other = self._with_frames(len(wanted))
+        other = self._with_frames(len(wanted), partial(_names_at, fitted=self.times_, times=wanted))
         other.times_ = wanted
         return other
 
@@ -342,6 +356,24 @@ def _check_times(times: Any) -> FloatArray:
     if array.ndim != 1 or not len(array) or not np.isfinite(array).all():
         raise FieldDataError(f"times must be a list of finite numbers, got {times!r}.")
     return array
+
+
+def _names_at(names: list[str], fitted: FloatArray, times: FloatArray) -> list[str]:
+    """Return the names of a field at some times, by its names at the times of the fit."""
+    found = [part for part in (re.fullmatch(r"(.*?)(\d+(?:\.\d+)?)", name) for name in names) if part]
+    stem, by_time = f"{names[0]}_t_", False
+    if len(found) == len(names) and len({part[1] for part in found}) == 1 and found[0][1]:
+        slack = _EQUAL_TIMES * float(np.ptp(fitted))
+        by_time = bool((np.abs([float(part[2]) for part in found] - fitted) <= slack).all())
+        stem = found[0][1] if by_time else f"{found[0][1].rstrip('_-. ')}_t_"
+    held = _places_of(times, fitted, float(np.ptp(fitted)))
+    return [f"{stem}{time:.10g}" if k is None else names[k] for time, k in zip(times, held, strict=True)]
+
+
+def _places_of(times: FloatArray, known: FloatArray, extent: float) -> list[int | None]:
+    """Return where times are among known ones, to a small part of an extent; None for those that are not."""
+    is_same = np.abs(times[:, np.newaxis] - known) <= _EQUAL_TIMES * extent
+    return [int(row.argmax()) if row.any() else None for row in is_same]
 
 
 def _with_times(inputs: FieldSet, times: Any, *, table: bool) -> FieldSet:

@@ -8,6 +8,7 @@ import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.inspection._comparison import ModelResult, compare_models
 from skop.inspection._curves import TrainingCurveDisplay
 from skop.inspection._description import ChannelSummary, DataDescription, Finding, describe_data
+from skop.inspection._description import describe_runs as describe_runs
 from skop.inspection._evaluation import Evaluation, evaluate
 from skop.inspection._fields import FieldErrorDisplay
 from skop.inspection._frequency_response import FrequencyResponse, FrequencyResponseDisplay, frequency_response

@@ -180,8 +180,8 @@ def classical_models(data: TrainingData) -> dict[str, Any]:
         return dict.fromkeys(names, f"left out: {numbers:.0e} numbers are too many for a quick fit")
     models: dict[str, Any] = {
         names[0]: PODRegressor(regressor="mean"),
-        names[1]: PODRegressor(n_components=0.9999),
-        names[2]: PODRegressor(regressor="gaussian_process", n_components=0.9999),
+        names[1]: PODRegressor(regressor="ridge"),
+        names[2]: PODRegressor(regressor="gaussian_process"),
     }
     if n_samples > _MOST_SAMPLES:
         models[names[2]] = f"left out: slow for more than {_MOST_SAMPLES} samples"

@@ -8,16 +8,16 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldSet, TrainingData, odd_sizes, read
+from skop.data import FieldSet, MeshRun, TrainingData, find_runs, is_mesh_series, odd_sizes, read, read_frames
 from skop.exceptions import FieldDataError
 
-__all__ = ["ChannelSummary", "DataDescription", "Finding", "describe_data"]
+__all__ = ["ChannelSummary", "DataDescription", "Finding", "describe_data", "describe_runs"]
 
 #: Distance from the median, in robust standard deviations, above which a sample counts as far from the others; and the
 #: number of samples from which this is looked at.
@@ -33,6 +33,8 @@ _LONE_POINT, _MOST = 10.0, 0.95
 _FEW = 50
 #: Number of points from which training on a part of them is advised, and that part.
 _MANY_POINTS, _PART = 4000, 2000
+#: Differences of the steps in time, relative to the smallest, from which frames are not equally far apart.
+_EQUAL_STEPS = 0.01
 #: Number of names shown in a line.
 _SHOWN = 5
 
@@ -158,7 +160,8 @@ def describe_data(X: Any, y: Any = None, *, names: Sequence[str] | None = None, 
     Parameters
     ----------
     X : as in `LaMORegressor.fit`
-        Inputs.
+        Inputs. Or time series of meshes, as `skop.data.read_mesh_series` reads them, whose fields are looked at in all
+        frames of a run together.
     y : as in `LaMORegressor.fit`, default=None
         Targets. None describes the inputs alone, or meshes that hold both.
     names : sequence of str or None, default=None
@@ -187,6 +190,8 @@ def describe_data(X: Any, y: Any = None, *, names: Sequence[str] | None = None, 
     input 'channel 0' of these samples is 1e+03 times the usual size; look at their units: sample 7
     """
     parameter_names = options.pop("parameter_names", None)
+    if y is None and is_mesh_series(X):
+        return _describe_series(X, names, parameter_names, **options)
     if parameter_names is None:
         parameter_names = getattr(X, "columns", None)
     X, y, labels, findings = _without_gaps(X, y, names)
@@ -198,10 +203,15 @@ def describe_data(X: Any, y: Any = None, *, names: Sequence[str] | None = None, 
     has_targets = y is not None or bool(options.get("target_fields"))
     parts = _parts(data, parameter_names, "input" if has_targets else "field")
     findings += _findings(data, parts, labels)
-    findings.sort(key=lambda finding: finding.level != "problem")
     counts = np.sort(_n_points(data))
-    is_table = data.spec.role == "features"
-    boxes = None if is_table else _boxes(data.inputs)
+    return _described(data, parts, findings, counts, _advice(data, counts, has_targets=has_targets))
+
+
+def _described(
+    data: TrainingData, parts: list[_Part], findings: list[Finding], counts: IntArray, advice: dict[str, str]
+) -> DataDescription:
+    """Build a description."""
+    boxes = None if data.spec.role == "features" else _boxes(data.inputs)
     return DataDescription(
         form=_form(data, counts),
         n_samples=len(data.inputs),
@@ -210,9 +220,141 @@ def describe_data(X: Any, y: Any = None, *, names: Sequence[str] | None = None, 
         channels=tuple(
             ChannelSummary(part.role, part.name, *(float(number) for number in _summary(part.values))) for part in parts
         ),
-        findings=tuple(findings),
-        advice=_advice(data, counts, has_targets=has_targets),
-    )  # fmt: skip
+        findings=tuple(sorted(findings, key=lambda finding: finding.level != "problem")),
+        advice=advice,
+    )
+
+
+# ---------------------------------------------------------------------- time series
+def describe_runs(
+    runs: Sequence[MeshRun],
+    fields: Sequence[str],
+    *,
+    names: Sequence[str],
+    cell_data: str = "refuse",
+    params: Any = None,
+    parameter_names: Sequence[str] | None = None,
+) -> DataDescription:
+    """Describe time series of meshes as `describe_data` does, with the steps and times of the runs.
+
+    Parameters
+    ----------
+    runs : sequence of MeshRun
+        Runs. Those that cannot be read are named and left out.
+    fields : sequence of str
+        Names of the fields.
+    names : sequence of str
+        Names of the runs.
+    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
+        Treatment of fields on cells.
+    params : array-like of shape (n, p) or None, default=None
+        Parameters of each run.
+    parameter_names : sequence of str or None, default=None
+        Names of the parameters.
+
+    Returns
+    -------
+    DataDescription
+        The description; ``n_points`` are those of a frame.
+
+    Raises
+    ------
+    FieldDataError
+        If no run can be read.
+    """
+    n_frames = min(len(run.frames) for run in runs)
+    kept, findings = list(range(len(runs))), list[Finding]()
+    try:
+        frames, samples = read_frames(runs, fields, n_frames=n_frames, cell_data=cell_data)
+    except FieldDataError as error:
+        failures = [_failure_of(run, fields, n_frames, cell_data) for run in runs]
+        kept = [row for row, failure in enumerate(failures) if failure is None]
+        findings += [
+            Finding("problem", failure, (names[row],)) for row, failure in enumerate(failures) if failure is not None
+        ]
+        if not kept or not findings:
+            raise error
+        frames, samples = read_frames([runs[row] for row in kept], fields, n_frames=n_frames, cell_data=cell_data)
+    X = _frames_as_points(frames, n_frames, samples.fields.channel_names)
+    X = X if params is None else X.with_params(np.asarray(params, dtype=float)[kept])
+    X, _, labels, gaps = _without_gaps(X, None, [names[row] for row in kept])
+    data = _read_without_targets(X)
+    parts = _parts(data, parameter_names, "field")
+    findings += [*gaps, *_findings(data, parts, labels or ()), *_findings_on_times(runs)]
+    counts = np.sort(_n_points(data)) // n_frames
+    advice = _advice(data, counts, has_targets=True)
+    advice["estimator"] = (
+        "RolloutRegressor(LaMORegressor(...)) where runs evolve by themselves (skop fit --time rollout); "
+        "TimeConditionedRegressor where inputs determine them (--time parameter)"
+    )
+    # The batch size of a rollout counts runs, not frames.
+    advice.pop("batch_size", None)
+    found = _described(data, parts, findings, counts, advice)
+    times = runs[0].times[:n_frames]
+    span = f"{n_frames} frame{'s' if n_frames > 1 else ''}, times {times[0]:g} to {times[-1]:g}"
+    form = found.form.replace(" samples ", f" runs of {span}, ", 1)
+    return replace(found, form=form)
+
+
+def _describe_series(
+    X: Any,
+    names: Sequence[str] | None,
+    parameter_names: Sequence[str] | None,
+    *,
+    input_fields: str | Sequence[str] | None = None,
+    target_fields: str | Sequence[str] | None = None,
+    **options: Any,
+) -> DataDescription:
+    """Describe time series of meshes that are not opened yet."""
+    runs = find_runs(X)
+    groups = ([held] if isinstance(held, str) else held or () for held in (input_fields, target_fields))
+    fields = list(dict.fromkeys(name for group in groups for name in group))
+    if not fields:
+        raise FieldDataError("time series of meshes need names of fields; pass target_fields=['...'].")
+    if names is not None and len(names) != len(runs):
+        raise FieldDataError(f"there are {len(names)} names for {len(runs)} runs; pass one for each.")
+    labels = [run.name for run in runs] if names is None else names
+    return describe_runs(runs, fields, names=labels, parameter_names=parameter_names, **options)
+
+
+def _failure_of(run: MeshRun, fields: Sequence[str], n_frames: int, cell_data: str) -> str | None:
+    """Reason why a run cannot be read; None if it can."""
+    try:
+        read_frames([run], fields, n_frames=n_frames, cell_data=cell_data)
+    except FieldDataError as error:
+        return str(error).rstrip(".")
+    return None
+
+
+def _frames_as_points(frames: FieldSet, n_frames: int, names: Sequence[str] | None) -> FieldSet:
+    """Frames as further points at the same places, (T P, c), so that statistics are those of all times of a run."""
+    values: Any = [
+        sample.reshape(len(sample), n_frames, -1).swapaxes(0, 1).reshape(len(sample) * n_frames, -1)
+        for sample in frames.to_list()
+    ]
+    listed = [frames.coords] if frames.shared_coords else frames.coords_list()
+    points: Any = [np.tile(item, (n_frames, 1)) for item in listed]
+    if not frames.is_ragged:
+        values, points = np.stack(values), points[0] if frames.shared_coords else np.stack(points)
+    return FieldSet(points, values, channel_names=names)
+
+
+def _findings_on_times(runs: Sequence[MeshRun]) -> list[Finding]:
+    """Findings on the number of frames and their times."""
+    found = []
+    counts = [len(run.times) for run in runs]
+    if min(counts) < max(counts):
+        text = f"runs have {min(counts)} to {max(counts)} frames; a fit needs as many in all, and only the first "
+        found.append(Finding("problem", f"{text}{min(counts)} were looked at"))
+    steps = np.concatenate([np.diff(run.times) for run in runs])
+    if len(steps) and steps.max() > (1 + _EQUAL_STEPS) * steps.min():
+        text = f"frames are {steps.min():g} to {steps.max():g} apart in time; a rollout learns one step, whatever its "
+        found.append(Finding("notice", f"{text}length: use equal steps, or TimeConditionedRegressor"))
+    first, count = runs[0].times, min(counts)
+    slack = 1e-6 * float(np.ptp(first))
+    if any(np.abs(run.times[:count] - first[:count]).max() > slack for run in runs):
+        found.append(Finding("notice", "times differ between runs, and TimeConditionedRegressor needs the same"))
+    return found
 
 
 # ---------------------------------------------------------------------- reading

@@ -117,7 +117,9 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
     if targets.field is not None:
         fields, kind = targets.field, "field"
         truth = fields.to_list()
-        channels = form.channel_names or [f"channel {number}" for number in range(fields.n_channels)]
+        channels = (
+            form.channel_names or fields.channel_names or [f"channel {number}" for number in range(fields.n_channels)]
+        )
     else:
         fields, kind = None, "scalar"
         truth = list(np.asarray(targets.scalars, dtype=float)[:, None])
@@ -125,9 +127,11 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
     channel_errors = np.stack([_errors_of(truth, predicted, [c], kind) for c in range(len(channels))], axis=1)
     # A channel of zeros has no relative error, and no part in the mean.
     errors = channel_errors[:, 0]
+    # Frames in time of one field share its unit, as in the score of the estimator.
+    n_components = getattr(estimator, "_n_components", None) if is_own else None
     if len(channels) > 1:
         whole = truth if kind == "field" else np.concatenate(truth)
-        sizes = channel_sizes(whole, kind=kind)  # type: ignore[arg-type]
+        sizes = channel_sizes(whole, kind=kind, n_components=n_components)  # type: ignore[arg-type]
         errors = _errors_of([t / sizes for t in truth], [p / sizes for p in predicted], slice(None), kind)
     return Evaluation(labels, tuple(channels), errors, channel_errors, truth, predicted, fields, seconds)
 

@@ -26,7 +26,7 @@ from skop.inspection._report_pictures import SvgPictures, triangles_of
 
 __all__ = ["write_report"]
 
-#: Number of samples in the table of errors that is open; the others can be unfolded.
+#: Number of rows of a table that are open; the others can be unfolded.
 _OPEN_ROWS = 12
 #: Number of channels and scalars of which pictures are drawn.
 _MOST_PICTURES = 3
@@ -230,6 +230,11 @@ def _files_in(X: Any) -> Any:
     return next((column for column in columns if column and is_mesh_input(column)), None)
 
 
+def _trained(estimator: Any) -> Any:
+    """The estimator with the network: the wrapped one, where an estimator for time wraps another."""
+    return getattr(estimator, "estimator_", estimator)
+
+
 # ---------------------------------------------------------------------- head
 def _title(estimator: Any, model_path: PathOrStr | None) -> str:
     """Title of a page."""
@@ -261,8 +266,9 @@ def _tiles(
     if usable:
         best = min(usable, key=lambda result: result.error)
         tiles.append((_percent(best.error), f"best other model: {best.name}" if estimator is not None else best.name))
-    if estimator is not None and hasattr(estimator, "fit_seconds_"):
-        tiles.append((_duration(estimator.fit_seconds_), "training"))
+    trained = _trained(estimator)
+    if hasattr(trained, "fit_seconds_"):
+        tiles.append((_duration(trained.fit_seconds_), "training"))
     if evaluation is not None:
         tiles.append((_duration(evaluation.seconds / len(evaluation)), "prediction of a sample"))
     if estimator is None and description is not None:
@@ -302,6 +308,15 @@ def _table(head: Sequence[str], rows: Sequence[str]) -> str:
     return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
+def _folded(head: Sequence[str], rows: Sequence[str], what: str) -> str:
+    """A table of which the first rows are open, and the others can be unfolded."""
+    shown = _table(head, rows[:_OPEN_ROWS])
+    if len(rows) <= _OPEN_ROWS:
+        return shown
+    more = _table(head, rows[_OPEN_ROWS:])
+    return f"{shown}\n<details><summary>{len(rows) - _OPEN_ROWS} more {what}</summary>{more}</details>"
+
+
 def _row(cells: Sequence[str], own: bool = False) -> str:
     """A row of a table; the marks of cells are those of the head."""
     kinds = {"#": ' class="n"', "@": ' class="name"', "~": ' class="wide"'}
@@ -337,7 +352,7 @@ def _data_section(description: DataDescription | None) -> str:
               ("minimum", "mean", "maximum", "deviation"))])
         for item in description.channels
     ]  # fmt: skip
-    parts.append(_table(["role", "name", "#min", "#mean", "#max", "#std"], rows))
+    parts.append(_folded(["role", "name", "#min", "#mean", "#max", "#std"], rows, "rows"))
     if description.findings:
         items = []
         for finding in description.findings:
@@ -367,7 +382,7 @@ def _error_section(evaluation: Evaluation | None, pictures: SvgPictures) -> str:
         by_channel = evaluation.to_dict()["channels"]
         largest = max(by_channel.values()) or 1.0
         rows = [_row([f"@{name}", f"#{_percent(error)}", _bar(error / largest)]) for name, error in by_channel.items()]
-        parts.append("<h3>By channel</h3>" + _table(["channel", "#error", "|"], rows))
+        parts.append("<h3>By channel</h3>" + _folded(["channel", "#error", "|"], rows, "channels"))
     if len(evaluation) >= _ENOUGH_FOR_HISTOGRAM:
         drawn = pictures.histogram(evaluation.errors, "Number of samples by their error")
         parts.append(f'<div class="pictures single">{_figure(drawn, "Errors of the test samples")}</div>')
@@ -379,10 +394,7 @@ def _error_section(evaluation: Evaluation | None, pictures: SvgPictures) -> str:
         cells = [f"@{evaluation.names[row]}", f"#{_percent(float(evaluation.errors[row]))}"]
         cells += [f"#{true.max():.4g}", f"#{found.max():.4g}", _bar(float(evaluation.errors[row]) / largest)]
         rows.append(_row(cells))
-    parts.append("<h3>By sample, the worst first</h3>" + _table(head, rows[:_OPEN_ROWS]))
-    if len(rows) > _OPEN_ROWS:
-        more = _table(head, rows[_OPEN_ROWS:])
-        parts.append(f"<details><summary>{len(rows) - _OPEN_ROWS} more samples</summary>{more}</details>")
+    parts.append("<h3>By sample, the worst first</h3>" + _folded(head, rows, "samples"))
     if len(evaluation.channels) > 1:
         parts.append(f'<p class="soft">Maxima are those of {escape(evaluation.channels[0])}.</p>')
     return _section("Errors", "\n".join(parts))
@@ -493,6 +505,7 @@ def _prediction_section(
 
 def _training_section(estimator: Any, pictures: SvgPictures) -> str:
     """Loss and validation error over the epochs."""
+    estimator = _trained(estimator)
     if not getattr(estimator, "loss_curve_", None):
         return ""
     text = (
@@ -508,7 +521,7 @@ def _comparison_section(estimator: Any, evaluation: Evaluation | None, compariso
         return ""
     results = list(comparison)
     if estimator is not None and evaluation is not None:
-        fit_seconds = getattr(estimator, "fit_seconds_", np.nan)
+        fit_seconds = getattr(_trained(estimator), "fit_seconds_", np.nan)
         results.append(ModelResult(type(estimator).__name__, evaluation, fit_seconds))
     errors = [result.error for result in results if np.isfinite(result.error)]
     largest = max(errors, default=1.0) or 1.0
@@ -530,20 +543,17 @@ def _cost_section(estimator: Any, evaluation: Evaluation | None, model_path: Pat
     if estimator is None:
         return ""
     rows = []
-    if hasattr(estimator, "fit_seconds_"):
-        per_epoch = estimator.fit_seconds_ / max(estimator.n_iter_, 1)
-        rows.append(("training", f"{_duration(estimator.fit_seconds_)}, {_duration(per_epoch)} an epoch"))
+    trained = _trained(estimator)
+    if hasattr(trained, "fit_seconds_"):
+        per_epoch = trained.fit_seconds_ / max(trained.n_iter_, 1)
+        rows.append(("training", f"{_duration(trained.fit_seconds_)}, {_duration(per_epoch)} an epoch"))
     if evaluation is not None:
         each = _duration(evaluation.seconds / len(evaluation))
         rows.append(("prediction", f"{each} a sample, {_duration(evaluation.seconds)} for {len(evaluation)}"))
-    if hasattr(estimator, "module_"):
-        weights = sum(weight.numel() for weight in estimator.module_.parameters())
-        rows.append(
-            (
-                "network",
-                f"{weights:,} weights, {estimator.dtype_}, on {estimator.device_}, scans by {estimator.backend_}",
-            )
-        )
+    if hasattr(trained, "module_"):
+        weights = sum(weight.numel() for weight in trained.module_.parameters())
+        where = f"{trained.dtype_}, on {trained.device_}, scans by {trained.backend_}"
+        rows.append(("network", f"{weights:,} weights, {where}"))
     if model_path is not None and Path(model_path).is_file():
         rows.append(("model file", f"{Path(model_path).stat().st_size / 1e6:.3g} MB"))
     memory = _peak_memory()
@@ -569,11 +579,13 @@ def _loading_section(estimator: Any, model_path: PathOrStr | None) -> str:
         return ""
     name = str(model_path)
     spec = estimator.spec_
-    takes_files = spec.input_form == "meshes"
-    inputs = "'new/*.vtu'" if takes_files else "new.csv" if spec.role == "features" else "new.npz"
+    is_series = hasattr(estimator, "series_")
+    takes_files = spec.input_form == "meshes" or is_series
+    files = "new/*.pvd" if is_series else "new/*.vtu"
+    inputs = f"'{files}'" if takes_files else "new.csv" if spec.role == "features" else "new.npz"
     if takes_files and spec.n_params:
         inputs += " --params new.csv"
-    new = '"new/*.vtu"' if takes_files else "X_new"
+    new = f'"{files}"' if takes_files else "X_new"
     if takes_files and spec.n_params:
         new += ", params=table"
     python = f"import skop\n\nmodel = skop.load({name!r})\npredicted = model.predict({new})"

@@ -139,6 +139,22 @@ class SvgPictures:
 
         return self._draw(draw, (4.0, 3.3), title)
 
+    def _chart(
+        self, size: tuple[float, float], labels: tuple[str, str], title: str, plot: Any, *, legend: bool = False
+    ) -> str:
+        """Draw on axes with labels and a grid, by a function of the axes."""
+
+        def draw(figure: Any) -> None:
+            axes = figure.add_subplot()
+            plot(axes)
+            axes.set(xlabel=labels[0], ylabel=labels[1])
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(color="#888888", alpha=0.25, linewidth=0.5)
+            if legend:
+                axes.legend()
+
+        return self._draw(draw, size, title)
+
     def lines(self, curves: Sequence[tuple[str, FloatArray, FloatArray]], labels: tuple[str, str], title: str) -> str:
         """Draw curves, each with its name.
 
@@ -157,92 +173,39 @@ class SvgPictures:
             The SVG element.
         """
 
-        def draw(figure: Any) -> None:
-            axes = figure.add_subplot()
+        def plot(axes: Any) -> None:
             for name, x, y in curves:
                 axes.plot(x, y, label=name, linewidth=1.4)
-            _finish(axes, labels, legend=len(curves) > 1)
 
-        return self._draw(draw, (4.6, 3.2), title)
+        return self._chart((4.6, 3.2), labels, title, plot, legend=len(curves) > 1)
 
     def parity(self, truth: FloatArray, predicted: FloatArray, name: str) -> str:
-        """Draw predicted over true scalars.
+        """Draw predicted over true scalars, both of shape (n,), and return the SVG element."""
 
-        Parameters
-        ----------
-        truth, predicted : ndarray of shape (n,)
-            Scalars of each sample.
-        name : str
-            Name of the scalar.
-
-        Returns
-        -------
-        str
-            The SVG element.
-        """
-
-        def draw(figure: Any) -> None:
-            axes = figure.add_subplot()
+        def plot(axes: Any) -> None:
             ends = [min(truth.min(), predicted.min()), max(truth.max(), predicted.max())]
             axes.plot(ends, ends, color="#888888", linewidth=0.8)
             axes.plot(truth, predicted, "o", markersize=4, alpha=0.7)
-            _finish(axes, (f"{name}, true", "predicted"), legend=False)
 
-        return self._draw(draw, (3.8, 3.2), f"{name}: predicted over true")
+        return self._chart((3.8, 3.2), (f"{name}, true", "predicted"), f"{name}: predicted over true", plot)
 
     def histogram(self, errors: FloatArray, title: str) -> str:
-        """Draw how errors are distributed over the samples.
+        """Draw how relative errors of shape (n,) are distributed over the samples, and return the SVG element."""
 
-        Parameters
-        ----------
-        errors : ndarray of shape (n,)
-            Relative errors.
-        title : str
-            Description for readers who do not see the picture.
-
-        Returns
-        -------
-        str
-            The SVG element.
-        """
-
-        def draw(figure: Any) -> None:
-            axes = figure.add_subplot()
+        def plot(axes: Any) -> None:
             axes.hist(100 * errors, bins=min(30, max(5, len(errors) // 4)), alpha=0.85)
-            _finish(axes, ("relative L2 error in %", "samples"), legend=False)
             axes.yaxis.get_major_locator().set_params(integer=True)
 
-        return self._draw(draw, (4.6, 2.6), title)
+        return self._chart((4.6, 2.6), ("relative L2 error in %", "samples"), title, plot)
 
     def training_curve(self, estimator: Any) -> str:
-        """Draw loss and validation error over the epochs.
+        """Draw loss and validation error of an estimator over the epochs, and return the SVG element."""
 
-        Parameters
-        ----------
-        estimator : estimator
-            Fitted estimator with `loss_curve_`.
-
-        Returns
-        -------
-        str
-            The SVG element.
-        """
-
-        def draw(figure: Any) -> None:
-            axes = figure.add_subplot()
+        def plot(axes: Any) -> None:
             TrainingCurveDisplay.from_estimator(estimator, ax=axes)
-            _finish(axes, ("epoch", "loss and error"), legend=True)
 
-        return self._draw(draw, (5.6, 3.2), "Training loss and validation error of each epoch")
-
-
-def _finish(axes: Any, labels: tuple[str, str], *, legend: bool) -> None:
-    """Label axes and take off what is not needed."""
-    axes.set(xlabel=labels[0], ylabel=labels[1])
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="#888888", alpha=0.25, linewidth=0.5)
-    if legend:
-        axes.legend()
+        title = "Training loss and validation error of each epoch"
+        return self._chart((5.6, 3.2), ("epoch", "loss and error"), title, plot, legend=True)
 
 
 def _inline(svg: str, prefix: str, title: str) -> str:

@@ -6,15 +6,21 @@ from skop.networks._patch_network import PatchNetwork
 from skop.networks._point_network import PointNetwork
 from skop.networks._sequence_network import Points, Queries, SequenceNetwork
 from skop.networks.amo import AMOPatchNetwork, AMOPointNetwork
+from skop.networks.deeponet import DeepONetNetwork
+from skop.networks.fno import FNONetwork
 from skop.networks.geomano import GeoMaNONetwork
 from skop.networks.lamo import LaMOPatchNetwork, LaMOPointNetwork
 from skop.networks.mno_galerkin import GalerkinNetwork
 from skop.networks.mno_gnot import GNOTNetwork
 from skop.networks.mno_oformer import OFormerNetwork
+from skop.networks.transolver import TransolverNetwork
+from skop.networks.unet import UNetNetwork
 
 __all__ = [
     "AMOPatchNetwork",
     "AMOPointNetwork",
+    "DeepONetNetwork",
+    "FNONetwork",
     "GNOTNetwork",
     "GalerkinNetwork",
     "GeoMaNONetwork",
@@ -28,4 +34,6 @@ __all__ = [
     "Points",
     "Queries",
     "SequenceNetwork",
+    "TransolverNetwork",
+    "UNetNetwork",
 ]

@@ -8,7 +8,7 @@ import math
 
 import torch
 
-__all__ = ["add_waves", "count_samples", "join_channels", "repeat_on_points"]
+__all__ = ["add_waves", "count_samples", "distances_from_grid", "join_channels", "repeat_on_points"]
 
 
 def count_samples(coords: torch.Tensor, fields: torch.Tensor | None, params: torch.Tensor | None) -> int:
@@ -66,6 +66,33 @@ def add_waves(coords: torch.Tensor, n_frequencies: int) -> torch.Tensor:
     frequencies = math.pi * 2.0 ** torch.arange(n_frequencies, dtype=coords.dtype, device=coords.device)
     angles = (coords.unsqueeze(-1) * frequencies).flatten(-2)
     return torch.cat([coords, angles.sin(), angles.cos()], dim=-1)
+
+
+def distances_from_grid(coords: torch.Tensor, size: int) -> torch.Tensor:
+    """Return the distances of points from those of a regular grid in the unit box.
+
+    Parameters
+    ----------
+    coords : Tensor of shape (..., d)
+        Coordinates of the points.
+    size : int
+        Number r of points of the grid along each axis, the ends of the box included.
+
+    Returns
+    -------
+    Tensor of shape (..., r ** d)
+        Distances, with the points of the grid in C order.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.networks._channels import distances_from_grid
+    >>> distances_from_grid(torch.tensor([[0.0, 1.0]]), 2)
+    tensor([[1.0000, 0.0000, 1.4142, 1.0000]])
+    """
+    line = torch.linspace(0, 1, size, dtype=coords.dtype, device=coords.device)
+    grid = torch.cartesian_prod(*[line] * coords.shape[-1]).reshape(-1, coords.shape[-1])
+    return torch.linalg.vector_norm(coords.unsqueeze(-2) - grid, dim=-1)
 
 
 def join_channels(

@@ -12,7 +12,13 @@ from torch import nn
 
 from skop._typing import GridShape
 from skop.modules import PointBlock, PooledHead, note_features
-from skop.networks._channels import add_waves, count_samples, join_channels, repeat_on_points
+from skop.networks._channels import (
+    add_waves,
+    count_samples,
+    distances_from_grid,
+    join_channels,
+    repeat_on_points,
+)
 from skop.networks._interface import OperatorNetwork, Outputs
 
 __all__ = ["PointNetwork"]
@@ -50,6 +56,9 @@ class PointNetwork(OperatorNetwork):
         samples and query points are then not supported.
     n_frequencies : int, default=0
         Number of frequencies pi, 2 pi, 4 pi, ... whose sines and cosines of the coordinates are further input channels.
+    reference_size : int, default=0
+        Number of points along each axis of a reference grid in the unit box, whose distances from a point are input
+        channels instead of its coordinates and their waves; 0 keeps the coordinates.
     parameter_embedding : {"channels", "sinusoidal"}, default="channels"
         Embedding of the global parameters: as input channels of every point, or as sines and cosines that pass through
         a small network and are added to the features of every point.
@@ -88,6 +97,7 @@ class PointNetwork(OperatorNetwork):
         width: int,
         structured: bool = False,
         n_frequencies: int = 0,
+        reference_size: int = 0,
         parameter_embedding: str = "channels",
         weight_init: str = "default",
     ) -> None:
@@ -100,9 +110,10 @@ class PointNetwork(OperatorNetwork):
             raise ValueError(f"weight_init is {weight_init!r}; expected one of {_INITS}.")
         self.needs_grid = self.structured = structured
         self.supports_packed = self.supports_queries = not structured
-        self.n_frequencies, self.chunk_size = n_frequencies, _CHUNK_SIZE
+        self.n_frequencies, self.reference_size, self.chunk_size = n_frequencies, reference_size, _CHUNK_SIZE
         self.is_sinusoidal = n_params > 0 and parameter_embedding == "sinusoidal"
-        channels = n_dims * (1 + 2 * n_frequencies) + n_fields + (0 if self.is_sinusoidal else n_params)
+        positions = reference_size**n_dims if reference_size else n_dims * (1 + 2 * n_frequencies)
+        channels = positions + n_fields + (0 if self.is_sinusoidal else n_params)
         self.lifting: nn.Module = nn.Sequential(nn.Linear(channels, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
         # Learned input that replaces the fields of a structured mesh without any. It is always created, as in LaMO's
         # public code.
@@ -152,7 +163,10 @@ class PointNetwork(OperatorNetwork):
         sizes: tuple[int, ...] | None,
     ) -> torch.Tensor:
         """Lift the points to the features (B, P, E) or (T, E) that enter the first block."""
-        coords = add_waves(coords, self.n_frequencies)
+        if self.reference_size:
+            coords = distances_from_grid(coords, self.reference_size)
+        else:
+            coords = add_waves(coords, self.n_frequencies)
         points = self.lifting(join_channels(coords, fields, None if self.is_sinusoidal else params, sizes))
         if fields is None or not self.structured:
             points = points + self.placeholder

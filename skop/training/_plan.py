@@ -28,11 +28,14 @@ class TrainingPlan:
         `epoch_rounds`.
     forward : callable or None
         Function ``forward(network, batch)`` that computes the outputs in training; None calls the network on the batch.
+    independent : bool
+        Whether samples are independent, and not parts of trajectories.
     """
 
     group_size: int = 1
     grouping: Grouping = "together"
     forward: Callable[[nn.Module, Batch], Any] | None = None
+    independent: bool = True
 
 
 #: The usual training: independent samples, and one network call for each batch.

@@ -1,12 +1,14 @@
 """Rows of tables against files: by name, by number, by order, and refused where the order is in doubt."""
 
+import contextlib
 import itertools
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from skop.data._designs import as_runs, index_labels, pair_rows, read_design, row_labels, split_runs
+from skop.data._designs import as_runs, read_design, row_labels, split_runs
+from skop.data._pairing import check_order, index_labels, pair_rows
 from skop.exceptions import FieldDataError, SkopWarning
 
 FILES = ["runs/run_1.vtu", "runs/run_2.vtu", "runs/run_10.vtu"]
@@ -182,3 +184,29 @@ def test_labels_of_samples(tmp_path):
     assert row_labels(FILES) == FILES
     assert row_labels(str(tmp_path / "*.vtu")) == [str(tmp_path / "b.vtu")]
     assert row_labels(LOADS[:, None]) is None
+
+
+def test_rows_without_a_name_belong_to_no_file():
+    """Beside a list, whose rows could also be in its order."""
+    table = frame(load=[3.0, 1.0, 2.0]).iloc[:3]
+    files = [f"runs/{name}.vtu" for name in ("a", "b", "c")]
+    table.index = ["c", "a", np.nan]
+    with pytest.raises(FieldDataError, match="row 2, without a name"):
+        read_design(table).for_runs(files, files)
+    table.index = ["c", "a", "b"]
+    assert read_design(table).for_runs(files, files).values.ravel().tolist() == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("names", "others", "is_wrong"),
+    [
+        (["x/a.vtu", "x/b.vtu"], ["y/b.vtk", "y/a.vtk"], True),
+        (["a/in.vtu", "b/in.vtu"], ["b/out.vtu", "a/out.vtu"], True),
+        (["in/a.vtu", "in/b.vtu"], ["b/out.vtu", "a/out.vtu"], True),
+        (["a/in.vtu", "b/in.vtu"], ["a/out.vtu", "b/out.vtu"], False),
+        (["x/a.vtu", "x/b.vtu"], ["y/1.vtu", "y/0.vtu"], False),
+    ],
+)
+def test_the_same_runs_in_another_order(names, others, is_wrong):
+    with pytest.raises(FieldDataError, match="sample 0 is") if is_wrong else contextlib.nullcontext():
+        check_order(names, others)

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from skop import FieldSet
 from skop.data import DataSpec, Extremes, GridResampler, Predictions, TargetForm, read, read_inputs, unit_grid
-from skop.data._reading import _as_list, _carries_points, _is_pairs, _is_point_sets, _is_table
+from skop.data._forms import as_list, carries_points, is_pairs, is_point_sets, is_table
 from skop.exceptions import FieldDataError, SkopWarning
 
 N = 5
@@ -263,7 +263,7 @@ def test_data_frames():
      ([(COORDS, COORDS)], False), ([[1.0], [1.0, 2.0]], True), (sparse.eye_array(3), True)],
 )  # fmt: skip
 def test_tables_are_told_from_fields(item, table):
-    assert _is_table(item) is table
+    assert is_table(item) is table
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_tables_are_told_from_fields(item, table):
      (FieldSet(COORDS, FLAT_Y), True)],
 )  # fmt: skip
 def test_targets_that_bring_points(y, carries):
-    assert _carries_points(y) is carries
+    assert carries_points(y) is carries
 
 
 def test_lists_of_arrays_on_one_grid():
@@ -528,25 +528,25 @@ def test_kinds_are_told_apart():
     points, fields = ragged()
     held = np.empty(3, dtype=object)
     held[:] = points
-    assert _is_point_sets(_as_list(held))
-    assert _is_point_sets(points)
-    assert not _is_point_sets(pairs(points, fields))
-    assert not _is_point_sets([[1.0, 2.0]])
-    assert not _is_point_sets([])
-    assert not _is_point_sets([np.zeros((4, 4, 1))])
-    assert _is_pairs(pairs(points, fields))
-    assert _is_pairs([(points[0], None)])
-    assert not _is_pairs(points)
-    assert not _is_table(points)
-    assert not _is_table(_as_list(held))
-    assert not _is_table(pairs(points, fields))
-    assert _is_table([[1.0, 2.0]])
-    assert _is_table([np.zeros(3)])
-    assert _is_table([])
-    assert _carries_points(FieldSet(points, fields))
-    assert _carries_points(pairs(points, fields))
-    assert not _carries_points(None)
-    assert not _carries_points(np.zeros(3))
+    assert is_point_sets(as_list(held))
+    assert is_point_sets(points)
+    assert not is_point_sets(pairs(points, fields))
+    assert not is_point_sets([[1.0, 2.0]])
+    assert not is_point_sets([])
+    assert not is_point_sets([np.zeros((4, 4, 1))])
+    assert is_pairs(pairs(points, fields))
+    assert is_pairs([(points[0], None)])
+    assert not is_pairs(points)
+    assert not is_table(points)
+    assert not is_table(as_list(held))
+    assert not is_table(pairs(points, fields))
+    assert is_table([[1.0, 2.0]])
+    assert is_table([np.zeros(3)])
+    assert is_table([])
+    assert carries_points(FieldSet(points, fields))
+    assert carries_points(pairs(points, fields))
+    assert not carries_points(None)
+    assert not carries_points(np.zeros(3))
 
 
 def test_predictions_without_content_are_refused():

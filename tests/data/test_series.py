@@ -6,8 +6,18 @@ import meshio
 import numpy as np
 import pytest
 
-from skop.data import MeshSeries, find_runs, is_mesh_series, read_frames, read_mesh_series, read_meshes
-from skop.exceptions import FieldDataError
+from skop.data import (
+    MeshSeries,
+    find_runs,
+    is_mesh_series,
+    order_of_series,
+    pair_series,
+    read_frames,
+    read_mesh_series,
+    read_meshes,
+)
+from skop.data._designs import read_design
+from skop.exceptions import FieldDataError, SkopWarning
 
 POINTS = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
 CELLS = [("triangle", np.array([[0, 1, 2], [0, 2, 3]]))]
@@ -229,3 +239,90 @@ def test_collections_that_cannot_be_read(tmp_path):
     (tmp_path / "cut.xdmf").write_text('<Xdmf><Grid CollectionType="Temporal">')
     with pytest.raises(FieldDataError, match=r"cannot read .*cut\.xdmf"):
         read_mesh_series(tmp_path / "cut.xdmf")
+
+
+# ---------------------------------------------------------------------- tables beside runs
+def stored(folder, layout):
+    """Source and names of three runs in one of the forms in which they are stored; the second is listed first."""
+    names = ["b", "a", "c"]
+    for number, name in enumerate(names):
+        if layout == "folders":
+            for step, mesh in enumerate(series(number).meshes):
+                (folder / name / "out").mkdir(parents=True, exist_ok=True)
+                mesh.write(folder / name / "out" / f"t_{step}.vtu")
+        elif layout == "names":
+            for step, mesh in enumerate(series(number).meshes):
+                mesh.write(folder / f"{name}_t_{step}.vtu")
+        else:
+            series(number).write(folder / f"{name}.pvd")
+            files = [{"name": f"{name}/{name}_{k:04d}.vtu", "time": k} for k in range(3)]
+            (folder / f"{name}.vtu.series").write_text(json.dumps({"files": files}))
+    pattern = {"folders": "*/out/t_*.vtu", "names": "*_t_*.vtu"}.get(layout, f"*{layout}")
+    return str(folder / pattern)
+
+
+@pytest.mark.parametrize(
+    ("layout", "label"),
+    [
+        ("folders", "{}"),
+        ("folders", "{}/out"),
+        ("names", "{}_t"),
+        (".pvd", "{}"),
+        (".pvd", "{}.pvd"),
+        (".vtu.series", "{}"),
+        (".vtu.series", "{}.vtu.series"),
+    ],
+)
+def test_rows_of_parameters_are_found_by_the_names_of_runs(tmp_path, layout, label):
+    source = stored(tmp_path, layout)
+    params = {"run": [label.format(name) for name in "cxab"], "load": [3.0, 9.0, 1.0, 2.0]}
+    with pytest.warns(SkopWarning, match="1 of 4 rows"):
+        paired = pair_series(read_design(params), source, fitting=True)
+    assert paired.values.ravel().tolist() == [1.0, 2.0, 3.0]
+    with pytest.raises(FieldDataError, match="1 of 3 files have no row"):
+        pair_series(read_design({name: column[1:] for name, column in params.items()}), source)
+
+
+def test_runs_are_in_the_order_of_a_list(tmp_path):
+    """Collections and groups of files may be mixed; rows without names are in the order of the list."""
+    series(0).write(tmp_path / "z.pvd")
+    for step, mesh in enumerate(series(1).meshes):
+        mesh.write(tmp_path / f"t_{step}.vtu")
+    files = sorted(tmp_path.glob("t_*.vtu"))
+    assert [len(run.frames) for run in find_runs([*files[:2], tmp_path / "z.pvd"])] == [2, 3]
+    assert [run.label for run in find_runs([files[0], tmp_path / "z.pvd", files[1]])] == [
+        str(tmp_path),
+        str(tmp_path / "z.pvd"),
+    ]
+
+
+def test_the_index_of_a_table_orders_the_runs_of_y(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    source = stored(tmp_path, ".pvd")
+    table = pandas.DataFrame({"load": [2.0, 3.0, 1.0]}, index=["b", "c", "a"])
+    runs = find_runs(source)
+    assert order_of_series(table, source, runs).tolist() == [1, 2, 0]
+    assert order_of_series([run.path for run in runs], source, runs) is None
+    with pytest.raises(FieldDataError, match="same runs in different order"):
+        order_of_series([run.path for run in runs[::-1]], source, runs)
+    with pytest.raises(FieldDataError, match="4 rows"):
+        order_of_series(np.zeros((4, 1)), source, runs)
+
+
+# ---------------------------------------------------------------------- times in names
+@pytest.mark.parametrize(
+    ("names", "times"),
+    [
+        (["t_1e-05", "t_5e-05", "t_0.0001", "t_1e+16"], [1e-5, 5e-5, 1e-4, 1e16]),
+        (["t_-0.5", "t_-1", "t_0", "t_0.5"], [-0.5, -1, 0, 0.5]),
+        (["run-3", "run-20"], [3, 20]),
+        (["u_t=2.5s", "u_t=10s"], [2.5, 10]),
+    ],
+)
+def test_numbers_in_names_are_times_as_python_writes_them(tmp_path, names, times):
+    for name, time in zip(names, times, strict=True):
+        frame(0, time).write(tmp_path / f"{name}.vtu")
+    (run,) = find_runs(str(tmp_path / "*.vtu"))
+    assert run.times.tolist() == sorted(times)
+    by_time = dict(zip(times, names, strict=True))
+    assert [path.stem for _, path in run.frames] == [by_time[time] for time in sorted(times)]

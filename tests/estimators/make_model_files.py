@@ -1,11 +1,12 @@
 """Make `files/*.skop` and `files/*.npz`: a small model file of each operator, its inputs, and what it predicts.
 
-    python tests/estimators/make_model_files.py
+    python tests/estimators/make_model_files.py [NAME ...]
 
-Later versions must load these files, so that files of users load too. They are written once and kept. When the format
-of files changes, write new ones beside them under other names.
+Later versions must load these files, so that files of users load too. They are written once and kept: names say which
+to write, of new operators. When the format of files changes, write new ones beside them under other names.
 """
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from skop import (
     AMOArchitecture,
     AMORegressor,
+    DeepONetRegressor,
     FieldSet,
     GeoMaNOArchitecture,
     GeoMaNORegressor,
@@ -23,6 +25,8 @@ from skop import (
     ScalingOptions,
     SymmetryOptions,
     TrainingOptions,
+    TransolverRegressor,
+    UNetRegressor,
 )
 from skop.data import unit_grid
 
@@ -81,11 +85,19 @@ def cases(random):
         loads,
         FieldSet(points, np.exp(random.normal(size=(4, 12, 1)))),
     )
+    clouds = FieldSet(own, [part[:, :1] for part in own])
+    yield "transolver", TransolverRegressor(**SMALL, n_slices=3, n_heads=2, reference_size=2), clouds, clouds
+    sensors = FieldSet(points, random.normal(size=(4, 12, 1)), params=loads)
+    yield "deeponet", DeepONetRegressor(width=8, n_basis=3, max_iter=2, random_state=0), sensors, sensors
+    grid = FieldSet(unit_grid(GRID), random.normal(size=(4, 20, 1)), grid_shape=GRID)
+    yield "unet", UNetRegressor(**SMALL | {"width": 2}), grid, grid
 
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name, model, X, y in cases(np.random.default_rng(0)):
+        if name not in (sys.argv[1:] or [name]):
+            continue
         predicted = model.fit(X, y).predict(X)
         model.save(FOLDER / f"{name}.skop")
         parts = {"coords": getattr(X, "coords", None), "fields": getattr(X, "values", None)}

@@ -176,9 +176,9 @@ def test_a_loss_of_ones_own_sees_physical_units_and_the_grid():
 # ---------------------------------------------------------------- weights and splits
 def test_early_stopping_keeps_the_best_weights():
     X, y = make_data(24)
-    estimator = small(early_stopping=True, training__validation_fraction=0.25, max_iter=12, n_iter_no_change=3).fit(
-        X, y
-    )
+    estimator = small(
+        early_stopping=True, training__validation_fraction=0.25, max_iter=12, training__n_iter_no_change=3
+    ).fit(X, y)
     scores = estimator.validation_scores_
     assert estimator.best_iter_ == 1 + int(np.argmax(scores))
     assert len(scores) == estimator.n_iter_
@@ -189,7 +189,7 @@ def test_early_stopping_keeps_the_best_weights():
 
 def test_early_stopping_ends_a_fit_that_does_not_improve():
     X, y = make_data(12)
-    estimator = small(early_stopping=True, n_iter_no_change=2, max_iter=50, training__tol=10.0).fit(X, y)
+    estimator = small(early_stopping=True, training__n_iter_no_change=2, max_iter=50, training__tol=10.0).fit(X, y)
     assert estimator.stopped_ == "early_stopping"
     assert estimator.n_iter_ == 3
 

@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.linear_model import LinearRegression
 
 from skop import FieldSet, PODRegressor
 from skop.data import unit_grid
-from skop.exceptions import FieldDataError
+from skop.estimators._kernel_models import KernelModel, System
+from skop.exceptions import FieldDataError, SkopWarning
+from skop.metrics import channel_sizes, relative_l2_score
 
 GRID = (4, 3)
 RANDOM = np.random.default_rng(0)
@@ -28,16 +31,6 @@ def ridge(inputs, outputs, penalty):
     return slope, mean_out - mean_in @ slope
 
 
-def left_out_error(inputs, outputs, penalty):
-    """Mean squared error of each sample by the fit to all others."""
-    errors = []
-    for sample in range(len(inputs)):
-        others = np.arange(len(inputs)) != sample
-        slope, shift = ridge(inputs[others], outputs[others], penalty)
-        errors.append((inputs[sample] @ slope + shift - outputs[sample]) ** 2)
-    return np.mean(errors)
-
-
 def leading(rows, count):
     """Mean and leading right singular vectors of the deviations."""
     mean = rows.mean(axis=0)
@@ -47,17 +40,17 @@ def leading(rows, count):
 @pytest.mark.parametrize("count", [1, 3, 6])
 def test_pod_and_ridge_written_out(count):
     X, y = make_data()
-    rows, targets = X.reshape(20, -1), y.reshape(20, -1)
+    # Channels of the input have the same weight.
+    rows, targets = (X / X[:15].std(axis=(0, 1, 2))).reshape(20, -1), y.reshape(20, -1)
     mean_in, basis_in = leading(rows[:15], count)
     mean_out, basis_out = leading(targets[:15], count)
     inputs, outputs = (rows[:15] - mean_in) @ basis_in.T, (targets[:15] - mean_out) @ basis_out.T
-    unit_in, unit_out = inputs.std(axis=0).max(), outputs.std(axis=0).max()
-    inputs, outputs = inputs / unit_in, outputs / unit_out
-    penalty = min(np.logspace(-6, 4, 21), key=lambda value: left_out_error(inputs, outputs, value))
-    slope, shift = ridge(inputs, outputs, penalty)
-    expected = ((rows[15:] - mean_in) @ basis_in.T / unit_in @ slope + shift) * unit_out @ basis_out + mean_out
-    found = PODRegressor(n_components=count).fit(X[:15], y[:15])
-    assert found.regressor_.alpha_ == pytest.approx(penalty)
+    found = PODRegressor(regressor="ridge", n_components=count).fit(X[:15], y[:15])
+    penalties = found.regressor_.penalties * found.input_scale_**2
+    models = [ridge(inputs, outputs[:, mode], penalties[mode]) for mode in range(len(penalties))]
+    slope, shift = (np.stack(part, axis=-1) for part in zip(*models, strict=True))
+    basis_out = basis_out[: len(penalties)]
+    expected = ((rows[15:] - mean_in) @ basis_in.T @ slope + shift) @ basis_out + mean_out
     np.testing.assert_allclose(found.predict(X[15:]).reshape(5, -1), expected, rtol=1e-8, atol=1e-9)
 
 
@@ -174,3 +167,137 @@ def test_the_units_of_channels_do_not_matter():
         for unit in (1.0, units)
     )
     np.testing.assert_allclose(plain, scaled, rtol=1e-8, atol=1e-10)
+
+
+def test_leave_one_out_predictions_are_those_of_refits_with_the_same_choice():
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-1, 1, (18, 2))
+    fields = np.stack(
+        [np.sin(X @ generator.normal(size=(2, 7))), 1e3 + np.cos(X @ generator.normal(size=(2, 7)))], axis=-1
+    )
+    y = FieldSet(generator.random((7, 2)), fields)
+    model = PODRegressor(regressor="rbf").fit(X, y)
+    data = model._read(X, y)
+    found = model._leave_one_out(data)
+    points = model._points(np.zeros((18, 0)), X)
+    for sample in (0, 5, 17):
+        others = np.arange(18) != sample
+        (kernel,) = model.regressor_.kernels
+        # Fields themselves, and not their components, with the penalty of all components.
+        assert len(set(model.regressor_.penalties)) == 1
+        refit = KernelModel.fit(
+            fields.reshape(18, -1)[others],
+            [System(kernel, points[others])],
+            np.zeros(14, int),
+            np.full(14, model.regressor_.penalties[0]),
+        )
+        np.testing.assert_allclose(found.fields[sample].ravel(), refit.predict(points[[sample]])[0], rtol=1e-8)
+    error = 1 - relative_l2_score(fields, found.fields, units=channel_sizes(fields))
+    assert model.leave_one_out_error_ == pytest.approx(error, rel=1e-8)
+
+
+def test_leave_one_out_of_the_mean_and_of_a_regressor_of_scikit_learn():
+    X, y = make_data()
+    mean = PODRegressor(regressor="mean").fit(X, y)
+    others = (y.sum(axis=0) - y) / 19
+    np.testing.assert_allclose(mean._leave_one_out(mean._read(X, y)).fields.reshape(y.shape), others, rtol=1e-10)
+    model = PODRegressor(regressor=LinearRegression()).fit(X, y)
+    left_out = model._leave_one_out(model._read(X, y)).fields.reshape(y.shape)
+    assert np.abs(left_out - y).mean() > 2 * np.abs(model.predict(X) - y).mean()
+
+
+@pytest.mark.parametrize("n_channels", [1, 2])
+def test_the_leave_one_out_error_counts_what_few_components_leave_out(n_channels):
+    X = RANDOM.normal(size=(20, 3))
+    fields = np.stack([np.sin(X @ RANDOM.normal(size=(3, 8))), 9 * np.cos(X @ RANDOM.normal(size=(3, 8)))], axis=-1)
+    fields = fields[..., :n_channels]
+    model = PODRegressor(n_components=2).fit(X, FieldSet(unit_grid((8,)), fields))
+    found = model._leave_one_out(model._read(X, FieldSet(unit_grid((8,)), fields))).fields
+    error = 1 - relative_l2_score(fields, found, units=channel_sizes(fields))
+    # Deviations of two channels, in other units than those of the components, are not orthogonal to these.
+    assert model.leave_one_out_error_ == pytest.approx(error, rel=1e-8 if n_channels == 1 else 0.05)
+
+
+def test_the_order_of_samples_does_not_matter():
+    X = RANDOM.uniform(-1, 1, (30, 2))
+    y = np.sin(2 * X @ RANDOM.normal(size=(2, 6)))[..., None]
+    order = RANDOM.permutation(30)
+    one, other = PODRegressor().fit(X, y), PODRegressor().fit(X[order], y[order])
+    new = RANDOM.uniform(-1, 1, (5, 2))
+    np.testing.assert_allclose(one.predict(new), other.predict(new), rtol=1e-6, atol=1e-8)
+
+
+def test_the_best_of_the_models_is_taken():
+    X = np.linspace(0, 1, 24)[:, None]
+    y = np.sin(9 * X + unit_grid((8,))[:, 0])[..., None]
+    model = PODRegressor().fit(X[::2], y[::2])
+    assert model.leave_one_out_error_ == pytest.approx(min(model.leave_one_out_errors_.values()))
+    assert set(model.leave_one_out_errors_) >= {"mean", "ridge", "polynomial", "rbf", "gaussian_process"}
+    assert model.score(X[1:-1], y[1:-1]) > 0.999
+    noise = np.random.default_rng(1).normal(size=(40, 6, 1))
+    assert PODRegressor().fit(np.arange(40.0)[:, None], noise).leave_one_out_error_ < 1.1
+
+
+def test_a_process_that_finds_nothing_is_told():
+    noise = np.random.default_rng(3).normal(size=(12, 4, 1))
+    inputs = np.random.default_rng(4).normal(size=(12, 3))
+    errors = PODRegressor().fit(inputs, noise).leave_one_out_errors_
+    if errors["gaussian_process"] > 0.999 * errors["mean"]:
+        with pytest.warns(SkopWarning, match="no better than the mean"):
+            PODRegressor(regressor="gaussian_process").fit(inputs, noise)
+
+
+def test_predictions_are_differentiable_with_respect_to_parameters():
+    X = RANDOM.uniform(1, 3, (20, 2)) * [1.0, 1e3]
+    y = np.stack([np.sin(X[:, :1] * unit_grid((5,))[:, 0]), X[:, 1:] * unit_grid((5,))[:, 0]], axis=-1)
+    model = PODRegressor().fit(X, FieldSet(unit_grid((5,)), y))
+    given = torch.tensor(X[:3], requires_grad=True)
+    found = model._predict_tensor(given)
+    np.testing.assert_allclose(found.detach(), model.predict(X[:3]).values.reshape(3, -1), rtol=1e-10)
+    (slope,) = torch.autograd.grad(found[:, 4].sum(), given)
+    step = np.array([1e-3, 0.0])
+    moved = [model.predict(X[:3] + sign * step).values.reshape(3, -1)[:, 4] for sign in (1, -1)]
+    np.testing.assert_allclose(slope[:, 0], (moved[0] - moved[1]) / 2e-3, rtol=1e-5, atol=1e-6)
+
+
+def test_the_spread_is_calibrated_on_draws_of_a_process():
+    generator = np.random.default_rng(0)
+    X = generator.uniform(0, 1, (140, 2))
+    distance = ((X[:, None] - X) ** 2).sum(axis=-1)
+    draws = np.linalg.cholesky(np.exp(-0.5 * distance / 0.3**2) + 1e-3 * np.eye(140)) @ generator.normal(size=(140, 30))
+    y = FieldSet(generator.random((30, 1)), draws[..., None])
+    model = PODRegressor(regressor="gaussian_process").fit(X[:70], y[:70])
+    mean, spread = model.predict(X[70:], return_std=True)
+    standard = (mean.values - y[70:].values) / spread.values
+    assert 0.8 < np.sqrt((standard**2).mean()) < 1.25
+    # It is larger where samples are far.
+    far = model.predict([[3.0, 3.0]], return_std=True)[1].values.mean()
+    assert far > 2 * spread.values.mean()
+
+
+def test_the_spread_of_one_kernel_has_the_size_of_the_left_out_residuals_at_every_point():
+    X, y = make_data()
+    model = PODRegressor(regressor="mean").fit(X, y)
+    mean, spread = model.predict(X, return_std=True)
+    np.testing.assert_allclose(spread[0], y.std(axis=0) * np.sqrt(21 / 19), rtol=1e-8)
+    assert mean.shape == spread.shape == y.shape
+
+
+def test_the_spread_at_other_points_lies_between_those_of_the_points():
+    X = RANDOM.uniform(-1, 1, (20, 2))
+    points = np.linspace(0, 1, 6)[:, None]
+    y = FieldSet(points, np.sin(X[:, :1] + 3 * points[:, 0])[..., None])
+    model = PODRegressor().fit(X, y)
+    mean, spread = model.predict(X[:4], return_std=True)
+    found = model.predict(X[:4], points[:-1] + 0.1, return_std=True)
+    np.testing.assert_array_equal(found[0].values, model.predict(X[:4], points[:-1] + 0.1).values)
+    lower, upper = (extreme(spread.values[:, :-1], spread.values[:, 1:]) for extreme in (np.minimum, np.maximum))
+    assert (found[1].values >= 0.8 * lower).all()
+    assert (found[1].values <= 1.25 * upper).all()
+    assert mean.values.shape == (4, 6, 1)
+
+
+def test_a_spread_of_a_regressor_of_scikit_learn_is_refused():
+    X, y = make_data()
+    with pytest.raises(FieldDataError, match="LinearRegression"):
+        PODRegressor(regressor=LinearRegression()).fit(X, y).predict(X, return_std=True)

@@ -4,11 +4,12 @@ import pickle
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from skop import LaMORegressor, RolloutRegressor
+from skop import EnsembleRegressor, LaMORegressor, RolloutRegressor
 from skop.data import FieldLoader
 from skop.estimators._callbacks import EpochCallbacks
 from skop.metrics import neg_relative_l2_scorer
@@ -213,6 +214,43 @@ def test_other_tools_get_no_line(seconds_of_batches, capfd):
     assert capfd.readouterr().err == ""
     RolloutRegressor(long(), window=2).fit(X, X[..., :1])
     assert "will take" in capfd.readouterr().err
+
+
+def ensemble(n_members=2, **params):
+    return EnsembleRegressor(small(batch_size=4, **params), n_members=n_members, random_state=0)
+
+
+@pytest.mark.parametrize(("max_iter", "fits"), [(2, "4 fits of LaMORegressor with 2 epochs"), (1, "8 fits of")])
+def test_members_say_once_how_long_all_of_them_will_take(seconds_of_batches, capfd, max_iter, fits):
+    """Members that take less than a minute, and even less than it takes to tell, count together."""
+    seconds_of_batches(4.5)
+    ensemble(8 // max_iter, max_iter=max_iter).fit(X, Y)
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"EnsembleRegressor: {fits}")
+    assert " each will take about 1 min 12 s (9 s an epoch). Shorter with max_time=" in line
+    assert f"max_time={15 if max_iter == 2 else 8};" in line
+
+
+def test_ensembles_that_are_short_or_fitted_by_tools_or_silent_say_nothing(seconds_of_batches, capfd):
+    seconds_of_batches(14.0)
+    ensemble(max_iter=1).fit(X, Y)
+    assert capfd.readouterr().err == ""
+    seconds_of_batches(14.0)  # twice as slow now
+    ensemble(max_iter=2).fit(X, Y)
+    assert "2 fits of LaMORegressor" in capfd.readouterr().err
+    make_pipeline(ensemble(max_iter=2)).fit(X, Y)
+    EnsembleRegressor(ensemble(max_iter=2), n_members=1).fit(X, Y)
+    ensemble(max_iter=2, verbose=False).fit(X, Y)
+    assert capfd.readouterr().err == ""
+
+
+def test_an_ensemble_of_rollouts_in_threads_tells_of_the_first_member(seconds_of_batches, capfd):
+    seconds_of_batches(15.0)
+    wrapped = RolloutRegressor(small(max_iter=2, batch_size=4), window=2)
+    with parallel_config(backend="threading"):
+        EnsembleRegressor(wrapped, n_members=4, n_jobs=2).fit(X, X[..., :1])
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("EnsembleRegressor: 4 fits of LaMORegressor with 2 epochs each will take about ")
 
 
 def test_without_support_in_scikit_learn_only_the_progress_line_is_left():

@@ -122,6 +122,7 @@ def test_members_take_as_long_as_all_of_them():
         RolloutRegressor(small(), window=1, unroll=2, random_state=np.random.RandomState(0)),
         TimeConditionedRegressor(small()),
         EnsembleRegressor(TimeConditionedRegressor(small(), grouping="mixed"), n_members=1),
+        TimeConditionedRegressor(EnsembleRegressor(small(), n_members=1)),
     ],
 )
 def test_data_in_time(model):

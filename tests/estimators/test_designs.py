@@ -24,7 +24,7 @@ from skop import (
     RolloutRegressor,
     TimeConditionedRegressor,
 )
-from skop.data import TargetForm, _reading
+from skop.data import TargetForm, _spec
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.inspection import FieldErrorDisplay
 from skop.metrics import neg_relative_l2_scorer, neg_root_mean_squared_scorer
@@ -482,9 +482,9 @@ def test_no_samples_are_called_so():
 def test_every_part_of_a_spec_has_words():
     """Otherwise a warm start would be refused without a reason."""
     held = set(vars(PODRegressor().fit(TABLE, TABLE["t"]).spec_))
-    assert held - {"target_form"} == set(_reading._SPEC_WORDS)
+    assert held - {"target_form"} == set(_spec._SPEC_WORDS)
     form = {part.name for part in dataclasses.fields(TargetForm) if part.compare}
-    assert form == set(_reading._FORM_WORDS)
+    assert form == set(_spec._FORM_WORDS)
 
 
 def test_a_warm_start_says_what_differs():
@@ -492,3 +492,87 @@ def test_a_warm_start_says_what_differs():
     model = small(target_fields=None, warm_start=True).fit(X, X)
     with pytest.raises(FieldDataError, match=r"but the grid was 6 x 6 and is 5 x 4\. Set warm_start=False"):
         model.fit(X[:, :5, :4], X[:, :5, :4])
+
+
+# ---------------------------------------------------------------------- the order of y
+def mean_stress(order=range(N)):
+    """A scalar of each run that only its mesh tells, with the names of the runs."""
+    return pd.Series({f"run_{i + 5}": plate(i).point_data["stress"].mean() for i in order}, name="mean")
+
+
+def from_stress():
+    return PODRegressor(input_fields=["stress"])
+
+
+def test_a_series_of_scalars_finds_the_files_of_a_list(runs):
+    files = names("shared")
+    expected = from_stress().fit(files, mean_stress().to_numpy()).predict(files)
+    model = from_stress().fit(files, mean_stress(ORDER))
+    np.testing.assert_array_equal(model.predict(files).to_numpy(), expected)
+    assert model.score(files, mean_stress(ORDER)) == model.score(files, mean_stress())
+    # Files that are there twice, as in a bootstrap, and labels that name no files, are in the order of the list.
+    twice = files[:2] + files[:2]
+    again = mean_stress().iloc[[0, 1, 0, 1]]
+    np.testing.assert_array_equal(
+        from_stress().fit(twice, again).predict(twice), from_stress().fit(twice, again.to_numpy()).predict(twice)
+    )
+    other = mean_stress().rename(lambda name: name.replace("run", "case"))
+    np.testing.assert_array_equal(from_stress().fit(files, other).predict(files).to_numpy(), expected)
+    with pytest.raises(FieldDataError, match="1 of 6 files have no row"):
+        from_stress().fit(files, mean_stress(ORDER).rename({"run_7": "run_77"}))
+
+
+def test_a_y_without_names_beside_a_pattern_may_be_in_the_order_of_the_alphabet(runs):
+    """Files are run_5 to run_10, of which the last is the first in the order of the alphabet."""
+    y = mean_stress().to_numpy()
+    for values in (y, pd.Series(y)):
+        with pytest.warns(SkopWarning, match="run_5.vtu is sample 0; .* it would be shared/run_10.vtu"):
+            model = from_stress().fit("shared/*.vtu", values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SkopWarning)
+        from_stress().fit("shared/run_?.vtu", y[:5])
+        from_stress().fit("shared/*.vtu", mean_stress(ORDER))
+        assert model.score(names("shared"), y) > 0.99
+
+
+def test_values_on_the_cells_of_one_mesh(runs, tmp_path):
+    """A closed surface, which has as many quadrilaterals as points."""
+    i, j = np.divmod(np.arange(25), 5)
+    s, t = 0.4 * np.pi * i, 0.4 * np.pi * j
+    points = np.stack([(3 + np.cos(t)) * np.cos(s), (3 + np.cos(t)) * np.sin(s), np.sin(t)], axis=1)
+    right, above = (i + 1) % 5, (j + 1) % 5
+    torus = meshio.Mesh(points, [("quad", 5 * np.stack([i, right, right, i], 1) + np.stack([j, j, above, above], 1))])
+    values = TABLE["load"].to_numpy()[:, None] * np.arange(25)
+    new = PODRegressor(target_fields=["stress"], cell_data="cells")
+    model = new.fit(TABLE, (torus, values))
+    truth = [meshio.Mesh(points, torus.cells, cell_data={"stress": [row]}) for row in values]
+    on_meshes = PODRegressor(target_fields=["stress"], cell_data="cells").fit(TABLE, truth)
+    model.save(tmp_path / "model.skop")
+    for fitted in (model, skop.load(tmp_path / "model.skop")):
+        for mesh, expected in zip(fitted.predict(TABLE), on_meshes.predict(TABLE), strict=True):
+            assert not mesh.point_data
+            np.testing.assert_array_equal(mesh.cell_data["stress"][0], expected.cell_data["stress"][0])
+    assert model.score(TABLE, (torus, values)) == on_meshes.score(TABLE, truth)
+    with pytest.raises(FieldDataError, match="25 cells, which cell_data='cells' asks for"):
+        new.fit(TABLE, (torus, values[:, :24]))
+
+
+def test_predictions_for_a_table_are_in_the_order_of_its_rows(runs):
+    """Also on the meshes of a pattern, which the index names: a row without a mesh is an error."""
+    table = TABLE.set_axis([f"run_{i + 5}" for i in range(N)]).iloc[ORDER]
+    model = small().fit(table, "own/*.vtu")
+    found = model.predict(table, coords="own/*.vtu")
+    expected = model.predict(table.reset_index(drop=True), coords=names(order=ORDER))
+    np.testing.assert_array_equal(stress(found), stress(expected))
+    with pytest.raises(FieldDataError, match="2 of 6 rows of X have no file"):
+        model.predict(table, coords=names(order=ORDER)[:4])
+    # The same after a fit on one mesh, at whose points all runs are known.
+    model = small().fit(table, "shared/*.vtu")
+    for i in range(N):
+        plate(i, 4 + i % 2).write(runs / f"run_{i + 5}.vtu")
+    found = model.predict(table, coords="run_*.vtu")
+    expected = model.predict(table.reset_index(drop=True), coords=[f"run_{i + 5}.vtu" for i in ORDER])
+    np.testing.assert_array_equal(stress(found), stress(expected))
+    model = small(input_fields=["stress"]).fit(names())
+    with pytest.raises(FieldDataError, match=r"run_5.vtu in X and .*run_10.vtu in coords"):
+        model.predict(names(), coords=names(order=range(N - 1, -1, -1)))

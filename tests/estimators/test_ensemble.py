@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV
 
-from skop import EnsembleRegressor, FieldSet, LaMORegressor, RolloutRegressor
+from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
@@ -107,6 +107,12 @@ def test_bad_data_is_refused_in_the_members_words(fields):
     X, y = fields
     with pytest.raises(FieldDataError, match=r"12 samples.*y has 11"):
         EnsembleRegressor(member(), n_members=2).fit(X, y[:11])
+
+
+def test_an_estimator_without_random_state_is_named(fields):
+    X, y = fields
+    with pytest.raises(FieldDataError, match="PODRegressor has no random_state: all members would be the same"):
+        EnsembleRegressor(PODRegressor()).fit(X, y)
 
 
 def test_the_score_of_one_rollout_is_that_of_the_rollout():

@@ -4,16 +4,18 @@ import pickle
 import warnings
 from dataclasses import replace
 
+import meshio
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import skop
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
-from skop.data import Extremes, unit_grid
+from skop.data import Extremes, MeshSeries, unit_grid
 from skop.estimators._domain import SeenRanges
 from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning
 
@@ -219,6 +221,39 @@ def test_samples_without_weight_are_not_seen():
     assert set(model.check(wrong)["sample"]) == set(range(30))
 
 
+@pytest.mark.parametrize(
+    "model",
+    [RolloutRegressor(small(), window=1, noise=0.5, random_state=0), TimeConditionedRegressor(small(), random_state=0)],
+)
+def test_trajectories_without_weight_are_as_if_they_were_not_there(model):
+    """In the ranges, in the size of the noise, and in the warnings about odd data."""
+    frames, weight = np.random.default_rng(0).standard_normal((12, 4, 4, 3)), np.ones(12)
+    weight[:2], frames[:2] = 0, 1000.0 * frames[:2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(frames[..., :1], frames[..., 1:], sample_weight=weight)
+    odd = np.where(np.arange(12)[:, None, None, None] == 5, 1e4, 1.0) * frames
+    with pytest.warns(skop.exceptions.SkopWarning, match="X of sample 5 is of another size"):
+        clone(model).fit(odd[..., :1], frames[..., 1:], sample_weight=weight)
+    assert set(model.check(frames[..., :1])["sample"]) == {0, 1}
+    predicted = model.predict(frames[2:, ..., :1])
+    model.fit(frames[2:, ..., :1], frames[2:, ..., 1:], sample_weight=weight[2:])
+    np.testing.assert_allclose(model.predict(frames[2:, ..., :1]), predicted, rtol=1e-5)
+    warnings.simplefilter("ignore")
+    for wrong, words in ((-weight, "sample_weight"), (0 * weight, "zero")):
+        with pytest.raises(ValueError, match=words):
+            model.fit(frames[..., :1], frames[..., 1:], sample_weight=wrong)
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: inner, TimeConditionedRegressor])
+def test_parameters_beside_fields_have_their_names(wrap):
+    model = wrap(small()).fit(
+        np.ones((60, 4, 4, 1)), np.ones((60, 4, 4, 1)) * DESIGN["t"].to_numpy()[:, None, None, None], params=DESIGN
+    )
+    found = model.check(np.ones((60, 4, 4, 1)), params=DESIGN.assign(E=DESIGN["E"] * 1e-9))
+    assert set(found["what"]) == {"parameter 'E'"}
+
+
 def test_a_warm_start_adds_to_what_was_seen():
     model = small(warm_start=True).fit(DESIGN, OUTPUT)
     assert len(model.check(DESIGN * 10)) == 120
@@ -253,3 +288,49 @@ def test_few_samples_say_little():
     assert seen.findings(asked)
     assert not few.findings(asked)
     assert few.findings(asked.with_params(np.array([[29.0]])))
+
+
+# ---------------------------------------------------------------- samples from files
+def run_files(folder, loads):
+    """Files with a field that is a load, and at two times."""
+    paths = []
+    for number, load in enumerate(loads):
+        points = np.c_[POINTS, np.zeros(len(POINTS))]
+        mesh = meshio.Mesh(
+            points, [("vertex", np.arange(20)[:, None])], {"q": load + points[:, 0], "u": load * points[:, 1]}
+        )
+        paths.append(folder / f"run_{number:02d}.vtu")
+        mesh.write(paths[-1])
+        MeshSeries([mesh, mesh], np.arange(2.0)).write(folder / f"series_{number:02d}.pvd")
+    return paths
+
+
+def test_files_are_named(tmp_path):
+    (tmp_path / "fit").mkdir()
+    (tmp_path / "new").mkdir()
+    run_files(tmp_path / "fit", np.linspace(1, 2, 12))
+    paths = run_files(tmp_path / "new", [1.2, 1.4, 40.0])
+    place = f"in sample 2 ({paths[2]})"
+    model = PODRegressor(input_fields=["q"], target_fields=["u"])
+    files = sorted(map(str, (tmp_path / "fit").glob("run_*.vtu")))
+    model.fit(files, params={"load": np.linspace(1, 2, 12)})
+    params = {"load": [1.2, 1.4, 1.6]}
+    column = pd.DataFrame({"file": map(str, paths), **params}, index=[7, 8, 9])
+    for source, options in (
+        (str(tmp_path / "new" / "run_*.vtu"), {"params": pd.DataFrame(params, index=[p.stem for p in paths])}),
+        (paths, {"params": params}),
+        (column, {}),
+    ):
+        for call in (model.predict, model.score):
+            (said,) = said_of(lambda call=call, source=source, options=options: call(source, **options))
+            assert said.count(place) == said.count("sample 2") > 0
+        table = model.check(source, **options)
+        assert set(zip(table["sample"], table["file"], strict=True)) == {(2, str(paths[2]))}
+    (said,) = said_of(lambda: model.predict(paths[:1], params={"load": [9.0]}))
+    assert f"parameter 'load' is 9 in sample 0 ({paths[0]})" in said
+    assert "file" not in model.check([meshio.read(path) for path in paths], params=params)
+    # Of time series it is the file or the folder of the run, as there are several files.
+    series = RolloutRegressor(PODRegressor(target_fields=["u"]), window=1).fit(str(tmp_path / "fit" / "*.pvd"))
+    for pattern, name in (("*.pvd", "series_02.pvd"), ("series_*/*.vtu", "series_02")):
+        (said,) = said_of(lambda pattern=pattern: series.predict(str(tmp_path / "new" / pattern)))
+        assert f"in sample 2 ({tmp_path / 'new' / name})" in said

@@ -3,6 +3,7 @@
 import meshio
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
 from skop.estimators._frames import join_frames, repeat_samples
@@ -62,6 +63,17 @@ def test_seeds_reach_the_estimator(wrapper):
 
 
 @pytest.mark.parametrize("wrapper", [RolloutRegressor, TimeConditionedRegressor])
+def test_errors_of_frames_name_wrong_weights(wrapper):
+    frames = np.random.default_rng(0).standard_normal((6, 4, 4, 2))
+    model = wrapper(PODRegressor(), **({"window": 2} if wrapper is RolloutRegressor else {})).fit(frames, frames)
+    errors = model.error_by_step if wrapper is RolloutRegressor else model.error_by_time
+    with pytest.raises(ValueError, match=r"sample_weight.*\(4,\)"):
+        errors(frames, frames, sample_weight=np.ones(4))
+    with pytest.raises(ValueError, match="zero"):
+        errors(frames, frames, sample_weight=np.zeros(6))
+
+
+@pytest.mark.parametrize("wrapper", [RolloutRegressor, TimeConditionedRegressor])
 def test_meshes_go_in_and_come_out(wrapper):
     rng = np.random.default_rng(0)
     points = np.c_[rng.random((7, 2)), np.zeros(7)]
@@ -85,6 +97,58 @@ def test_meshes_go_in_and_come_out(wrapper):
     assert model.score(meshes) == pytest.approx(
         arrays.score(*(FieldSet(points[:, :2], part) for part in (frames[..., :1], frames[..., 1:])))
     )
+
+
+def on_meshes(names, values):
+    """Meshes whose fields are channels of values (n, 7, c), with names of fields and their numbers of channels."""
+    points = np.c_[np.random.default_rng(3).random((7, 2)), np.zeros(7)]
+    cells, ends = [("triangle", np.array([[0, 1, 2], [3, 4, 5], [4, 5, 6]]))], np.cumsum([*names.values()])[:-1]
+    parts = [zip(names, np.split(sample, ends, axis=1), strict=True) for sample in values]
+    return [meshio.Mesh(points, cells, point_data={name: part.copy() for name, part in pairs}) for pairs in parts]
+
+
+# Fields of the fit and their channels; steps or times that are asked for; fields of these, None for a FieldSet.
+ASKED = [
+    (dict.fromkeys(["u_07", "u_08", "u_09"], 1), 5, ["u_07", "u_08", "u_09", "u_10", "u_11"]),
+    (dict.fromkeys(["u_0.8", "u_0.9"], 1), 3, ["u_0.8", "u_0.9", "u_1.0"]),
+    (dict.fromkeys(["after", "later"], 1), 1, ["after"]),
+    (dict.fromkeys(["after", "later"], 1), 3, ["after", "later", "later_step_3"]),
+    ({"p1": 1, "v1": 2, "p2": 1, "v2": 2}, 3, ["p1", "v1", "p2", "v2", "p3", "v3"]),
+    ({"u": 3}, 4, ["u"]),
+    ({"p": 1, "v": 2, "q": 1}, 3, None),
+    (dict.fromkeys(["u_1", "u_2", "u_3"], 1), [0.5, 0.25], ["u_2", "u_t_0.25"]),
+    (dict.fromkeys(["u_0", "u_0.5", "u_1"], 1), [0.25, 0.5, 2.0], ["u_0.25", "u_0.5", "u_2"]),
+    (dict.fromkeys(["first", "last"], 1), [0.0, 0.25], ["first", "first_t_0.25"]),
+    (dict.fromkeys(["first", "last"], 1), [0.25, 0.25], None),
+    ({"u": 3}, [0.25], ["u"]),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::skop.exceptions.ExtrapolationWarning")
+@pytest.mark.parametrize(("fields", "asked", "expected"), ASKED)
+def test_other_numbers_of_frames_are_named_on_meshes(fields, asked, expected, tmp_path):
+    """The values are those of the same fit on a FieldSet, in the order of the names."""
+    size = {"p1": 3}.get(next(iter(fields)), 1)
+    values = np.random.default_rng(0).standard_normal((5, 7, size + sum(fields.values())))
+    meshes = on_meshes({"start": size, **fields}, values)
+    for number, mesh in enumerate(meshes):
+        mesh.write(tmp_path / f"{number}.vtu")
+    files, points = f"{tmp_path}/*.vtu", meshes[0].points[:, :2]
+    inner, option = PODRegressor(input_fields=["start"], target_fields=[*fields]), "n_steps"
+    model = RolloutRegressor(inner, window=1)
+    if isinstance(asked, list):
+        option, model = "times", TimeConditionedRegressor(inner, times=3 if "last" not in fields else 2)
+    X, y = (FieldSet(points, part) for part in np.split(values, [size], axis=-1))
+    arrays = clone(model).set_params(estimator=PODRegressor()).fit(X, y).predict(X, **{option: asked})
+    predicted = model.fit(files).predict(files, **{option: asked})
+    if expected is None:
+        found = predicted.values
+        assert isinstance(predicted, FieldSet)
+    else:
+        new = [name for name in predicted[0].point_data if not name.endswith(("_true", "_error"))][: len(expected)]
+        assert new == expected
+        found = np.stack([np.concatenate([m.point_data[n].reshape(7, -1) for n in new], axis=1) for m in predicted])
+    np.testing.assert_allclose(found, arrays.values, atol=1e-8)
 
 
 def test_other_points_and_ensembles():

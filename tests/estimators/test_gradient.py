@@ -1,5 +1,6 @@
 """Derivatives with respect to parameters: against central differences of `predict` in double precision."""
 
+import meshio
 import numpy as np
 import pytest
 import torch
@@ -78,6 +79,35 @@ def test_parameters_beside_fields():
     found = model.gradient(X, lambda field: field[:, 1, 0])
     expected = differences(lambda table: model.predict(X.with_params(table)).reshape(8, -1)[:, 1], P)
     require_close(found, expected)
+
+
+def test_parameters_apart_from_arrays():
+    X = RANDOM.normal(size=(8, *GRID, 1))
+    model = small().fit(X, FIELD, params=P)
+    found = model.gradient(X, lambda field: field[:, 1, 0], params=P)
+    require_close(found, differences(lambda table: model.predict(X, params=table).reshape(8, -1)[:, 1], P))
+    with pytest.raises(FieldDataError, match="pass params="):
+        model.gradient(X, lambda field: field[:, 1, 0])
+
+
+@pytest.mark.parametrize("sizes", [[9] * 4, [9, 12, 7, 9]])
+def test_parameters_apart_from_meshes(sizes):
+    """Meshes of one size or of several, whose rows of parameters are matched by their order."""
+    meshes = []
+    for n in sizes:
+        nodes = np.arange(n - 2)[:, None] + np.arange(3)
+        points, data = np.c_[RANDOM.random((n, 2)), np.zeros(n)], {"a": RANDOM.random(n), "b": RANDOM.random(n)}
+        meshes.append(meshio.Mesh(points, [("triangle", nodes)], point_data=data))
+    table = P[:4]
+    model = small(input_fields=["a"], target_fields=["b"]).fit(meshes, params=table)
+    found = model.gradient(meshes, lambda field: (field[..., 0] ** 2).sum(dim=1), params=table)
+    require_close(
+        found,
+        differences(
+            lambda rows: np.array([(mesh.point_data["b"] ** 2).sum() for mesh in model.predict(meshes, params=rows)]),
+            table,
+        ),
+    )
 
 
 @pytest.mark.exhaustive

@@ -6,7 +6,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from skop import EnsembleRegressor, LaMORegressor, RolloutRegressor
+from skop import AutoRegressor, EnsembleRegressor, LaMORegressor, RolloutRegressor
 from skop.data import FieldLoader
 from skop.exceptions import SkopWarning
 
@@ -70,6 +70,7 @@ CALLS = {
     "search": lambda: GridSearchCV(small(), {"width": [8, 16]}, cv=2).fit(X, X),
     "ensemble": lambda: EnsembleRegressor(small(), n_members=3, random_state=0).fit(X, X),
     "ensemble of rollouts": lambda: EnsembleRegressor(RolloutRegressor(small(), window=1), n_members=2).fit(X, X),
+    "choice": lambda: AutoRegressor(candidates=[("LaMO", small())], max_time=None, cv=2).fit(X, X),
     "pipeline": lambda: make_pipeline(small()).fit(X, X),
 }
 

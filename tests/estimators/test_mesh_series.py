@@ -213,3 +213,55 @@ def test_another_fit_forgets_the_series():
     values = frames(runs())
     model.fit(FieldSet(POINTS[:, :2], values[..., :2]), FieldSet(POINTS[:, :2], values[..., 2:]))
     assert not hasattr(model, "series_")
+
+
+# ---------------------------------------------------------------------- parameters of runs
+def loaded_runs(folder, loads):
+    """Files whose fields are a load times a field of the mesh, that decays in time."""
+    for name, load in loads.items():
+        fields = [(1 + POINTS[:, 0]) * load * np.exp(-time) for time in TIMES]
+        meshes = [meshio.Mesh(POINTS, CELLS, {"u": field, "start": POINTS[:, 0]}) for field in fields]
+        MeshSeries(meshes, TIMES).write(folder / f"{name}.pvd")
+    return str(folder / "*.pvd")
+
+
+@pytest.mark.parametrize("kind", ["by_time", "rollout"])
+def test_parameters_of_series_are_matched_by_name(tmp_path, kind):
+    """In another order than the files, as a column beside the files, and with one run of a design asked for."""
+    pandas = pytest.importorskip("pandas")
+    loads = dict(zip("abcdefgh", [5.0, 2.0, 3.0, 7.0, 1.0, 6.0, 4.0, 8.0], strict=True))
+    source = loaded_runs(tmp_path, loads)
+    new = {"by_time": by_time, "rollout": rollout}[kind]
+    table = pandas.DataFrame({"load": list(loads.values())}, index=list(loads))
+    shuffled = table.sort_values("load")
+    expected = new().fit(source, params=table)
+    model = new().fit(source, params=shuffled)
+    np.testing.assert_array_equal(
+        frames(model.predict(source, params=shuffled)), frames(expected.predict(source, params=table))
+    )
+    assert model.score(source, params=shuffled) == expected.score(source, params=table) > 0.5
+    column = shuffled.assign(run=[str(tmp_path / f"{name}.pvd") for name in shuffled.index])
+    again = new().fit(column)
+    assert again.score(column) == pytest.approx(model.score(source, params=shuffled))
+    one = str(tmp_path / "c.pvd")
+    of_all = frames(model.predict(source, params=table))
+    np.testing.assert_allclose(frames(model.predict(one, params=shuffled)), of_all[2:3], rtol=1e-12)
+    with pytest.raises(FieldDataError, match="1 of 8 files have no row"):
+        new().fit(source, params=shuffled[1:])
+    with pytest.raises(FieldDataError, match="sample_weight has no names"):
+        new().fit(source, params=shuffled, sample_weight=np.ones(8))
+
+
+def test_the_index_of_a_table_finds_the_series(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    loads = dict(zip("abcdef", [5.0, 2.0, 3.0, 7.0, 1.0, 6.0], strict=True))
+    source = loaded_runs(tmp_path, loads)
+    table = pandas.DataFrame({"load": list(loads.values())}, index=list(loads)).sort_values("load")
+    files = [str(tmp_path / f"{name}.pvd") for name in table.index]
+    new = TimeConditionedRegressor(PODRegressor(target_fields=["u"]))
+    expected = new.fit(table.reset_index(drop=True), files).predict(table)
+    model = new.fit(table, source)
+    np.testing.assert_array_equal(frames(model.predict(table)), frames(expected))
+    assert model.score(table, source) == model.score(table.reset_index(drop=True), files)
+    with pytest.raises(FieldDataError, match="2 of 6 rows"):
+        model.score(table, files[:4])

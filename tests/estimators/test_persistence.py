@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, Ridge
 
 import skop
 from skop import (
@@ -436,7 +436,7 @@ def test_files_of_earlier_versions_give_the_predictions_of_then(name):
 
 
 def test_there_is_a_file_of_each_operator():
-    assert FILES == ["amo", "geomano", "lamo", "mno"]
+    assert FILES == ["amo", "deeponet", "geomano", "lamo", "mno", "transolver", "unet"]
 
 
 def test_files_of_one_model_are_equal_byte_for_byte(model, tmp_path):
@@ -451,7 +451,8 @@ def test_files_of_one_model_are_equal_byte_for_byte(model, tmp_path):
 def nested():
     member = small()
     return {
-        "POD with ridge": (PODRegressor(), GRIDS, GRIDS[..., :1]),
+        "POD": (PODRegressor(), GRIDS, GRIDS[..., :1]),
+        "POD with ridge of scikit-learn": (PODRegressor(regressor=Ridge()), GRIDS, GRIDS[..., :1]),
         "POD with a Gaussian process": (PODRegressor(regressor="gaussian_process", n_components=2), TABLE, GRIDS),
         "POD with the mean": (PODRegressor(regressor="mean"), GRIDS, TABLE),
         **{
@@ -497,7 +498,7 @@ def test_a_regressor_that_is_not_known_is_refused_with_advice(tmp_path):
 
 def test_another_scikit_learn_is_named(tmp_path):
     path = tmp_path / "model.skop"
-    PODRegressor().fit(GRIDS, GRIDS[..., :1]).save(path)
+    PODRegressor(regressor=Ridge()).fit(GRIDS, GRIDS[..., :1]).save(path)
     rewrite(path, lambda header, _: header["versions"].update({"scikit-learn": "1.0"}))
     with pytest.warns(SkopWarning, match=r"scikit-learn 1\.0"):
         skop.load(path)

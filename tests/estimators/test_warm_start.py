@@ -8,7 +8,17 @@ import pytest
 from sklearn.base import clone
 
 import skop
-from skop import FieldSet, GeoMaNORegressor, LaMOArchitecture, LaMORegressor, ScalingOptions, TrainingOptions
+from skop import (
+    EnsembleRegressor,
+    FieldSet,
+    GeoMaNORegressor,
+    LaMOArchitecture,
+    LaMORegressor,
+    RolloutRegressor,
+    ScalingOptions,
+    TimeConditionedRegressor,
+    TrainingOptions,
+)
 from skop.data import unit_grid
 from skop.exceptions import ModelFileError
 
@@ -33,7 +43,7 @@ CHANGES = {
 }
 FREE = {
     "epochs and rate": {"max_iter": 1, "learning_rate_init": 1e-4, "batch_size": 2, "max_time": 60.0},
-    "stopping": {"early_stopping": True, "n_iter_no_change": 2, "training__validation_fraction": 0.4},
+    "stopping": {"early_stopping": True, "training__n_iter_no_change": 2, "training__validation_fraction": 0.4},
     "training": {"training__weight_decay": 0.0, "training__ema_decay": None, "training__tol": 0.1},
     "loss": {"loss": "mse"},
     "rest": {"random_state": 7, "verbose": False, "device": "cpu", "refinement": "native", "symmetries": ["flip_x"]},
@@ -186,3 +196,43 @@ def test_a_failed_fit_leaves_the_end_of_the_last_one():
         model.set_params(loss=broken).fit(X, Y)
     model.set_params(loss="auto")
     np.testing.assert_array_equal(continued(model, 1).predict(X), continued(other, 1).predict(X))
+
+
+WRAPPERS = {
+    "rollout": lambda inner: RolloutRegressor(inner, window=2, unroll=2),
+    "times": lambda inner: TimeConditionedRegressor(inner, times=2),
+    "ensemble": lambda inner: EnsembleRegressor(inner, n_members=2, random_state=0),
+    "ensemble of rollouts": lambda inner: EnsembleRegressor(
+        RolloutRegressor(inner, window=2), n_members=2, random_state=0
+    ),
+}
+
+
+def innermost(model):
+    """The operators of a fitted estimator."""
+    if isinstance(model, EnsembleRegressor):
+        return [operator for member in model.estimators_ for operator in innermost(member)]
+    return innermost(model.estimator_) if hasattr(model, "estimator_") else [model]
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_fits_of_estimators_that_wrap_others_go_on(name):
+    """Steps of rate zero leave the network as it was; the learning rate and the record are those of one training."""
+    frames = np.concatenate([Y, 2 * Y], axis=-1)
+    options = SIZES | {"warm_start": True, "training__ema_decay": None}
+    model = WRAPPERS[name](LaMORegressor().set_params(**options)).fit(X, frames)
+    before, earlier = model.predict(X), innermost(model)
+    prefix = next(key for key in model.get_params() if key.endswith("width")).removesuffix("width")
+    model.set_params(**{f"{prefix}learning_rate_init": 1e-30}).fit(10 * X, frames)
+    assert [operator.n_iter_ for operator in innermost(model)] == [4] * len(earlier)
+    assert [operator.n_iter_ for operator in earlier] == [2] * len(earlier)  # what the user still holds
+    np.testing.assert_allclose(model.predict(X), before, rtol=1e-5, atol=1e-6)
+    assert model.check(np.concatenate([X, 10 * X])).empty
+    with pytest.raises(ValueError, match=r"width from 8 to 16"):
+        model.set_params(**{f"{prefix}width": 16}).fit(X, frames)
+    larger, targets = (np.repeat(part, 2, axis=1) for part in (X, frames))
+    with pytest.raises(ValueError, match=r"warm_start goes on with data of the same kind"):
+        model.set_params(**{f"{prefix}width": 8}).fit(larger, targets)
+    np.testing.assert_allclose(model.predict(X), before, rtol=1e-5, atol=1e-6)
+    cold = model.set_params(**{f"{prefix}warm_start": False}).fit(X, frames)
+    assert [operator.n_iter_ for operator in innermost(cold)] == [2] * len(earlier)

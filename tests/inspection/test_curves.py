@@ -31,7 +31,7 @@ def fitted(data, **parameters):
 
 
 def test_draws_loss_and_validation_error_of_each_epoch(data):
-    estimator = fitted(data, early_stopping=True, n_iter_no_change=4)
+    estimator = fitted(data, early_stopping=True, training__n_iter_no_change=4)
     display = TrainingCurveDisplay.from_estimator(estimator)
     loss, validation = display.lines_
     assert display.ax_.get_yscale() == "log"

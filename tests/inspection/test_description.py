@@ -2,11 +2,15 @@
 
 import json
 
+import meshio
 import numpy as np
 import pytest
 
 from skop import FieldSet
+from skop.data import MeshSeries
+from skop.exceptions import FieldDataError
 from skop.inspection import describe_data
+from skop.inspection._description import far_samples
 
 RNG = np.random.default_rng(0)
 
@@ -46,7 +50,7 @@ def spoiled(**changes):
 
 
 def lone_point(points):
-    points[5] = 300
+    points[5] = [9, 0.5]  # 13 times as far from the centre as most
     return points
 
 
@@ -72,9 +76,23 @@ def test_offsets_constants_and_noise_in_a_plane_are_found():
     y = FieldSet(coords, 1e5 + values)
     found = describe_data(FieldSet(coords, np.concatenate([values, np.full_like(values, 2)], axis=-1)), y)
     texts = [finding.text for finding in found.findings]
+    # A coordinate that is exactly constant is dropped by the reader, and nothing to look at.
+    flat = coords * [1, 1, 0]
+    assert not any("coordinate" in text for text in problems(describe_data(FieldSet(flat, values))))
     assert any("target 'channel 0' varies by" in text for text in texts)
     assert any("input 'channel 1' is 2 everywhere" in text for text in texts)
     assert any("coordinate z varies by" in text for text in texts)
+
+
+def test_a_mean_far_from_the_others_is_noticed():
+    X = RNG.normal(0, 1, (40, 500, 1))
+    X[7] += 1 - X[7].mean()  # 22 standard deviations of the means, but no other size
+    (far,) = (finding for finding in describe_data(X, X**2).findings if "far from the others" in finding.text)
+    assert (far.level, far.samples) == ("notice", ("sample 7",))
+    # Uniform numbers from 0 to 1 have quartiles 0.25 and 0.75, which is a deviation of 0.37.
+    uniform = np.linspace(0, 1, 101)
+    assert far_samples(np.append(uniform, [0.5 + 9 * 0.37])[:, None]).tolist() == [101]
+    assert far_samples(np.append(uniform, [0.5 - 7 * 0.37])[:, None]).tolist() == []
 
 
 def test_copies_and_contradictions_are_told_apart():
@@ -86,12 +104,36 @@ def test_copies_and_contradictions_are_told_apart():
     assert found[("sample 2", "sample 7")].level == "notice"
     assert found[("sample 5", "sample 12")].level == "problem"
     assert "different targets" in found[("sample 5", "sample 12")].text
+    # Equal values on other points are another sample.
+    coords = [RNG.random((20, 2)) for _ in range(3)]
+    fields = FieldSet([coords[0], coords[1], coords[0]], [np.ones((20, 1))] * 3)
+    copies = [finding.samples for finding in describe_data(fields).findings if "copies" in finding.text]
+    assert copies == [("sample 0", "sample 2")]
+
+
+def test_time_series_are_described_by_run_with_their_times():
+    points = RNG.random((15, 2))
+    fields = RNG.random((4, 3, 15))
+    meshes = [[meshio.Mesh(points, [("vertex", np.arange(15)[:, None])], {"u": u}) for u in run] for run in fields]
+    series = [MeshSeries(run, [0.0, 1.0, 2.0]) for run in meshes[:3]] + [MeshSeries(meshes[3][:2], [0.0, 1.5])]
+    found = describe_data(series, target_fields="u", names="abcd")
+    assert found.form == "4 runs of 2 frames, times 0 to 1, on 15 shared points in 2-D"
+    assert (found.channels[0].mean, found.n_points[0]) == (pytest.approx(fields[:, :2].mean()), 15)
+    texts = [finding.text for finding in found.findings]
+    for words in ("2 to 3 frames; a fit needs as many", "1 to 1.5 apart in time", "times differ between runs"):
+        assert any(words in text for text in texts)
+    with pytest.raises(FieldDataError, match="need names of fields"):
+        describe_data(series)
 
 
 def test_the_description_prints_and_goes_to_json():
     X, y = spoiled(targets=lambda item: 1e6 * item)
     found = describe_data(X, y, parameter_names=["speed"])
     assert json.loads(json.dumps(found.to_dict()))["channels"][1]["name"] == "speed"
+    corners = np.concatenate(X.coords_list())
+    np.testing.assert_allclose(np.transpose(found.box), [corners.min(axis=0), corners.max(axis=0)])
+    assert found.n_points == (20, 20, 21)
+    assert [finding.level for finding in found.findings] == ["problem", "notice"]
     text = str(found)
     assert "12 samples on points of their own, 20 to 21 in 2-D" in text
     assert "problem: target 'stress'" in text
@@ -101,8 +143,11 @@ def test_the_description_prints_and_goes_to_json():
 def test_advice_follows_the_kind_of_the_data():
     table = RNG.random((80, 3))
     assert "Gaussian process" in describe_data(table, table[:, 0]).advice["estimator"]
+    assert describe_data(table).advice["samples"].startswith("80; hold out a fifth")
+    assert describe_data(table[:49]).advice["samples"].startswith("49 is a start")
     coords = RNG.random((25, 2))
     fixed = describe_data(table, FieldSet(coords, RNG.random((80, 25, 1))))
     assert fixed.advice["estimator"].startswith("PODRegressor")
+    assert fixed.advice["batch_size"] == "'auto', which takes 10 here"
     large = FieldSet(RNG.random((2, 6000, 2)), RNG.random((2, 6000, 1)))
     assert describe_data(large, large).advice["subsample_points"].startswith("2000: a training step then costs about 3")

@@ -156,6 +156,12 @@ def test_evaluation_agrees_with_the_score():
     for name, error in found.to_dict()["channels"].items():
         assert error == pytest.approx(1 - channels[name])
     assert sorted(found.ranking) == list(range(5))
+    X, y = clouds(9)
+    model = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, y)
+    channels, found = model.score_channels(X, y), evaluate(model, X, y).to_dict()
+    assert found["error"] == pytest.approx(1 - model.score(X, y))
+    assert found["channels"] == pytest.approx({name: 1 - score for name, score in channels.items()})
+    assert [*found["samples"]] == sorted(found["samples"], key=found["samples"].get, reverse=True)
 
 
 def test_comparison_has_the_error_of_the_mean_and_says_what_cannot_be_used():
@@ -171,3 +177,32 @@ def test_comparison_has_the_error_of_the_mean_and_says_what_cannot_be_used():
     assert np.isnan(results["POD + Gaussian process"].error)
     # The field is a function of the coordinates, which a regression point by point sees.
     assert results["gradient boosting, point by point"].error < 0.5 * results["mean value"].error
+
+
+def test_classical_models_use_the_parameters_and_say_why_they_are_left_out(monkeypatch):
+    X, _ = clouds(24)
+    loads = RNG.random((24, 1))
+    X = X.with_params(loads)
+    y = FieldSet(
+        X.coords_list(), [np.full((count, 1), 1 + load) for count, load in zip(X.n_points, loads[:, 0], strict=True)]
+    )
+    results = {result.name: result for result in compare_models({}, (X[:18], y[:18]), (X[18:], y[18:]))}
+    assert results["gradient boosting, point by point"].error < 0.5 * results["mean value"].error
+    results = compare_models({}, (X[:18], loads[:18, 0]), (X[18:], loads[18:, 0]))
+    assert "needs fields as targets" in results[0].note
+    data = RNG.random((12, 3, 3, 1))
+    parts = (data[:8], data[:8]), (data[8:], data[8:])
+    assert [result.note for result in compare_models({}, *parts)] == ["", "", ""]
+    monkeypatch.setattr("skop.inspection._comparison._MOST_SAMPLES", 7)
+    assert [result.note for result in compare_models({}, *parts)] == ["", "", "left out: slow for more than 7 samples"]
+    monkeypatch.setattr("skop.inspection._comparison._MOST_NUMBERS", 71)
+    assert all("7e+01 numbers are too many" in result.note for result in compare_models({}, *parts))
+
+
+def test_a_channel_of_zeros_has_no_error_and_no_part_in_the_mean():
+    X = RNG.random((10, 4))
+    y = FieldSet(RNG.random((6, 2)), np.stack([X @ RNG.random((4, 6)), np.zeros((10, 6))], axis=-1))
+    model = PODRegressor(n_components=2).fit(X[:7], y[:7])
+    found = evaluate(model, X[7:], y[7:])
+    assert found.to_dict()["channels"]["channel 1"] == 0
+    np.testing.assert_allclose(found.errors, found.channel_errors[:, 0])

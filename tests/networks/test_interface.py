@@ -11,6 +11,8 @@ from skop.modules import MIXERS, FeedForward, LatentBlock, LatentTokens, build_m
 from skop.networks import (
     AMOPatchNetwork,
     AMOPointNetwork,
+    DeepONetNetwork,
+    FNONetwork,
     GalerkinNetwork,
     GeoMaNONetwork,
     GNOTNetwork,
@@ -21,11 +23,15 @@ from skop.networks import (
     Outputs,
     PatchNetwork,
     PointNetwork,
+    TransolverNetwork,
+    UNetNetwork,
 )
 
 HOSTS = [GNOTNetwork, GalerkinNetwork, OFormerNetwork]
 SKELETONS = [PatchNetwork, PointNetwork]
-NETWORKS = [LaMOPatchNetwork, LaMOPointNetwork, GeoMaNONetwork, AMOPatchNetwork, AMOPointNetwork, *SKELETONS, *HOSTS]
+PEERS = [TransolverNetwork, DeepONetNetwork, UNetNetwork, FNONetwork]
+NETWORKS = [LaMOPatchNetwork, LaMOPointNetwork, GeoMaNONetwork, AMOPatchNetwork, AMOPointNetwork]
+NETWORKS += [*SKELETONS, *HOSTS, *PEERS]
 SIZES = {"n_dims": 2, "n_fields": 1, "n_params": 1, "n_outputs": 2, "n_scalars": 3, "width": 8}
 
 

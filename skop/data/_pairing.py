@@ -1,0 +1,363 @@
+"""Matching of the rows of tables with runs, by the names of files, by numbers, or by their order.
+
+Notation: n runs, p columns of a table.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from skop._typing import IntArray
+from skop.data._mesh_files import is_path
+from skop.exceptions import FieldDataError, warn
+
+__all__ = [
+    "Labels",
+    "check_order",
+    "index_labels",
+    "is_missing",
+    "name_runs",
+    "order_of_rows",
+    "pair_rows",
+    "some_of",
+]
+
+#: Number of names shown in an error message.
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the rows of a table are called, apart from their order.
+
+    Attributes
+    ----------
+    files : tuple of str or None, default=None
+        Paths, file names or stems, one for each row.
+    numbers : tuple of int or None, default=None
+        Numbers of the rows in the index of a DataFrame, if these are not 0 to n - 1.
+    place : str, default="its index"
+        Where the labels come from, for messages.
+    """
+
+    files: tuple[str, ...] | None = None
+    numbers: tuple[Any, ...] | None = None
+    place: str = "its index"
+
+
+def index_labels(index: Any) -> Labels:
+    """Return the labels in the index of a DataFrame: file names, or numbers that do not merely count the rows.
+
+    Parameters
+    ----------
+    index : sequence
+        Index.
+
+    Returns
+    -------
+    Labels
+        Labels; empty ones if the index is 0 to n - 1.
+
+    Examples
+    --------
+    >>> from skop.data._pairing import index_labels
+    >>> index_labels([0, 1]), index_labels([4, 2]).numbers
+    (Labels(files=None, numbers=None, place='its index'), (4, 2))
+    """
+    labels = list(index)
+    if any(is_path(label) for label in labels) and all(is_path(label) or is_missing(label) for label in labels):
+        # A row without a name belongs to no file.
+        return Labels(tuple(os.fspath(label) if is_path(label) else "" for label in labels))
+    return Labels() if labels == list(range(len(labels))) else Labels(numbers=tuple(labels))
+
+
+def pair_rows(
+    labels: Labels,
+    n_rows: int,
+    runs: Any,
+    names: Sequence[str],
+    *,
+    what: str,
+    remark: str = "",
+    weighted: bool = False,
+    says_pairs: bool = False,
+    needs_all: bool = False,
+) -> IntArray | None:
+    """Return the row of each run, by file name where the rows have such labels, otherwise by their order.
+
+    Parameters
+    ----------
+    labels : Labels
+        Names of the rows.
+    n_rows : int
+        Number of rows.
+    runs : meshes, paths or a pattern, or fields of any form
+        Runs as the caller passed them.
+    names : sequence of str
+        Names of the runs.
+    what : str
+        Name of the table, for messages.
+    remark : str, default=""
+        Words that follow the pairs in the warning.
+    weighted : bool, default=False
+        Whether samples have weights, whose order would be in doubt if rows change theirs.
+    says_pairs : bool, default=False
+        Whether to warn of how rows and files were paired, if not by name.
+    needs_all : bool, default=False
+        Whether a row without a file is an error.
+
+    Returns
+    -------
+    ndarray of shape (n,) or None
+        Index of the row of each run; None if they are in order.
+
+    Raises
+    ------
+    FieldDataError
+        If rows and runs do not match.
+
+    Examples
+    --------
+    >>> from skop.data._pairing import Labels, pair_rows
+    >>> pair_rows(Labels(("b", "a")), 2, "runs/*.vtu", ["runs/a.vtu", "runs/b.vtu"], what="params").tolist()
+    [1, 0]
+    """
+    first = next(iter(runs), None) if isinstance(runs, list | tuple | np.ndarray) else runs
+    rows = None
+    if labels.files is not None and is_path(first):
+        rows = _rows_by_name(labels, names, what, needs_all=needs_all)
+    elif labels.files is not None and labels.place != Labels.place:
+        raise FieldDataError(
+            f"{labels.place} of {what} holds text, but the samples of X are no files that it could be matched with; "
+            f"pass paths as X, or leave this column out if the rows of {what} are in the order of X."
+        )
+    elif is_path(runs) and max(n_rows, len(names)) > 1:
+        rows = _rows_of_pattern(labels.numbers, n_rows, names, what, remark if says_pairs else None)
+    elif n_rows != len(names):
+        raise FieldDataError(_other_count(n_rows, names, what))
+    if rows is not None and weighted and (np.diff(rows) < 0).any():
+        raise FieldDataError(
+            f"the rows of {what} were brought into the order of the files, but sample_weight has no names that tell "
+            f"its order. Sort {what} and the weights like the files ({some_of(names)}), or pass the files as a list in "
+            f"the order of {what}."
+        )
+    return rows
+
+
+def order_of_rows(X: Any, runs: Any, names: Sequence[str]) -> IntArray | None:
+    """Return the order of runs in which they belong to the rows of a table, whose index may name them.
+
+    Parameters
+    ----------
+    X : table of shape (n, p)
+        Table, as a DataFrame or an array.
+    runs : meshes, paths or a pattern
+        Runs as the caller passed them.
+    names : sequence of str
+        Names of the runs.
+
+    Returns
+    -------
+    ndarray of shape (n,) or None
+        Index of the run of each row; None if rows and runs are in one order.
+
+    Raises
+    ------
+    FieldDataError
+        If rows and runs do not match.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skop.data._pairing import order_of_rows
+    >>> order_of_rows(pd.DataFrame({"load": [2.0, 1.0]}, index=["b", "a"]), "*.vtu", ["a.vtu", "b.vtu"]).tolist()
+    [1, 0]
+    """
+    labels = index_labels(X.index) if hasattr(X, "iloc") else Labels()
+    rows = pair_rows(labels, len(X), runs, names, what="X", says_pairs=True, needs_all=True)
+    return None if rows is None else np.argsort(rows)
+
+
+def name_runs(labels: Labels, names: Sequence[str]) -> bool:
+    """Tell whether labels are names of runs, some of which are at other places.
+
+    Parameters
+    ----------
+    labels : Labels
+        Names of rows.
+    names : sequence of str
+        Names of the runs.
+
+    Returns
+    -------
+    bool
+        False if no label is the name of a run, or rows and runs are in one order.
+    """
+    files = _by_spelling(names)
+    places = [files.get(_parts(label), set()) for label in labels.files or ()]
+    are_in_order = len(places) == len(names) and all(number in found for number, found in enumerate(places))
+    return any(places) and not are_in_order
+
+
+def check_order(names: Sequence[str], others: Sequence[str], what: str = "y") -> None:
+    """Raise an error if X and y are the same runs in different order, by the names of their files or folders.
+
+    Parameters
+    ----------
+    names, others : sequence of str
+        Names of the runs in X and in y.
+    what : str, default="y"
+        Name of the argument y, for messages.
+
+    Raises
+    ------
+    FieldDataError
+        If both have the same names, which are all different, at other places.
+    """
+    keys = [_distinct_names(part) for part in (names, others)]
+    if keys[0] is None or keys[1] is None or keys[0] == keys[1] or set(keys[0]) != set(keys[1]):
+        return
+    place = next(i for i, pair in enumerate(zip(*keys, strict=True)) if pair[0] != pair[1])
+    raise FieldDataError(
+        f"sample {place} is {names[place]} in X and {others[place]} in {what}: both hold the same runs in different "
+        "order; bring them into one order."
+    )
+
+
+def _distinct_names(names: Sequence[str]) -> list[str] | None:
+    """Stems of files, or else the names of their folders, if these are all different."""
+    paths = [PurePath(name) for name in names]
+    for found in ([path.stem for path in paths], [path.parent.name for path in paths]):
+        if len(set(found)) == len(found):
+            return found
+    return None
+
+
+def _rows_of_pattern(
+    numbers: Sequence[Any] | None, n_rows: int, names: Sequence[str], what: str, remark: str | None
+) -> IntArray | None:
+    """Row of each file of a pattern, if rows have no names; a remark of None warns of nothing."""
+    rows = None if numbers is None else _rows_by_number(numbers, names)
+    if rows is None and n_rows != len(names):
+        raise FieldDataError(_other_count(n_rows, names, what))
+    if rows is None and numbers is not None:
+        raise FieldDataError(
+            f"the rows of {what} have the index {some_of(numbers)}, which is neither file names nor 0 to {n_rows - 1}, "
+            f"as after a selection or a sort, while the files of a pattern are in natural order ({some_of(names)}). "
+            f"{_advice(what)} Or call {what}.reset_index(drop=True) if its rows are in this order."
+        )
+    if remark is None:
+        return rows
+    if rows is not None and numbers is not None:
+        words = [f"{numbers[rows[place]]} for {names[place]}" for place in (0, -1)]
+        how = "matched with files by the numbers in its index and in their names"
+    else:
+        words = [f"{place % n_rows} for {names[place]}" for place in (0, -1)]
+        how = "taken in the natural order of the files, since it has no column or index of file names"
+    warn(f"the rows of {what} were {how}: row {words[0]}, ..., row {words[1]}{remark}. {_advice(what)}")
+    return rows
+
+
+def _other_count(n_rows: int, names: Sequence[str], what: str) -> str:
+    """Error message about a number of rows that is not that of the runs."""
+    remedy = _advice(what)
+    if len(names) == 1 and what == "params":
+        remedy += " For many designs on one mesh call predict(params, coords=mesh)."
+    return (
+        f"{what} has {n_rows} rows, but there {'is 1 run' if len(names) == 1 else f'are {len(names)} runs'} "
+        f"({some_of(names)}): one row is needed for each. {remedy}"
+    )
+
+
+def _advice(what: str) -> str:
+    """How to match rows with files by name."""
+    return f"Give {what} {'a column or ' * (what == 'params')}an index of file names to match by name."
+
+
+def _rows_by_name(labels: Labels, names: Sequence[str], what: str, *, needs_all: bool) -> IntArray:
+    """Row of each file, found by the end of its path, with or without the suffix."""
+    files = _by_spelling(names)
+    rows: dict[int, int] = {}
+    strangers = []
+    for row, label in enumerate(labels.files or ()):
+        found = files.get(_parts(label)) or files.get(_parts(os.path.abspath(os.path.expanduser(label))), set())
+        if len(found) > 1:
+            raise FieldDataError(
+                f"{label!r} in row {row} of {what} may be {some_of([names[i] for i in sorted(found)])}; write more of "
+                "the path."
+            )
+        if not found:
+            strangers.append(label or f"row {row}, without a name")
+            continue
+        (number,) = found
+        if number in rows:
+            raise FieldDataError(
+                f"{what} has two rows for {names[number]}: {rows[number]} and {row}; keep one of them."
+            )
+        rows[number] = row
+    missing = [name for number, name in enumerate(names) if number not in rows]
+    if missing or (needs_all and strangers):
+        sides = (
+            (missing, f"of {len(names)} files have no row in {what}"),
+            (strangers, f"of {len(labels.files or ())} rows of {what} have no file"),
+        )
+        words = " and ".join(f"{len(items)} {kind} ({some_of(items)})" for items, kind in sides if items)
+        remedy = ""
+        if labels.place == Labels.place:
+            remedy = " If the index holds other labels, drop it: rows then go by the natural order of the files."
+        raise FieldDataError(
+            f"{words}, by the names in {labels.place}. Correct these, which may be paths, file names, stems or the "
+            f"names of folders with one file each; or leave out what has no partner.{remedy}"
+        )
+    return np.array([rows[number] for number in range(len(names))])
+
+
+def _by_spelling(names: Sequence[str]) -> dict[tuple[str, ...], set[int]]:
+    """Files by the ways to write them: ends of the path with and without suffix, and folders that hold one file."""
+    whole = [PurePath(os.path.abspath(name)) for name in names]
+    own_folders = len({path.parent for path in whole}) == len(whole) > 1
+    files: dict[tuple[str, ...], set[int]] = {}
+    for number, path in enumerate(whole):
+        stems = [path.with_suffix("")]
+        if path.suffix == ".series":
+            # The file run_1.vtu.series lists the files of run_1.
+            stems.append(stems[0].with_suffix(""))
+        for form in (path, *stems, *([path.parent] if own_folders else [])):
+            for start in range(len(form.parts)):
+                files.setdefault(form.parts[start:], set()).add(number)
+    return files
+
+
+def _parts(label: str) -> tuple[str, ...]:
+    """Parts of a path as it is written in a table, where Windows' separators may occur."""
+    return PurePath(os.path.normpath(label.strip().replace("\\", "/"))).parts
+
+
+def _rows_by_number(numbers: Sequence[Any], names: Sequence[str]) -> IntArray | None:
+    """Row of each file by the last number in its name, if these are the numbers of the rows; None otherwise."""
+    found = [re.findall(r"\d+", PurePath(name).stem) for name in names]
+    if not all(found):
+        return None
+    in_names = [int(parts[-1]) for parts in found]
+    if Counter(in_names) != Counter(numbers) or len(set(in_names)) < len(in_names):
+        return None
+    rows = {number: row for row, number in enumerate(numbers)}
+    return np.array([rows[number] for number in in_names])
+
+
+def is_missing(item: Any) -> bool:
+    """Whether an item stands for nothing, or is a number."""
+    return item is None or isinstance(item, float) or type(item).__name__ == "NAType"
+
+
+def some_of(items: Sequence[Any]) -> str:
+    """A few items in words."""
+    return ", ".join(map(str, items[:_SHOWN])) + (f", ... {items[-1]}" if len(items) > _SHOWN else "")

@@ -1,0 +1,523 @@
+"""X and y that are meshes, with tables, fields or values on a mesh beside them: their conversion to FieldSets.
+
+The functions named ``open_*`` replace meshes among the arguments of a fit, a prediction or a score by FieldSets, so
+that `skop.data._reading` reads all forms alike.
+
+Notation: n samples, P points of a mesh, c channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skop.data._designs import Design, as_runs, read_design, refuse_params, sample_files, split_params
+from skop.data._fieldset import FieldSet
+from skop.data._forms import ROUNDING, SAME_POINT, is_table
+from skop.data._mesh_cells import count_places
+from skop.data._mesh_files import is_mesh_input, is_on_mesh, is_path
+from skop.data._mesh_predictions import drop_unused_rows
+from skop.data._meshes import MeshSamples, read_meshes
+from skop.data._pairing import Labels, check_order, index_labels, name_runs, order_of_rows, pair_rows
+from skop.data._spec import DataSpec
+from skop.data._storage import as_storage, read_rows, reshape_rows
+from skop.exceptions import FieldDataError, warn
+
+__all__ = [
+    "HeldMeshes",
+    "field_names",
+    "in_plane",
+    "open_inputs",
+    "open_points",
+    "open_scored",
+    "open_training",
+]
+
+#: Number of coordinates of the points of a mesh, in formats such as VTK's also of a plane mesh.
+_MESH_DIMS = 3
+
+
+@dataclass
+class HeldMeshes:
+    """What a fit keeps of the meshes of X and y.
+
+    Attributes
+    ----------
+    axes : tuple of int or None, default=None
+        Indices of the mesh coordinates that are used.
+    components : tuple of (str, int) or None, default=None
+        Names of the target fields and their numbers of channels, if y was meshes.
+    input_form : str or None, default=None
+        ``"meshes"`` if inputs are on meshes.
+    mesh : meshio.Mesh or None, default=None
+        Mesh that all samples of y share, if X was not meshes.
+    names : tuple of str or None, default=None
+        Names of the meshes, in the order of the samples.
+    """
+
+    axes: tuple[int, ...] | None = None
+    components: tuple[tuple[str, int], ...] | None = None
+    input_form: str | None = None
+    mesh: Any = None
+    names: tuple[str, ...] | None = None
+
+
+# ---------------------------------------------------------------------- fit
+def open_training(
+    X: Any,
+    y: Any,
+    params: Any,
+    *,
+    input_fields: Sequence[str] | None,
+    target_fields: Sequence[str] | None,
+    cell_data: str,
+    weighted: bool,
+) -> tuple[Any, Any, Design | None, HeldMeshes]:
+    """Open the meshes in X and y of a fit.
+
+    Parameters
+    ----------
+    X, y, params, input_fields, target_fields, cell_data, weighted : as in `skop.data.read`
+        Arguments of the fit.
+
+    Returns
+    -------
+    X, y : object
+        FieldSets where there were meshes, otherwise as given.
+    design : Design or None
+        Global parameters in the order of the samples.
+    held : HeldMeshes
+        What the fit keeps of the meshes.
+
+    Raises
+    ------
+    FieldDataError
+        If meshes, or tables beside them, cannot be used.
+    """
+    is_own, y = y is X, _as_targets(y)
+    X, design = split_params(X, params)
+    held = HeldMeshes()
+    if is_mesh_input(X):
+        held.input_form = "meshes"
+        y = None if is_own else y
+        X, y, design = _read_meshes(X, y, design, held, input_fields, target_fields, cell_data, weighted)
+    elif _holds_meshes(y):
+        X, y, design = _read_mesh_targets(X, y, design, held, input_fields, target_fields, cell_data)
+    return X, y, design, held
+
+
+def _read_meshes(
+    X: Any,
+    y: Any,
+    design: Design | None,
+    held: HeldMeshes,
+    input_fields: Sequence[str] | None,
+    target_fields: Sequence[str] | None,
+    cell_data: str,
+    weighted: bool,
+) -> tuple[FieldSet, Any, Design | None]:
+    """Read inputs on meshes, with targets on the same meshes, on others, or beside them."""
+    names = dict.fromkeys([*(input_fields or ()), *(_named(target_fields) if y is None else ())])
+    samples = _open_meshes(X, names, cell_data, None)
+    held.axes, held.names = samples.axes, samples.names
+    if design is not None:
+        design = design.for_runs(X, samples.names, weighted=weighted, fitting=True)
+    if y is None:
+        targets = _named_targets(samples, target_fields, held)
+    elif _holds_meshes(y):
+        targets = _targets_of_runs(X, y, samples, held, target_fields, cell_data)
+    else:
+        targets = drop_unused_rows(_in_run_order(y, X, samples, weighted), samples.meshes)
+    return samples.select(input_fields), targets, design
+
+
+def _read_mesh_targets(
+    X: Any,
+    y: Any,
+    design: Design | None,
+    held: HeldMeshes,
+    input_fields: Sequence[str] | None,
+    target_fields: Sequence[str] | None,
+    cell_data: str,
+) -> tuple[Any, FieldSet, Design | None]:
+    """Read targets on meshes beside an X that is none; a table becomes parameters of the runs if meshes differ."""
+    if not is_table(X):
+        return X, _open_targets(y, held, target_fields, (), cell_data).fields, design
+    refuse_params(design)
+    targets = _open_targets(y, held, target_fields, field_names(input_fields), cell_data)
+    if targets.geometry is not None and len(targets.fields) == 1 != len(X):
+        raise FieldDataError(
+            f"y is one mesh, {targets.names[0]}, but X has {len(X)} rows. For the fields of {len(X)} runs on this mesh "
+            "pass y=(mesh, values), with values of shape (n, points) or (n, points, channels) and one row for each row "
+            "of X; or pass one mesh for each row, as a list or a pattern."
+        )
+    targets = targets.in_row_order(X, y)
+    held.names = None if targets.geometry is None else targets.names
+    if targets.geometry is None or (targets.fields.shared_coords and not field_names(input_fields)):
+        return X, targets.fields, None
+    held.input_form, held.mesh = "meshes", None
+    return targets.geometry, targets.fields, read_design(X, "X")
+
+
+# ---------------------------------------------------------------------- prediction and score
+def open_inputs(
+    X: Any, params: Any, spec: DataSpec, cell_data: str, *, keep_data: bool
+) -> tuple[Any, Design | None, list[Any] | None]:
+    """Open the meshes in the X of a prediction.
+
+    Parameters
+    ----------
+    X, params, spec, cell_data, keep_data : as in `skop.data.read_inputs`
+        Arguments of the prediction.
+
+    Returns
+    -------
+    X : object
+        FieldSet if X was meshes, otherwise as given.
+    design : Design or None
+        Global parameters in the order of the samples.
+    meshes : list of meshio.Mesh or None
+        Meshes to which predictions are attached.
+
+    Raises
+    ------
+    FieldDataError
+        If the fit was not on meshes, or the meshes or parameters cannot be used.
+    """
+    X, design = split_params(X, params)
+    if not is_mesh_input(X):
+        return X, design, None
+    samples = _open_as_fitted(X, spec, spec.input_fields, cell_data, keep_data=keep_data)
+    if design is None:
+        return samples.fields, None, samples.meshes
+    # The rows of a table X are samples. Those of params may be all runs of a design, of which one is asked for.
+    is_shared = len(samples.meshes) == 1 and (not is_path(X) or samples.names == (str(X),))
+    if design.what == "X" and is_shared:
+        count = len(design.values)
+        return samples.fields[np.zeros(count, dtype=int)], design, samples.meshes * count
+    if design.what != "X":
+        return samples.fields, design.for_runs(X, samples.names), samples.meshes
+    order = design.order_of(X, samples.names)
+    if order is None:
+        return samples.fields, design, samples.meshes
+    return samples.fields[order], design, [samples.meshes[i] for i in order]
+
+
+def open_points(
+    coords: Any, X: Any, inputs: FieldSet, spec: DataSpec, cell_data: str, *, keep_data: bool
+) -> tuple[Any, list[Any]]:
+    """Open the meshes at whose points fields are predicted.
+
+    Parameters
+    ----------
+    coords : meshes, paths or a pattern
+        Meshes, as many as the samples or one for all.
+    X : object
+        Samples as the caller passed them, whose names may be those of the meshes.
+    inputs : FieldSet
+        Samples of the prediction.
+    spec, cell_data, keep_data : as in `skop.data.read_query`
+        Arguments of the prediction.
+
+    Returns
+    -------
+    points : FieldSet, or ndarray of shape (P, d) for one mesh
+        Points, or centres of cells, with the coordinates that the fit has used.
+    meshes : list of meshio.Mesh
+        A mesh for each sample.
+
+    Raises
+    ------
+    FieldDataError
+        If there are other numbers of meshes than samples, both are the same runs in different order, or a mesh cannot
+        be used.
+    """
+    read_as = _cells_as_fitted(spec, cell_data)
+    samples = _open_meshes(coords, None, read_as, spec.kept_axes, keep_data)
+    if samples.fields.n_dims != inputs.n_dims and spec.kept_axes is None:
+        # Of a line along an axis all other coordinates are constant.
+        samples = _open_meshes(coords, None, read_as, tuple(range(inputs.n_dims)), keep_data)
+    if len(samples.meshes) not in (1, len(inputs)):
+        raise FieldDataError(
+            f"coords holds {len(samples.meshes)} meshes, but X has {len(inputs)} samples; pass one mesh for all "
+            "samples, or one for each."
+        )
+    if len(samples.meshes) == 1:
+        return samples.fields.coords_list()[0], samples.meshes * len(inputs)
+    if is_mesh_input(X):
+        check_order(sample_files(X) or (), samples.names, "coords")
+    order = order_of_rows(X, coords, samples.names) if is_table(X) else None
+    if order is None:
+        return samples.fields, samples.meshes
+    return samples.fields[order], [samples.meshes[i] for i in order]
+
+
+def open_scored(
+    X: Any,
+    y: Any,
+    params: Any,
+    spec: DataSpec,
+    *,
+    target_fields: Sequence[str] | None,
+    cell_data: str,
+    weighted: bool,
+) -> tuple[Any, Any, Design | None]:
+    """Open the meshes in X and y of a score; meshes that hold both are read once.
+
+    Parameters
+    ----------
+    X, y, params, spec, target_fields, cell_data, weighted : as in `skop.data.read_scored`
+        Arguments of the score.
+
+    Returns
+    -------
+    X, y : object
+        FieldSets where there were meshes, otherwise as given.
+    design : Design or None
+        Global parameters in the order of the samples.
+
+    Raises
+    ------
+    FieldDataError
+        If meshes, or tables beside them, cannot be used.
+    """
+    fitted = spec.target_form.components
+    names = target_fields if fitted is None else [name for name, _ in fitted]
+    is_own, given = y is X, _as_targets(y)
+    X, design = split_params(X, params)
+    y = None if is_own and is_mesh_input(X) else given
+    if spec.input_form == "meshes" and not is_mesh_input(X) and is_table(X) and _holds_meshes(y):
+        # The meshes of y are those on which the prediction is asked for.
+        refuse_params(design)
+        X, y, design = y, None, read_design(X, "X")
+    if not is_mesh_input(X):
+        if not _holds_meshes(y):
+            return X, y, design
+        opened = _open_targets(y, HeldMeshes(axes=spec.kept_axes, components=fitted), names, (), cell_data)
+        return X, (opened.in_row_order(X, given) if spec.input_form == "table" else opened).fields, design
+    wanted = [] if y is not None else _named(names)
+    samples = _open_as_fitted(X, spec, dict.fromkeys([*(spec.input_fields or ()), *wanted]), cell_data)
+    design = None if design is None else design.for_runs(X, samples.names, weighted=weighted)
+    if y is None:
+        y = samples.select(wanted)
+    elif _holds_meshes(y):
+        y = _targets_of_runs(X, y, samples, HeldMeshes(axes=spec.kept_axes), names, cell_data)
+    else:
+        y = _in_run_order(y, X, samples, weighted)
+        y = drop_unused_rows(y, samples.meshes) if spec.n_outputs else y
+    return samples.select(spec.input_fields), y, design
+
+
+def in_plane(coords: Any, spec: DataSpec) -> Any:
+    """Points without the coordinates that were constant in the meshes of the fit, if they come with three."""
+    if spec.kept_axes is None or len(spec.kept_axes) == _MESH_DIMS or coords is None:
+        return coords
+    given = coords
+    if isinstance(coords, FieldSet):
+        given = coords.coords if coords.shared_coords else coords.coords_list()
+    is_list = isinstance(given, list) and bool(given) and np.ndim(given[0]) > 1
+    arrays = [np.asarray(item) for item in given] if is_list else [np.asarray(given)]
+    if any(item.ndim < 2 or item.shape[-1] != _MESH_DIMS or item.dtype.kind not in "fiu" for item in arrays):
+        return coords
+    points = np.concatenate([item.reshape(-1, _MESH_DIMS) for item in arrays]).astype(float)
+    slack = SAME_POINT * np.ptp(points, axis=0).max(initial=0) + ROUNDING * np.abs(points).max(axis=0, initial=0)
+    for axis in set(range(_MESH_DIMS)) - set(spec.kept_axes):
+        if np.ptp(points[:, axis]) > slack[axis]:
+            raise FieldDataError(
+                f"coordinate {axis} of coords runs from {points[:, axis].min():g} to {points[:, axis].max():g}, but it "
+                f"was constant in the meshes of the fit; pass points of one plane, or only the coordinates "
+                f"{spec.kept_axes}."
+            )
+    kept = [item[..., spec.kept_axes] for item in arrays]
+    return kept if is_list else kept[0]
+
+
+def _open_as_fitted(
+    meshes: Any, spec: DataSpec, names: Any, cell_data: str | None, keep_data: bool = False
+) -> MeshSamples:
+    """Meshes of a prediction, with the coordinates that the fit has kept."""
+    if spec.input_form != "meshes":
+        raise FieldDataError(
+            f"X is meshes, but the estimator was fitted on X as {spec.input_form!r}; pass the same "
+            "kind, or read the meshes by skop.data.read_meshes."
+        )
+    return _open_meshes(meshes, names, _cells_as_fitted(spec, cell_data), spec.kept_axes, keep_data)
+
+
+def _cells_as_fitted(spec: DataSpec, cell_data: str | None) -> str:
+    """Treatment of fields on cells: a fit on cells is one on other points than a fit on points."""
+    return (spec.cell_data if "cells" in (spec.cell_data, cell_data) else cell_data) or "refuse"
+
+
+# ---------------------------------------------------------------------- opening
+def _open_meshes(
+    meshes: Any, names: Any, cell_data: Any, axes: tuple[int, ...] | None, keep_data: bool = False
+) -> MeshSamples:
+    """Read meshes with the given fields."""
+    wanted = None if names is None else list(names)
+    return read_meshes(meshes, wanted, cell_data=cell_data, axes=axes, keep_data=keep_data)
+
+
+def _named(target_fields: Sequence[str] | None) -> list[str]:
+    """Return the names of the target fields of meshes, or raise an error if they are missing."""
+    if target_fields is None:
+        raise FieldDataError(
+            "the targets are fields of meshes, but target_fields does not name them; set target_fields=['...'] "
+            "to names in their point_data."
+        )
+    return list(target_fields)
+
+
+def field_names(fields: str | Sequence[str] | None) -> list[str]:
+    """Names of the input fields of meshes; none of them means geometry alone."""
+    return [fields] if isinstance(fields, str) else [*(fields or ())]
+
+
+def _named_targets(samples: MeshSamples, target_fields: Sequence[str] | None, held: HeldMeshes) -> FieldSet:
+    """Select the target fields of meshes."""
+    wanted = _named(target_fields)
+    held.components = tuple((name, samples.components[name]) for name in wanted)
+    return samples.select(wanted)
+
+
+def _targets_of_runs(
+    X: Any, y: Any, samples: MeshSamples, held: HeldMeshes, target_fields: Sequence[str] | None, cell_data: str
+) -> FieldSet:
+    """Read targets on other meshes than the inputs, whose files may have other names but no other order."""
+    if is_on_mesh(y):
+        raise FieldDataError("y is (mesh, values), but X is meshes; pass the values alone, as a list of arrays.")
+    targets = _open_meshes(y, _named(target_fields), cell_data or "refuse", held.axes)
+    check_order(samples.names, targets.names)
+    return _named_targets(targets, target_fields, held)
+
+
+def _in_run_order(y: Any, X: Any, samples: MeshSamples, weighted: bool) -> Any:
+    """Return a DataFrame or Series y in the order of files, by its index."""
+    if not is_path(X) and not (isinstance(X, list | tuple | np.ndarray) and is_path(X[0])):
+        return y
+    labels = index_labels(y.index) if hasattr(y, "iloc") else Labels()
+    if not is_path(X) and not name_runs(labels, samples.names):
+        # A list is in the order of y, unless the index says otherwise.
+        return y
+    if hasattr(y, "iloc"):
+        rows = pair_rows(labels, len(y), X, samples.names, what="y", weighted=weighted, needs_all=True)
+        y = y if rows is None else y.iloc[rows]
+    if labels == Labels() and list(samples.names) != sorted(samples.names):
+        pairs = zip(samples.names, sorted(samples.names), strict=True)
+        place, (here, there) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
+        warn(
+            f"the rows of y were taken in the natural order of the files, in which {here} is sample {place}; in the "
+            f"order of the alphabet, as sorted(...) gives it, it would be {there}. Check the order of y, or pass the "
+            "files as a list in its order."
+        )
+    return y
+
+
+@dataclass(frozen=True)
+class _MeshTargets:
+    """Targets on meshes beside an X that is none.
+
+    Attributes
+    ----------
+    fields : FieldSet
+        Targets.
+    names : tuple of str
+        Names of the meshes; a single one for ``(mesh, values)``.
+    geometry : FieldSet or None
+        Input fields on the same meshes, or their points alone; None for ``(mesh, values)``.
+    """
+
+    fields: FieldSet
+    names: tuple[str, ...]
+    geometry: FieldSet | None = None
+
+    def in_row_order(self, X: Any, y: Any) -> _MeshTargets:
+        """Return the targets in the order of the rows of a table; its index may name the files."""
+        if self.geometry is None:
+            return self
+        order = order_of_rows(X, y, self.names)
+        if order is None:
+            return self
+        return _MeshTargets(self.fields[order], tuple(self.names[i] for i in order), self.geometry[order])
+
+
+def _open_targets(
+    y: Any, held: HeldMeshes, target_fields: Sequence[str] | None, input_fields: Sequence[str], cell_data: str
+) -> _MeshTargets:
+    """Read targets from meshes, or from values on one mesh."""
+    if is_on_mesh(y):
+        return _values_on_mesh(y, held, target_fields, cell_data)
+    names = dict.fromkeys([*input_fields, *_named(target_fields)])
+    samples = _open_meshes(y, names, cell_data, held.axes)
+    held.axes = samples.axes
+    fields = _named_targets(samples, target_fields, held)
+    held.mesh = _common_mesh(samples) if fields.shared_coords else None
+    return _MeshTargets(fields, samples.names, samples.select(input_fields))
+
+
+def _values_on_mesh(
+    y: tuple[Any, Any], held: HeldMeshes, target_fields: Sequence[str] | None, cell_data: str
+) -> _MeshTargets:
+    """Read ``(mesh, values)``; a field has the name ``"prediction"`` where `target_fields` gives none.
+
+    Values are on the points of the mesh, or with ``cell_data="cells"`` on its cells.
+    """
+    kind = "cells" if cell_data == "cells" else "points"
+    samples = _open_meshes(y[0], None, "cells" if kind == "cells" else "refuse", held.axes)
+    if len(samples.meshes) != 1:
+        raise FieldDataError(
+            f"y is (mesh, values) with {len(samples.meshes)} meshes; expected one, on which all values are. For runs "
+            "with meshes of their own pass these as y, with the fields in their point data."
+        )
+    values, used = as_storage(y[1], "values of y"), samples.used_points[0]
+    coords, count = samples.fields.coords_list()[0], count_places(samples.meshes[0])
+    if values.ndim not in (2, 3) or values.shape[1] not in (count, len(coords)) or 0 in values.shape[2:]:
+        asked = f", which cell_data={cell_data!r} asks for" if kind == "cells" else ""
+        raise FieldDataError(
+            f"y is ({samples.names[0]}, values) with values of shape {tuple(values.shape)}; expected (n, {count}) or "
+            f"(n, {count}, channels), since the mesh has {count} {kind}{asked}."
+        )
+    if used is not None and values.shape[1] == count:
+        values = read_rows(values, slice(None))[:, used]
+    n_channels = int(values.shape[2]) if values.ndim > 2 else 1
+    names = field_names(target_fields) or ["prediction"]
+    if held.components is None or sum(count for _, count in held.components) != n_channels:
+        if len(names) not in (1, n_channels):
+            raise FieldDataError(
+                f"target_fields names {len(names)} fields, {names}, but the values of y have {n_channels} channels; "
+                "name one field, or each channel."
+            )
+        held.components = ((names[0], n_channels),) if len(names) == 1 else tuple((name, 1) for name in names)
+    channels = [name if count == 1 else f"{name}_{k}" for name, count in held.components for k in range(count)]
+    held.axes, held.mesh = samples.axes, _common_mesh(samples)
+    fields = FieldSet(coords, reshape_rows(values, (len(coords), n_channels)), channel_names=channels)
+    return _MeshTargets(fields, samples.names)
+
+
+def _common_mesh(samples: MeshSamples) -> Any:
+    """Mesh of samples that share their points, without data; without cells too if these differ."""
+    first = samples.meshes[0]
+    same = all(mesh.cells is first.cells or _nested(mesh.cells) == _nested(first.cells) for mesh in samples.meshes)
+    if not same:
+        warn("the meshes of y share their points, but not their cells; predicted meshes are points without cells.")
+    return type(first)(first.points, first.cells if same else [], info=first.info)
+
+
+def _nested(cells: Any) -> Any:
+    """Cells as lists, which can be compared."""
+    if hasattr(cells, "type"):
+        return [cells.type, _nested(cells.data)]
+    return [_nested(item) for item in cells] if isinstance(cells, list | tuple) else np.asarray(cells).tolist()
+
+
+def _as_targets(y: Any) -> Any:
+    """Convert a column of mesh files to a list; ``(mesh, values)`` is kept."""
+    return y if isinstance(y, tuple) else as_runs(y)
+
+
+def _holds_meshes(y: Any) -> bool:
+    """Whether y is meshes, or ``(mesh, values)``."""
+    return not isinstance(y, np.ndarray | FieldSet) and is_mesh_input(y)

@@ -1,0 +1,457 @@
+"""AutoRegressor: choose among classical models and operators by cross-validation within one time budget.
+
+Notation: n samples, P points, T points of all samples together, q output channels, s scalars, m models, F folds.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from skop._optional import import_optional
+from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
+from skop.data import DataSpec, FieldSet, Predictions, TrainingData
+from skop.estimators._amo import AMORegressor
+from skop.estimators._base import is_called_by_another_tool
+from skop.estimators._baselines import PODRegressor
+from skop.estimators._domain import SeenRanges
+from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure
+from skop.estimators._geomano import GeoMaNORegressor
+from skop.estimators._lamo import LaMORegressor
+from skop.estimators._mno import MNORegressor
+from skop.estimators._options import SymmetryOptions
+from skop.estimators._search import (
+    Candidate,
+    Samples,
+    Search,
+    as_input,
+    as_predictions,
+    make_candidates,
+    make_folds,
+    weighted,
+)
+from skop.exceptions import FieldDataError, each_warning_once
+
+__all__ = ["AutoRegressor", "compare"]
+
+#: Part of the budget for the search. The final fit of an operator takes the rest: its error still falls when the order
+#: of the candidates has long been clear.
+_SEARCH = 0.4
+#: Number of epochs of the default operators under a time limit, which ends them before.
+_MANY_EPOCHS = 10**6
+#: Seconds of the budget for each operator that takes part by default, since a training of some steps tells nothing; and
+#: how many take part in any case.
+_SECONDS_EACH, _FEWEST = 12.0, 2
+#: Time limit in seconds from which a fit says what it will do.
+_LONG = 60.0
+
+
+class AutoRegressor(FieldRegressor):
+    """Choose the model for the data, among classical ones and operators, within one time budget.
+
+    Candidates are compared by cross-validation. Those that can be stopped at any time, the operators, are compared by
+    successive halving: in each rung they are trained for the same time, and the best go on to the next one with more.
+    The best candidate, or a weighted ensemble of the best, is then fitted on all samples.
+
+    Parameters
+    ----------
+    candidates : list of (str, estimator) or None, default=None
+        Models to choose from, by name. Any estimator with `fit` and `predict` on FieldSets, or for plain tables on
+        arrays, such as a scikit-learn regressor. None takes `PODRegressor` with the mean, ridge regression, a Gaussian
+        process and its defaults; and of `LaMORegressor` with ``base="auto"``, `AMORegressor`, LaMO without a base and
+        with latent tokens on grids, `MNORegressor`, `GeoMaNORegressor` and a wide LaMO the first two, or as many as
+        there are 12 s of the budget.
+    max_time : float or None, default=600
+        Budget in seconds for the whole fit. None compares by numbers of epochs instead, fractions of each candidate's
+        own `max_iter`; results then repeat exactly, and take as long as they take.
+    ensemble : {"auto", "greedy", "best"}, default="auto"
+        Result of the search. ``"best"``: the candidate with the lowest expected error. ``"greedy"``: weighted mean of
+        candidates, to which one at a time is added, with replacement, so that the error on held-out samples becomes
+        lowest. ``"auto"``: this mean if it lowers the error by 2 % or more, else the best.
+    cv : int or splitter, default=3
+        Number of folds, at most as many as samples or groups, whose samples are drawn at random; or a splitter of
+        scikit-learn. Operators see the first fold only in rungs before the last, and see Notes.
+    symmetries : sequence of str, SymmetryOptions or None, default=None
+        Symmetries of the problem, for every candidate that has this parameter and declares none of its own; see
+        `skop.SymmetryOptions`.
+    input_fields, target_fields : list of str or None, default=None
+        Names of the mesh fields that are inputs and targets.
+    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
+        Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and predicting
+        all fields at the centres of the cells, see `skop.data.read_meshes`.
+    n_jobs : int or None, default=None
+        Number of fits at a time, by joblib, each in a separate process with its share of the threads; None means one
+        after the other. Within ``joblib.parallel_config("dask")`` or ``("ray")`` fits run on that cluster.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the folds, and of candidates without a seed of their own. With a time budget another speed of the
+        machine can still change the choice.
+    verbose : "auto", bool or int, default="auto"
+        Amount of output on standard error. ``"auto"``: one line about the plan if the budget is a minute or more,
+        unless another tool calls the fit. False or 0: none. True or 1: also a line after each rung.
+
+    Attributes
+    ----------
+    estimators_ : list of estimators
+        Members of the result, fitted on all samples, as FieldSets or tables of numbers.
+    weights_ : ndarray of shape (n_members,)
+        Their weights in the mean; they sum to 1.
+    results_ : list of dict
+        Rows of `leaderboard_`.
+    n_features_in_ : int
+        Number of columns of a table X, or of channels of fields.
+    feature_names_in_ : ndarray of str
+        Names of the columns, where X was a DataFrame.
+    spec_ : skop.data.DataSpec
+        Form, sizes and channel names of X and y.
+    mesh_ : meshio.Mesh or None
+        Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
+
+    See Also
+    --------
+    compare : The table alone.
+    EnsembleRegressor : Several fits of one estimator.
+
+    Notes
+    -----
+    The search has 40 % of the budget, of which models without a time limit of their own get at most 30 %: each is first
+    timed on parts of the samples, and left out if it would take longer. The final fit takes the rest of the
+    budget. One training step, and one fit of a model without a time limit, are never cut short, so a budget below the
+    time of a few steps is exceeded.
+
+    Errors of operators in the table are those of a short training on a part of the samples. The final fit is longer,
+    and the error to be expected of it is extrapolated from the last two rungs: as a power of the time, with 3/4 of
+    the exponent that the two rungs show, at most 0.45. The last rung keeps operators of two kinds, because a short
+    training says little about a long one. It has the first fold alone if the fits on all folds would each be shorter
+    than a sixth of the final fit, as under a time limit is usual; `compare`, without a final fit, has all folds.
+
+    References
+    ----------
+    K. Jamieson, A. Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", AISTATS 2016,
+    for successive halving. R. Caruana, A. Niculescu-Mizil, G. Crew, A. Ksikes, "Ensemble selection from libraries of
+    models", ICML 2004.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop import AutoRegressor, LaMORegressor, PODRegressor
+    >>> X = np.random.default_rng(0).random((30, 2))
+    >>> y = np.sin(X[:, :1] + X[:, 1:] * np.linspace(0, 1, 12))[..., None]
+    >>> candidates = [("POD", PODRegressor(regressor="gaussian_process")), ("LaMO", LaMORegressor(width=8, depth=1))]
+    >>> model = AutoRegressor(candidates=candidates, max_time=1, ensemble="best", random_state=0)
+    >>> model.fit(X, (np.linspace(0, 1, 12)[:, None], y)).results_[0]["candidate"]
+    'POD'
+    """
+
+    _takes_other_points = True
+
+    _parameter_constraints = {
+        "candidates": ["array-like", None],
+        "max_time": [Interval(Real, 0, None, closed="neither"), None],
+        "ensemble": [StrOptions({"auto", "greedy", "best"})],
+        "cv": [Interval(Integral, 2, None, closed="left"), HasMethods(["split", "get_n_splits"])],
+        "symmetries": ["array-like", SymmetryOptions, None],
+        "input_fields": ["array-like", None],
+        "target_fields": ["array-like", None],
+        "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose", StrOptions({"auto"})],
+    }
+
+    def __init__(
+        self,
+        *,
+        candidates: Any = None,
+        max_time: float | None = 600,
+        ensemble: str = "auto",
+        cv: Any = 3,
+        symmetries: Any = None,
+        input_fields: Any = None,
+        target_fields: Any = None,
+        cell_data: str = "refuse",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: bool | int | str = "auto",
+    ) -> None:
+        self.candidates = candidates
+        self.max_time = max_time
+        self.ensemble = ensemble
+        self.cv = cv
+        self.symmetries = symmetries
+        self.input_fields = input_fields
+        self.target_fields = target_fields
+        self.cell_data = cell_data
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None, params: Any = None) -> Self:
+        """Compare the candidates, and fit the best on all samples.
+
+        Parameters
+        ----------
+        X, y : as in `LaMORegressor.fit`
+            Inputs and targets.
+        groups : array-like of shape (n,) or None, default=None
+            Labels of groups of samples, such as runs of one geometry, which no fold of the cross-validation splits.
+        params : as in `LaMORegressor.fit`
+            Global parameters of the runs beside fields or meshes.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used, there are fewer than two samples or groups, or no candidate takes the data; a
+            ValueError.
+        KeyboardInterrupt
+            If the user interrupts; an earlier fit is kept.
+        """
+        start = time.perf_counter()
+        with restored_on_failure(self), each_warning_once():
+            search, data = self._search(X, y, groups, params, start, _SEARCH)
+            search.run()
+            search.fit_members(self.ensemble, None if self.max_time is None else start + self.max_time)
+            self._store_spec(data.inputs, data.spec)
+            self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
+            if data.spec.target_points == "shared" and data.targets.field is not None:
+                self.coords_ = data.targets.field.coords
+            chosen = [candidate for candidate in search.candidates if candidate.fitted is not None]
+            chosen.sort(key=lambda candidate: -candidate.weight)
+            self.estimators_ = [candidate.fitted for candidate in chosen]
+            self.weights_ = np.array([candidate.weight for candidate in chosen])
+            self.results_ = search.rows()
+        return self
+
+    def _search(
+        self, X: Any, y: Any, groups: Any, params: Any, start: float, part: float
+    ) -> tuple[Search, TrainingData]:
+        """Read the data and make the search, which takes a part of the budget."""
+        data = self._read(X, y, params=params)
+        rng = check_random_state(self.random_state)
+        folds = make_folds(self.cv, len(data.inputs), groups, rng)
+        given = self.candidates
+        if given is None:
+            given = _default_candidates(data.spec, self.max_time, effective_n_jobs(self.n_jobs))
+        candidates = make_candidates(given, rng, self.symmetries)
+        verbose = int((self.max_time or 0.0) >= _LONG) if self.verbose == "auto" else 2 * int(self.verbose)
+        if self.verbose == "auto" and is_called_by_another_tool():
+            verbose = 0
+        samples = Samples(data.inputs, data.targets, data.spec)
+        deadline = None if self.max_time is None else start + part * self.max_time
+        final = 0.0 if self.max_time is None else (1 - part) * self.max_time
+        search = Search(candidates, samples, folds, deadline, final, self.n_jobs, int(verbose), type(self).__name__)
+        search.tell_plan(self.max_time)
+        return search, data
+
+    @property
+    def leaderboard_(self) -> Any:
+        """Results of the comparison as a DataFrame, the best candidate first.
+
+        Columns: ``candidate``; ``error``, mean relative L2 error on held-out samples (1 minus the score), the same ones
+        for all of a rung; ``expected``, the error expected of the final fit, which ranks the candidates: lower than
+        ``error`` for operators that are to be trained for longer; ``spread``, the standard deviation of the error over
+        the folds, NaN for a single one; ``fit_seconds`` of one fold; ``predict_ms`` for one sample; ``model_mb``, the
+        size of the fitted model in megabytes, as pickled; ``rung``, the last one that it took part in; ``weight`` in
+        the result; ``status`` (``"chosen"``, ``"compared"`` in the last rung, ``"stopped"`` before, ``"left out"``
+        since it cannot take the data or would take too long, ``"failed"``, or ``"not reached"`` within the budget); and
+        ``reason``.
+        """
+        check_is_fitted(self, "results_")
+        return _as_table(self.results_)
+
+    # ------------------------------------------------------------------ prediction
+    def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
+        """Predict by the chosen model, or the weighted mean of the ensemble.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            Inputs.
+        coords : as in `LaMORegressor.predict`, or None, default=None
+            Points at which fields are predicted; None gives the points of X, or those of y in the fit.
+        return_std : bool, default=False
+            Whether to return a standard deviation too: of the members about their mean, and of each member by itself if
+            its `predict` has `return_std`. It is not calibrated as an error bar.
+        params : as in `fit`
+            Global parameters beside fields or meshes.
+
+        Returns
+        -------
+        mean : ndarray, list, FieldSet, (coords, fields), list of meshes, DataFrame or Series
+            Prediction, in the form of the y of the fit.
+        spread : of the same form
+            Standard deviation; only if `return_std` is True.
+
+        Raises
+        ------
+        FieldDataError
+            If X has another form than in the fit, or there is one member, which has no spread.
+        """
+        with each_warning_once():
+            inputs, points, meshes = self._read_query(X, coords, params)
+            self._warn_if_outside(inputs)
+            found = self._members_at(inputs, points)
+            target, labels = (self._places(inputs, points, found[0][1]), meshes), self._labels(X)
+            mean = self._restore(weighted([part for part, _ in found], self.weights_), *target, labels)
+            if not return_std:
+                return mean
+            spread = self._spread(inputs, points, [part for part, _ in found])
+            return mean, self._restore_spread(mean, spread, *target, labels)
+
+    def _members_at(self, inputs: FieldSet, coords: Any) -> list[tuple[Predictions, Any]]:
+        """Predictions of the members at points, each also as it came."""
+        X = as_input(inputs, self.spec_)
+        options = {} if coords is None else {"coords": coords}
+        with checked_by_caller():
+            found = [member.predict(X, **options) for member in self.estimators_]
+        return [(as_predictions(part, len(inputs)), part) for part in found]
+
+    def _places(self, inputs: FieldSet, coords: Any, found: Any) -> FieldSet:
+        """Points of a prediction."""
+        return inputs if coords is None and self.spec_.target_points == "inputs" else found
+
+    def _spread(self, inputs: FieldSet, coords: Any, means: list[Predictions]) -> Predictions:
+        """Standard deviation of the mixture of the members."""
+        X = as_input(inputs, self.spec_)
+        options = {} if coords is None else {"coords": coords}
+        own: list[Predictions | None] = []
+        with checked_by_caller():
+            for member in self.estimators_:
+                own.append(None)
+                if "return_std" in inspect.signature(member.predict).parameters:
+                    try:
+                        found = member.predict(X, return_std=True, **options)[1]
+                    except ValueError:
+                        # Its regressor has none.
+                        continue
+                    own[-1] = as_predictions(found, len(inputs))
+        if len(own) == 1 and own[0] is None:
+            raise FieldDataError(
+                f"return_std=True needs a spread, but the chosen model is one {type(self.estimators_[0]).__name__} "
+                "without any; fit with ensemble='greedy', or with candidates such as EnsembleRegressor."
+            )
+        center = weighted(means, self.weights_)
+        parts: list[Any] = []
+        for name in ("fields", "scalars"):
+            middle = getattr(center, name)
+            if middle is None:
+                parts.append(None)
+                continue
+            total = np.zeros_like(middle)
+            for weight, mean, spread in zip(self.weights_, means, own, strict=True):
+                total += weight * (getattr(mean, name) - middle) ** 2
+                if spread is not None:
+                    total += weight * getattr(spread, name) ** 2
+            parts.append(np.sqrt(total))
+        return Predictions(*parts)
+
+    def _predict_values(self, inputs: FieldSet) -> Predictions:
+        """Weighted mean of the members in physical units."""
+        return weighted([part for part, _ in self._members_at(inputs, None)], self.weights_)
+
+    def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
+        """Weighted mean of the members at other points."""
+        found = self._members_at(inputs, coords)
+        return weighted([part for part, _ in found], self.weights_), found[0][1]
+
+
+def compare(
+    X: Any, y: Any = None, *, max_time: float | None = 600, groups: Any = None, params: Any = None, **options: Any
+) -> Any:
+    """Compare classical models and operators on samples by cross-validation, within one time budget.
+
+    This is the search of `AutoRegressor` without its final fit, with all of the budget.
+
+    Parameters
+    ----------
+    X, y : as in `LaMORegressor.fit`
+        Inputs and targets.
+    max_time : float or None, default=600
+        Budget in seconds; None compares by numbers of epochs.
+    groups : array-like of shape (n,) or None, default=None
+        Labels of groups of samples, which no fold splits.
+    params : as in `LaMORegressor.fit`, default=None
+        Global parameters of the runs beside fields or meshes.
+    **options
+        Further parameters of `AutoRegressor`, such as `candidates`, `cv` and `symmetries`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table with one row for each candidate, the best first, as described for `AutoRegressor.leaderboard_`.
+
+    Raises
+    ------
+    FieldDataError
+        If X or y cannot be used, or no candidate takes the data; a ValueError.
+    OptionalDependencyError
+        If pandas is not installed.
+
+    See Also
+    --------
+    AutoRegressor : Also fits the best candidate on all samples.
+    skop.inspection.compare_models : Fits given models on given samples, and evaluates them on others.
+
+    Examples
+    --------
+    >>> import numpy as np, skop
+    >>> X = np.random.default_rng(0).random((30, 3))
+    >>> candidates = [("mean", skop.PODRegressor(regressor="mean")), ("ridge", skop.PODRegressor(regressor="ridge"))]
+    >>> skop.compare(X, X.sum(axis=1), max_time=1, candidates=candidates)[["candidate", "status"]]
+      candidate    status
+    0     ridge  compared
+    1      mean  compared
+    """
+    start = time.perf_counter()
+    import_optional("pandas", extra="data", purpose="return a table")
+    model = AutoRegressor(max_time=max_time, **options)
+    model._validate_params()
+    with each_warning_once():
+        search, _ = model._search(X, y, groups, params, start, 1.0)
+        search.run()
+    return _as_table(search.rows())
+
+
+# ---------------------------------------------------------------------- candidates
+def _default_candidates(spec: DataSpec, max_time: float | None, n_workers: int) -> list[tuple[str, Any]]:
+    """Models for the kind of the data; of the operators the first ones that the budget allows."""
+    many: dict[str, Any] = {} if max_time is None else {"max_iter": _MANY_EPOCHS}
+    classical: list[tuple[str, Any]] = [
+        ("mean", PODRegressor(regressor="mean")),
+        ("POD + ridge", PODRegressor(regressor="ridge")),
+        ("POD + Gaussian process", PODRegressor(regressor="gaussian_process")),
+        ("POD", PODRegressor()),
+    ]
+    operators: list[tuple[str, Any]] = [
+        ("LaMO on a base", LaMORegressor(base="auto", **many)),
+        ("AMO", AMORegressor(**many)),
+        ("LaMO", LaMORegressor(**many)),
+        ("LaMO, latent tokens", LaMORegressor(geometry="points", **many)),
+        ("MNO", MNORegressor(**many)),
+        ("GeoMaNO", GeoMaNORegressor(grid="auto", **many)),
+        ("LaMO, wide", LaMORegressor(width=128, **many)),
+    ]
+    if spec.role != "fields" or spec.geometry == "points":
+        # There LaMO has latent tokens anyway.
+        operators.pop(3)
+    count = len(operators) if max_time is None else max(_FEWEST, int(n_workers * max_time / _SECONDS_EACH))
+    return classical + operators[:count]
+
+
+def _as_table(rows: list[dict[str, Any]]) -> Any:
+    """Rows as a DataFrame."""
+    pandas = import_optional("pandas", extra="data", purpose="return a table")
+    # Files keep the entries of a row in another order.
+    return pandas.DataFrame(rows, columns=list(Candidate("", None, ()).row()))

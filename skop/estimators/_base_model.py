@@ -1,0 +1,476 @@
+"""A base model under an operator: a classical model, of which the operator learns what it leaves over.
+
+The operator sees the prediction of the base model as further input channels, and its output is added to it. In the
+training these are predictions for samples that the base model has not seen, since a model that interpolates leaves
+nothing over on its own samples. How much of the correction is used is decided on samples that the network has not seen.
+
+Everything here is in standardised units: those of the network's own outputs, to which the targets are scaled.
+
+Notation: n samples, P points, B samples of a batch, Q query points, c input channels, q output channels, s scalars.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+from torch import nn
+
+from skop._typing import FloatArray, GridShape, IntArray
+from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
+from skop.estimators._baselines import PODRegressor
+from skop.estimators._field import FieldRegressor, checked_by_caller
+from skop.estimators._persistence import KNOWN
+from skop.exceptions import FieldDataError
+from skop.networks import Outputs
+
+__all__ = ["BaseModel", "CorrectionNetwork", "correction_shares", "remainder_sizes", "standardized"]
+
+#: Part of the variation that ``base="auto"`` may leave over: with a larger one the operator learns all by itself.
+_USEFUL = 0.05
+#: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
+_FOLDS = 5
+#: Distance of points from those of the training, in units of their extent, above which they are other points.
+_SAME_POINTS = 1e-6
+
+
+@dataclass(eq=False)
+class BaseModel:
+    """A fitted base model.
+
+    Attributes
+    ----------
+    estimator : FieldRegressor
+        Model of the standardised targets.
+    error : float
+        Relative L2 error of its predictions for unseen samples, over all samples together.
+    points : ndarray of shape (P, d) or None
+        Points of its inputs; None if samples have points of their own.
+    grid_shape : tuple of int or None
+        Number of these points along each axis, if they form a grid.
+    target_points : ndarray of shape (Q, d) or None, default=None
+        Points of its outputs, if these are others.
+    target_grid : tuple of int or None, default=None
+        Number of the points of its outputs along each axis, if they form a grid.
+    """
+
+    estimator: FieldRegressor
+    error: float
+    points: FloatArray | None
+    grid_shape: GridShape | None
+    target_points: FloatArray | None = None
+    target_grid: GridShape | None = None
+
+    @classmethod
+    def fit(cls, kind: Any, data: TrainingData, used: IntArray) -> tuple[BaseModel, Predictions]:
+        """Fit a base model, and predict samples as if each had not been in the fit.
+
+        Parameters
+        ----------
+        kind : {"auto", "linear", "pod"} or FieldRegressor
+            Model: chosen by leave-one-out errors, linear, chosen likewise, or a given one.
+        data : TrainingData
+            Samples, with standardised targets.
+        used : ndarray of int
+            Indices of the samples that are used.
+
+        Returns
+        -------
+        model : BaseModel
+            Model that was fitted to all used samples.
+        unseen : Predictions
+            Predictions of samples by models that were fitted without them; zero for those that are not used.
+        """
+        chosen = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
+        estimator = _classical(kind) if isinstance(kind, str) else clone(kind)
+        with checked_by_caller():
+            _fit_on(estimator, chosen)
+            found = _unseen_predictions(estimator, chosen)
+        error = _relative_error(found, chosen.targets)
+        shared = data.inputs.shared_coords
+        model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape)
+        if data.targets.elsewhere and data.targets.field is not None:
+            model.target_points, model.target_grid = data.targets.field.coords, data.targets.field.grid_shape
+        return model, _spread_to_all(found, used, len(data.inputs))
+
+    @property
+    def is_useful(self) -> bool:
+        """Whether it leaves so little over that an operator should learn the rest only."""
+        return self.error < _USEFUL
+
+    def predict(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
+        """Predict at points of the samples.
+
+        Parameters
+        ----------
+        inputs : FieldSet
+            Samples.
+        places : FieldSet or None, default=None
+            Points of the predictions; None takes those of the samples.
+
+        Returns
+        -------
+        Predictions
+            Standardised outputs.
+        """
+        seen = self._on_own_points(inputs)
+        with checked_by_caller():
+            found = self.estimator._predict_values(seen)
+        places = inputs if places is None else places
+        if self.target_points is not None:
+            return self.at(found, places)
+        if found.fields is None or (places is inputs and seen.coords is inputs.coords):
+            return found
+        return replace(found, fields=interpolate_fields(seen.with_values(found.fields), places))
+
+    def predict_tensors(
+        self, params: torch.Tensor, inputs: FieldSet
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Predict from global parameters, so that gradients flow to them.
+
+        Parameters
+        ----------
+        params : Tensor of shape (n, p)
+            Global parameters in physical units, in double precision.
+        inputs : FieldSet
+            The samples, whose fields are used.
+
+        Returns
+        -------
+        tuple of (Tensor or None)
+            Fields ``(n, P, q)`` at the points of the samples, and scalars ``(n, s)``.
+
+        Raises
+        ------
+        FieldDataError
+            If the base model is none whose derivatives are known, or the samples are on other points.
+        """
+        if not isinstance(self.estimator, PODRegressor):
+            raise FieldDataError(
+                f"gradient needs a base whose derivatives are known, and base is a {type(self.estimator).__name__}; "
+                "fit with base='pod' or None."
+            )
+        if self.target_points is not None or not (self.points is None or self._has_own_points(inputs)):
+            raise FieldDataError(
+                "gradient does not go through the interpolation of a base; take X, and y of the fit, on the points of "
+                "X of the fit, or fit with base=None."
+            )
+        rows = self.estimator._predict_tensor(params, inputs.with_grid(self.grid_shape))
+        n_outputs, n_scalars = self.estimator.spec_.n_outputs, self.estimator.spec_.n_scalars
+        field = rows[:, : rows.shape[1] - n_scalars].reshape(len(rows), -1, n_outputs) if n_outputs else None
+        return field, rows[:, rows.shape[1] - n_scalars :] if n_scalars else None
+
+    def at(self, found: Predictions, places: FieldSet) -> Predictions:
+        """Interpolate predictions on the points of the targets to others.
+
+        Parameters
+        ----------
+        found : Predictions
+            Predictions of n samples.
+        places : FieldSet
+            Points of n samples.
+
+        Returns
+        -------
+        Predictions
+            The same there.
+        """
+        if self.target_points is None or found.fields is None:
+            return found
+        fields = FieldSet(self.target_points, found.fields, grid_shape=self.target_grid)
+        return replace(found, fields=interpolate_fields(fields, places))
+
+    def _on_own_points(self, inputs: FieldSet) -> FieldSet:
+        """Return the samples on the points of the base model, to which their fields are interpolated."""
+        if self.points is None or self._has_own_points(inputs):
+            # Networks that read points pass samples without their grid.
+            return inputs if inputs.grid_shape == self.grid_shape else inputs.with_grid(self.grid_shape)
+        if inputs.n_channels:
+            return query_points(self.points, inputs).with_grid(self.grid_shape)
+        params: Any = inputs.params
+        return FieldSet(self.points, None, params=params, grid_shape=self.grid_shape)
+
+    def _has_own_points(self, inputs: FieldSet) -> bool:
+        """Whether the samples are on the points of the base model."""
+        points: Any = self.points
+        if not inputs.shared_coords or inputs.coords.shape != points.shape:
+            return False
+        return np.allclose(inputs.coords, points, rtol=0, atol=_SAME_POINTS * float(np.ptp(points)))
+
+
+KNOWN[BaseModel.__name__] = BaseModel
+
+
+class CorrectionNetwork(nn.Module):
+    """Network whose outputs are added to the predictions of a base model, which it sees as further inputs.
+
+    Parameters
+    ----------
+    network : OperatorNetwork
+        Network with q further input channels and s further global parameters.
+    n_outputs, n_scalars : int
+        Numbers q and s of output channels and scalars.
+
+    Attributes
+    ----------
+    field_size, scalar_size : Tensor of shape (q,), (s,)
+        Root mean square of what the base model leaves over: the unit of the network's outputs.
+    field_share, scalar_share : Tensor of shape (q,), (s,)
+        Share of the correction that is used, in [0, 1]; 1 in the training.
+    """
+
+    def __init__(self, network: nn.Module, n_outputs: int, n_scalars: int) -> None:
+        super().__init__()
+        self.network = network
+        for name, count in (("field", n_outputs), ("scalar", n_scalars)):
+            self.register_buffer(f"{name}_size", torch.ones(count))
+            self.register_buffer(f"{name}_share", torch.ones(count))
+
+    def set_sizes(self, field: FloatArray | None, scalars: FloatArray | None) -> None:
+        """Set the units of the outputs, ``(q,)`` and ``(s,)``."""
+        for name, sizes in (("field_size", field), ("scalar_size", scalars)):
+            if sizes is not None:
+                getattr(self, name).copy_(torch.as_tensor(sizes))
+
+    def set_shares(self, field: FloatArray | None, scalars: FloatArray | None) -> None:
+        """Set the shares of the correction that are used, ``(q,)`` and ``(s,)``."""
+        for name, shares in (("field_share", field), ("scalar_share", scalars)):
+            if shares is not None:
+                getattr(self, name).copy_(torch.as_tensor(shares))
+
+    def use_whole(self) -> None:
+        """Use the whole correction, as in the training."""
+        self.field_share.fill_(1.0)
+        self.scalar_share.fill_(1.0)
+
+    def __getattr__(self, name: str) -> Any:
+        # What describes the network, such as its blocks and what it supports, is found where it is without a base.
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("network"), name)
+
+    def forward(
+        self,
+        *,
+        fields: torch.Tensor | None,
+        params: torch.Tensor | None,
+        base: torch.Tensor | None,
+        base_scalars: torch.Tensor | None,
+        query_fields: torch.Tensor | None = None,
+        query_base: torch.Tensor | None = None,
+        **arguments: Any,
+    ) -> Outputs:
+        """Add corrections to the predictions of the base model.
+
+        Parameters
+        ----------
+        fields, params, query_fields : Tensor or None
+            Inputs of the samples, as for `skop.networks.OperatorNetwork`.
+        base, base_scalars : Tensor or None
+            Predictions of the base model at the points of the samples, ``(B, P, q)`` or packed ``(T, q)``, and of
+            scalars ``(B, s)``.
+        query_base : Tensor of shape (B, Q, q) or None, default=None
+            Predictions of the base model at the query points, if there are any.
+        **arguments
+            Further arguments of the network.
+
+        Returns
+        -------
+        Outputs
+            Field and scalars.
+        """
+        if "query_coords" in arguments:
+            arguments["query_fields"] = _joined(query_fields, query_base)
+        inputs = {"fields": _joined(fields, base), "params": _joined(params, base_scalars)}
+        correction: Outputs = self.network(**inputs, **arguments)
+        at = query_base if "query_coords" in arguments else base
+        field = None if at is None else at + self.field_size * self.field_share * correction.field
+        if base_scalars is None:
+            return Outputs(field)
+        return Outputs(field, base_scalars + self.scalar_size * self.scalar_share * correction.scalars)
+
+
+def _joined(values: torch.Tensor | None, further: torch.Tensor | None) -> torch.Tensor | None:
+    """Append channels to others, if there are any of both."""
+    if values is None or further is None:
+        return further if values is None else values
+    return torch.cat([values, further], dim=-1)
+
+
+# ---------------------------------------------------------------------- targets
+def standardized(targets: Targets, scalers: Scalers) -> Targets:
+    """Return targets in standardised units.
+
+    Parameters
+    ----------
+    targets : Targets
+        Targets in physical units.
+    scalers : Scalers
+        Scalers of a fit.
+
+    Returns
+    -------
+    Targets
+        Scaled fields and scalars.
+    """
+    field, scalars = targets.field, targets.scalars
+    if field is not None and scalers.target is not None:
+        values: Any = field.values
+        field = field.with_values(scalers.target.transform(torch.from_numpy(_as_doubles(values))).numpy())
+    if scalars is not None and scalers.scalars is not None:
+        scalars = scalers.scalars.transform(torch.from_numpy(_as_doubles(scalars))).numpy()
+    return Targets(field, scalars, targets.elsewhere)
+
+
+def _as_doubles(values: Any) -> FloatArray:
+    """Copy of an array in double precision."""
+    return np.array(values, dtype=np.float64)
+
+
+def remainder_sizes(
+    unseen: Predictions, targets: Targets, rows: IntArray
+) -> tuple[FloatArray | None, FloatArray | None]:
+    """Root mean square of what a base model leaves over, of each channel and each scalar; 1 where this is nothing.
+
+    Parameters
+    ----------
+    unseen : Predictions
+        Predictions for samples that the model has not seen.
+    targets : Targets
+        True values.
+    rows : ndarray of int
+        Indices of the samples that count.
+
+    Returns
+    -------
+    tuple of (ndarray or None)
+        Sizes ``(q,)`` of the channels and ``(s,)`` of the scalars.
+    """
+    sizes: list[FloatArray | None] = [None, None]
+    for number, (found, true) in enumerate(_pairs(unseen, targets)):
+        if found is not None:
+            left = (true[rows] - found[rows]).reshape(-1, true.shape[-1])
+            size = np.sqrt(np.mean(left**2, axis=0))
+            sizes[number] = np.where(size > 0, size, 1.0)
+    return sizes[0], sizes[1]
+
+
+def _pairs(found: Predictions, targets: Targets) -> list[tuple[FloatArray | None, Any]]:
+    """Predictions and truth of the fields and of the scalars."""
+    field = None if targets.field is None else np.asarray(targets.field.values, dtype=np.float64)
+    return [(found.fields, field), (found.scalars, targets.scalars)]
+
+
+def _relative_error(found: Predictions, targets: Targets) -> float:
+    """Relative L2 error over all samples, with equal weight for all channels and scalars."""
+    parts = [
+        np.sum((true - own).reshape(-1, true.shape[-1]) ** 2, axis=0)
+        / np.maximum(np.sum(true.reshape(-1, true.shape[-1]) ** 2, axis=0), np.finfo(float).tiny)
+        for own, true in _pairs(found, targets)
+        if own is not None
+    ]
+    return float(np.sqrt(np.mean(np.concatenate(parts))))
+
+
+# ---------------------------------------------------------------------- fits
+def _classical(kind: str) -> Any:
+    """Return the classical model of a name, not fitted."""
+    return PODRegressor(regressor="ridge") if kind == "linear" else PODRegressor()
+
+
+def _fit_on(estimator: Any, data: TrainingData) -> None:
+    """Fit an estimator to samples that have been read."""
+    if isinstance(estimator, PODRegressor):
+        estimator._fit(data)
+        return
+    X: Any = data.inputs.params if data.spec.role == "features" else data.inputs
+    estimator.fit(X, _as_y(data.targets))
+
+
+def _as_y(targets: Targets) -> Any:
+    """Targets as the y of a fit: a FieldSet with scalars as its params, or scalars alone."""
+    return targets.scalars if targets.field is None else targets.field.with_params(targets.scalars)
+
+
+def _unseen_predictions(estimator: Any, data: TrainingData) -> Predictions:
+    """Predict each sample by a model that was fitted without it."""
+    if isinstance(estimator, PODRegressor):
+        return estimator._leave_one_out(data)
+    n_samples = len(data.inputs)
+    if n_samples < 2:
+        raise FieldDataError("a base model needs at least 2 samples, got 1; set base=None.")
+    parts: list[tuple[IntArray, Predictions]] = []
+    for seen, held in KFold(min(_FOLDS, n_samples), shuffle=True, random_state=0).split(np.arange(n_samples)):
+        model = clone(estimator)
+        _fit_on(model, TrainingData(data.inputs[seen], data.targets[seen], data.spec))
+        parts.append((held, model._predict_values(data.inputs[held])))
+    order = np.argsort(np.concatenate([held for held, _ in parts]))
+    columns = [[getattr(found, name) for _, found in parts] for name in ("fields", "scalars")]
+    return Predictions(*(None if held[0] is None else np.concatenate(held)[order] for held in columns))
+
+
+def _spread_to_all(found: Predictions, used: IntArray, n_samples: int) -> Predictions:
+    """Predictions of all samples, zero for those that are not used."""
+    parts = []
+    for held in (found.fields, found.scalars):
+        whole = None
+        if held is not None:
+            whole = np.zeros((n_samples, *held.shape[1:]))
+            whole[used] = held
+        parts.append(whole)
+    return Predictions(*parts)
+
+
+# ---------------------------------------------------------------------- share of the correction
+def correction_shares(
+    unseen: Predictions, corrected: Targets, truth: Targets, weight: FloatArray
+) -> tuple[FloatArray | None, FloatArray | None]:
+    """Shares of a correction that lower the error of samples which the network has not seen.
+
+    Each is the factor of least squares, in [0, 1], that is pulled towards 0 by its uncertainty over the samples, like a
+    positive-part estimator of James and Stein.
+
+    Parameters
+    ----------
+    unseen : Predictions
+        Predictions of the base model for m samples.
+    corrected, truth : Targets
+        The same with the whole correction, and true values.
+    weight : ndarray of shape (m,)
+        Weight of the squared error of each sample.
+
+    Returns
+    -------
+    tuple of (ndarray or None)
+        Shares ``(q,)`` of the channels and ``(s,)`` of the scalars.
+
+    References
+    ----------
+    W. James, C. Stein, "Estimation with quadratic loss", Proc. Fourth Berkeley Symp. Math. Statist. Prob. 1 (1961).
+    """
+    shares: list[FloatArray | None] = [None, None]
+    pairs = zip(_pairs(unseen, corrected), _pairs(unseen, truth), strict=True)
+    for number, ((base, whole), (_, true)) in enumerate(pairs):
+        if base is not None:
+            shares[number] = _share(base, whole, true, weight)
+    return shares[0], shares[1]
+
+
+def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight: FloatArray) -> FloatArray:
+    """Share for each channel of values ``(m, ..., q)``."""
+    n_samples, n_channels = len(truth), truth.shape[-1]
+    step, left = ((part - unseen).reshape(n_samples, -1, n_channels) for part in (corrected, truth))
+    weight = weight[:, np.newaxis]
+    gain, size = weight * np.sum(step * left, axis=1), weight * np.sum(step**2, axis=1)
+    total = size.sum(axis=0)
+    share = np.divide(gain.sum(axis=0), total, out=np.zeros(n_channels), where=total > 0)
+    # Variance of a ratio of sums over independent samples.
+    scatter = np.sum((gain - share * size) ** 2, axis=0) * n_samples / max(n_samples - 1, 1)
+    variance = np.divide(scatter, total**2, out=np.zeros(n_channels), where=total > 0)
+    pulled = np.divide(share**2 - variance, share, out=np.zeros(n_channels), where=share > 0)
+    return np.clip(pulled, 0.0, 1.0)

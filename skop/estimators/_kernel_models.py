@@ -1,0 +1,637 @@
+"""Kernel regression with a polynomial tail: one linear smoother for many classical surrogate models.
+
+The prediction is ``[k(x, X), p(x)] @ W`` with a kernel k, the n training points X and the monomials p up to a degree.
+W solves the saddle-point system ``[[K + penalty I, T], [T', 0]] W = [Y, 0]``. The mean is a constant alone; ridge
+regression has the linear kernel; kernel ridge regression and the mean of a Gaussian process have a positive definite
+one; interpolation by polyharmonic radial functions has a conditionally positive definite one, which for one input is
+the natural spline. Leave-one-out residuals of all of them are ``C_i / B_ii``, where C are the coefficients of the
+kernel and B is the first block of the inverse of the system, and the variance of a prediction is that of kriging.
+
+Notation: n training points, d inputs, m monomials, r targets (coefficients of modes), q points of a prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.linalg import eigh, lapack, lstsq, svd
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+
+from skop._typing import FloatArray, IntArray
+
+__all__ = ["Basis", "Decomposition", "Found", "Kernel", "KernelModel", "Selection", "System"]
+
+#: Penalties that are tried, as parts of the largest eigenvalue of the kernel matrix; the last one leaves the tail.
+_PENALTIES = np.append(np.logspace(-14, 1, 16), 1e6)
+#: Squared distance below which points are the same, which keeps derivatives of roots and logarithms finite.
+_SAME = 1e-30
+#: Relative size of differences that are rounding.
+_ROUNDING = 1e-13
+#: Number of inputs up to which distances are computed from differences, and not from products.
+_FEW_INPUTS = 32
+#: Names of positive definite kernels, and the length scales that are tried first, in mean distances of two samples.
+_STATIONARY, _SCALES = ("gaussian", "matern52", "matern32"), (0.25, 0.5, 1.0, 2.0, 4.0)
+#: Number of leading modes of the input with length scales of their own, and of steps in the search for these.
+_OWN_SCALES, _STEPS = 24, 40
+#: Decrease of the logarithm of the error that ends this search.
+_SMALL_STEP = 3e-4
+#: Numbers of samples and of leading targets that decide about the kernel, and of kernels that go to the last round.
+_SCREENED, _LEADING, _FINALISTS = 400, 128, 2
+#: Number of the last of the leading targets that decide for all further ones.
+_LAST = 32
+#: Parts of the error below which penalties, and kernels, are chosen for each target alone.
+_BETTER_BY_PENALTIES, _BETTER_BY_KERNELS = 0.93, 0.8
+#: Number of products from which components are computed from those of samples.
+_LARGE = 1e9
+#: Degree of the tail that makes a polyharmonic kernel definite.
+_POLYHARMONIC = {"linear_spline": 0, "thin_plate": 1, "cubic": 1, "quintic": 2, "septic": 3}
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A kernel and the tail that goes with it.
+
+    Attributes
+    ----------
+    name : {"none", "gaussian", "matern32", "matern52", "linear_spline", "thin_plate", "cubic", "quintic", "septic"}
+        Radial function.
+    degree : int
+        Degree of the polynomial tail.
+    scales : ndarray of shape (d,) or float
+        Numbers by which the inputs are divided: length scales.
+    linear : float
+        Weight of the linear kernel, which is added.
+    """
+
+    name: str
+    degree: int = 0
+    scales: Any = 1.0
+    linear: float = 0.0
+
+    def matrix(self, left: Any, right: Any) -> Any:
+        """Values of the kernel between points (q, d) and (n, d), which are arrays or tensors."""
+        line = self.linear * (left @ right.T)
+        if self.name == "none":
+            return line
+        return self._radial(_squares(left / self.scales, right / self.scales)) + line
+
+    def _radial(self, squares: Any) -> Any:
+        """Radial function of squared distances."""
+        xp: Any = torch if isinstance(squares, torch.Tensor) else np
+        if self.name == "gaussian":
+            return xp.exp(-0.5 * squares)
+        squares = xp.clip(squares, _SAME, None)
+        if self.name == "thin_plate":
+            return 0.5 * squares * xp.log(squares)
+        if self.name in _POLYHARMONIC:
+            power = {"linear_spline": 1, "cubic": 3, "quintic": 5, "septic": 7}[self.name]
+            return (1 if power in (3, 7) else -1) * squares ** (0.5 * power)
+        if self.name == "matern32":
+            distance = xp.sqrt(3 * squares)
+            return (1 + distance) * xp.exp(-distance)
+        distance = xp.sqrt(5 * squares)
+        return (1 + distance + distance**2 / 3) * xp.exp(-distance)
+
+    def slope(self, squares: FloatArray) -> FloatArray:
+        """Derivative of the radial function by the squared distance, for kernels with length scales."""
+        if self.name == "gaussian":
+            return -0.5 * np.exp(-0.5 * squares)
+        if self.name == "matern32":
+            return -1.5 * np.exp(-np.sqrt(3 * squares))
+        distance = np.sqrt(5 * squares)
+        return -5 / 6 * (1 + distance) * np.exp(-distance)
+
+    def variance(self, points: FloatArray) -> FloatArray:
+        """Value of the kernel between each point and itself."""
+        own = 0.0 if self.name == "none" or self.name in _POLYHARMONIC else 1.0
+        return own + self.linear * (points**2).sum(axis=1)
+
+    def tail(self, points: Any) -> Any:
+        """Monomials of points (q, d): an array or tensor (q, m)."""
+        scaled = points / self.scales
+        columns = [0.0 * scaled[:, 0] + 1.0]
+        for degree in range(1, self.degree + 1):
+            for factors in combinations_with_replacement(range(points.shape[1]), degree):
+                column = columns[0]
+                for number in factors:
+                    column = column * scaled[:, number]
+                columns.append(column)
+        return torch.stack(columns, dim=1) if isinstance(points, torch.Tensor) else np.stack(columns, axis=1)
+
+    def n_monomials(self, n_inputs: int) -> int:
+        """Number of monomials of the tail."""
+        count = 1
+        for degree in range(self.degree):
+            count = count * (n_inputs + degree + 1) // (degree + 1)
+        return count
+
+
+def _squares(left: Any, right: Any) -> Any:
+    """Squared distances between points (q, d) and (n, d)."""
+    if isinstance(left, torch.Tensor):
+        return ((left[:, None] - right) ** 2).sum(dim=-1)
+    if left.shape[1] <= _FEW_INPUTS:
+        return cdist(left, right, "sqeuclidean")
+    squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * (left @ right.T)
+    return np.maximum(squares, 0.0)
+
+
+class System:
+    """The saddle-point system of one kernel, decomposed so that it is solved for any penalty.
+
+    With V the eigenvectors of K on the complement of the tail and s their eigenvalues, B = V diag(1 / (s + penalty))
+    V'.
+    A linear kernel has few eigenvectors; on the rest of the complement, s = 0.
+    """
+
+    def __init__(self, kernel: Kernel, points: FloatArray) -> None:
+        self.kernel, self.points = kernel, points
+        self.monomials = kernel.tail(points)
+        left, sizes, _ = svd(self.monomials, full_matrices=False, check_finite=False)
+        self.tail = left[:, sizes > 1e-10 * sizes[0]]
+        self.is_thin = kernel.name == "none" and (not kernel.linear or points.shape[1] <= len(points) // 4)
+        if kernel.name == "none" and not kernel.linear:
+            self.vectors, self.values = np.zeros((len(points), 0)), np.zeros(0)
+        elif self.is_thin:
+            rows = np.sqrt(kernel.linear) * (points - self.tail @ (self.tail.T @ points))
+            self.vectors, sizes, _ = svd(rows, full_matrices=False, check_finite=False)
+            kept = sizes > 1e-14 * sizes.max(initial=0.0)
+            self.vectors, self.values = self.vectors[:, kept], sizes[kept] ** 2
+        else:
+            self.matrix = kernel.matrix(points, points)
+            centred = self.matrix - self.tail @ (self.tail.T @ self.matrix)
+            centred = centred - (centred @ self.tail) @ self.tail.T
+            # The tail gets the largest eigenvalues, so that its vectors are the last ones.
+            shift = 2 * float(np.abs(centred).sum(axis=1).max(initial=0.0)) or 1.0
+            values, vectors = eigh(centred + shift * (self.tail @ self.tail.T), check_finite=False, driver="evd")
+            count = len(points) - self.tail.shape[1]
+            # Where all points are the same, differences of the kernel are rounding.
+            size = float(np.abs(self.matrix).max(initial=0.0))
+            floor = _ROUNDING * len(points) * size if values[:count].max(initial=0.0) < _ROUNDING * size else 0.0
+            self.values, self.vectors = np.maximum(values[:count] - floor, 0.0), vectors[:, :count]
+        self.largest = float(self.values.max(initial=0.0)) or 1.0
+        self._squares = self.vectors**2
+
+    def project(self, targets: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+        """Targets in the eigenvectors, and what neither these nor the tail hold."""
+        inside = self.vectors.T @ targets
+        if not self.is_thin:
+            return inside, None
+        return inside, targets - self.tail @ (self.tail.T @ targets) - self.vectors @ inside
+
+    def diagonal(self, penalties: FloatArray) -> FloatArray:
+        """Diagonal of B, one column for each penalty."""
+        found = self._squares @ (1.0 / (self.values[:, None] + penalties))
+        if self.is_thin:
+            outside = 1.0 - self._squares.sum(axis=1) - (self.tail**2).sum(axis=1)
+            found = found + np.where(outside > 1e-10, outside, 0.0)[:, None] / penalties
+        return found
+
+    def solve(self, projected: tuple[FloatArray, FloatArray | None], penalties: FloatArray) -> FloatArray:
+        """Coefficients of the kernel (n, r), with one penalty for all targets or one for each."""
+        inside, outside = projected
+        found = self.vectors @ (inside / (self.values[:, None] + penalties))
+        return found if outside is None else found + outside / penalties
+
+    def left_out(
+        self, projected: tuple[FloatArray, FloatArray | None], penalties: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Coefficients, leave-one-out residuals, and diagonal of B, all (n, r) or with one column.
+
+        Where a sample alone determines a part of the model, its residual is infinite.
+        """
+        coefficients, diagonal = self.solve(projected, penalties), self.diagonal(penalties)
+        is_free = diagonal > 1e-9 / (self.largest + penalties)
+        return coefficients, np.where(is_free, coefficients / np.where(is_free, diagonal, 1.0), np.inf), diagonal
+
+    def weights(
+        self, targets: FloatArray, projected: tuple[FloatArray, FloatArray | None], penalties: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Coefficients by which the kernel (n, r) and the tail (m, r) predict.
+
+        Those on the rest of the complement are left out, where the kernel is zero.
+        """
+        coefficients = self.solve((projected[0], None), penalties)
+        tail = lstsq(self.monomials, targets - self._times(coefficients), cond=1e-10, check_finite=False)[0]
+        return coefficients, tail
+
+    def _times(self, vectors: FloatArray) -> FloatArray:
+        """The kernel matrix times vectors."""
+        if self.is_thin:
+            return self.kernel.linear * (self.points @ (self.points.T @ vectors))
+        return self.matrix @ vectors
+
+    def variances(self, points: FloatArray, penalties: FloatArray) -> FloatArray:
+        """Variances (q, r) of new observations by kriging, for a kernel of unit size."""
+        between = self.kernel.matrix(points, self.points)
+        # Weights of the samples that reproduce the tail at the new points; the best ones differ from them by a vector
+        # of the complement.
+        fitted = lstsq(self.monomials.T, self.kernel.tail(points).T, cond=1e-10, check_finite=False)[0].T
+        across = self._times(fitted.T).T
+        own = self.kernel.variance(points) - 2 * (fitted * between).sum(axis=1) + (across * fitted).sum(axis=1)
+        gained = ((between - across) @ self.vectors) ** 2 @ (1.0 / (self.values[:, None] + penalties))
+        return own[:, None] + penalties * (1 + (fitted**2).sum(axis=1)[:, None]) - gained
+
+
+@dataclass(eq=False)
+class KernelModel:
+    """Fitted kernel regressions, one for each target, of which several share a kernel.
+
+    Attributes
+    ----------
+    points : ndarray of shape (n, d)
+        Training points.
+    kernels : list of Kernel
+        The kernels that are used.
+    columns : list of ndarray of int
+        Targets of each kernel.
+    penalties : ndarray of shape (r,)
+        Penalty of each target.
+    weights, tails : list of ndarray of shape (n, r_k) and (m_k, r_k)
+        Coefficients of each kernel and of its tail.
+    left_out : ndarray of shape (n, r)
+        Leave-one-out residuals.
+    sizes : ndarray of shape (r,)
+        Mean squares of the leave-one-out residuals, divided by their variances for a kernel of unit size.
+    """
+
+    points: FloatArray
+    kernels: list[Kernel]
+    columns: list[IntArray]
+    penalties: FloatArray
+    weights: list[FloatArray]
+    tails: list[FloatArray]
+    left_out: FloatArray
+    sizes: FloatArray
+
+    @classmethod
+    def fit(
+        cls, targets: FloatArray, systems: Sequence[System], choice: IntArray, penalties: FloatArray
+    ) -> KernelModel:
+        """Solve the systems of given kernels and penalties.
+
+        Parameters
+        ----------
+        targets : ndarray of shape (n, r)
+            Training targets.
+        systems : sequence of System
+            Systems of kernels at the training points.
+        choice : ndarray of int, shape (r,)
+            Number of the system of each target.
+        penalties : ndarray of shape (r,)
+            Penalty of each target.
+
+        Returns
+        -------
+        KernelModel
+            The fitted model.
+        """
+        used = [number for number in range(len(systems)) if (choice == number).any()]
+        columns: list[IntArray] = [np.flatnonzero(choice == number) for number in used]
+        left_out, sizes = np.empty_like(targets), np.empty(targets.shape[1])
+        weights, tails = [], []
+        for number, own in zip(used, columns, strict=True):
+            system = systems[number]
+            projected = system.project(targets[:, own])
+            coefficients, residuals, diagonal = system.left_out(projected, penalties[own])
+            # Without other samples there is no prediction, which then is that of the mean.
+            left_out[:, own] = np.where(np.isfinite(residuals), residuals, targets[:, own])
+            sizes[own] = (residuals * coefficients).mean(axis=0, where=np.isfinite(residuals) & (diagonal > 0))
+            found = system.weights(targets[:, own], projected, penalties[own])
+            # A file keeps the order in memory of whole arrays, on which rounding depends.
+            weights.append(np.ascontiguousarray(found[0]))
+            tails.append(np.ascontiguousarray(found[1]))
+        kernels = [systems[number].kernel for number in used]
+        return cls(systems[0].points, kernels, columns, penalties, weights, tails, left_out, sizes)
+
+    def predict(self, points: Any) -> Any:
+        """Predict targets (q, r) at points (q, d): arrays, or tensors through which gradients flow."""
+        is_tensor = isinstance(points, torch.Tensor)
+        convert: Callable[[Any], Any] = torch.as_tensor if is_tensor else np.asarray
+        found = []
+        for kernel, weights, tail in zip(self.kernels, self.weights, self.tails, strict=True):
+            kernel = replace(kernel, scales=convert(np.asarray(kernel.scales)))
+            values = kernel.tail(points) @ convert(tail)
+            if kernel.name != "none" or kernel.linear:
+                values = values + kernel.matrix(points, convert(self.points)) @ convert(weights)
+            found.append(values)
+        order = np.argsort(np.concatenate(self.columns))
+        return torch.cat(found, dim=1)[:, order] if is_tensor else np.concatenate(found, axis=1)[:, order]
+
+    def variances(self, points: FloatArray) -> FloatArray:
+        """Variances (q, r) of new observations at points (q, d)."""
+        found = np.empty((len(points), len(self.penalties)))
+        for kernel, own in zip(self.kernels, self.columns, strict=True):
+            found[:, own] = System(kernel, self.points).variances(points, self.penalties[own])
+        return found * self.sizes
+
+    def left_out_variances(self) -> FloatArray:
+        """Variances (n, r) of the training samples, each by the fit to all others."""
+        found = np.empty(self.left_out.shape)
+        for kernel, own in zip(self.kernels, self.columns, strict=True):
+            found[:, own] = 1.0 / np.maximum(System(kernel, self.points).diagonal(self.penalties[own]), _SAME)
+        return found * self.sizes
+
+
+@dataclass(eq=False)
+class Basis:
+    """Mean and principal components of rows.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (P,)
+        Mean of the rows.
+    components_ : ndarray of shape (k, P)
+        Orthonormal components in the order of the variance that they explain.
+    is_complete_ : bool
+        Whether the components of the fit span all rows, those that were not in it too.
+    """
+
+    mean_: FloatArray
+    components_: FloatArray
+    is_complete_: bool
+
+    @property
+    def n_components_(self) -> int:
+        """Number of components."""
+        return len(self.components_)
+
+    def transform(self, rows: FloatArray) -> FloatArray:
+        """Coefficients (n, k) of rows (n, P)."""
+        return (rows - self.mean_) @ self.components_.T
+
+    def inverse_transform(self, coefficients: FloatArray) -> FloatArray:
+        """Rows (n, P) of coefficients (n, k)."""
+        return coefficients @ self.components_ + self.mean_
+
+
+class Decomposition:
+    """Singular value decomposition of centred rows, of which components are computed when they are asked for.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, P)
+        The rows.
+    n_components : int, float or None
+        Number of components; those that explain a part of the variance; or all.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (P,)
+        Mean of the rows.
+    coefficients : ndarray of shape (n, r)
+        Coefficients of the rows.
+    variances : ndarray of shape (r,)
+        Mean squares of the coefficients.
+    is_large : bool
+        Whether eigenvectors of the products of samples were computed, which takes a small part of the time, and finds
+        components down to the square root of the rounding.
+    is_complete : bool
+        Whether the components span all rows, those of other samples too.
+    """
+
+    def __init__(self, rows: FloatArray, n_components: int | float | None) -> None:
+        n, size = rows.shape
+        self.mean = rows.mean(axis=0)
+        self.centred = rows - self.mean
+        self.is_large = size > n and n * n * size > _LARGE
+        if self.is_large:
+            squares, left = eigh(self.centred @ self.centred.T, check_finite=False, driver="evd")
+            sizes, left = np.sqrt(np.maximum(squares[::-1], 0.0)), left[:, ::-1]
+            floor = 1e-7
+        else:
+            left, sizes, self._components = svd(self.centred, full_matrices=False, check_finite=False)
+            floor = 1e-13 * np.sqrt(n)
+        rank = max(int((sizes > floor * sizes.max(initial=0.0)).sum()), 1)
+        self.is_complete = rank == size
+        if isinstance(n_components, float):
+            shares = np.cumsum(sizes**2) / max(float((sizes**2).sum()), np.finfo(float).tiny)
+            rank = min(rank, int(np.searchsorted(shares, n_components)) + 1)
+        elif n_components is not None:
+            rank = min(int(n_components), n, size)
+        self.coefficients = left[:, :rank] * sizes[:rank]
+        self.variances = sizes[:rank] ** 2 / n
+
+    def columns(self, place: slice, count: int | None = None) -> FloatArray:
+        """Some columns of the leading components."""
+        if not self.is_large:
+            return self._components[: len(self.variances) if count is None else count, place]
+        scaled = self.coefficients[:, :count] / (len(self.centred) * self.variances[:count])
+        return scaled.T @ self.centred[:, place]
+
+    def products(self, factors: FloatArray) -> FloatArray:
+        """Products (r, r) of the leading columns of the components, times factors."""
+        if not self.is_large:
+            scaled = self.columns(slice(len(factors))) * factors
+            return scaled @ scaled.T
+        scaled = self.centred[:, : len(factors)] * factors
+        sides = self.coefficients / (len(self.centred) * self.variances)
+        return sides.T @ (scaled @ scaled.T) @ sides
+
+    def basis(self, count: int | None = None) -> Basis:
+        """The leading components, or all."""
+        # A file keeps the order in memory of whole arrays only, on which rounding depends.
+        return Basis(self.mean, np.ascontiguousarray(self.columns(slice(None), count)), self.is_complete)
+
+
+#: Error of leave-one-out residuals (k, s) of the leading s targets, at k samples whose numbers are given.
+Error = Callable[[FloatArray, IntArray], float]
+
+
+@dataclass(eq=False)
+class Found:
+    """What a search has found: systems, and the choice among them and the penalty for each target."""
+
+    error: float
+    systems: list[System]
+    choice: IntArray
+    penalties: FloatArray
+    #: Error of each leading target by system and penalty (k, l, s), and these penalties (k, l).
+    each: FloatArray
+    tried: FloatArray
+
+
+class Selection:
+    """Search for the kernel and the penalty of the smallest leave-one-out error.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+        Inputs, of order 1.
+    targets : ndarray of shape (n, r)
+        Targets in the order of their importance.
+    weights : ndarray of shape (n,)
+        Weights of the residuals of the samples, in length scales and in the choice for single targets.
+    error : callable
+        Error of leave-one-out residuals (k, s) of the leading s targets, at k samples whose numbers it is given.
+    n_params : int
+        Number of leading inputs that are global parameters.
+    """
+
+    def __init__(
+        self, points: FloatArray, targets: FloatArray, weights: FloatArray, error: Error, n_params: int
+    ) -> None:
+        self.points, self.targets, self.weights, self.error, self.n_params = points, targets, weights, error, n_params
+        self.all = np.arange(len(points))
+        # Samples in an order that does not depend on the caller's, of which every k-th is taken.
+        key = points[:, 0] if points.shape[1] == 1 else (points**2).sum(axis=1)
+        step = -(-len(points) // _SCREENED)
+        self.few = np.sort(np.argsort(key, kind="stable")[::step]) if step > 1 else self.all
+
+    def search(self, name: str) -> Found | None:
+        """Choose the kernel of a kind of model, and its penalties; None where the samples do not suffice."""
+        trials = [self._screen(kernel) for kernel in self._candidates(name)]
+        if not trials:
+            return None
+        if name == "gaussian_process":
+            starts = [min((t for t in trials if t[1].name == kind), key=_first) for kind in _STATIONARY]
+            trials += [self._screen(self._optimised(*start[1:])) for start in starts]
+        trials = sorted(trials, key=_first)[: _FINALISTS if len(self.few) == len(self.all) else 1]
+        return min((self._finish(kernel) for _, kernel, _ in trials), key=lambda found: found.error)
+
+    def _candidates(self, name: str) -> list[Kernel]:
+        """Kernels of a kind of model that the samples suffice for."""
+        n, d = self.points.shape
+        is_few = d == self.n_params
+        if name == "mean":
+            return [Kernel("none")]
+        if name == "ridge":
+            found = [Kernel("none", linear=1.0)]
+        elif name == "polynomial":
+            found = [Kernel("none", degree) for degree in (1, 2, 3)]
+        elif name == "rbf":
+            found = [Kernel(radial, degree) for radial, degree in _POLYHARMONIC.items()]
+        else:
+            distance = float(np.sqrt(2 * self.points.var(axis=0).sum())) or 1.0
+            linear = 0.0 if is_few else 1.0
+            found = [Kernel(k, 0, distance * factor, linear) for k in _STATIONARY for factor in _SCALES]
+        return [k for k in found if not k.degree or (is_few and k.n_monomials(d) <= n // 3)]
+
+    def _screen(self, kernel: Kernel) -> tuple[float, Kernel, float]:
+        """Error and penalty of a kernel on some of the samples."""
+        targets = self.targets[self.few, :_LEADING]
+        system = System(kernel, self.points[self.few])
+        projected, penalties = system.project(targets), system.largest * _PENALTIES[::2]
+        errors = [self.error(system.left_out(projected, np.array([p]))[1], self.few) for p in penalties]
+        best = int(np.argmin(errors))
+        return errors[best], kernel, float(penalties[best])
+
+    def _finish(self, kernel: Kernel) -> Found:
+        """Choose the penalties on all samples: one for all targets, or one for each where this is better by far."""
+        targets = self.targets[:, :_LEADING]
+        system = System(kernel, self.points)
+        projected, penalties = system.project(targets), system.largest * _PENALTIES
+        errors, each = [], []
+        for penalty in penalties:
+            residuals = system.left_out(projected, np.array([penalty]))[1]
+            errors.append(self.error(residuals, self.all))
+            each.append(self.weights @ np.abs(residuals))
+        count = self.targets.shape[1]
+        choice, chosen = np.zeros(count, int), np.full(count, penalties[int(np.argmin(errors))])
+        error = self._error([system], choice, chosen)
+        found = Found(error, [system], choice, chosen, np.stack(each)[None], penalties[None])
+        return self._each_alone(found, _BETTER_BY_PENALTIES)
+
+    def mix(self, found: Sequence[Found]) -> Found:
+        """Choose among several kernels for each target alone, where this is better by far than the best one for all."""
+        best = min(found, key=lambda item: item.error)
+        systems = [system for item in found for system in item.systems]
+        each, tried = (np.concatenate([getattr(item, name) for item in found]) for name in ("each", "tried"))
+        place = next(number for number, system in enumerate(systems) if system is best.systems[0])
+        mixed = Found(best.error, systems, best.choice + place, best.penalties, each, tried)
+        return self._each_alone(mixed, _BETTER_BY_KERNELS)
+
+    def _each_alone(self, found: Found, factor: float) -> Found:
+        """Choose kernel and penalty of each target alone, if this lowers the error to less than a part of it."""
+        size = found.each.shape[1]
+        places = found.each.reshape(-1, found.each.shape[-1]).argmin(axis=0)
+        # The leading targets decide for themselves, the last ones of these for all others together.
+        last = int(found.each[:, :, -_LAST:].sum(axis=-1).argmin())
+        places = np.append(places, np.full(self.targets.shape[1] - len(places), last))
+        choice, penalties = places // size, found.tried[places // size, places % size]
+        error = self._error(found.systems, choice, penalties)
+        if error >= factor * found.error:
+            return found
+        return replace(found, error=error, choice=choice, penalties=penalties)
+
+    def _error(self, systems: Sequence[System], choice: IntArray, penalties: FloatArray) -> float:
+        """Error on all samples and targets."""
+        residuals = np.empty(self.targets.shape)
+        for number in np.unique(choice):
+            own, system = np.flatnonzero(choice == number), systems[number]
+            residuals[:, own] = system.left_out(system.project(self.targets[:, own]), penalties[own])[1]
+        return self.error(residuals, self.all)
+
+    def fit(self, found: Found, *, cut: bool, most: int | None = None) -> KernelModel:
+        """Fit the model that was found to all targets, to the first ones, or `cut` after the last that is no mean."""
+        is_flat = np.array([system.kernel.degree == 0 for system in found.systems])
+        varies = ~(is_flat[found.choice] & (found.penalties >= found.tried[found.choice, -1]))
+        kept = int(np.flatnonzero(varies).max(initial=0)) + 1 if cut else len(varies)
+        kept = kept if most is None else min(kept, most)
+        return KernelModel.fit(self.targets[:, :kept], found.systems, found.choice[:kept], found.penalties[:kept])
+
+    def _optimised(self, kernel: Kernel, penalty: float) -> Kernel:
+        """Length scales of the smallest leave-one-out error, by its gradient, from those of a kernel.
+
+        With S the derivative of the error by the kernel matrix, B = A^-1 on the complement of the tail, C = B Y and
+        E = C / diag(B): S = B diag(h) B - (B G) C', where G is the derivative by C, and h_i = sum_j G_ij E_ij.
+        """
+        points, targets, weights = self.points[self.few], self.targets[self.few, :_LEADING], self.weights[self.few]
+        n, d = points.shape
+        # Each global parameter and each leading mode has a scale of its own; the other modes share one.
+        groups = np.minimum(np.arange(d), self.n_params + _OWN_SCALES)
+        heads = np.searchsorted(groups, np.arange(groups[-1] + 1))
+        tail = np.linalg.qr(kernel.tail(points))[0]
+        ends, line = tail @ tail.T, points @ points.T
+        is_linear = kernel.linear > 0
+
+        def complement(matrix: FloatArray) -> FloatArray:
+            return matrix - tail @ (tail.T @ matrix)
+
+        def objective(logs: FloatArray) -> tuple[float, FloatArray]:
+            scales, noise, slope = np.exp(logs[:-2])[groups], np.exp(logs[-2]), is_linear * np.exp(logs[-1])
+            trial, scaled = replace(kernel, scales=scales), points / scales
+            squares = _squares(scaled, scaled)
+            system = complement(complement(trial._radial(squares) + slope * line).T)
+            system[np.diag_indices(n)] += noise
+            inverse = _inverse(system + (1.0 - noise) * ends) - ends
+            diagonal = np.maximum(inverse.diagonal(), _SAME)
+            coefficients = inverse @ targets
+            residuals = coefficients / diagonal[:, None]
+            norms = np.sqrt((residuals**2).sum(axis=1)) + _SAME
+            loss = float(weights @ norms) + _SAME
+            by_coefficients = (weights / norms / diagonal)[:, None] * residuals
+            leverage = (by_coefficients * residuals).sum(axis=1)
+            by_matrix = (inverse * leverage) @ inverse - (inverse @ by_coefficients) @ coefficients.T
+            by_matrix = 0.5 * (by_matrix + by_matrix.T)
+            flow = by_matrix * trial.slope(squares)
+            by_scales = -4 * (flow.sum(axis=1) @ scaled**2 - ((flow @ scaled) * scaled).sum(axis=0))
+            others = [noise * np.trace(by_matrix), slope * (by_matrix * line).sum()]
+            return np.log(loss), np.append(np.bincount(groups, by_scales), others) / loss
+
+        start = np.log(np.broadcast_to(kernel.scales, d)[heads])
+        start = np.append(start, [np.log(max(penalty, 1e-10)), np.log(kernel.linear) if is_linear else 0.0])
+        bounds = [(value - 4, value + 5) for value in start[:-2]] + [(np.log(1e-13 * n), np.log(10.0 * n)), (-15, 10)]
+        options = {"maxiter": _STEPS, "ftol": _SMALL_STEP}
+        logs = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        return replace(kernel, scales=np.exp(logs[:-2])[groups], linear=float(is_linear * np.exp(logs[-1])))
+
+
+def _inverse(matrix: FloatArray) -> FloatArray:
+    """Inverse of a positive definite matrix; of one that is not by rounding, the inverse in general."""
+    factor, is_failed = lapack.dpotrf(matrix, lower=1)
+    if is_failed:
+        return np.linalg.pinv(matrix, hermitian=True)
+    half = lapack.dpotri(factor, lower=1)[0]
+    return np.tril(half) + np.tril(half, -1).T
+
+
+def _first(trial: tuple[float, Kernel, float]) -> float:
+    """Error of a trial."""
+    return trial[0]

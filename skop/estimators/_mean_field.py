@@ -1,0 +1,145 @@
+"""MeanFieldRegressor: the mean of the training targets, the error that every model has to be compared with."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from skop._sklearn_compat import StrOptions, fit_context
+from skop._typing import FloatArray
+from skop.data import FieldSet, Predictions, interpolate_fields, query_points
+from skop.estimators._domain import SeenRanges
+from skop.estimators._field import FieldRegressor, restored_on_failure
+from skop.exceptions import FieldDataError
+
+__all__ = ["MeanFieldRegressor"]
+
+
+class MeanFieldRegressor(FieldRegressor):
+    """Mean of the training targets, whatever X is: the floor of every comparison.
+
+    Where all samples of y share their points, the prediction is the mean field, interpolated to the points of X if
+    these are others. Where samples have points of their own, which do not correspond, it is the mean of each channel.
+    Scalars are predicted by their means.
+
+    Parameters
+    ----------
+    input_fields, target_fields : list of str or None, default=None
+        Names of the mesh fields that are inputs and targets.
+    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
+        Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and predicting
+        all fields at the centres of the cells, see `skop.data.read_meshes`.
+
+    Attributes
+    ----------
+    mean_field_ : ndarray of shape (P, q) or (1, q), or None
+        Mean field at `points_`, or mean of each channel; None if y has no field.
+    mean_scalars_ : ndarray of shape (s,) or None
+        Means of the scalars.
+    points_ : ndarray of shape (P, d) or None
+        Points of y, if all samples share them.
+    n_features_in_ : int
+        Number of columns of a table X, or of channels of fields.
+    spec_ : skop.data.DataSpec
+        Form, sizes and channel names of X and y.
+    mesh_ : meshio.Mesh or None
+        Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
+
+    See Also
+    --------
+    skop.PODRegressor : A classical surrogate model.
+
+    Examples
+    --------
+    >>> from skop import MeanFieldRegressor
+    >>> from skop.datasets import make_darcy
+    >>> X, y = make_darcy(24, resolution=16, random_state=0)
+    >>> model = MeanFieldRegressor().fit(X[:20], y[:20])
+    >>> float(abs(model.predict(X[20:])[0] - y[:20].mean(axis=0)).max()) < 1e-6
+    True
+    """
+
+    _parameter_constraints = {
+        "input_fields": ["array-like", None],
+        "target_fields": ["array-like", None],
+        "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
+    }
+    _takes_other_points = True
+
+    def __init__(self, *, input_fields: Any = None, target_fields: Any = None, cell_data: str = "refuse") -> None:
+        self.input_fields = input_fields
+        self.target_fields = target_fields
+        self.cell_data = cell_data
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None, *, params: Any = None) -> Self:
+        """Compute the means.
+
+        Parameters
+        ----------
+        X, y, params : as in `LaMORegressor.fit`
+            Inputs, targets and global parameters.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used; a ValueError.
+        """
+        with restored_on_failure(self):
+            data = self._read(X, y, params=params)
+            self._store_spec(data.inputs, data.spec)
+            self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
+            field, scalars = data.targets.field, data.targets.scalars
+            self.mean_scalars_: FloatArray | None = (
+                None if scalars is None else np.asarray(scalars, np.float64).mean(axis=0)
+            )
+            self.mean_field_: FloatArray | None = None
+            self.points_: FloatArray | None = None
+            if field is not None:
+                values = np.asarray(field.values, dtype=np.float64)
+                self.points_ = np.asarray(field.coords, dtype=np.float64) if field.shared_coords else None
+                self.mean_field_ = values.mean(axis=0)
+                if self.points_ is None:
+                    self.mean_field_ = values.reshape(-1, field.n_channels).mean(axis=0, keepdims=True)
+                if data.targets.elsewhere and field.shared_coords:
+                    self.coords_ = field.coords
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def _predict_values(self, inputs: FieldSet) -> Predictions:
+        """Means at the points of the inputs."""
+        scalars = None if self.mean_scalars_ is None else np.tile(self.mean_scalars_, (len(inputs), 1))
+        return Predictions(None if self.mean_field_ is None else self._field_at(inputs), scalars)
+
+    def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
+        """Means at other points; return the outputs and the points."""
+        if self.mean_field_ is None:
+            raise FieldDataError("coords was given, but the estimator predicts scalars, not fields; leave it out.")
+        reach = None if self.points_ is None else (self.points_.min(axis=0), self.points_.max(axis=0))
+        places = query_points(coords, inputs, reach)
+        return self._predict_values(places), places
+
+    def _field_at(self, places: FieldSet) -> FloatArray:
+        """Mean field at the points of samples, (n, P, q), or flat where they are ragged."""
+        mean: FloatArray = np.asarray(self.mean_field_)
+        if self.points_ is None:
+            points = places.coords.shape[:1] if places.is_ragged else places.shape[:2]
+            return np.broadcast_to(mean, (*points, mean.shape[1])).copy()
+        grid_shape = self.spec_.grid_shape if self.spec_.target_points == "inputs" else self.spec_.target_grid
+        if places.shared_coords:
+            # Without an interpolation for each sample.
+            one = FieldSet(places.coords, np.empty((1, len(places.coords), 0)))
+            found = interpolate_fields(FieldSet(self.points_, mean[None]).with_grid(grid_shape), one)
+            return np.repeat(found, len(places), axis=0)
+        copies = np.broadcast_to(mean, (len(places), *mean.shape))
+        return interpolate_fields(FieldSet(self.points_, copies).with_grid(grid_shape), places)

@@ -1,0 +1,137 @@
+"""The comparison with classical surrogates: exact models are exact, runs continue, and failures are reported."""
+
+import json
+
+import numpy as np
+import pytest
+
+from skop import FieldSet
+from skop.bench import _classical
+from skop.bench.__main__ import main
+from skop.bench._classical import _MODELS, _Interpolation, _OnGrid, _OnValues, _Run
+from skop.bench._problems import PROBLEMS, Problem
+from skop.estimators import PODRegressor
+
+T = np.linspace(0, 1, 9)[:, None]
+Q = np.array([[0.03], [0.71]])
+
+
+def numbers_of(path):
+    return json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("degree", [1, 3])
+def test_splines_are_exact_for_their_polynomials(degree):
+    def y(t):
+        return np.stack([t**degree, 1 - 2 * t**degree], axis=1)
+
+    model = _Interpolation(degree).fit(T[::-1], FieldSet(np.zeros((2, 1)), y(T[::-1])))
+    np.testing.assert_allclose(model.predict(Q), y(Q), atol=1e-7)
+
+
+def test_radial_basis_functions_are_exact_for_planes():
+    X, Z = (np.random.default_rng(seed).random((12, 2)) * [1, 1000] for seed in (0, 1))
+    model = _Interpolation(None).fit(X, (X @ [[1.0, 2.0], [-0.003, 0.01]])[..., None])
+    np.testing.assert_allclose(model.predict(Z)[..., 0], Z @ [[1.0, 2.0], [-0.003, 0.01]], atol=1e-6)
+
+
+def test_regressors_on_values():
+    draws = np.random.default_rng(0)
+    matrix = draws.normal(size=(4, 6))
+    X, Z = draws.normal(size=(40, 4)), draws.normal(size=(5, 4))
+    ridge = _MODELS["ridge"].make(None).fit(X[..., None], (X @ matrix).reshape(40, 3, 2))
+    np.testing.assert_allclose(ridge.predict(Z[..., None]), (Z @ matrix).reshape(5, 3, 2), atol=1e-5)
+    process = _OnValues(None).fit(T, np.sin(3 * T + np.arange(4))[..., None])
+    np.testing.assert_allclose(process.predict(Q)[..., 0], np.sin(3 * Q + np.arange(4)), atol=1e-3)
+
+
+def test_common_grid_with_and_without_a_table():
+    points = np.random.default_rng(0).random((12, 80, 2))
+    points[:, :4] = [[0, 0], [0, 1], [1, 0], [1, 1]]
+    loads = np.linspace(1, 2, 12)[:, None]
+    plane = loads[:, :, None] * (1 + points[..., :1])
+    X = FieldSet(points, params=loads)
+    model = _OnGrid(PODRegressor(n_components=3)).fit(X[::2], FieldSet(points[::2], plane[::2]))
+    np.testing.assert_allclose(model.predict(X[1::2]), plane[1::2], rtol=1e-3)
+    shapes = FieldSet(points)
+    model = _OnGrid(PODRegressor(regressor="mean")).fit(shapes, (1 + points[..., :1]))
+    np.testing.assert_allclose(model.predict(shapes), 1 + points[..., :1], rtol=1e-3)
+
+
+def test_models_get_what_suits_the_problem():
+    wake, shapes, between = (
+        PROBLEMS[row].make(5, 2, 0) for row in ("wake", "airfoil-shapes", "antiderivative-between")
+    )
+    assert _Run(wake, 1.0, 0).grid == _Run(shapes, 1.0, 0).grid == {"grid": "auto"}
+    assert _Run(between, 1.0, 0).points == {"geometry": "points"}
+    assert _Run(wake, 1.0, 0).points == {}
+    assert [word for word, model in _MODELS.items() if not model.suits(wake)] == ["pod-gp-grid"]
+    assert [word for word, model in _MODELS.items() if not model.suits(shapes)] == ["linear", "spline"]
+    many = Problem(np.zeros((900, 4, 1)), np.zeros((900, 900, 1)), None, None)
+    assert not _MODELS["pod-gp-all"].suits(many)
+    for model in _MODELS.values():
+        parameters = model.make(_Run(wake, 7.0, 3)).get_params() if model.is_timed else {"max_time": 7.0}
+        assert parameters["max_time"] == 7.0
+
+
+def test_a_run_reports_continues_and_tries_failures_again(tmp_path, capsys, monkeypatch):
+    output = tmp_path / "result.md"
+    command = ["classical", "--rows", "airfoil", "hole-scattered", "--train", "6", "--test", "3", "--seeds", "2"]
+    command += ["--models", "mean", "spline", "pod-gp-grid", "ridge", "--output", str(output)]
+    broken = _classical._Model("ridge on values", lambda run: 1 / 0, is_timed=False)
+    with monkeypatch.context() as patch:
+        patch.setitem(_MODELS, "ridge", broken)
+        assert main(command) == 0
+    text = output.read_text(encoding="utf-8")
+    for word in ("| airfoil | 6 | cubic spline |", "## hole-scattered:", "ZeroDivisionError", "ms to predict"):
+        assert word in text
+    first = numbers_of(output)
+    assert len(first) == 2 * 2 * 4
+    found = first["airfoil, 6 samples, cubic spline, seed 1, 1 threads"]
+    assert 0 < found["error"] < 0.05
+    assert {"fit_seconds", "predict_milliseconds"} < found.keys()
+    # What is measured is not measured again, so that times stay; what failed is.
+    capsys.readouterr()
+    assert main(command) == 0
+    second = numbers_of(output)
+    assert [key for key in first if first[key] != second[key]] == [key for key in first if "failure" in first[key]]
+    assert capsys.readouterr().err.count("ridge on values") == 4
+    assert "Without a result" not in output.read_text(encoding="utf-8")
+
+
+def test_learning_curve_and_the_file_of_the_user(tmp_path):
+    draws, output = np.random.default_rng(0), tmp_path / "curve.md"
+    X = draws.random((12, 2))
+    y = (X @ [[1.0, 2.0, 3.0], [3.0, -1.0, 0.5]])[..., None]
+    np.savez(tmp_path / "mine.npz", X_train=X[:9], y_train=y[:9], X_test=X[9:], y_test=y[9:])
+    command = ["classical", "--rows", "--data", str(tmp_path / "mine.npz"), "--models", "ridge", "mean", "--seeds", "1"]
+    assert main([*command, "--learning-curve", "5", "9", "100", "--output", str(output)]) == 0
+    numbers = numbers_of(output)
+    assert len(numbers) == 4  # no more samples than there are
+    assert numbers["mine, 9 samples, ridge on values, seed 0, 1 threads"]["error"] < 1e-4
+    text = output.read_text(encoding="utf-8")
+    assert "| samples | mean field | ridge on values |" in text
+
+
+@pytest.mark.exhaustive
+def test_operators_in_a_second(tmp_path):
+    output = tmp_path / "result.md"
+    command = [
+        "classical",
+        "--rows",
+        "airfoil",
+        "hole",
+        "--train",
+        "6",
+        "--test",
+        "2",
+        "--seeds",
+        "1",
+        "--seconds",
+        "0.2",
+    ]
+    assert main([*command, "--models", "operators", "mean", "--output", str(output)]) == 0
+    numbers = numbers_of(output)
+    assert len(numbers) == 2 * 5
+    assert all(np.isfinite(found["error"]) for found in numbers.values())
+    assert "LaMO, 0.2 s" in output.read_text(encoding="utf-8")

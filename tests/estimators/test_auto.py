@@ -1,0 +1,464 @@
+"""AutoRegressor: the choice, the budget by a clock that passes in fits only, and candidates that fail."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
+
+import skop
+from skop import AutoRegressor, EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, compare
+from skop.data import unit_grid
+from skop.estimators import _auto
+from skop.exceptions import FieldDataError, TrainingDivergedError
+from skop.metrics import relative_l2_error
+
+GRID = (6, 4)
+TABLE = np.random.default_rng(0).random((12, 2))
+
+
+def lamo(**changes):
+    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2} | changes))
+
+
+def pod(regressor):
+    return PODRegressor(regressor=regressor)
+
+
+def by_epochs(*candidates, **changes):
+    return AutoRegressor(**({"candidates": list(candidates), "max_time": None, "random_state": 0} | changes))
+
+
+@pytest.fixture(scope="module")
+def fields():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12, *GRID, 1))
+    return X, 1.0 + np.cumsum(X, axis=1) / 6
+
+
+class Known(RegressorMixin, BaseEstimator):
+    """A regressor for tables with a known error, which takes a known time and remembers its fits."""
+
+    #: Error, time limit, rows of the fit, and rows of the last prediction, of all regressors of the class.
+    fits = []
+    clock = None
+
+    def __init__(self, error=0.1, action=None, seconds=0.0):
+        self.error = error
+        self.action = action
+        self.seconds = seconds
+
+    def fit(self, X, y):
+        type(self).fits.append([self.error, getattr(self, "max_time", None), X, None])
+        if self.action is not None:
+            raise self.action
+        if self.clock is not None:
+            self.clock.now += self.seconds * len(X) ** 3 + (getattr(self, "max_time", None) or 0.0)
+        self.mean_ = np.mean(y, axis=0)
+        return self
+
+    def predict(self, X):
+        type(self).fits[-1][3] = X
+        # The targets of these tests are 1.
+        return np.full(len(X), 1.0 + self.error)
+
+
+class Timed(Known):
+    """The same with a time limit, of which it uses all."""
+
+    def __init__(self, error=0.1, max_time=None, action=None):
+        super().__init__(error, action)
+        self.max_time = max_time
+
+
+class OtherTimed(Timed):
+    """Another kind."""
+
+
+class Clock:
+    """Time that passes only in fits."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(Known, "clock", clock)
+    for kind in (Known, Timed, OtherTimed):
+        monkeypatch.setattr(kind, "fits", [])
+    return clock
+
+
+@pytest.fixture
+def budget(clock, monkeypatch):
+    monkeypatch.setattr(_auto.time, "perf_counter", clock)
+    return clock
+
+
+ONES = np.ones(12)
+
+
+# ---------------------------------------------------------------------- the choice
+def test_errors_are_those_of_a_reference_by_loops_and_the_chosen_has_the_lowest(fields):
+    X, y = fields
+    candidates = [("mean", pod("mean")), ("GP", pod("gaussian_process")), ("ridge", pod("ridge"))]
+    folds = KFold(3, shuffle=True, random_state=7)
+    model = by_epochs(*candidates, cv=folds, ensemble="greedy").fit(X, y)
+    held = {name: np.empty_like(y) for name, _ in candidates}
+    for train, valid in folds.split(X):
+        for name, estimator in candidates:
+            held[name][valid] = clone(estimator).fit(X[train], y[train]).predict(X[valid])
+    expected = {name: relative_l2_error(y, found) for name, found in held.items()}
+    table = {row["candidate"]: row for row in model.results_}
+    for name, error in expected.items():
+        assert table[name]["error"] == pytest.approx(error, rel=1e-9)
+    # The greedy mean is no worse than the best on the samples that it was chosen on.
+    weights = {name: table[name]["weight"] for name in held}
+    assert sum(weights.values()) == pytest.approx(1)
+    assert relative_l2_error(y, sum(weights[name] * found for name, found in held.items())) <= min(expected.values())
+    best = by_epochs(*candidates, cv=folds, ensemble="best").fit(X, y)
+    assert best.results_[0]["candidate"] == min(expected, key=expected.get)
+    assert [row["status"] for row in best.results_] == ["chosen", "compared", "compared"]
+    # On all samples it is the candidate itself.
+    alone = clone(dict(candidates)[best.results_[0]["candidate"]]).fit(X, y)
+    np.testing.assert_allclose(best.predict(X), alone.predict(X), rtol=1e-12)
+
+
+def test_errors_of_scalars_beside_fields_are_those_of_the_score(fields):
+    X, y = fields
+    inputs = FieldSet(unit_grid(GRID), X)
+    targets = inputs.with_values(np.concatenate([y, 100 * X], axis=-1).reshape(12, 24, 2)).with_params(X[:, 0, :2, 0])
+    folds = KFold(2)
+    model = by_epochs(("ridge", pod("ridge")), cv=folds).fit(inputs, targets)
+    errors = [
+        1 - pod("ridge").fit(inputs[train], targets[train]).score(inputs[valid], targets[valid])
+        for train, valid in folds.split(X)
+    ]
+    # Sizes of channels are those of each fold, and of all samples in the error.
+    assert model.results_[0]["spread"] == pytest.approx(np.std(errors), rel=1e-6)
+    assert model.results_[0]["error"] == pytest.approx(np.mean(errors), rel=0.05)
+
+
+def test_greedy_finds_the_weights_of_errors_that_cancel():
+    candidates = [("low", Known(-0.1)), ("high", Known(0.3)), ("worse", Known(0.5))]
+    model = by_epochs(*candidates).fit(TABLE, ONES)
+    # -0.1 w + 0.3 (1 - w) = 0 at w = 3/4.
+    found = dict(
+        zip([type(part).__name__ + str(part.error) for part in model.estimators_], model.weights_, strict=True)
+    )
+    assert found == {"Known-0.1": 0.75, "Known0.3": 0.25}
+    np.testing.assert_allclose(model.predict(TABLE), 1.0)
+    mean, spread = model.predict(TABLE, return_std=True)
+    np.testing.assert_allclose(spread, np.sqrt(0.75 * 0.1**2 + 0.25 * 0.3**2))
+    np.testing.assert_allclose(mean, 1.0)
+
+
+def test_auto_takes_the_best_alone_where_a_mean_gains_nothing():
+    model = by_epochs(("a", Known(0.1)), ("b", Known(0.2))).fit(TABLE, ONES)
+    assert [(row["candidate"], row["status"]) for row in model.results_] == [("a", "chosen"), ("b", "compared")]
+    with pytest.raises(FieldDataError, match="return_std=True needs a spread"):
+        model.predict(TABLE, return_std=True)
+
+
+def test_one_member_with_a_spread_gives_its_own(fields):
+    X, y = fields
+    model = by_epochs(("two", EnsembleRegressor(lamo(max_iter=1), n_members=2)), cv=2).fit(X, y)
+    found = model.predict(X, return_std=True)
+    expected = model.estimators_[0].predict(FieldSet(unit_grid(GRID), X), return_std=True)
+    np.testing.assert_allclose(found[1].ravel(), expected[1].values.ravel(), rtol=1e-6)
+    assert found[1].min() > 0
+
+
+def test_groups_are_not_split():
+    X = np.column_stack([TABLE, np.repeat(np.arange(4), 3)])
+    by_epochs(("a", Known()), cv=5, ensemble="best").fit(X, ONES, groups=X[:, 2])
+    by_epochs(("a", Known()), cv=GroupKFold(2), ensemble="best").fit(X, ONES, groups=X[:, 2])
+    pairs = [(set(train[:, 2]), set(valid[:, 2])) for _, _, train, valid in Known.fits if valid is not None]
+    assert len(pairs) == 4 + 2
+    for train, valid in pairs:
+        assert not train & valid
+        assert train | valid == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("groups", [np.zeros(12), np.arange(5)])
+def test_groups_that_cannot_be_used_are_refused(groups):
+    with pytest.raises(FieldDataError, match=r"at least 2 groups, got 1|groups has shape \(5,\), expected \(12,\)"):
+        by_epochs(("a", Known())).fit(TABLE, ONES, groups=groups)
+
+
+# ---------------------------------------------------------------------- the budget
+def test_the_budget_holds_and_every_operator_of_a_rung_has_the_same_time(budget):
+    errors = np.linspace(0.1, 0.5, 6)
+    candidates = [(f"{error:.2f}", Timed(error)) for error in errors]
+    candidates += [("other", OtherTimed(0.9)), ("classical", Known(0.7))]
+    AutoRegressor(candidates=candidates, max_time=100, ensemble="best").fit(TABLE, ONES)
+    limits = [[limit for _, limit, *_ in kind.fits] for kind in (Timed, OtherTimed)]
+    # Three rungs of 7, 3 and 2 operators on the first fold; the search has 40 s.
+    assert len(limits[0]) == 6 + 2 + 1 + 1
+    assert len(limits[1]) == 1 + 1 + 1
+    rungs = [limits[0][:6] + limits[1][:1], limits[0][6:8] + limits[1][1:2], limits[0][8:9] + limits[1][2:]]
+    for rung in rungs:
+        assert np.ptp(rung) < 1e-9
+    assert rungs[0][0] < rungs[1][0] < rungs[2][0] < limits[0][9]
+    assert sum(map(sum, rungs)) == pytest.approx(40)
+    assert limits[0][9] == pytest.approx(60)
+    assert budget.now == pytest.approx(100)
+
+
+class Learning(Timed):
+    """A model whose error falls as the root of the time."""
+
+    def predict(self, X):
+        return np.full(len(X), 1.0 + self.error / np.sqrt(self.max_time))
+
+
+@pytest.mark.parametrize(("classical", "chosen"), [(0.15, "learning"), (0.14, "classical")])
+def test_operators_are_ranked_by_the_error_of_their_longer_final_fit(budget, classical, chosen):
+    candidates = [("learning", Learning(1.0)), ("classical", Known(classical))]
+    model = AutoRegressor(candidates=candidates, max_time=100, ensemble="best").fit(TABLE, ONES)
+    row = next(row for row in model.results_ if row["candidate"] == "learning")
+    # Rungs of 1/3 and 2/3 of 40 s, and 60 s for the final fit; the exponent is 3/4 of the true one.
+    assert row["error"] == pytest.approx((80 / 3) ** -0.5)
+    assert row["expected"] == pytest.approx((80 / 3) ** -0.5 * (60 / (80 / 3)) ** -0.375)
+    assert model.results_[0]["candidate"] == chosen
+
+
+def test_two_kinds_reach_the_last_rung():
+    candidates = [(str(number), Timed(0.1 + number / 100)) for number in range(5)]
+    model = by_epochs(*candidates, ("other", OtherTimed(0.9))).fit(TABLE, ONES)
+    last = [row["candidate"] for row in model.results_ if row["rung"] == 2]
+    assert last == ["0", "other"]
+    assert [row["status"] for row in model.results_[2:]] == ["stopped"] * 4
+
+
+def test_a_model_that_would_take_too_long_is_left_out_within_the_budget(budget):
+    X = np.random.default_rng(0).random((600, 2))
+    # 400 samples of a fold would take 6,400 s, as 25 and 50 samples tell in 14 s.
+    candidates = [("slow", Known(0.01, seconds=1e-4)), ("quick", Known(0.2, seconds=1e-10)), ("timed", Timed(0.3))]
+    model = AutoRegressor(candidates=candidates, max_time=500, ensemble="best").fit(X, np.ones(600))
+    row = next(row for row in model.results_ if row["candidate"] == "slow")
+    assert row["status"] == "left out"
+    assert "a fit would take about 1 h 46 min" in row["reason"]
+    assert model.results_[0]["candidate"] == "quick"
+    assert budget.now < 500
+
+
+def test_without_time_for_all_the_rest_is_named(budget):
+    class Late(Timed):
+        def fit(self, X, y):
+            self.clock.now += 100.0
+            return super().fit(X, y)
+
+    candidates = [(str(number), Late(0.1 + number)) for number in range(4)]
+    model = AutoRegressor(candidates=candidates, max_time=10).fit(TABLE, ONES)
+    assert [row["status"] for row in model.results_] == ["chosen", *["not reached"] * 3]
+    assert len(Late.fits) == 2
+
+
+# ---------------------------------------------------------------------- failures
+FAILURES = [MemoryError("full"), TrainingDivergedError("NaN"), FieldDataError("no grid"), ValueError("odd")]
+
+
+def test_candidates_that_fail_are_rows_and_the_others_go_on():
+    failing = [(str(number), Timed(0.01, action=error)) for number, error in enumerate(FAILURES)]
+    model = by_epochs(*failing, ("works", Known(0.3))).fit(TABLE, ONES)
+    table = {row["candidate"]: (row["status"], row["reason"]) for row in model.results_}
+    assert table["works"] == ("chosen", "")
+    assert table["0"] == ("failed", "MemoryError: full")
+    assert table["1"] == ("failed", "TrainingDivergedError: NaN")
+    assert table["2"] == ("left out", "no grid")
+    assert table["3"] == ("failed", "ValueError: odd")
+    assert np.isnan([row["error"] for row in model.results_[1:]]).all()
+
+
+def test_where_all_fail_the_reasons_are_told():
+    with pytest.raises(FieldDataError, match=r"no candidate could be fitted\. a: MemoryError: full; b: no grid"):
+        by_epochs(("a", Known(action=FAILURES[0])), ("b", Known(action=FAILURES[2]))).fit(TABLE, ONES)
+
+
+class FailsOnAll(Known):
+    """Fails on all twelve samples."""
+
+    def fit(self, X, y):
+        if len(X) == len(ONES):
+            raise MemoryError("full")
+        return super().fit(X, y)
+
+
+def test_the_next_best_takes_the_place_of_one_that_fails_on_all_samples():
+    model = by_epochs(("a", FailsOnAll(0.1)), ("b", Known(0.2)), ("c", Known(0.3)), ensemble="best").fit(TABLE, ONES)
+    assert [part.error for part in model.estimators_] == [0.2]
+    assert [row["status"] for row in model.results_] == ["chosen", "compared", "failed"]
+    assert model.results_[2]["reason"] == "in the fit on all samples: MemoryError: full"
+
+
+def test_an_interrupt_ends_the_search_and_leaves_an_earlier_fit_whole():
+    model = by_epochs(("a", Known(0.2))).fit(TABLE, ONES)
+    expected = model.predict(TABLE)
+    model.set_params(candidates=[("a", Known(0.2)), ("stop", Known(0.1, KeyboardInterrupt())), ("c", Known(0.3))])
+    Known.fits.clear()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(TABLE, ONES)
+    assert [error for error, *_ in Known.fits] == [0.2, 0.1]
+    np.testing.assert_array_equal(model.predict(TABLE), expected)
+
+
+@pytest.mark.parametrize("given", [[], [1], [("a", Known()), ("a", Known())], [("a", "LaMO")]])
+def test_candidates_that_are_none_are_refused(given):
+    with pytest.raises(ValueError, match=r"candidates (holds|are named)"):
+        AutoRegressor(candidates=given).fit(TABLE, ONES)
+
+
+# ---------------------------------------------------------------------- data, files and tools
+def test_points_of_their_own_leave_out_who_needs_common_ones():
+    rng = np.random.default_rng(0)
+    X = [(rng.random((size, 2)), rng.random((size, 1))) for size in range(8, 14)]
+    model = by_epochs(("POD", pod("ridge")), ("LaMO", lamo()), cv=2).fit(X, [values for _, values in X])
+    assert [row["status"] for row in model.results_] == ["chosen", "left out"]
+    assert "same points in every sample" in model.results_[1]["reason"]
+    assert [len(part) for part in model.predict(X)] == list(range(8, 14))
+    # Points of y elsewhere reach the members that take them.
+    points = FieldSet(unit_grid(GRID) + 1e-3 * rng.random((24, 2)), rng.random((6, 24, 1)))
+    elsewhere = FieldSet(0.2 + 0.5 * rng.random((5, 2)), rng.random((6, 5, 1)))
+    model.fit(points, elsewhere)
+    assert model.predict(points).shape == model.predict(points, coords=elsewhere).shape == (6, 5, 1)
+
+
+def test_files_pickles_and_copies_predict_the_same(fields, tmp_path):
+    X, y = fields
+    inputs = FieldSet(unit_grid(GRID), X)
+    targets = inputs.with_values(y.reshape(12, 24, 1), channel_names=["p"]).with_params(y.mean(axis=(1, 2)))
+    model = by_epochs(("GP", pod("gaussian_process")), ("LaMO", lamo()), ensemble="greedy", cv=2).fit(inputs, targets)
+    expected = model.predict(inputs)
+    model.save(tmp_path / "model.skop")
+    loaded = skop.load(tmp_path / "model.skop")
+    for other in (loaded, pickle.loads(pickle.dumps(model))):
+        found = other.predict(inputs)
+        np.testing.assert_array_equal(found.values, expected.values)
+        np.testing.assert_array_equal(found.params, expected.params)
+    assert found.channel_names == ("p",)
+    assert loaded.leaderboard_.equals(model.leaderboard_)
+    assert not [name for name in vars(clone(model)) if name.endswith("_")]
+    assert not hasattr(model.candidates[1][1], "module_")
+
+
+def test_symmetries_and_seeds_reach_candidates_without(fields):
+    X, y = fields
+    own = ("own", lamo(symmetries=["flip_y"], random_state=5))
+    given = {"cv": 2, "ensemble": "best", "symmetries": ["flip_x"]}
+    first = by_epochs(("LaMO", lamo()), **given).fit(X, y).estimators_[0]
+    assert first.symmetries == ["flip_x"]
+    assert isinstance(first.random_state, int)
+    (second,) = by_epochs(own, **given).fit(X, y).estimators_
+    assert (second.symmetries, second.random_state) == (["flip_y"], 5)
+
+
+def test_compare_gives_the_table_without_the_final_fit():
+    pytest.importorskip("pandas")
+    table = compare(TABLE, ONES, max_time=None, candidates=[("a", Known(0.2)), ("b", Known(0.1))], cv=4)
+    assert list(table.candidate) == ["b", "a"]
+    assert list(table.columns) == [
+        *(
+            "candidate",
+            "error",
+            "expected",
+            "spread",
+            "fit_seconds",
+            "predict_ms",
+            "model_mb",
+            "rung",
+            "weight",
+            "status",
+            "reason",
+        )
+    ]
+    np.testing.assert_allclose(table.error, [0.1, 0.2])
+    np.testing.assert_allclose(table.spread, 0, atol=1e-12)
+    np.testing.assert_array_equal(table.expected, table.error)
+    assert len(Known.fits) == 8
+
+
+def test_compare_fits_operators_on_all_folds_in_the_last_rung(budget):
+    pytest.importorskip("pandas")
+    table = compare(TABLE, ONES, max_time=90, candidates=[("a", Timed(0.1)), ("b", OtherTimed(0.2))])
+    assert [limit for _, limit, *_ in Timed.fits] == [15.0] * 3
+    np.testing.assert_allclose(table.spread, 0, atol=1e-12)
+
+
+def test_words_go_to_the_user_and_not_to_other_tools(budget, capsys):
+    model = AutoRegressor(candidates=[("a", Timed(0.1)), ("b", Known(0.2))], max_time=120)
+    model.fit(TABLE, ONES)
+    assert (
+        capsys.readouterr().err == "AutoRegressor: 2 candidates in 2 rungs, 3 folds; 48 s for this of 2 min in all.\n"
+    )
+    budget.now = 0.0
+    clone(model).set_params(verbose=1).fit(TABLE, ONES)
+    assert "rung 2 of 2: a 0.1, b 0.2. 0 s of the search left." in capsys.readouterr().err
+    GridSearchCV(model, {"cv": [2]}, cv=2).fit(TABLE, ONES)
+    clone(model).set_params(verbose=False).fit(TABLE, ONES)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
+def test_default_candidates_take_grids_points_and_tables(fields, monkeypatch):
+    monkeypatch.setattr(_auto, "_SECONDS_EACH", 0.01)
+    X, y = fields
+    sets = {"grid": (X, y), "table": (TABLE, TABLE.sum(axis=1))}
+    points = FieldSet(np.random.default_rng(1).random((24, 2)), X.reshape(12, 24, 1))
+    sets["points"] = (points, points.with_values(y.reshape(12, 24, 1)))
+    for name, (inputs, targets) in sets.items():
+        # Hardly more than one step of each operator.
+        model = AutoRegressor(max_time=0.5, random_state=0).fit(inputs, targets)
+        names = {row["candidate"] for row in model.results_}
+        assert {"mean", "POD", "LaMO", "GeoMaNO", "MNO", "AMO"} <= names
+        assert ("LaMO, latent tokens" in names) == (name == "grid")
+        assert not [row for row in model.results_ if row["status"] in ("failed", "left out")]
+
+
+@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
+def test_a_short_budget_has_two_operators_by_default(fields):
+    model = AutoRegressor(max_time=0.2, random_state=0).fit(*fields)
+    assert {row["candidate"] for row in model.results_} & {"LaMO", "AMO", "MNO", "LaMO on a base"} == {
+        "LaMO on a base",
+        "AMO",
+    }
+
+
+@pytest.mark.exhaustive
+def test_processes_do_not_change_the_result(fields):
+    candidates = [("GP", pod("gaussian_process")), ("LaMO", lamo())]
+    alone, together = (by_epochs(*candidates, ensemble="greedy", n_jobs=n_jobs).fit(*fields) for n_jobs in (None, 2))
+    np.testing.assert_allclose(alone.predict(fields[0]), together.predict(fields[0]), rtol=1e-5)
+    np.testing.assert_allclose(alone.weights_, together.weights_)
+
+
+class Killed(Timed):
+    """A model whose fit ends the process, as the system does where memory is short."""
+
+    def fit(self, X, y):
+        os._exit(1)
+
+
+@pytest.mark.exhaustive
+def test_a_process_that_is_killed_is_a_row():
+    candidates = [("works", pod("mean")), ("killed", Killed(max_time=1.0)), ("later", lamo())]
+    with parallel_config("loky", n_jobs=2):
+        model = by_epochs(*candidates, cv=2).fit(TABLE, TABLE.sum(axis=1))
+    table = {row["candidate"]: row for row in model.results_}
+    assert table["works"]["status"] == "chosen"
+    assert table["killed"]["status"] == "failed"
+    assert "a process was killed" in table["killed"]["reason"]
+
+
+def test_backends_that_give_all_results_at_the_end_serve_too():
+    with parallel_config("multiprocessing", n_jobs=2):
+        model = by_epochs(("a", Known(0.2)), ("b", Known(0.1)), ("c", Known(action=ValueError("odd")))).fit(TABLE, ONES)
+    assert [row["status"] for row in model.results_] == ["chosen", "compared", "failed"]
+    assert model.estimators_[0].error == 0.1

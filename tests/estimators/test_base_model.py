@@ -1,0 +1,304 @@
+"""Operators over a base model: what the whole is made of, and that it is not worse than the base."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+
+import skop
+from skop import FieldSet, LaMORegressor, MNORegressor, PODRegressor, RolloutRegressor
+from skop.data import Predictions, Targets
+from skop.datasets import make_darcy
+from skop.estimators._base_model import CorrectionNetwork, correction_shares
+from skop.exceptions import FieldDataError
+from skop.networks import Outputs
+
+SIZES = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
+
+
+def small(**options):
+    return LaMORegressor(**(SIZES | options))
+
+
+@pytest.fixture
+def linear_map():
+    """Fields that are linear in two parameters, on 12 scattered points, with two channels of different size."""
+    rng = np.random.default_rng(0)
+    params, coords = rng.normal(size=(40, 2)), rng.random((12, 2))
+    waves = np.stack([np.sin(3 * coords), np.cos(2 * coords)])
+    fields = np.einsum("np,cqp->nqc", params, waves) * [1.0, 1e3] + [2.0, -5e3]
+    return FieldSet(coords, None, params=params), FieldSet(coords, fields)
+
+
+def shares_of(model):
+    return [np.asarray(part) for part in (model.module_.field_share, model.module_.scalar_share)]
+
+
+# ---------------------------------------------------------------------- the whole and its parts
+@pytest.mark.parametrize("base", ["linear", "pod", "auto", PODRegressor(regressor=Ridge(1e-8), n_components=2)])
+def test_a_linear_map_is_found_by_the_base(linear_map, base):
+    X, y = linear_map
+    model = small(base=base).fit(X[:30], y[:30])
+    assert model.base_.error < 1e-4
+    assert model.score(X[30:], y[30:]) > 1 - 1e-3
+
+
+def test_without_a_share_the_whole_is_the_base(linear_map):
+    X, y = linear_map
+    model = small(base="pod", dtype="float64").fit(X[:30], y[:30])
+    model.module_.set_shares(np.zeros(2), None)
+    scaler = model.scalers_.target
+    standardized = torch.from_numpy(model.base_.predict(X[30:]).fields)
+    expected = scaler.inverse_transform(standardized).numpy()
+    np.testing.assert_allclose(np.asarray(model.predict(X[30:]).values), expected, rtol=1e-10)
+
+
+def test_the_correction_is_added_in_its_units():
+    class Constant(torch.nn.Module):
+        supports_queries = True
+
+        def forward(self, fields, params, coords):
+            assert fields.shape[-1] == 3
+            assert params is None
+            return Outputs(torch.full((*fields.shape[:-1], 2), 3.0))
+
+    network = CorrectionNetwork(Constant(), 2, 0)
+    network.set_sizes(np.array([0.5, 2.0]), None)
+    network.set_shares(np.array([1.0, 0.25]), None)
+    base = torch.arange(12.0).reshape(1, 6, 2)
+    found = network(coords=None, fields=torch.zeros(1, 6, 1), params=None, base=base, base_scalars=None)
+    torch.testing.assert_close(found.field, base + torch.tensor([1.5, 1.5]))
+    assert network.supports_queries
+
+
+def test_what_a_base_leaves_over_is_learnt():
+    rng = np.random.default_rng(1)
+    params, x = rng.uniform(-1, 1, (60, 1)), np.linspace(0, 1, 16)
+    # A ridge regression finds the first part only.
+    y = 5 * params * np.sin(x) + np.abs(params) * np.cos(3 * x)
+    fields = FieldSet(x[:, None], y[..., None])
+    options = {"max_iter": 40, "width": 16, "base": "linear"}
+    X = FieldSet(x[:, None], None, params=params)
+    model = small(**options).fit(X[:50], fields[:50])
+    alone = PODRegressor(regressor="ridge").fit(X[:50], fields[:50])
+    assert 1 - model.score(X[50:], fields[50:]) < 0.5 * (1 - alone.score(X[50:], fields[50:]))
+    assert shares_of(model)[0] > 0.8
+
+
+def test_a_correction_that_does_not_help_is_left_out(linear_map):
+    X, y = linear_map
+    noise = np.random.default_rng(2).normal(size=y.shape) * [0.3, 300]
+    noisy = FieldSet(y.coords, np.asarray(y.values) + noise)
+    model = small(base="linear", max_iter=30).fit(X, noisy)
+    assert shares_of(model)[0].max() < 0.3
+
+
+def test_scalars_have_a_base_too():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(40, 3))
+    y = X @ [[1.0, 0.0], [2.0, 1.0], [0.0, 100.0]] + [0.0, 7.0]
+    model = small(base="auto").fit(X[:30], y[:30])
+    assert model.score(X[30:], y[30:]) > 1 - 1e-4
+    assert shares_of(model)[1].shape == (2,)
+
+
+# ---------------------------------------------------------------------- auto
+def test_auto_takes_no_base_that_is_of_no_use():
+    X, y = make_darcy(24, resolution=8, random_state=0)
+    rng = np.random.default_rng(4)
+    y = rng.permutation(y)
+    model, plain = small(base="auto").fit(X, y), small().fit(X, y)
+    assert model.base_ is None
+    assert np.array_equal(model.predict(X), plain.predict(X))
+
+
+@pytest.mark.parametrize("kind", ["ragged", "few", "own"])
+def test_samples_that_can_have_no_base(kind):
+    rng = np.random.default_rng(5)
+    sizes = [5, 7] * 6 if kind == "ragged" else [6] * (4 if kind == "few" else 12)
+    points = [rng.random((size, 2)) for size in sizes]
+    X = [(own, own.sum(axis=1, keepdims=True)) for own in points]
+    y = [own[:, :1] for own in points]
+    if kind == "own":
+        y = FieldSet(np.stack([own[:3] for own in points]), rng.random((12, 3, 1)))
+    model = small(base="auto", max_iter=1).fit(X, y)
+    assert model.base_ is None
+    words = {"ragged": "differ in their number", "few": "4 samples", "own": "each sample's own"}[kind]
+    with pytest.raises(FieldDataError, match=words):
+        small(base="pod").fit(X, y)
+
+
+def test_members_of_trajectories_have_no_base():
+    trajectories = np.random.default_rng(6).random((12, 8, 8, 4))
+    model = RolloutRegressor(small(base="auto", max_iter=1), window=1).fit(trajectories[..., :1], trajectories)
+    assert model.estimator_.base_ is None
+
+
+# ---------------------------------------------------------------------- like everything else
+@pytest.mark.parametrize("base", ["pod", LaMORegressor(width=8, depth=1, max_iter=1, random_state=1)])
+def test_saved_cloned_and_loaded(linear_map, base, tmp_path):
+    X, y = linear_map
+    model = small(base=base).fit(X, y)
+    model.save(tmp_path / "model.skop")
+    loaded = skop.load(tmp_path / "model.skop")
+    assert np.array_equal(np.asarray(loaded.predict(X).values), np.asarray(model.predict(X).values))
+    again = clone(loaded).fit(X, y)
+    assert np.array_equal(np.asarray(again.predict(X).values), np.asarray(model.predict(X).values))
+
+
+def test_a_warm_start_goes_on_with_the_whole_correction(linear_map):
+    X, y = linear_map
+    model = small(base="linear", warm_start=True, learning_rate_init=1e-12).fit(X, y)
+    before = model.predict(X)
+    model.module_.set_shares(np.zeros(2), None)
+    model.fit(X, y)
+    np.testing.assert_allclose(np.asarray(model.predict(X).values), np.asarray(before.values), rtol=1e-4)
+    with pytest.raises(ValueError, match="base from 'linear' to 'pod'"):
+        model.set_params(base="pod").fit(X, y)
+
+
+def test_other_points_get_the_interpolated_base(linear_map):
+    X, y = linear_map
+    model = small(base="pod", dtype="float64").fit(X, y)
+    model.module_.set_shares(np.zeros(2), None)
+    inner = np.array([[0.5, 0.5], *X.coords[:2]])
+    found, whole = np.asarray(model.predict(X, coords=inner).values), np.asarray(model.predict(X).values)
+    np.testing.assert_allclose(found[:, 1:], whole[:, :2], rtol=1e-10)
+    low, high = whole.min(axis=1), whole.max(axis=1)
+    assert ((found[:, 0] > low) & (found[:, 0] < high)).all()
+
+
+def test_targets_on_other_points_have_a_base():
+    rng = np.random.default_rng(12)
+    x, inner = rng.permutation(np.linspace(0, 1, 12))[:, None], rng.permutation(np.linspace(0.1, 0.9, 7))[:, None]
+    sizes = rng.normal(size=(30, 1, 1))
+    X, y = FieldSet(x, sizes * np.sin(3 * x)), FieldSet(inner, 5 + sizes * np.cos(3 * inner))
+    model = small(base="linear", geometry="points").fit(X[:20], y[:20])
+    assert model.base_.error < 1e-3
+    assert np.asarray(model.predict(X[20:]).values) == pytest.approx(np.asarray(y[20:].values), abs=1e-2)
+    assert model.score(X[20:], y[20:]) > 1 - 1e-3
+    # Between the points of y the base is interpolated.
+    between = np.asarray(model.predict(X[20:], coords=[[0.5], [0.55]]).values)
+    assert between == pytest.approx(np.asarray(5 + sizes[20:] * np.cos([[1.5], [1.65]])), abs=5e-2)
+
+
+def test_a_finer_grid_gets_the_base_of_the_training_grid():
+    def sines(n_points):
+        x = np.linspace(0, 1, n_points)
+        return (np.random.default_rng(7).normal(size=(20, 1)) * np.sin(3 * x))[..., None]
+
+    model = small(base="linear", dtype="float64", patch_size=1).fit(sines(9), 2 * sines(9))
+    model.module_.set_shares(np.zeros(1), None)
+    np.testing.assert_allclose(model.predict(sines(17)), 2 * sines(17), atol=1e-3)
+
+
+def test_symmetries_turn_the_base_with_its_sample():
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(24, 6, 6, 2))
+    y = np.stack([3 * X[..., 0], -2 * X[..., 1]], axis=-1)
+    symmetries = skop.SymmetryOptions(names=("flip_x",), input_vectors=[(0, 1)], target_vectors=[(0, 1)])
+    model = small(base="linear", symmetries=symmetries, dtype="float64").fit(X, y)
+    inputs, _ = model._read_inputs(X)
+    moving = model._fitted_symmetries(inputs)
+    plain, moved = (model._loader(inputs, symmetries=moving, element=number).gather(np.arange(3)) for number in (0, 1))
+    before, after = (
+        model.scalers_.target.inverse_transform(batch.base).reshape(3, 6, 6, 2) for batch in (plain, moved)
+    )
+    torch.testing.assert_close(after, before.flip(1) * torch.tensor([-1.0, 1.0]))
+    with pytest.raises(FieldDataError, match="averaged predictions"):
+        small(base="linear", symmetries=skop.SymmetryOptions(names=("flip_x",), average_predictions=True)).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", ["scalars", "field", "points"])
+def test_gradients_flow_through_the_base(kind):
+    rng = np.random.default_rng(13)
+    X = rng.random((30, 2))
+    y = np.sin(3 * X[:, 0]) + X[:, 1] ** 2
+    output = None
+    if kind != "scalars":
+        coords = rng.random((9, 2))
+        y = FieldSet(coords, (y[:, None] + coords[:, 0])[..., None])
+        X = X if kind == "field" else FieldSet(coords, None, params=X)
+        output = lambda field: (field[..., 0] ** 2).sum(dim=1)  # noqa: E731
+    model = small(base="pod", dtype="float64").fit(X, y)
+    model.module_.set_shares(*(np.ones(1) if part.size else None for part in shares_of(model)))
+    table = X if kind != "points" else X.params
+
+    def value(rows):
+        found = model.predict(rows if kind != "points" else FieldSet(X.coords, None, params=rows))
+        return found if output is None else (np.asarray(found.values)[..., 0] ** 2).sum(axis=1)
+
+    found = model.gradient(X[:4], output)
+    steps = 1e-5 * np.eye(2)
+    expected = [(value(table[:4] + step) - value(table[:4] - step)) / 2e-5 for step in steps]
+    np.testing.assert_allclose(found, np.stack(expected, axis=1), rtol=1e-4, atol=1e-3)
+
+
+def test_early_stopping_measures_the_whole(linear_map):
+    X, y = linear_map
+    model = small(base="linear", early_stopping=True).fit(X, y)
+    assert model.validation_scores_[0] > 1 - 1e-3
+
+
+def test_a_base_is_not_exported(linear_map, tmp_path):
+    X, y = linear_map
+    model = small(base="linear").fit(X, y)
+    with pytest.raises(FieldDataError, match="base=None"):
+        model.export(tmp_path / "model.pt2", X)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [(MNORegressor, {"host": "gnot"}), (skop.AMORegressor, {}), (skop.TransolverRegressor, {})]
+)
+def test_other_operators_have_a_base_too(kind, options, linear_map):
+    X, y = linear_map
+    model = kind(width=8, depth=1, max_iter=1, random_state=0, base="pod", **options).fit(X[:30], y[:30])
+    assert model.score(X[30:], y[30:]) > 1 - 1e-3
+
+
+def test_networks_on_grids_have_a_base_too():
+    X = np.random.default_rng(14).normal(size=(24, 4, 4, 1))
+    for kind in (skop.GeoMaNORegressor, skop.UNetRegressor):
+        model = kind(width=8, max_iter=1, random_state=0, base="linear").fit(X, 3 * X)
+        assert model.score(X, 3 * X) > 1 - 1e-3
+
+
+def test_sensors_have_no_base(linear_map):
+    X, y = linear_map
+    with pytest.raises(FieldDataError, match="at its sensors only"):
+        skop.DeepONetRegressor(base="pod").fit(X, y)
+
+
+# ---------------------------------------------------------------------- share of the correction
+def share(base, corrected, truth, weight=None):
+    weight = np.ones(len(truth)) if weight is None else weight
+    found, _ = correction_shares(Predictions(None, base), Targets(scalars=corrected), Targets(scalars=truth), weight)[
+        ::-1
+    ]
+    return found
+
+
+def test_the_share_of_a_right_correction_is_one():
+    rng = np.random.default_rng(9)
+    truth = rng.normal(size=(20, 3))
+    np.testing.assert_allclose(share(np.zeros((20, 3)), truth, truth), 1.0)
+    # The factor of least squares where the correction is too large, and nothing where it points the other way.
+    np.testing.assert_allclose(share(np.zeros((20, 3)), truth * [2.0, 4.0, -1.0], truth), [0.5, 0.25, 0.0], atol=1e-12)
+
+
+def test_the_share_of_noise_is_small():
+    rng = np.random.default_rng(10)
+    shares = [share(np.zeros((30, 1)), rng.normal(size=(30, 1)), rng.normal(size=(30, 1)))[0] for _ in range(200)]
+    # Least squares alone, cut at 0, has a mean of 0.073.
+    assert np.mean(shares) < 0.05
+
+
+def test_the_share_does_not_depend_on_units_or_on_the_order_of_samples():
+    rng = np.random.default_rng(11)
+    base, step, truth = rng.normal(size=(3, 25, 2))
+    corrected, weight = base + step + 0.5 * (truth - base), rng.random(25)
+    expected = share(base, corrected, truth, weight)
+    order, unit = rng.permutation(25), np.array([1e3, 1e-4])
+    parts = [(part * unit)[order] for part in (base, corrected, truth)]
+    np.testing.assert_allclose(share(*parts, weight[order]), expected, rtol=1e-10)

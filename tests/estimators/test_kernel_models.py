@@ -1,0 +1,176 @@
+"""Kernel regressions with tails against refits, splines of SciPy and Gaussian processes of scikit-learn."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.interpolate import CubicSpline, RBFInterpolator
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, Matern
+
+from skop.estimators._kernel_models import Decomposition, Kernel, KernelModel, Selection, System
+
+KERNELS = {
+    "mean": Kernel("none"),
+    "plane": Kernel("none", 1),
+    "cubics": Kernel("none", 3),
+    "ridge": Kernel("none", linear=2.0),
+    "squared exponential": Kernel("gaussian", 0, np.array([0.7, 1.5])),
+    "Matern 3/2 with a plane": Kernel("matern32", 1, 1.3),
+    "Matern 5/2 with a linear kernel": Kernel("matern52", 0, 0.9, linear=0.5),
+    "distance": Kernel("linear_spline"),
+    "thin plate": Kernel("thin_plate", 1),
+    "cubic": Kernel("cubic", 1),
+    "quintic": Kernel("quintic", 2),
+    "septic": Kernel("septic", 3),
+}
+
+
+def samples(n=24, d=2, r=3, seed=0):
+    generator = np.random.default_rng(seed)
+    points = generator.uniform(-1, 1, (n, d))
+    return points, np.stack([np.sin(2 * points.sum(axis=1) + k) + 0.1 * points[:, 0] ** k for k in range(r)], axis=1)
+
+
+def fitted(kernel, points, targets, penalty):
+    penalties = np.broadcast_to(penalty, targets.shape[1])
+    return KernelModel.fit(targets, [System(kernel, points)], np.zeros(targets.shape[1], int), penalties)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_closed_form_of_leave_one_out_is_that_of_refits(name):
+    points, targets = samples()
+    penalties = np.array([1e-3, 1e-1, 2.0])
+    model = fitted(KERNELS[name], points, targets, penalties)
+    variances = model.left_out_variances()
+    for sample in range(len(points)):
+        others = np.arange(len(points)) != sample
+        refit = fitted(KERNELS[name], points[others], targets[others], penalties)
+        expected = targets[sample] - refit.predict(points[[sample]])[0]
+        np.testing.assert_allclose(model.left_out[sample], expected, rtol=1e-8, atol=1e-8)
+        # The variance of a training sample is that of a new one, apart from the size of the residuals.
+        np.testing.assert_allclose(
+            variances[sample] / model.sizes, refit.variances(points[[sample]])[0] / refit.sizes, rtol=1e-6
+        )
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_saddle_point_system_is_solved(name):
+    points, targets = samples()
+    kernel, penalty = KERNELS[name], 0.05
+    new = samples(seed=1)[0]
+    matrix, tail = kernel.matrix(points, points) + penalty * np.eye(len(points)), kernel.tail(points)
+    zeros = np.zeros((tail.shape[1], tail.shape[1]))
+    system = np.block([[matrix, tail], [tail.T, zeros]])
+    solution = np.linalg.solve(system, np.concatenate([targets, np.zeros((tail.shape[1], targets.shape[1]))]))
+    expected = np.concatenate([kernel.matrix(new, points), kernel.tail(new)], axis=1) @ solution
+    model = fitted(kernel, points, targets, penalty)
+    np.testing.assert_allclose(model.predict(new), expected, rtol=1e-8, atol=1e-8)
+    given = torch.tensor(new, requires_grad=True)
+    found = model.predict(given)
+    np.testing.assert_allclose(found.detach(), expected, rtol=1e-8, atol=1e-8)
+    step, (slope,) = 1e-5, torch.autograd.grad(found.sum(), given)
+    moved = [model.predict(new + sign * step * np.eye(2)[0]).sum(axis=1) for sign in (1, -1)]
+    np.testing.assert_allclose(slope[:, 0], (moved[0] - moved[1]) / (2 * step), rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_at_training_points_are_finite():
+    points, targets = samples()
+    for kernel in KERNELS.values():
+        given = torch.tensor(points, requires_grad=True)
+        (slope,) = torch.autograd.grad(fitted(kernel, points, targets, 1e-3).predict(given).sum(), given)
+        assert torch.isfinite(slope).all()
+
+
+def test_the_cubic_of_one_input_is_the_natural_spline():
+    points = np.sort(np.random.default_rng(0).uniform(0, 4, 15))
+    targets, new = np.sin(points), np.linspace(points[0], points[-1], 50)
+    found = fitted(Kernel("cubic", 1), points[:, None], targets[:, None], 0.0).predict(new[:, None])[:, 0]
+    np.testing.assert_allclose(found, CubicSpline(points, targets, bc_type="natural")(new), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("thin_plate", "thin_plate_spline"), ("quintic", "quintic")])
+def test_polyharmonic_kernels_interpolate_as_those_of_scipy(ours, theirs):
+    points, targets = samples()
+    kernel = Kernel(ours, 2)
+    expected = RBFInterpolator(points, targets, kernel=theirs, degree=2)(samples(seed=1)[0])
+    np.testing.assert_allclose(fitted(kernel, points, targets, 0.0).predict(samples(seed=1)[0]), expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [("gaussian", RBF([0.7, 1.5])), ("matern52", Matern([0.7, 1.5], nu=2.5))], ids=str
+)
+def test_gaussian_processes_are_those_of_scikit_learn(ours, theirs):
+    points, targets = samples()
+    # Deviations from a constant trend with weights that sum to zero are those of a process with a wide prior for it.
+    process = GaussianProcessRegressor(theirs + 1e6 * RBF(1e6, "fixed"), alpha=1e-2, optimizer=None)
+    new = samples(seed=1)[0]
+    mean, deviation = process.fit(points, targets[:, 0]).predict(new, return_std=True)
+    model = fitted(Kernel(ours, 0, np.array([0.7, 1.5])), points, targets[:, :1], 1e-2)
+    np.testing.assert_allclose(model.predict(new)[:, 0], mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model.variances(new)[:, 0] / model.sizes[0], deviation**2 + 1e-2, rtol=1e-4)
+
+
+def test_kriging_variances_are_those_of_the_saddle_point_system():
+    points, targets = samples()
+    for kernel in KERNELS.values():
+        tail = kernel.tail(points)
+        matrix = kernel.matrix(points, points) + 0.05 * np.eye(len(points))
+        system = np.block([[matrix, tail], [tail.T, np.zeros((tail.shape[1], tail.shape[1]))]])
+        new = samples(seed=1)[0]
+        rows = np.concatenate([kernel.matrix(new, points), kernel.tail(new)], axis=1)
+        own = np.array([kernel.matrix(point[None], point[None])[0, 0] for point in new])
+        expected = own + 0.05 - (rows * np.linalg.solve(system, rows.T).T).sum(axis=1)
+        model = fitted(kernel, points, targets[:, :1], 0.05)
+        np.testing.assert_allclose(model.variances(new)[:, 0] / model.sizes[0], expected, rtol=1e-6, atol=1e-8)
+
+
+def test_length_scales_lower_the_error_and_find_what_does_not_matter():
+    generator = np.random.default_rng(0)
+    points = generator.uniform(-1, 1, (60, 3))
+    targets = np.sin(4 * points[:, :1])
+    error = lambda residuals, samples: float(np.sqrt((residuals**2).mean()))  # noqa: E731
+    selection = Selection(points, targets, np.full(60, 1 / 60), error, 3)
+    found = selection.search("gaussian_process")
+    scales = found.systems[0].kernel.scales
+    assert min(scales[1:]) > 10 * scales[0]
+    isotropic = min(
+        error(fitted(Kernel("gaussian", 0, scale), points, targets, 1e-8).left_out, None) for scale in (0.3, 0.6, 1.2)
+    )
+    assert found.error < 0.1 * isotropic
+
+
+def test_the_gradient_of_the_leave_one_out_error_is_that_of_differences(monkeypatch):
+    points, targets = samples(30)
+    caught = []
+
+    def spy(objective, start, **_):
+        start = start + 0.1
+        gradient = objective(start)[1]
+        steps = 1e-5 * np.eye(len(start))
+        caught.append((gradient, [(objective(start + s)[0] - objective(start - s)[0]) / 2e-5 for s in steps]))
+        return type("Result", (), {"x": start})
+
+    monkeypatch.setattr("skop.estimators._kernel_models.minimize", spy)
+    selection = Selection(points, targets, np.linspace(0.5, 1, 30) / 30, lambda residuals, samples: 0.0, 0)
+    for name in ("gaussian", "matern52", "matern32"):
+        selection._optimised(Kernel(name, 0, 0.8, linear=0.3), 1e-3)
+    for found, expected in caught:
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_components_of_many_points_are_those_of_a_decomposition(monkeypatch):
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(12, 4)) @ generator.normal(size=(4, 50)) + generator.normal(size=50)
+    exact = Decomposition(rows, None)
+    monkeypatch.setattr("skop.estimators._kernel_models._LARGE", 0)
+    found = Decomposition(rows, None)
+    assert len(exact.variances) == len(found.variances) == 4
+    factors = generator.random(50)
+    sign = np.sign((exact.coefficients * found.coefficients).sum(axis=0))
+    np.testing.assert_allclose(found.coefficients * sign, exact.coefficients, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(found.products(factors) * np.outer(sign, sign), exact.products(factors), atol=1e-8)
+    for parts in (exact, found):
+        basis = parts.basis()
+        np.testing.assert_allclose(basis.transform(rows), parts.coefficients, atol=1e-8)
+        np.testing.assert_allclose(basis.inverse_transform(parts.coefficients), rows, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(basis.components_ @ basis.components_.T, np.eye(4), atol=1e-8)

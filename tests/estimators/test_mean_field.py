@@ -1,0 +1,70 @@
+"""MeanFieldRegressor: scikit-learn's checks, the laws of field data, means at other points, scalars and meshes."""
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import skop
+from skop import FieldSet, MeanFieldRegressor, PODRegressor
+from skop.data import unit_grid
+from skop.exceptions import FieldDataError
+from skop.testing import yield_field_checks
+
+RANDOM = np.random.default_rng(0)
+FIELDS = RANDOM.random((6, 5, 4, 2))
+
+
+@pytest.mark.exhaustive
+@parametrize_with_checks([MeanFieldRegressor()])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    "check",
+    # It is the one law that a mean breaks: that the parameters make a difference.
+    [
+        check
+        for check in yield_field_checks(MeanFieldRegressor(), n_dims=[2], any_grid=True, point_sets=True)
+        if check.name != "check_parameters_to_field"
+    ],
+    ids=str,
+)
+def test_laws_of_field_data(check):
+    check(MeanFieldRegressor())
+
+
+def test_it_is_the_mean_and_that_of_the_classical_model():
+    found = MeanFieldRegressor().fit(FIELDS, FIELDS).predict(FIELDS[:2])
+    np.testing.assert_allclose(found, np.broadcast_to(FIELDS.mean(axis=0), found.shape))
+    np.testing.assert_allclose(found, PODRegressor(regressor="mean").fit(FIELDS, FIELDS).predict(FIELDS[:2]))
+
+
+def test_other_points_have_the_mean_field_interpolated():
+    points = unit_grid((6, 6))
+    X = FieldSet(points, RANDOM.random((4, 36, 1)), grid_shape=(6, 6))
+    y = FieldSet(points, np.stack([scale * points[:, :1] for scale in (1.0, 2.0, 3.0, 6.0)]), grid_shape=(6, 6))
+    model = MeanFieldRegressor().fit(X, y)
+    places = RANDOM.random((7, 2))
+    np.testing.assert_allclose(model.predict(X, coords=places).values[3], 3.0 * places[:, :1])
+    own = RANDOM.random((4, 7, 2))
+    np.testing.assert_allclose(model.predict(X, coords=own).values, 3.0 * own[..., :1])
+    elsewhere = FieldSet(places, np.ones((4, 7, 1)))
+    assert MeanFieldRegressor().fit(X, elsewhere).predict(X).values.shape == (4, 7, 1)
+
+
+def test_samples_with_points_of_their_own_have_the_mean_of_each_channel():
+    points = [RANDOM.random((count, 2)) for count in (3, 6)]
+    y = FieldSet(points, [np.full((len(own), 2), [value, -value]) for own, value in zip(points, (1, 4), strict=True)])
+    found = MeanFieldRegressor().fit(FieldSet(points), y).predict(FieldSet(points)).to_list()
+    np.testing.assert_allclose(found[1], np.tile([3.0, -3.0], (6, 1)))
+
+
+def test_scalars_files_and_refusals(tmp_path):
+    model = MeanFieldRegressor().fit(FIELDS, np.arange(6.0))
+    np.testing.assert_array_equal(model.predict(FIELDS), np.full(6, 2.5))
+    with pytest.raises(FieldDataError, match="predicts scalars"):
+        model.predict(FIELDS, coords=np.zeros((1, 2)))
+    model = MeanFieldRegressor().fit(FIELDS, FIELDS)
+    model.save(tmp_path / "mean.skop")
+    np.testing.assert_array_equal(skop.load(tmp_path / "mean.skop").predict(FIELDS), model.predict(FIELDS))

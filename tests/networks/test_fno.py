@@ -1,0 +1,61 @@
+"""FNO's network: the library's own outputs, weights as real tensors, conversion, and a message without the library."""
+
+import copy
+import pickle
+import sys
+
+import pytest
+import torch
+
+from skop.exceptions import OptionalDependencyError
+from skop.networks import FNONetwork
+
+from .problems import coords_of, fields_on
+
+SIZES = {"n_fields": 1, "n_params": 0, "n_outputs": 2, "n_scalars": 0, "width": 4, "depth": 2, "n_modes": 4}
+
+
+def test_without_the_library_a_message_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "neuralop", None)
+    monkeypatch.setitem(sys.modules, "neuralop.models", None)
+    with pytest.raises(OptionalDependencyError, match=r"neuralop is needed .* pip install 'skop\[fno\]'"):
+        FNONetwork(n_dims=2, **SIZES)
+
+
+@pytest.fixture
+def models():
+    return pytest.importorskip("neuralop.models")
+
+
+@pytest.mark.parametrize("grid", [(9,), (1,), (7, 6), (4, 3, 5)])
+def test_outputs_are_those_of_the_library(models, grid):
+    torch.manual_seed(0)
+    network = FNONetwork(n_dims=len(grid), **SIZES)
+    torch.manual_seed(0)
+    library = models.FNO(
+        n_modes=(4,) * len(grid), in_channels=len(grid) + 1, out_channels=2, hidden_channels=4, n_layers=2,
+        positional_embedding=None,
+    )  # fmt: skip
+    coords, fields = coords_of(grid).float(), fields_on(grid).float()
+    channels = torch.cat([coords.expand(2, -1, -1), fields], dim=-1)
+    expected = library(channels.mT.unflatten(-1, grid)).flatten(2).mT
+    torch.testing.assert_close(network(coords, fields, None, grid).field, expected)
+
+
+def test_weights_are_real_and_survive_conversion_copies_and_files(models):
+    torch.manual_seed(0)
+    network, grid = FNONetwork(n_dims=2, **(SIZES | {"n_scalars": 1})), (6, 5)
+    assert all(isinstance(held, torch.Tensor) and not held.is_complex() for held in network.state_dict().values())
+    inputs = coords_of(grid).float(), fields_on(grid).float(), None, grid
+    expected = network(*inputs)
+    assert expected.scalars.shape == (2, 1)
+    other = FNONetwork(n_dims=2, **(SIZES | {"n_scalars": 1}))
+    other.load_state_dict(network.state_dict())
+    for same in (other, copy.deepcopy(network), pickle.loads(pickle.dumps(network))):
+        torch.testing.assert_close(same(*inputs).field, expected.field, rtol=0, atol=0)
+    network.double()
+    found = network(inputs[0].double(), inputs[1].double(), None, grid)
+    assert found.field.dtype == torch.float64
+    torch.testing.assert_close(found.field.float(), expected.field, rtol=1e-4, atol=1e-5)
+    found.field.sum().backward()
+    assert all(held.grad is not None for name, held in network.named_parameters() if "scalar" not in name)
