@@ -16,8 +16,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import signature
-from itertools import product
-from math import pi, prod
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,7 @@ from skop._version import __version__
 from skop.data import BoxScaler, FieldScaler, FieldSet
 from skop.estimators._persistence import write_in_one_step
 from skop.exceptions import FieldDataError, OptionalDependencyError, SkopError
-from skop.modules import SpectralConvolution, sort_points
+from skop.modules import sort_points
 from skop.networks import Outputs
 from skop.ops import traceable_scans
 
@@ -215,8 +213,6 @@ class _PredictionGraph(nn.Module):
         super().__init__()
         dtype = torch.float32 if single else getattr(torch, estimator.dtype_)
         network = copy.deepcopy(estimator.module_).cpu().eval().requires_grad_(False).to(dtype)
-        if single:
-            _replace_transforms(network)
         batch = estimator._loader(samples).gather(np.arange(1))
         self.network, self.grid_shape = network, batch.grid_shape
         self.shown_grid = samples.grid_shape
@@ -327,77 +323,6 @@ def _shift_of_box(scaler: BoxScaler, dtype: torch.dtype) -> _Shift:
     """Scaling of coordinates."""
     far = np.abs(scaler.lower_ / scaler.span_).max() >= _FAR_FROM_ZERO
     return _Shift(scaler.lower_, scaler.span_, torch.float64 if far else dtype, dtype)
-
-
-# ---------------------------------------------------------------------- Fourier transforms for ONNX
-class _SpectralProducts(nn.Module):
-    """The function of a `SpectralConvolution` on one grid, by products with real matrices instead of transforms."""
-
-    def __init__(self, convolution: SpectralConvolution) -> None:
-        super().__init__()
-        self.convolution = convolution
-
-    def forward(self, grid: torch.Tensor) -> torch.Tensor:
-        """Map a grid ``(B, *grid, c)`` to one of as many points."""
-        own = self.convolution
-        shape = [int(grid.shape[axis]) for axis in own.axes]
-        total: torch.Tensor | float = 0.0
-        for number, signs in enumerate(product((1, -1), repeat=len(shape) - 1)):
-            places, held = own._ranges(signs, shape)
-            weight = own.weight[number][held]
-            real, imaginary = grid, torch.zeros_like(grid)
-            frequencies = [
-                np.arange(size)[place]
-                for size, place in zip([*shape[:-1], shape[-1] // 2 + 1], places[1:], strict=True)
-            ]
-            for axis, (size, chosen) in enumerate(zip(shape, frequencies, strict=True)):
-                angles = -2 * pi * np.outer(np.arange(size), chosen) / size
-                real, imaginary = _rotate(real, imaginary, angles, axis + 1, 1 / np.sqrt(size))
-            real, imaginary = _multiply(real, imaginary, weight)
-            for axis, (size, chosen) in reversed(list(enumerate(zip(shape, frequencies, strict=True)))):
-                factor = np.ones(len(chosen))
-                if axis == len(shape) - 1:
-                    # A real signal has the conjugate coefficients at the frequencies that are left out.
-                    factor = np.where((chosen == 0) | (2 * chosen == size), 1.0, 2.0)
-                angles = 2 * pi * np.outer(chosen, np.arange(size)) / size
-                real, imaginary = _rotate(real, imaginary, angles, axis + 1, factor[:, np.newaxis] / np.sqrt(size))
-            total = total + real
-        return nn.functional.silu(total + own.linear(grid))
-
-
-def _rotate(
-    real: torch.Tensor, imaginary: torch.Tensor, angles: FloatArray, axis: int, factor: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Multiply complex values along an axis by the matrix of exp(i angle) times a factor."""
-    cosine, sine = (
-        torch.as_tensor(values * factor, dtype=real.dtype).mT.contiguous()
-        for values in (np.cos(angles), np.sin(angles))
-    )
-    real, imaginary = (part.movedim(axis, -2) for part in (real, imaginary))
-    found = cosine @ real - sine @ imaginary, cosine @ imaginary + sine @ real
-    return found[0].movedim(-2, axis), found[1].movedim(-2, axis)
-
-
-def _multiply(real: torch.Tensor, imaginary: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Multiply what samples have at each frequency, (B, *m, c), by the matrix of the frequency, (c, out, *m, 2)."""
-    shape = weight.shape[2:-1]
-    own_real, own_imaginary = (part.movedim((0, 1), (-2, -1)).reshape(prod(shape), *part.shape[:2])
-                               for part in weight.unbind(-1))  # fmt: skip
-    lines = [part.reshape(part.shape[0], prod(shape), part.shape[-1]).transpose(0, 1) for part in (real, imaginary)]
-    found = (
-        lines[0] @ own_real - lines[1] @ own_imaginary,
-        lines[0] @ own_imaginary + lines[1] @ own_real,
-    )
-    first, second = (part.transpose(0, 1).reshape(real.shape[0], *shape, weight.shape[1]) for part in found)
-    return first, second
-
-
-def _replace_transforms(network: nn.Module) -> None:
-    """Replace complex transforms, which ONNX does not hold."""
-    for module in list(network.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, SpectralConvolution):
-                setattr(module, name, _SpectralProducts(child))
 
 
 # ---------------------------------------------------------------------- tracing

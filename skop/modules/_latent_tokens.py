@@ -18,6 +18,9 @@ __all__ = ["LatentBlock", "LatentTokens"]
 
 _CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _EPSILON = 1e-5
+#: Times as many multiplications as by separate maps at most, where maps are multiplied first: one large product of
+#: matrices takes less time than several small ones, and the points are read and written fewer times.
+_MORE_WORK = 2.0
 #: Bounds of the temperatures: on structured meshes as in the public code, and on points, where the public code has
 #: none.
 _MESH_TEMPERATURES, _TEMPERATURES = (0.1, 5.0), (1e-3, math.inf)
@@ -109,6 +112,10 @@ class LatentTokens(nn.Module):
         if not 0 <= n_centred_heads <= n_heads:
             raise ValueError(f"n_centred_heads={n_centred_heads}; expected 0 to n_latent_heads={n_heads}.")
         self.n_heads, self.normalize, self.is_structured = n_heads, normalize, n_grid_axes is not None
+        # Maps of the same points that follow each other are multiplied first, if that adds little work: the points
+        # then meet three matrices with a row for each latent token of each head.
+        is_cheap = n_heads * n_latents <= _MORE_WORK * (width + n_latents)
+        self.multiplies_maps = is_cheap and not self.is_structured and decoder == "encoder_weights"
         self.values, self.queries = _projection(width, n_grid_axes), _projection(width, n_grid_axes)
         self.scores = nn.Linear(width // n_heads, n_latents)
         nn.init.orthogonal_(self.scores.weight)
@@ -148,6 +155,8 @@ class LatentTokens(nn.Module):
         masses : Tensor of shape (B, H, G)
             Sums of the weights.
         """
+        if self._multiplies_now(points):
+            return self._encode_by_products(points, sizes, coords)
         assignment, weights = self._assignment(points, grid_shape, coords)
         values = self._heads(self.values, points, grid_shape)
         if sizes is None:
@@ -162,7 +171,13 @@ class LatentTokens(nn.Module):
         tokens = sums / (masses.unsqueeze(-1) + _EPSILON) if self.normalize else sums
         return tokens.transpose(1, 2).flatten(2)
 
-    def decode(self, assignment: torch.Tensor, tokens: torch.Tensor, sizes: Sizes = None) -> torch.Tensor:
+    def decode(
+        self,
+        assignment: torch.Tensor,
+        tokens: torch.Tensor,
+        sizes: Sizes = None,
+        projection: nn.Linear | None = None,
+    ) -> torch.Tensor:
         """Compute the features of points as combinations of latent tokens.
 
         Parameters
@@ -173,6 +188,8 @@ class LatentTokens(nn.Module):
             Latent tokens, after mixing.
         sizes : tuple of int or None, default=None
             Number of points of each sample of a packed batch.
+        projection : Linear or None, default=None
+            Layer that is applied to the combinations; None applies none.
 
         Returns
         -------
@@ -180,18 +197,81 @@ class LatentTokens(nn.Module):
             Features of the points.
         """
         heads = tokens.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+        if projection is not None and self._multiplies_now(tokens):
+            # The layer is applied to the tokens of each head. The weights of a point add up to one in every head, so
+            # that each head brings its part of the bias.
+            rows = heads @ projection.weight.unflatten(1, (self.n_heads, -1)).permute(1, 2, 0)
+            rows = rows if projection.bias is None else rows + projection.bias / self.n_heads
+            weights, rows = assignment.transpose(-3, -2).flatten(-2), rows.flatten(1, 2)
+            if sizes is None:
+                return weights @ rows
+            return torch.cat([own @ row for own, row in zip(weights.split(sizes), rows, strict=True)])
         if sizes is None:
             spread = self._mix(assignment, heads)
         else:
             samples = zip(assignment.split(sizes, dim=-2), heads, strict=True)
             spread = torch.cat([self._mix(part, sample) for part, sample in samples], dim=-2)
-        return spread.transpose(-3, -2).flatten(-2)
+        mixed = spread.transpose(-3, -2).flatten(-2)
+        return mixed if projection is None else projection(mixed)
 
     def weigh(
         self, points: torch.Tensor, coords: torch.Tensor | None = None, grid_shape: GridShape | None = None
     ) -> torch.Tensor:
         """Compute the assignment for `decode` of points ``(B, P, E)``, which need not be part of the latent tokens."""
+        if self._multiplies_now(points):
+            return self._weights(self._extended(points, coords)).transpose(-3, -2)
         return self._assignment(points, grid_shape, coords)[0]
+
+    def _multiplies_now(self, tensor: torch.Tensor) -> bool:
+        """Whether maps are multiplied: not under autocast, where rounded products would be less precise."""
+        return self.multiplies_maps and not torch.is_autocast_enabled(tensor.device.type)
+
+    def _extended(self, points: torch.Tensor, coords: torch.Tensor | None) -> torch.Tensor:
+        """Points with further channels: one, and where there are centres their coordinates."""
+        if self.centres is None:
+            return nn.functional.pad(points, (0, 1), value=1.0)
+        further = nn.functional.pad(_needed(coords), (1, 0), value=1.0)
+        return torch.cat([points, further.expand(*points.shape[:-1], -1)], dim=-1)
+
+    def _weights(self, extended: torch.Tensor) -> torch.Tensor:
+        """Weights (..., P, H, G) of the points with further channels, from one matrix for all heads."""
+        assert isinstance(self.queries, nn.Linear)
+        queries = torch.cat([self.queries.weight, self.queries.bias.unsqueeze(1)], dim=1)
+        maps = self.scores.weight @ queries.unflatten(0, (self.n_heads, -1))
+        maps = maps + nn.functional.pad(self.scores.bias.unsqueeze(1), (self.queries.in_features, 0))
+        maps = maps * self.temperature.clamp(*_TEMPERATURES).reciprocal()[:, None, None]
+        if self.centres is not None:
+            # Half the squared distance to each centre, without the term that is the same for all centres of a point.
+            nearness = torch.cat([-self.centres.square().sum(-1, keepdim=True) / 2, self.centres], dim=-1)
+            near = nn.functional.pad(nearness, (self.queries.in_features, 0)) * self._sharpness()[:, None, None]
+            maps = nn.functional.pad(maps, (0, self.centres.shape[1])) + near
+        return nn.functional.linear(extended, maps.flatten(0, 1)).unflatten(-1, maps.shape[:2]).softmax(-1)
+
+    def _encode_by_products(
+        self, points: torch.Tensor, sizes: Sizes, coords: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Results of `encode`: means of the points themselves, which are mapped to values afterwards."""
+        assert isinstance(self.values, nn.Linear)
+        extended = self._extended(points, coords)
+        weights = self._weights(extended)
+        rows = weights.flatten(-2)
+        # In this order the gradient of the weights, the larger matrix, comes in their own layout.
+        if sizes is None:
+            read = (extended.mT @ rows).mT
+        else:
+            parts = zip(extended.split(sizes), rows.split(sizes), strict=True)
+            read = torch.stack([sample.mT @ own for sample, own in parts]).mT
+        read = read.unflatten(1, weights.shape[-2:])
+        width = points.shape[-1]
+        values = torch.cat([self.values.weight, self.values.bias.unsqueeze(1)], dim=1)
+        sums = read[..., : width + 1] @ values.unflatten(0, (self.n_heads, -1)).mT
+        return weights.transpose(-3, -2), sums, read[..., width]
+
+    def _sharpness(self) -> torch.Tensor:
+        """Factors (H,) of the squared distances from the centres; 0 for the heads without centres."""
+        assert self.log_sharpness is not None
+        others = self.n_heads - len(self.log_sharpness)
+        return nn.functional.pad((2 * self.log_sharpness).exp(), (0, others))
 
     def _assignment(
         self, points: torch.Tensor, grid_shape: GridShape | None, coords: torch.Tensor | None
@@ -200,16 +280,10 @@ class LatentTokens(nn.Module):
         queries = self._heads(self.queries, points, grid_shape)
         temperature = self.temperature.clamp(*(_MESH_TEMPERATURES if self.is_structured else _TEMPERATURES))
         logits = self.scores(queries) * temperature.reciprocal()[:, None, None]
-        if self.centres is not None and self.log_sharpness is not None:
-            if coords is None:
-                raise ValueError(
-                    "n_centred_heads > 0 needs the coordinates of the points, but coords is None; pass them."
-                )
-            # Half the squared distance to each centre, without the term that is the same for all centres of a point.
-            nearness = coords @ self.centres.mT - self.centres.square().sum(-1) / 2
-            others = self.n_heads - len(self.log_sharpness)
-            sharpness = nn.functional.pad((2 * self.log_sharpness).exp(), (0, others))
-            logits = torch.addcmul(logits, sharpness[:, None, None], nearness.unsqueeze(-3))
+        if self.centres is not None:
+            # As in `_weights`, without the term that is the same for all centres of a point.
+            nearness = _needed(coords) @ self.centres.mT - self.centres.square().sum(-1) / 2
+            logits = torch.addcmul(logits, self._sharpness()[:, None, None], nearness.unsqueeze(-3))
         weights = logits.softmax(-1)
         return (weights if self.keys is None else queries), weights
 
@@ -291,7 +365,7 @@ class LatentBlock(PointBlock):
         """Update all points, see `PointBlock.forward`; the weights are computed once for encoder and decoder."""
         assignment, sums, masses = self.latents.encode(self.norm_mixer(points), sizes, grid_shape, coords)
         tokens = self.mix((sums, masses))
-        return self._update(points, self.latents.decode(assignment, tokens, sizes)), tokens
+        return self._update(points, self.latents.decode(assignment, tokens, sizes, self.out_projection)), tokens
 
     def encode(
         self,
@@ -318,12 +392,19 @@ class LatentBlock(PointBlock):
     ) -> torch.Tensor:
         """Update points from latent tokens, which may come from other points."""
         assignment = self.latents.weigh(self.norm_mixer(points), coords, grid_shape)
-        return self._update(points, self.latents.decode(assignment, latents, sizes))
+        return self._update(points, self.latents.decode(assignment, latents, sizes, self.out_projection))
 
     def _update(self, points: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
-        """Apply both residual branches, given the combinations of latent tokens at the points."""
-        points = note_features("mixer", points + self.dropout(self.out_projection(mixed)))
+        """Apply both residual branches, given the projected combinations of latent tokens at the points."""
+        points = note_features("mixer", points + self.dropout(mixed))
         return note_features("mlp", points + self.dropout(self.mlp(self.norm_mlp(points))))
+
+
+def _needed(coords: torch.Tensor | None) -> torch.Tensor:
+    """Coordinates, which are there."""
+    if coords is None:
+        raise ValueError("n_centred_heads > 0 needs the coordinates of the points, but coords is None; pass them.")
+    return coords
 
 
 def _projection(width: int, n_grid_axes: int | None) -> nn.Module:

@@ -4,9 +4,12 @@ Notation: B samples, c channels, d axes, m frequencies kept along each axis.
 """
 
 import math
+from functools import cache
 from itertools import product
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 __all__ = ["SpectralConvolution"]
@@ -54,31 +57,80 @@ class SpectralConvolution(nn.Module):
         """Map a grid ``(B, *grid, c)`` to one of as many points."""
         shape = [grid.shape[axis] for axis in self.axes]
         with torch.autocast(grid.device.type, enabled=False):
-            # Half precision has no transforms of every size.
+            # Half precision is too coarse for sums over all points of an axis.
             values = grid.to(torch.promote_types(grid.dtype, torch.float32))
-            found = torch.fft.rfftn(values, dim=self.axes, norm="ortho")
-            weight = torch.view_as_complex(self.weight.to(values.dtype))
-            mixed = found.new_zeros(*found.shape[:-1], weight.shape[2])
-            for number, signs in enumerate(product((1, -1), repeat=len(shape) - 1)):
-                place, held = self._ranges(signs, shape)
-                mixed[place] = _multiply(found[place], weight[number][held])
-            filtered = torch.fft.irfftn(mixed, s=shape, dim=self.axes, norm="ortho").to(grid.dtype)
+            forth, back = zip(*(self._transforms(axis, shape, values) for axis in range(len(shape))), strict=True)
+            found = (forth[-1] @ values).unflatten(-2, (2, -1)).movedim(-3, 1)
+            for axis in self.axes[:-1]:
+                found = _transform(found, forth[axis - 1], axis + 1)
+            mixed = _multiply(found, self._matrices(shape).to(values.dtype))
+            for axis in self.axes[:-1]:
+                mixed = _transform(mixed, back[axis - 1], axis + 1)
+            filtered = (back[-1] @ mixed.movedim(1, -3).flatten(-3, -2)).to(grid.dtype)
         return nn.functional.silu(filtered + self.linear(grid))
 
-    def _ranges(self, signs: tuple[int, ...], shape: list[int]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """Which frequencies of a grid these signs mean, and which of the matrices belong to them."""
-        places, held = [slice(None)], [slice(None), slice(None)]
-        for sign, size in zip(signs, shape[:-1], strict=True):
-            count = min(self.n_modes, (size + 1) // 2 if sign > 0 else size // 2)
-            places.append(slice(0, count) if sign > 0 else slice(size - count, size))
-            held.append(slice(0, count) if sign > 0 else slice(self.n_modes - count, self.n_modes))
-        count = min(self.n_modes, shape[-1] // 2 + 1)
-        return (*places, slice(0, count)), (*held, slice(0, count))
+    def _counts(self, axis: int, size: int) -> tuple[int, int]:
+        """How many frequencies from 0 on, and how many below 0, are kept along an axis of so many points."""
+        if axis == len(self.axes) - 1:
+            return min(self.n_modes, size // 2 + 1), 0
+        return min(self.n_modes, (size + 1) // 2), min(self.n_modes, size // 2)
+
+    def _transforms(self, axis: int, shape: list[int], like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Matrices of the transform along an axis to the frequencies that are kept, and of its inverse."""
+        is_last = axis == len(shape) - 1
+        pair = _fourier_matrices(shape[axis], *self._counts(axis, shape[axis]), is_last)
+        forth, back = (torch.from_numpy(matrix).to(like.device, like.dtype) for matrix in pair)
+        return forth, back
+
+    def _matrices(self, shape: list[int]) -> torch.Tensor:
+        """Matrices (c, out, *frequencies, 2) of the frequencies that a grid has, in the order of the transforms."""
+        parts = []
+        for number, signs in enumerate(product((False, True), repeat=len(shape) - 1)):
+            held = [slice(None), slice(None)]
+            for axis, (size, is_negative) in enumerate(zip(shape, (*signs, False), strict=True)):
+                count = self._counts(axis, size)[is_negative]
+                held.append(slice(self.n_modes - count, self.n_modes) if is_negative else slice(0, count))
+            parts.append(self.weight[number][tuple(held)])
+        for axis in range(len(shape) - 1, 0, -1):
+            parts = [torch.cat(pair, dim=axis + 1) for pair in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
+
+
+@cache
+def _fourier_matrices(
+    size: int, n_positive: int, n_negative: int, is_real: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Real matrices of the discrete Fourier transform along an axis to few frequencies, and of its inverse.
+
+    For the few lowest frequencies products with them take a fraction of the time of fast transforms to all. Real parts
+    of the frequencies come first, then imaginary ones; so do those of the points, which are real if `is_real`.
+    """
+    frequencies = np.concatenate([np.arange(n_positive), np.arange(-n_negative, 0)])
+    # Whole turns are left out in integers, which is exact.
+    angles = 2 * np.pi / size * (np.outer(frequencies, np.arange(size)) % size)
+    cosines, sines = np.cos(angles) / math.sqrt(size), np.sin(angles) / math.sqrt(size)
+    forth = np.block([[cosines, sines], [-sines, cosines]])
+    if not is_real:
+        return forth, np.ascontiguousarray(forth.T)
+    # A frequency also stands for its conjugate below 0, if that is another one.
+    times = np.where(2 * frequencies % size == 0, 1.0, 2.0)
+    return np.ascontiguousarray(forth[:, :size]), np.concatenate([times[:, None] * cosines, -times[:, None] * sines]).T
+
+
+def _transform(values: torch.Tensor, matrix: torch.Tensor, axis: int) -> torch.Tensor:
+    """Transform complex values (B, 2, *m, c), as real and imaginary parts, along an axis."""
+    lines = values.movedim(axis, 2)
+    found = matrix @ lines.flatten(1, 2).flatten(2)
+    return found.unflatten(1, (2, -1)).unflatten(-1, lines.shape[3:]).movedim(2, axis)
 
 
 def _multiply(values: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
-    """Multiply what samples have at each frequency, (B, *m, c), by the matrix of the frequency, (c, out, *m)."""
+    """Multiply what samples have at each frequency, (B, 2, *m, c), by the matrix of the frequency, (c, out, *m, 2)."""
     # Matrices that each lie in one piece are multiplied in one call; strided ones would be copied one by one.
-    lines, own = values.movedim(0, -2).contiguous(), matrices.movedim((0, 1), (-2, -1)).contiguous()
-    found = torch.bmm(lines.flatten(0, -3), own.flatten(0, -3))
-    return found.view(*lines.shape[:-1], matrices.shape[1]).movedim(-2, 0)
+    lines = values.movedim((1, 0), (-3, -2))
+    own = matrices.movedim((0, -1, 1), (-3, -2, -1)).flatten(-2)
+    found = torch.bmm(lines.flatten(0, -4).flatten(1, 2), own.flatten(0, -3))
+    # The parts of a sample with the parts of a matrix.
+    products = found.view(*lines.shape[:-1], 2, matrices.shape[1])
+    (rr, ri), (ir, ii) = (part.unbind(-2) for part in products.unbind(-4))
+    return torch.stack([rr - ii, ri + ir], dim=-3).movedim((-3, -2), (1, 0))

@@ -17,9 +17,7 @@ from skop import (
     SymmetryOptions,
 )
 from skop.data import ScalingOptions, unit_grid
-from skop.estimators._export import _SpectralProducts
 from skop.exceptions import FieldDataError, OptionalDependencyError, SkopError
-from skop.modules import SpectralConvolution
 
 RANDOM = np.random.default_rng(0)
 N = 4
@@ -172,17 +170,6 @@ def test_a_number_of_samples_can_be_fixed(tmp_path):
     require_parity(model, GRID, tmp_path / "model.pt2", counts=(2,))
     with pytest.raises(Exception, match=r"2"):
         require_parity(model, GRID, tmp_path / "model.pt2", counts=(3,))
-
-
-@pytest.mark.parametrize(("shape", "n_modes"), [((7,), 3), ((6, 5), 2), ((4, 6, 5), 4)])
-def test_products_are_the_transforms(shape, n_modes):
-    torch.manual_seed(0)
-    convolution = SpectralConvolution(len(shape), 3, 2, n_modes).double()
-    convolution.weight.data *= 100
-    grid = torch.randn(2, *shape, 3, dtype=torch.float64)
-    found, expected = _SpectralProducts(convolution)(grid), convolution(grid)
-    assert expected.abs().max() > 1
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
 REFUSALS = {

@@ -281,3 +281,28 @@ def test_what_does_not_fit_is_refused():
         make_centred().encode(points_of(1, 6))
     with pytest.raises(ValueError, match="need a grid_shape"):
         make_slices(n_grid_axes=1).encode(points_of(1, 6))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("centred", [0, 1])
+def test_multiplied_maps_give_what_the_maps_give_one_by_one(packed, centred):
+    slices = make_slices(n_centred_heads=centred, n_dims=2)
+    block, points = make_block(slices), points_of(2, 6).requires_grad_()
+    coords = torch.rand(2, 6, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    given = (points.flatten(0, 1), coords.flatten(0, 1), (5, 7)) if packed else (points, coords, None)
+    found = {}
+    for slices.multiplies_maps in (True, False):
+        updated, latents = block(*given)
+        loss = (updated * updated.detach().cos()).sum() + latents.square().sum()
+        sources = [points, *slices.parameters(), *block.parameters()]
+        grads = [grad for grad in torch.autograd.grad(loss, sources, allow_unused=True) if grad is not None]
+        found[slices.multiplies_maps] = [updated, latents, *grads]
+    assert len(found[True]) > 20
+    torch.testing.assert_close(found[True], found[False], rtol=1e-10, atol=1e-10)
+
+
+def test_maps_are_multiplied_only_where_that_adds_little_work():
+    assert LatentTokens(64, 32, 4).multiplies_maps
+    assert not LatentTokens(128, 64, 8).multiplies_maps
+    assert not LatentTokens(64, 32, 4, n_grid_axes=2).multiplies_maps
+    assert not LatentTokens(64, 32, 4, decoder="own_softmax").multiplies_maps

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from skop.ops._dispatch import Operation
+from skop.ops._dispatch import Operation, is_traced
 from skop.ops.ssd_scan._naive import ssd_scan_naive
-from skop.ops.ssd_scan._pairs import scan_pairs
+from skop.ops.ssd_scan._pairs import scan_all_pairs, scan_pairs
 from skop.ops.ssd_scan._torch import ssd_scan_torch
 
 __all__ = ["SSD_SCAN", "Arguments"]
@@ -18,6 +18,8 @@ __all__ = ["SSD_SCAN", "Arguments"]
 #: Up to this many tokens plain torch forms all pairs at once along paths in opposite pairs: the pairs then cost
 #: less than the gathers and the chunk loop that they replace.
 _PAIRS_TOKENS = 128
+#: The same along the sequence, where a scan in chunks has no gathers, but takes many more calls of torch.
+_ROW_TOKENS = 32
 
 
 class Arguments(NamedTuple):
@@ -55,12 +57,16 @@ def path_scan_naive(given: Arguments) -> tuple[Tensor, Tensor | None]:
 
 
 def path_scan_torch(given: Arguments) -> tuple[Tensor, Tensor | None]:
-    """Scan in chunks; few tokens, along paths in opposite pairs, all pairs of tokens at once."""
+    """Scan in chunks; few tokens, along the sequence or along paths in opposite pairs, all pairs of tokens at once."""
     few = given.in_opposite_pairs and given.x.shape[1] <= _PAIRS_TOKENS
     if few and given.initial_state is None and not given.needs_final_state:
         signal = given.x.squeeze(2)
         y = scan_pairs(signal, *given[1:5], given.paths.long())
         return (y if given.D is None else y + signal * given.D.sum(0)).unsqueeze(2), None
+    is_row = given.directions is not None and not given.needs_final_state and not is_traced()
+    if is_row and given.x.shape[1] <= min(_ROW_TOKENS, given.chunk_size):
+        y = scan_all_pairs(*given[:5], given.initial_state, given.directions or ())
+        return (y if given.D is None else y + given.x * given.D), None
     with_state = given.directions is None or given.needs_final_state
     return _paths(given, *ssd_scan_torch(*_heads(given), chunk_size=given.chunk_size, return_final_state=with_state))
 

@@ -1,16 +1,18 @@
-"""All pairs of tokens at once: the plain form of `skop.ops.ssd_scan` for few tokens along paths in opposite pairs.
+"""All pairs of tokens at once: the plain forms of `skop.ops.ssd_scan` for few tokens.
 
 Notation of the shapes: b batch, l tokens, k paths, m pairs of opposite paths, h heads, p channels of a
 head, n states. Notation of the maths as in the README: s sum of the log-decays up to a token,
 W weight with which token j enters the output of token i.
 
-A path and its reverse reach complementary pairs of tokens, so that both fit into one matrix: entries
-below the diagonal (in the order of the path) come from the path, those above from its reverse, and the
-diagonal from both. That halves the exponentials and products, which are most of the time.
+Of paths in opposite pairs, a path and its reverse reach complementary pairs of tokens, so that both
+fit into one matrix: entries below the diagonal (in the order of the path) come from the path, those
+above from its reverse, and the diagonal from both. That halves the exponentials and products, which
+are most of the time.
 """
 
+from collections.abc import Sequence
 from functools import partial
-from math import e, log, log2
+from math import e, inf, log, log2
 from typing import Any
 
 import torch
@@ -18,7 +20,7 @@ from torch import Tensor
 
 from skop.ops._autograd import differentiable_gradients
 
-__all__ = ["scan_pairs"]
+__all__ = ["scan_all_pairs", "scan_pairs"]
 
 # Powers of two: torch's exp slows down several times where it underflows, exp2 does not.
 _LOG2_E = log2(e)
@@ -57,6 +59,28 @@ def scan_pairs(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, paths: Te
     own = (C * B).sum(-1)[..., reverse, None] * dt[..., 1::2, :]  # b l m h
     y = _WeightedSum.apply(x.transpose(1, 2), sums, sources, maps, later)
     return y.transpose(1, 2) + own.sum(2)[..., None] * x
+
+
+def scan_all_pairs(
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, start: Tensor | None, directions: Sequence[bool]
+) -> Tensor:
+    """Scan groups of heads along the sequence or its reverse, without the direct term: y of the shape of x.
+
+    The arguments are those of all implementations, with an x for each group, and a direction of each group: True for
+    the reverse.
+    """
+    reach = torch.ones(x.shape[1], x.shape[1], dtype=dt.dtype, device=dt.device).tril()
+    reach = torch.stack([reach.mT if is_reversed else reach for is_reversed in directions]).unsqueeze(1)  # k 1 i j
+    steps = dt.permute(0, 2, 3, 1)  # b k h l
+    sums = reach @ (steps * (A * _LOG2_E).unsqueeze(-1)).unsqueeze(-1)
+    # The choice comes before the exponential, so that growth away from a token cannot overflow.
+    decays = (sums - sums.mT).masked_fill(reach == 0, -inf).exp2()
+    maps_out = C.transpose(1, 2)
+    weights = decays * (maps_out @ B.permute(0, 2, 3, 1)).unsqueeze(2) * steps.unsqueeze(-2)
+    y = weights @ x.permute(0, 2, 3, 1, 4)  # b k h l p
+    if start is not None:
+        y = y + (maps_out.unsqueeze(2) @ start.mT) * sums.exp2()
+    return y.permute(0, 3, 1, 2, 4)
 
 
 def _scan_lone_token(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
