@@ -27,7 +27,18 @@ from skop.bench._models import until_time
 from skop.bench._problems import PROBLEMS, Problem, Recipe, read_problem
 from skop.bench._report import Report, mean_and_spread
 from skop.data import FieldSet, interpolate_fields
-from skop.estimators import AMORegressor, GeoMaNORegressor, LaMORegressor, MNORegressor, PODRegressor
+from skop.estimators import (
+    AMORegressor,
+    AutoRegressor,
+    DeepONetRegressor,
+    FNORegressor,
+    GeoMaNORegressor,
+    LaMORegressor,
+    MNORegressor,
+    PODRegressor,
+    TransolverRegressor,
+    UNetRegressor,
+)
 from skop.metrics import relative_l2_error
 
 __all__ = ["add_command"]
@@ -93,6 +104,11 @@ def _classical(
     return _Model(name, lambda run: make(), is_timed=False, reads_tables=reads_tables, suits=suits)
 
 
+def _has_same_points(problem: Problem) -> bool:
+    """Whether the target is on the points of the input."""
+    return not problem.has_other_points
+
+
 def _has_one_parameter(problem: Problem) -> bool:
     """Whether a sample is described by one number."""
     return problem.tables is not None and problem.tables[0].shape[1] == 1
@@ -152,11 +168,17 @@ _MODELS = {
     "geomano": _Model("GeoMaNO", lambda run: GeoMaNORegressor(**run.limits, **run.grid)),
     "mno": _Model("MNO", lambda run: MNORegressor(**run.limits, **run.points)),
     "amo": _Model("AMO", lambda run: AMORegressor(**run.limits, **run.points)),
+    "auto": _Model("AutoRegressor", lambda run: AutoRegressor(max_time=run.seconds, random_state=run.seed)),
+    "transolver": _Model("Transolver", lambda run: TransolverRegressor(**run.limits, **run.points)),
+    "deeponet": _Model("DeepONet", lambda run: DeepONetRegressor(**run.limits, **run.points)),
+    "unet": _Model("U-Net", lambda run: UNetRegressor(**run.limits, **run.grid), suits=_has_same_points),
+    "fno": _Model("FNO", lambda run: FNORegressor(**run.limits, **run.grid), suits=_has_same_points),
 }
 #: Words of the command line for several models.
 _GROUPS = {
     "classical": [word for word, model in _MODELS.items() if not model.is_timed],
     "operators": ["lamo", "geomano", "mno", "amo"],
+    "peers": ["transolver", "deeponet", "unet", "fno"],
 }
 
 
