@@ -10,7 +10,7 @@ import skop
 from skop import FieldSet, LaMORegressor, MNORegressor, PODRegressor, RolloutRegressor
 from skop.data import Predictions, Targets
 from skop.datasets import make_darcy
-from skop.estimators._base_model import CorrectionNetwork, correction_shares
+from skop.estimators._base_model import CorrectionNetwork, correction_shares, standardized
 from skop.exceptions import FieldDataError
 from skop.networks import Outputs
 
@@ -85,6 +85,47 @@ def test_what_a_base_leaves_over_is_learnt():
     alone = PODRegressor(regressor="ridge").fit(X[:50], fields[:50])
     assert 1 - model.score(X[50:], fields[50:]) < 0.5 * (1 - alone.score(X[50:], fields[50:]))
     assert shares_of(model)[0] > 0.8
+
+
+def test_the_network_sees_the_base():
+    class Recorder(torch.nn.Module):
+        def forward(self, **arguments):
+            self.seen = arguments
+            return Outputs(torch.zeros(1), torch.ones(2, 1))
+
+    network = CorrectionNetwork(recorder := Recorder(), 1, 1)
+    network.set_sizes(None, np.array([0.25]))
+    fields, base, params, scalars, query_base = (
+        torch.rand(shape) for shape in [(2, 3, 1)] * 2 + [(2, 1)] * 2 + [(2, 4, 1)]
+    )
+    parts = {"fields": fields, "params": params, "base": base, "base_scalars": scalars}
+    found = network(**parts, query_coords=torch.zeros(4, 2), query_base=query_base)
+    torch.testing.assert_close(recorder.seen["fields"], torch.cat([fields, base], dim=-1))
+    torch.testing.assert_close(recorder.seen["params"], torch.cat([params, scalars], dim=-1))
+    torch.testing.assert_close(recorder.seen["query_fields"], query_base)
+    torch.testing.assert_close(found.field, query_base)
+    torch.testing.assert_close(found.scalars, scalars + 0.25)
+
+
+def test_drawn_points_keep_their_base(linear_map):
+    X, y = linear_map
+    model = small(base="linear", max_iter=1, dtype="float64").fit(X, y)
+    batch = model._loader(
+        X, subsample_points=5, base=lambda indices: Predictions(np.tile(X.coords, (len(indices), 1, 1)))
+    ).gather(np.array([3, 1]))
+    assert batch.base.shape == (2, 5, 2)
+    torch.testing.assert_close(model.scalers_.coords.transform(batch.base), batch.coords)
+
+
+def test_symmetries_turn_the_scalars_of_the_base():
+    rng = np.random.default_rng(19)
+    params = rng.normal(size=(20, 2)) + 3
+    X = FieldSet(rng.random((6, 2)), None, params=params)
+    symmetries = skop.SymmetryOptions(names=("flip_x",), param_vectors=[(0, 1)], scalar_vectors=[(0, 1)])
+    model = small(base="linear", symmetries=symmetries, dtype="float64", max_iter=1).fit(X, 2 * params)
+    moved = model._loader(X, symmetries=model._fitted_symmetries(X), element=1).gather(np.arange(20))
+    found = model.scalers_.scalars.inverse_transform(moved.base_scalars).numpy()
+    np.testing.assert_allclose(found, 2 * params * [-1, 1], rtol=1e-5)
 
 
 def test_a_correction_that_does_not_help_is_left_out(linear_map):
@@ -200,7 +241,7 @@ def test_saved_cloned_and_loaded(linear_map, base, tmp_path):
     assert np.array_equal(np.asarray(again.predict(X).values), np.asarray(model.predict(X).values))
 
 
-def test_a_warm_start_goes_on_with_the_whole_correction(linear_map):
+def test_a_warm_start_goes_on_with_the_whole_correction(linear_map, monkeypatch):
     X, y = linear_map
     model = small(base="linear", warm_start=True, learning_rate_init=1e-12).fit(X, y)
     before = model.predict(X)
@@ -209,6 +250,10 @@ def test_a_warm_start_goes_on_with_the_whole_correction(linear_map):
     np.testing.assert_allclose(np.asarray(model.predict(X).values), np.asarray(before.values), rtol=1e-4)
     with pytest.raises(ValueError, match="base from 'linear' to 'pod'"):
         model.set_params(base="pod").fit(X, y)
+    with monkeypatch.context() as patch:
+        patch.setattr(LaMORegressor, "_choose_share", lambda self, setup: None)
+        model.set_params(base="linear").fit(X, y)
+    assert (shares_of(model)[0] == 1).all()
     model = small(base="auto", warm_start=True).fit(X, y)
     expected = np.asarray(model.predict(X).values)
     with pytest.raises(FieldDataError, match=r"warm_start goes on with a network over a base.*there are 5 samples"):
@@ -298,6 +343,8 @@ def test_symmetries_turn_the_base_with_its_sample():
     before, after = (
         model.scalers_.target.inverse_transform(batch.base).reshape(3, 6, 6, 2) for batch in (plain, moved)
     )
+    expected = model.scalers_.target.inverse_transform(torch.from_numpy(model.base_.predict(inputs[:3]).fields))
+    torch.testing.assert_close(before, expected.reshape(3, 6, 6, 2))
     torch.testing.assert_close(after, before.flip(1) * torch.tensor([-1.0, 1.0]))
     with pytest.raises(FieldDataError, match="averaged predictions"):
         small(base="linear", symmetries=skop.SymmetryOptions(names=("flip_x",), average_predictions=True)).fit(X, y)
@@ -364,6 +411,10 @@ def test_samples_that_decide_the_share_are_not_trained_on(linear_map, early_stop
     trained, held = (np.asarray(part.params) for part in (setup.loader.inputs, setup.data.inputs[setup.held]))
     assert not (trained[:, None] == held).all(axis=-1).any()
     assert np.array_equal(setup.weight, weight)
+    # Predictions of unseen samples are in the places of these.
+    expected = standardized(setup.data.targets, setup.loader.scalers).field.values
+    assert not setup.unseen.fields[0].any()
+    np.testing.assert_allclose(setup.unseen.fields[1:], expected[1:], atol=1e-6)
 
 
 def test_a_base_is_not_exported(linear_map, tmp_path):

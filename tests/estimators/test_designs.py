@@ -147,8 +147,9 @@ def test_one_mesh_for_many_rows(runs):
         np.testing.assert_array_equal(stress(model.predict(TABLE, coords=mesh)), expected)
     # Beside params the rows may be all runs, of which one is asked for.
     whole = TABLE.set_axis(names())
-    np.testing.assert_array_equal(
-        stress(model.predict(names()[2], params=whole)), stress(model.predict(names(), params=whole)[2:3])
+    # One sample alone is rounded otherwise than among others.
+    np.testing.assert_allclose(
+        stress(model.predict(names()[2], params=whole)), stress(model.predict(names(), params=whole)[2:3]), rtol=1e-5
     )
     for mesh in (own()[0], names()[0]):
         with pytest.raises(FieldDataError, match=r"6 rows, but there is 1 run .*predict\(params, coords=mesh\)"):

@@ -32,8 +32,9 @@ def network(grid=(6, 4), n_params=0, n_outputs=1, n_scalars=0, geometry="grid", 
 )
 def test_every_setting_of_the_network_is_a_parameter_of_the_estimator_and_is_passed_on(monkeypatch, kind, geometry):
     of_the_data = {"n_dims", "n_fields", "n_params", "n_outputs", "grid_shape", "n_scalars", "structured"}
-    # LaMO always has coordinates among its channels, and points are not lifted beyond the stem.
-    fixed = {"coordinate_channels", "lifting_width"}
+    # LaMO always has coordinates among its channels, no distances from a reference grid, and points are not lifted
+    # beyond the stem.
+    fixed = {"coordinate_channels", "lifting_width", "reference_size"}
     settings = kind.keywords() - of_the_data - fixed
     values = {name: object() for name in settings}
     own = set(LaMORegressor().get_params())
