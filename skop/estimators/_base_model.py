@@ -1,8 +1,9 @@
-"""A base model under an operator: a classical model, of which the operator learns what it leaves over.
+"""A base model under an operator: a classical model with which the network is combined.
 
-The operator sees the prediction of the base model as further input channels, and its output is added to it. In the
-training these are predictions for samples that the base model has not seen, since a model that interpolates leaves
-nothing over on its own samples. How much of the correction is used is decided on samples that the network has not seen.
+Where the base leaves little over, the network sees its prediction as further input channels, and its output is added to
+it. In the training these are predictions for samples that the base has not seen, since a model that interpolates leaves
+nothing over on its own samples. Where the base is rough, the network learns the whole map. In both cases the share of
+the network is chosen on samples that it has not seen.
 
 Everything here is in standardised units: those of the network's own outputs, to which the targets are scaled.
 
@@ -354,12 +355,19 @@ class CorrectionNetwork(nn.Module):
             inputs = {"fields": _joined(fields, base), "params": _joined(params, base_scalars)}
         field, scalars = self.network(**inputs, **arguments)
         at = query_base if "query_coords" in arguments else base
-        if field is not None and at is not None:
-            field = torch.lerp(at, at + self.field_size * field if self.learns_rest else field, self.field_share)
-        if scalars is not None and base_scalars is not None:
-            found = base_scalars + self.scalar_size * scalars if self.learns_rest else scalars
-            scalars = torch.lerp(base_scalars, found, self.scalar_share)
-        return Outputs(field, scalars)
+        return Outputs(
+            self._combined(at, field, self.field_size, self.field_share),
+            self._combined(base_scalars, scalars, self.scalar_size, self.scalar_share),
+        )
+
+    def _combined(
+        self, base: torch.Tensor | None, output: torch.Tensor | None, size: torch.Tensor, share: torch.Tensor
+    ) -> torch.Tensor | None:
+        """Combine predictions of the base with an output of the network, which autocast may have made narrower."""
+        if base is None or output is None:
+            return output
+        output = output.to(base.dtype)
+        return torch.lerp(base, base + size * output if self.learns_rest else output, share)
 
 
 def _joined(values: torch.Tensor | None, further: torch.Tensor | None) -> torch.Tensor | None:

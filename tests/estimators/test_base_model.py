@@ -377,6 +377,14 @@ def test_gradients_flow_through_the_base(kind):
     np.testing.assert_allclose(found, np.stack(expected, axis=1), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("base", ["linear", PODRegressor(regressor="mean")])
+def test_mixed_precision_keeps_the_precision_of_the_base(base, linear_map):
+    X, y = linear_map
+    model = small(base=base, training=skop.TrainingOptions(autocast="bfloat16")).fit(X, y)
+    assert model.base_.leaves_rest == (base == "linear")
+    assert np.isfinite(np.asarray(model.predict(X).values)).all()
+
+
 def test_early_stopping_measures_the_whole(linear_map):
     X, y = linear_map
     model = small(base="linear", early_stopping=True).fit(X, y)
