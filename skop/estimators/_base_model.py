@@ -571,7 +571,7 @@ def correction_shares(
     """Shares of a correction that lower the error of samples which the network has not seen.
 
     Each is the factor of least squares, in [0, 1], that is pulled towards 0 by its uncertainty over the samples, like a
-    positive-part estimator of James and Stein.
+    positive-part estimator of James and Stein, and is at most the smallest factor without any one of the samples.
 
     Parameters
     ----------
@@ -614,4 +614,7 @@ def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight:
     infinite = np.full(n_channels, np.inf)
     variance = np.divide(scatter, total**2 * freedom, out=infinite, where=(total > 0) & (freedom > _ROUNDING))
     pulled = np.divide(share**2 - variance, share, out=np.zeros(n_channels), where=share > 0)
-    return np.clip(pulled, 0.0, 1.0)
+    # A sample with a small field has a large weight, and would decide where the others are against a correction.
+    others = total - size
+    without = np.divide(gain.sum(axis=0) - gain, others, out=np.zeros_like(size), where=others > _ROUNDING * total)
+    return np.clip(np.minimum(pulled, without.min(axis=0)), 0.0, 1.0)

@@ -424,7 +424,7 @@ class Decomposition:
             shares = np.cumsum(sizes**2) / max(float((sizes**2).sum()), np.finfo(float).tiny)
             rank = min(rank, int(np.searchsorted(shares, n_components)) + 1)
         elif n_components is not None:
-            rank = min(int(n_components), n, size)
+            rank = min(int(n_components), rank)
         self.coefficients = left[:, :rank] * sizes[:rank]
         self.variances = sizes[:rank] ** 2 / n
 

@@ -478,6 +478,16 @@ def test_one_sample_decides_no_share():
     assert share(np.zeros((3, 1)), truth, truth, np.array([1e-18, 1.0, 1.0])) == pytest.approx(1)
 
 
+def test_one_sample_does_not_decide_against_the_others():
+    rng = np.random.default_rng(16)
+    truth = rng.normal(size=(9, 1))
+    corrected = -0.1 * truth
+    corrected[0] = truth[0]
+    weight = np.ones(9)
+    weight[0] = 100.0
+    np.testing.assert_array_equal(share(np.zeros((9, 1)), corrected, truth, weight), 0.0)
+
+
 def test_the_share_of_noise_is_small():
     rng = np.random.default_rng(10)
     shares = [share(np.zeros((30, 1)), rng.normal(size=(30, 1)), rng.normal(size=(30, 1)))[0] for _ in range(200)]

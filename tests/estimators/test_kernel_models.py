@@ -165,6 +165,8 @@ def test_components_of_many_points_are_those_of_a_decomposition(monkeypatch):
     monkeypatch.setattr("skop.estimators._kernel_models._LARGE", 0)
     found = Decomposition(rows, None)
     assert len(exact.variances) == len(found.variances) == 4
+    # Directions in which no sample differs are no components, however many are asked for.
+    assert len(Decomposition(rows, 10**6).variances) == 4
     factors = generator.random(50)
     sign = np.sign((exact.coefficients * found.coefficients).sum(axis=0))
     np.testing.assert_allclose(found.coefficients * sign, exact.coefficients, rtol=1e-8, atol=1e-8)
