@@ -111,6 +111,6 @@ def _fit(name: str, kind: str, n_points: int, seed: int, options: argparse.Names
     """Error of one fit."""
     torch.set_num_threads(1)
     X, y = make_map(kind, options.train + options.test, n_points, seed)
-    model = LaMORegressor(max_iter=options.epochs, random_state=seed).set_params(**_MODELS[name])
+    model = LaMORegressor(base=None, max_iter=options.epochs, random_state=seed).set_params(**_MODELS[name])
     model.fit(X[: options.train], y[: options.train])
     return 1.0 - model.score(X[options.train :], y[options.train :])

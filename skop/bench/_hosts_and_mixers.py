@@ -138,11 +138,11 @@ def _fit_all(
 def _model(pair: Pair, published: bool, **changes: Any) -> Any:
     """The operator of a row."""
     if pair == _LAMO:
-        return LaMORegressor(**changes)
+        return LaMORegressor(base=None, **changes)
     host, mixer = pair
     if published:
         return MNORegressor.from_preset("darcy", host=host, mixer=mixer, **changes)
-    return MNORegressor(host=host, mixer=mixer, **changes)
+    return MNORegressor(host=host, mixer=mixer, base=None, **changes)
 
 
 def _fit(model: Any, train: Data, test: Data, threads: int) -> dict[str, Any]:

@@ -92,7 +92,9 @@ def add_mno_options(parser: argparse.ArgumentParser) -> None:
 
 
 def make_operator(kind: str, options: argparse.Namespace, **parameters: Any) -> Any:
-    """Return an operator with default parameters, but for those given and the host and the mixer asked for.
+    """Return a network with default parameters, but for those given and the host and the mixer asked for.
+
+    There is no classical model under it, since the tables compare the two.
 
     Parameters
     ----------
@@ -109,7 +111,7 @@ def make_operator(kind: str, options: argparse.Namespace, **parameters: Any) -> 
         Unfitted.
     """
     chosen = {"host": options.host, "mixer": options.mixer} if kind == "mno" else {}
-    return OPERATORS[kind][0](**chosen, **parameters)
+    return OPERATORS[kind][0](**{"base": None} | chosen | parameters)
 
 
 def operator_name(kind: str, options: argparse.Namespace) -> str:

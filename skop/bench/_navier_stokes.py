@@ -107,7 +107,7 @@ def _fit_lamo(
 ) -> dict[str, Any]:
     """Fit a rollout of LaMO with default parameters under a time limit, and compute its errors."""
     torch.set_num_threads(threads)
-    member = LaMORegressor(random_state=seed, **until_time(budget))
+    member = LaMORegressor(base=None, random_state=seed, **until_time(budget))
     model = RolloutRegressor(member, window=train[0].shape[-1], noise=noise).fit(*train)
     errors = _errors(model.predict(test[0]), test[1])
     return {"errors": errors.tolist(), "epochs": model.estimator_.n_iter_, "threads": threads}

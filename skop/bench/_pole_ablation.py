@@ -170,6 +170,7 @@ def _model(variant: Variant, seed: int, options: argparse.Namespace) -> AMORegre
         depth=options.depth,
         n_poles=variant.n_poles,
         architecture=architecture,
+        base=None,
         random_state=seed,
         **tokens,
         **(until_time(options.budget) if options.budget else until_epoch(options.epochs)),

@@ -154,7 +154,7 @@ def _fit(
 ) -> dict[str, Any]:
     """Fit one network and take its errors; the work of one process."""
     torch.set_num_threads(threads)
-    model = MNORegressor(host=host, mixer=mixer, max_time=budget, max_iter=_MANY_EPOCHS, random_state=seed)
+    model = MNORegressor(host=host, mixer=mixer, base=None, max_time=budget, max_iter=_MANY_EPOCHS, random_state=seed)
     if host == "galerkin":
         # Spectral convolutions give values on the grid of the input only. All ways get the same network.
         model.set_params(architecture__decoder="pointwise")

@@ -113,7 +113,7 @@ def _simple_rows(report: Report, train: Data, test: Data, n_known: int) -> list[
 def _model(form: str, host: str, seed: int, options: argparse.Namespace) -> Any:
     """The model of a row: scans in a host with default parameters, in one of the three forms in time."""
     parts = MNOArchitecture(n_steps=options.frames if form == _PROPAGATOR else None)
-    model = MNORegressor(host=host, architecture=parts, random_state=seed, **until_time(options.budget))
+    model = MNORegressor(host=host, base=None, architecture=parts, random_state=seed, **until_time(options.budget))
     return RolloutRegressor(model, window=options.known) if form == _ROLLOUT else model
 
 

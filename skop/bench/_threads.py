@@ -103,7 +103,7 @@ def _measure(problem: str, way: str, epochs: int) -> dict[str, Any]:
     X: Any = fields
     if len(shape) == 1:
         X = (generator.random((n_samples, *shape, 2)), fields)
-    model = LaMORegressor(max_iter=1, warm_start=True, random_state=0)
+    model = LaMORegressor(base=None, max_iter=1, warm_start=True, random_state=0)
     model.fit(X, fields)  # looks for the kernels, and compiles them where they are new
     threads: list[int] = []
     model.module_.register_forward_pre_hook(lambda *_: threads.append(torch.get_num_threads()))

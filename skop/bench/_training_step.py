@@ -171,7 +171,8 @@ def _measure(step: _Step, resolution: int, batch: int, repeats: int) -> dict[str
     generator = np.random.default_rng(0)
     X = generator.random((batch, resolution, resolution, step.channels)).astype(np.float32)
     y = generator.random((batch, resolution, resolution, 1)).astype(np.float32)
-    kind, run = OPERATORS[step.operator][0], {"batch_size": batch, "max_iter": 1, "warm_start": True, "random_state": 0}
+    kind = OPERATORS[step.operator][0]
+    run: dict[str, Any] = {"base": None, "batch_size": batch, "max_iter": 1, "warm_start": True, "random_state": 0}
     model = kind(**step.parts, **run) if step.preset is None else kind.from_preset(step.preset, **step.parts, **run)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     model.fit(X, y)  # looks for the kernels, and compiles them where they are new

@@ -183,7 +183,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         are interpolated to the grid and predictions back to the points, linearly; training and validation errors are
         computed on the grid. If the points differ between samples, there is one more input channel, see
         `skop.data.GridResampler`. None does not resample; data on a grid are never resampled.
-    base : {"auto", "linear", "pod"}, estimator or None, default=None
+    base : {"auto", "linear", "pod"}, estimator or None, default="auto"
         Classical model with which the network is combined. ``"pod"`` is `PODRegressor`, ``"linear"`` its linear map;
         ``"auto"`` takes `PODRegressor` if it leaves less than 30 % of the variation over in samples that it has not
         seen, and no base otherwise; an estimator of skop is taken as it is. If this is less than 2 %, the network
@@ -300,7 +300,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     geometry: str = "auto"
     grid: Any = None
-    base: Any = None
+    base: Any = "auto"
     loss: Any = "auto"
     max_iter: int = 100
     max_time: float | None = None
@@ -398,7 +398,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """
         if name not in cls._presets:
             raise ValueError(f"{cls.__name__} has no preset {name!r}; choose from {sorted(cls._presets)}.")
-        return cls._from_parameters(cls._presets[name]).set_params(**changes)
+        # The published models are networks alone.
+        return cls._from_parameters({"base": None} | cls._presets[name]).set_params(**changes)
 
     @classmethod
     def _from_parameters(cls, preset: dict[str, Any]) -> Self:

@@ -70,7 +70,7 @@ def response_of(*layers, grid=None):
     n, *shape, _ = layers[0].shape
     # Fields that tell the samples apart, also after scaling, which is undone by hand.
     X = np.broadcast_to(np.arange(float(n)).reshape(n, *[1] * (len(shape) + 1)), (n, *shape, 1))
-    model = lamo(patch_size=1).fit(X, X)
+    model = lamo(patch_size=1, base=None).fit(X, X)
     scaler = model.scalers_.fields
     model.module_ = torch.nn.Sequential()
     shows = Shows(*layers, grid=grid)
