@@ -52,13 +52,15 @@ from skop.data import (
     refuse_mask,
 )
 from skop.estimators._base_model import (
+    REVIEWS,
     BaseModel,
+    Comparison,
     CorrectionNetwork,
-    correction_shares,
     groups_of_same_inputs,
     remainder_sizes,
     rows_of,
     standardized,
+    without_base,
 )
 from skop.estimators._baselines import nodes_correspond
 from skop.estimators._callbacks import EpochCallbacks, FitSeries
@@ -643,7 +645,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             trainer = self._make_trainer(setup, callbacks)
             with self._computing(setup, trainer), record_backends() as used:
                 history = trainer.run(setup.loader)
-        self._choose_share(setup)
+        self._choose_share(setup, history)
         self._record(history)
         self._store_end(trainer, setup.valid)
         self.backend_ = ", ".join(sorted(used)) or "torch"
@@ -943,18 +945,53 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             options["query_base"] = lambda indices: rows_of(part, indices)
         return options
 
-    def _choose_share(self, setup: _Setup) -> None:
-        """Choose how much of the correction to the base model is used, by samples that the network has not seen."""
-        unseen, held = setup.unseen, setup.held
-        if unseen is None or held is None:
-            return
+    def _compare_with_base(self, setup: _Setup, unseen: Predictions, held: IntArray) -> Comparison:
+        """Compare the network with the base model on samples that neither has seen."""
         data, targets, base = setup.data, setup.data.targets[held], rows_of(unseen, held)
         queries = self._target_places(data.inputs[held], targets)
         loader = self._loader(data.inputs[held], queries=queries, **self._unseen_base(data, unseen, held))
-        corrected = standardized(_as_targets(self._predict_batches(loader), targets), self.scalers_)
+        found = standardized(_as_targets(self._predict_batches(loader), targets), self.scalers_)
         weight = _weight_of_errors(targets) * (1.0 if setup.weight is None else setup.weight[held])
-        shares = correction_shares(base, corrected, standardized(targets, self.scalers_), weight)
-        cast("CorrectionNetwork", self.module_).set_shares(*shares)
+        return Comparison.of(base, found, standardized(targets, self.scalers_), weight)
+
+    def _review_of_base(self, setup: _Setup) -> Callable[[float], str | FieldLoader | None]:
+        """Return the function by which a training over a base model is reviewed."""
+        due = list(REVIEWS)
+
+        def review(part: float) -> str | FieldLoader | None:
+            """End the training if the network is of no use, and go on without the base if that is of none."""
+            unseen, held = setup.unseen, setup.held
+            if unseen is None or held is None or not due or part < due[0]:
+                return None
+            due[:] = [later for later in due if later > part]
+            network = cast("CorrectionNetwork", self.module_).eval()
+            winner = self._compare_with_base(setup, unseen, held).winner(part, network.learns_rest)
+            if winner == "network":
+                # Weights are stored under the names that they have now, until the training has ended.
+                self.base_, setup.unseen, setup.held = None, None, setup.valid
+                train = np.setdiff1d(
+                    _usable(len(setup.data.inputs), setup.weight), () if setup.valid is None else setup.valid
+                )
+                setup.loader = self._training_loader(setup.data, train, setup.weight, setup.rng, None)
+                return setup.loader
+            return winner
+
+        return review
+
+    def _choose_share(self, setup: _Setup, history: History) -> None:
+        """Choose how much of the network is used, by samples that it has not seen; none where a review ended the fit.
+
+        Where a review has dropped the base model, the network becomes that of a fit without one.
+        """
+        unseen, held = setup.unseen, setup.held
+        network = self.module_
+        if isinstance(network, CorrectionNetwork) and self.base_ is None:
+            self.module_ = network.network
+        elif isinstance(network, CorrectionNetwork) and history.stopped == "base":
+            network.use_base()
+        elif isinstance(network, CorrectionNetwork) and unseen is not None and held is not None:
+            compared = self._compare_with_base(setup, unseen, held)
+            network.set_shares(compared.field, compared.scalars)
 
     def _moving_symmetries(
         self, data: TrainingData, used_points: FieldSet, geometry: str
@@ -1097,6 +1134,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             forward=plan.forward,
             earlier=(earlier := self._earlier_training()),
             validate_first=valid is not None and earlier.has_held_out(valid),
+            review=None if setup.unseen is None else self._review_of_base(setup),
         )
 
     def _earlier_training(self) -> EarlierTraining:
@@ -1110,8 +1148,10 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Store what a warm start continues, outside of the fitted attributes, which are those of model files."""
         self.__dict__.pop("_earlier", None)
         if self.warm_start:
-            seconds = trainer.earlier.seconds + self.fit_seconds_
-            self._earlier = EarlierTraining(self.n_iter_, seconds, trainer.end, valid)
+            seconds, end = trainer.earlier.seconds + self.fit_seconds_, trainer.end
+            if end is not None and trainer.network is not self.module_:
+                end = without_base(end, self.module_)
+            self._earlier = EarlierTraining(self.n_iter_, seconds, end, valid)
 
     def _after_base(self, config: TrainerConfig) -> TrainerConfig:
         """Return the settings with the time of the fit of the base taken off the time limit, up to half of it."""
@@ -1216,7 +1256,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Predict for samples as the network sees them, on grids of any spacing."""
         self._require_grid(inputs)
         factors = self._refinement_factors(inputs)
-        if max(factors) == 1:
+        # A base model has its own way to finer grids.
+        if max(factors) == 1 or (isinstance(self.module_, CorrectionNetwork) and self.module_.is_base_alone):
             return self._predict_averaged(inputs)
         step = max(1, _PREDICT_POINTS // int(inputs.n_points.max()))
         average = self.refinement == "average"

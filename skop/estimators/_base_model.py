@@ -29,15 +29,19 @@ from skop.estimators._field import FieldRegressor, checked_by_caller
 from skop.estimators._persistence import KNOWN
 from skop.exceptions import FieldDataError
 from skop.networks import Outputs
+from skop.training import TrainingEnd, fingerprint
 
 __all__ = [
+    "REVIEWS",
     "BaseModel",
+    "Comparison",
     "CorrectionNetwork",
     "correction_shares",
     "groups_of_same_inputs",
     "remainder_sizes",
     "rows_of",
     "standardized",
+    "without_base",
 ]
 
 #: Part of the variation that ``base="auto"`` may leave over: with a larger one there is no base.
@@ -45,6 +49,14 @@ _USEFUL = 0.3
 #: Part of the variation up to which the network learns what the base leaves over. It is worse at this than at the whole
 #: map where the base is rough: the errors of the base are then as hard to learn as the map.
 _SMALL_REST = 0.02
+#: Parts of a training after which the network is compared with the base.
+REVIEWS = (1 / 8, 1 / 4, 1 / 2)
+#: Part of the training from which it ends where the network has no share in what is left over.
+_LATE = 1 / 4
+#: Share of a network that learns the whole map from which it goes on without the base.
+_NETWORK_ALONE = 0.9
+#: Error of such a network, in units of that of the base, from which it will not come near it in half of a training.
+_FAR_BEHIND = 8.0
 #: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
 _FOLDS = 5
 #: Size of a variation, in units of the values, that is rounding.
@@ -306,6 +318,16 @@ class CorrectionNetwork(nn.Module):
             if shares is not None:
                 getattr(self, name).copy_(torch.as_tensor(shares))
 
+    @property
+    def is_base_alone(self) -> bool:
+        """Whether the network has no share in any output."""
+        return not (bool(self.field_share.any()) or bool(self.scalar_share.any()))
+
+    def use_base(self) -> None:
+        """Use the base model alone."""
+        self.field_share.fill_(0.0)
+        self.scalar_share.fill_(0.0)
+
     def use_whole(self) -> None:
         """Use the network alone, as in the training."""
         self.field_share.fill_(1.0)
@@ -323,8 +345,8 @@ class CorrectionNetwork(nn.Module):
         *,
         fields: torch.Tensor | None,
         params: torch.Tensor | None,
-        base: torch.Tensor | None,
-        base_scalars: torch.Tensor | None,
+        base: torch.Tensor | None = None,
+        base_scalars: torch.Tensor | None = None,
         query_fields: torch.Tensor | None = None,
         query_base: torch.Tensor | None = None,
         **arguments: Any,
@@ -335,9 +357,9 @@ class CorrectionNetwork(nn.Module):
         ----------
         fields, params, query_fields : Tensor or None
             Inputs of the samples, as for `skop.networks.OperatorNetwork`.
-        base, base_scalars : Tensor or None
+        base, base_scalars : Tensor or None, default=None
             Predictions of the base model at the points of the samples, ``(B, P, q)`` or packed ``(T, q)``, and of
-            scalars ``(B, s)``.
+            scalars ``(B, s)``. Without any the outputs are those of the network.
         query_base : Tensor of shape (B, Q, q) or None, default=None
             Predictions of the base model at the query points, if there are any.
         **arguments
@@ -348,13 +370,16 @@ class CorrectionNetwork(nn.Module):
         Outputs
             Field and scalars.
         """
+        at = query_base if "query_coords" in arguments else base
+        # In the training the shares are 1.
+        if not self.training and self.is_base_alone:
+            return Outputs(at, base_scalars)
         inputs = {"fields": fields, "params": params}
         if "query_coords" in arguments:
             arguments["query_fields"] = _joined(query_fields, query_base) if self.learns_rest else query_fields
         if self.learns_rest:
             inputs = {"fields": _joined(fields, base), "params": _joined(params, base_scalars)}
         field, scalars = self.network(**inputs, **arguments)
-        at = query_base if "query_coords" in arguments else base
         return Outputs(
             self._combined(at, field, self.field_size, self.field_share),
             self._combined(base_scalars, scalars, self.scalar_size, self.scalar_share),
@@ -564,7 +589,77 @@ def _spread_to_all(found: Predictions, used: IntArray, n_samples: int) -> Predic
     return Predictions(*parts)
 
 
+def without_base(end: TrainingEnd, network: nn.Module) -> TrainingEnd:
+    """State of the training of a `CorrectionNetwork`, as that of the network in it.
+
+    Parameters
+    ----------
+    end : TrainingEnd
+        State of the whole.
+    network : Module
+        The network in it, with its final weights.
+
+    Returns
+    -------
+    TrainingEnd
+        Its state.
+    """
+
+    def own(held: dict[str, Any]) -> dict[str, Any]:
+        """What belongs to the network, by the names that this has for it."""
+        prefix = "network."
+        return {name.removeprefix(prefix): value for name, value in held.items() if name.startswith(prefix)}
+
+    return replace(end, weights=own(end.weights), moments=own(end.moments), fingerprint=fingerprint(network))
+
+
 # ---------------------------------------------------------------------- share of the correction
+@dataclass(frozen=True)
+class Comparison:
+    """A network and a base model, compared on samples that neither has seen.
+
+    Attributes
+    ----------
+    field, scalars : ndarray of shape (q,), (s,), or None
+        Shares of the network, see `correction_shares`.
+    ratio : ndarray of shape (q + s,)
+        Error of the whole correction in units of that of the base, for each channel and scalar.
+    """
+
+    field: FloatArray | None
+    scalars: FloatArray | None
+    ratio: FloatArray
+
+    @classmethod
+    def of(cls, unseen: Predictions, corrected: Targets, truth: Targets, weight: FloatArray) -> Comparison:
+        """Compare by the arguments of `correction_shares`."""
+        ratios = []
+        pairs = zip(_pairs(unseen, corrected), _pairs(unseen, truth), strict=True)
+        for (base, whole), (_, true) in pairs:
+            if base is not None:
+                left = (_sums((true - part) ** 2) for part in (whole, base))
+                network, own = (np.sqrt(weight @ part) for part in left)
+                ratios.append(np.divide(network, own, out=np.full(len(own), np.inf), where=own > 0))
+        return cls(*correction_shares(unseen, corrected, truth, weight), np.concatenate(ratios))
+
+    def winner(self, part: float, learns_rest: bool) -> str | None:
+        """Return ``"base"`` or ``"network"`` if the other one is of no use, now and in what follows, otherwise None.
+
+        Parameters
+        ----------
+        part : float
+            Completed fraction of the training.
+        learns_rest : bool
+            Whether the network learns what the base leaves over, and not the whole map.
+        """
+        shares = np.concatenate([held for held in (self.field, self.scalars) if held is not None])
+        if learns_rest:
+            return "base" if part >= _LATE and not shares.any() else None
+        if shares.min() >= _NETWORK_ALONE:
+            return "network"
+        return "base" if part >= 1 / 2 and self.ratio.min() > _FAR_BEHIND else None
+
+
 def correction_shares(
     unseen: Predictions, corrected: Targets, truth: Targets, weight: FloatArray
 ) -> tuple[FloatArray | None, FloatArray | None]:
@@ -597,6 +692,11 @@ def correction_shares(
         if base is not None:
             shares[number] = _share(base, whole, true, weight)
     return shares[0], shares[1]
+
+
+def _sums(values: FloatArray) -> FloatArray:
+    """Sum values ``(m, ..., q)`` over all axes but the first and the last."""
+    return np.asarray(values.reshape(len(values), -1, values.shape[-1]).sum(axis=1))
 
 
 def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight: FloatArray) -> FloatArray:

@@ -116,8 +116,8 @@ class History:
         Epoch, counted from 1, whose weights were kept; 0 if a continued training found no better weights than those
         from which it started.
     stopped : str
-        Reason why training ended: ``"max_iter"``, ``"max_time"``, ``"early_stopping"``, ``"callback"`` or
-        ``"interrupted"``.
+        Reason why training ended: ``"max_iter"``, ``"max_time"``, ``"early_stopping"``, ``"callback"``,
+        ``"interrupted"``, or what a review gave as its reason.
     """
 
     loss_curve: list[float] = field(default_factory=list)
@@ -174,6 +174,11 @@ class Trainer:
         still holds the weights with which it ended.
     validate_first : bool, default=False
         Whether the weights at the start are validated too, and kept if no epoch has a smaller validation error.
+    review : callable or None, default=None
+        Function that is called after each epoch but the last with the completed fraction of the training, while the
+        network holds the averaged weights, if there are any. It returns a reason to end the training, the samples with
+        which the training goes on, or None where nothing changes. With other samples the learning rate stays at its
+        place in the schedule.
 
     Attributes
     ----------
@@ -222,13 +227,14 @@ class Trainer:
         forward: Callable[[nn.Module, Batch], Any] | None = None,
         earlier: EarlierTraining = _NO_TRAINING,
         validate_first: bool = False,
+        review: Callable[[float], str | FieldLoader | None] | None = None,
     ) -> None:
         self.network, self.loss, self.options, self.rng = network, loss, options, rng
         # Walking through the modules of a network takes as long as a small layer.
         self.weights: list[torch.Tensor] = list(network.parameters())
         self.has_buffers = any(True for _ in network.buffers())
         self.validate, self.on_epoch_end, self.on_step = validate, on_epoch_end, on_step
-        self.earlier, self.validate_first = earlier, validate_first
+        self.earlier, self.validate_first, self.review = earlier, validate_first, review
         self.forward = _call_network if forward is None else forward
         self.optimizer = torch.optim.AdamW(
             _decay_groups(network, options), lr=options.learning_rate, betas=(0.9, options.beta_2), fused=True
@@ -297,6 +303,8 @@ class Trainer:
                     continue
                 good = self._keep(good)
                 self._finish_epoch(mean_loss)
+                loader = self._reviewed(loader)
+                good.step = self.step
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt) or not self.history.loss_curve:
                 self._take_back(first)
@@ -373,6 +381,22 @@ class Trainer:
             return self.on_epoch_end(self.history, self._progress())
         with self._averages_swapped():
             return self.on_epoch_end(self.history, self._progress())
+
+    def _reviewed(self, loader: FieldLoader) -> FieldLoader:
+        """Let the training be reviewed, unless it ends; return the samples with which it goes on."""
+        n_epochs = len(self.history.loss_curve)
+        if self.review is None or self.history.stopped != "max_iter" or n_epochs == self.options.max_iter:
+            return loader
+        with self._averages_swapped() if self.average is not None else nullcontext():
+            found = self.review(self._progress())
+        if isinstance(found, str):
+            self.history.stopped = found
+        elif found is not None:
+            loader = found
+            self.start_on(loader)
+            # As if all epochs had been those of these samples.
+            self.step = n_epochs * self.epoch_steps
+        return loader
 
     # ------------------------------------------------------------------ warm-up, and warnings at the end
     def _warm_up(self, loader: FieldLoader, start: _Kept) -> None:

@@ -251,7 +251,7 @@ def test_a_warm_start_goes_on_with_the_whole_correction(linear_map, monkeypatch)
     with pytest.raises(ValueError, match="base from 'linear' to 'pod'"):
         model.set_params(base="pod").fit(X, y)
     with monkeypatch.context() as patch:
-        patch.setattr(LaMORegressor, "_choose_share", lambda self, setup: None)
+        patch.setattr(LaMORegressor, "_choose_share", lambda self, setup, history: None)
         model.set_params(base="linear").fit(X, y)
     assert (shares_of(model)[0] == 1).all()
     model = small(base="auto", warm_start=True).fit(X, y)
@@ -396,7 +396,7 @@ def test_continued_fits_hold_out_the_same_samples(linear_map, monkeypatch):
     held = []
     model = small(base="linear", warm_start=True, max_iter=1)
     monkeypatch.setattr(
-        LaMORegressor, "_choose_share", lambda self, setup: held.append(setup.data.inputs[setup.held].params)
+        LaMORegressor, "_choose_share", lambda self, setup, history: held.append(setup.data.inputs[setup.held].params)
     )
     for part in (slice(0, 30), slice(29, None, -1), slice(0, 40)):
         model.fit(X[part], y[part])
@@ -410,7 +410,7 @@ def test_continued_fits_hold_out_the_same_samples(linear_map, monkeypatch):
 def test_samples_that_decide_the_share_are_not_trained_on(linear_map, early_stopping, monkeypatch):
     X, y = linear_map
     found = {}
-    monkeypatch.setattr(LaMORegressor, "_choose_share", lambda self, setup: found.update(setup=setup))
+    monkeypatch.setattr(LaMORegressor, "_choose_share", lambda self, setup, history: found.update(setup=setup))
     weight = np.arange(12.0)
     small(base="linear", early_stopping=early_stopping, max_iter=1).fit(X[:12], y[:12], sample_weight=weight)
     setup = found["setup"]
