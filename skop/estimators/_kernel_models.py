@@ -56,6 +56,15 @@ _PARTS, _EVERY, _FEWEST = (1, 3, 5, 7), 8, 2
 _DENSE_SCALES, _EQUIVALENT = np.geomspace(0.03, 8.0, 25), 2.0
 #: Number of samples for each length scale from which their search costs nothing.
 _ENOUGH = 15
+#: Number of samples from which a half of them decides where the search for length scales starts.
+_HALVED = 200
+#: Factor of the least error on some of the samples from which a kernel is tried no further.
+_WORSE = 1.2
+#: Decades about the penalty of some of the samples that are tried on all.
+_DECADES = 3.5
+#: Least part of the error of left out samples of one input that samples in gaps half as wide can have: that of fourth
+#: order. The standard deviations of a process with a smooth kernel promise more than targets may hold.
+_LEAST_SHARE = 1 / 16
 #: Degree of the tail that makes a polyharmonic kernel definite.
 _POLYHARMONIC = {"linear_spline": 0, "thin_plate": 1, "cubic": 1, "quintic": 2, "septic": 3}
 
@@ -173,6 +182,8 @@ class System:
             self.vectors, sizes, _ = svd(rows, full_matrices=False, check_finite=False)
             kept = sizes > 1e-14 * sizes.max(initial=0.0)
             self.vectors, self.values = self.vectors[:, kept], sizes[kept] ** 2
+        elif kernel.name == "none" and self._has_orthogonal_inputs():
+            self.matrix = kernel.matrix(points, points)
         else:
             self.matrix = kernel.matrix(points, points)
             centred = self.matrix - self.tail @ (self.tail.T @ self.matrix)
@@ -187,6 +198,21 @@ class System:
             self.values, self.vectors = np.maximum(values[:count] - floor, 0.0), vectors[:, :count]
         self.largest = float(self.values.max(initial=0.0)) or 1.0
         self._squares = self.vectors**2
+
+    def _has_orthogonal_inputs(self) -> bool:
+        """Take the inputs as the eigenvectors of a linear kernel, if they are: all coefficients of modes."""
+        sizes = np.linalg.norm(self.points, axis=0)
+        kept = sizes > 1e-14 * sizes.max(initial=0.0)
+        if kept.sum() + self.tail.shape[1] != len(self.points):
+            return False
+        vectors = np.concatenate([self.points[:, kept] / sizes[kept], self.tail], axis=1)
+        if np.abs(vectors.T @ vectors - np.eye(len(vectors))).max() > 1e-11:
+            return False
+        self.vectors, self.values = (
+            np.ascontiguousarray(vectors[:, : kept.sum()]),
+            self.kernel.linear * sizes[kept] ** 2,
+        )
+        return True
 
     def project(self, targets: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         """Targets in the eigenvectors, and what neither these nor the tail hold."""
@@ -348,6 +374,21 @@ class KernelModel:
             found[:, own] = 1.0 / np.maximum(System(kernel, self.points).diagonal(self.penalties[own]), _SAME)
         return found * self.sizes
 
+    def share_between(self) -> float:
+        """Size of errors between the samples of one input, as part of those of samples that are left out.
+
+        Both are standard deviations of the process: on average over the range of the samples, and over these.
+        """
+        line = np.unique(self.points[:, 0])
+        gaps = np.diff(line)
+        # Four points of each gap with the same distance; they stand for as much as the gap is wide.
+        points = (line[:-1, None] + gaps[:, None] * (np.arange(4) + 0.5) / 4).reshape(-1, 1)
+        own = float(np.sqrt(self.left_out_variances().sum(axis=1)).mean())
+        if not len(points) or own == 0 or not np.isfinite(own):
+            return 1.0
+        between = np.sqrt(np.maximum(self.variances(points), 0.0).sum(axis=1))
+        return max(float(np.average(between, weights=np.repeat(gaps, 4))) / own, _LEAST_SHARE)
+
 
 @dataclass(eq=False)
 class Basis:
@@ -450,6 +491,8 @@ class Decomposition:
         return Basis(self.mean, np.ascontiguousarray(self.columns(slice(None), count)), self.is_complete)
 
 
+#: Error, kernel and penalty of a trial on some of the samples.
+Trial = tuple[float, Kernel, float]
 #: Error of leave-one-out residuals (k, s) of the leading s targets, at k samples whose numbers are given.
 Error = Callable[[FloatArray, IntArray], float]
 
@@ -459,6 +502,7 @@ class Found:
     """What a search has found: systems, and the choice among them and the penalty for each target."""
 
     error: float
+    #: None where the error alone is known.
     systems: list[System]
     choice: IntArray
     penalties: FloatArray
@@ -489,23 +533,74 @@ class Selection:
     ) -> None:
         self.points, self.targets, self.weights, self.error, self.n_params = points, targets, weights, error, n_params
         self.all = np.arange(len(points))
+        self._trials: dict[str, list[Trial]] = {}
         # Samples in an order that does not depend on the caller's, of which every k-th is taken.
         step = -(-len(points) // _SCREENED)
         self.few = np.sort(np.argsort(_key(points), kind="stable")[::step]) if step > 1 else self.all
 
-    def search(self, name: str) -> Found | None:
-        """Choose the kernel of a kind of model, and its penalties; None where the samples do not suffice."""
-        trials = [self._screen(kernel) for kernel in self._candidates(name)]
-        if not trials:
-            return None
-        if name == "gaussian_process":
+    def screen(self, name: str) -> list[Trial]:
+        """Errors of the kernels of a kind of model on some of the samples, best first; few where all decide."""
+        if name in self._trials:
+            return self._trials[name]
+        candidates = self._candidates(name)
+        if name == "gaussian_process" and len(self.few) > _HALVED:
+            half = self.few[np.argsort(_key(self.points[self.few]), kind="stable")[::2]]
+            starts = [self._screen(kernel, half) for kernel in candidates]
+            candidates = [min((t for t in starts if t[1].name == kind), key=_first)[1] for kind in _STATIONARY]
+        trials = [self._screen(kernel, self.few) for kernel in candidates]
+        if trials and name == "gaussian_process":
             starts = [min((t for t in trials if t[1].name == kind), key=_first) for kind in _STATIONARY]
-            tuned = [(start, self._screen(self._optimised(*start[1:], self.few))) for start in starts]
+            tuned = [(start, self._screen(self._optimised(*start[1:], self.few), self.few)) for start in starts]
             start = min(tuned, key=lambda pair: _first(pair[1]))[0]
             handicap = self._handicap(*start[1:])
             trials += [(handicap * error, replace(kernel, handicap=handicap), p) for _, (error, kernel, p) in tuned]
-        trials = sorted(trials, key=_first)[: _FINALISTS if len(self.few) == len(self.all) else 1]
-        return min((self._finish(kernel) for _, kernel, _ in trials), key=lambda found: found.error)
+        self._trials[name] = sorted(trials, key=_first)
+        return self._trials[name]
+
+    def least_screened(self) -> float:
+        """Least error of all kernels that were screened."""
+        return min((trials[0][0] for trials in self._trials.values() if trials), default=np.inf)
+
+    def narrow(self, targets: FloatArray, error: Error) -> None:
+        """Go on with fewer targets, and the error of these."""
+        self.targets, self.error = targets, error
+
+    def search(self, name: str, *, thorough: bool = False) -> Found | None:
+        """Choose the kernel of a kind of model, and its penalties; None where the samples do not suffice.
+
+        Of a kernel that is worse on some of the samples than that of another kind, the error alone is computed, unless
+        `thorough`: what is found has no systems.
+        """
+        trials = self.screen(name)
+        if not trials:
+            return None
+        if len(self.few) == len(self.all):
+            return min((self._finish(kernel) for _, kernel, _ in trials[:_FINALISTS]), key=lambda found: found.error)
+        error, kernel, penalty = trials[0]
+        about = penalty * len(self.all) / len(self.few)
+        is_small = kernel.name == "none" and self.points.shape[1] <= len(self.all) // 4
+        if (
+            thorough
+            or is_small
+            or not kernel.linear + (kernel.name != "none")
+            or error < _WORSE * self.least_screened()
+        ):
+            return self._finish(kernel, about)
+        return self._rough(kernel, about)
+
+    def _rough(self, kernel: Kernel, penalty: float) -> Found:
+        """Error of a kernel on all samples, with one penalty."""
+        tail = np.linalg.qr(kernel.tail(self.points))[0]
+        ends, matrix = tail @ tail.T, kernel.matrix(self.points, self.points)
+        matrix -= tail @ (tail.T @ matrix)
+        matrix -= (matrix @ tail) @ tail.T
+        matrix[np.diag_indices(len(matrix))] += penalty
+        inverse = _inverse(matrix + (1.0 - penalty) * ends) - ends
+        residuals = (inverse @ self.targets) / np.maximum(inverse.diagonal(), _SAME)[:, None]
+        count = self.targets.shape[1]
+        empty = np.zeros((0, 0, min(count, _LEADING)))
+        error = kernel.handicap * self.error(residuals, self.all)
+        return Found(error, [], np.zeros(count, int), np.full(count, penalty), empty, empty[..., 0])
 
     def likeliest(self, best: Found) -> Found:
         """Process of the largest likelihood over one input, if its leave-one-out error tells nothing against it."""
@@ -552,10 +647,11 @@ class Selection:
         if not _EVERY * _FEWEST <= len(order) < _ENOUGH * n_scales:
             return 1.0
         own, other, targets = 0.0, 0.0, self.targets[:, :_LEADING]
+        within = self._within_few()
         for part in _PARTS:
             out = self.few[order[part::_EVERY]]
             kept = np.setdiff1d(self.few, out)
-            turned = Selection(self._turned(kept), self.targets, self.weights, self.error, self.n_params)
+            turned = Selection(self._turned(within, kept), self.targets, self.weights, self.error, self.n_params)
             system = System(turned._optimised(kernel, penalty, kept), turned.points[kept])
             projected, penalties = system.project(targets[kept]), system.largest * _PENALTIES[::2]
             errors = [self.error(system.left_out(projected, np.array([p]))[1], kept) for p in penalties]
@@ -567,14 +663,22 @@ class Selection:
             other += self.error(targets[out] - found, out)
         return max(other / own, 1.0) if np.isfinite(other) and own > 0 else 1.0
 
-    def _turned(self, samples: IntArray) -> FloatArray:
-        """Inputs with the modes of some of the samples."""
+    def _within_few(self) -> FloatArray:
+        """Inputs whose fields are coordinates in the span of those of some samples, where these are fewer."""
         fields = self.points[:, self.n_params :]
-        if not fields.shape[1]:
+        if fields.shape[1] <= len(self.few):
             return self.points
+        fields = fields @ np.linalg.qr(fields[self.few].T)[0]
+        return np.concatenate([self.points[:, : self.n_params], fields], axis=1)
+
+    def _turned(self, points: FloatArray, samples: IntArray) -> FloatArray:
+        """Inputs with the modes of some of the samples."""
+        fields = points[:, self.n_params :]
+        if not fields.shape[1]:
+            return points
         fields = fields - fields[samples].mean(axis=0)
-        axes = np.linalg.svd(fields[samples])[2]
-        return np.concatenate([self.points[:, : self.n_params], fields @ axes.T], axis=1)
+        axes = eigh(fields[samples].T @ fields[samples], check_finite=False, driver="evd")[1][:, ::-1]
+        return np.concatenate([points[:, : self.n_params], fields @ axes], axis=1)
 
     def _candidates(self, name: str) -> list[Kernel]:
         """Kernels of a kind of model that the samples suffice for."""
@@ -594,20 +698,26 @@ class Selection:
             found = [Kernel(k, 0, distance * factor, linear) for k in _STATIONARY for factor in _SCALES]
         return [k for k in found if not k.degree or (is_few and k.n_monomials(d) <= n // 3)]
 
-    def _screen(self, kernel: Kernel) -> tuple[float, Kernel, float]:
+    def _screen(self, kernel: Kernel, samples: IntArray) -> Trial:
         """Error and penalty of a kernel on some of the samples."""
-        targets = self.targets[self.few, :_LEADING]
-        system = System(kernel, self.points[self.few])
+        targets = self.targets[samples, :_LEADING]
+        system = System(kernel, self.points[samples])
         projected, penalties = system.project(targets), system.largest * _PENALTIES[::2]
-        errors = [self.error(system.left_out(projected, np.array([p]))[1], self.few) for p in penalties]
+        errors = [self.error(system.left_out(projected, np.array([p]))[1], samples) for p in penalties]
         best = int(np.argmin(errors))
         return errors[best], kernel, float(penalties[best])
 
-    def _finish(self, kernel: Kernel) -> Found:
-        """Choose the penalties on all samples: one for all targets, or one for each where this is better by far."""
+    def _finish(self, kernel: Kernel, about: float | None = None) -> Found:
+        """Choose the penalties on all samples: one for all targets, or one for each where this is better by far.
+
+        Those about a given one are tried, and the one that leaves the tail.
+        """
         targets = self.targets[:, :_LEADING]
         system = System(kernel, self.points)
         projected, penalties = system.project(targets), system.largest * _PENALTIES
+        if about is not None:
+            is_near = np.abs(np.log10(penalties) - np.log10(about)) < _DECADES
+            penalties = penalties[is_near | (penalties == penalties[-1])]
         errors, each = [], []
         for penalty in penalties:
             residuals = system.left_out(projected, np.array([penalty]))[1]
@@ -623,7 +733,11 @@ class Selection:
         """Choose among several kernels for each target alone, where this is better by far than the best one for all."""
         best = min(found, key=lambda item: item.error)
         systems = [system for item in found for system in item.systems]
-        each, tried = (np.concatenate([getattr(item, name) for item in found]) for name in ("each", "tried"))
+        # A kernel of which fewer penalties were tried has the last one several times.
+        most = max(item.tried.shape[1] for item in found)
+        filled = [np.minimum(np.arange(most), item.tried.shape[1] - 1) for item in found]
+        each = np.concatenate([item.each[:, place] for item, place in zip(found, filled, strict=True)])
+        tried = np.concatenate([item.tried[:, place] for item, place in zip(found, filled, strict=True)])
         place = next(number for number, system in enumerate(systems) if system is best.systems[0])
         mixed = Found(best.error, systems, best.choice + place, best.penalties, each, tried)
         return self._each_alone(mixed, _BETTER_BY_KERNELS)
@@ -636,14 +750,20 @@ class Selection:
         last = int(found.each[:, :, -_LAST:].sum(axis=-1).argmin())
         places = np.append(places, np.full(self.targets.shape[1] - len(places), last))
         choice, penalties = places // size, found.tried[places // size, places % size]
+        # That of the leading targets alone is not larger, and takes less time.
+        n_leading = found.each.shape[-1]
+        if n_leading < len(places):
+            error = self._error(found.systems, choice[:n_leading], penalties[:n_leading])
+            if error >= factor * found.error:
+                return found
         error = self._error(found.systems, choice, penalties)
         if error >= factor * found.error:
             return found
         return replace(found, error=error, choice=choice, penalties=penalties)
 
     def _error(self, systems: Sequence[System], choice: IntArray, penalties: FloatArray) -> float:
-        """Error on all samples and targets."""
-        residuals = np.empty(self.targets.shape)
+        """Error on all samples, of the targets whose choice is given."""
+        residuals = np.empty((len(self.targets), len(choice)))
         for number in np.unique(choice):
             own, system = np.flatnonzero(choice == number), systems[number]
             found = system.left_out(system.project(self.targets[:, own]), penalties[own])[1]
@@ -672,15 +792,20 @@ class Selection:
         tail = np.linalg.qr(kernel.tail(points))[0]
         ends, line = tail @ tail.T, points @ points.T
         is_linear = kernel.linear > 0
+        # Distances in the modes that share one scale are computed once.
+        n_own = min(d, self.n_params + _OWN_SCALES)
+        own, rest = points[:, :n_own], _squares(points[:, n_own:], points[:, n_own:]) if d > n_own else None
 
         def complement(matrix: FloatArray) -> FloatArray:
             return matrix - tail @ (tail.T @ matrix)
 
         def objective(logs: FloatArray) -> tuple[float, FloatArray]:
-            scales, noise, slope = np.exp(logs[:-2])[groups], np.exp(logs[-2]), is_linear * np.exp(logs[-1])
-            trial, scaled = replace(kernel, scales=scales), points / scales
+            scales, noise, slope = np.exp(logs[:-2]), np.exp(logs[-2]), is_linear * np.exp(logs[-1])
+            scaled = own / scales[:n_own]
             squares = _squares(scaled, scaled)
-            system = complement(complement(trial._radial(squares) + slope * line).T)
+            if rest is not None:
+                squares += rest / scales[-1] ** 2
+            system = complement(complement(kernel._radial(squares) + slope * line).T)
             system[np.diag_indices(n)] += noise
             inverse = _inverse(system + (1.0 - noise) * ends) - ends
             diagonal = np.maximum(inverse.diagonal(), _SAME)
@@ -690,12 +815,16 @@ class Selection:
             loss = float(weights @ norms) + _SAME
             by_coefficients = (weights / norms / diagonal)[:, None] * residuals
             leverage = (by_coefficients * residuals).sum(axis=1)
-            by_matrix = (inverse * leverage) @ inverse - (inverse @ by_coefficients) @ coefficients.T
+            # A product with its own transpose takes half the time.
+            root = inverse * np.sqrt(leverage)
+            by_matrix = root @ root.T - (inverse @ by_coefficients) @ coefficients.T
             by_matrix = 0.5 * (by_matrix + by_matrix.T)
-            flow = by_matrix * trial.slope(squares)
+            flow = by_matrix * kernel.slope(squares)
             by_scales = -4 * (flow.sum(axis=1) @ scaled**2 - ((flow @ scaled) * scaled).sum(axis=0))
+            if rest is not None:
+                by_scales = np.append(by_scales, -2 * np.vdot(flow, rest) / scales[-1] ** 2)
             others = [noise * np.trace(by_matrix), slope * (by_matrix * line).sum()]
-            return np.log(loss), np.append(np.bincount(groups, by_scales), others) / loss
+            return np.log(loss), np.append(by_scales, others) / loss
 
         start = np.log(np.broadcast_to(kernel.scales, d)[heads])
         start = np.append(start, [np.log(max(penalty, 1e-10)), np.log(kernel.linear) if is_linear else 0.0])
@@ -719,6 +848,6 @@ def _key(points: FloatArray) -> FloatArray:
     return points[:, 0] if points.shape[1] == 1 else (points**2).sum(axis=1)
 
 
-def _first(trial: tuple[float, Kernel, float]) -> float:
+def _first(trial: Trial) -> float:
     """Error of a trial."""
     return trial[0]
