@@ -102,7 +102,7 @@ def test_demo_beats_the_mean_field_within_seconds(tmp_path):
 
 
 def test_max_time_ends_the_training(tmp_path):
-    assert main([*TINY[:-4], "--epochs", "10000", "--max-time", "0.5", "--output", str(tmp_path)]) == 0
+    assert main([*TINY[:-4], "--epochs", "10000", "--max-time", "0.05", "--output", str(tmp_path)]) == 0
     model = skop.load(tmp_path / "model.skop")
     assert model.stopped_ == "max_time"
     assert model.n_iter_ < 10000

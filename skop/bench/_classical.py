@@ -5,9 +5,11 @@ are relative L2 errors of test samples, with other data and another start for ea
 """
 
 import argparse
+import json
+import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from skop._typing import FloatArray
 from skop.bench._models import until_time
-from skop.bench._problems import PROBLEMS, Problem, Recipe, read_problem
+from skop.bench._problems import PROBLEMS, Problem, Recipe, read_recipe
 from skop.bench._report import Report, mean_and_spread
 from skop.data import FieldSet, interpolate_fields
 from skop.estimators import (
@@ -39,6 +41,7 @@ from skop.estimators import (
     TransolverRegressor,
     UNetRegressor,
 )
+from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 
 __all__ = ["add_command"]
@@ -47,8 +50,8 @@ __all__ = ["add_command"]
 _LEADING_MODES, _MOST_SAMPLES = 10, 300
 #: Most values of scikit-learn's array of samples x samples x outputs, which grows when a process has many outputs.
 _MOST_VALUES = 5e7
-#: What a file of the user is called in the tables.
-_FILE = "a file of the user"
+#: Quotients of an error and the least error of all other models above which the summary marks a model.
+_LAMO_LIMIT, _AUTO_LIMIT = 1.05, 1.1
 #: Points per side of the common grid of samples on own points.
 _GRID_SIDE = 41
 
@@ -82,15 +85,30 @@ class _Run:
 class _Model:
     """A row of the tables.
 
-    Attributes: its name; `make`, an unfitted estimator for a run; `is_timed`, whether it has a limit of the training
-    time; `reads_tables`, whether it gets the table of a problem that has one; `suits`, whether a problem is for it.
+    Attributes: its name; `make`, an unfitted estimator for a run; its group, a word of the command line; `key`, by
+    which its results are kept, the name unless it must say more: it names settings that a default may change;
+    `reads_tables`, whether it gets the table of a problem that has one; `suits`, whether a problem is for it.
     """
 
     name: str
     make: Callable[[_Run], Any]
-    is_timed: bool = True
+    group: str
+    key: str = ""
     reads_tables: bool = False
     suits: Callable[[Problem], bool] = lambda problem: True
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it has a limit of the training time."""
+        return self.group != "classical"
+
+    def label(self, seconds: float) -> str:
+        """What it is called in the tables."""
+        return f"{self.name}, {seconds:g} s" if self.is_timed else self.name
+
+    def kept_as(self, seconds: float) -> str:
+        """What it is called in the JSON file."""
+        return f"{self.key or self.name}, {seconds:g} s" if self.is_timed else self.key or self.name
 
 
 def _classical(
@@ -101,7 +119,13 @@ def _classical(
     reads_tables: bool = True,
 ) -> _Model:
     """A model without a limit of the time."""
-    return _Model(name, lambda run: make(), is_timed=False, reads_tables=reads_tables, suits=suits)
+    return _Model(name, lambda run: make(), "classical", reads_tables=reads_tables, suits=suits)
+
+
+def _operator(kind: Any, base: str | None) -> Callable[[_Run], Any]:
+    """An operator over a base or alone. Defaults may change, so that the base is always said."""
+    grid_only = kind in {GeoMaNORegressor, UNetRegressor, FNORegressor}
+    return lambda run: kind(base=base, **run.limits, **(run.grid if grid_only else run.points))
 
 
 def _has_same_points(problem: Problem) -> bool:
@@ -143,7 +167,7 @@ def _pod(regressor: str, **options: Any) -> Callable[[], PODRegressor]:
 #: More components than any training set has modes, so that PODRegressor keeps all of them.
 _ALL: dict[str, Any] = {"n_components": 10**6}
 #: All models by the words of the command line, in the order of the tables. A further estimator is one more line; it is
-#: timed unless it says otherwise, and gets fields and points rather than tables.
+#: timed unless it is of the classical ones, and gets fields and points rather than tables.
 _MODELS = {
     "mean": _classical("mean field", _pod("mean")),
     "pod": _classical("PODRegressor", PODRegressor),
@@ -162,23 +186,24 @@ _MODELS = {
     "rbf": _classical("radial basis functions", lambda: _Interpolation(None), _has_few_parameters),
     "ridge": _classical("ridge on values", lambda: _OnValues(RidgeCV(np.logspace(-8, 4, 25)))),
     "gp": _classical("GP on values", lambda: _OnValues(None)),
-    "lamo": _Model("LaMO", lambda run: LaMORegressor(**run.limits, **run.points)),
-    "lamo-auto": _Model("LaMO, base='auto'", lambda run: LaMORegressor(base="auto", **run.limits, **run.points)),
-    "lamo-pod": _Model("LaMO, base='pod'", lambda run: LaMORegressor(base="pod", **run.limits, **run.points)),
-    "geomano": _Model("GeoMaNO", lambda run: GeoMaNORegressor(**run.limits, **run.grid)),
-    "mno": _Model("MNO", lambda run: MNORegressor(**run.limits, **run.points)),
-    "amo": _Model("AMO", lambda run: AMORegressor(**run.limits, **run.points)),
-    "auto": _Model("AutoRegressor", lambda run: AutoRegressor(max_time=run.seconds, random_state=run.seed)),
-    "transolver": _Model("Transolver", lambda run: TransolverRegressor(**run.limits, **run.points)),
-    "deeponet": _Model("DeepONet", lambda run: DeepONetRegressor(**run.limits, **run.points)),
-    "unet": _Model("U-Net", lambda run: UNetRegressor(**run.limits, **run.grid), suits=_has_same_points),
-    "fno": _Model("FNO", lambda run: FNORegressor(**run.limits, **run.grid), suits=_has_same_points),
+    "lamo": _Model("LaMO", _operator(LaMORegressor, "auto"), "operators", key="LaMO, base='auto'"),
+    "lamo-alone": _Model("LaMO alone", _operator(LaMORegressor, None), "variants", key="LaMO, base=None"),
+    "lamo-pod": _Model("LaMO, base='pod'", _operator(LaMORegressor, "pod"), "variants"),
+    "geomano": _Model("GeoMaNO", _operator(GeoMaNORegressor, "auto"), "operators", key="GeoMaNO, base='auto'"),
+    "mno": _Model("MNO", _operator(MNORegressor, "auto"), "operators", key="MNO, base='auto'"),
+    "amo": _Model("AMO", _operator(AMORegressor, "auto"), "operators", key="AMO, base='auto'"),
+    "auto": _Model("AutoRegressor", lambda run: AutoRegressor(max_time=run.seconds, random_state=run.seed), "auto"),
+    # Models to compare with are as their papers have them, without a base.
+    "transolver": _Model("Transolver", _operator(TransolverRegressor, None), "peers"),
+    "deeponet": _Model("DeepONet", _operator(DeepONetRegressor, None), "peers"),
+    "unet": _Model("U-Net", _operator(UNetRegressor, None), "peers", suits=_has_same_points),
+    "fno": _Model("FNO", _operator(FNORegressor, None), "peers", suits=_has_same_points),
 }
+_LAMO, _AUTO = _MODELS["lamo"], _MODELS["auto"]
 #: Words of the command line for several models.
 _GROUPS = {
-    "classical": [word for word, model in _MODELS.items() if not model.is_timed],
-    "operators": ["lamo", "geomano", "mno", "amo"],
-    "peers": ["transolver", "deeponet", "unet", "fno"],
+    group: [word for word, model in _MODELS.items() if model.group == group]
+    for group in ("classical", "operators", "variants", "peers")
 }
 
 
@@ -327,7 +352,9 @@ def add_command(commands: Any) -> None:
         Sub-parsers to which the command is added.
     """
     parser = commands.add_parser("classical", help=__doc__.splitlines()[0])
-    parser.add_argument("--rows", nargs="*", default=list(PROBLEMS), choices=list(PROBLEMS), metavar="ROW")
+    parser.add_argument(
+        "--rows", nargs="*", default=list(PROBLEMS), choices=list(PROBLEMS), metavar="ROW", help="problems; may be none"
+    )
     parser.add_argument("--data", help="an .npz file with X_train, y_train, X_test, y_test, as a further row")
     parser.add_argument("--models", nargs="+", default=list(_MODELS), choices=[*_GROUPS, *_MODELS], metavar="MODEL")
     parser.add_argument("--seconds", type=float, nargs="+", default=[60.0], help="limits of the training time")
@@ -338,6 +365,12 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--learning-curve", type=int, nargs="+", metavar="N", help="numbers of training samples")
     parser.add_argument(
         "--output", help="Markdown file to write, with a JSON file beside it, from which a cut run continues"
+    )
+    parser.add_argument(
+        "--merge", nargs="+", default=[], metavar="JSON", help="files of other runs whose results are taken over"
+    )
+    parser.add_argument(
+        "--print-only", action="store_true", help="measure nothing, and write the tables of what is measured"
     )
     parser.set_defaults(run=run)
 
@@ -352,24 +385,66 @@ def run(options: argparse.Namespace) -> None:
     """
     report = Report("Operators and classical surrogates", options.output)
     report.resume()
+    for path in options.merge:
+        _take_over(report, Path(path))
     words = dict.fromkeys(word for given in options.models for word in _GROUPS.get(given, [given]))
-    models = [model for word, model in _MODELS.items() if word in words]
+    columns = _columns([model for word, model in _MODELS.items() if word in words], options.seconds)
+    cases = [_Case(*row) for row in _rows(options)]
     torch.set_num_threads(options.threads)
-    keys: dict[tuple[str, int], list[list[str]]] = {}
-    with threadpool_limits(options.threads):
-        for row, recipe, n_train in _rows(options):
-            for seed in range(options.seeds):
-                problem = _Lazy(recipe, n_train, seed)
-                for number, (model, seconds) in enumerate(_columns(models, options)):
-                    key = f"{row}, {n_train} samples, {_label(model, seconds)}, seed {seed}, {options.threads} threads"
-                    places = keys.setdefault((row, n_train), [[] for _ in _columns(models, options)])
-                    places[number].append(key)
-                    # What failed is tried again.
-                    if "failure" in report.numbers.get(key, {"failure": ""}):
-                        report.record(key, _measure(model, _Run(problem.made, seconds, seed)))
-    labels = [_label(model, seconds) for model, seconds in _columns(models, options)]
-    timed = [model.is_timed for model, _ in _columns(models, options)]
-    _tables(report, keys, labels, timed, curves=bool(options.learning_curve))
+    try:
+        with threadpool_limits(options.threads):
+            for case in cases:
+                for seed in range(options.seeds):
+                    problem = _Lazy(case.recipe, case.n_train, seed)
+                    for model, seconds in columns:
+                        key = case.plan(model, seconds, seed, options.threads)
+                        # What failed is tried again.
+                        if not options.print_only and "failure" in report.numbers.get(key, {"failure": ""}):
+                            report.record(key, _measure(model, problem, seconds))
+    except KeyboardInterrupt:
+        _tables(report, cases, columns, curves=bool(options.learning_curve))
+        print("interrupted; the same command measures what is left", file=sys.stderr)
+        raise SystemExit(130) from None
+    _tables(report, cases, columns, curves=bool(options.learning_curve))
+
+
+def _take_over(report: Report, path: Path) -> None:
+    """Take over the results of another run that are missing here; a result goes before a failure."""
+    try:
+        found = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FieldDataError(f"{path} is no JSON file of this benchmark: {error}.") from error
+    for key, numbers in found.items():
+        if "failure" in report.numbers.get(key, {"failure": ""}):
+            report.numbers[key] = numbers
+
+
+@dataclass
+class _Case:
+    """A problem with a number of training samples.
+
+    Attributes: name, recipe and number of training samples; `keys`, under which the results of a model with a limit of
+    the time are kept, for each seed.
+    """
+
+    row: str
+    recipe: Recipe
+    n_train: int
+    keys: dict[str, dict[int, str]] = field(default_factory=dict)
+
+    def plan(self, model: _Model, seconds: float, seed: int, threads: int) -> str:
+        """Return the key of a result, and note it for the tables."""
+        # Given data are the same for all seeds, and a model without a limit has no start that a seed draws.
+        drawn = 0 if self.recipe.is_given and not model.is_timed else seed
+        key = f"{self.row}, {self.n_train} samples, {model.kept_as(seconds)}, seed {drawn}, {threads} threads"
+        self.keys.setdefault(model.label(seconds), {})[seed] = key
+        return key
+
+    def results(self, report: Report, model: _Model, seconds: float) -> dict[int, dict[str, Any]]:
+        """Return the results of a model by seed, without what failed or is not measured."""
+        keys = self.keys.get(model.label(seconds), {})
+        found = {seed: report.numbers.get(key, {}) for seed, key in keys.items()}
+        return {seed: numbers for seed, numbers in found.items() if "error" in numbers}
 
 
 class _Lazy:
@@ -395,111 +470,178 @@ class _Lazy:
 def _rows(options: argparse.Namespace) -> Iterator[tuple[str, Recipe, int]]:
     """Names, recipes and numbers of training samples of the rows asked for."""
     recipes = {row: PROBLEMS[row] for row in options.rows}
-    limits: dict[str, int] = {}
     if options.data:
-        given, name = read_problem(options.data), Path(options.data).stem
-        sizes = (len(given.y_train), len(given.y_test))
-        recipes[name] = Recipe(_FILE, lambda n_train, n_test, seed: given.first(n_train), *sizes)
-        limits[name] = len(given.y_train)
+        recipes[Path(options.data).stem] = read_recipe(options.data)
     for row, recipe in recipes.items():
         wanted = options.learning_curve or [options.train or recipe.n_train]
-        for n_train in dict.fromkeys(min(size, limits.get(row, size)) for size in wanted):
+        for n_train in dict.fromkeys(min(size, recipe.n_train) if recipe.is_given else size for size in wanted):
             yield row, replace(recipe, n_test=options.test or recipe.n_test), n_train
 
 
-def _columns(models: list[_Model], options: argparse.Namespace) -> list[tuple[_Model, float]]:
+def _columns(models: list[_Model], seconds: list[float]) -> list[tuple[_Model, float]]:
     """Models with each limit of the time; those without a limit once."""
-    return [(model, seconds) for model in models for seconds in options.seconds[: None if model.is_timed else 1]]
+    return [(model, limit) for model in models for limit in seconds[: None if model.is_timed else 1]]
 
 
-def _label(model: _Model, seconds: float) -> str:
-    """What a model is called in the tables."""
-    return f"{model.name}, {seconds:g} s" if model.is_timed else model.name
-
-
-def _measure(model: _Model, run: _Run) -> dict[str, Any]:
-    """Error, time of the fit and time of a prediction; or why there are none."""
-    problem = run.problem
-    if not model.suits(problem):
-        return {"unsuited": True}
-    X_train, y_train, X_test = problem.X_train, problem.y_train, problem.X_test
-    if model.reads_tables and problem.tables is not None:
-        (X_train, X_test), y_train = problem.tables, _values(y_train)
-    start = time.perf_counter()
+def _measure(model: _Model, lazy: _Lazy, seconds: float) -> dict[str, Any]:
+    """Error, time of the fit and time of a prediction, and how the training ended; or why there are none."""
     try:
-        estimator = model.make(run)
+        problem = lazy.made
+        if not model.suits(problem):
+            return {"unsuited": True}
+        X_train, y_train, X_test = problem.X_train, problem.y_train, problem.X_test
+        if model.reads_tables and problem.tables is not None:
+            (X_train, X_test), y_train = problem.tables, _values(y_train)
+        start = time.perf_counter()
+        estimator = model.make(_Run(problem, seconds, lazy.seed))
         estimator.fit(X_train, y_train)
-        seconds = time.perf_counter() - start
+        fit_seconds = time.perf_counter() - start
         predicted = _values(estimator.predict(X_test))
     # A model that cannot take a problem must not end the hours of the others; the tables say what it said.
     except Exception as error:
         return {"failure": f"{type(error).__name__}: {error}"}
+    if getattr(estimator, "stopped_", None) == "interrupted":
+        # A fit of its own keeps its best model; a comparison with one that was cut short says nothing.
+        raise KeyboardInterrupt
     start = time.perf_counter()
     estimator.predict(X_test)
     milliseconds = 1000 * (time.perf_counter() - start) / len(predicted)
     truth = _values(problem.y_test)
     numbers = {
         "error": float(relative_l2_error(truth, predicted.reshape(truth.shape))),
-        "fit_seconds": seconds,
+        "fit_seconds": fit_seconds,
         "predict_milliseconds": milliseconds,
     }
-    return numbers | ({"epochs": estimator.n_iter_} if hasattr(estimator, "n_iter_") else {})
+    return numbers | _ending(estimator)
+
+
+def _ending(estimator: Any) -> dict[str, Any]:
+    """How the training of a model ended; its base, with the share of the network; and what was chosen."""
+    found: dict[str, Any] = {}
+    if hasattr(estimator, "n_iter_"):
+        found |= {"epochs": estimator.n_iter_, "stopped": estimator.stopped_}
+    if getattr(estimator, "base", None) is not None:
+        base = estimator.base_
+        found["base"] = None if base is None else str(base.estimator)
+        if base is not None:
+            found |= {"base_error": float(base.error), "field_share": estimator.module_.field_share.tolist()}
+    if isinstance(estimator, AutoRegressor):
+        rows = [row for row in estimator.results_ if row["status"] == "chosen"]
+        found["chosen"] = {row["candidate"]: row["weight"] for row in rows}
+        found["members"] = [_ending(member) for member in estimator.estimators_]
+    return found
 
 
 # ---------------------------------------------------------------------- tables
-def _tables(
-    report: Report,
-    keys: dict[tuple[str, int], list[list[str]]],
-    labels: list[str],
-    timed: list[bool],
-    *,
-    curves: bool,
-) -> None:
-    """Write the best of each row, then every model's numbers for each row, or against the number of samples."""
-    summary, failures = [], []
-    details: dict[str, list[list[str]]] = {}
-    for (row, n_train), places in keys.items():
-        runs = {
-            label: [report.numbers[key] for key in cell if "error" in report.numbers[key]]
-            for label, cell in zip(labels, places, strict=True)
-        }
-        for cell in places:
-            failures += [[key, report.numbers[key]["failure"]] for key in cell if "failure" in report.numbers[key]]
-        best = []
-        for kind in (False, True):
-            errors = {
-                label: [numbers["error"] for numbers in runs[label]]
-                for label, is_timed in zip(labels, timed, strict=True)
-                if is_timed is kind and runs[label]
-            }
-            name = min(errors, key=lambda label: float(np.mean(errors[label])), default="")
-            best += [name, _spread(errors[name])] if name else ["", ""]
-        summary.append([row, str(n_train), *best])
+def _tables(report: Report, cases: list[_Case], columns: list[tuple[_Model, float]], *, curves: bool) -> None:
+    """Write the summary for each limit of the time, then every model's numbers of each problem."""
+    limits = dict.fromkeys(seconds for model, seconds in columns if model.is_timed) or dict.fromkeys([0.0])
+    for limit in limits:
+        at_limit = [(model, seconds) for model, seconds in columns if seconds == limit or not model.is_timed]
+        _summary(report, cases, at_limit, limit)
+    for row in dict.fromkeys(case.row for case in cases):
+        same = [case for case in cases if case.row == row]
+        words = same[0].recipe.words + ("; seeds draw the starts alone" if same[0].recipe.is_given else "")
         if curves:
-            cells = [_spread([n["error"] for n in runs[label]]) if runs[label] else "" for label in labels]
-            details.setdefault(row, []).append([str(n_train), *cells])
-        else:
-            details[row] = [
-                [
-                    label,
-                    _spread([numbers["error"] for numbers in found]),
-                    f"{np.mean([numbers['fit_seconds'] for numbers in found]):.2f}",
-                    f"{np.mean([numbers['predict_milliseconds'] for numbers in found]):.3g}",
-                ]
-                for label, found in runs.items()
-                if found
+            heads = ["model", *(f"{case.n_train} samples" for case in same)]
+            lines = [
+                [model.label(limit), *(_cell(case, report, model, limit) for case in same)] for model, limit in columns
             ]
-    columns = ["problem", "samples", "best classical model", "error", "best model with a limit of time", "error"]
-    report.table("Least relative L2 error of each problem", columns, summary)
-    for row, lines in details.items():
-        words = PROBLEMS[row].words if row in PROBLEMS else _FILE
-        heads = ["samples", *labels] if curves else ["model", "relative L2 error", "s to fit", "ms to predict a sample"]
-        report.table(f"{row}: {words}", heads, lines)
+            lines = [line for line in lines if any(line[1:])]
+        else:
+            heads = ["model", "relative L2 error", "seeds", "s to fit", "ms to predict a sample"]
+            lines = [line for model, limit in columns if (line := _details(same[0], report, model, limit))]
+        if lines:
+            report.table(f"{row}: {words}", heads, lines)
+    keys = dict.fromkeys(key for case in cases for places in case.keys.values() for key in places.values())
+    failures = [[key, report.numbers[key]["failure"]] for key in keys if "failure" in report.numbers.get(key, {})]
     if failures:
         report.table("Without a result", ["run", "reason"], failures)
 
 
-def _spread(errors: list[float]) -> str:
+def _summary(report: Report, cases: list[_Case], columns: list[tuple[_Model, float]], limit: float) -> None:
+    """Write the best model of each kind, and how far LaMO and AutoRegressor are from the best of all others."""
+    bests = {
+        "best classical model": [column for column in columns if column[0].group == "classical"],
+        "best peer": [column for column in columns if column[0].group == "peers"],
+        "best other operator": [
+            column for column in columns if column[0].group in {"operators", "variants"} and column[0] is not _LAMO
+        ],
+    }
+    marked = {_LAMO: _LAMO_LIMIT, _AUTO: _AUTO_LIMIT}
+    lines: list[list[str]] = []
+    quotients: dict[_Model, list[bool]] = {model: [] for model in marked}
+    for case in cases:
+        errors = {
+            model: {seed: numbers["error"] for seed, numbers in case.results(report, model, seconds).items()}
+            for model, seconds in columns
+        }
+        line = [case.row, str(case.n_train)]
+        for group in bests.values():
+            found = [(model, seconds) for model, seconds in group if errors[model]]
+            best = min(found, key=lambda column: float(np.mean(list(errors[column[0]].values()))), default=None)
+            line.append("" if best is None else f"{best[0].name} {_cell(case, report, *best)}")
+        line += [_cell(case, report, model, limit) for model in marked]
+        for model, most in marked.items():
+            quotient = _quotient(model, errors)
+            quotients[model] += [] if quotient is None else [quotient > most]
+            mark = "**" if quotient is not None and quotient > most else ""
+            line.append("" if quotient is None else f"{mark}{quotient:.2f}{mark}")
+        lines += [line] if any(line[2:]) else []
+    counts = [
+        f"{model.name} above {most:g} times the best of all others in {sum(above)} of {len(above)}"
+        for (model, most), above in zip(marked.items(), quotients.values(), strict=True)
+        if above
+    ]
+    heads = ["problem", "samples", *bests, *(model.name for model in marked)]
+    heads += [f"{model.name} / best of all others" for model in marked]
+    used = [number for number in range(len(heads)) if number < 2 or any(line[number] for line in lines)]
+    title = f"Least relative L2 errors within {limit:g} s" if limit else "Least relative L2 errors"
+    report.table(
+        ": ".join([title, ", ".join(counts)] if counts else [title]),
+        [heads[number] for number in used],
+        [[line[number] for number in used] for line in lines],
+    )
+
+
+def _quotient(model: _Model, errors: dict[_Model, dict[int, float]]) -> float | None:
+    """Error of a model over the least one of all others, each on the seeds that both have; None without others."""
+    own, quotients = errors.get(model, {}), []
+    for other, theirs in errors.items():
+        both = own.keys() & theirs.keys()
+        if other is not model and both:
+            least = max(sum(theirs[seed] for seed in both), np.finfo(np.float64).tiny)
+            quotients.append(sum(own[seed] for seed in both) / least)
+    return max(quotients, default=None)
+
+
+def _details(case: _Case, report: Report, model: _Model, limit: float) -> list[str]:
+    """Line of a model in the table of a problem, empty without results."""
+    found = case.results(report, model, limit)
+    if not found:
+        return []
+    seconds, milliseconds = (
+        float(np.mean([numbers[name] for numbers in found.values()]))
+        for name in ("fit_seconds", "predict_milliseconds")
+    )
+    n_seeds = len({case.keys[model.label(limit)][seed] for seed in found})
+    return [
+        model.label(limit),
+        _cell(case, report, model, limit),
+        str(n_seeds),
+        f"{seconds:.2f}",
+        f"{milliseconds:.3g}",
+    ]
+
+
+def _cell(case: _Case, report: Report, model: _Model, limit: float) -> str:
+    """Mean and spread of the errors of a model, empty without results."""
+    keys = case.keys.get(model.label(limit), {})
+    found = {keys[seed]: numbers["error"] for seed, numbers in case.results(report, model, limit).items()}
+    return _spread(list(found.values())) if found else ""
+
+
+def _spread(errors: Sequence[float]) -> str:
     """Mean and spread of errors with enough digits for small ones."""
     if np.mean(errors) >= 0.01:
         return mean_and_spread(errors)

@@ -25,7 +25,7 @@ from skop.datasets import (
 )
 from skop.exceptions import FieldDataError
 
-__all__ = ["PROBLEMS", "Problem", "Recipe", "make_burgers", "read_problem"]
+__all__ = ["PROBLEMS", "Problem", "Recipe", "make_burgers", "read_problem", "read_recipe"]
 
 #: Names of the arrays of a user's file, and those of the small Darcy set of the neuraloperator project.
 _KEYS = ("X_train", "y_train", "X_test", "y_test")
@@ -84,10 +84,11 @@ class Problem:
         is_table = not isinstance(self.X_train, FieldSet) and np.ndim(self.X_train) == 2
         return (self.X_train, self.X_test) if is_table else None
 
-    def first(self, n_train: int) -> "Problem":
-        """Return the problem with the first training samples only."""
-        table = None if self.table_train is None else self.table_train[:n_train]
-        return Problem(self.X_train[:n_train], self.y_train[:n_train], self.X_test, self.y_test, table, self.table_test)
+    def first(self, n_train: int, n_test: int | None = None) -> "Problem":
+        """Return the problem with the first training samples, and test samples, only."""
+        parts = (self.X_train, self.y_train, self.X_test, self.y_test, self.table_train, self.table_test)
+        sizes = (n_train, n_train, n_test, n_test, n_train, n_test)
+        return Problem(*(None if part is None else part[:size] for part, size in zip(parts, sizes, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,15 @@ class Recipe:
         Function of the numbers of training and test samples and the seed that returns a `Problem`.
     n_train, n_test : int
         Default numbers of samples.
+    is_given : bool, default=False
+        Whether the samples are given, the same for all seeds and no more than the default numbers.
     """
 
     words: str
     make: Callable[[int, int, int], Problem]
     n_train: int
     n_test: int
+    is_given: bool = False
 
 
 def _wake(n_train: int, n_test: int, seed: int) -> Problem:
@@ -316,3 +320,30 @@ def read_problem(path: PathOrStr) -> Problem:
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
     X_train, y_train, X_test, y_test = (FieldSet(grid, array[..., np.newaxis]) for array in arrays)
     return Problem(X_train, y_train, X_test, y_test)
+
+
+def read_recipe(path: PathOrStr) -> Recipe:
+    """Read a problem of the user as one that can be made with fewer samples.
+
+    Parameters
+    ----------
+    path : path-like
+        File of `read_problem`.
+
+    Returns
+    -------
+    Recipe
+        The first samples of the file, whatever the seed.
+    """
+    given = read_problem(path)
+    words = "a file of the user"
+    if isinstance(given.X_train, FieldSet):
+        side = " x ".join(map(str, given.X_train.grid_shape or ()))
+        words = f"permeability to pressure, {side}, the small Darcy set of the neuraloperator project"
+    return Recipe(
+        words,
+        lambda n_train, n_test, seed: given.first(n_train, n_test),
+        len(given.y_train),
+        len(given.y_test),
+        is_given=True,
+    )

@@ -4,13 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.linear_model import RidgeCV
 
 from skop import FieldSet
 from skop.bench import _classical
 from skop.bench.__main__ import main
 from skop.bench._classical import _MODELS, _Interpolation, _OnGrid, _OnValues, _Run
 from skop.bench._problems import PROBLEMS, Problem
-from skop.estimators import PODRegressor
+from skop.estimators import AutoRegressor, LaMORegressor, PODRegressor
 
 T = np.linspace(0, 1, 9)[:, None]
 Q = np.array([[0.03], [0.71]])
@@ -78,12 +79,12 @@ def test_a_run_reports_continues_and_tries_failures_again(tmp_path, capsys, monk
     output = tmp_path / "result.md"
     command = ["classical", "--rows", "airfoil", "hole-scattered", "--train", "6", "--test", "3", "--seeds", "2"]
     command += ["--models", "mean", "spline", "pod-gp-grid", "ridge", "--output", str(output)]
-    broken = _classical._Model("ridge on values", lambda run: 1 / 0, is_timed=False)
+    broken = _classical._Model("ridge on values", lambda run: 1 / 0, "classical")
     with monkeypatch.context() as patch:
         patch.setitem(_MODELS, "ridge", broken)
         assert main(command) == 0
     text = output.read_text(encoding="utf-8")
-    for word in ("| airfoil | 6 | cubic spline |", "## hole-scattered:", "ZeroDivisionError", "ms to predict"):
+    for word in ("| airfoil | 6 | cubic spline ", "## hole-scattered:", "ZeroDivisionError", "ms to predict"):
         assert word in text
     first = numbers_of(output)
     assert len(first) == 2 * 2 * 4
@@ -99,18 +100,111 @@ def test_a_run_reports_continues_and_tries_failures_again(tmp_path, capsys, monk
     assert "Without a result" not in output.read_text(encoding="utf-8")
 
 
-def test_learning_curve_and_the_file_of_the_user(tmp_path):
-    draws, output = np.random.default_rng(0), tmp_path / "curve.md"
-    X = draws.random((12, 2))
+@pytest.fixture
+def given(tmp_path):
+    """Linear map in a file of the user, with nine training samples."""
+    X = np.random.default_rng(0).random((12, 2))
     y = (X @ [[1.0, 2.0, 3.0], [3.0, -1.0, 0.5]])[..., None]
     np.savez(tmp_path / "mine.npz", X_train=X[:9], y_train=y[:9], X_test=X[9:], y_test=y[9:])
-    command = ["classical", "--rows", "--data", str(tmp_path / "mine.npz"), "--models", "ridge", "mean", "--seeds", "1"]
-    assert main([*command, "--learning-curve", "5", "9", "100", "--output", str(output)]) == 0
+    return ["classical", "--rows", "--data", str(tmp_path / "mine.npz")]
+
+
+def test_learning_curve_of_a_file_of_the_user(tmp_path, given, monkeypatch):
+    output = tmp_path / "curve.md"
+
+    class Picky(_OnValues):
+        def fit(self, X, y):
+            if len(X) < 9:
+                raise ValueError("too few")
+            return super().fit(X, y)
+
+    picky = _classical._Model("picky", lambda run: Picky(RidgeCV([1e-8])), "classical")
+    monkeypatch.setitem(_MODELS, "gp", picky)
+    command = [*given, "--models", "ridge", "mean", "gp", "--seeds", "2", "--test", "2", "--output", str(output)]
+    assert main([*command, "--learning-curve", "5", "9", "100"]) == 0
     numbers = numbers_of(output)
-    assert len(numbers) == 4  # no more samples than there are
+    # No more samples than there are, and models without a start once for the same samples.
+    assert len(numbers) == 6
     assert numbers["mine, 9 samples, ridge on values, seed 0, 1 threads"]["error"] < 1e-4
     text = output.read_text(encoding="utf-8")
-    assert "| samples | mean field | ridge on values |" in text
+    assert "## mine: a file of the user; seeds draw the starts alone" in text
+    assert "| model | 5 samples | 9 samples |" in text
+    (line,) = (line for line in text.splitlines() if line.startswith("| picky |"))
+    _, _, few, many, _ = line.split("|")
+    assert few.strip() == ""
+    assert float(many) < 1e-4
+    assert "| mine, 5 samples, picky, seed 0, 1 threads | ValueError: too few |" in text
+
+
+def test_summary_says_where_the_default_and_the_choice_are_behind(tmp_path, given):
+    """Results of several runs, given by hand, and results of the time when base="auto" was no default."""
+    results = {
+        "one": {"PODRegressor, seed 0": 0.010, "PODRegressor, seed 1": 0.020, "GP on values, seed 0": 0.5},
+        "two": {
+            "LaMO, base='auto', 9 s, seed 0": 0.012,
+            "LaMO, base='auto', 9 s, seed 1": 0.024,
+            "LaMO, 9 s, seed 0": 0.001,
+            "AutoRegressor, 9 s, seed 0": 0.0109,
+            # A single seed is compared with the same seed of others.
+            "Transolver, 9 s, seed 0": 0.0109,
+        },
+    }
+    for name, errors in results.items():
+        numbers = {
+            f"hole, 7 samples, {key}, 1 threads": {"error": error, "fit_seconds": 1.0, "predict_milliseconds": 1.0}
+            for key, error in errors.items()
+        }
+        (tmp_path / f"{name}.json").write_text(json.dumps(numbers), encoding="utf-8")
+    files = [str(tmp_path / f"{name}.json") for name in results]
+    command = ["classical", "--rows", "hole", "wake", "--train", "7", "--seeds", "2", "--seconds", "9", "30"]
+    command += ["--output", str(tmp_path / "all.md"), "--print-only"]
+    assert main([*command, "--merge", *files]) == 0
+    text = (tmp_path / "all.md").read_text(encoding="utf-8")
+    first = text.split("## ")[1].splitlines()
+    assert first[0] == (
+        "Least relative L2 errors within 9 s: LaMO above 1.05 times the best of all others in 1 of 1, "
+        "AutoRegressor above 1.1 times the best of all others in 0 of 1"
+    )
+    assert first[2].split(" | ")[2:5] == ["best classical model", "best peer", "LaMO"]
+    cells = ["hole", "7", "PODRegressor 0.0150 ± 0.0071", "Transolver 0.0109", "0.0180 ± 0.0085", "0.0109"]
+    assert first[4:] == ["| " + " | ".join([*cells, "**1.20**", "1.09"]) + " |", ""]
+    assert "## Least relative L2 errors within 30 s\n" in text
+    assert "wake" not in text.split("## ", 1)[1]
+    # All results lie in the file of the page now.
+    assert len(numbers_of(tmp_path / "all.md")) == 8
+    assert main([*command, "--merge", str(tmp_path / "mine.npz")]) == 2
+
+
+def test_an_interrupted_run_keeps_and_prints_what_is_measured(tmp_path, given, monkeypatch, capsys):
+    class Cut(_OnValues):
+        stopped_, n_iter_ = "interrupted", 1
+
+    monkeypatch.setitem(_MODELS, "ridge", _classical._Model("cut", lambda run: Cut(RidgeCV([1.0])), "classical"))
+    command = [*given, "--models", "mean", "ridge", "gp", "--seeds", "1", "--output", str(tmp_path / "cut.md")]
+    with pytest.raises(SystemExit, match="130"):
+        main(command)
+    assert list(numbers_of(tmp_path / "cut.md")) == ["mine, 9 samples, mean field, seed 0, 1 threads"]
+    assert "| mine | 9 | mean field" in (tmp_path / "cut.md").read_text(encoding="utf-8")
+    assert "the same command measures what is left" in capsys.readouterr().err
+
+
+def test_results_say_how_the_training_ended():
+    table = np.linspace(0, 1, 12)[:, None]
+    y = np.sin(3 * table[..., None] + np.linspace(0, 1, 5)[:, None])
+    options = {"max_iter": 1, "width": 8, "depth": 1, "random_state": 0}
+    over_base = _classical._ending(LaMORegressor(base="pod", **options).fit(table, y))
+    assert over_base["stopped"] == "max_iter"
+    assert over_base["epochs"] == 1
+    assert over_base["base"].startswith("PODRegressor(")
+    assert len(over_base["field_share"]) == 1
+    assert 0 <= over_base["base_error"] < 1
+    alone = LaMORegressor(base=None, **options)
+    assert _classical._ending(alone.fit(table, y)) == {"epochs": 1, "stopped": "max_iter"}
+    candidates = [("ridge", PODRegressor(regressor="ridge")), ("mean", PODRegressor(regressor="mean"))]
+    choice = AutoRegressor(candidates=candidates, max_time=None, cv=2, ensemble="greedy")
+    found = _classical._ending(choice.fit(table, y))
+    assert sum(found["chosen"].values()) == pytest.approx(1)
+    assert len(found["members"]) == len(found["chosen"])
 
 
 @pytest.mark.exhaustive

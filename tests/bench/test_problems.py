@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skop import FieldSet
-from skop.bench._problems import PROBLEMS, make_burgers, read_problem
+from skop.bench._problems import PROBLEMS, make_burgers, read_problem, read_recipe
 from skop.exceptions import FieldDataError
 
 #: What is made by finite elements, or takes longer.
@@ -87,6 +87,11 @@ def test_files_of_the_user(tmp_path):
     assert problem.X_train.grid_shape == (8, 8)
     assert problem.X_train.coords.max() == pytest.approx(7 / 8)
     assert problem.has_grid
+    recipe = read_recipe(tmp_path / "darcy.npz")
+    assert recipe.words == "permeability to pressure, 8 x 8, the small Darcy set of the neuraloperator project"
+    some = recipe.make(3, 2, 1)
+    np.testing.assert_array_equal(some.X_train.values, problem.X_train.values[:3])
+    np.testing.assert_array_equal(some.y_test.values, problem.y_test.values[:2])
     np.savez(tmp_path / "other.npz", a=1)
     with pytest.raises(FieldDataError, match=r"other.npz holds \['a'\]. Expected \['X_train', "):
         read_problem(tmp_path / "other.npz")

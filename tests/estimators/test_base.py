@@ -51,7 +51,7 @@ def test_a_local_map_is_learned():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(64, *GRID, 1))
     y = 1.5 * X + np.roll(X, 1, axis=2)
-    estimator = small(width=16, max_iter=60, learning_rate_init=5e-3, base=None).fit(X[:48], y[:48])
+    estimator = small(width=16, max_iter=25, learning_rate_init=1e-2, base=None).fit(X[:48], y[:48])
     assert estimator.score(X[48:], y[48:]) > 0.6
     assert estimator.loss_curve_[-1] < 0.5 * estimator.loss_curve_[0]
 
@@ -60,7 +60,7 @@ def test_parameters_move_the_predicted_field():
     grid = unit_grid(GRID).reshape(*GRID, 2)
     params = np.linspace(-1, 1, 24)[:, None]
     y = params[:, None, None] * grid[..., :1] + 0.5
-    estimator = small(width=16, max_iter=60, learning_rate_init=5e-3, base=None).fit(params[::2], y[::2])
+    estimator = small(width=16, max_iter=20, learning_rate_init=2e-2, base=None).fit(params[::2], y[::2])
     assert estimator.score(params[1::2], y[1::2]) > 0.7
 
 

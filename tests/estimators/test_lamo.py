@@ -115,9 +115,9 @@ def test_a_function_of_the_coordinates_is_predicted_on_a_finer_grid():
         x, y = unit_grid(grid).reshape(*grid, 2).transpose(2, 0, 1)
         return np.stack([np.sin(2 * x + phase) + y for phase in phases])[..., None]
 
-    phases = np.linspace(0, 1.5, 16)
+    phases = np.linspace(0, 1.5, 8)
     X, y = fields((8, 8), phases), 1 + fields((8, 8), phases) ** 2
-    estimator = small(width=16, max_iter=80, learning_rate_init=5e-3).fit(X, y)
+    estimator = small(width=16, max_iter=40, learning_rate_init=1e-2).fit(X, y)
     fine = estimator.predict(fields((15, 15), phases))
     truth = 1 + fields((15, 15), phases) ** 2
     error = np.linalg.norm(fine - truth) / np.linalg.norm(truth)

@@ -149,12 +149,12 @@ CHANGED = {
 @pytest.mark.parametrize(("host", "mixer"), PAIRS)
 def test_a_parameter_changes_the_fit_or_warns(host, mixer):
     X = y = np.concatenate([FIELDS, 1 + FIELDS**2], axis=-1)[:4]
-    plain = small(host, mixer).fit(X, y).predict(X)
+    plain = small(host, mixer, max_iter=1).fit(X, y).predict(X)
     assert set(_ACTS_WITH) <= set(CHANGED)
     for name, value in CHANGED.items():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SkopWarning)
-            model = small(host, mixer).set_params(**{name: value}).fit(X, y)
+            model = small(host, mixer, max_iter=1).set_params(**{name: value}).fit(X, y)
         said = [str(item.message) for item in caught if f"{name}={value!r} has no effect" in str(item.message)]
         assert bool(said) == np.array_equal(model.predict(X), plain), name
 

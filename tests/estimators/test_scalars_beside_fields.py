@@ -43,7 +43,7 @@ def test_both_are_predicted_in_the_form_of_y(ragged):
 def test_both_are_learnt():
     X, y = samples()
     start = tiny(max_iter=1).fit(X, y)
-    fitted = tiny(max_iter=80, learning_rate_init=1e-2, training__ema_decay=None).fit(X, y)
+    fitted = tiny(max_iter=40, learning_rate_init=2e-2, training__ema_decay=None).fit(X, y)
     before, after = start.score_channels(X, y), fitted.score_channels(X, y)
     assert set(after) == {"u", "v", "scalar 0", "scalar 1"}
     spread = np.std(y.params, axis=0)
