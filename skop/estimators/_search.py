@@ -43,6 +43,9 @@ _FINALISTS = 2
 #: Part by which a short training of an operator over PODRegressor may be worse than this model, so that the operator is
 #: still preferred: after a longer one it is not worse, but for the noise of its held-out samples.
 _TIE = 0.1
+#: Part of the time left for the search that a fit of PODRegressor takes, from which one operator over it is not tried,
+#: because it fits this model first, and would have no time to improve on it.
+_NO_TIME = 1 / 4
 #: Damping of the slope of an operator's learning curve, error over time on two logarithmic scales, in the time of the
 #: final fit, and the largest slope that is believed. Slopes of 0.6 to 0.7 were measured in the first 40 s on Darcy flow
 #: at 32 x 32 points, smaller ones later.
@@ -85,6 +88,9 @@ class Candidate:
         Weight in the result.
     fitted : estimator or None
         Model fitted on all samples.
+    overheads : list of float
+        Seconds by which its fits took longer than their time limit, but for the first one of a process, which loads
+        and compiles.
     """
 
     name: str
@@ -100,6 +106,7 @@ class Candidate:
     curve: list[tuple[float, float]] = field(default_factory=list)
     weight: float = 0.0
     fitted: Any = None
+    overheads: list[float] = field(default_factory=list)
 
     @property
     def may_be_base(self) -> bool:
@@ -108,7 +115,9 @@ class Candidate:
 
     @property
     def has_base(self) -> bool:
-        """Whether it is an operator that has been fitted over a classical model."""
+        """Whether it is an operator that has been fitted over a classical model, or is to be, before any fit."""
+        if not self.trials:
+            return isinstance(base := getattr(self.estimator, "base", None), str) and base in ("auto", "pod")
         return any(trial.has_base for trial in self.trials.values())
 
     @property
@@ -161,8 +170,8 @@ class Candidate:
 
     @property
     def overhead(self) -> float:
-        """Seconds by which its fits took longer than their time limit."""
-        return max((trial.seconds - trial.limit for trial in self.trials.values() if trial.limit), default=0.0)
+        """Seconds by which a fit is expected to take longer than its time limit."""
+        return max(min(self.overheads, default=0.0), 0.0)
 
     def row(self) -> dict[str, Any]:
         """Row of the table."""
@@ -597,6 +606,8 @@ class Search:
         self.candidates, self.samples, self.folds = candidates, samples, folds
         self.deadline, self.final_seconds, self.n_jobs = deadline, final_seconds, n_jobs
         self.verbose, self.title = verbose, title
+        #: Number of fits of operators so far.
+        self.n_timed = 0
         #: Numbers of operators in each rung.
         self.sizes = [sum(bool(candidate.limits) and not candidate.is_out for candidate in candidates)]
         while self.sizes[-1] > _FINALISTS:
@@ -613,7 +624,8 @@ class Search:
         n_rungs = len(self.sizes)
         self._start_processes()
         self._fit_classical(classical, _CLASSICAL if timed else 1.0)
-        rung = 0
+        rung, untried = 0, self._untried(classical, timed)
+        timed = [] if untried else timed
         for rung in range(1, n_rungs + 1):
             # A final fit within a time limit leaves no time for a training on every fold that would tell something.
             folds = range(len(self.folds) if rung == n_rungs and not self.final_seconds else 1)
@@ -634,7 +646,19 @@ class Search:
         for candidate in finalists:
             candidate.rung = rung
         self._rank(finalists)
+        for candidate in untried:
+            candidate.status, candidate.rung = "compared", rung
+            candidate.reason = "not tried, since the search is too short; it holds POD, and is not worse"
+            candidate.expected = min(other.expected for other in finalists if other.may_be_base)
+        self.ranked = [*finalists, *untried]
         self._tell_rung(rung, finalists)
+
+    def _untried(self, classical: list[Candidate], timed: list[Candidate]) -> list[Candidate]:
+        """The only operator, if it holds a classical model for which the time of the search is too short."""
+        bases = [candidate for candidate in classical if candidate.is_alive and candidate.may_be_base]
+        seconds = max((candidate.trials[0].seconds for candidate in bases), default=0.0)
+        is_one = len(timed) == 1 and timed[0].has_base
+        return timed if is_one and self.final_seconds and seconds > _NO_TIME * self._left() else []
 
     def _start_processes(self) -> None:
         """Start processes, which takes seconds, and take this time from the search and the final fit alike."""
@@ -728,7 +752,12 @@ class Search:
                     candidate, fold = started.pop(0)
                     if isinstance(result, _Failure):
                         candidate.drop(result.status, result.reason)
-                    elif not candidate.is_out:
+                        continue
+                    if result.limit is not None:
+                        self.n_timed += 1
+                        if self.n_timed > effective_n_jobs(self.n_jobs):
+                            candidate.overheads.append(result.seconds - result.limit)
+                    if not candidate.is_out:
                         candidate.trials[fold] = result
                         candidate.status, candidate.reason = "compared", ""
             except BrokenProcessPool:
@@ -816,6 +845,9 @@ class Search:
 
     def _choose(self, ensemble: str) -> None:
         """Set the weights of the finalists, by the errors that are expected of their final fits."""
+        if untried := [candidate for candidate in self.ranked if not candidate.trials]:
+            untried[0].weight = 1.0
+            return
         over = min((candidate.expected for candidate in self.ranked if candidate.has_base), default=np.inf)
         # What an operator holds as its base needs no weight of its own, which a short training would overstate.
         members = [i for i, one in enumerate(self.ranked) if not (one.may_be_base and over <= one.expected)]

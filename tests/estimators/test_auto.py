@@ -238,6 +238,33 @@ def test_an_operator_over_a_base_is_preferred_at_equal_errors(error, chosen):
     assert rows["POD"]["weight"] == (chosen == "POD")
 
 
+def test_an_operator_over_a_base_that_takes_long_is_not_tried(budget):
+    class SlowPOD(PODRegressor):
+        def fit(self, X, y):
+            budget.now += 2.5
+            return self
+
+        def predict(self, X):
+            return np.full(len(X), 1.1)
+
+    class Operator(Timed):
+        def __init__(self, error=0.1, max_time=None, base="auto"):
+            super().__init__(error, max_time)
+            self.base = base
+
+    candidates = [("POD", SlowPOD()), ("over", Operator())]
+    model = AutoRegressor(candidates=candidates, max_time=60).fit(TABLE, ONES)
+    # A fold of POD takes 2.5 of the 10 s, and all of the rest go to the operator.
+    assert [limit for _, limit, *_ in Operator.fits] == [57.5]
+    row = model.results_[0]
+    assert (row["candidate"], row["status"], row["expected"]) == ("over", "chosen", pytest.approx(0.1))
+    assert "not tried" in row["reason"]
+    # Without a base it is compared.
+    Operator.fits.clear()
+    AutoRegressor(candidates=[candidates[0], ("over", Operator(base=None))], max_time=60).fit(TABLE, ONES)
+    assert len(Operator.fits) > 1
+
+
 def test_weight_zero_is_leaving_out_and_errors_are_weighted():
     y = np.r_[ones := np.ones(8), 2 * ones]
     X, weight = np.random.default_rng(0).random((16, 2)), np.tile([1.0, 3.0, 0.0, 2.0], 4)
