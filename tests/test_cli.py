@@ -420,6 +420,20 @@ def test_compare_limits_the_time_and_reports_on_the_best_named_model(study, tmp_
     assert shown == ["POD"]
 
 
+def test_an_interrupted_comparison_prints_what_is_finished(study, tmp_path, monkeypatch, capsys):
+    def interrupted(self, X, y, **_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(skop.LaMORegressor, "fit", interrupted)
+    words = ["compare", str(study[0] / "run_*.vtu"), "--target", "stress", "--quiet"]
+    assert main([*words, "--report", str(tmp_path / "r.html")]) == 130
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "%" in rows["mean"]
+    assert "interrupted after" in rows["LaMO"]
+    # There is no model to report on.
+    assert not (tmp_path / "r.html").exists()
+
+
 def test_an_interrupt_keeps_and_saves_the_best_model_so_far(study, monkeypatch, capsys):
     folder, _ = study
     gather, count = FieldLoader.gather, [0]

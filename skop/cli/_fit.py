@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -295,15 +296,17 @@ Examples:
 @_report_option
 @_force_option
 @_quiet_option
+@click.pass_context
 def compare(
-    data: tuple[str, ...], estimators: tuple[str, ...], settings: dict[str, Any], max_time: float, epochs: int | None,
-    test_fraction: float, group: str | None, seed: int, as_json: bool, report: Path | None, force: bool, quiet: bool,
-    **choice: Any,
+    context: click.Context, data: tuple[str, ...], estimators: tuple[str, ...], settings: dict[str, Any],
+    max_time: float, epochs: int | None, test_fraction: float, group: str | None, seed: int, as_json: bool,
+    report: Path | None, force: bool, quiet: bool, **choice: Any,
 ) -> None:  # fmt: skip
     """Train models on DATA and compare their errors with those of classical models.
 
-    Classical models take seconds: the mean, and POD with ridge regression and with a Gaussian process where all runs
-    have the same points; on meshes of their own, gradient boosting point by point.
+    Classical models take seconds: the mean, and POD, which chooses its regression, where all runs have the same points;
+    on meshes of their own, gradient boosting point by point. Ctrl-C ends the comparison: the models that are finished
+    are printed, and the exit status is 130.
     """
     from skop.inspection import compare_models
 
@@ -331,9 +334,12 @@ def compare(
         click.echo(json.dumps(rows, indent=2))
     else:
         _print_results(results, len(test))
-    if report is not None:
-        _report_comparison(report, results, tuple(models), train, test)
+    named = [result for result in results if result.name in models and math.isfinite(result.error)]
+    if report is not None and named:
+        _report_comparison(report, results, named, train, test)
         click.echo(f"{report}: report", err=True)
+    if any(result.note.startswith("interrupted") for result in results):
+        context.exit(_INTERRUPTED)
 
 
 def _print_results(results: list[ModelResult], n_test: int) -> None:
@@ -349,12 +355,12 @@ def _print_results(results: list[ModelResult], n_test: int) -> None:
 
 
 def _report_comparison(
-    report: Path, results: list[ModelResult], named: tuple[str, ...], train: Samples, test: Samples
+    report: Path, results: list[ModelResult], named: list[ModelResult], train: Samples, test: Samples
 ) -> None:
-    """Write the report on the best of the models that the user named."""
+    """Write the report on the best of the finished models that the user named."""
     from skop.inspection import write_report
 
-    best = min((result for result in results if result.name in named), key=lambda one: one.error)
+    best = min(named, key=lambda one: one.error)
     write_report(
         report,
         best.model,

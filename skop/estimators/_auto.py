@@ -19,10 +19,10 @@ from skop._optional import import_optional
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop.data import DataSpec, FieldSet, Predictions, TrainingData
 from skop.estimators._amo import AMORegressor
-from skop.estimators._base import is_called_by_another_tool
+from skop.estimators._base import check_weight, is_called_by_another_tool
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._domain import SeenRanges
-from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure
+from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure, samples_with_weight
 from skop.estimators._geomano import GeoMaNORegressor
 from skop.estimators._lamo import LaMORegressor
 from skop.estimators._mno import MNORegressor
@@ -39,16 +39,17 @@ from skop.estimators._search import (
 )
 from skop.exceptions import FieldDataError, each_warning_once
 
-__all__ = ["AutoRegressor", "compare"]
+__all__ = ["AutoRegressor", "classical_candidates", "compare"]
 
-#: Part of the budget for the search. The final fit of an operator takes the rest: its error still falls when the order
-#: of the candidates has long been clear.
-_SEARCH = 0.4
+#: Part of the budget for the search. The final fit of an operator takes the rest, because its error falls by more in
+#: this time than another operator would lower it.
+_SEARCH = 1 / 6
+#: Word for the default candidates in a list of others.
+_DEFAULT = "default"
 #: Number of epochs of the default operators under a time limit, which ends them before.
 _MANY_EPOCHS = 10**6
-#: Seconds of the budget for each operator that takes part by default, since a training of some steps tells nothing; and
-#: how many take part in any case.
-_SECONDS_EACH, _FEWEST = 12.0, 2
+#: Seconds of the budget for each operator that takes part by default, since a training of some steps tells nothing.
+_SECONDS_EACH = 60.0
 #: Time limit in seconds from which a fit says what it will do.
 _LONG = 60.0
 
@@ -58,16 +59,17 @@ class AutoRegressor(FieldRegressor):
 
     Candidates are compared by cross-validation. Those that can be stopped at any time, the operators, are compared by
     successive halving: in each rung they are trained for the same time, and the best go on to the next one with more.
-    The best candidate, or a weighted ensemble of the best, is then fitted on all samples.
+    The best candidate, or a weighted ensemble of the best, is then fitted on all samples for the rest of the budget.
 
     Parameters
     ----------
-    candidates : list of (str, estimator) or None, default=None
+    candidates : list of (str, estimator) and "default", or None, default=None
         Models to choose from, by name. Any estimator with `fit` and `predict` on FieldSets, or for plain tables on
-        arrays, such as a scikit-learn regressor. None takes `PODRegressor` with the mean, ridge regression, a Gaussian
-        process and its defaults; and of `LaMORegressor` with ``base="auto"``, `AMORegressor`, LaMO without a base and
-        with latent tokens on grids, `MNORegressor`, `GeoMaNORegressor` and a wide LaMO the first two, or as many as
-        there are 12 s of the budget.
+        arrays, such as a scikit-learn regressor. None takes the mean, `PODRegressor`, and operators over it
+        (``base="auto"``), one for each minute of the budget and at least one, in this order: `LaMORegressor`,
+        `AMORegressor`, LaMO with latent tokens on grids, `MNORegressor`, `GeoMaNORegressor`, a wide LaMO, and LaMO
+        without a base. The word ``"default"`` in a list stands for these, such as in
+        ``["default", ("U-Net", UNetRegressor())]``.
     max_time : float or None, default=600
         Budget in seconds for the whole fit. None compares by numbers of epochs instead, fractions of each candidate's
         own `max_iter`; results then repeat exactly, and take as long as they take.
@@ -77,7 +79,7 @@ class AutoRegressor(FieldRegressor):
         lowest. ``"auto"``: this mean if it lowers the error by 2 % or more, else the best.
     cv : int or splitter, default=3
         Number of folds, at most as many as samples or groups, whose samples are drawn at random; or a splitter of
-        scikit-learn. Operators see the first fold only in rungs before the last, and see Notes.
+        scikit-learn. Under a time limit operators see the first fold only.
     symmetries : sequence of str, SymmetryOptions or None, default=None
         Symmetries of the problem, for every candidate that has this parameter and declares none of its own; see
         `skop.SymmetryOptions`.
@@ -120,16 +122,27 @@ class AutoRegressor(FieldRegressor):
 
     Notes
     -----
-    The search has 40 % of the budget, of which models without a time limit of their own get at most 30 %: each is first
-    timed on parts of the samples, and left out if it would take longer. The final fit takes the rest of the
-    budget. One training step, and one fit of a model without a time limit, are never cut short, so a budget below the
-    time of a few steps is exceeded.
+    The search has a sixth of the budget, of which models without a time limit of their own get at most half: each is
+    first timed on parts of the samples, and left out if it would take longer. They are fitted on all folds if this is
+    soon done, else on the first one. The final fit takes the rest of the budget. One training step, one fit of a model
+    without a time limit, and that of a base, are never cut short, so a budget below the time of these is exceeded.
+
+    An operator over `PODRegressor` uses its network only as far as held-out samples support it, so that its error is
+    that of `PODRegressor` or less, but for the noise of these samples, and it ends its training early where the network
+    adds nothing. It is therefore preferred to the model alone, unless its error in the search is more than 10 % larger,
+    and its expected error is at most that of the model. An ensemble does not hold the model a second time. If it is the
+    only operator, and a fit of the model takes more than a quarter of the time left for the search, it is not tried at
+    all, and has the whole rest of the budget.
 
     Errors of operators in the table are those of a short training on a part of the samples. The final fit is longer,
     and the error to be expected of it is extrapolated from the last two rungs: as a power of the time, with 3/4 of
     the exponent that the two rungs show, at most 0.45. The last rung keeps operators of two kinds, because a short
-    training says little about a long one. It has the first fold alone if the fits on all folds would each be shorter
-    than a sixth of the final fit, as under a time limit is usual; `compare`, without a final fit, has all folds.
+    training says little about a long one. It has the first fold alone where a final fit follows within a time limit;
+    `compare`, without a final fit, has all folds.
+
+    With weights, samples of weight 0 are left out before the folds are made, and weights count in fits and errors.
+    Where the others differ, a candidate whose `fit` takes no `sample_weight`, such as `PODRegressor`, is left out, and
+    the table says so.
 
     References
     ----------
@@ -193,13 +206,15 @@ class AutoRegressor(FieldRegressor):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, *, groups: Any = None, params: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None, params: Any = None) -> Self:
         """Compare the candidates, and fit the best on all samples.
 
         Parameters
         ----------
         X, y : as in `LaMORegressor.fit`
             Inputs and targets.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weight of each sample in fits and errors; samples of weight 0 are not used.
         groups : array-like of shape (n,) or None, default=None
             Labels of groups of samples, such as runs of one geometry, which no fold of the cross-validation splits.
         params : as in `LaMORegressor.fit`
@@ -220,7 +235,7 @@ class AutoRegressor(FieldRegressor):
         """
         start = time.perf_counter()
         with restored_on_failure(self), each_warning_once():
-            search, data = self._search(X, y, groups, params, start, _SEARCH)
+            search, data = self._search(X, y, sample_weight, groups, params, start, _SEARCH)
             search.run()
             search.fit_members(self.ensemble, None if self.max_time is None else start + self.max_time)
             self._store_spec(data.inputs, data.spec)
@@ -235,38 +250,49 @@ class AutoRegressor(FieldRegressor):
         return self
 
     def _search(
-        self, X: Any, y: Any, groups: Any, params: Any, start: float, part: float
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, params: Any, start: float, part: float
     ) -> tuple[Search, TrainingData]:
         """Read the data and make the search, which takes a part of the budget."""
-        data = self._read(X, y, params=params)
+        data = self._read(X, y, params=params, sample_weight=sample_weight)
+        weight = check_weight(sample_weight, len(data.inputs))
+        if weight is not None:
+            used = np.flatnonzero(weight)
+            groups = groups if groups is None or len(groups) != len(weight) else np.asarray(groups)[used]
+            data = samples_with_weight(data, weight)
+            weight = weight[used] if np.ptp(weight[used]) > 0 else None
         rng = check_random_state(self.random_state)
         folds = make_folds(self.cv, len(data.inputs), groups, rng)
-        given = self.candidates
-        if given is None:
-            given = _default_candidates(data.spec, self.max_time, effective_n_jobs(self.n_jobs))
-        candidates = make_candidates(given, rng, self.symmetries)
+        given = self._candidates(data.spec)
+        candidates = make_candidates(given, rng, self.symmetries, weight is not None)
         verbose = int((self.max_time or 0.0) >= _LONG) if self.verbose == "auto" else 2 * int(self.verbose)
         if self.verbose == "auto" and is_called_by_another_tool():
             verbose = 0
-        samples = Samples(data.inputs, data.targets, data.spec)
+        samples = Samples(data.inputs, data.targets, data.spec, weight)
         deadline = None if self.max_time is None else start + part * self.max_time
         final = 0.0 if self.max_time is None else (1 - part) * self.max_time
         search = Search(candidates, samples, folds, deadline, final, self.n_jobs, int(verbose), type(self).__name__)
         search.tell_plan(self.max_time)
         return search, data
 
+    def _candidates(self, spec: DataSpec) -> list[Any]:
+        """Candidates as they were given, with the default ones in the place of their word."""
+        every: list[Any] = [_DEFAULT] if self.candidates is None else list(self.candidates)
+        default = _default_candidates(spec, self.max_time, effective_n_jobs(self.n_jobs))
+        parts = [default if isinstance(item, str) and item == _DEFAULT else [item] for item in every]
+        return [item for part in parts for item in part]
+
     @property
     def leaderboard_(self) -> Any:
-        """Results of the comparison as a DataFrame, the best candidate first.
+        """Results of the comparison as a DataFrame, the chosen candidates first, then the best.
 
         Columns: ``candidate``; ``error``, mean relative L2 error on held-out samples (1 minus the score), the same ones
         for all of a rung; ``expected``, the error expected of the final fit, which ranks the candidates: lower than
         ``error`` for operators that are to be trained for longer; ``spread``, the standard deviation of the error over
-        the folds, NaN for a single one; ``fit_seconds`` of one fold; ``predict_ms`` for one sample; ``model_mb``, the
-        size of the fitted model in megabytes, as pickled; ``rung``, the last one that it took part in; ``weight`` in
-        the result; ``status`` (``"chosen"``, ``"compared"`` in the last rung, ``"stopped"`` before, ``"left out"``
-        since it cannot take the data or would take too long, ``"failed"``, or ``"not reached"`` within the budget); and
-        ``reason``.
+        the folds that it was fitted on, NaN for a single one; ``fit_seconds`` of one fold; ``predict_ms`` for one
+        sample; ``model_mb``, the size of the fitted model in megabytes, as pickled; ``rung``, the last one that it took
+        part in; ``weight`` in the result; ``status`` (``"chosen"``, ``"compared"`` in the last rung, ``"stopped"``
+        before, ``"left out"`` since it cannot take the data or would take too long, ``"failed"``, or ``"not reached"``
+        within the budget); and ``reason``.
         """
         check_is_fitted(self, "results_")
         return _as_table(self.results_)
@@ -368,16 +394,25 @@ class AutoRegressor(FieldRegressor):
 
 
 def compare(
-    X: Any, y: Any = None, *, max_time: float | None = 600, groups: Any = None, params: Any = None, **options: Any
+    X: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    max_time: float | None = 600,
+    groups: Any = None,
+    params: Any = None,
+    **options: Any,
 ) -> Any:
     """Compare classical models and operators on samples by cross-validation, within one time budget.
 
-    This is the search of `AutoRegressor` without its final fit, with all of the budget.
+    This is the search of `AutoRegressor` without its final fit, with all of the budget. Take it to choose a kind of
+    model for samples without a test set; to see fully trained models on test samples, with an error for each sample,
+    take `skop.inspection.compare_models`.
 
     Parameters
     ----------
-    X, y : as in `LaMORegressor.fit`
-        Inputs and targets.
+    X, y, sample_weight : as in `AutoRegressor.fit`
+        Inputs, targets and weights.
     max_time : float or None, default=600
         Budget in seconds; None compares by numbers of epochs.
     groups : array-like of shape (n,) or None, default=None
@@ -419,35 +454,41 @@ def compare(
     model = AutoRegressor(max_time=max_time, **options)
     model._validate_params()
     with each_warning_once():
-        search, _ = model._search(X, y, groups, params, start, 1.0)
+        search, _ = model._search(X, y, sample_weight, groups, params, start, 1.0)
         search.run()
     return _as_table(search.rows())
 
 
 # ---------------------------------------------------------------------- candidates
+def classical_candidates() -> list[tuple[str, Any]]:
+    """Classical models that every comparison has: `PODRegressor`, which chooses among many, and the mean.
+
+    Returns
+    -------
+    list of (str, PODRegressor)
+        Models by name, not fitted.
+    """
+    return [("mean", PODRegressor(regressor="mean")), ("POD", PODRegressor())]
+
+
 def _default_candidates(spec: DataSpec, max_time: float | None, n_workers: int) -> list[tuple[str, Any]]:
     """Models for the kind of the data; of the operators the first ones that the budget allows."""
     many: dict[str, Any] = {} if max_time is None else {"max_iter": _MANY_EPOCHS}
-    classical: list[tuple[str, Any]] = [
-        ("mean", PODRegressor(regressor="mean")),
-        ("POD + ridge", PODRegressor(regressor="ridge")),
-        ("POD + Gaussian process", PODRegressor(regressor="gaussian_process")),
-        ("POD", PODRegressor()),
-    ]
+    over: dict[str, Any] = {"base": "auto", **many}
     operators: list[tuple[str, Any]] = [
-        ("LaMO on a base", LaMORegressor(base="auto", **many)),
-        ("AMO", AMORegressor(**many)),
-        ("LaMO", LaMORegressor(**many)),
-        ("LaMO, latent tokens", LaMORegressor(geometry="points", **many)),
-        ("MNO", MNORegressor(**many)),
-        ("GeoMaNO", GeoMaNORegressor(grid="auto", **many)),
-        ("LaMO, wide", LaMORegressor(width=128, **many)),
+        ("LaMO", LaMORegressor(**over)),
+        ("AMO", AMORegressor(**over)),
+        ("LaMO, latent tokens", LaMORegressor(geometry="points", **over)),
+        ("MNO", MNORegressor(**over)),
+        ("GeoMaNO", GeoMaNORegressor(grid="auto", **over)),
+        ("LaMO, wide", LaMORegressor(width=128, **over)),
+        ("LaMO without a base", LaMORegressor(base=None, **many)),
     ]
     if spec.role != "fields" or spec.geometry == "points":
         # There LaMO has latent tokens anyway.
-        operators.pop(3)
-    count = len(operators) if max_time is None else max(_FEWEST, int(n_workers * max_time / _SECONDS_EACH))
-    return classical + operators[:count]
+        operators.pop(2)
+    count = len(operators) if max_time is None else max(1, int(n_workers * max_time / _SECONDS_EACH))
+    return classical_candidates() + operators[:count]
 
 
 def _as_table(rows: list[dict[str, Any]]) -> Any:

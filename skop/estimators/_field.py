@@ -37,7 +37,7 @@ from skop.estimators._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes, relative_l2_score
 
-__all__ = ["FieldRegressor", "checked_by_caller", "restored_on_failure"]
+__all__ = ["FieldRegressor", "checked_by_caller", "restored_on_failure", "samples_with_weight"]
 
 #: Whether an estimator of skop has called this one, and has looked at the data itself.
 _is_checked: ContextVar[bool] = ContextVar("is_checked", default=False)
@@ -86,7 +86,7 @@ def restored_on_failure(estimator: Any) -> Iterator[None]:
         raise
 
 
-def _weighted(data: TrainingData, sample_weight: Any) -> TrainingData:
+def samples_with_weight(data: TrainingData, sample_weight: Any) -> TrainingData:
     """Return the samples of a fit whose weight is not zero, by their own names; all if the weights are no weights."""
     kept = np.flatnonzero(np.ones(len(data.inputs)) if sample_weight is None else np.asarray(sample_weight))
     if len(kept) in (0, len(data.inputs)) or np.shape(sample_weight) != (len(data.inputs),):
@@ -144,7 +144,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         self.mesh_ = data.mesh
         if not _is_checked.get():
             with each_warning_once():
-                warn_of_odd_data(_weighted(data, sample_weight))
+                warn_of_odd_data(samples_with_weight(data, sample_weight))
         return data
 
     @property

@@ -20,9 +20,11 @@ from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold, KFold
+from sklearn.utils.validation import has_fit_parameter
 
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, FieldSet, Predictions, Targets
+from skop.estimators._baselines import PODRegressor
 from skop.estimators._field import checked_by_caller
 from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.metrics import channel_sizes
@@ -31,15 +33,19 @@ from skop.training import in_words
 __all__ = ["Candidate", "Samples", "Search", "as_input", "as_predictions", "make_candidates", "make_folds", "weighted"]
 
 #: Part of the search for models without a time limit, where there are others. They need seconds or are left out.
-_CLASSICAL = 0.3
+_CLASSICAL = 0.5
 #: Part of the search, after these models, for the last rung, which has two operators.
 _LAST = 2 / 3
-#: Each rung keeps one operator of this number, down to two.
-_KEPT = 3
+#: Each rung keeps one operator of this number, down to two. A base model is fitted anew in each, and there a training
+#: of a few seconds tells nothing, so that few rungs are better than many.
+_KEPT = 4
 _FINALISTS = 2
-#: Shortest training of the last rung, as a part of the final fit, with which operators are fitted on every fold. Where
-#: it would be shorter they have the first fold alone, because a short training says too little about the final one.
-_LONG_ENOUGH = 1 / 6
+#: Part by which a short training of an operator over PODRegressor may be worse than this model, so that the operator is
+#: still preferred: after a longer one it is not worse, but for the noise of its held-out samples.
+_TIE = 0.1
+#: Part of the time left for the search that a fit of PODRegressor takes, from which one operator over it is not tried,
+#: because it fits this model first, and would have no time to improve on it.
+_NO_TIME = 1 / 4
 #: Damping of the slope of an operator's learning curve, error over time on two logarithmic scales, in the time of the
 #: final fit, and the largest slope that is believed. Slopes of 0.6 to 0.7 were measured in the first 40 s on Darcy flow
 #: at 32 x 32 points, smaller ones later.
@@ -82,6 +88,9 @@ class Candidate:
         Weight in the result.
     fitted : estimator or None
         Model fitted on all samples.
+    overheads : list of float
+        Seconds by which its fits took longer than their time limit, but for the first one of a process, which loads
+        and compiles.
     """
 
     name: str
@@ -97,6 +106,19 @@ class Candidate:
     curve: list[tuple[float, float]] = field(default_factory=list)
     weight: float = 0.0
     fitted: Any = None
+    overheads: list[float] = field(default_factory=list)
+
+    @property
+    def may_be_base(self) -> bool:
+        """Whether it is a model that operators may have as their base."""
+        return isinstance(self.estimator, PODRegressor)
+
+    @property
+    def has_base(self) -> bool:
+        """Whether it is an operator that has been fitted over a classical model, or is to be, before any fit."""
+        if not self.trials:
+            return isinstance(base := getattr(self.estimator, "base", None), str) and base in ("auto", "pod")
+        return any(trial.has_base for trial in self.trials.values())
 
     @property
     def kind(self) -> str:
@@ -148,8 +170,8 @@ class Candidate:
 
     @property
     def overhead(self) -> float:
-        """Seconds by which its fits took longer than their time limit."""
-        return max((trial.seconds - trial.limit for trial in self.trials.values() if trial.limit), default=0.0)
+        """Seconds by which a fit is expected to take longer than its time limit."""
+        return max(min(self.overheads, default=0.0), 0.0)
 
     def row(self) -> dict[str, Any]:
         """Row of the table."""
@@ -173,8 +195,25 @@ class Candidate:
         }
 
 
-def make_candidates(given: Any, rng: np.random.RandomState, symmetries: Any) -> list[Candidate]:
-    """Copies of the candidates, with seeds and symmetries where they have none."""
+def make_candidates(given: Any, rng: np.random.RandomState, symmetries: Any, weighs: bool) -> list[Candidate]:
+    """Copies of the candidates, with seeds and symmetries where they have none.
+
+    Parameters
+    ----------
+    given : list of (str, estimator)
+        Models by name.
+    rng : RandomState
+        Source of the seeds.
+    symmetries : sequence of str, SymmetryOptions or None
+        Symmetries of the problem.
+    weighs : bool
+        Whether samples differ in weight, so that models which take no weights are left out.
+
+    Returns
+    -------
+    list of Candidate
+        The models.
+    """
     candidates, names = [], []
     for item in given:
         is_pair = isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], str)
@@ -192,6 +231,8 @@ def make_candidates(given: Any, rng: np.random.RandomState, symmetries: Any) -> 
             changes |= {name: symmetries for name, end in ends.items() if end == "symmetries" and params[name] is None}
         limits = tuple(name for name, end in ends.items() if end == "max_time")
         candidates.append(Candidate(item[0], estimator.set_params(**changes), limits))
+        if weighs and not has_fit_parameter(estimator, "sample_weight"):
+            candidates[-1].drop("left out", "its fit takes no sample_weight, and the samples have different weights")
     if not names or len(set(names)) < len(names):
         raise ValueError(f"candidates are named {names}; expected one or more different names.")
     return candidates
@@ -200,14 +241,16 @@ def make_candidates(given: Any, rng: np.random.RandomState, symmetries: Any) -> 
 # ---------------------------------------------------------------------- samples and folds
 @dataclass(frozen=True)
 class Samples:
-    """Inputs and targets of the search."""
+    """Inputs and targets of the search, with weights where these differ."""
 
     inputs: FieldSet
     targets: Targets
     spec: DataSpec
+    weight: FloatArray | None = None
 
     def __getitem__(self, rows: Any) -> Samples:
-        return replace(self, inputs=self.inputs[rows], targets=self.targets[rows])
+        weight = None if self.weight is None else self.weight[rows]
+        return replace(self, inputs=self.inputs[rows], targets=self.targets[rows], weight=weight)
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -225,6 +268,11 @@ class Samples:
             return fields if scalars is None else fields.with_params(scalars)
         values = np.asarray(scalars)
         return values[:, 0] if self.spec.target_form.squeezes_channel else values
+
+    def fit(self, model: Any) -> Any:
+        """Fit a model."""
+        options = {} if self.weight is None else {"sample_weight": self.weight}
+        return model.fit(self.X, self.y, **options)
 
     def predicted_by(self, model: Any) -> Predictions:
         """Predictions of a model at the points of the targets."""
@@ -288,6 +336,8 @@ class _Trial:
         Bytes of the fitted model.
     limit : float or None
         Time limit of the fit in seconds.
+    has_base : bool
+        Whether it is an operator over the best classical model.
     """
 
     predicted: Predictions
@@ -295,6 +345,7 @@ class _Trial:
     predict_seconds: float
     size: int
     limit: float | None
+    has_base: bool
 
 
 @dataclass(frozen=True)
@@ -340,7 +391,7 @@ def _try(task: _Task, samples: Samples, train: IntArray, valid: IntArray) -> _Tr
         predict_seconds = (time.perf_counter() - start) / len(held)
         if not all(np.isfinite(part).all() for part in (predicted.fields, predicted.scalars) if part is not None):
             raise NonFinitePredictionError("a prediction of a held-out sample is not finite.")
-        return _Trial(predicted, seconds, predict_seconds, _size(model), task.limit)
+        return _Trial(predicted, seconds, predict_seconds, _size(model), task.limit, _has_base(model))
     return attempt.failure
 
 
@@ -355,7 +406,13 @@ def _fit_on_all(estimator: Any, samples: Samples) -> Any:
 def _timed_fit(estimator: Any, samples: Samples) -> tuple[Any, float]:
     """Fit, and measure the time."""
     start = time.perf_counter()
-    return estimator.fit(samples.X, samples.y), time.perf_counter() - start
+    return samples.fit(estimator), time.perf_counter() - start
+
+
+def _has_base(model: Any) -> bool:
+    """Whether a fitted model is an operator over the best classical model."""
+    base = getattr(getattr(model, "base_", None), "estimator", None)
+    return isinstance(base, PODRegressor) and base.regressor == "auto"
 
 
 class _Attempt:
@@ -444,9 +501,12 @@ class _Residuals:
         True fields and scalars.
     models : sequence of Predictions
         Predictions of each model.
+    weight : ndarray of shape (n,) or None
+        Weights of the samples, if these differ.
     """
 
-    def __init__(self, truth: Targets, models: Sequence[Predictions]) -> None:
+    def __init__(self, truth: Targets, models: Sequence[Predictions], weight: FloatArray | None) -> None:
+        self.weight = weight
         #: Inner products (n, m, m), norms of the truth (n,), and the kind of the error.
         self.parts: list[tuple[FloatArray, FloatArray, str]] = []
         if truth.field is not None:
@@ -459,7 +519,9 @@ class _Residuals:
 
     def _add(self, true: FloatArray, found: list[FloatArray], starts: IntArray, kind: str) -> None:
         """Inner products of the residuals ``(T, q)``, several channels in units of their sizes as in `score`."""
-        units = channel_sizes(true, kind="scalar") if true.shape[1] > 1 else np.ones(1)
+        counts = np.diff(starts, append=len(true))
+        rows = None if self.weight is None else np.repeat(self.weight, counts)
+        units = channel_sizes(true, kind="scalar", sample_weight=rows) if true.shape[1] > 1 else np.ones(1)
         residuals = [(predicted - true) / units for predicted in found]
         products = np.empty((len(starts), len(found), len(found)))
         for i, first in enumerate(residuals):
@@ -473,13 +535,17 @@ class _Residuals:
         errors = []
         for products, norms, kind in self.parts:
             squares: FloatArray = np.maximum(np.einsum("nij,i,j->n", products, weights, weights), 0.0)
-            whole = float(np.sqrt(np.mean(norms**2))) or 1.0
+            whole = float(np.sqrt(self._mean(norms**2))) or 1.0
             if kind == "scalar":
-                errors.append(float(np.sqrt(squares.mean())) / whole)
+                errors.append(float(np.sqrt(self._mean(squares))) / whole)
                 continue
             # A sample of zeros is compared with the size of the others, as in `score`.
-            errors.append(float(np.mean(np.sqrt(squares) / np.where(norms > 0, norms, whole))))
+            errors.append(self._mean(np.sqrt(squares) / np.where(norms > 0, norms, whole)))
         return float(np.mean(errors))
+
+    def _mean(self, values: FloatArray) -> float:
+        """Mean over the samples."""
+        return float(np.mean(values) if self.weight is None else np.average(values, weights=self.weight))
 
 
 def _flat(values: Any) -> FloatArray:
@@ -488,15 +554,15 @@ def _flat(values: Any) -> FloatArray:
     return array.reshape(-1, array.shape[-1])
 
 
-def _greedy_weights(residuals: _Residuals, gains: FloatArray) -> FloatArray:
-    """Weights by adding models one at a time, with replacement; the best mean on the way."""
+def _greedy_weights(residuals: _Residuals, gains: FloatArray, members: list[int]) -> FloatArray:
+    """Weights by adding some of the models one at a time, with replacement; the best mean on the way."""
     counts = np.zeros(len(gains))
     best, lowest = counts, np.inf
     for number in range(1, _ROUNDS + 1):
-        trials = [(counts + one) / number for one in np.eye(len(gains))]
+        trials = [(counts + one) / number for one in np.eye(len(gains))[members]]
         errors = [residuals.error(weights, gains) for weights in trials]
         chosen = int(np.argmin(errors))
-        counts[chosen] += 1
+        counts[members[chosen]] += 1
         if errors[chosen] < lowest:
             best, lowest = trials[chosen], errors[chosen]
     return best
@@ -540,8 +606,10 @@ class Search:
         self.candidates, self.samples, self.folds = candidates, samples, folds
         self.deadline, self.final_seconds, self.n_jobs = deadline, final_seconds, n_jobs
         self.verbose, self.title = verbose, title
+        #: Number of fits of operators so far.
+        self.n_timed = 0
         #: Numbers of operators in each rung.
-        self.sizes = [sum(bool(candidate.limits) for candidate in candidates)]
+        self.sizes = [sum(bool(candidate.limits) and not candidate.is_out for candidate in candidates)]
         while self.sizes[-1] > _FINALISTS:
             self.sizes.append(max(_FINALISTS, -(-self.sizes[-1] // _KEPT)))
         if len(self.sizes) == 1 and self.sizes[0] and final_seconds:
@@ -550,15 +618,17 @@ class Search:
 
     def run(self) -> None:
         """Compare all candidates, and rank those of the last rung."""
-        classical = [candidate for candidate in self.candidates if not candidate.limits]
-        timed = [candidate for candidate in self.candidates if candidate.limits]
+        taken = [candidate for candidate in self.candidates if not candidate.is_out]
+        classical = [candidate for candidate in taken if not candidate.limits]
+        timed = [candidate for candidate in taken if candidate.limits]
         n_rungs = len(self.sizes)
         self._start_processes()
         self._fit_classical(classical, _CLASSICAL if timed else 1.0)
-        folds, rung = list(range(len(self.folds))), 0
+        rung, untried = 0, self._untried(classical, timed)
+        timed = [] if untried else timed
         for rung in range(1, n_rungs + 1):
-            if timed:
-                folds = self._folds_of(rung, len(timed))
+            # A final fit within a time limit leaves no time for a training on every fold that would tell something.
+            folds = range(len(self.folds) if rung == n_rungs and not self.final_seconds else 1)
             self._fit_timed(timed, folds, self._part(rung), _KEPT ** float(rung - n_rungs))
             timed = [candidate for candidate in timed if candidate.is_alive]
             for candidate in timed:
@@ -566,7 +636,7 @@ class Search:
             if rung == n_rungs or (timed and self._left() < self._longest(timed)):
                 # Without time for a longer training this one counts.
                 break
-            self._rank(timed, folds)
+            self._rank(timed)
             timed = self._kept(timed, self.sizes[rung], rung)
             self._tell_rung(rung, timed)
         finalists = [candidate for candidate in (*classical, *timed) if candidate.is_alive]
@@ -575,8 +645,20 @@ class Search:
             raise FieldDataError(f"no candidate could be fitted. {words}")
         for candidate in finalists:
             candidate.rung = rung
-        self._rank(finalists, folds if timed else list(range(len(self.folds))))
+        self._rank(finalists)
+        for candidate in untried:
+            candidate.status, candidate.rung = "compared", rung
+            candidate.reason = "not tried, since the search is too short; it holds POD, and is not worse"
+            candidate.expected = min(other.expected for other in finalists if other.may_be_base)
+        self.ranked = [*finalists, *untried]
         self._tell_rung(rung, finalists)
+
+    def _untried(self, classical: list[Candidate], timed: list[Candidate]) -> list[Candidate]:
+        """The only operator, if it holds a classical model for which the time of the search is too short."""
+        bases = [candidate for candidate in classical if candidate.is_alive and candidate.may_be_base]
+        seconds = max((candidate.trials[0].seconds for candidate in bases), default=0.0)
+        is_one = len(timed) == 1 and timed[0].has_base
+        return timed if is_one and self.final_seconds and seconds > _NO_TIME * self._left() else []
 
     def _start_processes(self) -> None:
         """Start processes, which takes seconds, and take this time from the search and the final fit alike."""
@@ -589,14 +671,6 @@ class Search:
         part = self.final_seconds / both
         self.deadline += part * spent
         self.final_seconds -= part * spent
-
-    def _folds_of(self, rung: int, n_timed: int) -> list[int]:
-        """Folds on which the operators of a rung are fitted."""
-        every = list(range(len(self.folds)))
-        if rung < len(self.sizes):
-            return every[:1]
-        waves = -(-n_timed * len(every) // effective_n_jobs(self.n_jobs))
-        return every if self._left() / waves >= _LONG_ENOUGH * self.final_seconds else every[:1]
 
     @staticmethod
     def _longest(timed: list[Candidate]) -> float:
@@ -617,23 +691,27 @@ class Search:
 
     # ------------------------------------------------------------------ fits
     def _fit_classical(self, candidates: list[Candidate], part: float) -> None:
-        """Fit the models without a time limit on all folds, one fold first."""
+        """Fit the models without a time limit on the first fold, and on the others if these count or are soon done."""
         until = None if self.deadline is None else time.perf_counter() + part * self._left()
-        n_folds = len(self.folds)
+        first_counts = part < 1 and self.final_seconds > 0
+        others = range(1, len(self.folds))
 
         def configure(candidate: Candidate, _: int) -> _Task | None:
             if until is None:
                 return _Task(clone(candidate.estimator))
-            # As many seconds for a fit as let those on all folds end in time.
-            most = self._left(until) / n_folds
+            # As many seconds for a fit as let those on all folds that count end in time.
+            most = self._left(until) / (1 if first_counts else len(self.folds))
             return _Task(clone(candidate.estimator), most=most) if most > 0 else None
 
         self._fit([(candidate, 0) for candidate in candidates], configure)
         alive = [candidate for candidate in candidates if candidate.is_alive]
-        others = [(candidate, fold) for candidate in alive for fold in range(1, n_folds)]
-        self._fit(others, lambda candidate, _: _Task(clone(candidate.estimator)))
+        seconds = len(others) * sum(candidate.trials[0].seconds for candidate in alive)
+        if first_counts and seconds > self._left(until):
+            return
+        pairs = [(candidate, fold) for candidate in alive for fold in others]
+        self._fit(pairs, lambda candidate, _: _Task(clone(candidate.estimator)))
 
-    def _fit_timed(self, candidates: list[Candidate], folds: list[int], part: float, epochs: float) -> None:
+    def _fit_timed(self, candidates: list[Candidate], folds: range, part: float, epochs: float) -> None:
         """Fit operators on folds for a part of the time left, or of their epochs."""
         pairs = [(candidate, fold) for fold in folds for candidate in candidates]
         n_workers, total = effective_n_jobs(self.n_jobs), part * max(self._left(), 0.0)
@@ -674,7 +752,12 @@ class Search:
                     candidate, fold = started.pop(0)
                     if isinstance(result, _Failure):
                         candidate.drop(result.status, result.reason)
-                    elif not candidate.is_out:
+                        continue
+                    if result.limit is not None:
+                        self.n_timed += 1
+                        if self.n_timed > effective_n_jobs(self.n_jobs):
+                            candidate.overheads.append(result.seconds - result.limit)
+                    if not candidate.is_out:
                         candidate.trials[fold] = result
                         candidate.status, candidate.reason = "compared", ""
             except BrokenProcessPool:
@@ -691,11 +774,12 @@ class Search:
             return Parallel(**options)
 
     # ------------------------------------------------------------------ ranks
-    def _rank(self, candidates: list[Candidate], folds: list[int]) -> None:
-        """Set the errors on folds, and the spreads over them, and store the candidates, the best first."""
-        whole = self.samples.targets[np.concatenate([self.folds[fold][1] for fold in folds])]
+    def _rank(self, candidates: list[Candidate]) -> None:
+        """Set errors on the folds that candidates share, and spreads over those of each, and store the candidates."""
+        folds = [fold for fold in range(len(self.folds)) if all(fold in candidate.trials for candidate in candidates)]
+        rows = np.concatenate([self.folds[fold][1] for fold in folds])
         joined = [_joined([candidate.trials[fold].predicted for fold in folds]) for candidate in candidates]
-        self.ranked, self.residuals = candidates, _Residuals(whole, joined)
+        self.ranked, self.residuals = candidates, self._residuals_of(rows, joined)
         for candidate, one in zip(candidates, np.eye(len(candidates)), strict=True):
             candidate.error = self.residuals.error(one)
             errors = {fold: self._error_on(fold, trial) for fold, trial in candidate.trials.items()}
@@ -704,11 +788,20 @@ class Search:
             if limit is not None:
                 candidate.curve.append((limit, errors[0]))
             candidate.expected = candidate.gain(self.final_seconds) * candidate.error
+        # An operator over a base is not worse than this after a long training, and ends it early where it is no better.
+        base = min((candidate.expected for candidate in candidates if candidate.may_be_base), default=np.inf)
+        for candidate in candidates:
+            if candidate.has_base and candidate.expected <= (1 + _TIE) * base:
+                candidate.expected = min(candidate.expected, base)
+
+    def _residuals_of(self, rows: IntArray, found: list[Predictions]) -> _Residuals:
+        """Residuals of predictions of some of the samples."""
+        weight = self.samples.weight
+        return _Residuals(self.samples.targets[rows], found, None if weight is None else weight[rows])
 
     def _error_on(self, fold: int, trial: _Trial) -> float:
         """Error on one fold."""
-        truth = self.samples.targets[self.folds[fold][1]]
-        return _Residuals(truth, [trial.predicted]).error(np.ones(1))
+        return self._residuals_of(self.folds[fold][1], [trial.predicted]).error(np.ones(1))
 
     def _kept(self, candidates: list[Candidate], count: int, rung: int) -> list[Candidate]:
         """The best, of two kinds if there are, after a rung."""
@@ -752,13 +845,19 @@ class Search:
 
     def _choose(self, ensemble: str) -> None:
         """Set the weights of the finalists, by the errors that are expected of their final fits."""
-        expected = [candidate.expected for candidate in self.ranked]
-        weights = np.eye(len(expected))[int(np.argmin(expected))]
+        if untried := [candidate for candidate in self.ranked if not candidate.trials]:
+            untried[0].weight = 1.0
+            return
+        over = min((candidate.expected for candidate in self.ranked if candidate.has_base), default=np.inf)
+        # What an operator holds as its base needs no weight of its own, which a short training would overstate.
+        members = [i for i, one in enumerate(self.ranked) if not (one.may_be_base and over <= one.expected)]
+        best = min(members, key=lambda i: self.ranked[i].expected)
+        weights = np.eye(len(self.ranked))[best]
         if ensemble != "best":
             # Two operators share the time.
             gains = np.array([candidate.gain(self.final_seconds / _FINALISTS) for candidate in self.ranked])
-            mixed = _greedy_weights(self.residuals, gains)
-            if ensemble == "greedy" or self.residuals.error(mixed, gains) <= (1 - _GAIN) * min(expected):
+            mixed = _greedy_weights(self.residuals, gains, members)
+            if ensemble == "greedy" or self.residuals.error(mixed, gains) <= (1 - _GAIN) * self.ranked[best].expected:
                 weights = mixed
         for candidate, weight in zip(self.ranked, weights, strict=True):
             candidate.weight = float(weight)
@@ -818,10 +917,13 @@ class Search:
             print(f"{self.title}: {words}", file=sys.stderr, flush=True)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Rows of the table, the best candidate of the last rung first."""
+        """Rows of the table, first the chosen candidates and then the best of the last rung."""
         order = sorted(
             self.candidates,
-            key=lambda one: (not one.is_ranked, -one.rung, np.nan_to_num(one.expected, nan=np.inf)),
+            key=lambda one: (
+                *(one.status != "chosen", not one.is_ranked, -one.rung),
+                *(np.nan_to_num(one.expected, nan=np.inf), one.may_be_base),
+            ),
         )
         return [candidate.row() for candidate in order]
 

@@ -19,14 +19,15 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skop._typing import FloatArray
 from skop.data import FieldSet, TrainingData, read
-from skop.estimators import PODRegressor
+from skop.estimators._auto import classical_candidates
 from skop.exceptions import FieldDataError
 from skop.inspection._evaluation import Evaluation, evaluate
+from skop.training import in_words
 
 __all__ = ["ModelResult", "classical_models", "compare_models"]
 
-#: Largest number of samples for which a Gaussian process is fitted, and of numbers of which components are computed.
-_MOST_SAMPLES, _MOST_NUMBERS = 2000, 5 * 10**7
+#: Largest number of numbers of which components are computed.
+_MOST_NUMBERS = 5 * 10**7
 #: Largest number of points on which a model is fitted point by point.
 _MOST_POINTS = 10**5
 
@@ -76,6 +77,11 @@ def compare_models(
 ) -> list[ModelResult]:
     """Fit models on the same samples and evaluate them on others.
 
+    Take it to see fully trained models on test samples, with an error for each sample; take `skop.compare` to choose a
+    kind of model by cross-validation within one time budget, without a test set.
+
+    An interrupt (Ctrl-C) ends the comparison and keeps the results so far.
+
     Parameters
     ----------
     models : mapping of str to estimator
@@ -83,23 +89,26 @@ def compare_models(
     train, test : tuple of (X, y)
         Samples to train on and to test on.
     classical : bool, default=True
-        Whether classical models are compared too: the mean, and proper orthogonal decomposition with ridge regression
-        and with a Gaussian process where all samples have the same points; elsewhere the mean value and gradient
-        boosting of the value at a point from its coordinates, input fields and parameters.
+        Whether classical models are compared too: the mean, and `PODRegressor` where all samples have the same points;
+        elsewhere the mean value and gradient boosting of the value at a point from its coordinates, input fields and
+        parameters.
     names : sequence of str or None, default=None
         Names of the test samples.
 
     Returns
     -------
     list of ModelResult
-        Results in the order of the models, after the classical ones.
+        Results in the order of the models, after the classical ones. After an interrupt, the note of a model that has
+        no errors begins with ``"interrupted"`` or ``"not fitted"``.
 
     Raises
     ------
     FieldDataError
         If the samples cannot be read, or a model that was passed does not take them.
-    KeyboardInterrupt
-        If the user interrupts a fit.
+
+    See Also
+    --------
+    skop.compare : The table of a cross-validation within one time budget.
 
     Examples
     --------
@@ -107,20 +116,29 @@ def compare_models(
     >>> from skop.inspection import compare_models
     >>> X = np.random.default_rng(0).random((20, 6, 6, 1))
     >>> [result.name for result in compare_models({}, (X[:15], X[:15]), (X[15:], X[15:]))]
-    ['mean field', 'POD + ridge', 'POD + Gaussian process']
+    ['mean', 'POD']
     """
-    results = []
+    tasks: list[tuple[str, Any, tuple[Any, Any], tuple[Any, Any], bool]] = []
     if classical:
         data, tested = read(*train), read(*test)
         pairs = (data.inputs, _plain_targets(data)), (tested.inputs, _plain_targets(tested))
-        for name, model in classical_models(data).items():
+        tasks += [(name, model, *pairs, True) for name, model in classical_models(data).items()]
+    tasks += [(name, model, train, test, False) for name, model in models.items()]
+    results: list[ModelResult] = []
+    start = time.perf_counter()
+    try:
+        for name, model, fitted, tested_on, may_fail in tasks:
+            start = time.perf_counter()
             if isinstance(model, str):
                 results.append(ModelResult(name, None, 0.0, model))
             else:
-                results.append(_fit_and_evaluate(name, model, *pairs, names, may_fail=True))
-    return results + [
-        _fit_and_evaluate(name, model, train, test, names, may_fail=False) for name, model in models.items()
-    ]
+                results.append(_fit_and_evaluate(name, model, fitted, tested_on, names, may_fail=may_fail))
+    except KeyboardInterrupt:
+        cut, *others = [name for name, *_ in tasks[len(results) :]]
+        note = f"interrupted after {in_words(time.perf_counter() - start)}"
+        results.append(ModelResult(cut, None, 0.0, note))
+        results += [ModelResult(name, None, 0.0, "not fitted, since the comparison was interrupted") for name in others]
+    return results
 
 
 def _plain_targets(data: TrainingData) -> Any:
@@ -164,27 +182,16 @@ def classical_models(data: TrainingData) -> dict[str, Any]:
     """
     inputs, n_samples = data.inputs, len(data.inputs)
     if inputs.is_ragged or data.targets.elsewhere:
-        reason = "needs the same points in every sample"
         return {
             "mean value": _PointwiseRegressor(DummyRegressor()),
             "gradient boosting, point by point": _PointwiseRegressor(HistGradientBoostingRegressor(random_state=0)),
-            "POD + Gaussian process": reason,
+            "POD": "needs the same points in every sample",
         }
-    is_table = data.spec.role == "features"
-    names = (
-        ("mean", "ridge", "Gaussian process") if is_table else ("mean field", "POD + ridge", "POD + Gaussian process")
-    )
+    models = dict(classical_candidates())
     widths = [inputs.n_channels + (0 if inputs.shared_coords else inputs.n_dims), data.targets.n_outputs]
     numbers = n_samples * int(inputs.n_points.max()) * max(widths)
     if numbers > _MOST_NUMBERS:
-        return dict.fromkeys(names, f"left out: {numbers:.0e} numbers are too many for a quick fit")
-    models: dict[str, Any] = {
-        names[0]: PODRegressor(regressor="mean"),
-        names[1]: PODRegressor(regressor="ridge"),
-        names[2]: PODRegressor(regressor="gaussian_process"),
-    }
-    if n_samples > _MOST_SAMPLES:
-        models[names[2]] = f"left out: slow for more than {_MOST_SAMPLES} samples"
+        return dict.fromkeys(models, f"left out: {numbers:.0e} numbers are too many for a quick fit")
     return models
 
 

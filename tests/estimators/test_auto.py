@@ -2,17 +2,21 @@
 
 import os
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from joblib import parallel_config
 from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
+from sklearn.neighbors import KNeighborsRegressor
 
 import skop
 from skop import AutoRegressor, EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, compare
 from skop.data import unit_grid
 from skop.estimators import _auto
+from skop.estimators._search import make_candidates
 from skop.exceptions import FieldDataError, TrainingDivergedError
 from skop.metrics import relative_l2_error
 
@@ -21,7 +25,7 @@ TABLE = np.random.default_rng(0).random((12, 2))
 
 
 def lamo(**changes):
-    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 2} | changes))
+    return LaMORegressor(**({"width": 8, "depth": 1, "d_state": 4, "max_iter": 1} | changes))
 
 
 def pod(regressor):
@@ -169,7 +173,7 @@ def test_auto_takes_the_best_alone_where_a_mean_gains_nothing():
 
 def test_one_member_with_a_spread_gives_its_own(fields):
     X, y = fields
-    model = by_epochs(("two", EnsembleRegressor(lamo(max_iter=1), n_members=2)), cv=2).fit(X, y)
+    model = by_epochs(("two", EnsembleRegressor(lamo(), n_members=2)), cv=2).fit(X, y)
     found = model.predict(X, return_std=True)
     expected = model.estimators_[0].predict(FieldSet(unit_grid(GRID), X), return_std=True)
     np.testing.assert_allclose(found[1].ravel(), expected[1].values.ravel(), rtol=1e-6)
@@ -198,18 +202,90 @@ def test_the_budget_holds_and_every_operator_of_a_rung_has_the_same_time(budget)
     errors = np.linspace(0.1, 0.5, 6)
     candidates = [(f"{error:.2f}", Timed(error)) for error in errors]
     candidates += [("other", OtherTimed(0.9)), ("classical", Known(0.7))]
-    AutoRegressor(candidates=candidates, max_time=100, ensemble="best").fit(TABLE, ONES)
+    AutoRegressor(candidates=candidates, max_time=120, ensemble="best").fit(TABLE, ONES)
     limits = [[limit for _, limit, *_ in kind.fits] for kind in (Timed, OtherTimed)]
-    # Three rungs of 7, 3 and 2 operators on the first fold; the search has 40 s.
-    assert len(limits[0]) == 6 + 2 + 1 + 1
-    assert len(limits[1]) == 1 + 1 + 1
-    rungs = [limits[0][:6] + limits[1][:1], limits[0][6:8] + limits[1][1:2], limits[0][8:9] + limits[1][2:]]
+    # Two rungs of 7 and 2 operators on the first fold; the search has 20 s.
+    assert len(limits[0]) == 6 + 1 + 1
+    assert len(limits[1]) == 1 + 1
+    rungs = [limits[0][:6] + limits[1][:1], limits[0][6:7] + limits[1][1:]]
     for rung in rungs:
         assert np.ptp(rung) < 1e-9
-    assert rungs[0][0] < rungs[1][0] < rungs[2][0] < limits[0][9]
-    assert sum(map(sum, rungs)) == pytest.approx(40)
-    assert limits[0][9] == pytest.approx(60)
-    assert budget.now == pytest.approx(100)
+    assert rungs[0][0] < rungs[1][0] < limits[0][7]
+    assert sum(map(sum, rungs)) == pytest.approx(20)
+    assert limits[0][7] == pytest.approx(100)
+    assert budget.now == pytest.approx(120)
+
+
+class Over(Timed):
+    """The same over a base model, which its network has improved or not."""
+
+    def fit(self, X, y):
+        self.base_ = SimpleNamespace(estimator=PODRegressor())
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize(("error", "chosen"), [(0.105, "over"), (0.095, "over"), (0.115, "POD")])
+def test_an_operator_over_a_base_is_preferred_at_equal_errors(error, chosen):
+    class FixedPOD(PODRegressor):
+        def predict(self, X):
+            return np.full(len(X), 1.1)
+
+    candidates = [("POD", FixedPOD()), ("other", Known(0.3)), ("over", Over(error))]
+    model = by_epochs(*candidates).fit(TABLE, ONES)
+    assert (model.results_[0]["candidate"], len(model.weights_)) == (chosen, 1)
+    rows = {row["candidate"]: row for row in model.results_}
+    assert rows["over"]["expected"] == pytest.approx(min(error, 0.1) if chosen == "over" else error)
+    assert rows["POD"]["weight"] == (chosen == "POD")
+
+
+def test_an_operator_over_a_base_that_takes_long_is_not_tried(budget):
+    class SlowPOD(PODRegressor):
+        def fit(self, X, y):
+            budget.now += 2.5
+            return self
+
+        def predict(self, X):
+            return np.full(len(X), 1.1)
+
+    class Operator(Timed):
+        def __init__(self, error=0.1, max_time=None, base="auto"):
+            super().__init__(error, max_time)
+            self.base = base
+
+    candidates = [("POD", SlowPOD()), ("over", Operator())]
+    model = AutoRegressor(candidates=candidates, max_time=60).fit(TABLE, ONES)
+    # A fold of POD takes 2.5 of the 10 s, and all of the rest go to the operator.
+    assert [limit for _, limit, *_ in Operator.fits] == [57.5]
+    row = model.results_[0]
+    assert (row["candidate"], row["status"], row["expected"]) == ("over", "chosen", pytest.approx(0.1))
+    assert "not tried" in row["reason"]
+    # Without a base it is compared.
+    Operator.fits.clear()
+    AutoRegressor(candidates=[candidates[0], ("over", Operator(base=None))], max_time=60).fit(TABLE, ONES)
+    assert len(Operator.fits) > 1
+
+
+def test_weight_zero_is_leaving_out_and_errors_are_weighted():
+    y = np.r_[ones := np.ones(8), 2 * ones]
+    X, weight = np.random.default_rng(0).random((16, 2)), np.tile([1.0, 3.0, 0.0, 2.0], 4)
+    candidates = [("ridge", Ridge()), ("nearest", KNeighborsRegressor(1)), ("POD", pod("ridge"))]
+    model = by_epochs(*candidates, cv=KFold(2), ensemble="best").fit(X, y, sample_weight=weight)
+    some = weight > 0
+    other = clone(model).fit(X[some], y[some], sample_weight=weight[some])
+    np.testing.assert_array_equal(model.predict(X), other.predict(X))
+    rows = {row["candidate"]: row for row in model.results_}
+    assert [rows[name]["status"] for name in ("ridge", "nearest", "POD")] == ["chosen", "left out", "left out"]
+    assert "takes no sample_weight" in rows["POD"]["reason"]
+    X, y, weight = X[some], y[some], weight[some]
+    found = np.empty(len(y))
+    for train, valid in KFold(2).split(X):
+        found[valid] = Ridge().fit(X[train], y[train], weight[train]).predict(X[valid])
+    expected = np.sqrt(np.average((found - y) ** 2, weights=weight) / np.average(y**2, weights=weight))
+    assert rows["ridge"]["error"] == pytest.approx(expected, rel=1e-9)
+    # Weights that are all the same leave nobody out.
+    assert {row["status"] for row in clone(model).fit(X, y, 2 * np.ones(len(y))).results_} == {"chosen", "compared"}
+    with pytest.raises(FieldDataError, match=r"no candidate could be fitted\. POD: its fit takes no sample_weight"):
+        by_epochs(candidates[2]).fit(X, y, weight)
 
 
 class Learning(Timed):
@@ -219,14 +295,14 @@ class Learning(Timed):
         return np.full(len(X), 1.0 + self.error / np.sqrt(self.max_time))
 
 
-@pytest.mark.parametrize(("classical", "chosen"), [(0.15, "learning"), (0.14, "classical")])
+@pytest.mark.parametrize(("classical", "chosen"), [(0.13, "learning"), (0.125, "classical")])
 def test_operators_are_ranked_by_the_error_of_their_longer_final_fit(budget, classical, chosen):
     candidates = [("learning", Learning(1.0)), ("classical", Known(classical))]
-    model = AutoRegressor(candidates=candidates, max_time=100, ensemble="best").fit(TABLE, ONES)
+    model = AutoRegressor(candidates=candidates, max_time=120, ensemble="best").fit(TABLE, ONES)
     row = next(row for row in model.results_ if row["candidate"] == "learning")
-    # Rungs of 1/3 and 2/3 of 40 s, and 60 s for the final fit; the exponent is 3/4 of the true one.
-    assert row["error"] == pytest.approx((80 / 3) ** -0.5)
-    assert row["expected"] == pytest.approx((80 / 3) ** -0.5 * (60 / (80 / 3)) ** -0.375)
+    # Rungs of 1/3 and 2/3 of 20 s, and 100 s for the final fit; the exponent is 3/4 of the true one.
+    assert row["error"] == pytest.approx((40 / 3) ** -0.5)
+    assert row["expected"] == pytest.approx((40 / 3) ** -0.5 * (100 / (40 / 3)) ** -0.375)
     assert model.results_[0]["candidate"] == chosen
 
 
@@ -351,13 +427,13 @@ def test_files_pickles_and_copies_predict_the_same(fields, tmp_path):
 
 def test_symmetries_and_seeds_reach_candidates_without(fields):
     X, y = fields
-    own = ("own", lamo(symmetries=["flip_y"], random_state=5))
-    given = {"cv": 2, "ensemble": "best", "symmetries": ["flip_x"]}
-    first = by_epochs(("LaMO", lamo()), **given).fit(X, y).estimators_[0]
+    rng, own = np.random.RandomState(0), ("own", lamo(symmetries=["flip_y"], random_state=5))
+    first, second = (one.estimator for one in make_candidates([("LaMO", lamo()), own], rng, ["flip_x"], False))
     assert first.symmetries == ["flip_x"]
     assert isinstance(first.random_state, int)
-    (second,) = by_epochs(own, **given).fit(X, y).estimators_
     assert (second.symmetries, second.random_state) == (["flip_y"], 5)
+    model = by_epochs(("LaMO", lamo()), cv=KFold(2), ensemble="best", symmetries=["flip_x"]).fit(X[:8], y[:8])
+    assert model.estimators_[0].symmetries == ["flip_x"]
 
 
 def test_compare_gives_the_table_without_the_final_fit():
@@ -396,7 +472,7 @@ def test_words_go_to_the_user_and_not_to_other_tools(budget, capsys):
     model = AutoRegressor(candidates=[("a", Timed(0.1)), ("b", Known(0.2))], max_time=120)
     model.fit(TABLE, ONES)
     assert (
-        capsys.readouterr().err == "AutoRegressor: 2 candidates in 2 rungs, 3 folds; 48 s for this of 2 min in all.\n"
+        capsys.readouterr().err == "AutoRegressor: 2 candidates in 2 rungs, 3 folds; 20 s for this of 2 min in all.\n"
     )
     budget.now = 0.0
     clone(model).set_params(verbose=1).fit(TABLE, ONES)
@@ -417,18 +493,18 @@ def test_default_candidates_take_grids_points_and_tables(fields, monkeypatch):
         # Hardly more than one step of each operator.
         model = AutoRegressor(max_time=0.5, random_state=0).fit(inputs, targets)
         names = {row["candidate"] for row in model.results_}
-        assert {"mean", "POD", "LaMO", "GeoMaNO", "MNO", "AMO"} <= names
+        assert {"mean", "POD", "LaMO", "GeoMaNO", "MNO", "AMO", "LaMO without a base"} <= names
         assert ("LaMO, latent tokens" in names) == (name == "grid")
         assert not [row for row in model.results_ if row["status"] in ("failed", "left out")]
 
 
-@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
-def test_a_short_budget_has_two_operators_by_default(fields):
-    model = AutoRegressor(max_time=0.2, random_state=0).fit(*fields)
-    assert {row["candidate"] for row in model.results_} & {"LaMO", "AMO", "MNO", "LaMO on a base"} == {
-        "LaMO on a base",
-        "AMO",
-    }
+def test_the_default_has_an_operator_for_each_minute_and_a_word_in_lists():
+    spec = FieldSet(unit_grid(GRID), np.zeros((2, 24, 1)))
+    spec = PODRegressor().fit(spec, spec.values).spec_
+    extra = ("extra", Known())
+    for seconds, operators in {1.0: ["LaMO"], 180.0: ["LaMO", "AMO", "LaMO, latent tokens"]}.items():
+        model = AutoRegressor(candidates=["default", extra], max_time=seconds)
+        assert [name for name, _ in model._candidates(spec)] == ["mean", "POD", *operators, "extra"]
 
 
 @pytest.mark.exhaustive
