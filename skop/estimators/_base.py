@@ -1421,7 +1421,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     # ------------------------------------------------------------------ other runtimes
     def export(self, path: PathOrStr, X: Any = None, *, batch_size: int | None = None) -> None:
-        """Write the network with its scalers as one graph for other runtimes: ONNX, or a program of `torch.export`.
+        """Write network, scalers and base as one graph for other runtimes: ONNX, or a program of `torch.export`.
 
         The graph maps inputs in physical units to outputs in physical units, for one number of points. Scans are
         written in plain operations.
@@ -1440,9 +1440,10 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         Raises
         ------
         FieldDataError
-            If a prediction is more than one call of the network (``base=``, ``grid=``, averaged symmetries, finer
-            grids, y on other points than X), samples of X differ in their number of points, or the network depends on
-            the order of each sample's own points; a ValueError.
+            If a prediction is more than one call of base and network (``grid=``, averaged symmetries, finer grids, y on
+            other points than X), samples of X differ in their number of points or are on other points than a base, the
+            network depends on the order of each sample's own points, or the base is an estimator other than
+            `PODRegressor`, or has a regressor that is not of skop; a ValueError.
         ValueError
             If the name of the file ends in something else.
         SkopError
@@ -1460,8 +1461,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         (B, *grid, c) and ``params`` (B, p); the outputs are ``field`` (B, *grid, q) and ``scalars`` (B, s). Points that
         form no grid have one axis instead of those of the grid. Metadata in the file hold their names, shapes, types
         and channel names, and the version of skop. ONNX graphs compute in single precision. Inputs and outputs whose
-        mean is far larger than their variation, and exponentials of ``target_transform="log"``, are in double
-        precision.
+        mean is far larger than their variation, exponentials of ``target_transform="log"``, and a base are in double
+        precision. Where the share of the network is zero, the graph is the base alone.
 
         Examples
         --------

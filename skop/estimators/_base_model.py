@@ -199,7 +199,7 @@ class BaseModel:
                 f"gradient needs a base whose derivatives are known, and base is a {type(self.estimator).__name__}; "
                 "fit with base='pod' or None."
             )
-        if self.target_points is not None or not (self.points is None or self._has_own_points(inputs)):
+        if self.target_points is not None or not self.has_own_points(inputs):
             raise FieldDataError(
                 "gradient does not go through the interpolation of a base; take X, and y of the fit, on the points of "
                 "X of the fit, or fit with base=None."
@@ -231,7 +231,7 @@ class BaseModel:
 
     def _on_own_points(self, inputs: FieldSet) -> FieldSet:
         """Return the samples on the points of the base model, to which their fields are interpolated."""
-        if self.points is None or self._has_own_points(inputs):
+        if self.has_own_points(inputs):
             # Networks that read points pass samples without their grid.
             is_other = inputs.grid_shape is not None and self.grid_shape is not None
             return inputs if is_other or inputs.grid_shape == self.grid_shape else inputs.with_grid(self.grid_shape)
@@ -257,9 +257,11 @@ class BaseModel:
                 )
         return box
 
-    def _has_own_points(self, inputs: FieldSet) -> bool:
-        """Whether the samples are on the points of the base model."""
-        points: Any = self.points
+    def has_own_points(self, inputs: FieldSet) -> bool:
+        """Whether the samples are on the points of the base model, or it reads those of each sample."""
+        points = self.points
+        if points is None:
+            return True
         if not inputs.shared_coords or inputs.coords.shape != points.shape:
             return False
         return np.allclose(inputs.coords, points, rtol=0, atol=_SAME_POINTS * float(np.ptp(points)))
@@ -332,6 +334,11 @@ class CorrectionNetwork(nn.Module):
         """Use the network alone, as in the training."""
         self.field_share.fill_(1.0)
         self.scalar_share.fill_(1.0)
+
+    @property
+    def is_base_alone(self) -> bool:
+        """Whether the prediction is that of the base."""
+        return not (self.field_share.any() or self.scalar_share.any())
 
     def __getattr__(self, name: str) -> Any:
         # What describes the network, such as its blocks and what it supports, is found where it is without a base.

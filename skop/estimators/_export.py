@@ -1,7 +1,8 @@
-"""Export of fitted operator regressors, with their scalers, to ONNX files and to programs of `torch.export`.
+"""Export of fitted operator regressors, with scalers and base model, to ONNX files and programs of `torch.export`.
 
 The graph maps physical inputs to physical outputs on the points of the fit or of given samples. Scans run in their
-plain forms, whose loops are unrolled. The order of shared points is part of the graph.
+plain forms, whose loops are unrolled. The order of shared points is part of the graph. A base model computes in double
+precision, since the weights of interpolating kernels are large numbers that nearly cancel.
 
 Notation: B batch, P points, d space dimensions, c input channels, p parameters, q output channels, s scalars.
 """
@@ -27,6 +28,9 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape, PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, FieldScaler, FieldSet
+from skop.estimators._base_model import BaseModel, CorrectionNetwork
+from skop.estimators._baselines import PODRegressor
+from skop.estimators._kernel_models import KernelModel
 from skop.estimators._persistence import write_in_one_step
 from skop.exceptions import FieldDataError, OptionalDependencyError, SkopError
 from skop.modules import sort_points
@@ -130,7 +134,7 @@ def _refuse_what_has_no_graph(estimator: Any, samples: FieldSet) -> None:
     """Raise an error where a prediction is more than scaling and one call of the network."""
     symmetries = estimator._symmetries
     reasons = {
-        "this one corrects a base model, which is not part of a graph; fit with base=None": estimator.base_ is not None,
+        **_reasons_of_base(estimator.base_, samples),
         f"grid={estimator.grid!r} interpolates between points and a grid, which has no graph; fit on a grid, or "
         "LaMORegressor, AMORegressor or MNORegressor without grid=": estimator.spec_.resampler is not None,
         "symmetries average predictions; set SymmetryOptions(average_predictions=False)": (
@@ -149,6 +153,23 @@ def _refuse_what_has_no_graph(estimator: Any, samples: FieldSet) -> None:
             "X is on a finer grid than in the fit, which predict resolves by several calls of the network; pass X on "
             "the grid of the fit, or set refinement='native'."
         )
+
+
+def _reasons_of_base(base: BaseModel | None, samples: FieldSet) -> dict[str, bool]:
+    """Reasons why a base model has no graph for the points of the samples, and whether they apply."""
+    if base is None:
+        return {}
+    model = base.estimator
+    kind = f"a {type(model).__name__}"
+    if isinstance(model, PODRegressor):
+        kind = f"PODRegressor(regressor={type(model.regressor_).__name__}(...))"
+    has_graph = isinstance(model, PODRegressor) and isinstance(model.regressor_, KernelModel)
+    return {
+        f"the base of this one is {kind}, and only a PODRegressor with a regressor of skop has a graph; fit with "
+        "base='pod' or base=None": not has_graph,
+        "the predictions of its base are interpolated from the points of the fit to those of X; pass X on the points "
+        "of the fit, or fit with base=None": has_graph and not base.has_own_points(samples),
+    }
 
 
 def _require_parity(estimator: Any, graph: _PredictionGraph, samples: FieldSet) -> None:
@@ -206,13 +227,87 @@ class _Restore(nn.Module):
         return values.exp() if self.is_logarithm else values
 
 
+class _BaseGraph(nn.Module):
+    """Predictions of a base model that is a PODRegressor, for the points of given samples."""
+
+    coords: torch.Tensor | None
+    shift: torch.Tensor
+    scale: torch.Tensor
+    components: torch.Tensor
+    mean: torch.Tensor
+    unit: torch.Tensor
+    input_unit: torch.Tensor
+    input_scale: torch.Tensor
+    input_mean: torch.Tensor
+    input_components: torch.Tensor
+
+    def __init__(self, base: BaseModel, samples: FieldSet, dtype: torch.dtype) -> None:
+        super().__init__()
+        estimator: Any = base.estimator
+        self.regressor: KernelModel = estimator.regressor_
+        self.dtype, self.has_rest, basis = dtype, estimator.has_rest_, estimator.input_basis_
+        self.n_outputs, self.n_scalars = estimator.spec_.n_outputs, estimator.spec_.n_scalars
+        outputs = estimator.output_basis_
+        self.n_values = len(outputs.mean_) - self.n_scalars
+        units = np.tile(estimator.channel_unit_, self.n_values // max(self.n_outputs, 1))
+        held = {
+            "shift": estimator.shift_,
+            "scale": estimator.scale_,
+            "components": outputs.components_,
+            "mean": outputs.mean_,
+            "unit": np.append(units, estimator.scalar_unit_),
+        }
+        if basis is not None:
+            held |= {
+                "input_unit": estimator.input_unit_,
+                "input_scale": estimator.input_scale_,
+                "input_mean": basis.mean_,
+                "input_components": basis.components_,
+            }
+        for name, values in held.items():
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
+        coords = None
+        if base.points is None and samples.shared_coords:
+            # The coordinates are inputs of the base, but not of the graph.
+            coords = torch.tensor(samples.coords, dtype=torch.float64)
+        self.register_buffer("coords", coords)
+
+    def forward(
+        self,
+        coords: torch.Tensor | None = None,
+        fields: torch.Tensor | None = None,
+        params: torch.Tensor | None = None,
+    ) -> Outputs:
+        """Map physical inputs, with the coordinates where they are inputs, to standardised fields and scalars."""
+        points = []
+        if params is not None:
+            points.append((params.double() - self.shift) / self.scale)
+        if self.coords is not None:
+            given: Any = params if fields is None else fields
+            coords = self.coords.expand(given.shape[0], -1, -1)
+        held = [part.double().flatten(1) for part in (coords, fields) if part is not None]
+        if held:
+            rows = torch.cat(held, dim=1) / self.input_unit - self.input_mean
+            coefficients = rows @ self.input_components.T
+            points.append(coefficients / self.input_scale)
+            if self.has_rest:
+                outside = (rows**2).sum(dim=1) - (coefficients**2).sum(dim=1)
+                points.append(outside.clip(min=0.0).sqrt()[:, None] / self.input_scale)
+        found = self.regressor.predict(torch.cat(points, dim=1)) @ self.components
+        found = ((found + self.mean) * self.unit).to(self.dtype)
+        field = found[:, : self.n_values].unflatten(1, (-1, self.n_outputs)) if self.n_outputs else None
+        return Outputs(field, found[:, self.n_values :] if self.n_scalars else None)
+
+
 class _PredictionGraph(nn.Module):
-    """Scalers and network of an estimator, for the points of given samples."""
+    """Scalers, network and base model of an estimator, for the points of given samples."""
 
     def __init__(self, estimator: Any, samples: FieldSet, *, single: bool) -> None:
         super().__init__()
         dtype = torch.float32 if single else getattr(torch, estimator.dtype_)
         network = copy.deepcopy(estimator.module_).cpu().eval().requires_grad_(False).to(dtype)
+        # The network within, if it is over a base.
+        inner: Any = network.network if isinstance(network, CorrectionNetwork) else network
         batch = estimator._loader(samples).gather(np.arange(1))
         self.network, self.grid_shape = network, batch.grid_shape
         self.shown_grid = samples.grid_shape
@@ -224,11 +319,11 @@ class _PredictionGraph(nn.Module):
         if not self.has_own_points:
             coords = batch.coords.cpu()
             order = None if batch.order is None else torch.as_tensor(batch.order)
-            if self.grid_shape is None and getattr(network, "point_order", "given") != "given":
+            if self.grid_shape is None and getattr(inner, "point_order", "given") != "given":
                 # The points do not change, and their order need not be computed in each call.
-                second = sort_points(coords, network.point_order)
+                second = sort_points(coords, inner.point_order)
                 coords, order = coords[second], second if order is None else order[second]
-                network.point_order = "given"
+                inner.point_order = "given"
             coords = coords.to(dtype).contiguous()
         self.register_buffer("coords", coords)
         self.register_buffer("order", order)
@@ -249,26 +344,44 @@ class _PredictionGraph(nn.Module):
         )
         self.sizes = {"coords": samples.n_dims, "fields": samples.n_channels, "params": samples.n_params}
         self.n_points = int(samples.n_points[0])
+        self.base = None if estimator.base_ is None else _BaseGraph(estimator.base_, samples, dtype)
+        # Where the shares of the network are zero, there is nothing to compute.
+        self.is_base_alone = isinstance(network, CorrectionNetwork) and network.is_base_alone
+        if self.is_base_alone:
+            self.network = self.coords = self.order = self.back = None
+        for part in self.modules():
+            for name, held in part.named_buffers(recurse=False):
+                if not held.numel():
+                    # Files of programs take tensors without elements for views of each other.
+                    setattr(part, name, None)
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Map physical inputs, in the order of `scale`, to physical outputs, in the order of `restore`."""
-        given: dict[str, Any] = {"coords": self.coords, "fields": None, "params": None}
-        for name, values in zip(self.scale, inputs, strict=True):
-            flat = values if name == "params" else values.reshape(values.shape[0], self.n_points, -1)
-            if name != "params":
-                flat = self.scale[name](flat)
-                given[name] = flat if self.order is None else flat[:, self.order]
-            else:
-                given[name] = self.scale[name](flat)
-        outputs: Outputs = self.network(**given, grid_shape=self.grid_shape)
-        field, scalars = outputs
+        flat = {
+            name: values if name == "params" else values.reshape(values.shape[0], self.n_points, -1)
+            for name, values in zip(self.scale, inputs, strict=True)
+        }
+        base = Outputs() if self.base is None else self.base(**flat)
+        field, scalars = base if self.is_base_alone else self._corrected(flat, base)
         found = []
         if field is not None:
-            field = self.restore["field"](field if self.back is None else field[:, self.back])
+            field = self.restore["field"](field)
             found.append(field.reshape(field.shape[0], *self._points_axes(), field.shape[-1]))
         if scalars is not None:
             found.append(self.restore["scalars"](scalars))
         return tuple(found)
+
+    def _corrected(self, flat: dict[str, torch.Tensor], base: Outputs) -> Outputs:
+        """Outputs of the network, over predictions of the base if there are any, at the points in their given order."""
+        given: dict[str, Any] = {"coords": self.coords, "fields": None, "params": None}
+        for name, values in flat.items():
+            scaled = self.scale[name](values)
+            given[name] = scaled if name == "params" or self.order is None else scaled[:, self.order]
+        if self.base is not None:
+            at_points = base.field if base.field is None or self.order is None else base.field[:, self.order]
+            given |= {"base": at_points, "base_scalars": base.scalars}
+        field, scalars = self.network(**given, grid_shape=self.grid_shape)
+        return Outputs(field if field is None or self.back is None else field[:, self.back], scalars)
 
     def _points_axes(self) -> GridShape:
         """Axes of the points of fields: those of the grid, if there is one."""

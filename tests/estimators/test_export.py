@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import Ridge
 
 import skop
 from skop import (
@@ -13,7 +14,9 @@ from skop import (
     FieldSet,
     GeoMaNORegressor,
     LaMORegressor,
+    MeanFieldRegressor,
     MNORegressor,
+    PODRegressor,
     SymmetryOptions,
 )
 from skop.data import ScalingOptions, unit_grid
@@ -172,7 +175,77 @@ def test_a_number_of_samples_can_be_fixed(tmp_path):
         require_parity(model, GRID, tmp_path / "model.pt2", counts=(3,))
 
 
+LOADS_2D = RANDOM.random((24, 2))
+WAVES = np.sin(3 * LOADS_2D[:, :1] + CLOUD[:, 0]) + LOADS_2D[:, 1:] * CLOUD[:, 1]
+OF_LOADS = FieldSet(CLOUD, np.stack([WAVES, 1e3 * WAVES**2], axis=-1))
+FIELDS = (RANDOM.normal(size=(24, 2)) @ np.sin(np.arange(22.0).reshape(2, 11)))[..., None]
+NODES = CLOUD + 0.1 * LOADS_2D[:, None] * np.sin(3 * CLOUD)
+
+
+def over_base(X, y, base="pod", share=0.0, kind=LaMORegressor, **params):
+    """An estimator whose network has a share of the prediction over its base."""
+    model = tiny(kind, base=base, **params).fit(X, y)
+    sizes = (len(part) for part in (model.module_.field_share, model.module_.scalar_share))
+    model.module_.set_shares(*(np.full(size, share) if size else None for size in sizes))
+    return model
+
+
+def test_a_graph_holds_base_and_network(tmp_path):
+    X, y = FieldSet(CLOUD, FIELDS, params=LOADS_2D), FieldSet(CLOUD, np.tanh(FIELDS), params=LOADS_2D[:, 1:])
+    model = over_base(X, y, share=0.7, base="linear")
+    for share, name in ((0.7, "both.pt2"), (0.0, "base.pt2")):
+        model.module_.set_shares(np.full(1, share), np.full(1, share))
+        model.export(tmp_path / name, X)
+        require_parity(model, X, tmp_path / name, counts=(24, 1), tolerance=1e-6)
+    both, alone = ((tmp_path / name).stat().st_size for name in ("both.pt2", "base.pt2"))
+    assert alone < both / 2
+
+
+BASES = {
+    "mean": (LOADS_2D, OF_LOADS, {"base": PODRegressor(regressor="mean")}),
+    "polynomials": (LOADS_2D, OF_LOADS, {"base": PODRegressor(regressor="polynomial")}),
+    "radial basis functions": (LOADS_2D, OF_LOADS, {"base": PODRegressor(regressor="rbf")}),
+    "splines": (LOADS_2D[:, :1], FieldSet(CLOUD, np.sin(5 * LOADS_2D[:, :1, None] + CLOUD[:, 1:])), {}),
+    "Gaussian process": (LOADS_2D, OF_LOADS, {"base": PODRegressor(regressor="gaussian_process")}),
+    "fields to fields": (FieldSet(CLOUD, FIELDS), FieldSet(CLOUD, np.tanh(FIELDS)), {"base": "auto"}),
+    "table to scalars": (LOADS_2D, np.sin(3 * LOADS_2D), {"base": "auto"}),
+    "coordinates of samples": (FieldSet(NODES, None), FieldSet(NODES, np.cos(3 * NODES)), {"base": "auto"}),
+    "logarithms at each point": (
+        LOADS_2D, FieldSet(CLOUD, np.exp(OF_LOADS.values[..., :1])),
+        {"scaling": ScalingOptions(target_transform="log", targets="point")},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", BASES)
+def test_onnx_of_a_base_gives_the_numbers_of_predict(name, tmp_path):
+    X, y, params = BASES[name]
+    model = over_base(X, y, **params)
+    model.export(tmp_path / "model.onnx", None if isinstance(X, np.ndarray) else X)
+    require_parity(model, X, tmp_path / "model.onnx", counts=(24, 1), tolerance=1e-6)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", [AMORegressor, MNORegressor])
+def test_onnx_of_base_and_network_on_scattered_points(kind, tmp_path):
+    model = over_base(LOADS_2D, OF_LOADS, kind=kind, share=0.5)
+    model.export(tmp_path / "model.onnx")
+    require_parity(model, LOADS_2D, tmp_path / "model.onnx", counts=(24, 1), tolerance=1e-6)
+
+
 REFUSALS = {
+    "a base with another regressor": (
+        lambda: over_base(LOADS_2D, OF_LOADS, base=PODRegressor(regressor=Ridge())), "m.onnx", None,
+        r"PODRegressor\(regressor=Ridge\(\.\.\.\)\).*base=None",
+    ),
+    "another base": (
+        lambda: over_base(LOADS_2D, OF_LOADS, base=MeanFieldRegressor()), "m.pt2", None, "a MeanField.*base=None",
+    ),
+    "other points than the base": (
+        lambda: over_base(FieldSet(CLOUD, FIELDS), FieldSet(CLOUD, FIELDS)), "m.pt2",
+        FieldSet(NODES[0], FIELDS[:2]), "interpolated from the points of the fit.*base=None",
+    ),
     "no samples": (lambda: tiny(LaMORegressor).fit(GRID, GRID), "m.pt2", None, "export needs X"),
     "another suffix": (lambda: tiny(LaMORegressor).fit(GRID, GRID), "m.pt", GRID, "'.onnx' or '.pt2'"),
     "finer grid": (
