@@ -52,10 +52,10 @@ from skop.data import (
     refuse_mask,
 )
 from skop.estimators._base_model import (
-    REVIEWS,
     BaseModel,
     Comparison,
     CorrectionNetwork,
+    Review,
     groups_of_same_inputs,
     remainder_sizes,
     rows_of,
@@ -956,27 +956,27 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     def _review_of_base(self, setup: _Setup) -> Callable[[float], str | FieldLoader | None]:
         """Return the function by which a training over a base model is reviewed."""
-        due = list(REVIEWS)
+        network = cast("CorrectionNetwork", self.module_)
+        reviewed = Review(network.learns_rest)
 
         def review(part: float) -> str | FieldLoader | None:
             """End the training if the network is of no use, and go on without the base if that is of none."""
             unseen, held = setup.unseen, setup.held
-            if unseen is None or held is None or not due or part < due[0]:
+            if unseen is None or held is None or not reviewed.is_due(part):
                 return None
-            due[:] = [later for later in due if later > part]
-            network = cast("CorrectionNetwork", self.module_).eval()
-            winner = self._compare_with_base(setup, unseen, held).winner(part, network.learns_rest)
-            if winner == "network":
-                # Weights are stored under the names that they have now, until the training has ended.
-                self.base_, setup.unseen, setup.held = None, None, setup.valid
-                train = np.setdiff1d(
-                    _usable(len(setup.data.inputs), setup.weight), () if setup.valid is None else setup.valid
-                )
-                setup.loader = self._training_loader(setup.data, train, setup.weight, setup.rng, None)
-                return setup.loader
-            return winner
+            network.eval()
+            winner = reviewed.winner(part, self._compare_with_base(setup, unseen, held))
+            return self._without_base(setup) if winner == "network" else winner
 
         return review
+
+    def _without_base(self, setup: _Setup) -> FieldLoader:
+        """Drop the base model in the course of a training; return all samples that are not held out for validation."""
+        # The network stays in its CorrectionNetwork until the training has ended.
+        self.base_, setup.unseen, setup.held = None, None, setup.valid
+        train = _usable(len(setup.data.inputs), setup.weight)
+        train = train if setup.valid is None else np.setdiff1d(train, setup.valid)
+        return self._training_loader(setup.data, train, setup.weight, setup.rng, None)
 
     def _choose_share(self, setup: _Setup, history: History) -> None:
         """Choose how much of the network is used, by samples that it has not seen; none where a review ended the fit.
@@ -1731,12 +1731,14 @@ def _weight_of_errors(targets: Targets) -> FloatArray:
 
 
 def _hold_out(inputs: FieldSet, train: IntArray, n_held: int) -> tuple[IntArray, IntArray]:
-    """Hold out a tenth of the samples, or what is missing of some; those with the same inputs stay together.
+    """Hold out some samples, or what is missing of these; those with the same inputs stay together.
 
-    Continued fits hold out the same ones, which the network has not seen then either.
+    Each of n samples that is missing raises the error by some part of 1 / n, and m samples that choose the share by
+    some part of 1 / m, so that the best number grows with the square root of n. Continued fits hold out the same ones,
+    which the network has not seen then either.
     """
     group = groups_of_same_inputs(inputs[train])
-    count = _HELD_OUT[0] - n_held if n_held else int(np.clip(round((group.max() + 1) / 10), *_HELD_OUT))
+    count = _HELD_OUT[0] - n_held if n_held else int(np.clip(round(np.sqrt(group.max() + 1) / 2), *_HELD_OUT))
     return train[group >= count], train[group < count]
 
 

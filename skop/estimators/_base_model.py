@@ -32,10 +32,10 @@ from skop.networks import Outputs
 from skop.training import TrainingEnd, fingerprint
 
 __all__ = [
-    "REVIEWS",
     "BaseModel",
     "Comparison",
     "CorrectionNetwork",
+    "Review",
     "correction_shares",
     "groups_of_same_inputs",
     "remainder_sizes",
@@ -50,13 +50,16 @@ _USEFUL = 0.3
 #: map where the base is rough: the errors of the base are then as hard to learn as the map.
 _SMALL_REST = 0.02
 #: Parts of a training after which the network is compared with the base.
-REVIEWS = (1 / 8, 1 / 4, 1 / 2)
-#: Part of the training from which it ends where the network has no share in what is left over.
-_LATE = 1 / 4
-#: Share of a network that learns the whole map from which it goes on without the base.
-_NETWORK_ALONE = 0.9
-#: Error of such a network, in units of that of the base, from which it will not come near it in half of a training.
-_FAR_BEHIND = 8.0
+_REVIEWS = (1 / 8, 1 / 4, 1 / 2)
+#: Share of a network that learns the whole map, and its error in units of that of the base, from which the base is of
+#: no use: if their errors are independent, it lowers that of the network by a twentieth now, and by less later.
+_NETWORK_ALONE, _CLEARLY_BETTER = 0.9, 0.5
+#: Error of such a network at the end of the training, in units of that of the base, from which it is of no use: if the
+#: errors are independent of each other, those of both together are smaller by a fiftieth.
+_FAR_BEHIND = 5.0
+#: Power of the time that the error of such a network falls by in the rest of the training, in units of that up to now,
+#: when the learning rate falls too.
+_FASTER = 2.0
 #: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
 _FOLDS = 5
 #: Size of a variation, in units of the values, that is rounding.
@@ -630,7 +633,7 @@ class Comparison:
     field, scalars : ndarray of shape (q,), (s,), or None
         Shares of the network, see `correction_shares`.
     ratio : ndarray of shape (q + s,)
-        Error of the whole correction in units of that of the base, for each channel and scalar.
+        Error with the whole correction in units of that of the base, for each channel and scalar.
     """
 
     field: FloatArray | None
@@ -639,32 +642,84 @@ class Comparison:
 
     @classmethod
     def of(cls, unseen: Predictions, corrected: Targets, truth: Targets, weight: FloatArray) -> Comparison:
-        """Compare by the arguments of `correction_shares`."""
+        """Compare m samples.
+
+        Parameters
+        ----------
+        unseen, corrected, truth, weight
+            Arguments of `correction_shares`.
+
+        Returns
+        -------
+        Comparison
+            Shares and ratio.
+        """
         ratios = []
-        pairs = zip(_pairs(unseen, corrected), _pairs(unseen, truth), strict=True)
-        for (base, whole), (_, true) in pairs:
+        for (base, whole), (_, true) in zip(_pairs(unseen, corrected), _pairs(unseen, truth), strict=True):
             if base is not None:
-                left = (_sums((true - part) ** 2) for part in (whole, base))
-                network, own = (np.sqrt(weight @ part) for part in left)
+                network, own = (
+                    np.sqrt(weight @ np.sum((true - part).reshape(len(true), -1, true.shape[-1]) ** 2, axis=1))
+                    for part in (whole, base)
+                )
                 ratios.append(np.divide(network, own, out=np.full(len(own), np.inf), where=own > 0))
         return cls(*correction_shares(unseen, corrected, truth, weight), np.concatenate(ratios))
 
-    def winner(self, part: float, learns_rest: bool) -> str | None:
-        """Return ``"base"`` or ``"network"`` if the other one is of no use, now and in what follows, otherwise None.
+    @property
+    def shares(self) -> FloatArray:
+        """All shares, of shape (q + s,)."""
+        return np.concatenate([held for held in (self.field, self.scalars) if held is not None])
+
+
+class Review:
+    """Repeated comparison of a network with a base model in the course of a training.
+
+    Parameters
+    ----------
+    learns_rest : bool
+        Whether the network learns what the base leaves over, and not the whole map.
+    """
+
+    def __init__(self, learns_rest: bool) -> None:
+        self.learns_rest, self.due = learns_rest, list(_REVIEWS)
+        self.before: tuple[float, Comparison] | None = None
+
+    def is_due(self, part: float) -> bool:
+        """Whether they are to be compared when this fraction of the training is complete."""
+        return bool(self.due) and part >= self.due[0]
+
+    def winner(self, part: float, now: Comparison) -> str | None:
+        """Judge by a comparison whether one of the two is of no use for the rest of the training.
+
+        What the base leaves over is either learnt early or not at all, so that two comparisons without any share of the
+        network decide. A network that learns the whole map falls behind a good base for long. It is of no use if its
+        error, falling by a higher power of the time than between the last two comparisons, stays too large.
 
         Parameters
         ----------
         part : float
             Completed fraction of the training.
-        learns_rest : bool
-            Whether the network learns what the base leaves over, and not the whole map.
+        now : Comparison
+            Their comparison at this time.
+
+        Returns
+        -------
+        str or None
+            ``"base"`` or ``"network"``, the one that is left, or None if both are of use.
         """
-        shares = np.concatenate([held for held in (self.field, self.scalars) if held is not None])
-        if learns_rest:
-            return "base" if part >= _LATE and not shares.any() else None
-        if shares.min() >= _NETWORK_ALONE:
+        self.due = [later for later in self.due if later > part]
+        before, self.before = self.before, (part, now)
+        if not self.learns_rest and now.shares.min() >= _NETWORK_ALONE and now.ratio.max() <= _CLEARLY_BETTER:
             return "network"
-        return "base" if part >= 1 / 2 and self.ratio.min() > _FAR_BEHIND else None
+        if before is None or now.shares.any() or before[1].shares.any():
+            return None
+        if self.learns_rest:
+            return "base"
+        # Where the base has no error, the ratio is infinite.
+        known = np.isfinite(now.ratio) & np.isfinite(before[1].ratio)
+        fallen = np.divide(now.ratio, before[1].ratio, out=np.ones_like(now.ratio), where=known)
+        power = np.log(np.minimum(fallen, 1.0)) / np.log(part / before[0])
+        at_end = now.ratio * part ** -(_FASTER * power)
+        return "base" if at_end.min() > _FAR_BEHIND else None
 
 
 def correction_shares(
@@ -699,11 +754,6 @@ def correction_shares(
         if base is not None:
             shares[number] = _share(base, whole, true, weight)
     return shares[0], shares[1]
-
-
-def _sums(values: FloatArray) -> FloatArray:
-    """Sum values ``(m, ..., q)`` over all axes but the first and the last."""
-    return np.asarray(values.reshape(len(values), -1, values.shape[-1]).sum(axis=1))
 
 
 def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight: FloatArray) -> FloatArray:

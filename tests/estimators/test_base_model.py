@@ -10,7 +10,7 @@ import skop
 from skop import FieldSet, LaMORegressor, MNORegressor, PODRegressor, RolloutRegressor
 from skop.data import Predictions, Targets
 from skop.datasets import make_darcy
-from skop.estimators._base_model import CorrectionNetwork, correction_shares, standardized
+from skop.estimators._base_model import Comparison, CorrectionNetwork, Review, correction_shares, standardized
 from skop.exceptions import FieldDataError
 from skop.networks import Outputs
 
@@ -35,6 +35,18 @@ def shares_of(model):
     return [np.asarray(part) for part in (model.module_.field_share, model.module_.scalar_share)]
 
 
+def base_of(model, X):
+    """Field of the base alone, in the units of y."""
+    found = torch.from_numpy(model.base_.predict(X).fields).to(getattr(torch, model.dtype_))
+    return model.scalers_.target.inverse_transform(found).numpy()
+
+
+def without_network(model):
+    """The estimator, whose network can no longer be called."""
+    model.module_.network = None
+    return model
+
+
 # ---------------------------------------------------------------------- the whole and its parts
 @pytest.mark.parametrize("base", ["linear", "pod", "auto", PODRegressor(regressor=Ridge(1e-8), n_components=2)])
 def test_a_linear_map_is_found_by_the_base(linear_map, base):
@@ -47,11 +59,9 @@ def test_a_linear_map_is_found_by_the_base(linear_map, base):
 def test_without_a_share_the_whole_is_the_base(linear_map):
     X, y = linear_map
     model = small(base="pod", dtype="float64", max_iter=1).fit(X[:30], y[:30])
-    model.module_.set_shares(np.zeros(2), None)
-    scaler = model.scalers_.target
-    standardized = torch.from_numpy(model.base_.predict(X[30:]).fields)
-    expected = scaler.inverse_transform(standardized).numpy()
-    np.testing.assert_allclose(np.asarray(model.predict(X[30:]).values), expected, rtol=1e-10)
+    model.module_.use_base()
+    expected = base_of(model, X[30:])
+    assert np.array_equal(np.asarray(without_network(model).predict(X[30:]).values), expected)
 
 
 def test_the_correction_is_added_in_its_units():
@@ -293,7 +303,9 @@ def test_a_finer_grid_gets_the_base_of_the_training_grid():
 
     model = small(base="linear", dtype="float64", patch_size=1).fit(sines(9), 2 * sines(9))
     model.module_.set_shares(np.zeros(1), None)
-    np.testing.assert_allclose(model.predict(sines(17)), 2 * sines(17), atol=1e-3)
+    found = without_network(model).predict(sines(17))
+    np.testing.assert_allclose(found, 2 * sines(17), atol=1e-3)
+    assert np.array_equal(found[:, ::2], model.predict(sines(9)))
 
 
 def test_an_even_refinement_gets_the_base_of_the_training_grid():
@@ -375,6 +387,10 @@ def test_gradients_flow_through_the_base(kind):
     steps = 1e-5 * np.eye(2)
     expected = [(value(table[:4] + step) - value(table[:4] - step)) / 2e-5 for step in steps]
     np.testing.assert_allclose(found, np.stack(expected, axis=1), rtol=1e-4, atol=1e-3)
+    model.module_.use_base()
+    found = without_network(model).gradient(X[:4], output)
+    expected = [(value(table[:4] + step) - value(table[:4] - step)) / 2e-5 for step in steps]
+    np.testing.assert_allclose(found, np.stack(expected, axis=1), rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("base", ["linear", PODRegressor(regressor="mean")])
@@ -452,6 +468,110 @@ def test_sensors_have_no_base(linear_map):
     X, y = linear_map
     with pytest.raises(FieldDataError, match="at its sensors only"):
         skop.DeepONetRegressor(base="pod").fit(X, y)
+
+
+# ---------------------------------------------------------------------- reviews
+def test_a_training_ends_where_the_base_is_exact(linear_map, tmp_path):
+    X, y = linear_map
+    model = small(base="pod", max_iter=16, warm_start=True).fit(X[:30], y[:30])
+    assert (model.stopped_, model.n_iter_) == ("base", 4)
+    found = np.asarray(model.predict(X[30:]).values)
+    assert np.array_equal(found, base_of(model, X[30:]))
+    again = small(base="pod", max_iter=16).fit(X[:30], y[:30])
+    assert (again.stopped_, again.n_iter_, again.loss_curve_) == ("base", 4, model.loss_curve_)
+    model.save(tmp_path / "model.skop")
+    loaded = without_network(skop.load(tmp_path / "model.skop"))
+    assert np.array_equal(np.asarray(loaded.predict(X[30:]).values), found)
+    # A warm start gives the network another chance.
+    model.fit(X[:30], y[:30])
+    assert (model.stopped_, model.n_iter_) == ("base", 8)
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_a_base_that_the_network_leaves_behind_is_dropped(early_stopping, tmp_path, monkeypatch):
+    rng = np.random.default_rng(20)
+    X = rng.uniform(-1, 1, (60, 1))
+    # The best linear map is a constant.
+    y = np.cos(4 * X[:, 0])
+    goes_on = []
+    original = LaMORegressor._without_base
+
+    def recorded(self, setup):
+        goes_on.append((original(self, setup), setup))
+        return goes_on[-1][0]
+
+    monkeypatch.setattr(LaMORegressor, "_without_base", recorded)
+    options = {"base": "linear", "max_iter": 80, "width": 16, "early_stopping": early_stopping, "warm_start": True}
+    weight = np.repeat([0.0, 1.0], [5, 55])
+    model = small(**options).fit(X, y, sample_weight=weight)
+    ((loader, setup),) = goes_on
+    kept = np.arange(5, 60) if setup.valid is None else np.setdiff1d(np.arange(5, 60), setup.valid)
+    assert np.array_equal(loader.inputs.params, setup.data.inputs.params[kept])
+    assert model.base_ is None
+    assert not isinstance(model.module_, CorrectionNetwork)
+    assert model.score(X, y) > 0.8
+    model.save(tmp_path / "model.skop")
+    assert np.array_equal(skop.load(tmp_path / "model.skop").predict(X), model.predict(X))
+    # A warm start goes on without a base, from the state at the end.
+    assert model._earlier.end.moments.keys() == {name for name, _ in model.module_.named_parameters()}
+    model.set_params(learning_rate_init=1e-12, max_iter=1).fit(X, y)
+    assert model.base_ is None
+    assert model.loss_curve_[-1] < 2 * model.loss_curve_[-2] < 0.1 * model.loss_curve_[0]
+
+
+def compared(shares, ratio):
+    return Comparison(np.asarray(shares), None, np.asarray(ratio))
+
+
+def test_two_reviews_without_a_share_decide_for_the_base():
+    nothing, some = compared([0.0, 0.0], [1.0, 1.2]), compared([0.0, 0.1], [1.0, 0.9])
+    for sequence, winners in [
+        ((nothing, nothing, nothing), [None, "base", "base"]),
+        ((nothing, some, nothing), [None, None, None]),
+        ((some, nothing, nothing), [None, None, "base"]),
+    ]:
+        review, parts = Review(learns_rest=True), (1 / 8, 1 / 4, 1 / 2)
+        assert [review.winner(part, now) for part, now in zip(parts, sequence, strict=True)] == winners
+    # A whole training in one or two epochs has one review.
+    review = Review(learns_rest=True)
+    assert review.is_due(0.5)
+    assert review.winner(0.5, nothing) is None
+    assert not review.is_due(0.9)
+
+
+def test_a_network_for_the_whole_is_left_time_to_catch_up():
+    def winners(ratios, shares=(0.0, 0.0, 0.0)):
+        review = Review(learns_rest=False)
+        parts = zip((1 / 8, 1 / 4, 1 / 2), ratios, shares, strict=True)
+        return [review.winner(part, compared([share], [ratio])) for part, ratio, share in parts]
+
+    # It falls by the square of what it has fallen by: 8 to 2 in the rest of the first, and not at all in the second.
+    assert winners([32.0, 16.0, 8.0]) == [None, None, None]
+    assert winners([8.0, 7.9, 7.9]) == [None, "base", "base"]
+    assert winners([8.0, 7.9, 7.9], [0.0, 0.02, 0.0]) == [None, None, None]
+    assert winners([2.0, 1.9, 1.9]) == [None, None, None]
+    assert winners([1.0, 0.8, 0.4], [0.5, 0.95, 0.95]) == [None, None, "network"]
+    assert winners([1.0, 0.4, 0.4], [0.5, 0.85, 0.85]) == [None, None, None]
+    # A base without error has no worse network.
+    assert winners([np.inf, np.inf, np.inf]) == [None, "base", "base"]
+    both = [compared([0.0, 0.0], [np.inf, ratio]) for ratio in (32.0, 16.0)]
+    review = Review(learns_rest=False)
+    assert [review.winner(part, now) for part, now in zip((1 / 8, 1 / 4), both, strict=True)] == [None, None]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("size", "rest"), [(0.3, True), (5.0, False)])
+def test_a_training_goes_on_where_the_network_helps(size, rest):
+    rng = np.random.default_rng(1)
+    params, x = rng.uniform(-1, 1, (100, 2)), np.linspace(0, 1, 24)
+    y = 5 * params[:, :1] * np.sin(x) + params[:, 1:] * x + size * 0.2 * np.abs(params[:, :1]) * np.cos(3 * x)
+    X, y = FieldSet(x[:, None], None, params=params), FieldSet(x[:, None], y[..., None])
+    model = small(base="linear", width=32, max_iter=30).fit(X[:60], y[:60])
+    assert model.stopped_ == "max_iter"
+    assert model.base_ is None or model.base_.leaves_rest == rest
+    error = 1 - model.score(X[60:], y[60:])
+    alone = PODRegressor(regressor="ridge").fit(X[:60], y[:60])
+    assert error < 0.5 * (1 - alone.score(X[60:], y[60:]))
 
 
 # ---------------------------------------------------------------------- share of the correction

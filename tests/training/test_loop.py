@@ -64,12 +64,12 @@ def squared(prediction, batch):
 
 def make_trainer(loss=squared, seed=0, network=None, **options):
     chosen = {"max_iter": 5, "batch_size": 4, "learning_rate": 0.05, "schedule": "constant", "warmup_fraction": 0.0}
-    hooks = {name: options.pop(name) for name in ("validate", "on_epoch_end", "forward") if name in options}
+    hooks = {name: options.pop(name) for name in ("validate", "on_epoch_end", "forward", "review") if name in options}
     network = PointwiseLinear() if network is None else network
     return Trainer(network, loss, TrainerConfig(**(chosen | options)), np.random.RandomState(seed), **hooks)
 
 
-def rates_of(trainer):
+def rates_of(trainer, loader=None):
     """Learning rates of all steps of a run."""
     rates, step = [], trainer.optimizer.step
 
@@ -78,7 +78,7 @@ def rates_of(trainer):
         step()
 
     trainer.optimizer.step = recorded_step
-    trainer.run(Loader())
+    trainer.run(Loader() if loader is None else loader)
     return rates
 
 
@@ -827,3 +827,45 @@ def test_a_state_that_does_not_fit_is_an_error():
         make_trainer().load_state_dict({name: held for name, held in state.items() if name != "optimizer"})
     with pytest.raises(RuntimeError, match="weight"):
         make_trainer(network=nn.Linear(3, 1), ema_decay=0.9).load_state_dict(state)
+
+
+# ---------------------------------------------------------------------- reviews
+def test_a_review_ends_the_training_for_its_reason():
+    parts = []
+    trainer = make_trainer(max_iter=8, review=lambda part: parts.append(part) or ("base" if part >= 0.5 else None))
+    history = trainer.run(Loader())
+    assert (history.stopped, len(history.loss_curve)) == ("base", 4)
+    assert parts == [1 / 8, 2 / 8, 3 / 8, 4 / 8]
+
+
+def test_a_review_sees_the_averaged_weights():
+    seen = []
+    trainer = make_trainer(max_iter=2, ema_decay=0.9)
+    trainer.review = lambda part: seen.append(trainer.average.is_swapped)
+    trainer.run(Loader())
+    assert seen == [True]
+
+
+def test_a_training_goes_on_with_the_samples_of_a_review():
+    fewer, options = Loader(), {"max_iter": 8, "schedule": "cosine", "schedule_interval": "epoch"}
+    fewer.__class__ = type("Fewer", (Loader,), {"__len__": lambda self: 8})
+    trainer = make_trainer(review=lambda part: Loader() if part == 0.5 else None, **options)
+    rates, expected = rates_of(trainer, fewer), rates_of(make_trainer(**options))
+    # Two steps of each of the first epochs, three of the others; the rates are those of the epochs.
+    assert rates == [rate for epoch in range(8) for rate in [expected[3 * epoch]] * (2 if epoch < 4 else 3)]
+    assert len(trainer.loader) == N_SAMPLES
+
+
+def test_a_training_that_diverges_after_a_review_goes_back_to_it():
+    losses = []
+
+    def loss(prediction, batch):
+        losses.append(1)
+        return squared(prediction, batch) * (float("nan") if len(losses) == 2 * 2 + 1 else 1.0)
+
+    fewer = Loader()
+    fewer.__class__ = type("Fewer", (Loader,), {"__len__": lambda self: 8})
+    trainer = make_trainer(loss, max_iter=4, review=lambda part: Loader() if part == 0.5 else None)
+    with pytest.warns(SkopWarning, match="in epoch 3"):
+        history = trainer.run(fewer)
+    assert (trainer.step, len(history.loss_curve)) == (4 * 3, 4)
