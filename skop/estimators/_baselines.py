@@ -254,7 +254,7 @@ class PODRegressor(FieldRegressor):
         shares = np.sqrt(np.cumsum(parts.variances[::-1])[::-1] / max(parts.variances.sum(), _TINY))
         if parts.is_large and self.n_components == "auto":
             # Components that the mean would predict as well, compared with the error, are left out.
-            share = 0.5 * _NEGLIGIBLE * selection.least_screened() / screened["mean"]
+            share = 0.5 * _NEGLIGIBLE * selection.least_screened() / max(screened["mean"], _TINY)
             count = max(int((shares > share).sum()), 1)
             selection.narrow(parts.coefficients[:, :count], targets.measure(parts, count)[1])
         tried = {name: found for name in names if (found := selection.search(name)) is not None}
