@@ -96,7 +96,8 @@ class PODRegressor(FieldRegressor):
         samples, divided by that at samples that are left out. Not with a regressor of scikit-learn.
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"mixed"`` is the choice of a
-        regressor for each component.
+        regressor for each component. With more than 400 samples that of a regressor which is at least 1.2 times worse
+        on a part of them has the penalty that is best for this part.
     points_ : ndarray of shape (P, d) or None
         Points of the training samples, if all samples share them.
     input_basis_, output_basis_ : object
