@@ -96,7 +96,8 @@ class PODRegressor(FieldRegressor):
         samples, divided by that at samples that are left out. Not with a regressor of scikit-learn.
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"mixed"`` is the choice of a
-        regressor for each component.
+        regressor for each component. With more than 400 samples that of a regressor which is at least 1.2 times worse
+        on a part of them has the penalty that is best for this part.
     points_ : ndarray of shape (P, d) or None
         Points of the training samples, if all samples share them.
     input_basis_, output_basis_ : object
@@ -254,7 +255,7 @@ class PODRegressor(FieldRegressor):
         shares = np.sqrt(np.cumsum(parts.variances[::-1])[::-1] / max(parts.variances.sum(), _TINY))
         if parts.is_large and self.n_components == "auto":
             # Components that the mean would predict as well, compared with the error, are left out.
-            share = 0.5 * _NEGLIGIBLE * selection.least_screened() / screened["mean"]
+            share = 0.5 * _NEGLIGIBLE * selection.least_screened() / max(screened["mean"], _TINY)
             count = max(int((shares > share).sum()), 1)
             selection.narrow(parts.coefficients[:, :count], targets.measure(parts, count)[1])
         tried = {name: found for name in names if (found := selection.search(name)) is not None}

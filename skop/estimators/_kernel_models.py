@@ -583,7 +583,7 @@ class Selection:
             thorough
             or is_small
             or not kernel.linear + (kernel.name != "none")
-            or error < _WORSE * self.least_screened()
+            or error <= _WORSE * self.least_screened()
         ):
             return self._finish(kernel, about)
         return self._rough(kernel, about)

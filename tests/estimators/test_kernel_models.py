@@ -176,3 +176,28 @@ def test_components_of_many_points_are_those_of_a_decomposition(monkeypatch):
         np.testing.assert_allclose(basis.transform(rows), parts.coefficients, atol=1e-8)
         np.testing.assert_allclose(basis.inverse_transform(parts.coefficients), rows, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(basis.components_ @ basis.components_.T, np.eye(4), atol=1e-8)
+
+
+def test_of_a_kernel_that_some_samples_tell_against_the_error_alone_is_computed(monkeypatch):
+    monkeypatch.setattr("skop.estimators._kernel_models._SCREENED", 30)
+    points = np.random.default_rng(0).normal(size=(60, 4))
+    targets = points @ np.random.default_rng(1).normal(size=(4, 3))
+    error = lambda residuals, samples: float(np.sqrt((residuals**2).mean()))  # noqa: E731
+    selection = Selection(points, targets, np.full(60, 1 / 60), error, 0)
+    selection.screen("ridge")
+    found = selection.search("rbf")
+    assert not found.systems
+    exact = fitted(Kernel("linear_spline"), points, targets, found.penalties[0])
+    np.testing.assert_allclose(found.error, error(exact.left_out, None), rtol=1e-8)
+    assert selection.search("rbf", thorough=True).systems
+    assert selection.search("ridge").error < 1e-6 * found.error
+
+
+def test_orthogonal_inputs_are_the_eigenvectors_of_the_linear_kernel():
+    values = np.random.default_rng(0).normal(size=(12, 40))
+    rows = Decomposition(values, None).coefficients
+    turned = rows @ np.linalg.qr(np.random.default_rng(1).normal(size=(rows.shape[1], rows.shape[1])))[0]
+    targets = np.sin(values[:, :3])
+    short, full = (fitted(Kernel("none", linear=1.0), points, targets, 0.3) for points in (rows, turned))
+    np.testing.assert_allclose(short.left_out, full.left_out, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(short.predict(rows), full.predict(turned), rtol=1e-8, atol=1e-10)
