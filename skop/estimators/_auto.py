@@ -77,9 +77,9 @@ class AutoRegressor(FieldRegressor):
         Result of the search. ``"best"``: the candidate with the lowest expected error. ``"greedy"``: weighted mean of
         candidates, to which one at a time is added, with replacement, so that the error on held-out samples becomes
         lowest. ``"auto"``: this mean if it lowers the error by 2 % or more, else the best.
-    cv : int or splitter, default=3
-        Number of folds, at most as many as samples or groups, whose samples are drawn at random; or a splitter of
-        scikit-learn. Under a time limit operators see the first fold only.
+    cv : int, splitter or list of (train, valid), default=3
+        Number of folds, at most as many as samples or groups, whose samples are drawn at random; a splitter of
+        scikit-learn; or the rows of each fold. Under a time limit operators see the first fold only.
     symmetries : sequence of str, SymmetryOptions or None, default=None
         Symmetries of the problem, for every candidate that has this parameter and declares none of its own; see
         `skop.SymmetryOptions`.
@@ -168,7 +168,7 @@ class AutoRegressor(FieldRegressor):
         "candidates": ["array-like", None],
         "max_time": [Interval(Real, 0, None, closed="neither"), None],
         "ensemble": [StrOptions({"auto", "greedy", "best"})],
-        "cv": [Interval(Integral, 2, None, closed="left"), HasMethods(["split", "get_n_splits"])],
+        "cv": [Interval(Integral, 2, None, closed="left"), HasMethods(["split", "get_n_splits"]), "array-like"],
         "symmetries": ["array-like", SymmetryOptions, None],
         "input_fields": ["array-like", None],
         "target_fields": ["array-like", None],
@@ -254,14 +254,14 @@ class AutoRegressor(FieldRegressor):
     ) -> tuple[Search, TrainingData]:
         """Read the data and make the search, which takes a part of the budget."""
         data = self._read(X, y, params=params, sample_weight=sample_weight)
-        weight = check_weight(sample_weight, len(data.inputs))
+        weight, used = check_weight(sample_weight, len(data.inputs)), None
         if weight is not None:
             used = np.flatnonzero(weight)
             groups = groups if groups is None or len(groups) != len(weight) else np.asarray(groups)[used]
             data = samples_with_weight(data, weight)
             weight = weight[used] if np.ptp(weight[used]) > 0 else None
         rng = check_random_state(self.random_state)
-        folds = make_folds(self.cv, len(data.inputs), groups, rng)
+        folds = make_folds(self.cv, len(data.inputs), groups, rng, used)
         given = self._candidates(data.spec)
         candidates = make_candidates(given, rng, self.symmetries, weight is not None)
         verbose = int((self.max_time or 0.0) >= _LONG) if self.verbose == "auto" else 2 * int(self.verbose)

@@ -302,13 +302,39 @@ def weighted(parts: Sequence[Predictions], weights: FloatArray) -> Predictions:
     return Predictions(*means)
 
 
-def make_folds(cv: Any, n_samples: int, groups: Any, rng: np.random.RandomState) -> list[tuple[IntArray, IntArray]]:
-    """Training and validation samples of each fold."""
+def make_folds(
+    cv: Any, n_samples: int, groups: Any, rng: np.random.RandomState, used: IntArray | None = None
+) -> list[tuple[IntArray, IntArray]]:
+    """Training and validation samples of each fold.
+
+    Parameters
+    ----------
+    cv : int, splitter or list of (train, valid)
+        Number of folds, a splitter of scikit-learn, or the rows of each fold.
+    n_samples : int
+        Number of samples that are used.
+    groups : array-like of shape (n,) or None
+        Labels of these samples.
+    rng : RandomState
+        Source of the order of the samples.
+    used : ndarray of int or None, default=None
+        Rows of these samples, to which a list of folds refers; None if all are used.
+
+    Returns
+    -------
+    list of (train, valid)
+        Numbers of the used samples in each fold.
+    """
     labels = None if groups is None else np.asarray(groups)
     if labels is not None and labels.shape != (n_samples,):
         raise FieldDataError(f"groups has shape {labels.shape}, expected ({n_samples},): one label for each sample.")
     seed = int(rng.randint(np.iinfo(np.int32).max))
     splitter = cv
+    if not isinstance(cv, Integral) and not hasattr(cv, "split"):
+        rows = np.arange(n_samples) if used is None else used
+        train, valid = ([np.asarray(fold[side]) for fold in cv] for side in (0, 1))
+        numbers = [[np.searchsorted(rows, part[np.isin(part, rows)]) for part in parts] for parts in (train, valid)]
+        return list(zip(*numbers, strict=True))
     if isinstance(cv, Integral):
         count, what = (n_samples, "sample") if labels is None else (len(np.unique(labels)), "group")
         if count < 2:

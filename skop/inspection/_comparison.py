@@ -22,7 +22,6 @@ from skop.data import FieldSet, TrainingData, read
 from skop.estimators._auto import classical_candidates
 from skop.exceptions import FieldDataError
 from skop.inspection._evaluation import Evaluation, evaluate
-from skop.training import in_words
 
 __all__ = ["ModelResult", "classical_models", "compare_models"]
 
@@ -135,7 +134,7 @@ def compare_models(
                 results.append(_fit_and_evaluate(name, model, fitted, tested_on, names, may_fail=may_fail))
     except KeyboardInterrupt:
         cut, *others = [name for name, *_ in tasks[len(results) :]]
-        note = f"interrupted after {in_words(time.perf_counter() - start)}"
+        note = f"interrupted after {time.perf_counter() - start:.0f} s"
         results.append(ModelResult(cut, None, 0.0, note))
         results += [ModelResult(name, None, 0.0, "not fitted, since the comparison was interrupted") for name in others]
     return results

@@ -270,7 +270,7 @@ def test_weight_zero_is_leaving_out_and_errors_are_weighted():
     X, weight = np.random.default_rng(0).random((16, 2)), np.tile([1.0, 3.0, 0.0, 2.0], 4)
     candidates = [("ridge", Ridge()), ("nearest", KNeighborsRegressor(1)), ("POD", pod("ridge"))]
     model = by_epochs(*candidates, cv=KFold(2), ensemble="best").fit(X, y, sample_weight=weight)
-    some = weight > 0
+    some, whole = weight > 0, (X, y, weight)
     other = clone(model).fit(X[some], y[some], sample_weight=weight[some])
     np.testing.assert_array_equal(model.predict(X), other.predict(X))
     rows = {row["candidate"]: row for row in model.results_}
@@ -282,6 +282,11 @@ def test_weight_zero_is_leaving_out_and_errors_are_weighted():
         found[valid] = Ridge().fit(X[train], y[train], weight[train]).predict(X[valid])
     expected = np.sqrt(np.average((found - y) ** 2, weights=weight) / np.average(y**2, weights=weight))
     assert rows["ridge"]["error"] == pytest.approx(expected, rel=1e-9)
+    # The same folds by the rows of all samples.
+    places = np.flatnonzero(some)
+    folds = [(places[train], places[valid]) for train, valid in KFold(2).split(places)]
+    other = clone(model).set_params(cv=folds).fit(*whole)
+    assert other.results_[0]["error"] == rows["ridge"]["error"]
     # Weights that are all the same leave nobody out.
     assert {row["status"] for row in clone(model).fit(X, y, 2 * np.ones(len(y))).results_} == {"chosen", "compared"}
     with pytest.raises(FieldDataError, match=r"no candidate could be fitted\. POD: its fit takes no sample_weight"):
