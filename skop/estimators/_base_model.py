@@ -167,11 +167,13 @@ class BaseModel:
             with checked_by_caller():
                 found = self.estimator._predict_values(seen)
         except FieldDataError as error:
-            raise FieldDataError(f"the base of this estimator cannot predict X, since {error}") from error
+            raise FieldDataError(
+                f"the base of this estimator cannot predict X, since {error} Or fit with base=None."
+            ) from error
         places = inputs if places is None else places
         if self.target_points is not None:
             return self.at(found, places)
-        if found.fields is None or (places is inputs and seen.coords is inputs.coords):
+        if found.fields is None or (places is inputs and self.has_own_points(inputs)):
             return found
         return replace(found, fields=interpolate_fields(seen.with_values(found.fields), places))
 
@@ -207,7 +209,7 @@ class BaseModel:
                 "gradient does not go through the interpolation of a base; take X, and y of the fit, on the points of "
                 "X of the fit, or fit with base=None."
             )
-        rows = self.estimator._predict_tensor(params, inputs.with_grid(self.grid_shape))
+        rows = self.estimator._predict_tensor(params, self._on_own_points(inputs).with_grid(self.grid_shape))
         n_outputs, n_scalars = self.estimator.spec_.n_outputs, self.estimator.spec_.n_scalars
         field = rows[:, : rows.shape[1] - n_scalars].reshape(len(rows), -1, n_outputs) if n_outputs else None
         return field, rows[:, rows.shape[1] - n_scalars :] if n_scalars else None
@@ -235,6 +237,11 @@ class BaseModel:
     def _on_own_points(self, inputs: FieldSet) -> FieldSet:
         """Return the samples on the points of the base model, to which their fields are interpolated."""
         if self.has_own_points(inputs):
+            if self.points is None and inputs.shared_coords:
+                # The base reads the points of each sample, also where all have the same.
+                coords = np.broadcast_to(inputs.coords, (len(inputs), *inputs.coords.shape))
+                held: dict[str, Any] = {"params": inputs.params, "grid_shape": inputs.grid_shape}
+                inputs = FieldSet(coords, inputs.values, **held)
             # Networks that read points pass samples without their grid.
             is_other = inputs.grid_shape is not None and self.grid_shape is not None
             return inputs if is_other or inputs.grid_shape == self.grid_shape else inputs.with_grid(self.grid_shape)

@@ -35,6 +35,8 @@ _NEGLIGIBLE = 0.01
 _VARIES = 0.5
 #: Smallest positive number.
 _TINY = float(np.finfo(float).tiny)
+#: Part of the square of a field up to which what its components leave out is rounding, which is no input.
+NOTHING_OUTSIDE = 1e-12
 #: Relative size of differences that are rounding.
 _ROUNDING = 1e-13
 #: Parts of the cross-validation of regressors that have no closed form of it.
@@ -310,8 +312,10 @@ class PODRegressor(FieldRegressor):
             parts.append(coefficients / self.input_scale_)
             if self.has_rest_:
                 # Distances to the training samples count what their components do not hold.
-                outside = ((rows - self.input_basis_.mean_) ** 2).sum(axis=1) - (coefficients**2).sum(axis=1)
-                parts.append(np.sqrt(np.maximum(outside, 0.0))[:, None] / self.input_scale_)
+                whole = ((rows - self.input_basis_.mean_) ** 2).sum(axis=1)
+                outside = whole - (coefficients**2).sum(axis=1)
+                outside = np.where(outside > NOTHING_OUTSIDE * whole, outside, 0.0)
+                parts.append(np.sqrt(outside)[:, None] / self.input_scale_)
         return np.concatenate(parts, axis=1)
 
     def _moved(self, inputs: FieldSet) -> bool:

@@ -29,7 +29,7 @@ from skop._typing import FloatArray, GridShape, PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, FieldScaler, FieldSet
 from skop.estimators._base_model import BaseModel, CorrectionNetwork
-from skop.estimators._baselines import PODRegressor
+from skop.estimators._baselines import NOTHING_OUTSIDE, PODRegressor
 from skop.estimators._kernel_models import KernelModel
 from skop.estimators._persistence import write_in_one_step
 from skop.exceptions import FieldDataError, OptionalDependencyError, SkopError
@@ -291,8 +291,10 @@ class _BaseGraph(nn.Module):
             coefficients = rows @ self.input_components.T
             points.append(coefficients / self.input_scale)
             if self.has_rest:
-                outside = (rows**2).sum(dim=1) - (coefficients**2).sum(dim=1)
-                points.append(outside.clip(min=0.0).sqrt()[:, None] / self.input_scale)
+                whole = (rows**2).sum(dim=1)
+                outside = whole - (coefficients**2).sum(dim=1)
+                outside = torch.where(outside > NOTHING_OUTSIDE * whole, outside, torch.zeros_like(outside))
+                points.append(outside.sqrt()[:, None] / self.input_scale)
         found = self.regressor.predict(torch.cat(points, dim=1)) @ self.components
         found = ((found + self.mean) * self.unit).to(self.dtype)
         field = found[:, : self.n_values].unflatten(1, (-1, self.n_outputs)) if self.n_outputs else None

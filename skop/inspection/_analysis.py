@@ -10,9 +10,10 @@ import torch
 
 from skop.data import FieldSet
 from skop.estimators._base import OperatorRegressor
+from skop.estimators._base_model import CorrectionNetwork
 from skop.exceptions import FieldDataError
 
-__all__ = ["check_spacing", "evaluating", "read_samples"]
+__all__ = ["check_spacing", "evaluating", "network_name", "read_samples"]
 
 
 def read_samples(estimator: Any, X: Any) -> FieldSet:
@@ -54,6 +55,11 @@ def check_spacing(estimator: OperatorRegressor, inputs: FieldSet) -> None:
             f"X is {'x'.join(map(str, factors))} times finer than the training grid, where predict joins several "
             "predictions; pass X with the spacing of the training."
         )
+
+
+def network_name(network: torch.nn.Module) -> str:
+    """Name of the class of a network, of that within if it is over a base."""
+    return type(network.network if isinstance(network, CorrectionNetwork) else network).__name__
 
 
 @contextmanager

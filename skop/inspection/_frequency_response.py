@@ -15,7 +15,7 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape
 from skop.data import FieldSet
 from skop.exceptions import FieldDataError
-from skop.inspection._analysis import check_spacing, evaluating, read_samples
+from skop.inspection._analysis import check_spacing, evaluating, network_name, read_samples
 from skop.modules import observe_features
 
 __all__ = ["FrequencyResponse", "FrequencyResponseDisplay", "frequency_response"]
@@ -167,7 +167,7 @@ def _layers(network: torch.nn.Module, arguments: dict[str, Any], shape: GridShap
         network(**arguments)
     if not found:
         raise ValueError(
-            f"the blocks of {type(network).__name__} do not state their feature maps; call "
+            f"the blocks of {network_name(network)} do not state their feature maps; call "
             "skop.modules.note_features after every residual branch."
         )
     return found

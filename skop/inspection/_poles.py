@@ -14,7 +14,7 @@ import torch
 
 from skop._optional import import_optional
 from skop._typing import GridShape
-from skop.inspection._analysis import check_spacing, evaluating, read_samples
+from skop.inspection._analysis import check_spacing, evaluating, network_name, read_samples
 from skop.modules import observe_features
 
 __all__ = ["PoleDisplay", "learned_poles"]
@@ -114,7 +114,7 @@ def _poles(network: torch.nn.Module, arguments: dict[str, Any], n_samples: int) 
         network(**arguments)
     if not found:
         raise ValueError(
-            f"the mixers of the {type(network).__name__} have no poles; fit an AMORegressor, or call "
+            f"the mixers of the {network_name(network)} have no poles; fit an AMORegressor, or call "
             'skop.modules.note_features("poles", ...) in a mixer of your own.'
         )
     return found

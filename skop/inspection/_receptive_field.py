@@ -15,7 +15,7 @@ import torch
 from skop._typing import FloatArray, GridShape
 from skop.data import FieldSet
 from skop.exceptions import FieldDataError
-from skop.inspection._analysis import check_spacing, evaluating, read_samples
+from skop.inspection._analysis import check_spacing, evaluating, network_name, read_samples
 
 __all__ = ["MeasuredField", "measure_field", "receptive_field"]
 
@@ -85,7 +85,8 @@ def receptive_field(estimator: Any, X: Any, *, point: Any = None, layer: int | N
 
     Notes
     -----
-    The network itself is differentiated, without averaging over symmetries.
+    The network itself is differentiated, without averaging over symmetries. Over a ``base`` it is the whole network,
+    whatever its share of the prediction is, and the predictions of the base, which it may read, are constants.
 
     References
     ----------
@@ -214,7 +215,7 @@ def _check_layer(network: torch.nn.Module, layer: int) -> torch.nn.Module:
     blocks: Any = getattr(network, "blocks", ())
     if not hasattr(network, "patch_shape"):
         raise ValueError(
-            f"layer is {layer}, but the {type(network).__name__} has no token for each patch; set layer=None, or fit "
+            f"layer is {layer}, but the {network_name(network)} has no token for each patch; set layer=None, or fit "
             "on a straight grid."
         )
     if not isinstance(layer, Integral) or not -len(blocks) <= layer < len(blocks):
@@ -223,9 +224,13 @@ def _check_layer(network: torch.nn.Module, layer: int) -> torch.nn.Module:
 
 
 def _forward(network: torch.nn.Module, arguments: dict[str, Any]) -> Any:
-    """Run the network with constant weights, so that only gradients of the inputs are computed."""
-    parameters = {name: held.detach() for name, held in network.named_parameters()}
-    return torch.func.functional_call(network, parameters, (), arguments)
+    """Run the network with constant weights, so that only gradients of the inputs are computed.
+
+    Over a base it is the whole network, whatever its share of the prediction is.
+    """
+    held = {name: weight.detach() for name, weight in network.named_parameters()}
+    held |= {name: torch.ones_like(share) for name, share in network.named_buffers() if name.endswith("_share")}
+    return torch.func.functional_call(network, held, (), arguments)
 
 
 def _output_at(network: torch.nn.Module, arguments: dict[str, Any], row: int) -> torch.Tensor:

@@ -623,3 +623,24 @@ def test_the_share_does_not_depend_on_units_or_on_the_order_of_samples():
     order, unit = rng.permutation(25), np.array([1e3, 1e-4])
     parts = [(part * unit)[order] for part in (base, corrected, truth)]
     np.testing.assert_allclose(share(*parts, weight[order]), expected, rtol=1e-10)
+
+
+def test_one_mesh_is_predicted_by_a_base_of_many():
+    rng = np.random.default_rng(20)
+    coords = rng.random((11, 2)) * (1 + 0.1 * rng.random((20, 1, 1)))
+    fields = rng.normal(size=(20, 11, 1)).cumsum(axis=1)
+    model = small(base="linear", dtype="float64", max_iter=1).fit(
+        FieldSet(coords, fields), FieldSet(coords, 2 * fields + coords[..., :1])
+    )
+    expected = np.asarray(model.predict(FieldSet(coords[:1], fields[:1])).values)
+    found = np.asarray(model.predict(FieldSet(coords[0], fields[:1])).values)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_the_rounding_of_fields_is_no_input_of_a_base():
+    rng = np.random.default_rng(21)
+    fields = (rng.normal(size=(24, 2)) @ np.sin(np.arange(22.0).reshape(2, 11)))[..., None]
+    model = PODRegressor(regressor="ridge").fit(FieldSet(rng.random((11, 2)), fields), fields)
+    # Two components, and what they leave out of the training samples.
+    assert model.regressor_.points.shape == (24, 3)
+    assert not model.regressor_.points[:, 2].any()

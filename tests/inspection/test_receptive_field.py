@@ -16,7 +16,7 @@ from matplotlib import pyplot  # noqa: E402
 from skop import EnsembleRegressor, FieldSet, GeoMaNORegressor, LaMOArchitecture, LaMORegressor  # noqa: E402
 from skop.data import unit_grid  # noqa: E402
 from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
-from skop.inspection import ReceptiveFieldDisplay, receptive_field  # noqa: E402
+from skop.inspection import ReceptiveFieldDisplay, learned_poles, receptive_field  # noqa: E402
 from skop.networks import Outputs  # noqa: E402
 
 SHAPES = {1: (9,), 2: (7, 6), 3: (5, 4, 6)}
@@ -512,3 +512,16 @@ def test_names_the_extra_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(OptionalDependencyError, match=r"skop\[plot\]"):
         ReceptiveFieldDisplay(np.ones((3, 3)), (1, 1), unit_grid((3, 3))).plot()
+
+
+@pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
+def test_over_a_base_the_whole_network_is_differentiated():
+    X = samples((4, 4), n=12)
+    model = lamo(base="linear", depth=1).fit(X, 2 * X)
+    model.module_.set_shares(np.ones(1), None)
+    expected = receptive_field(model, X)
+    model.module_.set_shares(np.zeros(1), None)
+    assert expected.max() > 0
+    np.testing.assert_array_equal(receptive_field(model, X), expected)
+    with pytest.raises(ValueError, match="mixers of the LaMOPatchNetwork have no poles"):
+        learned_poles(model, X)
