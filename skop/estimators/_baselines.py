@@ -27,8 +27,6 @@ __all__ = ["PODRegressor", "nodes_correspond"]
 _MODELS = ("mean", "ridge", "polynomial", "rbf", "gaussian_process")
 #: Part of the variance that components may leave out where no error tells how many are needed.
 _SHARE = 1e-6
-#: Number of samples up to which models are tried whose time grows with its third power.
-_MOST_SAMPLES = 2000
 #: Part of the error that components may have which are left out of large fields.
 _NEGLIGIBLE = 0.01
 #: Part of the error of the mean below which a model follows the parameter.
@@ -96,7 +94,7 @@ class PODRegressor(FieldRegressor):
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"mixed"`` is the choice of a
         regressor for each component. With more than 400 samples that of a regressor which is at least 1.2 times worse
-        on a part of them has the penalty that is best for this part.
+        on a part of them has the penalty that is best for this part, and with more than 2,000 fewer inducing samples.
     points_ : ndarray of shape (P, d) or None
         Points of the training samples, if all samples share them.
     input_basis_, output_basis_ : object
@@ -121,7 +119,13 @@ class PODRegressor(FieldRegressor):
     than others, so that with fewer than 15 samples for each length scale this error is too small: they are found again
     without some of the samples, and the error is multiplied by the mean ratio of the errors of these to the
     leave-one-out errors of the rest, where it is above 1. More than 400 samples decide on kernels by a part of
-    them, and with more than 2,000 samples only means, ridge regression and polynomials are tried by default.
+    them.
+
+    With more than 2,000 samples, kernels are those of 1,500 inducing samples, of which each is the farthest from those
+    before it, and ridge regression on these kernels predicts all samples (subset of regressors). Leave-one-out
+    residuals keep the inducing samples as they are. To variances comes that of the process given its values at the
+    inducing samples (deterministic training conditional). A regressor that is at least 1.2 times worse on some of the
+    samples has 400 inducing samples.
 
     Over one parameter, a sample that is left out doubles the gap in which it is predicted. There the Gaussian process
     of the largest likelihood is taken where its leave-one-out error is at most twice the smallest, and this error is
@@ -138,7 +142,7 @@ class PODRegressor(FieldRegressor):
     networks", J. Comput. Phys. 363 (2018), for regression between POD coefficients.
     S. Rippa, "An algorithm for selecting a good value for the parameter c in radial basis function interpolation",
     Adv. Comput. Math. 11 (1999), and C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine Learning"
-    (2006), section 5.4.2, for leave-one-out residuals.
+    (2006), section 5.4.2, for leave-one-out residuals and section 8.3 for inducing samples.
 
     Examples
     --------
@@ -246,8 +250,7 @@ class PODRegressor(FieldRegressor):
         """Choose and fit a model with kernels."""
         weights, error = targets.measure(parts)
         selection = Selection(points, parts.coefficients, weights, error, len(self.shift_))
-        possible = _MODELS if len(points) <= _MOST_SAMPLES else _MODELS[:3]
-        names = possible if self.regressor == "auto" else dict.fromkeys(("mean", self.regressor))
+        names = _MODELS if self.regressor == "auto" else dict.fromkeys(("mean", self.regressor))
         screened = {name: trials[0][0] for name in names if (trials := selection.screen(name))}
         shares = np.sqrt(np.cumsum(parts.variances[::-1])[::-1] / max(parts.variances.sum(), _TINY))
         if parts.is_large and self.n_components == "auto":
