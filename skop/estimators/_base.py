@@ -189,9 +189,11 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         Classical model with which the network is combined. ``"pod"`` is `PODRegressor`, ``"linear"`` its linear map;
         ``"auto"`` takes `PODRegressor` if it leaves less than 30 % of the variation over in samples that it has not
         seen, and no base otherwise; an estimator of skop is taken as it is. If this is less than 2 %, the network
-        learns what the base leaves over, with its predictions as further inputs; otherwise it learns the whole map. A
-        tenth of the samples, 5 to 64, is held out to choose the shares of both. Without the same number of points in
-        all samples there is none; nor in `RolloutRegressor` and `TimeConditionedRegressor`.
+        learns what the base leaves over, with its predictions as further inputs; otherwise it learns the whole map.
+        Some samples are held out to choose the shares of both: half the square root of their number, 5 to 64. By these
+        the training ends early where the network is of no use, and goes on without the base, and with these samples,
+        where the network is far better. Without the same number of points in all samples there is none; nor in
+        `RolloutRegressor` and `TimeConditionedRegressor`.
     loss : {"auto", "relative_l2", "relative_l2_gradient", "h1", "mse"} or callable, default="auto"
         Training loss, see `skop.losses`. ``"auto"`` is the relative L2 error for fields and the mean squared error for
         scalars. Relative losses are computed in physical units, where the channel with the largest values dominates;
@@ -261,7 +263,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     best_iter_ : int
         Epoch whose weights were kept.
     stopped_ : str
-        Reason why training ended, such as ``"max_iter"`` or ``"early_stopping"``.
+        Reason why training ended: ``"max_iter"``, ``"max_time"``, ``"early_stopping"``, ``"callback"``,
+        ``"interrupted"``, or ``"base"`` if the network was of no use over its base, which then predicts alone.
     fit_seconds_ : float
         Duration of the training in seconds.
     n_features_in_ : int
@@ -280,8 +283,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     scalers_ : skop.data.Scalers
         Fitted scalers.
     base_ : object or None
-        Fitted base model, if there is one: its ``estimator``, and the ``error`` of its predictions for samples that it
-        has not seen, relative to their variation.
+        Fitted base model: its ``estimator``, and the ``error`` of its predictions for samples that it has not seen,
+        relative to their variation. None if there is none, also because the network left it far behind.
     backend_ : str
         Implementation of the scans in the fit: ``"numba"`` and ``"triton"`` are the fused kernels for CPU and CUDA,
         ``"mamba_ssm"`` is the kernel of that package for CUDA, ``"torch"`` is plain PyTorch; several are joined by
@@ -704,7 +707,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             for name, value in cheaper.items()
             if plan.forward is None
         }
-        return CostEstimate.of_epochs(cost, self.max_iter, self.max_time, costs)
+        return CostEstimate.of_epochs(cost, self.max_iter, self.max_time, costs, before=probe._base_seconds)
 
     def _probe(self, **changes: Any) -> Self:
         """Return an unfitted copy with other parameters, which draws nothing from the user's random numbers."""
