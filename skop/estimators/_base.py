@@ -103,9 +103,12 @@ from skop.training import (
 
 __all__ = ["OperatorRegressor"]
 
-#: Target number of points per mini-batch for ``batch_size="auto"``. On grids it bounds the memory. On point sets most
-#: layers act on single points, so small batches already give gradients of low variance and allow more steps.
-_BATCH_POINTS = {"grid": 2**17, "structured": 2**12, "points": 2**12}
+#: Target number of points per mini-batch for ``batch_size="auto"``. On point sets most layers act on single points, so
+#: small batches already give gradients of low variance and allow more steps. The same holds for large grids, where
+#: batches are not smaller than the least number of samples, as far as the largest number of points, a bound on the
+#: memory, allows.
+_BATCH_POINTS = {"grid": 2**15, "structured": 2**12, "points": 2**12}
+_LEAST_BATCH, _LARGEST_BATCH_POINTS = 4, 2**17
 #: Relative error of resampling to a grid and back above which a fit warns.
 _LARGE_ERROR = 0.02
 #: Number of points that `predict` passes through the network at once, which bounds its memory.
@@ -206,7 +209,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         time is up. The fit of a `base` counts. Results depend on the speed of the machine.
     batch_size : int or "auto", default="auto"
         Number of samples in a mini-batch (papers: 1 to 8). ``"auto"``: up to 16 samples, fewer if there are less than
-        128 samples; about 4096 points if they form no grid; up to 200 samples for tables of plain features.
+        128 samples; about 32768 points, but at least 4 samples where these have at most 131072 points, on grids; about
+        4096 points if they form no grid; up to 200 samples for tables of plain features.
     learning_rate_init : float, default=0.004
         Peak learning rate of AdamW (papers: 3e-4 to 1e-3).
     early_stopping : bool, default=False
@@ -1170,7 +1174,10 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             # and for the memory.
             together = plan.group_size if plan.grouping == "together" else 1
             n_points = min(int(np.ceil(inputs.n_points.mean())), self.subsample_points or np.inf)
-            fields = min(16, int(_BATCH_POINTS[self.geometry_] // n_points)) // together
+            fields = int(_BATCH_POINTS[self.geometry_] // n_points)
+            if self.geometry_ == "grid":
+                fields = max(fields, min(_LEAST_BATCH, int(_LARGEST_BATCH_POINTS // n_points)))
+            fields = min(16, fields) // together
             table = self.spec_.role == "features"
             batch_size = min(200, n_samples) if table else max(1, min(fields, n_samples // 8))
         training = self._options("training")
