@@ -441,13 +441,6 @@ def test_samples_that_decide_the_share_are_not_trained_on(linear_map, early_stop
     np.testing.assert_allclose(setup.unseen.fields[1:], expected[1:], atol=1e-6)
 
 
-def test_a_base_is_not_exported(linear_map, tmp_path):
-    X, y = linear_map
-    model = small(base="linear").fit(X, y)
-    with pytest.raises(FieldDataError, match="base=None"):
-        model.export(tmp_path / "model.pt2", X)
-
-
 @pytest.mark.parametrize(
     ("kind", "options"), [(MNORegressor, {"host": "gnot"}), (skop.AMORegressor, {}), (skop.TransolverRegressor, {})]
 )
