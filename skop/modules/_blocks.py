@@ -77,7 +77,7 @@ class ResidualDropout(nn.Dropout):
         super().__init__(dropout)
         self.drop_path = 0.0
 
-    def forward(self, branch: torch.Tensor, sizes: tuple[int, ...] | None = None) -> torch.Tensor:  # type: ignore[override]
+    def forward(self, branch: torch.Tensor, sizes: tuple[int, ...] | None = None) -> torch.Tensor:
         """Drop parts of a branch ``(B, L, width)``, or of packed samples ``(T, width)`` or ``(1, T, width)``."""
         branch = super().forward(branch)
         if not self.training or self.drop_path == 0:
