@@ -88,6 +88,7 @@ from skop.exceptions import (
     warn,
 )
 from skop.metrics._flat import relative_l2_of_fields, relative_l2_of_scalars
+from skop.modules import set_drop_path
 from skop.networks import Outputs
 from skop.ops import record_backends
 from skop.training import (
@@ -1126,7 +1127,13 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         return self._symmetries is not None and self._symmetries.average_predictions and not self._moves_points
 
     def _make_trainer(self, setup: _Setup, callbacks: EpochCallbacks | None) -> Trainer:
-        """Build the trainer with loss, validation and callbacks."""
+        """Build the trainer with loss, validation and callbacks, and set the rate of drop path."""
+        drop_path = self._options("training").drop_path
+        if set_drop_path(self.module_, drop_path) == 0 and drop_path > 0:
+            raise ValueError(
+                f"training__drop_path={drop_path} leaves out residual branches, and the network of "
+                f"{type(self).__name__} has none that can be left out; expected 0."
+            )
         data, valid, plan = setup.data, setup.valid, setup.plan
         field = data.targets.field
         objective = self._make_loss(_spacing(field if data.targets.elsewhere and field is not None else data.inputs))
