@@ -91,11 +91,8 @@ class PODRegressor(FieldRegressor):
         Mean relative L2 error of the training samples, as `score` measures it, each predicted by a fit to all others
         with the same hyperparameters and components; times a factor above 1 where length scales were tuned on few
         samples, see the notes. Not with a regressor of scikit-learn.
-        Over one parameter this is far larger than the error of new samples, see `error_between_samples_`.
-    error_between_samples_ : float or None
-        Estimate of the error of new samples within the range of the training samples, if the only input is one
-        parameter, otherwise None: `leave_one_out_error_` times the mean standard deviation of the process between the
-        samples, divided by that at samples that are left out. Not with a regressor of scikit-learn.
+        With one parameter on a regular set of samples it is far above the error of new samples between those of the
+        fit, since each sample that is left out doubles a gap; the choice among regressors is little affected.
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"mixed"`` is the choice of a
         regressor for each component. With more than 400 samples that of a regressor which is at least 1.2 times worse
@@ -128,9 +125,7 @@ class PODRegressor(FieldRegressor):
 
     Over one parameter, a sample that is left out doubles the gap in which it is predicted. There the Gaussian process
     of the largest likelihood is taken where its leave-one-out error is at most twice the smallest, and this error is
-    much larger than that of new samples between those of the fit. `error_between_samples_` estimates the latter by the
-    ratio of standard deviations of the process. No ratio below 1/16 is believed, which is that of fourth order for gaps
-    half as wide. In trials the estimate was mostly 2 to 10 times too large, and for a narrow front 4 times too small.
+    much larger than that of new samples between those of the fit.
 
     The standard deviation of ``predict(X, return_std=True)`` is that of a new observation by a Gaussian process with
     the kernel of the regressor: it grows with the distance from the training samples. Its size is such that the
@@ -296,8 +291,6 @@ class PODRegressor(FieldRegressor):
         self.output_basis_ = parts.basis(self.regressor_.left_out.shape[1])
         self.output_scale_ = 1.0
         self.leave_one_out_error_ = found.error
-        is_line = points.shape[1] == 1 and len(self.shift_) == 1
-        self.error_between_samples_ = found.error * self.regressor_.share_between() if is_line else None
         components = self.output_basis_.components_
         held = parts.variances[: len(components)] @ components**2
         whole = np.einsum("ij,ij->j", parts.centred, parts.centred) / len(points)

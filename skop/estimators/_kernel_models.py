@@ -62,9 +62,6 @@ _HALVED = 200
 _WORSE = 1.2
 #: Decades about the penalty of some of the samples that are tried on all.
 _DECADES = 3.5
-#: Least part of the error of left out samples of one input that samples in gaps half as wide can have: that of fourth
-#: order. The standard deviations of a process with a smooth kernel promise more than targets may hold.
-_LEAST_SHARE = 1 / 16
 #: Degree of the tail that makes a polyharmonic kernel definite.
 _POLYHARMONIC = {"linear_spline": 0, "thin_plate": 1, "cubic": 1, "quintic": 2, "septic": 3}
 
@@ -373,21 +370,6 @@ class KernelModel:
         for kernel, own in zip(self.kernels, self.columns, strict=True):
             found[:, own] = 1.0 / np.maximum(System(kernel, self.points).diagonal(self.penalties[own]), _SAME)
         return found * self.sizes
-
-    def share_between(self) -> float:
-        """Size of errors between the samples of one input, as part of those of samples that are left out.
-
-        Both are standard deviations of the process: on average over the range of the samples, and over these.
-        """
-        line = np.unique(self.points[:, 0])
-        gaps = np.diff(line)
-        # Four points of each gap with the same distance; they stand for as much as the gap is wide.
-        points = (line[:-1, None] + gaps[:, None] * (np.arange(4) + 0.5) / 4).reshape(-1, 1)
-        own = float(np.sqrt(self.left_out_variances().sum(axis=1)).mean())
-        if not len(points) or own == 0 or not np.isfinite(own):
-            return 1.0
-        between = np.sqrt(np.maximum(self.variances(points), 0.0).sum(axis=1))
-        return max(float(np.average(between, weights=np.repeat(gaps, 4))) / own, _LEAST_SHARE)
 
 
 @dataclass(eq=False)

@@ -360,15 +360,3 @@ def test_between_samples_on_a_line_the_likeliest_process_is_taken():
     times = X[0] + (X[-1] - X[0]) * np.linspace(0.05, 0.95, 30)[:, None]
     truth = make_wake(times=times[:, 0], random_state=0)[1]
     assert relative_l2_error(truth.values, PODRegressor().fit(X, y).predict(times).values) < 0.002
-
-
-def test_the_error_between_samples_on_a_line_is_estimated():
-    places = np.linspace(0, 1, 40)
-    fields = lambda times: np.abs(times - 0.43 - 0.1 * places) + places  # noqa: E731
-    times, new = np.linspace(0, 1, 25)[:, None], np.random.default_rng(0).uniform(0, 1, (60, 1))
-    model = PODRegressor().fit(times, fields(times))
-    error = relative_l2_score(fields(new), model.predict(new))
-    assert 1 - error < model.error_between_samples_ < 0.5 * model.leave_one_out_error_
-    # Another parameter, or a regressor without variances, tells nothing of gaps.
-    assert PODRegressor().fit(np.hstack([times, times**2]), fields(times)).error_between_samples_ is None
-    assert not hasattr(PODRegressor(regressor=LinearRegression()).fit(times, fields(times)), "error_between_samples_")
