@@ -88,6 +88,7 @@ from skop.exceptions import (
     warn,
 )
 from skop.metrics._flat import relative_l2_of_fields, relative_l2_of_scalars
+from skop.modules import set_drop_path
 from skop.networks import Outputs
 from skop.ops import record_backends
 from skop.training import (
@@ -103,9 +104,12 @@ from skop.training import (
 
 __all__ = ["OperatorRegressor"]
 
-#: Target number of points per mini-batch for ``batch_size="auto"``. On grids it bounds the memory. On point sets most
-#: layers act on single points, so small batches already give gradients of low variance and allow more steps.
-_BATCH_POINTS = {"grid": 2**17, "structured": 2**12, "points": 2**12}
+#: Target number of points per mini-batch for ``batch_size="auto"``. On point sets most layers act on single points, so
+#: small batches already give gradients of low variance and allow more steps. The same holds for large grids, where
+#: batches are not smaller than the least number of samples, as far as the largest number of points, a bound on the
+#: memory, allows.
+_BATCH_POINTS = {"grid": 2**15, "structured": 2**12, "points": 2**12}
+_LEAST_BATCH, _LARGEST_BATCH_POINTS = 4, 2**17
 #: Relative error of resampling to a grid and back above which a fit warns.
 _LARGE_ERROR = 0.02
 #: Number of points that `predict` passes through the network at once, which bounds its memory.
@@ -189,9 +193,11 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         Classical model with which the network is combined. ``"pod"`` is `PODRegressor`, ``"linear"`` its linear map;
         ``"auto"`` takes `PODRegressor` if it leaves less than 30 % of the variation over in samples that it has not
         seen, and no base otherwise; an estimator of skop is taken as it is. If this is less than 2 %, the network
-        learns what the base leaves over, with its predictions as further inputs; otherwise it learns the whole map. A
-        tenth of the samples, 5 to 64, is held out to choose the shares of both. Without the same number of points in
-        all samples there is none; nor in `RolloutRegressor` and `TimeConditionedRegressor`.
+        learns what the base leaves over, with its predictions as further inputs; otherwise it learns the whole map.
+        Some samples are held out to choose the shares of both: half the square root of their number, 5 to 64. By these
+        the training ends early where the network is of no use, and goes on without the base, and with these samples,
+        where the network is far better. Without the same number of points in all samples there is none; nor in
+        `RolloutRegressor` and `TimeConditionedRegressor`.
     loss : {"auto", "relative_l2", "relative_l2_gradient", "h1", "mse"} or callable, default="auto"
         Training loss, see `skop.losses`. ``"auto"`` is the relative L2 error for fields and the mean squared error for
         scalars. Relative losses are computed in physical units, where the channel with the largest values dominates;
@@ -204,7 +210,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         time is up. The fit of a `base` counts. Results depend on the speed of the machine.
     batch_size : int or "auto", default="auto"
         Number of samples in a mini-batch (papers: 1 to 8). ``"auto"``: up to 16 samples, fewer if there are less than
-        128 samples; about 4096 points if they form no grid; up to 200 samples for tables of plain features.
+        128 samples; about 32768 points, but at least 4 samples where these have at most 131072 points, on grids; about
+        4096 points if they form no grid; up to 200 samples for tables of plain features.
     learning_rate_init : float, default=0.004
         Peak learning rate of AdamW (papers: 3e-4 to 1e-3).
     early_stopping : bool, default=False
@@ -261,7 +268,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     best_iter_ : int
         Epoch whose weights were kept.
     stopped_ : str
-        Reason why training ended, such as ``"max_iter"`` or ``"early_stopping"``.
+        Reason why training ended: ``"max_iter"``, ``"max_time"``, ``"early_stopping"``, ``"callback"``,
+        ``"interrupted"``, or ``"base"`` if the network was of no use over its base, which then predicts alone.
     fit_seconds_ : float
         Duration of the training in seconds.
     n_features_in_ : int
@@ -280,8 +288,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     scalers_ : skop.data.Scalers
         Fitted scalers.
     base_ : object or None
-        Fitted base model, if there is one: its ``estimator``, and the ``error`` of its predictions for samples that it
-        has not seen, relative to their variation.
+        Fitted base model: its ``estimator``, and the ``error`` of its predictions for samples that it has not seen,
+        relative to their variation. None if there is none, also because the network left it far behind.
     backend_ : str
         Implementation of the scans in the fit: ``"numba"`` and ``"triton"`` are the fused kernels for CPU and CUDA,
         ``"mamba_ssm"`` is the kernel of that package for CUDA, ``"torch"`` is plain PyTorch; several are joined by
@@ -704,7 +712,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             for name, value in cheaper.items()
             if plan.forward is None
         }
-        return CostEstimate.of_epochs(cost, self.max_iter, self.max_time, costs)
+        return CostEstimate.of_epochs(cost, self.max_iter, self.max_time, costs, before=probe._base_seconds)
 
     def _probe(self, **changes: Any) -> Self:
         """Return an unfitted copy with other parameters, which draws nothing from the user's random numbers."""
@@ -1119,7 +1127,13 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         return self._symmetries is not None and self._symmetries.average_predictions and not self._moves_points
 
     def _make_trainer(self, setup: _Setup, callbacks: EpochCallbacks | None) -> Trainer:
-        """Build the trainer with loss, validation and callbacks."""
+        """Build the trainer with loss, validation and callbacks, and set the rate of drop path."""
+        drop_path = self._options("training").drop_path
+        if set_drop_path(self.module_, drop_path) == 0 and drop_path > 0:
+            raise ValueError(
+                f"training__drop_path={drop_path} leaves out residual branches, and the network of "
+                f"{type(self).__name__} has none that can be left out; expected 0."
+            )
         data, valid, plan = setup.data, setup.valid, setup.plan
         field = data.targets.field
         objective = self._make_loss(_spacing(field if data.targets.elsewhere and field is not None else data.inputs))
@@ -1167,7 +1181,10 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             # and for the memory.
             together = plan.group_size if plan.grouping == "together" else 1
             n_points = min(int(np.ceil(inputs.n_points.mean())), self.subsample_points or np.inf)
-            fields = min(16, int(_BATCH_POINTS[self.geometry_] // n_points)) // together
+            fields = int(_BATCH_POINTS[self.geometry_] // n_points)
+            if self.geometry_ == "grid":
+                fields = max(fields, min(_LEAST_BATCH, int(_LARGEST_BATCH_POINTS // n_points)))
+            fields = min(16, fields) // together
             table = self.spec_.role == "features"
             batch_size = min(200, n_samples) if table else max(1, min(fields, n_samples // 8))
         training = self._options("training")

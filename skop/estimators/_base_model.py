@@ -345,11 +345,6 @@ class CorrectionNetwork(nn.Module):
         self.field_share.fill_(1.0)
         self.scalar_share.fill_(1.0)
 
-    @property
-    def is_base_alone(self) -> bool:
-        """Whether the prediction is that of the base."""
-        return not (self.field_share.any() or self.scalar_share.any())
-
     def __getattr__(self, name: str) -> Any:
         # What describes the network, such as its blocks and what it supports, is found where it is without a base.
         try:
@@ -388,8 +383,9 @@ class CorrectionNetwork(nn.Module):
             Field and scalars.
         """
         at = query_base if "query_coords" in arguments else base
-        # In the training the shares are 1.
-        if not self.training and self.is_base_alone:
+        # In the training the shares are 1. A graph that is exported cannot depend on the values of tensors.
+        fixed = self.training or torch.compiler.is_exporting() or (base is None and base_scalars is None)
+        if not fixed and self.is_base_alone:
             return Outputs(at, base_scalars)
         inputs = {"fields": fields, "params": params}
         if "query_coords" in arguments:

@@ -199,7 +199,8 @@ class _Notice:
         if self.series is not None and self.series.n_fits > 1:
             n_rounds, who, each = self.series.n_rounds, self.series.caller, "an epoch"
             epochs = f"{self.series.n_fits} fits of {kind} with {epochs} each"
-        most = "up to " * self.estimator.early_stopping
+        # A training over a base can end early too.
+        most = "up to " * (self.estimator.early_stopping or getattr(self.estimator, "base_", None) is not None)
         # The time limit is that of a single fit.
         limit = {"max_time": max(1, round(_LONG / n_rounds))}
         shorter = ", ".join(f"{name}={value}" for name, value in (limit | dict(self.cheaper)).items())

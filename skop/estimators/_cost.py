@@ -33,7 +33,8 @@ class CostEstimate:
         Number of epochs, `max_iter` or those for which `max_time` leaves time; early stopping can end a fit before. Of
         an ensemble, those of all members together, where members that are fitted at the same time count once.
     total_seconds : float
-        Duration of all epochs, at most `max_time`. Reading the data and compiling kernels come in addition.
+        Duration of all epochs and of the fit of a base model, at most `max_time` but for a base that takes more than
+        half of it. Reading the data and compiling kernels come in addition.
     memory : int
         Approximate peak memory of the training in bytes, without the process and X and y themselves: samples as
         tensors, the state of the training, and what the largest batch leaves for the backward pass.
@@ -57,7 +58,15 @@ class CostEstimate:
     savings: Mapping[str, float] = field(hash=False)
 
     @classmethod
-    def of_epochs(cls, cost: EpochCost, max_iter: int, max_time: float | None, epochs: Mapping[str, float]) -> Self:
+    def of_epochs(
+        cls,
+        cost: EpochCost,
+        max_iter: int,
+        max_time: float | None,
+        epochs: Mapping[str, float],
+        *,
+        before: float = 0.0,
+    ) -> Self:
         """Estimate the cost of a fit from that of an epoch.
 
         Parameters
@@ -70,18 +79,21 @@ class CostEstimate:
             Time limit in seconds.
         epochs : mapping of str to float
             Seconds of an epoch with other settings.
+        before : float, default=0.0
+            Seconds of the fit of a base model, which count in the time limit up to half of it.
 
         Returns
         -------
         CostEstimate
             The estimate.
         """
-        limit = float("inf") if max_time is None else max_time
-        total = min(max_iter * cost.seconds, limit)
+        given = float("inf") if max_time is None else max_time
+        limit = max(given - before, given / 2)
+        total = before + min(max_iter * cost.seconds, limit)
         n_epochs = max_iter if max_iter * cost.seconds <= limit else max(1, round(limit / cost.seconds))
-        savings = {words: min(max_iter * seconds, limit) for words, seconds in epochs.items()}
+        savings = {words: before + min(max_iter * seconds, limit) for words, seconds in epochs.items()}
         if total > _LIMIT:
-            savings[f"max_time={_LIMIT:g}"] = _LIMIT
+            savings[f"max_time={_LIMIT:g}"] = max(_LIMIT, before + _LIMIT / 2)
         worthwhile = {words: seconds for words, seconds in savings.items() if seconds <= (1 - _WORTHWHILE) * total}
         return cls(cost.seconds, n_epochs, total, cost.memory, worthwhile)
 
@@ -147,9 +159,10 @@ class MeasuresCost:
 
         Notes
         -----
-        A fit reads the data and compiles kernels in addition, and can be stopped early. Other programs on the machine
-        slow both the estimate and the fit down. For an ensemble it is the time of all members, as many at once as
-        `n_jobs` says if each then has cores of its own; one member is measured.
+        A fit reads the data and compiles kernels in addition. It can end early by `early_stopping`, and over a base
+        where the network is of no use. Other programs on the machine slow both the estimate and the fit down. For an
+        ensemble it is the time of all members, as many at once as `n_jobs` says if each then has cores of its own; one
+        member is measured.
 
         Examples
         --------

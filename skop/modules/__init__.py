@@ -8,7 +8,14 @@ from skop.modules._attention import (
     NormalizedLinearAttention,
     SoftmaxAttention,
 )
-from skop.modules._blocks import FeedForward, PointBlock, PooledHead, PreNormBlock
+from skop.modules._blocks import (
+    FeedForward,
+    PointBlock,
+    PooledHead,
+    PreNormBlock,
+    ResidualDropout,
+    set_drop_path,
+)
 from skop.modules._conv import ConvHead, ConvStem, LocalConvolution
 from skop.modules._feature_maps import note_features, observe_features
 from skop.modules._geometric_scan import CORRECTION_PLACES, RECURRENCES, GeometricScanMixer, check_correction
@@ -68,6 +75,7 @@ __all__ = [
     "PreNormBlock",
     "PrintedExpansions",
     "Probe",
+    "ResidualDropout",
     "S6Mixer",
     "SoftmaxAttention",
     "SpectralConvolution",
@@ -82,6 +90,7 @@ __all__ = [
     "note_features",
     "observe_features",
     "point_codes",
+    "set_drop_path",
     "sort_points",
     "token_grid",
 ]

@@ -10,7 +10,7 @@ from torch import nn
 from skop._typing import GridShape
 from skop.modules._feature_maps import note_features
 
-__all__ = ["FeedForward", "PointBlock", "PooledHead", "PreNormBlock"]
+__all__ = ["FeedForward", "PointBlock", "PooledHead", "PreNormBlock", "ResidualDropout", "set_drop_path"]
 
 #: Features and coordinates of the same points.
 PointGroup = tuple[torch.Tensor, torch.Tensor]
@@ -41,6 +41,82 @@ class FeedForward(nn.Module):
         return self.fc2(self.dropout(nn.functional.gelu(self.fc1(tokens))))
 
 
+class ResidualDropout(nn.Dropout):
+    """Dropout at the end of a residual branch, and drop path: the whole branch left out for random samples.
+
+    In training, drop path multiplies the branch of each sample by 0 with probability `drop_path`, and otherwise by
+    ``1 / (1 - drop_path)``, so that its mean stays the same. With a rate of 0 nothing is drawn.
+
+    Parameters
+    ----------
+    dropout : float, default=0.0
+        Dropout probability of single values.
+
+    Attributes
+    ----------
+    drop_path : float
+        Probability of drop path, in [0, 1); 0 until `set_drop_path` sets it.
+
+    References
+    ----------
+    G. Huang, Y. Sun, Z. Liu, D. Sedra and K. Weinberger, "Deep networks with stochastic depth", ECCV 2016. There the
+    branch is left out for a whole batch; drop path decides for each sample.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.modules import ResidualDropout, set_drop_path
+    >>> branch = ResidualDropout()
+    >>> set_drop_path(branch, 0.5)
+    1
+    >>> sorted(set(branch(torch.ones(50, 3, 4)).sum(dim=(1, 2)).tolist()))
+    [0.0, 24.0]
+    """
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__(dropout)
+        self.drop_path = 0.0
+
+    def forward(self, branch: torch.Tensor, sizes: tuple[int, ...] | None = None) -> torch.Tensor:
+        """Drop parts of a branch ``(B, L, width)``, or of packed samples ``(T, width)`` or ``(1, T, width)``."""
+        branch = super().forward(branch)
+        if not self.training or self.drop_path == 0:
+            return branch
+        n_samples = len(branch) if sizes is None else len(sizes)
+        kept = (torch.rand(n_samples, device=branch.device) >= self.drop_path).to(branch.dtype) / (1 - self.drop_path)
+        if sizes is None:
+            return branch * kept.view(-1, *[1] * (branch.ndim - 1))
+        return branch * kept.repeat_interleave(torch.tensor(sizes, device=branch.device)).unsqueeze(-1)
+
+
+def set_drop_path(network: nn.Module, rate: float) -> int:
+    """Set the probability with which a network leaves out residual branches in training.
+
+    Parameters
+    ----------
+    network : Module
+        Network whose blocks have branches that end in `ResidualDropout`.
+    rate : float
+        Probability, in [0, 1).
+
+    Returns
+    -------
+    int
+        Number of modules `ResidualDropout` in the network; 0 if the rate has no effect on it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.modules import PreNormBlock, set_drop_path
+    >>> set_drop_path(PreNormBlock(torch.nn.Identity(), 4, 8), 0.1)
+    1
+    """
+    found = [module for module in network.modules() if isinstance(module, ResidualDropout)]
+    for module in found:
+        module.drop_path = rate
+    return len(found)
+
+
 class PreNormBlock(nn.Module):
     """Residual block on tokens: ``u + mixer(norm(u))``, then ``u + mlp(norm(u))`` (LaMO, Eq. 11 and 12).
 
@@ -65,7 +141,7 @@ class PreNormBlock(nn.Module):
         self.prefix = "latent " if are_latents else ""
         self.norm_mixer, self.norm_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
         self.mixer, self.mlp = mixer, FeedForward(width, hidden, dropout)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = ResidualDropout(dropout)
 
     def forward(self, tokens: torch.Tensor, grid: GridShape | None) -> torch.Tensor:
         """Transform tokens ``(B, L, width)`` that form a grid."""

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from skop._typing import GridShape
-from skop.modules._blocks import FeedForward, PointBlock
+from skop.modules._blocks import FeedForward, PointBlock, ResidualDropout
 from skop.modules._feature_maps import note_features
 from skop.modules._latent_tokens import spread_centres
 from skop.modules._packing import group_by_size, padding_of
@@ -108,7 +108,7 @@ class LatentAttentionBlock(PointBlock):
         self.ask = self.offer = None
         if decoder == "own_softmax":
             self.ask, self.offer = nn.Linear(width, width), nn.Linear(width, width)
-        self.mlp, self.dropout = FeedForward(width, hidden, dropout), nn.Dropout(dropout)
+        self.mlp, self.dropout = FeedForward(width, hidden, dropout), ResidualDropout(dropout)
         self.centres = self.log_sharpness = None
         if n_centred_heads and n_dims:
             self.centres = nn.Parameter(spread_centres(n_latents, n_dims))
@@ -210,8 +210,8 @@ class LatentAttentionBlock(PointBlock):
         read = read.transpose(1, 2).flatten(2)
         if sizes is not None:
             read = padding_of(sizes, points.device).take(read).squeeze(0)
-        points = note_features("mixer", points + self.dropout(self.spread(read)))
-        return note_features("mlp", points + self.dropout(self.mlp(self.norm_mlp(points))))
+        points = note_features("mixer", points + self.dropout(self.spread(read), sizes))
+        return note_features("mlp", points + self.dropout(self.mlp(self.norm_mlp(points)), sizes))
 
     def _summary(self, normed: torch.Tensor, logits: torch.Tensor, sizes: Sizes) -> tuple[torch.Tensor, ...]:
         """Sums of `encode` from the normalised points and logits (B, H, G, P)."""

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from skop._typing import GridShape
-from skop.modules._blocks import PointBlock
+from skop.modules._blocks import PointBlock, ResidualDropout
 from skop.modules._feature_maps import note_features
 
 __all__ = ["LatentBlock", "LatentTokens"]
@@ -349,7 +349,7 @@ class LatentBlock(PointBlock):
         self.norm_mixer, self.norm_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
         self.mixer, self.mlp = mixer, mlp
         self.out_projection = nn.Linear(width, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = ResidualDropout(dropout)
         if shared:
             object.__setattr__(self, "latents", latents)
         else:
@@ -365,7 +365,7 @@ class LatentBlock(PointBlock):
         """Update all points, see `PointBlock.forward`; the weights are computed once for encoder and decoder."""
         assignment, sums, masses = self.latents.encode(self.norm_mixer(points), sizes, grid_shape, coords)
         tokens = self.mix((sums, masses))
-        return self._update(points, self.latents.decode(assignment, tokens, sizes, self.out_projection)), tokens
+        return self._update(points, self.latents.decode(assignment, tokens, sizes, self.out_projection), sizes), tokens
 
     def encode(
         self,
@@ -392,12 +392,12 @@ class LatentBlock(PointBlock):
     ) -> torch.Tensor:
         """Update points from latent tokens, which may come from other points."""
         assignment = self.latents.weigh(self.norm_mixer(points), coords, grid_shape)
-        return self._update(points, self.latents.decode(assignment, latents, sizes, self.out_projection))
+        return self._update(points, self.latents.decode(assignment, latents, sizes, self.out_projection), sizes)
 
-    def _update(self, points: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
+    def _update(self, points: torch.Tensor, mixed: torch.Tensor, sizes: Sizes) -> torch.Tensor:
         """Apply both residual branches, given the projected combinations of latent tokens at the points."""
-        points = note_features("mixer", points + self.dropout(mixed))
-        return note_features("mlp", points + self.dropout(self.mlp(self.norm_mlp(points))))
+        points = note_features("mixer", points + self.dropout(mixed, sizes))
+        return note_features("mlp", points + self.dropout(self.mlp(self.norm_mlp(points)), sizes))
 
 
 def _needed(coords: torch.Tensor | None) -> torch.Tensor:

@@ -14,7 +14,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from skop.modules import LINE_DIRECTIONS, LocalConvolution, SpectralConvolution, TokenMixer, build_mixer, note_features
+from skop.modules import (
+    LINE_DIRECTIONS,
+    LocalConvolution,
+    ResidualDropout,
+    SpectralConvolution,
+    TokenMixer,
+    build_mixer,
+    note_features,
+)
 from skop.networks._sequence_network import Points, Queries, SequenceNetwork
 
 __all__ = ["GalerkinNetwork"]
@@ -158,14 +166,14 @@ class _GalerkinBlock(nn.Module):
         self.local, self.mixer = local, mixer
         self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width))
         self.norm_mixer, self.norm_mlp = (nn.LayerNorm(width) if layer_norm else nn.Identity() for _ in range(2))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = ResidualDropout(dropout)
 
     def forward(self, points: torch.Tensor, places: Points) -> torch.Tensor:
         """Update points (B, P, E) by one another."""
         points = self.local(points, places.grid)
         mixed = self.mixer(self.norm_mixer(points), places.grid, places.sizes, places.coords)
-        points = note_features("mixer", points + self.dropout(mixed))
-        return note_features("mlp", points + self.dropout(self.mlp(self.norm_mlp(points))))
+        points = note_features("mixer", points + self.dropout(mixed, places.sizes))
+        return note_features("mlp", points + self.dropout(self.mlp(self.norm_mlp(points)), places.sizes))
 
 
 class _SpectralDecoder(nn.Module):

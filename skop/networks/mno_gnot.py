@@ -14,7 +14,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from skop.modules import LINE_DIRECTIONS, LocalConvolution, Stream, TokenMixer, build_mixer, note_features
+from skop.modules import (
+    LINE_DIRECTIONS,
+    LocalConvolution,
+    ResidualDropout,
+    Stream,
+    TokenMixer,
+    build_mixer,
+    note_features,
+)
 from skop.networks._sequence_network import Points, Queries, SequenceNetwork
 
 __all__ = ["GNOTNetwork"]
@@ -226,7 +234,7 @@ class _GNOTBlock(nn.Module):
         self.gate = nn.Sequential(
             nn.Linear(n_dims, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU(), nn.Linear(hidden, n_experts)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = ResidualDropout(dropout)
 
     def forward(
         self,
@@ -255,9 +263,9 @@ class _GNOTBlock(nn.Module):
             mixed = mixer(normed, places.grid, places.sizes, places.coords, read)
             if others is not None and queries is not None:
                 probe = queries.probe(norm(others), read_elsewhere)
-                others = others + self.dropout(mixer.probe(normed, probe, places.coords, read))
+                others = others + self.dropout(mixer.probe(normed, probe, places.coords, read), queries.sizes)
                 others = others + norm_experts(experts(others, self._weights(queries)))
-            points = note_features("mixer", points + self.dropout(mixed))
+            points = note_features("mixer", points + self.dropout(mixed, places.sizes))
             points = note_features("mlp", points + norm_experts(experts(points, weights)))
         return points, others
 

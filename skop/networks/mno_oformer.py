@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from skop.modules import LINE_DIRECTIONS, LocalConvolution, TokenMixer, build_mixer, note_features
+from skop.modules import LINE_DIRECTIONS, LocalConvolution, ResidualDropout, TokenMixer, build_mixer, note_features
 from skop.networks._sequence_network import Points, Queries, SequenceNetwork
 
 __all__ = ["OFormerNetwork"]
@@ -219,15 +219,18 @@ class _OFormerBlock(nn.Module):
         super().__init__()
         self.norm_mixer, self.norm_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
         self.local, self.mixer, self.mlp, self.adds_normalized = local, mixer, mlp, adds_normalized
+        # Mixer and feed-forward part have the dropout of single values inside.
+        self.dropout = ResidualDropout()
 
     def forward(self, points: torch.Tensor, places: Points) -> torch.Tensor:
         """Update points (B, P, E) by one another."""
         points = self.local(points, places.grid)
         normed = self.norm_mixer(points)
-        mixed = self.mixer(normed, places.grid, places.sizes, places.coords)
+        mixed = self.dropout(self.mixer(normed, places.grid, places.sizes, places.coords), places.sizes)
         points = note_features("mixer", mixed + (normed if self.adds_normalized else points))
         normed = self.norm_mlp(points)
-        return note_features("mlp", self.mlp(normed) + (normed if self.adds_normalized else points))
+        mapped = self.dropout(self.mlp(normed), places.sizes)
+        return note_features("mlp", mapped + (normed if self.adds_normalized else points))
 
 
 class _QueryEncoding(nn.Module):

@@ -20,6 +20,7 @@ from skop.estimators._base import OperatorRegressor
 from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError
 from skop.losses import RelativeL2Loss
 from skop.metrics import neg_relative_l2_scorer
+from skop.training import DIRECT_TRAINING
 
 GRID = (6, 4)
 
@@ -54,6 +55,15 @@ def test_a_local_map_is_learned():
     estimator = small(width=16, max_iter=25, learning_rate_init=1e-2, base=None).fit(X[:48], y[:48])
     assert estimator.score(X[48:], y[48:]) > 0.6
     assert estimator.loss_curve_[-1] < 0.5 * estimator.loss_curve_[0]
+
+
+def test_automatic_batches_shrink_on_large_grids_down_to_four_samples_where_memory_allows():
+    model = small(max_iter=1).fit(*make_data())
+    for points, samples in ((32**2, 16), (2048, 16), (64**2, 8), (85**2, 4), (128**2, 4), (2**15, 4), (2**16, 2)):
+        fields = FieldSet(np.zeros((points, 2)), np.zeros((128, points, 0)))
+        assert model._training_options(fields, DIRECT_TRAINING).batch_size == samples
+    few = FieldSet(np.zeros((85**2, 2)), np.zeros((16, 85**2, 0)))
+    assert model._training_options(few, DIRECT_TRAINING).batch_size == 2
 
 
 def test_parameters_move_the_predicted_field():

@@ -162,3 +162,23 @@ def test_latent_tokens_are_mixed_by_any_registered_mixer(mixer):
 def test_a_mixer_that_is_not_registered_is_named():
     with pytest.raises(ValueError, match="mixer is 'attention'; expected one of"):
         LaMORegressor(**SMALL).set_params(architecture__mixer="attention").fit(POINTS, VALUES)
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+@pytest.mark.parametrize("X", [FIELDS, list(zip(POINTS, VALUES, strict=True))], ids=["grid", "points"])
+def test_drop_path_changes_the_training_of_every_operator(kind, X):
+    if kind is GeoMaNORegressor and isinstance(X, list):
+        pytest.skip("GeoMaNO reads grids")
+    y = FIELDS if X is FIELDS else VALUES
+    plain, dropping = (
+        kind(width=8, depth=1, max_iter=1, random_state=0, training=TrainingOptions(drop_path=rate)).fit(X, y)
+        for rate in (0.0, 0.5)
+    )
+    assert plain.loss_curve_ != dropping.loss_curve_
+    # Nothing is left out of predictions.
+    np.testing.assert_array_equal(np.concatenate(dropping.predict(X)), np.concatenate(dropping.predict(X)))
+
+
+def test_drop_path_is_refused_without_branches():
+    with pytest.raises(ValueError, match=r"training__drop_path=0\.2 leaves out residual branches"):
+        skop.DeepONetRegressor(max_iter=1, training=TrainingOptions(drop_path=0.2)).fit(FIELDS, FIELDS)

@@ -4,7 +4,17 @@ import pytest
 import torch
 from torch import nn
 
-from skop.modules import FeedForward, LatentBlock, LatentTokens, PointBlock, PooledHead, PreNormBlock, TokenMixer
+from skop.modules import (
+    FeedForward,
+    LatentBlock,
+    LatentTokens,
+    PointBlock,
+    PooledHead,
+    PreNormBlock,
+    ResidualDropout,
+    TokenMixer,
+    set_drop_path,
+)
 
 TOKENS = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(0))
 
@@ -46,6 +56,30 @@ def test_dropout_acts_in_training_only(dropout):
     assert torch.equal(*trained) == (dropout == 0)
     block.eval()
     assert torch.equal(block(TOKENS, (2, 3)), block(TOKENS, (2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "sizes"), [((400, 3, 2), None), ((1000, 2), (2, 3) * 200), ((1, 1000, 2), (2, 3) * 200)]
+)
+def test_drop_path_leaves_out_or_enlarges_the_whole_branch_of_a_sample(shape, sizes):
+    torch.manual_seed(0)
+    branch = ResidualDropout()
+    assert set_drop_path(branch, 0.25) == 1
+    dropped = branch(torch.ones(shape), sizes).reshape(-1, 2)
+    samples = dropped.split([3] * 400 if sizes is None else sizes)
+    assert all(torch.equal(sample, sample[:1, :1].expand_as(sample)) for sample in samples)
+    kept = torch.stack([sample[0, 0] for sample in samples])
+    assert set(kept.tolist()) == {0.0, torch.tensor(1 / 0.75).item()}
+    # 400 draws: four standard deviations of the mean are 0.116.
+    assert abs(kept.mean().item() - 1) < 0.116
+
+
+def test_drop_path_acts_in_training_only_and_draws_nothing_at_a_rate_of_zero():
+    branch, random_state = ResidualDropout(), torch.get_rng_state()
+    assert torch.equal(branch(TOKENS), TOKENS)
+    set_drop_path(branch, 0.9)
+    assert torch.equal(branch.eval()(TOKENS), TOKENS)
+    assert torch.equal(torch.get_rng_state(), random_state)
 
 
 def test_pooled_head_is_the_mean_of_normed_tokens_in_any_order_and_number():
