@@ -56,13 +56,12 @@ from skop.estimators._base_model import (
     Comparison,
     CorrectionNetwork,
     Review,
-    groups_of_same_inputs,
     remainder_sizes,
     rows_of,
     standardized,
     without_base,
 )
-from skop.estimators._baselines import nodes_correspond
+from skop.estimators._baselines import groups_of_same_inputs, nodes_correspond
 from skop.estimators._callbacks import EpochCallbacks, FitSeries
 from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators._domain import Domain, SeenRanges

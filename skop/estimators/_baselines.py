@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self
@@ -21,7 +22,7 @@ from skop.estimators._kernel_models import Decomposition, KernelModel, Selection
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes
 
-__all__ = ["PODRegressor", "nodes_correspond"]
+__all__ = ["PODRegressor", "groups_of_same_inputs", "merged", "nodes_correspond"]
 
 #: Models with kernels, in the order in which they are tried.
 _MODELS = ("mean", "ridge", "polynomial", "rbf", "gaussian_process")
@@ -131,6 +132,9 @@ class PODRegressor(FieldRegressor):
     of the largest likelihood is taken where its leave-one-out error is at most twice the smallest, and this error is
     much larger than that of new samples between those of the fit.
 
+    Samples with the same inputs count as one, with the mean of their targets; their scatter about it is a part of the
+    standard deviation.
+
     The standard deviation of ``predict(X, return_std=True)`` is that of a new observation by a Gaussian process with
     the kernel of the regressor: it grows with the distance from the training samples. Its size is such that the
     leave-one-out residuals of the training samples, divided by their standard deviations, have a mean square of 1.
@@ -209,14 +213,17 @@ class PODRegressor(FieldRegressor):
 
     def _fit(self, data: TrainingData) -> None:
         """Find the bases and fit the map."""
+        _refuse_ragged(data.inputs)
         self._store_spec(data.inputs, data.spec)
         self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
-        fields, params = _parts(data.inputs)
         self.numbering_ = None
         if not data.inputs.shared_coords:
             self.numbering_ = _Numbering.from_fit(data.inputs.coords)
             self.numbering_.warn_of_other_nodes(data.inputs.coords)
+        # A copy of a sample would tell what a prediction without this sample does not know.
+        whole, (data, group) = data.targets, merged(data)
+        fields, params = _parts(data.inputs)
         is_auto = self.n_components == "auto"
         count: Any = None if is_auto else self.n_components
         # Global parameters have different units, so each is standardised. The components of fields share one unit, by
@@ -239,15 +246,17 @@ class PODRegressor(FieldRegressor):
         is_ours = isinstance(self.regressor, str)
         parts = Decomposition(targets.rows, count if is_ours or not is_auto else 1 - _SHARE)
         if is_ours:
-            self._fit_kernels(points, parts, targets)
+            self._fit_kernels(points, parts, targets, self._scatter(whole, group) if len(group) > len(points) else 0.0)
             return
         self.output_basis_, coefficients = parts.basis(), parts.coefficients
         # Coefficients are divided by the size of the leading one, since penalties expect numbers of order 1.
         self.output_scale_ = coefficients.std(axis=0).max() or 1.0
         self.regressor_ = clone(self.regressor).fit(points, coefficients / self.output_scale_)
 
-    def _fit_kernels(self, points: FloatArray, parts: Decomposition, targets: _Targets) -> None:
-        """Choose and fit a model with kernels."""
+    def _fit_kernels(
+        self, points: FloatArray, parts: Decomposition, targets: _Targets, scatter: FloatArray | float
+    ) -> None:
+        """Choose and fit a model with kernels, to targets with a known scatter about the means they are."""
         weights, error = targets.measure(parts)
         selection = Selection(points, parts.coefficients, weights, error, len(self.shift_))
         names = _MODELS if self.regressor == "auto" else dict.fromkeys(("mean", self.regressor))
@@ -297,7 +306,17 @@ class PODRegressor(FieldRegressor):
         components = self.output_basis_.components_
         held = parts.variances[: len(components)] @ components**2
         whole = np.einsum("ij,ij->j", parts.centred, parts.centred) / len(points)
-        self.rest_variance_ = np.where(whole - held > _ROUNDING * whole, whole - held, 0.0)
+        self.rest_variance_ = np.where(whole - held > _ROUNDING * whole, whole - held, 0.0) + scatter
+
+    def _scatter(self, targets: Targets, group: IntArray) -> FloatArray:
+        """Variances of the values of targets about the means of their groups."""
+        found, n = [], len(group)
+        if targets.field is not None:
+            found.append((np.asarray(targets.field.values, np.float64) / self.channel_unit_).reshape(n, -1))
+        if targets.scalars is not None:
+            found.append(np.asarray(targets.scalars, np.float64) / self.scalar_unit_)
+        rows = np.concatenate(found, axis=1)
+        return ((rows - _means(rows, group)[group]) ** 2).sum(axis=0) / (n - group.max() - 1)
 
     def _points(self, fields: FloatArray, params: FloatArray, coefficients: FloatArray | None = None) -> FloatArray:
         """Inputs of the regressor: standardised parameters, and coefficients of the fields, which may be known."""
@@ -411,8 +430,11 @@ class PODRegressor(FieldRegressor):
     def _leave_one_out(self, data: TrainingData) -> Predictions:
         """Predict each sample of the fit by a fit to all others, with the hyperparameters and bases of the whole fit.
 
+        Samples with the same inputs are left out together.
+
         The regressors of skop have a closed form. Others are fitted again on the parts of a cross-validation.
         """
+        data, group = merged(data)
         rows, basis = _Targets(data.targets).rows, self.output_basis_
         coefficients = basis.transform(rows)
         if isinstance(self.regressor_, KernelModel):
@@ -426,7 +448,7 @@ class PODRegressor(FieldRegressor):
         # What the components do not hold is predicted by its mean.
         outside = rows - basis.inverse_transform(coefficients)
         predicted = basis.inverse_transform(coefficients - left_out) - outside / max(len(rows) - 1, 1)
-        return self._in_physical_units(predicted)
+        return self._in_physical_units(predicted[group])
 
     def _predict_spread(self, inputs: FieldSet) -> Predictions:
         """Standard deviations of the errors of a prediction, in physical units."""
@@ -476,6 +498,63 @@ def nodes_correspond(inputs: FieldSet) -> bool:
         return _Numbering.from_fit(inputs.coords).is_known
     except FieldDataError:
         return False
+
+
+def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
+    """Number the samples so that those with the same inputs have the same number.
+
+    The order of the numbers is as good as random, but depends on these inputs only, and not on other samples.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        n samples with the same number of points.
+
+    Returns
+    -------
+    ndarray of int, shape (n,)
+        Numbers from 0 on.
+    """
+    parts = [] if inputs.shared_coords else [inputs.coords]
+    parts += [np.asarray(part) for part in (inputs.values, inputs.params) if part is not None]
+    # A negative zero is a zero.
+    rows = (b"".join((np.array(part[i], np.float64) + 0.0).tobytes() for part in parts) for i in range(len(inputs)))
+    digests = np.frombuffer(b"".join(hashlib.sha256(row).digest()[:8] for row in rows), dtype="<u8")
+    return np.asarray(np.unique(digests, return_inverse=True)[1])
+
+
+def merged(data: TrainingData) -> tuple[TrainingData, IntArray]:
+    """Merge samples with the same inputs into one, with the mean of their targets.
+
+    Parameters
+    ----------
+    data : TrainingData
+        n samples with the same number of points.
+
+    Returns
+    -------
+    data : TrainingData
+        Samples of different inputs; all that came, where either all or none have the same inputs.
+    group : ndarray of int, shape (n,)
+        Number of the merged sample of each one.
+    """
+    group = groups_of_same_inputs(data.inputs)
+    # Where no input differs, each sample is predicted by the mean of the others.
+    if group.max() + 1 in (1, len(group)):
+        return data, np.arange(len(group))
+    first = np.unique(group, return_index=True)[1]
+    targets, fields, scalars = data.targets[first], data.targets.field, data.targets.scalars
+    field = None if fields is None or targets.field is None else targets.field.with_values(_means(fields.values, group))
+    means = Targets(field, None if scalars is None else _means(scalars, group), targets.elsewhere)
+    return TrainingData(data.inputs[first], means, data.spec), group
+
+
+def _means(values: Any, group: IntArray) -> FloatArray:
+    """Means of the rows of each group."""
+    counts = np.bincount(group)
+    sums = np.zeros((len(counts), *values.shape[1:]))
+    np.add.at(sums, group, np.asarray(values, dtype=np.float64))
+    return sums / counts.reshape(-1, *[1] * (sums.ndim - 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -642,10 +721,15 @@ def _sizes(values: FloatArray) -> FloatArray:
     return channel_sizes(values, kind="field") if values.shape[-1] > 1 and values.any() else np.ones(values.shape[-1])
 
 
-def _parts(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
-    """Return all values of fields that differ between samples (n, F), and global parameters (n, p)."""
+def _refuse_ragged(inputs: FieldSet) -> None:
+    """Refuse samples with different numbers of points."""
     if inputs.is_ragged:
         raise FieldDataError("PODRegressor needs the same points in every sample; interpolate onto common points.")
+
+
+def _parts(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
+    """Return all values of fields that differ between samples (n, F), and global parameters (n, p)."""
+    _refuse_ragged(inputs)
     n = len(inputs)
     parts = [np.zeros((n, 0))] if inputs.shared_coords else [inputs.coords]
     parts += [] if inputs.values is None else [inputs.values]
