@@ -91,6 +91,8 @@ class BaseModel:
         Number of the points of its outputs along each axis, if they form a grid.
     leaves_rest : bool, default=True
         Whether the network learns what the base leaves over; otherwise it learns the whole map.
+    nodes : object or None, default=None
+        Numbering of the nodes of samples with points of their own, of which it takes the global parameters alone.
     """
 
     estimator: FieldRegressor
@@ -100,6 +102,7 @@ class BaseModel:
     target_points: FloatArray | None = None
     target_grid: GridShape | None = None
     leaves_rest: bool = True
+    nodes: Any = None
 
     @classmethod
     def fit(cls, kind: Any, data: TrainingData, used: IntArray) -> tuple[BaseModel, Predictions]:
@@ -130,13 +133,20 @@ class BaseModel:
         whole = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
         # A copy of a sample in the fit would tell what a prediction of unseen samples does not know.
         chosen, group = _once(whole)
-        estimator = _classical(kind) if isinstance(kind, str) else clone(kind)
+        estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
         with checked_by_caller():
             _fit_on(estimator, chosen)
-            found = rows_of(_unseen_predictions(estimator, chosen), group)
+            found = _unseen_predictions(estimator, chosen)
+            if isinstance(kind, str) and (by_params := _by_params_alone(chosen)) is not None:
+                other = _classical(kind)
+                _fit_on(other, by_params)
+                again = _unseen_predictions(other, by_params)
+                if _relative_error(again, chosen.targets) <= _relative_error(found, chosen.targets):
+                    found, nodes, estimator = again, estimator.numbering_, other
+        found = rows_of(found, group)
         error = _relative_error(found, whole.targets)
         shared = data.inputs.shared_coords
-        model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape)
+        model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape, nodes=nodes)
         model.leaves_rest = error < _SMALL_REST
         if data.targets.elsewhere and data.targets.field is not None:
             model.target_points, model.target_grid = data.targets.field.coords, data.targets.field.grid_shape
@@ -165,7 +175,7 @@ class BaseModel:
         seen = self._on_own_points(inputs)
         try:
             with checked_by_caller():
-                found = self.estimator._predict_values(seen)
+                found = self.estimator._predict_values(self._as_read(seen))
         except FieldDataError as error:
             raise FieldDataError(
                 f"the base of this estimator cannot predict X, since {error} Or fit with base=None."
@@ -209,7 +219,8 @@ class BaseModel:
                 "gradient does not go through the interpolation of a base; take X, and y of the fit, on the points of "
                 "X of the fit, or fit with base=None."
             )
-        rows = self.estimator._predict_tensor(params, self._on_own_points(inputs).with_grid(self.grid_shape))
+        seen = self._as_read(self._on_own_points(inputs).with_grid(self.grid_shape))
+        rows = self.estimator._predict_tensor(params, seen)
         n_outputs, n_scalars = self.estimator.spec_.n_outputs, self.estimator.spec_.n_scalars
         field = rows[:, : rows.shape[1] - n_scalars].reshape(len(rows), -1, n_outputs) if n_outputs else None
         return field, rows[:, rows.shape[1] - n_scalars :] if n_scalars else None
@@ -249,6 +260,22 @@ class BaseModel:
             return query_points(self.points, inputs, self._reach(inputs)).with_grid(self.grid_shape)
         params: Any = inputs.params
         return FieldSet(self.points, None, params=params, grid_shape=self.grid_shape)
+
+    def _as_read(self, seen: FieldSet) -> FieldSet:
+        """Return the samples as the model reads them: without their points where it takes the parameters alone."""
+        nodes = self.nodes or getattr(self.estimator, "numbering_", None)
+        if self.points is not None or nodes is None:
+            return seen
+        if seen.is_ragged or seen.coords.shape[1:] != nodes.first.shape:
+            counts = " or ".join(map(str, np.unique(seen.n_points)[:3]))
+            raise FieldDataError(
+                f"a {type(self.estimator).__name__} was fitted on samples of {len(nodes.first)} nodes that correspond, "
+                f"and X has samples of {counts}; pass samples with the nodes of the fit."
+            )
+        if self.nodes is None:
+            return seen
+        nodes.check(seen.coords)
+        return _at_nodes(seen, nodes.first)
 
     def _reach(self, inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
         """Box of the own points, which may reach out of those of the samples by their spacing, as finer grids do."""
@@ -505,6 +532,23 @@ def _fit_on(estimator: Any, data: TrainingData) -> None:
         return
     X: Any = data.inputs.params if data.spec.role == "features" else data.inputs
     estimator.fit(X, _as_y(data.targets))
+
+
+def _at_nodes(inputs: FieldSet, nodes: FloatArray) -> FieldSet:
+    """Global parameters of samples with points of their own, on points that all share."""
+    params: Any = inputs.params
+    return FieldSet(nodes, None, params=params)
+
+
+def _by_params_alone(data: TrainingData) -> TrainingData | None:
+    """Samples with points of their own without these; None if their parameters do not tell them apart."""
+    inputs = data.inputs
+    if inputs.shared_coords or inputs.n_channels or inputs.params is None:
+        return None
+    found = _at_nodes(inputs, _as_doubles(inputs.coords[0]))
+    if groups_of_same_inputs(found).max() + 1 < len(inputs):
+        return None
+    return TrainingData(found, data.targets, replace(data.spec, grid_shape=None))
 
 
 def _as_y(targets: Targets) -> Any:

@@ -267,7 +267,8 @@ class _BaseGraph(nn.Module):
         for name, values in held.items():
             self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
         coords = None
-        if base.points is None and samples.shared_coords:
+        self.reads_fields = basis is not None
+        if self.reads_fields and base.points is None and samples.shared_coords:
             # The coordinates are inputs of the base, but not of the graph.
             coords = torch.tensor(samples.coords, dtype=torch.float64)
         self.register_buffer("coords", coords)
@@ -286,7 +287,7 @@ class _BaseGraph(nn.Module):
             given: Any = params if fields is None else fields
             coords = self.coords.expand(given.shape[0], -1, -1)
         held = [part.double().flatten(1) for part in (coords, fields) if part is not None]
-        if held:
+        if held and self.reads_fields:
             rows = torch.cat(held, dim=1) / self.input_unit - self.input_mean
             coefficients = rows @ self.input_components.T
             points.append(coefficients / self.input_scale)
