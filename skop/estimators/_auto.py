@@ -156,7 +156,8 @@ class AutoRegressor(FieldRegressor):
     >>> from skop import AutoRegressor, LaMORegressor, PODRegressor
     >>> X = np.random.default_rng(0).random((30, 2))
     >>> y = np.sin(X[:, :1] + X[:, 1:] * np.linspace(0, 1, 12))[..., None]
-    >>> candidates = [("POD", PODRegressor(regressor="gaussian_process")), ("LaMO", LaMORegressor(width=8, depth=1))]
+    >>> lamo = LaMORegressor(width=8, depth=1, base=None)
+    >>> candidates = [("POD", PODRegressor(regressor="gaussian_process")), ("LaMO", lamo)]
     >>> model = AutoRegressor(candidates=candidates, max_time=1, ensemble="best", random_state=0)
     >>> model.fit(X, (np.linspace(0, 1, 12)[:, None], y)).results_[0]["candidate"]
     'POD'
