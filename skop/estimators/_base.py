@@ -882,8 +882,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             if self._continues:
                 raise FieldDataError(
                     f"warm_start goes on with a network over a base, which cannot be fitted since {reason}; the "
-                    "earlier fit is kept. Pass other samples, such as these together with those of the earlier fit, or set "
-                    "warm_start=False to fit anew."
+                    "earlier fit is kept. Pass other samples, such as these together with those of the earlier fit, or "
+                    "set warm_start=False to fit anew."
                 )
             if self.base == "auto":
                 return None
