@@ -38,6 +38,7 @@ from skop.estimators import (
     LaMORegressor,
     MNORegressor,
     PODRegressor,
+    SymmetryOptions,
     TransolverRegressor,
     UNetRegressor,
 )
@@ -188,6 +189,14 @@ _MODELS = {
     "gp": _classical("GP on values", lambda: _OnValues(None)),
     "lamo": _Model("LaMO", _operator(LaMORegressor, "auto"), "operators", key="LaMO, base='auto'"),
     "lamo-alone": _Model("LaMO alone", _operator(LaMORegressor, None), "variants", key="LaMO, base=None"),
+    "lamo-symmetries": _Model(
+        "LaMO, symmetries declared",
+        lambda run: LaMORegressor(
+            symmetries=SymmetryOptions(names=run.problem.symmetries, average_predictions=True), **run.limits
+        ),
+        "variants",
+        suits=lambda problem: bool(problem.symmetries),
+    ),
     "lamo-pod": _Model("LaMO, base='pod'", _operator(LaMORegressor, "pod"), "variants"),
     "geomano": _Model("GeoMaNO", _operator(GeoMaNORegressor, "auto"), "operators", key="GeoMaNO, base='auto'"),
     "mno": _Model("MNO", _operator(MNORegressor, "auto"), "operators", key="MNO, base='auto'"),

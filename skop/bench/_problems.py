@@ -5,7 +5,7 @@ points differ, it has these numbers as a table too, which is what a classical mo
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,8 @@ class Problem:
         Samples as an operator reads them.
     table_train, table_test : ndarray of shape (n, p) or None, default=None
         The numbers that describe a sample, if X is not such a table itself.
+    symmetries : tuple of str, default=()
+        Symmetries of the problem, see `skop.SymmetryOptions`.
     """
 
     X_train: Any
@@ -52,6 +54,7 @@ class Problem:
     y_test: Any
     table_train: FloatArray | None = None
     table_test: FloatArray | None = None
+    symmetries: tuple[str, ...] = ()
 
     @property
     def places(self) -> FieldSet | None:
@@ -86,9 +89,16 @@ class Problem:
 
     def first(self, n_train: int, n_test: int | None = None) -> "Problem":
         """Return the problem with the first training samples, and test samples, only."""
-        parts = (self.X_train, self.y_train, self.X_test, self.y_test, self.table_train, self.table_test)
-        sizes = (n_train, n_train, n_test, n_test, n_train, n_test)
-        return Problem(*(None if part is None else part[:size] for part, size in zip(parts, sizes, strict=True)))
+        table_train, table_test = self.table_train, self.table_test
+        return replace(
+            self,
+            X_train=self.X_train[:n_train],
+            y_train=self.y_train[:n_train],
+            X_test=self.X_test[:n_test],
+            y_test=self.y_test[:n_test],
+            table_train=None if table_train is None else table_train[:n_train],
+            table_test=None if table_test is None else table_test[:n_test],
+        )
 
 
 @dataclass(frozen=True)
@@ -193,7 +203,8 @@ def _darcy(resolution: int) -> Callable[[int, int, int], Problem]:
     """Permeabilities of two values to pressures."""
 
     def make(n_train: int, n_test: int, seed: int) -> Problem:
-        return _split(*make_darcy(n_test + n_train, resolution=resolution, random_state=seed), n_test)
+        problem = _split(*make_darcy(n_test + n_train, resolution=resolution, random_state=seed), n_test)
+        return replace(problem, symmetries=("flip_x", "flip_y", "transpose"))
 
     return make
 
