@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 from torch import nn
@@ -27,7 +28,7 @@ from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, int
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._field import FieldRegressor, checked_by_caller
 from skop.estimators._persistence import KNOWN
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.networks import Outputs
 from skop.training import TrainingEnd, fingerprint
 
@@ -38,6 +39,7 @@ __all__ = [
     "Review",
     "correction_shares",
     "groups_of_same_inputs",
+    "keep_their_distances",
     "remainder_sizes",
     "rows_of",
     "standardized",
@@ -64,6 +66,8 @@ _FASTER = 2.0
 _FOLDS = 5
 #: Size of a variation, in units of the values, that is rounding.
 _ROUNDING = 1e-13
+#: Mean correlation of distances between nodes from which these correspond.
+_ALIKE = 0.5
 #: Distance of points from those of the training, in units of their extent, above which they are other points.
 _SAME_POINTS = 1e-6
 #: Distance, in spacings of its points, by which the points of the fit may lie outside the box of a sample.
@@ -187,6 +191,59 @@ class BaseModel:
             return found
         return replace(found, fields=interpolate_fields(seen.with_values(found.fields), places))
 
+    def predict_known(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
+        """Predict like `predict`, with NaN for samples whose nodes do not correspond to those of the fit.
+
+        Parameters
+        ----------
+        inputs, places
+            Arguments of `predict`.
+
+        Returns
+        -------
+        Predictions
+            Standardised outputs.
+        """
+        known = self.knows(inputs)
+        if known.all() and not inputs.is_ragged:
+            return self.predict(inputs, places)
+        parts: list[list[FloatArray]] = [[], []]
+        n_outputs, n_scalars = self.estimator.spec_.n_outputs, self.estimator.spec_.n_scalars
+        for number, coords in enumerate(inputs.coords_list()):
+            one, at = inputs[[number]], None if places is None else places[[number]]
+            if known[number]:
+                values = None if one.values is None else np.asarray(one.values).reshape(1, len(coords), -1)
+                found = self.predict(FieldSet(coords[np.newaxis], values, params=one.params), at)
+            else:
+                count = int((one if at is None else at).n_points[0])
+                found = Predictions(np.full((1, count, n_outputs), np.nan), np.full((1, n_scalars), np.nan))
+            parts[0].append(np.empty(0) if found.fields is None else found.fields.reshape(-1, n_outputs))
+            parts[1].append(np.empty(0) if found.scalars is None else found.scalars)
+        fields: Any = np.concatenate(parts[0]) if n_outputs else None
+        if n_outputs and not (inputs if places is None else places).is_ragged:
+            fields = fields.reshape(len(inputs), -1, n_outputs)
+        if not known.all():
+            warn(
+                "the nodes of some samples do not correspond to those of the fit, so that the network alone predicts "
+                f"them, without its base, a {type(self.estimator).__name__}. Errors there may be larger; if such "
+                "samples are common, fit with base=None.",
+                SkopWarning,
+            )
+        return Predictions(fields, np.concatenate(parts[1]) if n_scalars else None)
+
+    def knows(self, inputs: FieldSet) -> Any:
+        """Whether the nodes of each sample correspond to those of the fit, or need not, as an array ``(n,)``."""
+        found, nodes = np.ones(len(inputs), dtype=bool), self._numbering
+        if nodes is not None:
+            for number, coords in enumerate(inputs.coords_list()):
+                found[number] = coords.shape == nodes.first.shape and _is_numbered_alike(nodes, coords)
+        return found
+
+    @property
+    def _numbering(self) -> Any:
+        """Numbering of the nodes, if these must correspond to those of the fit."""
+        return None if self.points is not None else self.nodes or getattr(self.estimator, "numbering_", None)
+
     def predict_tensors(
         self, params: torch.Tensor, inputs: FieldSet
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
@@ -263,8 +320,7 @@ class BaseModel:
 
     def _as_read(self, seen: FieldSet) -> FieldSet:
         """Return the samples as the model reads them: without their points where it takes the parameters alone."""
-        nodes = self.nodes or getattr(self.estimator, "numbering_", None)
-        if self.points is not None or nodes is None:
+        if (nodes := self._numbering) is None:
             return seen
         if seen.is_ragged or seen.coords.shape[1:] != nodes.first.shape:
             counts = " or ".join(map(str, np.unique(seen.n_points)[:3]))
@@ -302,6 +358,15 @@ class BaseModel:
         if not inputs.shared_coords or inputs.coords.shape != points.shape:
             return False
         return np.allclose(inputs.coords, points, rtol=0, atol=_SAME_POINTS * float(np.ptp(points)))
+
+
+def _is_numbered_alike(nodes: Any, coords: FloatArray) -> bool:
+    """Whether the nodes (P, d) of a sample are numbered as in the fit."""
+    try:
+        nodes.check(coords[np.newaxis])
+    except FieldDataError:
+        return False
+    return True
 
 
 KNOWN[BaseModel.__name__] = BaseModel
@@ -432,7 +497,11 @@ class CorrectionNetwork(nn.Module):
         if base is None or output is None:
             return output
         output = output.to(base.dtype)
-        return torch.lerp(base, base + size * output if self.learns_rest else output, share)
+        found = torch.lerp(base, base + size * output if self.learns_rest else output, share)
+        if self.learns_rest or self.training or torch.compiler.is_exporting():
+            return found
+        # The base is NaN where it knows nothing of a sample.
+        return torch.where(base.isnan(), output, found)
 
 
 def _joined(values: torch.Tensor | None, further: torch.Tensor | None) -> torch.Tensor | None:
@@ -577,6 +646,31 @@ def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
     rows = (b"".join((_as_doubles(part[i]) + 0.0).tobytes() for part in parts) for i in range(len(inputs)))
     digests = np.frombuffer(b"".join(hashlib.sha256(row).digest()[:8] for row in rows), dtype="<u8")
     return np.asarray(np.unique(digests, return_inverse=True)[1])
+
+
+def keep_their_distances(inputs: FieldSet) -> bool:
+    """Tell whether distances between nodes are alike in all samples, as those of nodes that correspond.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        n samples with the same number of points.
+
+    Returns
+    -------
+    bool
+        Whether distances between nodes of the other samples correlate with those of the first. Between points drawn at
+        random for each sample they do not.
+    """
+    if inputs.shared_coords or inputs.n_points[0] < 3:
+        return True
+    nodes, rows = (np.unique(np.linspace(0, n - 1, 64).astype(int)) for n in (inputs.n_points[0], len(inputs)))
+    distances = np.stack([pdist(_as_doubles(inputs.coords[row])[nodes]) for row in rows])
+    distances -= distances.mean(axis=1, keepdims=True)
+    sizes = np.linalg.norm(distances, axis=1)
+    products = distances[1:] @ distances[0]
+    found = np.divide(products, sizes[1:] * sizes[0], out=np.zeros(len(products)), where=sizes[1:] * sizes[0] > 0)
+    return bool(found.mean() > _ALIKE)
 
 
 def _once(data: TrainingData) -> tuple[TrainingData, IntArray]:

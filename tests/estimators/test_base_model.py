@@ -382,6 +382,51 @@ def test_parameters_alone_predict_samples_with_noisy_nodes(share, tmp_path):
     assert np.isfinite(model.fit(X, y).score(X, y))
 
 
+@pytest.mark.parametrize("learns_scalars", [False, True])
+def test_a_network_for_the_whole_predicts_other_meshes_alone(learns_scalars):
+    rng = np.random.default_rng(17)
+    X, y = noisy_nodes()
+    rough = y.values + 0.5 * rng.normal(size=(24, 1, 1)) * y.values
+    y = y.with_values(rough).with_params(rough[:, 0] if learns_scalars else None)
+    model = small(base="pod", dtype="float64").fit(X, y)
+    assert not model.module_.learns_rest
+    model.module_.set_shares(np.full(1, 0.5), np.full(1, 0.5) if learns_scalars else None)
+    order = rng.permutation(30)
+    meshes = [X.coords[0], X.coords[0, order], X.coords[2, :7]]
+    given = FieldSet(meshes, None, params=X.params[:3])
+    with pytest.warns(skop.exceptions.SkopWarning, match="network alone.*a PODRegressor"):
+        found = model.predict(given)
+    # Each sample is predicted as it is without the others.
+    with pytest.warns(skop.exceptions.SkopWarning, match="network alone"):
+        moved = model.predict(FieldSet(X.coords[:1, order], None, params=X.params[1:2]))
+    known = model.predict(X[:1])
+    fields = np.split(np.asarray(found.values), [30, 60])
+    np.testing.assert_allclose(fields[0], known.values[0], rtol=1e-9)
+    np.testing.assert_allclose(fields[1], moved.values[0], rtol=1e-9)
+    if learns_scalars:
+        np.testing.assert_allclose(found.params[:2], np.concatenate([known.params, moved.params]), rtol=1e-9)
+    with pytest.warns(skop.exceptions.SkopWarning, match="network alone"):
+        at = model.predict(given, coords=[[0.5, 0.5]])
+    assert np.isfinite(np.asarray(at.values)).all()
+    model.module_.use_whole()
+    model.base_ = None
+    model.module_ = model.module_.network
+    alone = np.split(np.asarray(model.predict(given).values), [30, 60])
+    for part, own in zip(fields[1:], alone[1:], strict=True):
+        np.testing.assert_allclose(part, own, rtol=1e-9)
+    assert not np.allclose(fields[0], alone[0])
+
+
+@pytest.mark.parametrize("n_points", [3, 10, 30])
+def test_random_points_do_not_correspond(n_points):
+    rng = np.random.default_rng(n_points)
+    coords, one = rng.random((20, n_points, 2)), rng.random((n_points, 2))
+    constant = np.ones((20, n_points, 1))
+    assert small().fit(FieldSet(coords, None), constant).base_ is None
+    bent = one + 0.1 * rng.random((20, 1, 1)) * np.sin(3 * one[:, ::-1])
+    assert small().fit(FieldSet(bent, None), constant).base_ is not None
+
+
 def test_a_model_file_holds_the_numbering_of_the_nodes(tmp_path):
     X, y = noisy_nodes()
     model = PODRegressor().fit(X, y)
