@@ -131,8 +131,8 @@ class AutoRegressor(FieldRegressor):
     that of `PODRegressor` or less, but for the noise of these samples, and it ends its training early where the network
     adds nothing. It is therefore preferred to the model alone, unless its error in the search is more than 10 % larger,
     and its expected error is at most that of the model. An ensemble does not hold the model a second time. If it is the
-    only operator, and a fit of the model takes more than a quarter of the time left for the search, it is not tried at
-    all, and has the whole rest of the budget.
+    only operator, and a fit of the model takes more than a quarter of the time left for the search, or all of it, it is
+    not tried at all, and has the whole rest of the budget.
 
     Errors of operators in the table are those of a short training on a part of the samples. The final fit is longer,
     and the error to be expected of it is extrapolated from the last two rungs: as a power of the time, with 3/4 of
@@ -156,7 +156,8 @@ class AutoRegressor(FieldRegressor):
     >>> from skop import AutoRegressor, LaMORegressor, PODRegressor
     >>> X = np.random.default_rng(0).random((30, 2))
     >>> y = np.sin(X[:, :1] + X[:, 1:] * np.linspace(0, 1, 12))[..., None]
-    >>> candidates = [("POD", PODRegressor(regressor="gaussian_process")), ("LaMO", LaMORegressor(width=8, depth=1))]
+    >>> lamo = LaMORegressor(width=8, depth=1, base=None)
+    >>> candidates = [("POD", PODRegressor(regressor="gaussian_process")), ("LaMO", lamo)]
     >>> model = AutoRegressor(candidates=candidates, max_time=1, ensemble="best", random_state=0)
     >>> model.fit(X, (np.linspace(0, 1, 12)[:, None], y)).results_[0]["candidate"]
     'POD'

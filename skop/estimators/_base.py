@@ -56,6 +56,7 @@ from skop.estimators._base_model import (
     Comparison,
     CorrectionNetwork,
     Review,
+    keep_their_distances,
     remainder_sizes,
     rows_of,
     standardized,
@@ -879,8 +880,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         if reason := self._why_no_base(data, used, plan):
             if self._continues:
                 raise FieldDataError(
-                    f"warm_start goes on with a network over a base, which cannot be fitted since {reason}; pass other "
-                    "samples, or set warm_start=False."
+                    f"warm_start goes on with a network over a base, which cannot be fitted since {reason}; the "
+                    "earlier fit is kept. Pass other samples, such as these together with those of the earlier fit, or "
+                    "set warm_start=False to fit anew."
                 )
             if self.base == "auto":
                 return None
@@ -908,6 +910,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             "the nodes of samples with points of their own do not correspond": (
                 not data.inputs.is_ragged and not nodes_correspond(data.inputs)
             ),
+            "distances between nodes of samples with points of their own differ too much for nodes that correspond": (
+                self.base == "auto" and not data.inputs.is_ragged and not keep_their_distances(data.inputs)
+            ),
             "averaged predictions are to be symmetric, and those of a classical model are not": (
                 self._symmetries is not None and self._symmetries.average_predictions
             ),
@@ -926,9 +931,12 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         model = self.base_
         if model is None:
             return {}
-        options: dict[str, Any] = {"base": lambda indices: model.predict(inputs[indices])}
+        network = cast("CorrectionNetwork", self.module_)
+        # A network that learns the whole map can do without the base.
+        predict = model.predict if network.learns_rest or network.is_base_alone else model.predict_known
+        options: dict[str, Any] = {"base": lambda indices: predict(inputs[indices])}
         if queries is not None:
-            options["query_base"] = lambda indices: model.predict(inputs[indices], queries[indices])
+            options["query_base"] = lambda indices: predict(inputs[indices], queries[indices])
         return options
 
     def _tensors_of_base(

@@ -17,16 +17,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 from torch import nn
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
-from skop.estimators._baselines import PODRegressor, merged
+from skop.estimators._baselines import PODRegressor, groups_of_same_inputs, merged
 from skop.estimators._field import FieldRegressor, checked_by_caller
 from skop.estimators._persistence import KNOWN
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.networks import Outputs
 from skop.training import TrainingEnd, fingerprint
 
@@ -36,6 +37,7 @@ __all__ = [
     "CorrectionNetwork",
     "Review",
     "correction_shares",
+    "keep_their_distances",
     "remainder_sizes",
     "rows_of",
     "standardized",
@@ -62,6 +64,8 @@ _FASTER = 2.0
 _FOLDS = 5
 #: Size of a variation, in units of the values, that is rounding.
 _ROUNDING = 1e-13
+#: Mean correlation of distances between nodes from which these correspond.
+_ALIKE = 0.5
 #: Distance of points from those of the training, in units of their extent, above which they are other points.
 _SAME_POINTS = 1e-6
 #: Distance, in spacings of its points, by which the points of the fit may lie outside the box of a sample.
@@ -89,6 +93,8 @@ class BaseModel:
         Number of the points of its outputs along each axis, if they form a grid.
     leaves_rest : bool, default=True
         Whether the network learns what the base leaves over; otherwise it learns the whole map.
+    nodes : object or None, default=None
+        Numbering of the nodes of samples with points of their own, of which it takes the global parameters alone.
     """
 
     estimator: FieldRegressor
@@ -98,6 +104,7 @@ class BaseModel:
     target_points: FloatArray | None = None
     target_grid: GridShape | None = None
     leaves_rest: bool = True
+    nodes: Any = None
 
     @classmethod
     def fit(cls, kind: Any, data: TrainingData, used: IntArray) -> tuple[BaseModel, Predictions]:
@@ -128,13 +135,20 @@ class BaseModel:
         whole = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
         # A copy of a sample in the fit would tell what a prediction of unseen samples does not know.
         chosen, group = merged(whole)
-        estimator = _classical(kind) if isinstance(kind, str) else clone(kind)
+        estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
         with checked_by_caller():
             _fit_on(estimator, chosen)
-            found = rows_of(_unseen_predictions(estimator, chosen), group)
+            found = _unseen_predictions(estimator, chosen)
+            if isinstance(kind, str) and (by_params := _by_params_alone(chosen)) is not None:
+                other = _classical(kind)
+                _fit_on(other, by_params)
+                again = _unseen_predictions(other, by_params)
+                if _relative_error(again, chosen.targets) <= _relative_error(found, chosen.targets):
+                    found, nodes, estimator = again, estimator.numbering_, other
+        found = rows_of(found, group)
         error = _relative_error(found, whole.targets)
         shared = data.inputs.shared_coords
-        model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape)
+        model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape, nodes=nodes)
         model.leaves_rest = error < _SMALL_REST
         if data.targets.elsewhere and data.targets.field is not None:
             model.target_points, model.target_grid = data.targets.field.coords, data.targets.field.grid_shape
@@ -163,7 +177,7 @@ class BaseModel:
         seen = self._on_own_points(inputs)
         try:
             with checked_by_caller():
-                found = self.estimator._predict_values(seen)
+                found = self.estimator._predict_values(self._as_read(seen))
         except FieldDataError as error:
             raise FieldDataError(
                 f"the base of this estimator cannot predict X, since {error} Or fit with base=None."
@@ -174,6 +188,59 @@ class BaseModel:
         if found.fields is None or (places is inputs and self.has_own_points(inputs)):
             return found
         return replace(found, fields=interpolate_fields(seen.with_values(found.fields), places))
+
+    def predict_known(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
+        """Predict like `predict`, with NaN for samples whose nodes do not correspond to those of the fit.
+
+        Parameters
+        ----------
+        inputs, places
+            Arguments of `predict`.
+
+        Returns
+        -------
+        Predictions
+            Standardised outputs.
+        """
+        known = self.knows(inputs)
+        if known.all() and not inputs.is_ragged:
+            return self.predict(inputs, places)
+        parts: list[list[FloatArray]] = [[], []]
+        n_outputs, n_scalars = self.estimator.spec_.n_outputs, self.estimator.spec_.n_scalars
+        for number, coords in enumerate(inputs.coords_list()):
+            one, at = inputs[[number]], None if places is None else places[[number]]
+            if known[number]:
+                values = None if one.values is None else np.asarray(one.values).reshape(1, len(coords), -1)
+                found = self.predict(FieldSet(coords[np.newaxis], values, params=one.params), at)
+            else:
+                count = int((one if at is None else at).n_points[0])
+                found = Predictions(np.full((1, count, n_outputs), np.nan), np.full((1, n_scalars), np.nan))
+            parts[0].append(np.empty(0) if found.fields is None else found.fields.reshape(-1, n_outputs))
+            parts[1].append(np.empty(0) if found.scalars is None else found.scalars)
+        fields: Any = np.concatenate(parts[0]) if n_outputs else None
+        if n_outputs and not (inputs if places is None else places).is_ragged:
+            fields = fields.reshape(len(inputs), -1, n_outputs)
+        if not known.all():
+            warn(
+                "the nodes of some samples do not correspond to those of the fit, so that the network alone predicts "
+                f"them, without its base, a {type(self.estimator).__name__}. Errors there may be larger; if such "
+                "samples are common, fit with base=None.",
+                SkopWarning,
+            )
+        return Predictions(fields, np.concatenate(parts[1]) if n_scalars else None)
+
+    def knows(self, inputs: FieldSet) -> Any:
+        """Whether the nodes of each sample correspond to those of the fit, or need not, as an array ``(n,)``."""
+        found, nodes = np.ones(len(inputs), dtype=bool), self._numbering
+        if nodes is not None:
+            for number, coords in enumerate(inputs.coords_list()):
+                found[number] = coords.shape == nodes.first.shape and _is_numbered_alike(nodes, coords)
+        return found
+
+    @property
+    def _numbering(self) -> Any:
+        """Numbering of the nodes, if these must correspond to those of the fit."""
+        return None if self.points is not None else self.nodes or getattr(self.estimator, "numbering_", None)
 
     def predict_tensors(
         self, params: torch.Tensor, inputs: FieldSet
@@ -207,7 +274,8 @@ class BaseModel:
                 "gradient does not go through the interpolation of a base; take X, and y of the fit, on the points of "
                 "X of the fit, or fit with base=None."
             )
-        rows = self.estimator._predict_tensor(params, self._on_own_points(inputs).with_grid(self.grid_shape))
+        seen = self._as_read(self._on_own_points(inputs).with_grid(self.grid_shape))
+        rows = self.estimator._predict_tensor(params, seen)
         n_outputs, n_scalars = self.estimator.spec_.n_outputs, self.estimator.spec_.n_scalars
         field = rows[:, : rows.shape[1] - n_scalars].reshape(len(rows), -1, n_outputs) if n_outputs else None
         return field, rows[:, rows.shape[1] - n_scalars :] if n_scalars else None
@@ -248,6 +316,21 @@ class BaseModel:
         params: Any = inputs.params
         return FieldSet(self.points, None, params=params, grid_shape=self.grid_shape)
 
+    def _as_read(self, seen: FieldSet) -> FieldSet:
+        """Return the samples as the model reads them: without their points where it takes the parameters alone."""
+        if (nodes := self._numbering) is None:
+            return seen
+        if seen.is_ragged or seen.coords.shape[1:] != nodes.first.shape:
+            counts = " or ".join(map(str, np.unique(seen.n_points)[:3]))
+            raise FieldDataError(
+                f"a {type(self.estimator).__name__} was fitted on samples of {len(nodes.first)} nodes that correspond, "
+                f"and X has samples of {counts}; pass samples with the nodes of the fit."
+            )
+        if self.nodes is None:
+            return seen
+        nodes.check(seen.coords)
+        return _at_nodes(seen, nodes.first)
+
     def _reach(self, inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
         """Box of the own points, which may reach out of those of the samples by their spacing, as finer grids do."""
         points: Any = self.points
@@ -273,6 +356,15 @@ class BaseModel:
         if not inputs.shared_coords or inputs.coords.shape != points.shape:
             return False
         return np.allclose(inputs.coords, points, rtol=0, atol=_SAME_POINTS * float(np.ptp(points)))
+
+
+def _is_numbered_alike(nodes: Any, coords: FloatArray) -> bool:
+    """Whether the nodes (P, d) of a sample are numbered as in the fit."""
+    try:
+        nodes.check(coords[np.newaxis])
+    except FieldDataError:
+        return False
+    return True
 
 
 KNOWN[BaseModel.__name__] = BaseModel
@@ -403,7 +495,11 @@ class CorrectionNetwork(nn.Module):
         if base is None or output is None:
             return output
         output = output.to(base.dtype)
-        return torch.lerp(base, base + size * output if self.learns_rest else output, share)
+        found = torch.lerp(base, base + size * output if self.learns_rest else output, share)
+        if self.learns_rest or self.training or torch.compiler.is_exporting():
+            return found
+        # The base is NaN where it knows nothing of a sample.
+        return torch.where(base.isnan(), output, found)
 
 
 def _joined(values: torch.Tensor | None, further: torch.Tensor | None) -> torch.Tensor | None:
@@ -505,9 +601,51 @@ def _fit_on(estimator: Any, data: TrainingData) -> None:
     estimator.fit(X, _as_y(data.targets))
 
 
+def _at_nodes(inputs: FieldSet, nodes: FloatArray) -> FieldSet:
+    """Global parameters of samples with points of their own, on points that all share."""
+    params: Any = inputs.params
+    return FieldSet(nodes, None, params=params)
+
+
+def _by_params_alone(data: TrainingData) -> TrainingData | None:
+    """Samples with points of their own without these; None if their parameters do not tell them apart."""
+    inputs = data.inputs
+    if inputs.shared_coords or inputs.n_channels or inputs.params is None:
+        return None
+    found = _at_nodes(inputs, _as_doubles(inputs.coords[0]))
+    if groups_of_same_inputs(found).max() + 1 < len(inputs):
+        return None
+    return TrainingData(found, data.targets, replace(data.spec, grid_shape=None))
+
+
 def _as_y(targets: Targets) -> Any:
     """Targets as the y of a fit: a FieldSet with scalars as its params, or scalars alone."""
     return targets.scalars if targets.field is None else targets.field.with_params(targets.scalars)
+
+
+def keep_their_distances(inputs: FieldSet) -> bool:
+    """Tell whether distances between nodes are alike in all samples, as those of nodes that correspond.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        n samples with the same number of points.
+
+    Returns
+    -------
+    bool
+        Whether distances between nodes of the other samples correlate with those of the first. Between points drawn at
+        random for each sample they do not.
+    """
+    if inputs.shared_coords or inputs.n_points[0] < 3:
+        return True
+    nodes, rows = (np.unique(np.linspace(0, n - 1, 64).astype(int)) for n in (inputs.n_points[0], len(inputs)))
+    distances = np.stack([pdist(_as_doubles(inputs.coords[row])[nodes]) for row in rows])
+    distances -= distances.mean(axis=1, keepdims=True)
+    sizes = np.linalg.norm(distances, axis=1)
+    products = distances[1:] @ distances[0]
+    found = np.divide(products, sizes[1:] * sizes[0], out=np.zeros(len(products)), where=sizes[1:] * sizes[0] > 0)
+    return bool(found.mean() > _ALIKE)
 
 
 def rows_of(found: Predictions, rows: IntArray) -> Predictions:

@@ -19,6 +19,7 @@ from skop.data import FieldSet, Predictions, Targets, TrainingData, interpolate_
 from skop.estimators._domain import SeenRanges
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._kernel_models import Decomposition, KernelModel, Selection
+from skop.estimators._persistence import KNOWN
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes
 
@@ -642,6 +643,9 @@ class _Numbering:
                     "in another order. PODRegressor takes points of the same number for the same node; sort the points "
                     "and values of all samples alike, for instance by np.lexsort(coords.T)."
                 )
+
+
+KNOWN[_Numbering.__name__] = _Numbering
 
 
 class _Targets:

@@ -169,6 +169,8 @@ def _reasons_of_base(base: BaseModel | None, samples: FieldSet) -> dict[str, boo
         "base='pod' or base=None": not has_graph,
         "the predictions of its base are interpolated from the points of the fit to those of X; pass X on the points "
         "of the fit, or fit with base=None": has_graph and not base.has_own_points(samples),
+        "the nodes of X do not correspond to those of the fit, which its base needs; pass X with the nodes of the fit, "
+        "or fit with base=None": has_graph and not base.knows(samples).all(),
     }
 
 
@@ -267,7 +269,8 @@ class _BaseGraph(nn.Module):
         for name, values in held.items():
             self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
         coords = None
-        if base.points is None and samples.shared_coords:
+        self.reads_fields = basis is not None
+        if self.reads_fields and base.points is None and samples.shared_coords:
             # The coordinates are inputs of the base, but not of the graph.
             coords = torch.tensor(samples.coords, dtype=torch.float64)
         self.register_buffer("coords", coords)
@@ -286,7 +289,7 @@ class _BaseGraph(nn.Module):
             given: Any = params if fields is None else fields
             coords = self.coords.expand(given.shape[0], -1, -1)
         held = [part.double().flatten(1) for part in (coords, fields) if part is not None]
-        if held:
+        if held and self.reads_fields:
             rows = torch.cat(held, dim=1) / self.input_unit - self.input_mean
             coefficients = rows @ self.input_components.T
             points.append(coefficients / self.input_scale)

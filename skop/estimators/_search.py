@@ -91,6 +91,8 @@ class Candidate:
     overheads : list of float
         Seconds by which its fits took longer than their time limit, but for the first one of a process, which loads
         and compiles.
+    is_slow : bool
+        Whether it was left out because a fit would take too long.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Candidate:
     weight: float = 0.0
     fitted: Any = None
     overheads: list[float] = field(default_factory=list)
+    is_slow: bool = False
 
     @property
     def may_be_base(self) -> bool:
@@ -376,10 +379,11 @@ class _Trial:
 
 @dataclass(frozen=True)
 class _Failure:
-    """Reason why a candidate is out."""
+    """Reason why a candidate is out, and whether this is the time of its fit."""
 
     status: str
     reason: str
+    is_slow: bool = False
 
 
 class _TooSlow(Exception):
@@ -462,7 +466,7 @@ class _Attempt:
             return False
         words = str(error) if isinstance(error, FieldDataError | _TooSlow) else f"{type(error).__name__}: {error}"
         refuses = isinstance(error, FieldDataError | _TooSlow) and not isinstance(error, NonFinitePredictionError)
-        self.failure = _Failure("left out" if refuses else "failed", words)
+        self.failure = _Failure("left out" if refuses else "failed", words, isinstance(error, _TooSlow))
         return True
 
 
@@ -681,10 +685,12 @@ class Search:
 
     def _untried(self, classical: list[Candidate], timed: list[Candidate]) -> list[Candidate]:
         """The only operator, if it holds a classical model for which the time of the search is too short."""
-        bases = [candidate for candidate in classical if candidate.is_alive and candidate.may_be_base]
-        seconds = max((candidate.trials[0].seconds for candidate in bases), default=0.0)
-        is_one = len(timed) == 1 and timed[0].has_base
-        return timed if is_one and self.final_seconds and seconds > _NO_TIME * self._left() else []
+        bases = [candidate for candidate in classical if candidate.may_be_base]
+        alive = [candidate.trials[0].seconds for candidate in bases if candidate.is_alive]
+        if len(timed) != 1 or not (timed[0].has_base and self.final_seconds and alive):
+            return []
+        is_short = any(candidate.is_slow for candidate in bases) or max(alive) > _NO_TIME * self._left()
+        return timed if is_short else []
 
     def _start_processes(self) -> None:
         """Start processes, which takes seconds, and take this time from the search and the final fit alike."""
@@ -778,6 +784,7 @@ class Search:
                     candidate, fold = started.pop(0)
                     if isinstance(result, _Failure):
                         candidate.drop(result.status, result.reason)
+                        candidate.is_slow = result.is_slow
                         continue
                     if result.limit is not None:
                         self.n_timed += 1

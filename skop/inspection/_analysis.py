@@ -64,11 +64,20 @@ def network_name(network: torch.nn.Module) -> str:
 
 @contextmanager
 def evaluating(network: torch.nn.Module) -> Iterator[None]:
-    """Switch off dropout within the block, and restore the mode of every module afterwards."""
+    """Switch off dropout within the block, and restore the mode of every module afterwards.
+
+    Over a base it is the whole network, whatever its share of the prediction is.
+    """
     modes = [(module, module.training) for module in network.modules()]
+    shares = (network.field_share, network.scalar_share) if isinstance(network, CorrectionNetwork) else ()
+    held = [share.clone() for share in shares]
     network.eval()
     try:
+        for share in shares:
+            share.fill_(1.0)
         yield
     finally:
+        for share, values in zip(shares, held, strict=True):
+            share.copy_(values)
         for module, training in modes:
             module.training = training

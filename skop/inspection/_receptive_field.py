@@ -224,13 +224,9 @@ def _check_layer(network: torch.nn.Module, layer: int) -> torch.nn.Module:
 
 
 def _forward(network: torch.nn.Module, arguments: dict[str, Any]) -> Any:
-    """Run the network with constant weights, so that only gradients of the inputs are computed.
-
-    Over a base it is the whole network, whatever its share of the prediction is.
-    """
-    held = {name: weight.detach() for name, weight in network.named_parameters()}
-    held |= {name: torch.ones_like(share) for name, share in network.named_buffers() if name.endswith("_share")}
-    return torch.func.functional_call(network, held, (), arguments)
+    """Run the network with constant weights, so that only gradients of the inputs are computed."""
+    parameters = {name: held.detach() for name, held in network.named_parameters()}
+    return torch.func.functional_call(network, parameters, (), arguments)
 
 
 def _output_at(network: torch.nn.Module, arguments: dict[str, Any], row: int) -> torch.Tensor:

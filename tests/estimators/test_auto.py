@@ -259,6 +259,13 @@ def test_an_operator_over_a_base_that_takes_long_is_not_tried(budget):
     row = model.results_[0]
     assert (row["candidate"], row["status"], row["expected"]) == ("over", "chosen", pytest.approx(0.1))
     assert "not tried" in row["reason"]
+    # Nor is it where the base would take too long for the search, as 25 of 400 samples tell.
+    Operator.fits.clear()
+    slow = ("POD", SlowPOD())
+    many = np.random.default_rng(0).random((600, 2))
+    model = AutoRegressor(candidates=[("mean", pod("mean")), slow, candidates[1]], max_time=60)
+    assert [row["status"] for row in model.fit(many, np.ones(600)).results_] == ["chosen", "compared", "left out"]
+    assert len(Operator.fits) == 1
     # Without a base it is compared.
     Operator.fits.clear()
     AutoRegressor(candidates=[candidates[0], ("over", Operator(base=None))], max_time=60).fit(TABLE, ONES)

@@ -11,6 +11,7 @@ from skop import FieldSet, LaMORegressor, MNORegressor, PODRegressor, RolloutReg
 from skop.data import Predictions, Targets
 from skop.datasets import make_darcy
 from skop.estimators._base_model import Comparison, CorrectionNetwork, Review, correction_shares, standardized
+from skop.estimators._export import _BaseGraph
 from skop.exceptions import FieldDataError
 from skop.networks import Outputs
 
@@ -332,7 +333,7 @@ def test_nodes_in_another_order_are_refused():
     assert model.predict(FieldSet(7 + 3 * (points + 0.6 * np.sin(3 * points))[None], None)).shape == (1, 200, 2)
     order = rng.permutation(200)
     for part in (coords[:, order], coords[:1, order], coords[:, :7]):
-        with pytest.raises(FieldDataError, match=r"in another order|14 values per sample"):
+        with pytest.raises(FieldDataError, match=r"in another order|samples of 200 nodes.*has samples of 7;"):
             model.predict(FieldSet(part, None))
     with pytest.raises(FieldDataError, match="in another order"):
         model.base_.estimator.predict(FieldSet(coords[:, order], None))
@@ -341,6 +342,99 @@ def test_nodes_in_another_order_are_refused():
     assert small(base="auto").fit(FieldSet(coords, None), y).base_ is None
     with pytest.raises(FieldDataError, match="do not correspond"):
         small(base="pod").fit(FieldSet(coords, None), y)
+
+
+def noisy_nodes(n_points=30):
+    """Samples whose own points follow a parameter and noise, and fields that follow another one too."""
+    rng = np.random.default_rng(16)
+    params, points = rng.random((24, 2)), rng.random((n_points, 2))
+    coords = points + 0.1 * params[:, None, :1] * np.sin(3 * points) + 0.01 * rng.normal(size=(24, n_points, 2))
+    fields = np.cos(3 * points[:, :1] + params[:, None, :1]) * (1 + params[:, None, 1:])
+    return FieldSet(coords, None, params=params), FieldSet(coords, fields)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_parameters_alone_predict_samples_with_noisy_nodes(share, tmp_path):
+    X, y = noisy_nodes()
+    model = small(base="auto", dtype="float64", warm_start=True).fit(X, y)
+    # The reference is a model that is not given the points.
+    expected = PODRegressor().fit(X.params, FieldSet(X.coords[0], y.values)).predict(X.params)
+    np.testing.assert_allclose(base_of(model, X), expected.values, atol=1e-6)
+    model.module_.set_shares(np.full(1, share), None)
+    found = np.asarray(model.predict(X).values)
+    model.save(tmp_path / "model.skop")
+    np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(X).values, found)
+    assert np.asarray(model.predict(X, coords=[[0.4, 0.5], [0.6, 0.5]]).values).shape == (24, 2, 1)
+    for part in (X.coords[:1, :7], X.coords[:1, ::-1]):
+        with pytest.raises(FieldDataError, match=r"samples of 30 nodes.*has samples of 7;|in another order"):
+            model.predict(FieldSet(part, None, params=X.params[:1]))
+
+    def total(params):
+        return np.asarray(model.predict(FieldSet(X.coords[:3], None, params=params)).values)[..., 0].sum(axis=1)
+
+    differences = [total(X.params[:3] + step) - total(X.params[:3] - step) for step in 1e-3 * np.eye(2)]
+    gradient = model.gradient(X[:3], lambda field: field[..., 0].sum(dim=1))
+    np.testing.assert_allclose(gradient, np.stack(differences, axis=1) / 2e-3, rtol=1e-4)
+    graph = _BaseGraph(model.base_, X, torch.float64)
+    with torch.no_grad():
+        field, _ = graph(coords=torch.from_numpy(X.coords), params=torch.from_numpy(X.params))
+    np.testing.assert_allclose(field.numpy(), model.base_.predict(X).fields, rtol=1e-6, atol=1e-6)
+    assert np.isfinite(model.fit(X, y).score(X, y))
+
+
+@pytest.mark.parametrize("learns_scalars", [False, True])
+def test_a_network_for_the_whole_predicts_other_meshes_alone(learns_scalars):
+    rng = np.random.default_rng(17)
+    X, y = noisy_nodes()
+    rough = y.values + 0.5 * rng.normal(size=(24, 1, 1)) * y.values
+    y = y.with_values(rough).with_params(rough[:, 0] if learns_scalars else None)
+    model = small(base="pod", dtype="float64").fit(X, y)
+    assert not model.module_.learns_rest
+    model.module_.set_shares(np.full(1, 0.5), np.full(1, 0.5) if learns_scalars else None)
+    order = rng.permutation(30)
+    meshes = [X.coords[0], X.coords[0, order], X.coords[2, :7]]
+    given = FieldSet(meshes, None, params=X.params[:3])
+    with pytest.warns(skop.exceptions.SkopWarning, match="network alone.*a PODRegressor"):
+        found = model.predict(given)
+    # Each sample is predicted as it is without the others.
+    with pytest.warns(skop.exceptions.SkopWarning, match="network alone"):
+        moved = model.predict(FieldSet(X.coords[:1, order], None, params=X.params[1:2]))
+    known = model.predict(X[:1])
+    fields = np.split(np.asarray(found.values), [30, 60])
+    np.testing.assert_allclose(fields[0], known.values[0], rtol=1e-9)
+    np.testing.assert_allclose(fields[1], moved.values[0], rtol=1e-9)
+    if learns_scalars:
+        np.testing.assert_allclose(found.params[:2], np.concatenate([known.params, moved.params]), rtol=1e-9)
+    with pytest.warns(skop.exceptions.SkopWarning, match="network alone"):
+        at = model.predict(given, coords=[[0.5, 0.5]])
+    assert np.isfinite(np.asarray(at.values)).all()
+    model.module_.use_whole()
+    model.base_ = None
+    model.module_ = model.module_.network
+    alone = np.split(np.asarray(model.predict(given).values), [30, 60])
+    for part, own in zip(fields[1:], alone[1:], strict=True):
+        np.testing.assert_allclose(part, own, rtol=1e-9)
+    assert not np.allclose(fields[0], alone[0])
+
+
+@pytest.mark.parametrize("n_points", [3, 10, 30])
+def test_random_points_do_not_correspond(n_points):
+    rng = np.random.default_rng(n_points)
+    coords, one = rng.random((20, n_points, 2)), rng.random((n_points, 2))
+    constant = np.ones((20, n_points, 1))
+    assert small().fit(FieldSet(coords, None), constant).base_ is None
+    bent = one + 0.1 * rng.random((20, 1, 1)) * np.sin(3 * one[:, ::-1])
+    assert small().fit(FieldSet(bent, None), constant).base_ is not None
+
+
+def test_a_model_file_holds_the_numbering_of_the_nodes(tmp_path):
+    X, y = noisy_nodes()
+    model = PODRegressor().fit(X, y)
+    model.save(tmp_path / "model.skop")
+    loaded = skop.load(tmp_path / "model.skop")
+    np.testing.assert_array_equal(loaded.predict(X).values, model.predict(X).values)
+    with pytest.raises(FieldDataError, match="in another order"):
+        loaded.predict(FieldSet(X.coords[:1, ::-1], None, params=X.params[:1]))
 
 
 def test_symmetries_turn_the_base_with_its_sample():

@@ -210,6 +210,9 @@ BASES = {
     "fields to fields": (FieldSet(CLOUD, FIELDS), FieldSet(CLOUD, np.tanh(FIELDS)), {"base": "auto"}),
     "table to scalars": (LOADS_2D, np.sin(3 * LOADS_2D), {"base": "auto"}),
     "coordinates of samples": (FieldSet(NODES, None), FieldSet(NODES, np.cos(3 * NODES)), {"base": "auto"}),
+    "parameters alone": (
+        FieldSet(NODES + 0.02 * RANDOM.normal(size=NODES.shape), None, params=LOADS_2D), OF_LOADS.values, {}
+    ),
     "logarithms at each point": (
         LOADS_2D, FieldSet(CLOUD, np.exp(OF_LOADS.values[..., :1])),
         {"scaling": ScalingOptions(target_transform="log", targets="point")},
