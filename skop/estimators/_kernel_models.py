@@ -935,19 +935,21 @@ def _key(points: FloatArray) -> FloatArray:
 
 
 def farthest_points(points: FloatArray, count: int) -> IntArray:
-    """Indices (count,) of points (n, d) of which each is the farthest from those before it, from next to the mean on.
+    """Indices (up to count) of points (n, d), of which each is the farthest from those before it, from the middle on.
 
     Distances are those in the inputs that differ most.
     """
     points = points - points.mean(axis=0)
     points = np.ascontiguousarray(points[:, np.argsort(-(points**2).sum(axis=0), kind="stable")[:_FEW_INPUTS]])
-    chosen, nearest = np.empty(min(count, len(points)), int), np.full(len(points), np.inf)
-    place = int((points**2).sum(axis=1).argmin())
-    for number in range(len(chosen)):
-        chosen[number] = place
-        np.minimum(nearest, cdist(points, points[place : place + 1], "sqeuclidean")[:, 0], out=nearest)
+    chosen, nearest = [int((points**2).sum(axis=1).argmin())], np.full(len(points), np.inf)
+    while len(chosen) < count:
+        np.minimum(nearest, cdist(points, points[chosen[-1:]], "sqeuclidean")[:, 0], out=nearest)
         place = int(nearest.argmax())
-    return np.sort(chosen)
+        # All further points lie on these.
+        if nearest[place] == 0:
+            break
+        chosen.append(place)
+    return np.sort(np.array(chosen))
 
 
 def _first(trial: Trial) -> float:
