@@ -56,14 +56,13 @@ from skop.estimators._base_model import (
     Comparison,
     CorrectionNetwork,
     Review,
-    groups_of_same_inputs,
     keep_their_distances,
     remainder_sizes,
     rows_of,
     standardized,
     without_base,
 )
-from skop.estimators._baselines import nodes_correspond
+from skop.estimators._baselines import groups_of_same_inputs, nodes_correspond
 from skop.estimators._callbacks import EpochCallbacks, FitSeries
 from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators._domain import Domain, SeenRanges

@@ -12,7 +12,6 @@ Notation: n samples, P points, B samples of a batch, Q query points, c input cha
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +24,7 @@ from torch import nn
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
-from skop.estimators._baselines import PODRegressor
+from skop.estimators._baselines import PODRegressor, groups_of_same_inputs, merged
 from skop.estimators._field import FieldRegressor, checked_by_caller
 from skop.estimators._persistence import KNOWN
 from skop.exceptions import FieldDataError, SkopWarning, warn
@@ -38,7 +37,6 @@ __all__ = [
     "CorrectionNetwork",
     "Review",
     "correction_shares",
-    "groups_of_same_inputs",
     "keep_their_distances",
     "remainder_sizes",
     "rows_of",
@@ -136,7 +134,7 @@ class BaseModel:
             )
         whole = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
         # A copy of a sample in the fit would tell what a prediction of unseen samples does not know.
-        chosen, group = _once(whole)
+        chosen, group = merged(whole)
         estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
         with checked_by_caller():
             _fit_on(estimator, chosen)
@@ -625,29 +623,6 @@ def _as_y(targets: Targets) -> Any:
     return targets.scalars if targets.field is None else targets.field.with_params(targets.scalars)
 
 
-def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
-    """Number the samples so that those with the same inputs have the same number.
-
-    The order of the numbers is as good as random, but depends on these inputs only, and not on other samples.
-
-    Parameters
-    ----------
-    inputs : FieldSet
-        n samples with the same number of points.
-
-    Returns
-    -------
-    ndarray of int, shape (n,)
-        Numbers from 0 on.
-    """
-    parts = [] if inputs.shared_coords else [inputs.coords]
-    parts += [np.asarray(part) for part in (inputs.values, inputs.params) if part is not None]
-    # A negative zero is a zero.
-    rows = (b"".join((_as_doubles(part[i]) + 0.0).tobytes() for part in parts) for i in range(len(inputs)))
-    digests = np.frombuffer(b"".join(hashlib.sha256(row).digest()[:8] for row in rows), dtype="<u8")
-    return np.asarray(np.unique(digests, return_inverse=True)[1])
-
-
 def keep_their_distances(inputs: FieldSet) -> bool:
     """Tell whether distances between nodes are alike in all samples, as those of nodes that correspond.
 
@@ -671,26 +646,6 @@ def keep_their_distances(inputs: FieldSet) -> bool:
     products = distances[1:] @ distances[0]
     found = np.divide(products, sizes[1:] * sizes[0], out=np.zeros(len(products)), where=sizes[1:] * sizes[0] > 0)
     return bool(found.mean() > _ALIKE)
-
-
-def _once(data: TrainingData) -> tuple[TrainingData, IntArray]:
-    """Samples with the same inputs as one, with the mean of their targets; and the number of this for each sample."""
-    group = groups_of_same_inputs(data.inputs)
-    if group.max() + 1 == len(group):
-        return data, np.arange(len(group))
-    first = np.unique(group, return_index=True)[1]
-    targets, fields, scalars = data.targets[first], data.targets.field, data.targets.scalars
-    field = None if fields is None or targets.field is None else targets.field.with_values(_means(fields.values, group))
-    means = Targets(field, None if scalars is None else _means(scalars, group), targets.elsewhere)
-    return TrainingData(data.inputs[first], means, data.spec), group
-
-
-def _means(values: Any, group: IntArray) -> FloatArray:
-    """Means of the rows of each group."""
-    counts = np.bincount(group)
-    sums = np.zeros((len(counts), *values.shape[1:]))
-    np.add.at(sums, group, np.asarray(values, dtype=np.float64))
-    return sums / counts.reshape(-1, *[1] * (sums.ndim - 1))
 
 
 def rows_of(found: Predictions, rows: IntArray) -> Predictions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self
@@ -22,14 +23,12 @@ from skop.estimators._persistence import KNOWN
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes
 
-__all__ = ["PODRegressor", "nodes_correspond"]
+__all__ = ["PODRegressor", "groups_of_same_inputs", "merged", "nodes_correspond"]
 
 #: Models with kernels, in the order in which they are tried.
 _MODELS = ("mean", "ridge", "polynomial", "rbf", "gaussian_process")
 #: Part of the variance that components may leave out where no error tells how many are needed.
 _SHARE = 1e-6
-#: Number of samples up to which models are tried whose time grows with its third power.
-_MOST_SAMPLES = 2000
 #: Part of the error that components may have which are left out of large fields.
 _NEGLIGIBLE = 0.01
 #: Part of the error of the mean below which a model follows the parameter.
@@ -97,7 +96,7 @@ class PODRegressor(FieldRegressor):
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"mixed"`` is the choice of a
         regressor for each component. With more than 400 samples that of a regressor which is at least 1.2 times worse
-        on a part of them has the penalty that is best for this part.
+        on a part of them has the penalty that is best for this part, and with more than 2,000 fewer inducing samples.
     points_ : ndarray of shape (P, d) or None
         Points of the training samples, if all samples share them.
     input_basis_, output_basis_ : object
@@ -122,11 +121,20 @@ class PODRegressor(FieldRegressor):
     than others, so that with fewer than 15 samples for each length scale this error is too small: they are found again
     without some of the samples, and the error is multiplied by the mean ratio of the errors of these to the
     leave-one-out errors of the rest, where it is above 1. More than 400 samples decide on kernels by a part of
-    them, and with more than 2,000 samples only means, ridge regression and polynomials are tried by default.
+    them.
+
+    With more than 2,000 samples, kernels are those of 1,500 inducing samples, of which each is the farthest from those
+    before it, and ridge regression on these kernels predicts all samples (subset of regressors). Leave-one-out
+    residuals keep the inducing samples as they are. To variances comes that of the process given its values at the
+    inducing samples (deterministic training conditional). A regressor that is at least 1.2 times worse on some of the
+    samples has 400 inducing samples.
 
     Over one parameter, a sample that is left out doubles the gap in which it is predicted. There the Gaussian process
     of the largest likelihood is taken where its leave-one-out error is at most twice the smallest, and this error is
     much larger than that of new samples between those of the fit.
+
+    Samples with the same inputs count as one, with the mean of their targets; their scatter about it is a part of the
+    standard deviation.
 
     The standard deviation of ``predict(X, return_std=True)`` is that of a new observation by a Gaussian process with
     the kernel of the regressor: it grows with the distance from the training samples. Its size is such that the
@@ -139,7 +147,7 @@ class PODRegressor(FieldRegressor):
     networks", J. Comput. Phys. 363 (2018), for regression between POD coefficients.
     S. Rippa, "An algorithm for selecting a good value for the parameter c in radial basis function interpolation",
     Adv. Comput. Math. 11 (1999), and C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine Learning"
-    (2006), section 5.4.2, for leave-one-out residuals.
+    (2006), section 5.4.2, for leave-one-out residuals and section 8.3 for inducing samples.
 
     Examples
     --------
@@ -206,14 +214,17 @@ class PODRegressor(FieldRegressor):
 
     def _fit(self, data: TrainingData) -> None:
         """Find the bases and fit the map."""
+        _refuse_ragged(data.inputs)
         self._store_spec(data.inputs, data.spec)
         self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
-        fields, params = _parts(data.inputs)
         self.numbering_ = None
         if not data.inputs.shared_coords:
             self.numbering_ = _Numbering.from_fit(data.inputs.coords)
             self.numbering_.warn_of_other_nodes(data.inputs.coords)
+        # A copy of a sample would tell what a prediction without this sample does not know.
+        whole, (data, group) = data.targets, merged(data)
+        fields, params = _parts(data.inputs)
         is_auto = self.n_components == "auto"
         count: Any = None if is_auto else self.n_components
         # Global parameters have different units, so each is standardised. The components of fields share one unit, by
@@ -236,19 +247,20 @@ class PODRegressor(FieldRegressor):
         is_ours = isinstance(self.regressor, str)
         parts = Decomposition(targets.rows, count if is_ours or not is_auto else 1 - _SHARE)
         if is_ours:
-            self._fit_kernels(points, parts, targets)
+            self._fit_kernels(points, parts, targets, self._scatter(whole, group) if len(group) > len(points) else 0.0)
             return
         self.output_basis_, coefficients = parts.basis(), parts.coefficients
         # Coefficients are divided by the size of the leading one, since penalties expect numbers of order 1.
         self.output_scale_ = coefficients.std(axis=0).max() or 1.0
         self.regressor_ = clone(self.regressor).fit(points, coefficients / self.output_scale_)
 
-    def _fit_kernels(self, points: FloatArray, parts: Decomposition, targets: _Targets) -> None:
-        """Choose and fit a model with kernels."""
+    def _fit_kernels(
+        self, points: FloatArray, parts: Decomposition, targets: _Targets, scatter: FloatArray | float
+    ) -> None:
+        """Choose and fit a model with kernels, to targets with a known scatter about the means they are."""
         weights, error = targets.measure(parts)
         selection = Selection(points, parts.coefficients, weights, error, len(self.shift_))
-        possible = _MODELS if len(points) <= _MOST_SAMPLES else _MODELS[:3]
-        names = possible if self.regressor == "auto" else dict.fromkeys(("mean", self.regressor))
+        names = _MODELS if self.regressor == "auto" else dict.fromkeys(("mean", self.regressor))
         screened = {name: trials[0][0] for name in names if (trials := selection.screen(name))}
         shares = np.sqrt(np.cumsum(parts.variances[::-1])[::-1] / max(parts.variances.sum(), _TINY))
         if parts.is_large and self.n_components == "auto":
@@ -295,7 +307,17 @@ class PODRegressor(FieldRegressor):
         components = self.output_basis_.components_
         held = parts.variances[: len(components)] @ components**2
         whole = np.einsum("ij,ij->j", parts.centred, parts.centred) / len(points)
-        self.rest_variance_ = np.where(whole - held > _ROUNDING * whole, whole - held, 0.0)
+        self.rest_variance_ = np.where(whole - held > _ROUNDING * whole, whole - held, 0.0) + scatter
+
+    def _scatter(self, targets: Targets, group: IntArray) -> FloatArray:
+        """Variances of the values of targets about the means of their groups."""
+        found, n = [], len(group)
+        if targets.field is not None:
+            found.append((np.asarray(targets.field.values, np.float64) / self.channel_unit_).reshape(n, -1))
+        if targets.scalars is not None:
+            found.append(np.asarray(targets.scalars, np.float64) / self.scalar_unit_)
+        rows = np.concatenate(found, axis=1)
+        return ((rows - _means(rows, group)[group]) ** 2).sum(axis=0) / (n - group.max() - 1)
 
     def _points(self, fields: FloatArray, params: FloatArray, coefficients: FloatArray | None = None) -> FloatArray:
         """Inputs of the regressor: standardised parameters, and coefficients of the fields, which may be known."""
@@ -409,8 +431,11 @@ class PODRegressor(FieldRegressor):
     def _leave_one_out(self, data: TrainingData) -> Predictions:
         """Predict each sample of the fit by a fit to all others, with the hyperparameters and bases of the whole fit.
 
+        Samples with the same inputs are left out together.
+
         The regressors of skop have a closed form. Others are fitted again on the parts of a cross-validation.
         """
+        data, group = merged(data)
         rows, basis = _Targets(data.targets).rows, self.output_basis_
         coefficients = basis.transform(rows)
         if isinstance(self.regressor_, KernelModel):
@@ -424,7 +449,7 @@ class PODRegressor(FieldRegressor):
         # What the components do not hold is predicted by its mean.
         outside = rows - basis.inverse_transform(coefficients)
         predicted = basis.inverse_transform(coefficients - left_out) - outside / max(len(rows) - 1, 1)
-        return self._in_physical_units(predicted)
+        return self._in_physical_units(predicted[group])
 
     def _predict_spread(self, inputs: FieldSet) -> Predictions:
         """Standard deviations of the errors of a prediction, in physical units."""
@@ -474,6 +499,63 @@ def nodes_correspond(inputs: FieldSet) -> bool:
         return _Numbering.from_fit(inputs.coords).is_known
     except FieldDataError:
         return False
+
+
+def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
+    """Number the samples so that those with the same inputs have the same number.
+
+    The order of the numbers is as good as random, but depends on these inputs only, and not on other samples.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        n samples with the same number of points.
+
+    Returns
+    -------
+    ndarray of int, shape (n,)
+        Numbers from 0 on.
+    """
+    parts = [] if inputs.shared_coords else [inputs.coords]
+    parts += [np.asarray(part) for part in (inputs.values, inputs.params) if part is not None]
+    # A negative zero is a zero.
+    rows = (b"".join((np.array(part[i], np.float64) + 0.0).tobytes() for part in parts) for i in range(len(inputs)))
+    digests = np.frombuffer(b"".join(hashlib.sha256(row).digest()[:8] for row in rows), dtype="<u8")
+    return np.asarray(np.unique(digests, return_inverse=True)[1])
+
+
+def merged(data: TrainingData) -> tuple[TrainingData, IntArray]:
+    """Merge samples with the same inputs into one, with the mean of their targets.
+
+    Parameters
+    ----------
+    data : TrainingData
+        n samples with the same number of points.
+
+    Returns
+    -------
+    data : TrainingData
+        Samples of different inputs; all that came, where either all or none have the same inputs.
+    group : ndarray of int, shape (n,)
+        Number of the merged sample of each one.
+    """
+    group = groups_of_same_inputs(data.inputs)
+    # Where no input differs, each sample is predicted by the mean of the others.
+    if group.max() + 1 in (1, len(group)):
+        return data, np.arange(len(group))
+    first = np.unique(group, return_index=True)[1]
+    targets, fields, scalars = data.targets[first], data.targets.field, data.targets.scalars
+    field = None if fields is None or targets.field is None else targets.field.with_values(_means(fields.values, group))
+    means = Targets(field, None if scalars is None else _means(scalars, group), targets.elsewhere)
+    return TrainingData(data.inputs[first], means, data.spec), group
+
+
+def _means(values: Any, group: IntArray) -> FloatArray:
+    """Means of the rows of each group."""
+    counts = np.bincount(group)
+    sums = np.zeros((len(counts), *values.shape[1:]))
+    np.add.at(sums, group, np.asarray(values, dtype=np.float64))
+    return sums / counts.reshape(-1, *[1] * (sums.ndim - 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -643,10 +725,15 @@ def _sizes(values: FloatArray) -> FloatArray:
     return channel_sizes(values, kind="field") if values.shape[-1] > 1 and values.any() else np.ones(values.shape[-1])
 
 
-def _parts(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
-    """Return all values of fields that differ between samples (n, F), and global parameters (n, p)."""
+def _refuse_ragged(inputs: FieldSet) -> None:
+    """Refuse samples with different numbers of points."""
     if inputs.is_ragged:
         raise FieldDataError("PODRegressor needs the same points in every sample; interpolate onto common points.")
+
+
+def _parts(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
+    """Return all values of fields that differ between samples (n, F), and global parameters (n, p)."""
+    _refuse_ragged(inputs)
     n = len(inputs)
     parts = [np.zeros((n, 0))] if inputs.shared_coords else [inputs.coords]
     parts += [] if inputs.values is None else [inputs.values]

@@ -12,7 +12,7 @@ Notation: n training points, d inputs, m monomials, r targets (coefficients of m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from typing import Any
@@ -33,6 +33,8 @@ _PENALTIES = np.append(np.logspace(-14, 1, 16), 1e6)
 _SAME = 1e-30
 #: Relative size of differences that are rounding.
 _ROUNDING = 1e-13
+#: Relative size of eigenvalues that are rounding.
+_RANK = 1e-15
 #: Number of inputs up to which distances are computed from differences, and not from products.
 _FEW_INPUTS = 32
 #: Names of positive definite kernels, and the length scales that are tried first, in mean distances of two samples.
@@ -62,6 +64,8 @@ _HALVED = 200
 _WORSE = 1.2
 #: Decades about the penalty of some of the samples that are tried on all.
 _DECADES = 3.5
+#: Number of samples up to which kernels are those between all of them, and of inducing samples beyond it.
+_MOST_EXACT, _INDUCING = 2000, 1500
 #: Degree of the tail that makes a polyharmonic kernel definite.
 _POLYHARMONIC = {"linear_spline": 0, "thin_plate": 1, "cubic": 1, "quintic": 2, "septic": 3}
 
@@ -163,16 +167,32 @@ class System:
 
     With V the eigenvectors of K on the complement of the tail and s their eigenvalues, B = V diag(1 / (s + penalty))
     V'.
-    A linear kernel has few eigenvectors; on the rest of the complement, s = 0.
+    A linear kernel has few eigenvectors; on the rest of the complement, s = 0. So has a kernel on inducing samples Z,
+    k(x, Z) C^-1 k(Z, y), where C is the kernel matrix of these samples on the complement of their own tail: the
+    prediction is ridge regression in the features k(x, Z) C^-1/2. With all samples as inducing ones it is the kernel.
+    J. Quiñonero-Candela, C. E. Rasmussen, "A unifying view of sparse approximate Gaussian process regression", JMLR 6
+    (2005): subset of regressors for the mean, deterministic training conditional for the variance.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    points : ndarray of shape (n, d)
+        Training points.
+    inducing : ndarray of int or None, default=None
+        Indices of the inducing samples, or None for the kernel itself.
     """
 
-    def __init__(self, kernel: Kernel, points: FloatArray) -> None:
-        self.kernel, self.points = kernel, points
+    def __init__(self, kernel: Kernel, points: FloatArray, inducing: IntArray | None = None) -> None:
+        self.kernel, self.points, self.inducing = kernel, points, inducing
         self.monomials = kernel.tail(points)
         left, sizes, _ = svd(self.monomials, full_matrices=False, check_finite=False)
         self.tail = left[:, sizes > 1e-10 * sizes[0]]
-        self.is_thin = kernel.name == "none" and (not kernel.linear or points.shape[1] <= len(points) // 4)
-        if kernel.name == "none" and not kernel.linear:
+        is_linear = kernel.name == "none" and (not kernel.linear or points.shape[1] <= len(points) // 4)
+        self.is_thin = is_linear or inducing is not None
+        if inducing is not None:
+            self._decompose_features(inducing)
+        elif kernel.name == "none" and not kernel.linear:
             self.vectors, self.values = np.zeros((len(points), 0)), np.zeros(0)
         elif self.is_thin:
             rows = np.sqrt(kernel.linear) * (points - self.tail @ (self.tail.T @ points))
@@ -195,6 +215,21 @@ class System:
             self.values, self.vectors = np.maximum(values[:count] - floor, 0.0), vectors[:, :count]
         self.largest = float(self.values.max(initial=0.0)) or 1.0
         self._squares = self.vectors**2
+
+    def _decompose_features(self, inducing: IntArray) -> None:
+        """Find eigenvectors of the kernel on inducing samples, from features whose products it is."""
+        self.inner = System(self.kernel, self.points[inducing])
+        is_held = self.inner.values > _RANK * self.inner.largest
+        self._root = self.inner.vectors[:, is_held] / np.sqrt(self.inner.values[is_held])
+        self.matrix = self.kernel.matrix(self.points, self.inner.points)
+        features = self.matrix @ self._root
+        features -= self.tail @ (self.tail.T @ features)
+        values, turn = eigh(features.T @ features, check_finite=False, driver="evd")
+        is_held = values > _RANK * values.max(initial=0.0)
+        self.values, self._turn = values[is_held], turn[:, is_held]
+        self.vectors = features @ (self._turn / np.sqrt(self.values))
+        # Coefficients of the kernel at the inducing samples are these, times those of all samples in the eigenvectors.
+        self._back = self._root @ (self._turn * np.sqrt(self.values))
 
     def _has_orthogonal_inputs(self) -> bool:
         """Take the inputs as the eigenvectors of a linear kernel, if they are: all coefficients of modes."""
@@ -248,28 +283,60 @@ class System:
     ) -> tuple[FloatArray, FloatArray]:
         """Coefficients by which the kernel (n, r) and the tail (m, r) predict.
 
-        Those on the rest of the complement are left out, where the kernel is zero.
+        Those on the rest of the complement are left out, where the kernel is zero. With inducing samples, the kernel is
+        that between these and a point, with as many coefficients.
         """
-        coefficients = self.solve((projected[0], None), penalties)
+        if self.inducing is None:
+            coefficients = self.solve((projected[0], None), penalties)
+        else:
+            coefficients = self._back @ (projected[0] / (self.values[:, None] + penalties))
         tail = lstsq(self.monomials, targets - self._times(coefficients), cond=1e-10, check_finite=False)[0]
         return coefficients, tail
 
     def _times(self, vectors: FloatArray) -> FloatArray:
         """The kernel matrix times vectors."""
-        if self.is_thin:
+        if self.is_thin and self.inducing is None:
             return self.kernel.linear * (self.points @ (self.points.T @ vectors))
         return self.matrix @ vectors
 
     def variances(self, points: FloatArray, penalties: FloatArray) -> FloatArray:
-        """Variances (q, r) of new observations by kriging, for a kernel of unit size."""
+        """Variances (q, r) of new observations by kriging, for a kernel of unit size.
+
+        Those on inducing samples are of the deterministic training conditional: to the variance of the ridge regression
+        comes that of the kernel given its values at the inducing samples, so that it is as large far from them.
+        """
+        if self.inducing is not None:
+            # Without weights of all samples, of which there are many.
+            tail, inverse = self.kernel.tail(points), np.linalg.pinv(self.monomials, rcond=1e-10)
+            rows = self.kernel.matrix(points, self.inner.points) - tail @ (inverse @ self.matrix)
+            gained = (rows @ self._root @ self._turn) ** 2 @ (1.0 / (self.values[:, None] + penalties))
+            fixed = 1 + ((tail @ (inverse @ inverse.T)) * tail).sum(axis=1)
+            return self.unexplained(points)[:, None] + penalties * (gained + fixed[:, None])
+        own, rows, fitted = self._given_tail(points)
+        gained = (rows @ self.vectors) ** 2 @ (1.0 / (self.values[:, None] + penalties))
+        return own[:, None] + penalties * (1 + (fitted**2).sum(axis=1)[:, None]) - gained
+
+    def _given_tail(self, points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Variances (q,) of deviations from the tail through the samples, their covariances (q, n), and weights (q, n).
+
+        The weights of the samples reproduce the tail at the points; the best ones differ by a vector of the complement.
+        """
         between = self.kernel.matrix(points, self.points)
-        # Weights of the samples that reproduce the tail at the new points; the best ones differ from them by a vector
-        # of the complement.
         fitted = lstsq(self.monomials.T, self.kernel.tail(points).T, cond=1e-10, check_finite=False)[0].T
         across = self._times(fitted.T).T
         own = self.kernel.variance(points) - 2 * (fitted * between).sum(axis=1) + (across * fitted).sum(axis=1)
-        gained = ((between - across) @ self.vectors) ** 2 @ (1.0 / (self.values[:, None] + penalties))
-        return own[:, None] + penalties * (1 + (fitted**2).sum(axis=1)[:, None]) - gained
+        return own, between - across, fitted
+
+    def unexplained(self, points: FloatArray) -> FloatArray:
+        """Variances (q,) that remain where the values at the inducing samples are known, for a kernel of unit size."""
+        own, rows, _ = self.inner._given_tail(points)
+        found = own - ((rows @ self._root) ** 2).sum(axis=1)
+        return np.where(found > 1e-10 * np.abs(own), found, 0.0)
+
+    def left_out_variances(self, penalties: FloatArray) -> FloatArray:
+        """Variances (n, r) of the training samples, each by the fit to all others, for a kernel of unit size."""
+        found = 1.0 / np.maximum(self.diagonal(penalties), _SAME)
+        return found if self.inducing is None else found + self.unexplained(self.points)[:, None]
 
 
 @dataclass(eq=False)
@@ -286,12 +353,14 @@ class KernelModel:
         Targets of each kernel.
     penalties : ndarray of shape (r,)
         Penalty of each target.
-    weights, tails : list of ndarray of shape (n, r_k) and (m_k, r_k)
+    weights, tails : list of ndarray of shape (n or number of inducing points, r_k) and (m_k, r_k)
         Coefficients of each kernel and of its tail.
     left_out : ndarray of shape (n, r)
         Leave-one-out residuals.
     sizes : ndarray of shape (r,)
         Mean squares of the leave-one-out residuals, divided by their variances for a kernel of unit size.
+    inducing : list of (ndarray of int or None), or None
+        Indices of the training points to which the coefficients of each kernel belong; None is all of them.
     """
 
     points: FloatArray
@@ -302,6 +371,7 @@ class KernelModel:
     tails: list[FloatArray]
     left_out: FloatArray
     sizes: FloatArray
+    inducing: list[IntArray | None] | None = None
 
     @classmethod
     def fit(
@@ -335,24 +405,31 @@ class KernelModel:
             coefficients, residuals, diagonal = system.left_out(projected, penalties[own])
             # Without other samples there is no prediction, which then is that of the mean.
             left_out[:, own] = np.where(np.isfinite(residuals), residuals, targets[:, own])
-            sizes[own] = (residuals * coefficients).mean(axis=0, where=np.isfinite(residuals) & (diagonal > 0))
+            is_known = np.isfinite(residuals) & (diagonal > 0)
+            if system.inducing is None:
+                sizes[own] = (residuals * coefficients).mean(axis=0, where=is_known)
+            else:
+                squares = residuals**2 / system.left_out_variances(penalties[own])
+                sizes[own] = squares.mean(axis=0, where=is_known)
             found = system.weights(targets[:, own], projected, penalties[own])
             # A file keeps the order in memory of whole arrays, on which rounding depends.
             weights.append(np.ascontiguousarray(found[0]))
             tails.append(np.ascontiguousarray(found[1]))
         kernels = [systems[number].kernel for number in used]
-        return cls(systems[0].points, kernels, columns, penalties, weights, tails, left_out, sizes)
+        inducing = [systems[number].inducing for number in used]
+        return cls(systems[0].points, kernels, columns, penalties, weights, tails, left_out, sizes, inducing)
 
     def predict(self, points: Any) -> Any:
         """Predict targets (q, r) at points (q, d): arrays, or tensors through which gradients flow."""
         is_tensor = isinstance(points, torch.Tensor)
         convert: Callable[[Any], Any] = torch.as_tensor if is_tensor else np.asarray
         found = []
-        for kernel, weights, tail in zip(self.kernels, self.weights, self.tails, strict=True):
+        for kernel, weights, tail, chosen in zip(self.kernels, self.weights, self.tails, self._chosen, strict=True):
             kernel = replace(kernel, scales=convert(np.asarray(kernel.scales)))
             values = kernel.tail(points) @ convert(tail)
             if kernel.name != "none" or kernel.linear:
-                values = values + kernel.matrix(points, convert(self.points)) @ convert(weights)
+                centres = convert(self.points if chosen is None else self.points[chosen])
+                values = values + kernel.matrix(points, centres) @ convert(weights)
             found.append(values)
         order = np.argsort(np.concatenate(self.columns))
         return torch.cat(found, dim=1)[:, order] if is_tensor else np.concatenate(found, axis=1)[:, order]
@@ -360,16 +437,26 @@ class KernelModel:
     def variances(self, points: FloatArray) -> FloatArray:
         """Variances (q, r) of new observations at points (q, d)."""
         found = np.empty((len(points), len(self.penalties)))
-        for kernel, own in zip(self.kernels, self.columns, strict=True):
-            found[:, own] = System(kernel, self.points).variances(points, self.penalties[own])
+        for system, own in zip(self._systems(), self.columns, strict=True):
+            found[:, own] = system.variances(points, self.penalties[own])
         return found * self.sizes
 
     def left_out_variances(self) -> FloatArray:
         """Variances (n, r) of the training samples, each by the fit to all others."""
         found = np.empty(self.left_out.shape)
-        for kernel, own in zip(self.kernels, self.columns, strict=True):
-            found[:, own] = 1.0 / np.maximum(System(kernel, self.points).diagonal(self.penalties[own]), _SAME)
+        for system, own in zip(self._systems(), self.columns, strict=True):
+            found[:, own] = system.left_out_variances(self.penalties[own])
         return found * self.sizes
+
+    @property
+    def _chosen(self) -> list[IntArray | None]:
+        """Inducing points of each kernel."""
+        return [None] * len(self.kernels) if self.inducing is None else self.inducing
+
+    def _systems(self) -> Iterator[System]:
+        """Systems of the kernels."""
+        for kernel, chosen in zip(self.kernels, self._chosen, strict=True):
+            yield System(kernel, self.points, chosen)
 
 
 @dataclass(eq=False)
@@ -423,8 +510,8 @@ class Decomposition:
     variances : ndarray of shape (r,)
         Mean squares of the coefficients.
     is_large : bool
-        Whether eigenvectors of the products of samples were computed, which takes a small part of the time, and finds
-        components down to the square root of the rounding.
+        Whether eigenvectors of products of samples, or of values, were computed, which takes a small part of the time,
+        and finds components down to the square root of the rounding.
     is_complete : bool
         Whether the components span all rows, those of other samples too.
     """
@@ -433,11 +520,17 @@ class Decomposition:
         n, size = rows.shape
         self.mean = rows.mean(axis=0)
         self.centred = rows - self.mean
-        self.is_large = size > n and n * n * size > _LARGE
-        if self.is_large:
+        is_long = n > _MOST_EXACT and n > size
+        self.is_large = is_long or (size > n and n * n * size > _LARGE)
+        self._components: FloatArray | None = None
+        floor = 1e-7
+        if is_long:
+            squares, right = eigh(self.centred.T @ self.centred, check_finite=False, driver="evd")
+            sizes, right = np.sqrt(np.maximum(squares[::-1], 0.0)), right[:, ::-1]
+            left, self._components = self.centred @ right / np.where(sizes > 0, sizes, 1.0), right.T
+        elif self.is_large:
             squares, left = eigh(self.centred @ self.centred.T, check_finite=False, driver="evd")
             sizes, left = np.sqrt(np.maximum(squares[::-1], 0.0)), left[:, ::-1]
-            floor = 1e-7
         else:
             left, sizes, self._components = svd(self.centred, full_matrices=False, check_finite=False)
             floor = 1e-13 * np.sqrt(n)
@@ -453,14 +546,14 @@ class Decomposition:
 
     def columns(self, place: slice, count: int | None = None) -> FloatArray:
         """Some columns of the leading components."""
-        if not self.is_large:
+        if self._components is not None:
             return self._components[: len(self.variances) if count is None else count, place]
         scaled = self.coefficients[:, :count] / (len(self.centred) * self.variances[:count])
         return scaled.T @ self.centred[:, place]
 
     def products(self, factors: FloatArray) -> FloatArray:
         """Products (r, r) of the leading columns of the components, times factors."""
-        if not self.is_large:
+        if self._components is not None:
             scaled = self.columns(slice(len(factors))) * factors
             return scaled @ scaled.T
         scaled = self.centred[:, : len(factors)] * factors
@@ -570,8 +663,22 @@ class Selection:
             return self._finish(kernel, about)
         return self._rough(kernel, about)
 
+    def _system(self, kernel: Kernel, n_inducing: int) -> System:
+        """System of a kernel at all samples, on inducing ones where these are too many for its matrix."""
+        is_small = kernel.name == "none" and (not kernel.linear or self.points.shape[1] <= len(self.points) // 4)
+        if is_small or len(self.points) <= _MOST_EXACT:
+            return System(kernel, self.points)
+        return System(kernel, self.points, farthest_points(self.points / kernel.scales, n_inducing))
+
     def _rough(self, kernel: Kernel, penalty: float) -> Found:
-        """Error of a kernel on all samples, with one penalty."""
+        """Error of a kernel on all samples, with one penalty, and where these are too many on few inducing ones."""
+        count = self.targets.shape[1]
+        empty = np.zeros((0, 0, min(count, _LEADING)))
+        found = Found(np.inf, [], np.zeros(count, int), np.full(count, penalty), empty, empty[..., 0])
+        if len(self.points) > _MOST_EXACT:
+            system = self._system(kernel, _SCREENED)
+            residuals = system.left_out(system.project(self.targets), found.penalties[:1])[1]
+            return replace(found, error=kernel.handicap * self.error(residuals, self.all))
         tail = np.linalg.qr(kernel.tail(self.points))[0]
         ends, matrix = tail @ tail.T, kernel.matrix(self.points, self.points)
         matrix -= tail @ (tail.T @ matrix)
@@ -579,10 +686,7 @@ class Selection:
         matrix[np.diag_indices(len(matrix))] += penalty
         inverse = _inverse(matrix + (1.0 - penalty) * ends) - ends
         residuals = (inverse @ self.targets) / np.maximum(inverse.diagonal(), _SAME)[:, None]
-        count = self.targets.shape[1]
-        empty = np.zeros((0, 0, min(count, _LEADING)))
-        error = kernel.handicap * self.error(residuals, self.all)
-        return Found(error, [], np.zeros(count, int), np.full(count, penalty), empty, empty[..., 0])
+        return replace(found, error=kernel.handicap * self.error(residuals, self.all))
 
     def likeliest(self, best: Found) -> Found:
         """Process of the largest likelihood over one input, if its leave-one-out error tells nothing against it."""
@@ -695,7 +799,7 @@ class Selection:
         Those about a given one are tried, and the one that leaves the tail.
         """
         targets = self.targets[:, :_LEADING]
-        system = System(kernel, self.points)
+        system = self._system(kernel, _INDUCING)
         projected, penalties = system.project(targets), system.largest * _PENALTIES
         if about is not None:
             is_near = np.abs(np.log10(penalties) - np.log10(about)) < _DECADES
@@ -828,6 +932,22 @@ def _inverse(matrix: FloatArray) -> FloatArray:
 def _key(points: FloatArray) -> FloatArray:
     """Numbers (n,) that put points into an order that is not the caller's."""
     return points[:, 0] if points.shape[1] == 1 else (points**2).sum(axis=1)
+
+
+def farthest_points(points: FloatArray, count: int) -> IntArray:
+    """Indices (count,) of points (n, d) of which each is the farthest from those before it, from next to the mean on.
+
+    Distances are those in the inputs that differ most.
+    """
+    points = points - points.mean(axis=0)
+    points = np.ascontiguousarray(points[:, np.argsort(-(points**2).sum(axis=0), kind="stable")[:_FEW_INPUTS]])
+    chosen, nearest = np.empty(min(count, len(points)), int), np.full(len(points), np.inf)
+    place = int((points**2).sum(axis=1).argmin())
+    for number in range(len(chosen)):
+        chosen[number] = place
+        np.minimum(nearest, cdist(points, points[place : place + 1], "sqeuclidean")[:, 0], out=nearest)
+        place = int(nearest.argmax())
+    return np.sort(chosen)
 
 
 def _first(trial: Trial) -> float:

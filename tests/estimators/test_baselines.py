@@ -1,11 +1,13 @@
 """PODRegressor against POD and ridge regression written out in NumPy."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LinearRegression
 
-from skop import FieldSet, PODRegressor
+from skop import FieldSet, PODRegressor, load
 from skop.data import unit_grid
 from skop.datasets import make_antiderivative, make_wake
 from skop.estimators._kernel_models import KernelModel, System
@@ -360,3 +362,56 @@ def test_between_samples_on_a_line_the_likeliest_process_is_taken():
     times = X[0] + (X[-1] - X[0]) * np.linspace(0.05, 0.95, 30)[:, None]
     truth = make_wake(times=times[:, 0], random_state=0)[1]
     assert relative_l2_error(truth.values, PODRegressor().fit(X, y).predict(times).values) < 0.002
+
+
+def test_many_samples_have_inducing_ones(monkeypatch, tmp_path):
+    for name, value in (("_MOST_EXACT", 60), ("_INDUCING", 30), ("_SCREENED", 40)):
+        monkeypatch.setattr(f"skop.estimators._kernel_models.{name}", value)
+    places = np.linspace(0, 1, 20)
+    fields = lambda params: np.sin(3 * params[:, :1] * places) + params[:, 1:] * places  # noqa: E731
+    params, new = (np.random.default_rng(seed).uniform(0, 1, (n, 2)) for seed, n in ((0, 90), (1, 20)))
+    model = PODRegressor(regressor="gaussian_process").fit(params, fields(params))
+    assert len(model.regressor_.weights[0]) == 30
+    # With the same samples as inducing ones the others add what they know.
+    fewer = PODRegressor(regressor="gaussian_process").fit(params[:30], fields(params[:30]))
+    errors = [1 - relative_l2_score(fields(new), each.predict(new)) for each in (model, fewer)]
+    assert errors[0] < errors[1]
+    assert errors[0] < 3 * model.leave_one_out_error_
+    with pytest.warns(SkopWarning, match="outside"):
+        spread = model.predict(np.array([[0.5, 0.5], [3.0, 0.5]]), return_std=True)[1]
+    assert (spread[1] > 10 * spread[0])[1:].all()
+    given = torch.tensor(new, requires_grad=True)
+    found = model._predict_tensor(given)
+    np.testing.assert_allclose(found.detach(), model.predict(new), rtol=1e-10, atol=1e-12)
+    (slope,) = torch.autograd.grad(found.sum(), given)
+    moved = [model.predict(new + sign * 1e-3 * np.eye(2)[0]).sum(axis=1) for sign in (1, -1)]
+    np.testing.assert_allclose(slope[:, 0], (moved[0] - moved[1]) / 2e-3, rtol=1e-3, atol=1e-3)
+    model.save(tmp_path / "model.skop")
+    for copied in (load(tmp_path / "model.skop"), pickle.loads(pickle.dumps(model))):
+        for value, expected in zip(
+            copied.predict(new, return_std=True), model.predict(new, return_std=True), strict=True
+        ):
+            np.testing.assert_array_equal(value, expected)
+
+
+def test_copies_of_samples_tell_nothing_of_these():
+    X, y = make_data(12)
+    again = np.concatenate([np.arange(12), [3, 3, 7]])
+    once, twice = PODRegressor().fit(X, y), PODRegressor().fit(X[again], y[again])
+    np.testing.assert_allclose(twice.leave_one_out_error_, once.leave_one_out_error_, rtol=1e-8)
+    np.testing.assert_allclose(twice.predict(X + 0.1), once.predict(X + 0.1), rtol=1e-7, atol=1e-8)
+    found, expected = (
+        m._leave_one_out(m._read(X[rows], y[rows])).fields for m, rows in ((twice, again), (once, slice(12)))
+    )
+    np.testing.assert_allclose(found, expected[again], rtol=1e-7, atol=1e-8)
+
+
+def test_the_scatter_of_samples_of_the_same_input_is_in_the_spread():
+    generator = np.random.default_rng(0)
+    X = np.repeat(np.linspace(0, 1, 30)[:, None], 4, axis=0)
+    y = np.sin(3 * X) * np.linspace(1, 2, 10) + 0.1 * generator.normal(size=(120, 10))
+    spread = PODRegressor().fit(X, y).predict(X[:1] + 0.5, return_std=True)[1]
+    assert 0.09 < spread.mean() < 0.15
+    # Where no input differs, the mean of the others predicts each one.
+    same = PODRegressor().fit(np.ones((20, 1)), y[:20])
+    np.testing.assert_allclose(same.predict(np.ones((1, 1)))[0], y[:20].mean(axis=0), rtol=1e-10)

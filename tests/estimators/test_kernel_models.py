@@ -7,7 +7,7 @@ from scipy.interpolate import CubicSpline, RBFInterpolator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, Matern
 
-from skop.estimators._kernel_models import Decomposition, Kernel, KernelModel, Selection, System
+from skop.estimators._kernel_models import Decomposition, Kernel, KernelModel, Selection, System, farthest_points
 
 KERNELS = {
     "mean": Kernel("none"),
@@ -31,9 +31,9 @@ def samples(n=24, d=2, r=3, seed=0):
     return points, np.stack([np.sin(2 * points.sum(axis=1) + k) + 0.1 * points[:, 0] ** k for k in range(r)], axis=1)
 
 
-def fitted(kernel, points, targets, penalty):
+def fitted(kernel, points, targets, penalty, inducing=None):
     penalties = np.broadcast_to(penalty, targets.shape[1])
-    return KernelModel.fit(targets, [System(kernel, points)], np.zeros(targets.shape[1], int), penalties)
+    return KernelModel.fit(targets, [System(kernel, points, inducing)], np.zeros(targets.shape[1], int), penalties)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -201,3 +201,91 @@ def test_orthogonal_inputs_are_the_eigenvectors_of_the_linear_kernel():
     short, full = (fitted(Kernel("none", linear=1.0), points, targets, 0.3) for points in (rows, turned))
     np.testing.assert_allclose(short.left_out, full.left_out, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(short.predict(rows), full.predict(turned), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", [name for name, kernel in KERNELS.items() if kernel.name != "none" or kernel.linear])
+def test_with_all_samples_as_inducing_ones_the_model_is_exact(name):
+    points, targets = samples()
+    penalties, new = np.array([1e-3, 1e-1, 2.0]), 2 * samples(seed=1)[0]
+    exact = fitted(KERNELS[name], points, targets, penalties)
+    found = fitted(KERNELS[name], points, targets, penalties, np.arange(len(points)))
+    pairs = [(model.predict(new), model.variances(new), model.left_out_variances()) for model in (exact, found)]
+    for expected, value in [*zip(*pairs, strict=True), (exact.left_out, found.left_out), (exact.sizes, found.sizes)]:
+        np.testing.assert_allclose(value, expected, rtol=0, atol=1e-7 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", ["ridge", "Matern 3/2 with a plane", "Matern 5/2 with a linear kernel", "thin plate"])
+def test_inducing_samples_give_ridge_regression_in_their_kernels(name):
+    points, targets = samples(30)
+    kernel, inducing, penalty = KERNELS[name], np.arange(0, 30, 3), 0.05
+    model = fitted(kernel, points, targets, penalty, inducing)
+    assert model.weights[0].shape == (10, 3)
+    # Kernels that the tail of the inducing samples cannot tell apart, with the norm of their space as penalty.
+    own = kernel.tail(points[inducing])
+    complement = np.linalg.svd(own)[0][:, own.shape[1] :]
+    rows = np.concatenate([kernel.matrix(points, points[inducing]) @ complement, kernel.tail(points)], axis=1)
+    norm = np.zeros((rows.shape[1], rows.shape[1]))
+    size = complement.shape[1]
+    norm[:size, :size] = complement.T @ kernel.matrix(points[inducing], points[inducing]) @ complement
+    left_out = model.left_out_variances() / model.sizes
+    for sample in range(30):
+        others = np.arange(30) != sample
+        inverse = np.linalg.pinv(rows[others].T @ rows[others] + penalty * norm, rcond=1e-13)
+        expected = targets[sample] - rows[sample] @ inverse @ rows[others].T @ targets[others]
+        np.testing.assert_allclose(model.left_out[sample], expected, rtol=1e-7, atol=1e-8)
+        # A sample that is inducing has no variance beside that of the ridge regression.
+        if sample in inducing:
+            variance = penalty * (1 + rows[sample] @ inverse @ rows[sample])
+            np.testing.assert_allclose(left_out[sample], variance, rtol=1e-6)
+
+
+def test_far_from_inducing_samples_the_variance_is_that_of_the_process():
+    points, targets = samples(60)
+    far, kernel = np.array([[0.0, 0.0], [4.0, 0.0], [40.0, 0.0]]), Kernel("gaussian", 0, 0.5)
+    some = fitted(kernel, points, targets, 1e-2, farthest_points(points, 20))
+    near, away, alone = (some.variances(far) / some.sizes)[:, 0]
+    exact = fitted(kernel, points, targets, 1e-2)
+    expected = (exact.variances(far) / exact.sizes)[:, 0]
+    assert 0.5 * expected[0] < near < 0.1 < away
+    np.testing.assert_allclose([away, alone], expected[1:], rtol=0.2)
+
+
+def test_inducing_samples_are_spread_and_do_not_depend_on_the_order():
+    line = np.linspace(0, 8, 9)[:, None]
+    assert farthest_points(line, 5).tolist() == [0, 2, 4, 6, 8]
+    points, order = samples(40)[0], np.random.default_rng(1).permutation(40)
+    np.testing.assert_array_equal(np.sort(order[farthest_points(points[order], 12)]), farthest_points(points, 12))
+
+
+def test_many_samples_are_never_compared_with_all_others(monkeypatch):
+    for name, value in (("_MOST_EXACT", 50), ("_INDUCING", 25), ("_SCREENED", 20)):
+        monkeypatch.setattr(f"skop.estimators._kernel_models.{name}", value)
+    sizes, matrix = [], Kernel.matrix
+    monkeypatch.setattr(Kernel, "matrix", lambda self, a, b: sizes.append((len(a), len(b))) or matrix(self, a, b))
+    points = np.random.default_rng(0).uniform(-1, 1, (80, 2))
+    targets = np.stack([np.sin(3 * points[:, 0]), np.cos(points.sum(axis=1))], axis=1)
+    error = lambda residuals, samples: float(np.sqrt((residuals**2).mean()))  # noqa: E731
+    selection = Selection(points, targets, np.full(80, 1 / 80), error, 2)
+    found = {name: selection.search(name) for name in ("gaussian_process", "ridge", "rbf")}
+    assert found["gaussian_process"].error < 1e-3 < found["ridge"].error
+    # Of a kernel that some samples tell against the error alone is computed, with fewer inducing ones.
+    assert not found["rbf"].systems
+    assert found["gaussian_process"].error < found["rbf"].error < found["ridge"].error
+    model = selection.fit(found["gaussian_process"], cut=False)
+    model.variances(points), model.left_out_variances()
+    assert max(min(size) for size in sizes) == 25
+
+
+def test_components_of_many_samples_are_those_of_a_decomposition(monkeypatch):
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(50, 4)) @ generator.normal(size=(4, 12)) + generator.normal(size=12)
+    exact = Decomposition(rows, None)
+    monkeypatch.setattr("skop.estimators._kernel_models._MOST_EXACT", 40)
+    found = Decomposition(rows, None)
+    assert found.is_large
+    np.testing.assert_allclose(found.variances, exact.variances, rtol=1e-8)
+    basis, expected = found.basis(), exact.basis()
+    np.testing.assert_allclose(
+        basis.components_.T @ basis.components_, expected.components_.T @ expected.components_, atol=1e-8
+    )
+    np.testing.assert_allclose(basis.transform(rows), found.coefficients, atol=1e-10)
