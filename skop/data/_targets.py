@@ -137,8 +137,7 @@ def _on_points(
     """Build target fields on the points of the inputs."""
     n_points = int(inputs.n_points[0])
     values = reshape_rows(array, (n_points, 1 if squeezes_channel else int(array.shape[-1])))
-    coords = inputs.coords if inputs.shared_coords else np.zeros((n_points, inputs.n_dims))
-    targets, form = field_targets(FieldSet(coords, values, grid_shape=inputs.grid_shape), array)
+    targets, form = field_targets(FieldSet(inputs.coords, values, grid_shape=inputs.grid_shape), array)
     return targets, replace(form, has_grid_axes=has_grid_axes, squeezes_channel=squeezes_channel)
 
 

@@ -475,17 +475,20 @@ def classical_candidates() -> list[tuple[str, Any]]:
 def _default_candidates(spec: DataSpec, max_time: float | None, n_workers: int) -> list[tuple[str, Any]]:
     """Models for the kind of the data; of the operators the first ones that the budget allows."""
     many: dict[str, Any] = {} if max_time is None else {"max_iter": _MANY_EPOCHS}
+    if spec.target_points != "inputs":
+        # Patches of a grid have outputs at its own points only.
+        many["geometry"] = "points"
     over: dict[str, Any] = {"base": "auto", **many}
     operators: list[tuple[str, Any]] = [
         ("LaMO", LaMORegressor(**over)),
         ("AMO", AMORegressor(**over)),
-        ("LaMO, latent tokens", LaMORegressor(geometry="points", **over)),
+        ("LaMO, latent tokens", LaMORegressor(**(over | {"geometry": "points"}))),
         ("MNO", MNORegressor(**over)),
         ("GeoMaNO", GeoMaNORegressor(grid="auto", **over)),
         ("LaMO, wide", LaMORegressor(width=128, **over)),
         ("LaMO without a base", LaMORegressor(base=None, **many)),
     ]
-    if spec.role != "fields" or spec.geometry == "points":
+    if spec.role != "fields" or spec.geometry == "points" or "geometry" in many:
         # There LaMO has latent tokens anyway.
         operators.pop(2)
     count = len(operators) if max_time is None else max(1, int(n_workers * max_time / _SECONDS_EACH))

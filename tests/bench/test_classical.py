@@ -66,8 +66,13 @@ def test_models_get_what_suits_the_problem():
     assert _Run(wake, 1.0, 0).grid == _Run(shapes, 1.0, 0).grid == {"grid": "auto"}
     assert _Run(between, 1.0, 0).points == {"geometry": "points"}
     assert _Run(wake, 1.0, 0).points == {}
-    assert [word for word, model in _MODELS.items() if not model.suits(wake)] == ["pod-gp-grid"]
-    assert [word for word, model in _MODELS.items() if not model.suits(shapes)] == ["linear", "spline"]
+    unsuited = {
+        name: {word for word, model in _MODELS.items() if not model.suits(problem)}
+        for name, problem in (("wake", wake), ("shapes", shapes), ("darcy", PROBLEMS["darcy-32"].make(5, 2, 0)))
+    }
+    assert unsuited["wake"] == {"pod-gp-grid", "lamo-symmetries"}
+    assert unsuited["shapes"] == {"linear", "spline", "lamo-symmetries"}
+    assert "lamo-symmetries" not in unsuited["darcy"]
     many = Problem(np.zeros((900, 4, 1)), np.zeros((900, 900, 1)), None, None)
     assert not _MODELS["pod-gp-all"].suits(many)
     for model in _MODELS.values():
