@@ -15,6 +15,7 @@ from sklearn.neighbors import KNeighborsRegressor
 import skop
 from skop import AutoRegressor, EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, compare
 from skop.data import unit_grid
+from skop.datasets import make_antiderivative
 from skop.estimators import _auto
 from skop.estimators._search import make_candidates
 from skop.exceptions import FieldDataError, TrainingDivergedError
@@ -417,6 +418,17 @@ def test_points_of_their_own_leave_out_who_needs_common_ones():
     elsewhere = FieldSet(0.2 + 0.5 * rng.random((5, 2)), rng.random((6, 5, 1)))
     model.fit(points, elsewhere)
     assert model.predict(points).shape == model.predict(points, coords=elsewhere).shape == (6, 5, 1)
+    # An array y is on the points of each sample.
+    moved = FieldSet(points.coords + 1e-2 * rng.random((12, 24, 2)), None)
+    model.set_params(candidates=[("mean", pod("mean"))]).fit(moved, moved.coords[..., :1])
+    np.testing.assert_allclose(model.predict(moved), np.tile(moved.coords[..., :1].mean(axis=0), (12, 1, 1)))
+
+
+def test_default_operators_have_outputs_beside_the_points_of_a_grid():
+    data = AutoRegressor()._read(*make_antiderivative(12, n_sensors=8, query_points=[0.3, 0.7], random_state=0))
+    found = _auto._default_candidates(data.spec, 600, 1)
+    operators = [model for name, model in found if name.startswith(("LaMO", "AMO"))]
+    assert {model.geometry for model in operators} == {"points"}
 
 
 def test_files_pickles_and_copies_predict_the_same(fields, tmp_path):
