@@ -11,7 +11,7 @@ import copy
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
@@ -629,7 +629,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING, *, params: Any = None
     ) -> Self:
         """Read and train by a plan; a fit that fails leaves an earlier one, or none, as it was."""
-        with restored_on_failure(self):
+        network = getattr(self, "module_", None)
+        kept = network.shares_restored_on_failure() if isinstance(network, CorrectionNetwork) else nullcontext()
+        with restored_on_failure(self), kept:
             history = self._train(X, y, sample_weight, plan, params)
         if history.stopped == "interrupted" and is_called_by_another_tool():
             # The interrupt must also end a search or a cross-validation, which would otherwise go on with a fold that

@@ -12,6 +12,8 @@ Notation: n samples, P points, B samples of a batch, Q query points, c input cha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -420,6 +422,17 @@ class CorrectionNetwork(nn.Module):
             if shares is not None:
                 getattr(self, name).copy_(torch.as_tensor(shares))
 
+    @contextmanager
+    def shares_restored_on_failure(self) -> Iterator[None]:
+        """Set the shares back to what they were where the block fails, such as a fit that goes on with the network."""
+        before = self.field_share.clone(), self.scalar_share.clone()
+        try:
+            yield
+        except BaseException:
+            self.field_share.copy_(before[0])
+            self.scalar_share.copy_(before[1])
+            raise
+
     @property
     def is_base_alone(self) -> bool:
         """Whether the network has no share in any output."""
@@ -528,10 +541,22 @@ def standardized(targets: Targets, scalers: Scalers) -> Targets:
     field, scalars = targets.field, targets.scalars
     if field is not None and scalers.target is not None:
         values: Any = field.values
-        field = field.with_values(scalers.target.transform(torch.from_numpy(_as_doubles(values))).numpy())
+        field = field.with_values(_deviations(values, scalers.target))
     if scalars is not None and scalers.scalars is not None:
-        scalars = scalers.scalars.transform(torch.from_numpy(_as_doubles(scalars))).numpy()
+        scalars = _deviations(scalars, scalers.scalars)
     return Targets(field, scalars, targets.elsewhere)
+
+
+def _deviations(values: Any, scaler: Any) -> FloatArray:
+    """Values in standardised units, zero where they differ from the mean by rounding.
+
+    A channel that does not vary would otherwise have the size of its rounding, by which relative errors divide.
+    """
+    scaled = scaler.transform(torch.from_numpy(_as_doubles(values)))
+    mean = scaler.destandardize(torch.zeros_like(scaled))
+    is_rounding = (scaler.destandardize(scaled) - mean).abs() <= _ROUNDING * mean.abs()
+    found: FloatArray = scaled.masked_fill(is_rounding, 0.0).numpy()
+    return found
 
 
 def _as_doubles(values: Any) -> FloatArray:
@@ -859,6 +884,8 @@ def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight:
     weight = weight[:, np.newaxis]
     gain, size = weight * np.sum(step * left, axis=1), weight * np.sum(step**2, axis=1)
     total = size.sum(axis=0)
+    # In a channel that does not vary, base and network differ by rounding, and neither is of more use.
+    total = np.where(np.abs(step).max(axis=(0, 1)) > _ROUNDING, total, 0.0)
     share = np.divide(gain.sum(axis=0), total, out=np.zeros(n_channels), where=total > 0)
     # Variance of a ratio of sums over independent samples, of which one alone tells nothing.
     part = np.divide(size, total, out=np.zeros_like(size), where=total > 0)

@@ -732,3 +732,38 @@ def test_the_rounding_of_fields_is_no_input_of_a_base():
     # Two components, and what they leave out of the training samples.
     assert model.regressor_.points.shape == (24, 3)
     assert not model.regressor_.points[:, 2].any()
+
+
+def test_a_failed_warm_start_keeps_the_shares(linear_map, monkeypatch):
+    X, y = linear_map
+    model = small(warm_start=True).fit(X, y)
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("skop.training.Trainer._train_step", interrupted)
+    for share in (0.0, 0.5):
+        model.module_.field_share.fill_(share)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+        np.testing.assert_array_equal(shares_of(model)[0], share)
+
+
+def test_the_network_has_no_share_in_a_channel_that_does_not_vary():
+    # In double precision the base misses a constant by its last digit, which the network happens to hit.
+    unseen = Predictions(np.full((6, 4, 1), 2.2e-16), None)
+    still = Targets(FieldSet(np.random.default_rng(0).random((4, 2)), np.zeros((6, 4, 1))), None)
+    field, _ = correction_shares(unseen, still, still, np.ones(6))
+    np.testing.assert_array_equal(field, 0.0)
+
+
+def test_a_constant_channel_does_not_choose_the_base():
+    # The mean of many values 0.1 is not quite 0.1.
+    rng = np.random.default_rng(1)
+    points, params = rng.random((25, 2)), rng.random((16, 2))
+    values = np.sin(3 * points[:, 0] + params[:, :1]) * np.exp(params[:, 1:] * points[:, 1])
+    X, errors = FieldSet(points, None, params=params), []
+    for constant in (0.0, 0.1, 0.3):
+        y = FieldSet(points, np.stack([values, np.full_like(values, constant)], axis=-1))
+        errors.append(small(max_iter=1).fit(X, y).base_.error)
+    np.testing.assert_allclose(errors, errors[0], rtol=1e-6)
