@@ -30,7 +30,7 @@ problems = {
 }
 train, test = slice(None, 80), slice(80, None)
 models = {
-    name: AMORegressor(width=24, depth=2, n_poles=12, max_iter=20, random_state=0).fit(X[train], y[train])
+    name: AMORegressor(width=24, depth=2, n_poles=12, base=None, max_iter=20, random_state=0).fit(X[train], y[train])
     for name, (X, y) in problems.items()
 }
 

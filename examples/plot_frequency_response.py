@@ -24,7 +24,8 @@ from skop.metrics import relative_l2_error
 
 X, y = make_darcy(100, resolution=8, solver_resolution=29, random_state=0)
 train, test = slice(None, 80), slice(80, None)
-options = {"host": "gnot", "width": 16, "depth": 2, "max_iter": 30, "learning_rate_init": 4e-3, "random_state": 0}
+options = {"host": "gnot", "base": None, "width": 16, "depth": 2, "max_iter": 30, "random_state": 0}
+options |= {"learning_rate_init": 4e-3}
 architecture = MNOArchitecture(mlp_depth=1, kernel_size=1)
 models = {
     mixer: MNORegressor(mixer=mixer, architecture=architecture, **options).fit(X[train], y[train])

@@ -32,7 +32,7 @@ X_train, X_test, y_train, y_test = X[:80], X[80:], y[:80], y[80:]
 
 pipeline = make_pipeline(
     FunctionTransformer(np.log),
-    LaMORegressor(depth=1, patch_size=2, max_iter=12, batch_size=8, random_state=0),
+    LaMORegressor(depth=1, patch_size=2, base=None, max_iter=12, batch_size=8, random_state=0),
 )
 search = GridSearchCV(
     pipeline,

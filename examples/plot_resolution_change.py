@@ -33,6 +33,7 @@ model = LaMORegressor(
     width=32,
     depth=1,
     patch_size=2,
+    base=None,
     max_iter=20,
     batch_size=8,
     learning_rate_init=3e-3,

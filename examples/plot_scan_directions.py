@@ -33,6 +33,7 @@ def fit(scan_directions, depth):
     """Train a small network in which only the scans mix tokens."""
     model = GeoMaNORegressor(
         recurrence="grid",
+        base=None,
         depth=depth,
         width=24,
         patch_size=3,

@@ -47,13 +47,15 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=20, random_s
 # ---------------
 # The classical alternative projects coordinates, parameters and fields on their principal components and maps the
 # coefficients by a Gaussian process. This is possible because point 7 of one beam corresponds to point 7 of every
-# other. The squared error as loss gives each channel the same weight.
+# other. The squared error as loss gives each channel the same weight. LaMO would start from this model by itself; with
+# ``base=None`` the network is alone, so that the two are compared.
 
 models = {
     "LaMO": LaMORegressor(
         width=32,
         depth=2,
         n_latents=16,
+        base=None,
         loss="mse",
         max_iter=30,
         batch_size=4,

@@ -133,9 +133,6 @@ class PODRegressor(FieldRegressor):
     of the largest likelihood is taken where its leave-one-out error is at most twice the smallest, and this error is
     much larger than that of new samples between those of the fit.
 
-    Samples with the same inputs count as one, with the mean of their targets; their scatter about it is a part of the
-    standard deviation.
-
     The standard deviation of ``predict(X, return_std=True)`` is that of a new observation by a Gaussian process with
     the kernel of the regressor: it grows with the distance from the training samples. Its size is such that the
     leave-one-out residuals of the training samples, divided by their standard deviations, have a mean square of 1.
@@ -222,8 +219,6 @@ class PODRegressor(FieldRegressor):
         if not data.inputs.shared_coords:
             self.numbering_ = _Numbering.from_fit(data.inputs.coords)
             self.numbering_.warn_of_other_nodes(data.inputs.coords)
-        # A copy of a sample would tell what a prediction without this sample does not know.
-        whole, (data, group) = data.targets, merged(data)
         fields, params = _parts(data.inputs)
         is_auto = self.n_components == "auto"
         count: Any = None if is_auto else self.n_components
@@ -247,17 +242,15 @@ class PODRegressor(FieldRegressor):
         is_ours = isinstance(self.regressor, str)
         parts = Decomposition(targets.rows, count if is_ours or not is_auto else 1 - _SHARE)
         if is_ours:
-            self._fit_kernels(points, parts, targets, self._scatter(whole, group) if len(group) > len(points) else 0.0)
+            self._fit_kernels(points, parts, targets)
             return
         self.output_basis_, coefficients = parts.basis(), parts.coefficients
         # Coefficients are divided by the size of the leading one, since penalties expect numbers of order 1.
         self.output_scale_ = coefficients.std(axis=0).max() or 1.0
         self.regressor_ = clone(self.regressor).fit(points, coefficients / self.output_scale_)
 
-    def _fit_kernels(
-        self, points: FloatArray, parts: Decomposition, targets: _Targets, scatter: FloatArray | float
-    ) -> None:
-        """Choose and fit a model with kernels, to targets with a known scatter about the means they are."""
+    def _fit_kernels(self, points: FloatArray, parts: Decomposition, targets: _Targets) -> None:
+        """Choose and fit a model with kernels."""
         weights, error = targets.measure(parts)
         selection = Selection(points, parts.coefficients, weights, error, len(self.shift_))
         names = _MODELS if self.regressor == "auto" else dict.fromkeys(("mean", self.regressor))
@@ -307,17 +300,7 @@ class PODRegressor(FieldRegressor):
         components = self.output_basis_.components_
         held = parts.variances[: len(components)] @ components**2
         whole = np.einsum("ij,ij->j", parts.centred, parts.centred) / len(points)
-        self.rest_variance_ = np.where(whole - held > _ROUNDING * whole, whole - held, 0.0) + scatter
-
-    def _scatter(self, targets: Targets, group: IntArray) -> FloatArray:
-        """Variances of the values of targets about the means of their groups."""
-        found, n = [], len(group)
-        if targets.field is not None:
-            found.append((np.asarray(targets.field.values, np.float64) / self.channel_unit_).reshape(n, -1))
-        if targets.scalars is not None:
-            found.append(np.asarray(targets.scalars, np.float64) / self.scalar_unit_)
-        rows = np.concatenate(found, axis=1)
-        return ((rows - _means(rows, group)[group]) ** 2).sum(axis=0) / (n - group.max() - 1)
+        self.rest_variance_ = np.where(whole - held > _ROUNDING * whole, whole - held, 0.0)
 
     def _points(self, fields: FloatArray, params: FloatArray, coefficients: FloatArray | None = None) -> FloatArray:
         """Inputs of the regressor: standardised parameters, and coefficients of the fields, which may be known."""
@@ -431,11 +414,8 @@ class PODRegressor(FieldRegressor):
     def _leave_one_out(self, data: TrainingData) -> Predictions:
         """Predict each sample of the fit by a fit to all others, with the hyperparameters and bases of the whole fit.
 
-        Samples with the same inputs are left out together.
-
         The regressors of skop have a closed form. Others are fitted again on the parts of a cross-validation.
         """
-        data, group = merged(data)
         rows, basis = _Targets(data.targets).rows, self.output_basis_
         coefficients = basis.transform(rows)
         if isinstance(self.regressor_, KernelModel):
@@ -449,7 +429,7 @@ class PODRegressor(FieldRegressor):
         # What the components do not hold is predicted by its mean.
         outside = rows - basis.inverse_transform(coefficients)
         predicted = basis.inverse_transform(coefficients - left_out) - outside / max(len(rows) - 1, 1)
-        return self._in_physical_units(predicted[group])
+        return self._in_physical_units(predicted)
 
     def _predict_spread(self, inputs: FieldSet) -> Predictions:
         """Standard deviations of the errors of a prediction, in physical units."""

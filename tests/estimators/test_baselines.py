@@ -392,26 +392,3 @@ def test_many_samples_have_inducing_ones(monkeypatch, tmp_path):
             copied.predict(new, return_std=True), model.predict(new, return_std=True), strict=True
         ):
             np.testing.assert_array_equal(value, expected)
-
-
-def test_copies_of_samples_tell_nothing_of_these():
-    X, y = make_data(12)
-    again = np.concatenate([np.arange(12), [3, 3, 7]])
-    once, twice = PODRegressor().fit(X, y), PODRegressor().fit(X[again], y[again])
-    np.testing.assert_allclose(twice.leave_one_out_error_, once.leave_one_out_error_, rtol=1e-8)
-    np.testing.assert_allclose(twice.predict(X + 0.1), once.predict(X + 0.1), rtol=1e-7, atol=1e-8)
-    found, expected = (
-        m._leave_one_out(m._read(X[rows], y[rows])).fields for m, rows in ((twice, again), (once, slice(12)))
-    )
-    np.testing.assert_allclose(found, expected[again], rtol=1e-7, atol=1e-8)
-
-
-def test_the_scatter_of_samples_of_the_same_input_is_in_the_spread():
-    generator = np.random.default_rng(0)
-    X = np.repeat(np.linspace(0, 1, 30)[:, None], 4, axis=0)
-    y = np.sin(3 * X) * np.linspace(1, 2, 10) + 0.1 * generator.normal(size=(120, 10))
-    spread = PODRegressor().fit(X, y).predict(X[:1] + 0.5, return_std=True)[1]
-    assert 0.09 < spread.mean() < 0.15
-    # Where no input differs, the mean of the others predicts each one.
-    same = PODRegressor().fit(np.ones((20, 1)), y[:20])
-    np.testing.assert_allclose(same.predict(np.ones((1, 1)))[0], y[:20].mean(axis=0), rtol=1e-10)
