@@ -241,6 +241,22 @@ def test_fit_prints_the_error_of_the_held_out_runs(study):
     assert [line.split()[-1] for line in lines[2:]] == [f"{error:.2%}" for error in errors]
 
 
+def test_a_fit_that_has_ended_is_taken_from_its_checkpoints(study, tmp_path, monkeypatch, capsys):
+    folder, _ = study
+    words = ["fit", str(folder / "run_*.vtu"), "--target", "stress", "--checkpoint-dir", str(tmp_path / "kept")]
+    assert main([*words, "-o", str(tmp_path / "first.skop"), *TINY_FIT]) == 0
+
+    def refuse(self, indices):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(FieldLoader, "gather", refuse)
+    assert main([*words, "-o", str(tmp_path / "second.skop"), *TINY_FIT]) == 0
+    assert (tmp_path / "first.skop").read_bytes() == (tmp_path / "second.skop").read_bytes()
+    capsys.readouterr()
+    assert main([*words, "-o", str(tmp_path / "pod.skop"), "--estimator", "pod"]) == 2
+    assert "a PODRegressor writes no checkpoints" in capsys.readouterr().err
+
+
 def test_rows_belong_to_the_files_that_they_name(study, capsys):
     folder, _ = study
     model = skop.load(folder / "model.skop")
@@ -288,6 +304,7 @@ def test_predicted_meshes_hold_prediction_truth_and_error(study, tmp_path, capsy
         (["run_*.vtu", "--target", "stress", "--set", "with=3"], "Invalid parameter 'with'"),
         (["run_*.vtu", "--target", "stress", "--estimator", "pod", "--epochs", "3"], "does not apply to --estimator"),
         (["run_*.vtu", "--target", "stress", "--group", "batch"], "--group needs --test-fraction"),
+        (["run_*.vtu", "--target", "stress", "--set", "base__n_components=3"], "base__n_components is a parameter of"),
         (["flow.npz"], "no array of targets by a known name; choose by --y from: a (12, 5, 4), p (12, 5, 4)"),
         (["flow.npz", "--y", "q"], "has no array 'q'; it holds: a (12, 5, 4), p (12, 5, 4)"),
         (["flow.npz", "run_0.vtu"], "2 files with a .npz file; pass it alone"),
@@ -434,6 +451,18 @@ def test_an_interrupted_comparison_prints_what_is_finished(study, tmp_path, monk
     assert not (tmp_path / "r.html").exists()
 
 
+def test_a_model_that_fails_leaves_the_others_of_a_comparison(study, capsys):
+    words = ["compare", str(study[0] / "run_*.vtu"), "--target", "stress", "--epochs", "1", "--quiet"]
+    # The runs have no grid.
+    assert main([*words, "--estimator", "lamo", "--estimator", "unet"]) == 2
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "%" in rows["LaMO"]
+    assert "failed: UNetRegressor convolves regular grids" in rows["UNet"]
+    # Without any model that was asked for there is an error.
+    assert main([*words, "--estimator", "unet"]) == 2
+    assert "error: UNetRegressor convolves regular grids" in capsys.readouterr().err
+
+
 def test_an_interrupt_keeps_and_saves_the_best_model_so_far(study, monkeypatch, capsys):
     folder, _ = study
     gather, count = FieldLoader.gather, [0]
@@ -517,6 +546,27 @@ def test_tables_from_csv_to_csv(tmp_path, monkeypatch, capsys):
     # The map is linear, so that ridge regression on the modes finds it, and the mean does not.
     assert errors["POD"] < 0.01 < errors["mean"]
     assert "LaMO" in errors
+    # The mean and POD know no epochs and no time limit.
+    assert main(["compare", "all.csv", "--target", "drag", "--estimator", "mean", "--estimator", "pod", "--epochs", "1",
+                 "--max-time", "9", "--input", "load,width", "--quiet"]) == 0  # fmt: skip
+    assert "MeanField" in capsys.readouterr().out
+
+
+def test_auto_chooses_among_models_with_groups_in_one_fold(tmp_path, monkeypatch, capsys):
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).random((12, 2))
+    table = pandas.DataFrame({"load": X[:, 0], "width": X[:, 1], "drag": X[:, 0] + 2 * X[:, 1], "plant": 1})
+    table.to_csv("all.csv", index=False)
+    words = ["fit", "all.csv", "--target", "drag", "--input", "load,width", "--estimator", "auto", "-o", "m.skop"]
+    words += ["--max-time", "0.5", "--set", "ensemble=best", "--quiet"]
+    assert main([*words, "--group", "plant"]) == 2
+    assert "needs at least 2 groups, got 1 group" in capsys.readouterr().err
+    assert main(words) == 0
+    chosen = skop.load("m.skop").leaderboard_["candidate"][0]
+    assert capsys.readouterr().out.startswith(f"m.skop: AutoRegressor, {chosen}, ")
+    assert main(["predict", "m.skop", "all.csv", "-o", "out.csv"]) == 0
+    np.testing.assert_allclose(pandas.read_csv("out.csv")["drag"], table["drag"], rtol=1e-2)
 
 
 def test_describe_names_the_files_that_are_not_like_the_others(study, tmp_path, capsys):

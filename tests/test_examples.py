@@ -59,6 +59,20 @@ def test_grid_search(run_example):
 
 
 @pytest.mark.exhaustive
+def test_conformal_bands(run_example):
+    variables, lines = run_example("conformal_bands")
+    covered = variables["covered"]
+    assert len(lines) == 1 + len(covered)
+    # What the text concludes: the spread alone is too narrow, and the coverage is as asked within the range. With 40
+    # and 60 calibration samples it is below 0.8 in one calibration of a hundred.
+    assert max(covered["2 x spread"][::2]) < 0.5
+    assert min(covered["pointwise, spread"][0], covered["pointwise, residuals"][0]) > 0.8
+    assert covered["simultaneous, spread"][1] > 0.8
+    assert covered["pointwise, spread"][2] > covered["pointwise, residuals"][2]
+    assert covered["pointwise, residuals"][2] < 0.85
+
+
+@pytest.mark.exhaustive
 def test_resolution_change(run_example):
     with pytest.warns(ResolutionWarning):
         variables, lines = run_example("resolution_change")

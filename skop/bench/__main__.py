@@ -16,6 +16,7 @@ from skop.bench import (
     _hosts_and_mixers,
     _kernel_ablation,
     _kernels,
+    _kills,
     _navier_stokes,
     _pdebench_solvers,
     _phase_error,
@@ -53,6 +54,7 @@ _MEASUREMENTS = (
     _flow_solver,
     _pdebench_solvers,
     _kernels,
+    _kills,
 )
 
 

@@ -182,7 +182,7 @@ def probe(implementation: Implementation, case: Case, settings: Settings, refere
     before = _start_peak(settings.device)
     run = _run_once(function, given)
     added = _peak(settings.device) - before
-    expected = torch.load(reference, mmap=True)
+    expected = torch.load(reference, mmap=True, weights_only=True)
     errors = {name: _relative_error(value, expected[name]) for name, value in run.results.items()}
     return {"start": start, "forward": run.forward, "backward": run.backward, "bytes": added, "errors": errors}
 

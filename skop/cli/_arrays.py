@@ -76,8 +76,10 @@ def _load_npz(path: Path) -> dict[str, Any]:
 
     import numpy as np
 
+    from skop.data._file_guards import check_regular_file
     from skop.exceptions import FieldDataError
 
+    check_regular_file(path)
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -92,15 +94,21 @@ def _load_mat(path: Path) -> dict[str, Any]:
     from scipy.io.matlab import MatReadError
 
     from skop._optional import import_optional
+    from skop.data._file_guards import check_hdf5, check_matlab, check_regular_file
     from skop.exceptions import FieldDataError
 
+    check_regular_file(path)
     try:
+        check_matlab(path)
         content = loadmat(path)
     except NotImplementedError:
         h5py = import_optional("h5py", extra="data", purpose="read MATLAB files of version 7.3")
         with h5py.File(path, "r") as file:
+            check_hdf5(file, path)
             # MATLAB stores by columns, so that HDF5 shows the axes in reverse.
             content = {name: np.asarray(item).T for name, item in file.items() if isinstance(item, h5py.Dataset)}
+    except FieldDataError:
+        raise
     except (MatReadError, ValueError, TypeError) as error:
         raise FieldDataError(f"cannot read {path}: {error}; it is no MATLAB file, or damaged.") from error
     arrays = {name: value for name, value in content.items() if not name.startswith("_")}

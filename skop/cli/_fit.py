@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skop.cli._data import Choice, Samples, array_options, expand, field_options, read_samples, time_options
-from skop.cli._models import NAMES, check_outputs, check_report, make_estimator, parse_settings, save_model
+from skop.cli._models import CLASSICAL, NAMES, check_outputs, check_report, make_estimator, parse_settings, save_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ __all__ = ["compare", "fit"]
 
 #: Exit status after Ctrl-C, also where the best model so far was saved.
 _INTERRUPTED = 130
-#: Exit status if a model could not be saved where it was to be.
+#: Exit status if a model could not be fitted, or not be saved where it was to be.
 _FAILURE = 2
 #: Number of runs shown with their errors.
 _SHOWN_RUNS = 5
@@ -39,7 +39,8 @@ _seed_option = click.option("--seed", type=click.IntRange(0, 2**31 - 1), default
 _group_option = click.option(
     "--group",
     metavar="COLUMN",
-    help="Column of --params, or of the table, whose equal values stay on one side of the split.",
+    help="Column of --params, or of the table, whose equal values stay on one side of the split, and in one fold of "
+    "--estimator auto.",
 )
 _report_option = click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html",
                               help="Report to write, one file that any browser shows.")  # fmt: skip
@@ -55,7 +56,8 @@ Examples:
   skop fit runs/*.vtu --input load --target mises,u --test-fraction 0.2 --report report.html -o model.skop
   skop fit flow.npz --x a --y u --max-time 600 --set width=32 -o model.skop
   skop fit table.csv --input load,radius --target peak_stress -o model.skop
-  skop fit 'runs/*.pvd' --target temperature -o model.skop""",
+  skop fit 'runs/*.pvd' --target temperature -o model.skop
+  skop fit table.csv --target peak_stress --estimator auto --max-time 120 -o model.skop""",
 )
 @_data_argument
 @click.option("--output", "-o", type=click.Path(path_type=Path), required=True, metavar="FILE.skop", help="Model file.")
@@ -64,12 +66,15 @@ Examples:
 @array_options
 @click.option("--estimator", type=click.Choice(list(NAMES)), default="lamo", show_default=True, help="Kind of model.")
 @_set_option
-@click.option("--max-time", type=click.FloatRange(min=0.01), metavar="SECONDS", help="Time limit of the training.")
+@click.option("--max-time", type=click.FloatRange(min=0.01), metavar="SECONDS",
+              help="Time limit of the training; of --estimator auto: of the whole choice, 600 by default.")  # fmt: skip
 @click.option("--epochs", type=click.IntRange(min=1), metavar="N", help="Largest number of epochs.")
 @click.option("--test-fraction", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="F",
               help="Fraction of the runs to hold out of the training; their errors are printed.")  # fmt: skip
 @_group_option
 @_seed_option
+@click.option("--checkpoint-dir", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
+              help="Folder for checkpoints; the same command goes on there if it was killed.")  # fmt: skip
 @_report_option
 @_force_option
 @_quiet_option
@@ -77,18 +82,20 @@ Examples:
 def fit(
     context: click.Context, data: tuple[str, ...], output: Path, estimator: str, settings: dict[str, Any],
     max_time: float | None, epochs: int | None, test_fraction: float | None, group: str | None, seed: int,
-    report: Path | None, force: bool, quiet: bool, **choice: Any,
+    checkpoint_dir: Path | None, report: Path | None, force: bool, quiet: bool, **choice: Any,
 ) -> None:  # fmt: skip
     """Train a model on DATA and save it.
 
     DATA are mesh files (a list, or a quoted pattern), time series of meshes, one .npz or .mat file, or one .csv table.
-    Ctrl-C ends the training early: the best model so far is saved, and the exit status is 130.
+    --estimator auto compares classical models and operators, and keeps the best or a mean of the best. Ctrl-C ends the
+    training early, and the exit status is 130: the best model so far is saved, except by --estimator auto.
     """
     files = expand(data)
     check_outputs([output, report], [*files, choice["params"]], force)
     check_report(report)
     samples = read_samples(data, Choice(**choice))
-    train, test = _split(samples, test_fraction, group, seed)
+    chooses = estimator == "auto" and samples.time is None
+    train, test = _split(samples, test_fraction, group, seed, needs_fraction=not chooses)
     say = _silent if quiet else _say
     say(samples.describe() + ("" if test is None else f"; {len(train)} to train on, {len(test)} held out"))
     model = make_estimator(
@@ -96,7 +103,7 @@ def fit(
         max_iter=epochs, max_time=max_time, random_state=seed, verbose=0 if quiet else 1,
     )  # fmt: skip
     start = time.perf_counter()
-    fit_samples(model, train)
+    fit_samples(model, train, _labels_of(train, group) if chooses else None, checkpoint_dir)
     seconds = time.perf_counter() - start
     trained = getattr(model, "estimator_", model)
     was_interrupted = getattr(trained, "stopped_", None) == "interrupted"
@@ -105,7 +112,7 @@ def fit(
     if was_interrupted:
         click.echo(f"interrupted: saved the best model so far, of epoch {trained.best_iter_}, to {output}", err=True)
     what = type(model).__name__ + (f" of {type(trained).__name__}" if trained is not model else "")
-    click.echo(f"{output}: {what}, {_epochs(trained)}{seconds:.1f} s")
+    click.echo(f"{output}: {what}, {_outcome(trained)}{seconds:.1f} s")
     evaluation = None
     if test is not None:
         from skop.inspection import evaluate
@@ -133,13 +140,17 @@ def _cell_data_of(samples: Samples, choice: dict[str, Any]) -> str | None:
     return None if samples.meshes is None else choice["cell_data"]
 
 
-def _epochs(model: Any) -> str:
-    """Number of epochs of a fit, in words."""
+def _outcome(model: Any) -> str:
+    """Number of epochs of a fit, or the models that were chosen, in words."""
+    if hasattr(model, "results_"):
+        chosen = [(row["candidate"], row["weight"]) for row in model.results_ if row["status"] == "chosen"]
+        weights = [f"{name} ({weight:.0%})" for name, weight in chosen]
+        return f"{chosen[0][0] if len(chosen) == 1 else ' + '.join(weights)}, "
     count = getattr(model, "n_iter_", None)
     return "" if count is None else f"{count} epoch{'s' if count > 1 else ''} ({model.stopped_}), "
 
 
-def fit_samples(model: Any, samples: Samples) -> None:
+def fit_samples(model: Any, samples: Samples, groups: Any = None, checkpoint_dir: Path | None = None) -> None:
     """Fit an estimator on samples, such that the model also takes the files themselves.
 
     Parameters
@@ -148,11 +159,21 @@ def fit_samples(model: Any, samples: Samples) -> None:
         Estimator, which is fitted.
     samples : Samples
         Samples with targets.
+    groups : ndarray of shape (n,) or None, default=None
+        Labels of samples that no fold of a cross-validation splits, for estimators that have folds.
+    checkpoint_dir : Path or None, default=None
+        Folder for checkpoints.
     """
+    from sklearn.utils.validation import has_fit_parameter
+
     from skop.data import is_mesh_series, read_mesh_series
 
+    kept: dict[str, Any] = {} if checkpoint_dir is None else {"checkpoint_dir": checkpoint_dir}
+    if kept and not has_fit_parameter(model, "checkpoint_dir"):
+        raise click.UsageError(f"--checkpoint-dir: a {type(model).__name__} writes no checkpoints; leave it out.")
+    options = kept if groups is None else {"groups": groups, **kept}
     if samples.meshes is None:
-        model.fit(samples.X, samples.y)
+        model.fit(samples.X, samples.y, **options)
         return
     has_scalars = hasattr(samples.y, "iloc")
     if samples.time is not None:
@@ -160,19 +181,21 @@ def fit_samples(model: Any, samples: Samples) -> None:
         model.set_params(estimator__input_fields=names or None, estimator__target_fields=[*samples.target_names])
         # Files in a single folder would be single meshes to an estimator, which cannot tell that they are frames.
         is_certain = is_mesh_series(samples.paths)
-        model.fit(samples.paths if is_certain else read_mesh_series(samples.paths), params=samples.parameters)
+        model.fit(samples.paths if is_certain else read_mesh_series(samples.paths), params=samples.parameters, **kept)
         return
     names = [name for name in samples.meshes.components if has_scalars or name not in samples.target_names]
     model.set_params(input_fields=names or None)
     if not has_scalars:
         model.set_params(target_fields=[*samples.target_names])
-    model.fit(samples.paths, samples.y if has_scalars else None, params=samples.parameters)
+    model.fit(samples.paths, samples.y if has_scalars else None, params=samples.parameters, **options)
 
 
-def _split(samples: Samples, fraction: float | None, group: str | None, seed: int) -> tuple[Samples, Samples | None]:
+def _split(
+    samples: Samples, fraction: float | None, group: str | None, seed: int, *, needs_fraction: bool
+) -> tuple[Samples, Samples | None]:
     """Split for training and test, whole groups if there are any."""
     if fraction is None:
-        if group is not None:
+        if group is not None and needs_fraction:
             raise click.UsageError("--group needs --test-fraction")
         return samples, None
     train, test = split_rows(samples, fraction, group, seed)
@@ -207,12 +230,8 @@ def split_rows(
     """
     import numpy as np
 
-    labels = np.arange(len(samples))
-    if group is not None:
-        if samples.table is None or group not in samples.table.columns:
-            names = [] if samples.table is None else list(samples.table.columns)
-            raise click.UsageError(f"--group {group!r} is no column of the table of parameters; there are: {names}")
-        labels = np.unique(samples.table[group].to_numpy(), return_inverse=True)[1]
+    found = _labels_of(samples, group)
+    labels = np.arange(len(samples)) if found is None else found
     distinct = np.unique(labels)
     count = max(1, round(fraction * len(distinct)))
     if count >= len(distinct):
@@ -223,6 +242,19 @@ def split_rows(
     held_out = np.random.default_rng(seed).permutation(distinct)[:count]
     is_test = np.isin(labels, held_out)
     return np.flatnonzero(~is_test), np.flatnonzero(is_test)
+
+
+def _labels_of(samples: Samples, group: str | None) -> np.ndarray[Any, Any] | None:
+    """Number of the group of each sample, by a column of its table; None without groups."""
+    import numpy as np
+
+    if group is None:
+        return None
+    if samples.table is None or group not in samples.table.columns:
+        names = [] if samples.table is None else list(samples.table.columns)
+        raise click.UsageError(f"--group {group!r} is no column of the table of parameters; there are: {names}")
+    labels: np.ndarray[Any, Any] = np.unique(samples.table[group].to_numpy(), return_inverse=True)[1]
+    return labels
 
 
 def print_errors(evaluation: Evaluation, what: str) -> None:
@@ -306,7 +338,7 @@ def compare(
 
     Classical models take seconds: the mean, and POD, which chooses its regression, where all runs have the same points;
     on meshes of their own, gradient boosting point by point. Ctrl-C ends the comparison: the models that are finished
-    are printed, and the exit status is 130.
+    are printed, and the exit status is 130. If a model fails, the others are printed, and it is 2.
     """
     from skop.inspection import compare_models
 
@@ -319,10 +351,10 @@ def compare(
     (_silent if quiet else _say)(f"{samples.describe()}; {len(train)} to train on, {len(test)} held out")
     models = {}
     for name in estimators:
-        limit = None if name == "pod" else max_time
+        limits = (None, None) if name in CLASSICAL else (epochs, max_time)
         models[NAMES[name].removesuffix("Regressor")] = make_estimator(
             name, settings, time=samples.time, window=samples.window,
-            max_iter=epochs, max_time=limit, random_state=seed, verbose=0 if quiet else 1,
+            max_iter=limits[0], max_time=limits[1], random_state=seed, verbose=0 if quiet else 1,
         )  # fmt: skip
     results = compare_models(models, (train.X, train.y), (test.X, test.y), names=test.names)
     if as_json:
@@ -340,6 +372,8 @@ def compare(
         click.echo(f"{report}: report", err=True)
     if any(result.note.startswith("interrupted") for result in results):
         context.exit(_INTERRUPTED)
+    if any(result.note.startswith("failed") for result in results):
+        context.exit(_FAILURE)
 
 
 def _print_results(results: list[ModelResult], n_test: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 __all__ = [
+    "CLASSICAL",
     "NAMES",
     "check_outputs",
     "check_report",
@@ -33,7 +34,10 @@ NAMES = {
     "unet": "UNetRegressor",
     "fno": "FNORegressor",
     "mean": "MeanFieldRegressor",
+    "auto": "AutoRegressor",
 }
+#: Those that are not trained step by step, and have no limits of a training.
+CLASSICAL = ("pod", "mean")
 
 
 def make_estimator(

@@ -13,6 +13,7 @@ from skop.data._loading import Batch as Batch
 from skop.data._loading import FieldLoader as FieldLoader
 from skop.data._mesh_cells import carry_cell_data
 from skop.data._mesh_files import is_mesh_input as is_mesh_input
+from skop.data._mesh_predictions import attach_bounds as attach_bounds
 from skop.data._mesh_predictions import attach_predictions
 from skop.data._mesh_predictions import attach_spread as attach_spread
 from skop.data._meshes import MeshSamples, read_meshes

@@ -25,6 +25,7 @@ __all__ = [
     "check_finite",
     "check_names",
     "check_not_empty",
+    "check_range",
     "column_names",
     "describe",
     "fields_as_set",
@@ -43,6 +44,8 @@ __all__ = [
 SAME_POINT = 1e-6
 #: Length of the first axis of a grid up to which it may hold channels; the others are twice as long at least then.
 _FEW_CHANNELS = 4
+#: Largest size of a number whose square, and sums of many squares, double precision can hold; and the smallest.
+LARGEST, SMALLEST = 1e150, 1e-150
 #: Largest difference of coordinates by rounding, a few errors in single precision, as a fraction of the coordinates.
 ROUNDING = 2.0**-21
 
@@ -277,10 +280,10 @@ def check_not_empty(fields: FieldSet, name: str) -> None:
         raise FieldDataError(f"sample {empty[0]} of {name} has no points; remove it.")
 
 
-def check_finite(fields: FieldSet, name: str) -> Extremes | None:
-    """Raise an error if a value or parameter is NaN or infinite; return statistics of the values.
+def check_finite(fields: FieldSet, name: str, *, fitting: bool = False) -> Extremes | None:
+    """Raise an error if a value or parameter is NaN, infinite or too large; return statistics of the values.
 
-    Values are read in pieces, and once.
+    Values are read in pieces, and once. In a fit, values and coordinates that are too small are an error too.
     """
     parts = []
     for start, values in iterate_rows(fields):
@@ -292,30 +295,81 @@ def check_finite(fields: FieldSet, name: str) -> Extremes | None:
                 f"Input {name} contains NaN or infinity, first in sample {sample}, channel {named}; remove the "
                 "sample or repair the value."
             )
-    if fields.params is not None and not np.isfinite(fields.params).all():
-        sample, column = np.argwhere(~np.isfinite(fields.params))[0].tolist()
+        _refuse_large(np.stack([parts[-1].low, parts[-1].high]), f"Input {name}", "channel", start)
+    if fields.params is not None:
+        if not np.isfinite(fields.params).all():
+            sample, column = np.argwhere(~np.isfinite(fields.params))[0].tolist()
+            raise FieldDataError(
+                f"Input {name} contains NaN or infinity in its params, first in sample {sample}, parameter {column}; "
+                "remove the sample or repair the value."
+            )
+        check_range(fields.params, f"params of {name}", "parameter", fitting=fitting)
+    found = Extremes.joined(parts) if parts else None
+    if fitting and found is not None:
+        _refuse_small(found.low.min(axis=0), found.high.max(axis=0), f"Input {name}")
+    if fitting and np.size(fields.coords):
+        points = np.asarray(fields.coords).reshape(-1, fields.n_dims)
+        _refuse_small(np.zeros(fields.n_dims), np.ptp(points, axis=0), f"Input {name} in its coordinates")
+    return found
+
+
+def check_range(numbers: FloatArray, what: str, column: str, *, fitting: bool) -> None:
+    """Raise an error if numbers ``(n, p)`` are too large for double precision, or all too small in a fit."""
+    _refuse_large(np.asarray(numbers)[np.newaxis], what, column)
+    if fitting and len(numbers):
+        _refuse_small(np.min(numbers, axis=0), np.max(numbers, axis=0), what)
+
+
+def _refuse_large(numbers: FloatArray, what: str, column: str, start: int = 0) -> None:
+    """Raise an error for the first of the numbers ``(k, n, p)`` whose square is too large."""
+    # Integers have no large numbers, and the least one has no absolute value.
+    if numbers.dtype.kind == "f" and numbers.size and max(float(numbers.max()), -float(numbers.min())) > LARGEST:
+        wrong = np.abs(numbers) > LARGEST
+        place, sample, number = np.argwhere(wrong)[0].tolist()
         raise FieldDataError(
-            f"Input {name} contains NaN or infinity in its params, first in sample {sample}, parameter {column}; "
-            "remove the sample or repair the value."
+            f"{what} contains {numbers[place, sample, number]:g} in sample {start + sample}, {column} {number}, whose "
+            f"square is too large for double precision; expected numbers up to {LARGEST:g}. Check its unit and fill "
+            "values."
         )
-    return Extremes.joined(parts) if parts else None
+
+
+def _refuse_small(low: FloatArray, high: FloatArray, what: str) -> None:
+    """Raise an error if numbers that vary, with these extremes, are all too small."""
+    largest = float(max(np.max(high, initial=0.0), -np.min(low, initial=0.0)))
+    if largest < SMALLEST and (high > low).any():
+        raise FieldDataError(
+            f"{what} contains numbers up to {largest:g} only, whose squares are too small for double precision; "
+            f"expected larger ones than {SMALLEST:g}. Take another unit."
+        )
 
 
 def _check_finite_coords(fields: FieldSet, name: str) -> None:
-    """Raise an error if a coordinate is NaN or infinite, before points are compared with others."""
+    """Raise an error if a coordinate is NaN, infinite or too large, before points are compared with others."""
     is_finite = np.isfinite(fields.coords)
     if is_finite.all():
+        points = np.asarray(fields.coords).reshape(1, -1, fields.n_dims)
+        if points.size and max(float(points.max()), -float(points.min())) > LARGEST:
+            *places, axis = np.argwhere(np.abs(fields.coords) > LARGEST)[0].tolist()
+            raise FieldDataError(
+                f"Input {name} contains {np.asarray(fields.coords)[(*places, axis)]:g} in its coordinates, first in "
+                f"{_words_of(fields, places)}, coordinate {axis}, whose square is too large for double precision; "
+                f"expected numbers up to {LARGEST:g}. Leave this point out, or take another unit."
+            )
         return
     *places, axis = np.argwhere(~is_finite)[0].tolist()
+    raise FieldDataError(
+        f"Input {name} contains NaN or infinity in its coordinates, first in {_words_of(fields, places)}, coordinate "
+        f"{axis}; leave this point out, or repair it."
+    )
+
+
+def _words_of(fields: FieldSet, places: list[int]) -> str:
+    """Name the sample and the point of an entry of the coordinates, as they are stored."""
     if fields.offsets is not None:
         sample = int(np.searchsorted(fields.offsets, places[0], side="right")) - 1
         places = [sample, places[0] - int(fields.offsets[sample])]
     kinds = ("sample", "point")[-len(places) :]
-    words = ", ".join(f"{kind} {place}" for kind, place in zip(kinds, places, strict=True))
-    raise FieldDataError(
-        f"Input {name} contains NaN or infinity in its coordinates, first in {words}, coordinate {axis}; leave this "
-        "point out, or repair it."
-    )
+    return ", ".join(f"{kind} {place}" for kind, place in zip(kinds, places, strict=True))
 
 
 def _place_of_first(values: FloatArray, start: int, fields: FieldSet) -> tuple[int, int]:

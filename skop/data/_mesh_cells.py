@@ -93,6 +93,7 @@ def used_points(mesh: meshio.Mesh, where: str) -> IntArray | None:
     count = len(mesh.points)
     is_used = np.zeros(count, dtype=bool)
     for block in mesh.cells:
+        _check_width(block, where)
         _, nodes = _cells_and_nodes(block)
         if not len(nodes):
             continue
@@ -226,6 +227,24 @@ def _sum_on_points(
     return totals, weights
 
 
+def _check_width(block: meshio.CellBlock, where: str) -> None:
+    """Raise an error if cells have fewer points than corners."""
+    if not isinstance(block.data, np.ndarray) or not len(block.data):
+        return
+    least = 1 + max((corner for simplex in _simplices_of(block.type) or () for corner in simplex), default=0)
+    if block.data.ndim != 2 or block.data.shape[1] < least:
+        raise FieldDataError(
+            f"cells of type {block.type!r} in {where} are an array of shape {block.data.shape}; expected at least "
+            f"{least} points for each. The file may be truncated or damaged; write it again."
+        )
+
+
+def _simplices_of(kind: str) -> list[tuple[int, ...]] | None:
+    """Simplices of the corners of a type of cells; None if they are not known."""
+    family = re.match(r"[A-Za-z_]*", kind)
+    return _SIMPLICES.get(family.group() if family else "")
+
+
 def _cells_and_nodes(block: meshio.CellBlock) -> tuple[IntArray, IntArray]:
     """Return all pairs of a cell and one of its points."""
     if isinstance(block.data, np.ndarray):
@@ -240,11 +259,10 @@ def _cells_and_nodes(block: meshio.CellBlock) -> tuple[IntArray, IntArray]:
 
 def _cell_sizes(points: FloatArray, block: meshio.CellBlock) -> FloatArray:
     """Length, area or volume of each cell, (m,); zero if it cannot be computed from the corners."""
-    family = re.match(r"[A-Za-z_]*", block.type)
-    simplices = _SIMPLICES.get(family.group() if family else "")
+    simplices = _simplices_of(block.type)
     if block.type == "polygon":
         simplices = [(0, i, i + 1) for i in range(1, block.data.shape[1] - 1)]
-    if not simplices:
+    if not simplices or not len(block):
         return np.zeros(len(block))
     corners = points[block.data[:, simplices]].astype(float)  # (m, s, k + 1, D)
     edges = corners[:, :, 1:] - corners[:, :, :1]

@@ -1,22 +1,26 @@
 """Lists of meshes, paths and patterns; reading of mesh files."""
 
-import contextlib
 import difflib
 import glob
 import io
 import os
 import re
-import warnings
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import meshio
 import numpy as np
 
+from skop._optional import import_optional
+from skop.data._file_guards import check_gmsh_tags, check_hdf5, check_regular_file, is_hdf5
 from skop.data._mesh_cells import USES_ALL_POINTS
 from skop.data._pyvista import convert_dataset, find_time_steps, is_vtk_object, read_by_vtk
 from skop.data._vtu import read_vtu
+from skop.data._wkt import read_wkt
+from skop.data._xdmf import read_xdmf
 from skop.exceptions import FieldDataError, OptionalDependencyError, warn
 
 __all__ = [
@@ -42,6 +46,8 @@ _WAITING_READERS = {
     ".dat": ("tecplot", False),
     ".tec": ("tecplot", False),
 }
+#: Endings of XML files, and the number of bytes at their beginning in which entities are declared.
+_XML, _HEAD = {".vtu", ".pvtu", ".xdmf", ".xmf", ".xml", ".vtp", ".vti", ".vtr", ".vts", ".vtm", ".pvd", ".svg"}, 2**16
 #: Number of empty reads at the end of a file after which it is considered truncated.
 _READS_PAST_END = 100
 #: Endings of VTK formats that meshio (5.3) does not read.
@@ -179,6 +185,8 @@ def existing_file(path: Path) -> Path:
         raise FieldDataError(f"{str(path)!r} is a folder; pass a pattern, such as {str(path / ('*' + ending))!r}.")
     if not path.exists():
         raise FieldDataError(f"there is no file {str(path)!r}; {_nearby(path)}.")
+    # Before anything else is read from it.
+    check_regular_file(path)
     return path
 
 
@@ -243,13 +251,13 @@ def named_failures(path: Path, read: Callable[[], Any]) -> tuple[Any, str]:
     OptionalDependencyError
         If a package is missing.
     """
+    check_regular_file(path)
     if path.stat().st_size == 0:
         raise FieldDataError(f"cannot read {path}: the file is empty; remove it or write it again.")
     said = io.StringIO()
     try:
-        # If meshio cannot read a file, it prints a message and raises SystemExit.
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
+        # Readers warn of numbers that overflow by NumPy's settings, which each thread has of its own.
+        with _messages_to(said), np.errstate(all="ignore"):
             return read(), _one_line(said.getvalue())
     except ModuleNotFoundError as error:
         raise OptionalDependencyError(
@@ -257,12 +265,39 @@ def named_failures(path: Path, read: Callable[[], Any]) -> tuple[Any, str]:
         ) from error
     except (FieldDataError, OptionalDependencyError):
         raise
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # some readers of meshio exit
         reason = _one_line(said.getvalue()) or f"{type(error).__name__}: {_one_line(str(error))}"
         raise FieldDataError(
             f"cannot read {path} ({path.stat().st_size} bytes): {reason}. The file may be truncated or damaged, or "
             "have contents that its reader does not know; write it again, as .vtu, .vtk or .xdmf, or remove it."
         ) from error
+
+
+#: Text that takes the messages of meshio in a thread that reads.
+_reading = threading.local()
+_Console = meshio._common.Console
+
+
+def _console(**options: Any) -> Any:
+    """Console for a message of meshio: standard error, or the text of the thread that reads."""
+    said = getattr(_reading, "said", None)
+    return _Console(**options) if said is None else _Console(file=said)
+
+
+# Meshio prints. To redirect the standard streams would take the output of other threads, too, and two threads that do
+# so at once leave them redirected.
+meshio._common.Console = _console
+
+
+@contextmanager
+def _messages_to(said: io.StringIO) -> Iterator[None]:
+    """Keep what meshio says in this thread."""
+    outer = getattr(_reading, "said", None)
+    _reading.said = said
+    try:
+        yield
+    finally:
+        _reading.said = outer
 
 
 def _refuse_unread_formats(path: Path) -> None:
@@ -279,24 +314,96 @@ def _refuse_unread_formats(path: Path) -> None:
 def _parse(path: Path) -> meshio.Mesh:
     """Read a file by meshio, such that its readers cannot wait for ever at the end of a truncated file, or by VTK."""
     ending = path.suffix.lower()
+    _check_contents(path)
     if ending in _READ_BY_VTK or _needs_vtk(path):
         return read_by_vtk(path)
     if ending == ".vtu":
         return read_vtu(path)
+    if ending == ".wkt":
+        return read_wkt(path)
     if is_time_series(path):
         raise FieldDataError(
             f"cannot read {path}: it is a time series, but each file has to be one sample here; write one file for "
             "each time step, or use RolloutRegressor or TimeConditionedRegressor, which read time series."
         )
+    if ending in (".xdmf", ".xmf"):
+        return read_xdmf(path)
+    if ending == ".avs" or (ending == ".inp" and _is_avs(path)):
+        return _read_avs(path)
     if ending not in _WAITING_READERS:
-        return meshio.read(path)
+        return _read_by_name(path)
     with open(path, "rb") as file:
         is_gmsh = file.read(1) == b"$"
     if is_gmsh:
-        return meshio.read(path, file_format="gmsh")
+        check_gmsh_tags(path)
+        return meshio.gmsh.read(str(path))
     file_format, is_binary = _WAITING_READERS[ending]
     with open(path, "rb" if is_binary else "r") as file:
         return meshio.read(_EndingFile(file), file_format=file_format)
+
+
+def _check_contents(path: Path) -> None:
+    """Raise an error for contents that would lead a reader out of the file, or let it wait or grow for ever."""
+    if is_hdf5(path):
+        h5py = import_optional("h5py", extra="data", purpose=f"read {path.name}, an HDF5 file")
+        with h5py.File(path, "r") as opened:
+            check_hdf5(opened, path)
+        return
+    ending = path.suffix.lower()
+    if ending in (".ele", ".node"):
+        # meshio (5.3) looks for the first number behind the end of files that hold none.
+        for part in (path.with_suffix(".node"), path.with_suffix(".ele")):
+            existing_file(part)
+            with part.open(errors="replace") as lines:
+                if not any(line.strip() and not line.startswith("#") for line in map(str.strip, lines)):
+                    raise FieldDataError(
+                        f"cannot read {path}: {part.name} holds no numbers; TetGen meshes need nodes and tetrahedra."
+                    )
+    with path.open("rb") as file:
+        if ending in _XML and b"<!ENTITY" in file.read(_HEAD):
+            raise FieldDataError(
+                f"cannot read {path}: it declares XML entities, which mesh files do not need and which can grow "
+                "without end; write it again by ParaView or meshio."
+            )
+
+
+def _is_avs(path: Path) -> bool:
+    """Tell whether an .inp file is one of AVS: it begins with five numbers, and those of Abaqus with a keyword."""
+    with open(path, errors="replace") as file:
+        first = next((line for line in file if line.strip() and not line.startswith("#")), "")
+    return re.fullmatch(r"\s*(\d+\s+){4}\d+\s*", first[:200]) is not None
+
+
+def _read_avs(path: Path) -> meshio.Mesh:
+    """Read a file of AVS; meshio (5.3) replaces blanks in names, and keeps only the last of fields with one name."""
+    mesh = meshio.avsucd.read(str(path))
+    with open(path) as file:
+        head = next(line for line in file if line.strip() and not line.startswith("#")).split()
+    cell_data = {name: blocks[0] for name, blocks in mesh.cell_data.items() if name != "avsucd:material" and blocks}
+    for kind, stated, data in (("points", head[2], mesh.point_data), ("cells", head[3], cell_data)):
+        held = sum(1 if values.ndim == 1 else values.shape[1] for values in data.values())
+        if held != int(stated):
+            raise FieldDataError(
+                f"cannot read {path}: it states {stated} components of fields on {kind}, but {held} are left under the "
+                f"names {', '.join(map(repr, data))}, since several fields have one name when blanks are replaced and "
+                "what follows a comma is left out; rename them."
+            )
+    return mesh
+
+
+def _read_by_name(path: Path) -> meshio.Mesh:
+    """Read a file by the readers that meshio has for its ending; `meshio.read` prints and exits where they fail."""
+    endings = ["".join(path.suffixes[start:]).lower() for start in reversed(range(len(path.suffixes)))]
+    formats = [name for ending in endings for name in meshio.extension_to_filetypes.get(ending, ())]
+    failures = []
+    for name in formats:
+        if (read := meshio._helpers.reader_map.get(name)) is None:
+            raise meshio.ReadError(f"meshio only writes {name}")
+        try:
+            return read(str(path))
+        except meshio.ReadError as error:
+            failures.append(_one_line(str(error)))
+    raise meshio.ReadError(". ".join([*filter(None, failures), f"it is no {' or '.join(formats)} file"]))
 
 
 def _needs_vtk(path: Path) -> bool:
@@ -324,6 +431,8 @@ def is_time_series(path: Path) -> bool:
         Whether `read_mesh_series` reads this file.
     """
     ending = path.suffix.lower()
+    if ending in (".vtkhdf", ".xdmf", ".xmf", ".pvd"):
+        _check_contents(path)
     if ending == ".vtkhdf":
         return len(named_failures(path, lambda: find_time_steps(path))[0]) > 1
     if ending not in (".xdmf", ".xmf"):

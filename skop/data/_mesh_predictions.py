@@ -21,7 +21,7 @@ from skop.data._mesh_cells import (
 )
 from skop.exceptions import FieldDataError
 
-__all__ = ["attach_predictions", "attach_spread", "drop_unused_rows", "restore_unused_rows"]
+__all__ = ["attach_bounds", "attach_predictions", "attach_spread", "drop_unused_rows", "restore_unused_rows"]
 
 #: Key in the info of predicted meshes, with the names of the predicted fields.
 _PREDICTED = "skop: predicted fields"
@@ -93,10 +93,39 @@ def attach_spread(
     list of meshio.Mesh
         New meshes that hold the spread alone.
     """
-    fields = _fields_of_meshes(meshes, spread, components)
+    return _attached(meshes, spread, components, "spread")
+
+
+def attach_bounds(
+    meshes: Sequence[meshio.Mesh], lower: FieldSet, upper: FieldSet, components: Mapping[str, int] | None = None
+) -> tuple[list[meshio.Mesh], list[meshio.Mesh]]:
+    """Add bounds of predictions to the meshes of `attach_predictions`, as ``<field>_lower`` and ``<field>_upper``.
+
+    Parameters
+    ----------
+    meshes : sequence of meshio.Mesh
+        Predicted meshes, to which the bounds are added.
+    lower, upper : FieldSet
+        Bounds, in the form of the predictions.
+    components : mapping of str to int or None, default=None
+        Names of the fields and their numbers of channels, as in `attach_predictions`.
+
+    Returns
+    -------
+    lower, upper : list of meshio.Mesh
+        New meshes that hold the lower bounds alone, and the upper bounds alone.
+    """
+    return _attached(meshes, lower, components, "lower"), _attached(meshes, upper, components, "upper")
+
+
+def _attached(
+    meshes: Sequence[meshio.Mesh], values: FieldSet, components: Mapping[str, int] | None, suffix: str
+) -> list[meshio.Mesh]:
+    """Add fields with a suffix to meshes, and return new meshes that hold them alone."""
+    fields = _fields_of_meshes(meshes, values, components)
     alone = []
     for mesh, parts in zip(meshes, fields, strict=True):
-        named = {f"{name}_spread": part for name, part in parts.items()}
+        named = {f"{name}_{suffix}": part for name, part in parts.items()}
         new = meshio.Mesh(mesh.points.copy(), mesh.cells, info=mesh.info)
         for target in (mesh, new):
             _set_data(target, {name: part.copy() for name, part in named.items()})
@@ -132,10 +161,11 @@ def _finished(mesh: meshio.Mesh, predicted: Mapping[str, FloatArray], where: str
     shown: dict[str, FloatArray] = {}
     for name, values in predicted.items():
         shown[name] = values
-        is_earlier = name in earlier or f"{name}_spread" in own
+        has_bounds = f"{name}_lower" in own and f"{name}_upper" in own
+        is_earlier = name in earlier or f"{name}_spread" in own or has_bounds
         held = own.pop(name, None)
         true = own.pop(f"{name}_true", None if is_earlier else held)
-        for stale in ("error", "spread"):
+        for stale in ("error", "spread", *(("lower", "upper") if has_bounds else ())):
             own.pop(f"{name}_{stale}", None)
         if true is None and name in other:
             # The truth is on cells and the prediction on points, or the other way round: it is shown on both.

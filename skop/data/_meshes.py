@@ -446,7 +446,7 @@ def _common_cells(meshes: Sequence[meshio.Mesh], used: Sequence[IntArray | None]
         return [(block.type, block.data) for block in first.cells]
     numbers = np.zeros(len(first.points), dtype=int)
     numbers[rows] = np.arange(len(rows))
-    return [(block.type, numbers[block.data]) for block in first.cells]
+    return [(block.type, numbers[np.asarray(block.data, dtype=int)]) for block in first.cells]
 
 
 def _are_same_rows(rows: IntArray | None, others: IntArray | None) -> bool:

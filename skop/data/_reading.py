@@ -140,7 +140,10 @@ def read(
         raise FieldDataError(
             f"X has {len(inputs)} samples and y has {len(targets)}: inconsistent numbers of samples; one y per sample."
         )
-    input_extremes, target_extremes = check_finite(inputs, "X"), check_targets(targets, held.names)
+    input_extremes, target_extremes = (
+        check_finite(inputs, "X", fitting=True),
+        check_targets(targets, held.names, fitting=True),
+    )
     places = targets.field if targets.elsewhere else None
     if places is not None:
         warn_if_outside(places, inputs)
@@ -303,6 +306,7 @@ def _read_inputs(
     if came_as_table:
         refuse_params(design)
         refuse_mask(X, "X")
+        _refuse_repeated_names(X)
         table = np.asarray(X) if estimator is None else validate_data(estimator, X, reset=False, dtype=np.float64)
         inputs = table_inputs(table, coords, spec.grid_shape)
     else:
@@ -417,9 +421,18 @@ def _read_truth(y: Any, inputs: FieldSet, spec: DataSpec, elsewhere: bool | None
 
 
 # ---------------------------------------------------------------------- tables
+def _refuse_repeated_names(X: Any) -> None:
+    """Raise an error if columns of a table have one name."""
+    names = [*getattr(X, "columns", ())]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise FieldDataError(f"X has {names.count(repeated)} columns with the name {repeated!r}; rename them.")
+
+
 def _read_table(X: Any, y: Any, estimator: Any, reset: bool) -> tuple[FieldSet, tuple[Targets, TargetForm], str, str]:
     """Read a 2-D X: global parameters if y is a field, features if y is scalars."""
     refuse_mask(X, "X")
+    _refuse_repeated_names(X)
     refuse_mask(y, "y")
     is_field, names = carries_points(y), scalar_names(y)
     if estimator is None:

@@ -151,6 +151,8 @@ def _between(
     """Interpolate linearly between scattered points; outside their convex hull take the nearest point."""
     spread = np.ptp(own, axis=0) > 0
     own, wanted = own[:, spread], wanted[:, spread]
+    if not own.shape[1]:
+        return nearest  # all points of the sample coincide
     found = None if grid_shape is None else find_grid(own)
     if found is not None and np.array_equal(found[1], np.arange(len(own))):
         return _on_grid(own, values, wanted, found[0])

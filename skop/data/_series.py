@@ -32,6 +32,7 @@ from skop.data._mesh_files import (
 from skop.data._meshes import MeshSamples, read_sources
 from skop.data._pairing import check_order, order_of_rows
 from skop.data._pyvista import find_time_steps, read_by_vtk
+from skop.data._xdmf import XdmfSeries
 from skop.exceptions import FieldDataError, SkopWarning
 
 __all__ = [
@@ -447,13 +448,13 @@ class _XdmfSeries:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with meshio.xdmf.TimeSeriesReader(path) as reader:
+        with XdmfSeries(path) as reader:
             self.times = [float(grid.find("Time").attrib["Value"]) for grid in reader.collection]
             self._points, self._cells = reader.read_points_cells()
 
     def read(self, k: int) -> meshio.Mesh:
         """Read one step. Steps that hold points of their own, as FEniCS writes them, keep these."""
-        with meshio.xdmf.TimeSeriesReader(self._path) as reader:
+        with XdmfSeries(self._path) as reader:
             reader.cells = self._cells
             _, point_data, cell_data = reader.read_data(k)
             own = reader.collection[k].find("Geometry/DataItem")

@@ -92,7 +92,7 @@ def _as_array(array: Any, name: str) -> np.ndarray:
 
 
 def refuse_mask(array: Any, name: str) -> None:
-    """Raise where entries are masked: NumPy and scikit-learn would take what lies under the mask.
+    """Raise where entries are masked, since NumPy would take what lies under the mask, and for sparse tensors.
 
     Parameters
     ----------
@@ -104,8 +104,11 @@ def refuse_mask(array: Any, name: str) -> None:
     Raises
     ------
     FieldDataError
-        If an entry is masked.
+        If an entry is masked, or the array is a sparse tensor.
     """
+    # By its text, so that torch need not be imported.
+    if str(getattr(array, "layout", "torch.strided")) not in ("torch.strided", "torch._mkldnn"):
+        raise FieldDataError(f"{name} is a sparse tensor; pass a dense one: {name}.to_dense().")
     parts = array if isinstance(array, list) else [array]
     count = sum(int(np.ma.count_masked(part)) for part in parts if isinstance(part, np.ma.MaskedArray))
     # Rows of a list may hold the constant itself.

@@ -66,7 +66,7 @@ def read_vtu(path: Path) -> meshio.Mesh:
     is_early = attributes.get("version", "0.1") in ("0.1", "1.0")
     if is_early and not is_raw and not has_text and (not pieces or (len(pieces) == 1 and has_cells)):
         del content, head, appended  # free the memory before meshio reads the file again
-        return meshio.read(path)
+        return meshio.vtu.read(str(path))
     if appended is None or not is_raw:
         root = ElementTree.fromstring(content)
         text = root.findtext("AppendedData") or ""
@@ -164,7 +164,7 @@ def _reread_by_meshio(points: Any, cells: Any, point_data: Any, cell_data: Any) 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "decoded.vtu"
         ElementTree.ElementTree(root).write(path)
-        return meshio.read(path)
+        return meshio.vtu.read(str(path))
 
 
 def _vtu_arrays(

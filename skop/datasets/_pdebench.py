@@ -16,6 +16,7 @@ from sklearn.utils import Bunch
 from skop._optional import import_optional
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import FieldSet
+from skop.data._file_guards import check_hdf5_link, hdf5_array
 from skop.datasets._published import Subset, _check_positive_integer, _find_files
 from skop.datasets._published_arrays import LFS_START, Selection
 from skop.exceptions import FieldDataError
@@ -353,6 +354,8 @@ class _Frames:
 def _load_trajectories(file: Path, selection: Selection, frames: _Frames) -> Bunch:
     """Check a file with a group for each sample, and make FieldSets of the subsets asked for."""
     with _open(file) as opened:
+        for name in opened:
+            check_hdf5_link(opened, name, file)
         names = sorted(name for name in opened if hasattr(opened[name], "keys"))
         if not names:
             raise FieldDataError(
@@ -485,8 +488,8 @@ def _open(file: Path) -> Iterator[Any]:
 
 def _dataset(opened: Any, key: str, file: Path) -> Any:
     """Give an array of real numbers; raise FieldDataError if it is not there or holds something else."""
-    item = opened.get(key)
-    if item is None or not hasattr(item, "dtype"):
+    item = hdf5_array(opened, key, file)
+    if item is None:
         raise FieldDataError(f"{file} has no array {key!r}; it holds {_listing(opened)}.")
     if item.dtype.kind not in "fiu":
         raise FieldDataError(f"{file}: {key!r} must hold real numbers, got {item.dtype}.")

@@ -13,13 +13,10 @@ from sklearn.utils import Bunch
 
 from skop._optional import import_optional
 from skop._typing import FloatArray, PathOrStr
+from skop.data._file_guards import check_matlab, check_regular_file, hdf5_array, is_hdf5
 from skop.exceptions import FieldDataError
 
 Subset = Literal["train", "test", "all"]
-
-_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-#: MATLAB 7.3 files are HDF5 behind a text header of this many bytes.
-_MATLAB_HEADER_BYTES = 512
 
 _DARCY_FILES = {
     "train": "piececonst_r421_N1024_smooth1.mat",
@@ -228,30 +225,25 @@ def _find_files(path: PathOrStr | Sequence[PathOrStr], wanted: dict[str, str], s
     return {role: file for role, file in found.items() if file is not None}
 
 
-def _is_hdf5(file: Path) -> bool:
-    """Say whether a file is HDF5, as MATLAB 7.3 writes, by its signature."""
-    with file.open("rb") as stream:
-        start = stream.read(_MATLAB_HEADER_BYTES + len(_HDF5_SIGNATURE))
-    return start.startswith(_HDF5_SIGNATURE) or start.endswith(_HDF5_SIGNATURE)
-
-
 def _read_mat_variable(file: Path, key: str) -> np.ndarray[Any, Any]:
     """Read one array of a MATLAB file of any version, with the axes in MATLAB's order.
 
     Raises FieldDataError if the file is damaged, is not a MATLAB file, or lacks the variable.
     """
     h5py = None
-    if _is_hdf5(file):
+    check_regular_file(file)
+    if is_hdf5(file):
         h5py = import_optional("h5py", extra="data", purpose=f"read {file.name}, a MATLAB 7.3 file")
     try:
+        check_matlab(file)
         names = _hdf5_names(h5py, file) if h5py else [name for name, _, _ in whosmat(file)]
         if key in names:
             if h5py:
                 with h5py.File(file, "r") as opened:
                     # MATLAB writes column-major data, which HDF5 sees with its axes reversed.
-                    return np.asarray(opened[key]).T
+                    return np.asarray(hdf5_array(opened, key, file)).T
             return np.asarray(loadmat(file, variable_names=[key])[key])
-    except (MemoryError, PermissionError):
+    except (FieldDataError, MemoryError, PermissionError):
         raise
     # scipy and zlib answer a damaged file with many unrelated exceptions, so all others count.
     except Exception as error:
@@ -265,4 +257,4 @@ def _read_mat_variable(file: Path, key: str) -> np.ndarray[Any, Any]:
 def _hdf5_names(h5py: Any, file: Path) -> list[str]:
     """List the arrays at the root of an HDF5 file."""
     with h5py.File(file, "r") as opened:
-        return [name for name, item in opened.items() if isinstance(item, h5py.Dataset)]
+        return [name for name in opened if hdf5_array(opened, name, file) is not None]

@@ -5,6 +5,7 @@ from skop.estimators._amo import AMOArchitecture, AMORegressor
 from skop.estimators._auto import AutoRegressor, compare
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._baselines import PODRegressor
+from skop.estimators._conformal import ConformalRegressor
 from skop.estimators._cost import CostEstimate
 from skop.estimators._deeponet import DeepONetRegressor
 from skop.estimators._ensemble import EnsembleRegressor
@@ -24,6 +25,7 @@ __all__ = [
     "AMOArchitecture",
     "AMORegressor",
     "AutoRegressor",
+    "ConformalRegressor",
     "CostEstimate",
     "DeepONetRegressor",
     "EnsembleRegressor",

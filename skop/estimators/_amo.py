@@ -123,25 +123,25 @@ class AMOArchitecture(Options):
     conv_channels: int = 16
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "expand": [Interval(Integral, 1, None, closed="left")],
-        "mlp_ratio": [Interval(Real, 0, None, closed="neither")],
-        "d_state": [Interval(Integral, 0, None, closed="left")],
-        "kernel_size": [Interval(Integral, 1, None, closed="left")],
+        "expand": [Interval(Integral, 1, 64, closed="both")],
+        "mlp_ratio": [Interval(Real, 0, 1024, closed="right")],
+        "d_state": [Interval(Integral, 0, 4096, closed="both")],
+        "kernel_size": [Interval(Integral, 1, 1025, closed="both")],
         "scan_directions": [StrOptions(set(SCAN_DIRECTIONS))],
-        "n_pole_heads": [Interval(Integral, 1, None, closed="left")],
+        "n_pole_heads": [Interval(Integral, 1, 1024, closed="both")],
         "adaptive_poles": ["boolean"],
         "orthogonal": ["boolean"],
         "transform": [StrOptions({*TRANSFORMS, "literal"})],
         "max_radius": [Interval(Real, 0, 1, closed="neither")],
         "latents": [StrOptions({"each_block", "once"})],
         "aggregation": [StrOptions({"last", "sum"})],
-        "n_latent_heads": [Interval(Integral, 1, None, closed="left")],
-        "n_centred_heads": [Interval(Integral, 0, None, closed="left")],
+        "n_latent_heads": [Interval(Integral, 1, 1024, closed="both")],
+        "n_centred_heads": [Interval(Integral, 0, 1024, closed="both")],
         "decoder": [StrOptions({"encoder_weights", "own_softmax"})],
-        "n_frequencies": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
+        "n_frequencies": [StrOptions({"auto"}), Interval(Integral, 0, 64, closed="both")],
         "position_network": ["boolean"],
         "positional_encoding": [StrOptions({"learned", "coordinates"}), None],
-        "conv_channels": [Interval(Integral, 0, None, closed="left")],
+        "conv_channels": [Interval(Integral, 0, 16384, closed="both")],
     }
 
 
@@ -217,11 +217,11 @@ class AMORegressor(OperatorRegressor):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **OperatorRegressor._parameter_constraints,
-        "width": [Interval(Integral, 1, None, closed="left")],
-        "depth": [Interval(Integral, 1, None, closed="left")],
-        "patch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "n_latents": [Interval(Integral, 1, None, closed="left")],
-        "n_poles": [Interval(Integral, 1, None, closed="left")],
+        "width": [Interval(Integral, 1, 65536, closed="both")],
+        "depth": [Interval(Integral, 1, 256, closed="both")],
+        "patch_size": [StrOptions({"auto"}), Interval(Integral, 1, 16384, closed="both")],
+        "n_latents": [Interval(Integral, 1, 65536, closed="both")],
+        "n_poles": [Interval(Integral, 1, 4096, closed="both")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "subsample_points": [Interval(Integral, 1, None, closed="left"), None],
         "architecture": [AMOArchitecture, None],

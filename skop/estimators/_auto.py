@@ -16,11 +16,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skop._optional import import_optional
-from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
+from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, fit_context
 from skop.data import DataSpec, FieldSet, Predictions, TrainingData
 from skop.estimators._amo import AMORegressor
 from skop.estimators._base import check_weight, is_called_by_another_tool
 from skop.estimators._baselines import PODRegressor
+from skop.estimators._checkpoint import SearchJournal
 from skop.estimators._domain import SeenRanges
 from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure, samples_with_weight
 from skop.estimators._geomano import GeoMaNORegressor
@@ -166,15 +167,15 @@ class AutoRegressor(FieldRegressor):
     _takes_other_points = True
 
     _parameter_constraints = {
-        "candidates": ["array-like", None],
+        "candidates": [SequenceOf(object), None],
         "max_time": [Interval(Real, 0, None, closed="neither"), None],
         "ensemble": [StrOptions({"auto", "greedy", "best"})],
         "cv": [Interval(Integral, 2, None, closed="left"), HasMethods(["split", "get_n_splits"]), "array-like"],
-        "symmetries": ["array-like", SymmetryOptions, None],
+        "symmetries": [SequenceOf(str), SymmetryOptions, None],
         "input_fields": ["array-like", None],
         "target_fields": ["array-like", None],
         "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
-        "n_jobs": [Integral, None],
+        "n_jobs": [Interval(Integral, 1, 4096, closed="both"), Interval(Integral, -4096, -1, closed="both"), None],
         "random_state": ["random_state"],
         "verbose": ["verbose", StrOptions({"auto"})],
     }
@@ -207,7 +208,16 @@ class AutoRegressor(FieldRegressor):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None, params: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        params: Any = None,
+        checkpoint_dir: Any = None,
+    ) -> Self:
         """Compare the candidates, and fit the best on all samples.
 
         Parameters
@@ -220,6 +230,10 @@ class AutoRegressor(FieldRegressor):
             Labels of groups of samples, such as runs of one geometry, which no fold of the cross-validation splits.
         params : as in `LaMORegressor.fit`
             Global parameters of the runs beside fields or meshes.
+        checkpoint_dir : path-like or None, default=None
+            Folder for checkpoints: a search that was killed and is called again with the same arguments takes the fits
+            that had ended from it, goes on with the others, and counts the time spent before. It needs an integer as
+            `random_state`.
 
         Returns
         -------
@@ -236,7 +250,7 @@ class AutoRegressor(FieldRegressor):
         """
         start = time.perf_counter()
         with restored_on_failure(self), each_warning_once():
-            search, data = self._search(X, y, sample_weight, groups, params, start, _SEARCH)
+            search, data = self._search(X, y, sample_weight, groups, params, start, _SEARCH, checkpoint_dir)
             search.run()
             search.fit_members(self.ensemble, None if self.max_time is None else start + self.max_time)
             self._store_spec(data.inputs, data.spec)
@@ -251,7 +265,15 @@ class AutoRegressor(FieldRegressor):
         return self
 
     def _search(
-        self, X: Any, y: Any, sample_weight: Any, groups: Any, params: Any, start: float, part: float
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        groups: Any,
+        params: Any,
+        start: float,
+        part: float,
+        checkpoint_dir: Any = None,
     ) -> tuple[Search, TrainingData]:
         """Read the data and make the search, which takes a part of the budget."""
         data = self._read(X, y, params=params, sample_weight=sample_weight)
@@ -261,6 +283,8 @@ class AutoRegressor(FieldRegressor):
             groups = groups if groups is None or len(groups) != len(weight) else np.asarray(groups)[used]
             data = samples_with_weight(data, weight)
             weight = weight[used] if np.ptp(weight[used]) > 0 else None
+        further = {"groups": None if groups is None else np.asarray(groups), "weight": weight}
+        journal = SearchJournal.of(checkpoint_dir, self, data, further, start)
         rng = check_random_state(self.random_state)
         folds = make_folds(self.cv, len(data.inputs), groups, rng, used)
         given = self._candidates(data.spec)
@@ -268,10 +292,11 @@ class AutoRegressor(FieldRegressor):
         verbose = int((self.max_time or 0.0) >= _LONG) if self.verbose == "auto" else 2 * int(self.verbose)
         if self.verbose == "auto" and is_called_by_another_tool():
             verbose = 0
-        samples = Samples(data.inputs, data.targets, data.spec, weight)
+        samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir)
         deadline = None if self.max_time is None else start + part * self.max_time
         final = 0.0 if self.max_time is None else (1 - part) * self.max_time
-        search = Search(candidates, samples, folds, deadline, final, self.n_jobs, int(verbose), type(self).__name__)
+        settings = (deadline, final, self.n_jobs, int(verbose), type(self).__name__)
+        search = Search(candidates, samples, folds, *settings, journal)
         search.tell_plan(self.max_time)
         return search, data
 

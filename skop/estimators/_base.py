@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from skop._sklearn_compat import (
     CallbackSupportMixin,
     HasMethods,
     Interval,
+    SequenceOf,
     StrOptions,
     check_sample_weight,
     fit_context,
@@ -63,11 +63,13 @@ from skop.estimators._base_model import (
     without_base,
 )
 from skop.estimators._baselines import groups_of_same_inputs, nodes_correspond
+from skop.estimators._building import refuse_too_large
 from skop.estimators._callbacks import EpochCallbacks, FitSeries
+from skop.estimators._checkpoint import FitCheckpoints
 from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators._domain import Domain, SeenRanges
 from skop.estimators._export import export_estimator
-from skop.estimators._field import FieldRegressor, restored_on_failure
+from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._objective import Objective
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._refinement import predict_refined, refinement_factors
@@ -84,6 +86,7 @@ from skop.exceptions import (
     NonFinitePredictionError,
     ResamplingWarning,
     SkopWarning,
+    TrainingDivergedError,
     each_warning_once,
     warn,
 )
@@ -110,6 +113,8 @@ __all__ = ["OperatorRegressor"]
 #: memory, allows.
 _BATCH_POINTS = {"grid": 2**15, "structured": 2**12, "points": 2**12}
 _LEAST_BATCH, _LARGEST_BATCH_POINTS = 4, 2**17
+#: Largest size of a parameter of a network that is not tried without memory first.
+_USUAL_SIZE = 256
 #: Relative error of resampling to a grid and back above which a fit warns.
 _LARGE_ERROR = 0.02
 #: Number of points that `predict` passes through the network at once, which bounds its memory.
@@ -117,10 +122,21 @@ _PREDICT_POINTS = 2**17
 #: Mean of y in units of its standard deviation from which a fit in single precision warns: a thousandth of the
 #: variation is then lost.
 _TOO_FAR_FROM_ZERO = 1e4
+#: Sizes of y that single precision can hold with room for the network's errors.
+_IN_SINGLE_PRECISION = (1e-35, 1e35)
+#: Size of a weight of the network from which a fit looks whether its predictions are finite.
+_LARGE_WEIGHT = 100.0
+#: Sizes that the largest sample weight may have.
+_WEIGHTS = (1e-15, 1e15)
+#: Largest number of axes of a grid.
+_MOST_GRID_AXES = 3
 #: Least number of samples for a base model.
 _LEAST_SAMPLES = 10
 #: Least and largest number of samples by which the share of the correction to a base model is chosen.
 _HELD_OUT = (5, 64)
+#: When ``drop_path="auto"`` regularises the second half of a training: error on held-out samples, in units of that at a
+#: quarter of the training, and of that on other samples; the rate, and the least number of those samples.
+_HARDLY_FALLEN, _OVERFITTED, _DROP_PATH, _LEAST_COMPARED = 0.9, 1.5, 0.2, 32
 #: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
 _FREE_PARAMETERS = frozenset(
     (
@@ -155,6 +171,8 @@ class _Setup:
         Indices of the samples by which the share of the correction to the base model is chosen.
     weight : ndarray of shape (n,) or None
         Weights of all samples.
+    reviewed : Review or None
+        Review of the network, and of its base model, in the course of the training.
     """
 
     data: TrainingData
@@ -166,6 +184,7 @@ class _Setup:
     unseen: Predictions | None = None
     held: IntArray | None = None
     weight: FloatArray | None = None
+    reviewed: Review | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -340,7 +359,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
         "early_stopping": ["boolean"],
-        "symmetries": ["array-like", SymmetryOptions, None],
+        "symmetries": [SequenceOf(str), SymmetryOptions, None],
         "refinement": [StrOptions({"average", "interpolate", "native"})],
         "input_fields": ["array-like", None],
         "target_fields": ["array-like", None],
@@ -434,7 +453,18 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         -------
         self
             The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter.
         """
+        base, inner = params.get("base", self.base), next((key for key in params if key.startswith("base__")), None)
+        if inner is not None and not hasattr(base, "set_params"):
+            raise ValueError(
+                f"{inner} is a parameter of an estimator, but base is {base!r}; pass one as the base first, such as "
+                "base=PODRegressor()."
+            )
         for name in self._option_types:
             if any(key.startswith(f"{name}__") for key in params):
                 params = {**params, name: self._as_options(name, params.get(name, getattr(self, name)))}
@@ -534,12 +564,38 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     def _new_network(self, spec: DataSpec, geometry: str) -> torch.nn.Module:
         """Build the untrained network; over a base model it has the predictions of this as further inputs."""
+        plain = self._with_python_numbers()
         if self.base_ is None:
-            return self._build_network(spec, geometry)
+            return plain._build_network(spec, geometry)
         wide, learns_rest = spec, self.base_.leaves_rest
         if learns_rest:
             wide = replace(spec, n_fields=spec.n_fields + spec.n_outputs, n_params=spec.n_params + spec.n_scalars)
-        return CorrectionNetwork(self._build_network(wide, geometry), spec.n_outputs, spec.n_scalars, learns_rest)
+        return CorrectionNetwork(plain._build_network(wide, geometry), spec.n_outputs, spec.n_scalars, learns_rest)
+
+    def _with_python_numbers(self) -> Self:
+        """Return a copy without NumPy's numbers in its parameters, whose products can overflow; itself if none are."""
+        held = {name: value for name, value in self.get_params(deep=False).items() if name not in self._option_types}
+        options = {name: getattr(self, name) for name in self._option_types}
+        if not any(isinstance(value, np.generic) for part in (self, *options.values()) for value in _values_of(part)):
+            return self
+        plain = copy.copy(self)
+        for name, value in held.items():
+            setattr(plain, name, value.item() if isinstance(value, np.generic) else value)
+        for name, part in options.items():
+            if isinstance(part, BaseEstimator):
+                numbers = part.get_params(deep=False)
+                plain_part = {
+                    key: held.item() if isinstance(held, np.generic) else held for key, held in numbers.items()
+                }
+                setattr(plain, name, type(part)(**plain_part))
+        return plain
+
+    def _check_size(self, spec: DataSpec, geometry: str) -> None:
+        """Raise an error if the parameters describe a network that this machine has no memory for."""
+        sizes: list[Any] = [value for value in self._network_parameters().values() if isinstance(value, Real)]
+        if max(sizes, default=0) > _USUAL_SIZE:
+            item_size = 8 if pick_dtype(self.dtype, spec.role) == "float64" else 4
+            refuse_too_large(lambda: self._new_network(spec, geometry), item_size)
 
     def _choose_geometry(self, spec: DataSpec) -> str:
         """Return ``"grid"``, ``"structured"`` or ``"points"``; raise an error if the data do not fit `geometry`."""
@@ -575,7 +631,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     # ------------------------------------------------------------------ fit
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, checkpoint_dir: Any = None
+    ) -> Self:
         """Train the network on samples.
 
         Parameters
@@ -605,6 +663,10 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             Global parameters of the runs beside fields or meshes, such as a design of experiments. Rows are matched
             with mesh files by the one column, or the index, that holds their paths, names or stems; without such names
             by their order, which is the natural order of the files for a pattern (a warning says how).
+        checkpoint_dir : path-like or None, default=None
+            Folder for checkpoints: a fit that was killed and is called again with the same arguments goes on from the
+            last one, and ends with the same weights; one that has ended is loaded. Each fit has a folder of its own in
+            it, so that all fits can be given the same. It needs an integer as `random_state`. None writes nothing.
 
         Returns
         -------
@@ -618,48 +680,112 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             same; a ValueError.
         TrainingDivergedError
             If the loss is still not finite at lower learning rates.
+        MemoryError
+            If a training step on a single sample runs out of memory; the message says what to set.
+        OSError
+            If `checkpoint_dir` cannot be written.
         KeyboardInterrupt
             If the user interrupts before the first epoch is complete, or during a fit that was called by another tool,
             such as a search, a cross-validation, a pipeline or an ensemble. Otherwise an interrupt ends the training,
             and the best weights so far are kept.
         """
-        return self._fit_data(X, y, sample_weight, params=params)
+        return self._fit_data(X, y, sample_weight, params=params, checkpoint_dir=checkpoint_dir)
 
     def _fit_data(
-        self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING, *, params: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        plan: TrainingPlan = DIRECT_TRAINING,
+        *,
+        params: Any = None,
+        checkpoint_dir: Any = None,
     ) -> Self:
         """Read and train by a plan; a fit that fails leaves an earlier one, or none, as it was."""
         network = getattr(self, "module_", None)
         kept = network.shares_restored_on_failure() if isinstance(network, CorrectionNetwork) else nullcontext()
         with restored_on_failure(self), kept:
-            history = self._train(X, y, sample_weight, plan, params)
+            history = self._train(X, y, sample_weight, plan, params, checkpoint_dir)
         if history.stopped == "interrupted" and is_called_by_another_tool():
             # The interrupt must also end a search or a cross-validation, which would otherwise go on with a fold that
             # was not trained to the end.
             raise KeyboardInterrupt("training was interrupted")
         return self
 
-    def _train(self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan, params: Any) -> History:
+    def _train(
+        self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan, params: Any, checkpoint_dir: Any
+    ) -> History:
         """Read the data, prepare and train the network, and store the results."""
         self._validate_options()
         if self._continues:
             self._check_continuation()
         reset = not (self._continues and self.spec_.input_form == "table")
         data = self._read(X, y, params=params, sample_weight=sample_weight, reset=reset)
-        setup = self._set_up(data, sample_weight, plan)
+        kept = FitCheckpoints.of(checkpoint_dir, self, data, sample_weight, plan)
+        if (ended := kept.model(self)) is not None:
+            for name in (*fitted_attributes(self), "_earlier"):
+                self.__dict__.pop(name, None)
+            self.__dict__.update(ended)
+            return History(stopped=self.stopped_)
+        setup = self._set_up(data, sample_weight, plan, kept)
         told: dict[str, Any] = {
             "is_alone": not is_called_by_another_tool(within=FitSeries.run),
             "cheaper": cheaper_settings(self, setup.usable),
         }
-        with EpochCallbacks(self, X, y, sample_weight, params, **told) as callbacks:
-            trainer = self._make_trainer(setup, callbacks)
-            with self._computing(setup, trainer), record_backends() as used:
-                history = trainer.run(setup.loader)
-        self._choose_share(setup, history)
-        self._record(history)
-        self._store_end(trainer, setup.valid)
-        self.backend_ = ", ".join(sorted(used)) or "torch"
+        with kept.watching():
+            with EpochCallbacks(self, X, y, sample_weight, params, **told) as callbacks:
+                trainer = self._make_trainer(setup, callbacks, kept)
+                with self._computing(setup, trainer), record_backends() as used:
+                    self._resume(kept, setup, trainer, used)
+                    history = trainer.run(setup.loader)
+            self._choose_share(setup, history)
+            self._record(history)
+            self._store_end(trainer, setup.valid)
+            self.backend_ = ", ".join(sorted(used)) or "torch"
+            self._check_outputs(setup)
+            kept.finish(self, history)
         return history
+
+    def _resume(self, kept: FitCheckpoints, setup: _Setup, trainer: Trainer, used: set[str]) -> None:
+        """Go on from the last checkpoint, if there is one."""
+        has_base, reviewed = self.base_ is not None, setup.reviewed
+
+        def further() -> dict[str, Any]:
+            """State of the training beside that of the trainer."""
+            review = None if reviewed is None else reviewed.state_dict()
+            return {"review": review, "drops_base": has_base and self.base_ is None, "backends": sorted(used)}
+
+        kept.further = further
+        if not (state := kept.resume(trainer)):
+            return
+        if reviewed is not None:
+            reviewed.load_state_dict(state["review"])
+            if reviewed.overfits:
+                set_drop_path(self.module_, _DROP_PATH)
+        if state["drops_base"]:
+            self.base_, setup.unseen = None, None
+            if reviewed is None or not reviewed.due:
+                setup.held = setup.valid
+            setup.loader = self._loader_without_base(setup)
+        used.update(state["backends"])
+
+    def _check_outputs(self, setup: _Setup) -> None:
+        """Raise an error if the network predicts nothing finite for a sample of the training.
+
+        The loss of a step is that before it, so that the training does not see what its last steps have done.
+        """
+        largest = [float(weight.detach().abs().max()) for weight in self.module_.parameters() if weight.numel()]
+        if max(largest, default=0.0) <= _LARGE_WEIGHT:
+            return
+        row = _usable(len(setup.data.inputs), setup.weight)[:1]
+        queries = self._target_places(setup.data.inputs[row], setup.data.targets[row])
+        base = {} if setup.unseen is None else self._unseen_base(setup.data, setup.unseen, row)
+        found = self._predict_batches(self._loader(setup.data.inputs[row], queries=queries, **base))
+        if not all(part is None or np.isfinite(part).all() for part in (found.fields, found.scalars)):
+            raise TrainingDivergedError(
+                "the last steps of the training have made the weights so large that predictions of training samples "
+                f"are not finite. Lower learning_rate_init (now {self.learning_rate_init}), or set max_grad_norm."
+            )
 
     def _validate_options(self) -> None:
         """Raise an error if a parameter of an option object is invalid."""
@@ -667,8 +793,11 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             if getattr(self, name) is not None:
                 self._options(name)._validate_params()
 
-    def _set_up(self, data: TrainingData, sample_weight: Any, plan: TrainingPlan) -> _Setup:
+    def _set_up(
+        self, data: TrainingData, sample_weight: Any, plan: TrainingPlan, kept: FitCheckpoints | None = None
+    ) -> _Setup:
         """Split and scale the samples, and build the network or keep that of an earlier fit."""
+        kept = kept or FitCheckpoints()
         weight = check_weight(sample_weight, len(data.inputs))
         if data.targets.elsewhere:
             self._check_other_points(data)
@@ -683,7 +812,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             targets = data.targets.field[_usable(len(data.inputs), weight)]
             usable = max(usable, targets, key=lambda part: part.n_points.mean())
         train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
-        unseen = self._prepare(data, points, train, weight, rng, plan)
+        unseen = self._prepare(data, points, train, weight, rng, plan, kept)
         held = valid
         if unseen is not None and (held is None or len(held) < _HELD_OUT[0]):
             # A validation of few samples does not tell how much of a correction is right.
@@ -697,7 +826,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Context of the steps of a training: seeded random numbers, and threads that suit the problem."""
         randomness = isolated_randomness(setup.rng, self.device_, self._options("training").deterministic)
         n_points = _points_of_a_step(setup.usable, trainer.options, self.subsample_points)
-        with randomness, thread_limit(n_points, self.width):
+        with randomness, thread_limit(int(n_points), int(self.width)):
             yield
 
     def _estimate_cost(
@@ -781,6 +910,11 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Return the samples as the network sees them: interpolated to a grid if `grid` is set and they have none."""
         if self.grid is None or data.spec.geometry != "points":
             return data
+        if data.spec.n_dims > _MOST_GRID_AXES:
+            raise FieldDataError(
+                f"grid={self.grid!r} interpolates points in 1, 2 or 3 dimensions, but X has {data.spec.n_dims}; set "
+                "grid=None in an estimator for points, such as LaMORegressor."
+            )
         if self._continues and self.spec_.n_dims == data.spec.n_dims and self.spec_.resampler is not None:
             resampler = self.spec_.resampler
         else:
@@ -801,6 +935,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         weight: FloatArray | None,
         rng: np.random.RandomState,
         plan: TrainingPlan,
+        kept: FitCheckpoints,
     ) -> Predictions | None:
         """Set spec, scalers, device, base model and network, or keep those of an earlier fit when starting warm.
 
@@ -830,12 +965,16 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             self.domain_.check(data.inputs)
             self._declare_later(data, geometry, weight)
             self._store_target_points(data.targets)
-            return self._fit_base(data, _usable(len(data.inputs), weight), self.scalers_, plan)
+            return self._fit_base(data, _usable(len(data.inputs), weight), self.scalers_, plan, kept)
         used = np.ones(len(data.inputs)) if weight is None else weight
         used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
         moving, centre = self._moving_symmetries(data, used_points, geometry)
-        scalers = Scalers.fit(data.inputs[train], data.targets[train], used[train], scaling, moving)
-        unseen = self._fit_base(data, _usable(len(data.inputs), weight), scalers, plan)
+        scalers = kept.once(
+            "scalers", lambda: Scalers.fit(data.inputs[train], data.targets[train], used[train], scaling, moving)
+        )
+        unseen = self._fit_base(data, _usable(len(data.inputs), weight), scalers, plan, kept)
+        with isolated_randomness(np.random.RandomState(0), torch.device("cpu"), False):
+            self._check_size(data.spec.network_spec, geometry)
         with isolated_randomness(rng, torch.device("cpu"), False):
             network = self._new_network(data.spec.network_spec, geometry)
         if isinstance(network, CorrectionNetwork) and unseen is not None:
@@ -847,6 +986,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 "MNORegressor, take MNORegressor with host='gnot' or 'oformer', or interpolate y to the points of X by "
                 "skop.data.interpolate_fields."
             )
+        if pick_dtype(self.dtype, data.spec.role) == "float32":
+            _check_single_precision(scalers)
         offset = max(scaler.offset_ for scaler in (scalers.target, scalers.scalars) if scaler is not None)
         if offset > _TOO_FAR_FROM_ZERO and pick_dtype(self.dtype, data.spec.role) == "float32":
             what = "the logarithm of y" if scalers.learns_logarithms else "y"
@@ -873,7 +1014,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         return unseen
 
     # ------------------------------------------------------------------ base model
-    def _fit_base(self, data: TrainingData, used: IntArray, scalers: Scalers, plan: TrainingPlan) -> Predictions | None:
+    def _fit_base(
+        self, data: TrainingData, used: IntArray, scalers: Scalers, plan: TrainingPlan, kept: FitCheckpoints
+    ) -> Predictions | None:
         """Fit the base model, if there is to be one; return its predictions for samples that it has not seen."""
         earlier: BaseModel | None = self.base_
         self.base_, self._base_seconds = None, 0.0
@@ -890,9 +1033,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 return None
             raise FieldDataError(f"base={self.base!r} cannot be used, since {reason}; set base=None.")
         targets = standardized(data.targets, scalers)
-        start = time.perf_counter()
-        model, unseen = BaseModel.fit(self.base, replace(data, targets=targets), used)
-        self._base_seconds = time.perf_counter() - start
+        model, unseen, self._base_seconds = kept.base_model(
+            lambda: BaseModel.fit(self.base, replace(data, targets=targets), used)
+        )
         if self.base == "auto" and not (model.is_useful or self._continues):
             return None
         self.base_ = model
@@ -905,7 +1048,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     def _why_no_base(self, data: TrainingData, used: IntArray, plan: TrainingPlan) -> str:
         """Say why the samples cannot have a base model; nothing if they can."""
         reasons = {
-            "samples are parts of trajectories": not plan.independent,
+            "samples are parts of trajectories": plan.n_steps is not None,
             "y is on points of each sample's own": data.spec.target_points == "own",
             "samples differ in their number of points": data.inputs.is_ragged,
             f"there are {len(used)} samples, and it needs at least {_LEAST_SAMPLES}": len(used) < _LEAST_SAMPLES,
@@ -971,29 +1114,50 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         weight = _weight_of_errors(targets) * (1.0 if setup.weight is None else setup.weight[held])
         return Comparison.of(base, found, standardized(targets, self.scalers_), weight)
 
-    def _review_of_base(self, setup: _Setup) -> Callable[[float], str | FieldLoader | None]:
-        """Return the function by which a training over a base model is reviewed."""
-        network = cast("CorrectionNetwork", self.module_)
-        reviewed = Review(network.learns_rest)
+    def _review(self, setup: _Setup) -> Callable[[float], str | FieldLoader | None]:
+        """Return the function by which a training with held-out samples is reviewed."""
+        network = self.module_
+        setup.reviewed = reviewed = Review(isinstance(network, CorrectionNetwork) and network.learns_rest)
 
         def review(part: float) -> str | FieldLoader | None:
-            """End the training if the network is of no use, and go on without the base if that is of none."""
-            unseen, held = setup.unseen, setup.held
-            if unseen is None or held is None or not reviewed.is_due(part):
+            """End the training if the network is of no use, drop a base that is of none, and regularise the rest."""
+            if setup.held is None or not reviewed.is_due(part):
                 return None
             network.eval()
-            winner = reviewed.winner(part, self._compare_with_base(setup, unseen, held))
-            return self._without_base(setup) if winner == "network" else winner
+            loader = None
+            if setup.unseen is not None:
+                winner = reviewed.winner(part, self._compare_with_base(setup, setup.unseen, setup.held))
+                if winner == "base":
+                    return winner
+                if winner == "network":
+                    # The network stays in its CorrectionNetwork until the training has ended.
+                    self.base_, setup.unseen = None, None
+                    loader = self._loader_without_base(setup)
+            reviewed.pass_by(part)
+            reviewed.errors.append(self._make_validation(setup.data, setup.held, setup.unseen)())
+            if not reviewed.due:
+                reviewed.overfits = self._options("training").drop_path == "auto" and self._overfits(setup, reviewed)
+                if reviewed.overfits:
+                    set_drop_path(network, _DROP_PATH)
+                if setup.unseen is None and setup.held is not setup.valid:
+                    setup.held = setup.valid
+                    loader = self._loader_without_base(setup)
+            return loader
 
         return review
 
-    def _without_base(self, setup: _Setup) -> FieldLoader:
-        """Drop the base model in the course of a training; return all samples that are not held out for validation."""
-        # The network stays in its CorrectionNetwork until the training has ended.
-        self.base_, setup.unseen, setup.held = None, None, setup.valid
-        train = _usable(len(setup.data.inputs), setup.weight)
-        train = train if setup.valid is None else np.setdiff1d(train, setup.valid)
-        return self._training_loader(setup.data, train, setup.weight, setup.rng, None)
+    def _overfits(self, setup: _Setup, reviewed: Review) -> bool:
+        """Whether the errors on held-out samples, up to now, hardly fall any more and are far above those of others."""
+        errors = reviewed.errors
+        if len(errors) < 2 or errors[-1] < _HARDLY_FALLEN * errors[-2]:
+            return False
+        rows, n_held = _trained_on(setup), len(cast("IntArray", setup.held))
+        rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(n_held, _LEAST_COMPARED))).astype(int)]
+        return errors[-1] > _OVERFITTED * self._make_validation(setup.data, rows, setup.unseen)()
+
+    def _loader_without_base(self, setup: _Setup) -> FieldLoader:
+        """Samples that are not held out, for a network whose base has been dropped in the course of the training."""
+        return self._training_loader(setup.data, _trained_on(setup), setup.weight, setup.rng, None)
 
     def _choose_share(self, setup: _Setup, history: History) -> None:
         """Choose how much of the network is used, by samples that it has not seen; none where a review ended the fit.
@@ -1096,7 +1260,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             options["symmetries"] = self._fitted_symmetries(data.inputs)
             options["generator"] = torch.Generator().manual_seed(int(rng.randint(2**31)))
         if self.subsample_points is not None:
-            options["subsample_points"] = self.subsample_points
+            options["subsample_points"] = int(self.subsample_points)
             options["generator"] = torch.Generator().manual_seed(int(rng.randint(2**31)))
         return self._loader(data.inputs[train], **options)
 
@@ -1135,10 +1299,13 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Whether predictions are averaged over symmetries that map the points of a grid onto each other."""
         return self._symmetries is not None and self._symmetries.average_predictions and not self._moves_points
 
-    def _make_trainer(self, setup: _Setup, callbacks: EpochCallbacks | None) -> Trainer:
+    def _make_trainer(
+        self, setup: _Setup, callbacks: EpochCallbacks | None, kept: FitCheckpoints | None = None
+    ) -> Trainer:
         """Build the trainer with loss, validation and callbacks, and set the rate of drop path."""
         drop_path = self._options("training").drop_path
-        if set_drop_path(self.module_, drop_path) == 0 and drop_path > 0:
+        is_automatic = drop_path == "auto"
+        if set_drop_path(self.module_, 0.0 if is_automatic else drop_path) == 0 and drop_path not in ("auto", 0):
             raise ValueError(
                 f"training__drop_path={drop_path} leaves out residual branches, and the network of "
                 f"{type(self).__name__} has none that can be left out; expected 0."
@@ -1157,7 +1324,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             forward=plan.forward,
             earlier=(earlier := self._earlier_training()),
             validate_first=valid is not None and earlier.has_held_out(valid),
-            review=None if setup.unseen is None else self._review_of_base(setup),
+            review=self._review(setup) if setup.unseen is not None or (valid is not None and is_automatic) else None,
+            keeper=kept if kept is not None and kept.is_on else None,
         )
 
     def _earlier_training(self) -> EarlierTraining:
@@ -1184,23 +1352,24 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     def _training_options(self, inputs: FieldSet, plan: TrainingPlan) -> TrainerConfig:
         """Convert the parameters of the estimator to settings of the trainer."""
-        batch_size, n_samples = self.batch_size, len(inputs) // plan.group_size
+        plain = self._with_python_numbers()
+        batch_size, n_samples = plain.batch_size, len(inputs) // plan.group_size
         if isinstance(batch_size, str):
             # Tables: as scikit-learn's multilayer perceptron. Fields: few enough samples for several steps in an epoch
             # and for the memory.
             together = plan.group_size if plan.grouping == "together" else 1
-            n_points = min(int(np.ceil(inputs.n_points.mean())), self.subsample_points or np.inf)
+            n_points = min(int(np.ceil(inputs.n_points.mean())), plain.subsample_points or np.inf)
             fields = int(_BATCH_POINTS[self.geometry_] // n_points)
             if self.geometry_ == "grid":
                 fields = max(fields, min(_LEAST_BATCH, int(_LARGEST_BATCH_POINTS // n_points)))
             fields = min(16, fields) // together
             table = self.spec_.role == "features"
             batch_size = min(200, n_samples) if table else max(1, min(fields, n_samples // 8))
-        training = self._options("training")
+        training = plain._options("training")
         return TrainerConfig(
-            max_iter=self.max_iter,
+            max_iter=plain.max_iter,
             batch_size=batch_size,
-            learning_rate=self.learning_rate_init,
+            learning_rate=plain.learning_rate_init,
             schedule=training.schedule,
             schedule_interval=training.schedule_interval,
             warmup_fraction=training.warmup_fraction,
@@ -1209,7 +1378,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             decay_bias_and_norm=training.decay_bias_and_norm,
             beta_2=training.beta_2,
             max_grad_norm=training.max_grad_norm,
-            max_time=self.max_time,
+            max_time=plain.max_time,
             ema_decay=training.ema_decay,
             n_iter_no_change=training.n_iter_no_change if self.early_stopping else None,
             tol=training.tol,
@@ -1397,17 +1566,30 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     def _predict_batches(self, loader: FieldLoader) -> Predictions:
         """Predict in physical units, a bounded number of points at a time."""
+        if isinstance(self.module_, CorrectionNetwork) and self.module_.is_base_alone:
+            return self._predict_base_alone(loader)
         # The rounding of a matrix product depends on its number of rows. With one sample at a time it is always the
         # same.
         alone = self._options("training").deterministic or loader.queries is not None
         parts = []
         sizes = loader.inputs.n_points
         n_points = int(sizes.max() if alone else min(sizes.sum(), _PREDICT_POINTS))
-        with torch.inference_mode(), thread_limit(n_points, self.width):
+        with torch.inference_mode(), thread_limit(int(n_points), int(self.width)):
             for _, batch in loader.bounded_batches(0 if alone else _PREDICT_POINTS):
                 parts.append(self._outputs(self.module_(**batch.inputs()), loader, batch.order))
         places = loader.inputs if loader.queries is None else loader.queries
         return joined(parts, ragged=places.is_ragged)
+
+    def _predict_base_alone(self, loader: FieldLoader) -> Predictions:
+        """Predictions of a base whose network has no share, without the network's precision, batches and order."""
+        found = cast("BaseModel", self.base_).predict(loader.inputs, loader.queries)
+        parts = zip((found.fields, found.scalars), (self.scalers_.target, self.scalers_.scalars), strict=True)
+        return Predictions(
+            *(
+                part if part is None or scaler is None else scaler.inverse_transform(torch.from_numpy(part)).numpy()
+                for part, scaler in parts
+            )
+        )
 
     def _outputs(self, outputs: Outputs, loader: FieldLoader, order: Any) -> Predictions:
         """Outputs of a batch in physical units and in the caller's order of points."""
@@ -1699,6 +1881,24 @@ def _are_equal(value: Any, other: Any) -> bool:
     return value is other or bool(np.array_equal(value, other))
 
 
+def _values_of(part: Any) -> list[Any]:
+    """Values of the parameters of an estimator or an option object; none of anything else."""
+    return list(part.get_params(deep=False).values()) if isinstance(part, BaseEstimator) else []
+
+
+def _check_single_precision(scalers: Scalers) -> None:
+    """Raise an error if single precision cannot hold the targets: a training would make infinities or zeros of them."""
+    least, most = _IN_SINGLE_PRECISION
+    # Logarithms are computed in double precision.
+    held = [scaler for scaler in (scalers.target, scalers.scalars) if scaler is not None and scaler.function is None]
+    largest = max((float(scaler.size_.max()) for scaler in held), default=0.0)
+    if largest > most or 0 < largest < least:
+        raise FieldDataError(
+            f"y has the size {largest:.1e}, which single precision cannot hold in a training; expected {least:g} to "
+            f"{most:g}. Take another unit, set dtype='float64', or check fill values."
+        )
+
+
 def _usable(n_samples: int, weight: FloatArray | None) -> IntArray:
     """Indices of the samples with positive weight."""
     return np.arange(n_samples) if weight is None else np.flatnonzero(weight)
@@ -1756,6 +1956,12 @@ def _weight_of_errors(targets: Targets) -> FloatArray:
     return 1 / np.maximum(size, 1e-3)
 
 
+def _trained_on(setup: _Setup) -> IntArray:
+    """Indices of the samples of a training that are not held out."""
+    usable = _usable(len(setup.data.inputs), setup.weight)
+    return usable if setup.held is None else np.setdiff1d(usable, setup.held)
+
+
 def _hold_out(inputs: FieldSet, train: IntArray, n_held: int) -> tuple[IntArray, IntArray]:
     """Hold out some samples, or what is missing of these; those with the same inputs stay together.
 
@@ -1783,6 +1989,12 @@ def check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
     weight = check_sample_weight(sample_weight, np.empty((n_samples, 1)), dtype=np.float64, ensure_non_negative=True)
     if not weight.any():
         raise FieldDataError("all sample weights are zero; at least one sample needs a positive weight.")
+    least, most = _WEIGHTS
+    if not least <= weight.max() <= most:
+        raise FieldDataError(
+            f"the largest sample weight is {weight.max():.1e}, which single precision cannot hold beside a loss; "
+            f"expected {least:g} to {most:g}. Divide the weights by their mean."
+        )
     return weight
 
 

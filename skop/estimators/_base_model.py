@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
+import joblib
 import numpy as np
 import torch
 from scipy.spatial.distance import pdist
@@ -42,6 +44,7 @@ __all__ = [
     "keep_their_distances",
     "remainder_sizes",
     "rows_of",
+    "shared_between_fits",
     "standardized",
     "without_base",
 ]
@@ -68,10 +71,27 @@ _FOLDS = 5
 _ROUNDING = 1e-13
 #: Mean correlation of distances between nodes from which these correspond.
 _ALIKE = 0.5
+#: Correlation of distances between nodes of one sample with those of the fit below which the nodes are others.
+_OTHERS = 0.25
 #: Distance of points from those of the training, in units of their extent, above which they are other points.
 _SAME_POINTS = 1e-6
 #: Distance, in spacings of its points, by which the points of the fit may lie outside the box of a sample.
 _MARGIN = 2.0
+#: Base model of the last fit, with the hash of its data and its predictions of unseen samples; None if none is kept.
+_KEPT: ContextVar[dict[str, Any] | None] = ContextVar("kept base model", default=None)
+
+
+@contextmanager
+def shared_between_fits() -> Iterator[None]:
+    """Fit a base model that is given by a word once for fits on the same samples, one after the other in this context.
+
+    Such models do not depend on random numbers, so that the results are those of separate fits.
+    """
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
 
 
 @dataclass(eq=False)
@@ -97,6 +117,8 @@ class BaseModel:
         Whether the network learns what the base leaves over; otherwise it learns the whole map.
     nodes : object or None, default=None
         Numbering of the nodes of samples with points of their own, of which it takes the global parameters alone.
+    keeps_distances : bool, default=False
+        Whether distances between nodes were alike in all samples of the fit with points of their own.
     """
 
     estimator: FieldRegressor
@@ -107,6 +129,7 @@ class BaseModel:
     target_grid: GridShape | None = None
     leaves_rest: bool = True
     nodes: Any = None
+    keeps_distances: bool = False
 
     @classmethod
     def fit(cls, kind: Any, data: TrainingData, used: IntArray) -> tuple[BaseModel, Predictions]:
@@ -129,6 +152,22 @@ class BaseModel:
             Predictions of samples by models that were fitted without them, and without those of the same inputs; zero
             for those that are not used.
         """
+        kept = _KEPT.get()
+        if kept is None or not isinstance(kind, str) or not (data.inputs.in_memory and data.targets.in_memory):
+            return cls._fit(kind, data, used)
+        key = joblib.hash((kind, used, data.inputs, data.targets, data.spec.network_spec))
+        if key not in kept:
+            kept.clear()
+            kept[key] = cls._fit(kind, data, used)
+        model, unseen = kept[key]
+        # A fit that goes on with a network changes what the network learns over its base.
+        return replace(model), unseen
+
+    @classmethod
+    def _fit(cls, kind: Any, data: TrainingData, used: IntArray) -> tuple[BaseModel, Predictions]:
+        """Fit a base model, and predict samples as if each had not been in the fit."""
+        if isinstance(kind, type):
+            raise FieldDataError(f"base is the class {kind.__name__}, but an estimator is needed: {kind.__name__}().")
         if not isinstance(kind, (str, FieldRegressor)):
             raise FieldDataError(
                 f"base is a {type(kind).__name__}, which is no estimator of skop; use "
@@ -152,6 +191,7 @@ class BaseModel:
         shared = data.inputs.shared_coords
         model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape, nodes=nodes)
         model.leaves_rest = error < _SMALL_REST
+        model.keeps_distances = not shared and keep_their_distances(whole.inputs)
         if data.targets.elsewhere and data.targets.field is not None:
             model.target_points, model.target_grid = data.targets.field.coords, data.targets.field.grid_shape
         return model, _spread_to_all(found, used, len(data.inputs))
@@ -237,7 +277,16 @@ class BaseModel:
         if nodes is not None:
             for number, coords in enumerate(inputs.coords_list()):
                 found[number] = coords.shape == nodes.first.shape and _is_numbered_alike(nodes, coords)
+                found[number] = found[number] and not self._are_others(coords)
         return found
+
+    def _are_others(self, coords: FloatArray) -> bool:
+        """Whether distances between the nodes (P, d) of a sample are unlike those of the fit, where they were alike.
+
+        On meshes of some ten nodes, neighbours do not tell it.
+        """
+        nodes = self._numbering
+        return self.keeps_distances and nodes is not None and _likeness(nodes.first, coords) < _OTHERS
 
     @property
     def _numbering(self) -> Any:
@@ -327,6 +376,12 @@ class BaseModel:
             raise FieldDataError(
                 f"a {type(self.estimator).__name__} was fitted on samples of {len(nodes.first)} nodes that correspond, "
                 f"and X has samples of {counts}; pass samples with the nodes of the fit."
+            )
+        others = [number for number, coords in enumerate(seen.coords_list()) if self._are_others(coords)]
+        if others:
+            raise FieldDataError(
+                f"the nodes of the sample of index {others[0]} are numbered in another order than those of the fit, or "
+                "are others: distances between them are unlike those of the fit; number them as in the fit."
             )
         if self.nodes is None:
             return seen
@@ -606,9 +661,10 @@ def _relative_error(found: Predictions, targets: Targets) -> float:
             left, true = (part.reshape(-1, true.shape[-1]) for part in (true - own, true))
             whole = np.sum((true - true.mean(axis=0)) ** 2, axis=0)
             varies = whole > _ROUNDING**2 * np.sum(true**2, axis=0)
-            # Where nothing varies, there is nothing to explain.
-            parts.append(np.divide(np.sum(left**2, axis=0), whole, out=np.zeros(len(whole)), where=varies))
-    return float(np.sqrt(np.mean(np.concatenate(parts))))
+            parts.append(np.sum(left**2, axis=0)[varies] / whole[varies])
+    rest = np.concatenate(parts)
+    # Where nothing varies, there is nothing to explain.
+    return float(np.sqrt(np.mean(rest))) if len(rest) else 0.0
 
 
 # ---------------------------------------------------------------------- fits
@@ -671,6 +727,16 @@ def keep_their_distances(inputs: FieldSet) -> bool:
     products = distances[1:] @ distances[0]
     found = np.divide(products, sizes[1:] * sizes[0], out=np.zeros(len(products)), where=sizes[1:] * sizes[0] > 0)
     return bool(found.mean() > _ALIKE)
+
+
+def _likeness(first: FloatArray, coords: FloatArray) -> float:
+    """Correlation of the distances between nodes (P, d) of two samples; 1 where there are too few of them."""
+    if len(first) < 4:
+        return 1.0
+    nodes = np.unique(np.linspace(0, len(first) - 1, 64).astype(int))
+    one, other = (part - part.mean() for part in (pdist(_as_doubles(held)[nodes]) for held in (first, coords)))
+    size = float(np.linalg.norm(one) * np.linalg.norm(other))
+    return float(one @ other) / size if size > 0 else 1.0
 
 
 def rows_of(found: Predictions, rows: IntArray) -> Predictions:
@@ -792,7 +858,7 @@ class Comparison:
 
 
 class Review:
-    """Repeated comparison of a network with a base model in the course of a training.
+    """Times at which a training is reviewed, and repeated comparison of a network with a base model.
 
     Parameters
     ----------
@@ -803,10 +869,29 @@ class Review:
     def __init__(self, learns_rest: bool) -> None:
         self.learns_rest, self.due = learns_rest, list(_REVIEWS)
         self.before: tuple[float, Comparison] | None = None
+        #: Errors of the network on held-out samples at these times.
+        self.errors: list[float] = []
+        self.overfits = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what has been seen so far, as nested dicts and lists of numbers and arrays."""
+        before = None if self.before is None else {"part": self.before[0], **vars(self.before[1])}
+        return {"due": list(self.due), "before": before, "errors": list(self.errors), "overfits": self.overfits}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        self.due, before = list(state["due"]), state["before"]
+        self.errors, self.overfits = list(state["errors"]), state["overfits"]
+        parts = {} if before is None else {name: held for name, held in before.items() if name != "part"}
+        self.before = None if before is None else (before["part"], Comparison(**parts))
 
     def is_due(self, part: float) -> bool:
         """Whether they are to be compared when this fraction of the training is complete."""
         return bool(self.due) and part >= self.due[0]
+
+    def pass_by(self, part: float) -> None:
+        """Note that what is due when this fraction of the training is complete is done."""
+        self.due = [later for later in self.due if later > part]
 
     def winner(self, part: float, now: Comparison) -> str | None:
         """Judge by a comparison whether one of the two is of no use for the rest of the training.
@@ -827,7 +912,7 @@ class Review:
         str or None
             ``"base"`` or ``"network"``, the one that is left, or None if both are of use.
         """
-        self.due = [later for later in self.due if later > part]
+        self.pass_by(part)
         before, self.before = self.before, (part, now)
         if not self.learns_rest and now.shares.min() >= _NETWORK_ALONE and now.ratio.max() <= _CLEARLY_BETTER:
             return "network"
@@ -884,8 +969,9 @@ def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight:
     weight = weight[:, np.newaxis]
     gain, size = weight * np.sum(step * left, axis=1), weight * np.sum(step**2, axis=1)
     total = size.sum(axis=0)
-    # In a channel that does not vary, base and network differ by rounding, and neither is of more use.
-    total = np.where(np.abs(step).max(axis=(0, 1)) > _ROUNDING, total, 0.0)
+    # In a channel that does not vary, base and truth, or base and network, differ by rounding: nothing is to be added.
+    differ = np.minimum(*(np.abs(part).max(axis=(0, 1)) for part in (step, left))) > _ROUNDING
+    total = np.where(differ, total, 0.0)
     share = np.divide(gain.sum(axis=0), total, out=np.zeros(n_channels), where=total > 0)
     # Variance of a ratio of sums over independent samples, of which one alone tells nothing.
     part = np.divide(size, total, out=np.zeros_like(size), where=total > 0)

@@ -118,10 +118,11 @@ class PODRegressor(FieldRegressor):
     All regressors of skop are linear in the targets, so that leave-one-out residuals have a closed form, and no model
     is fitted again: they are the coefficients of the samples divided by the diagonal of the inverse system. Length
     scales are found by the gradient of the leave-one-out error. Modes and length scales fit the training samples better
-    than others, so that with fewer than 15 samples for each length scale this error is too small: they are found again
-    without some of the samples, and the error is multiplied by the mean ratio of the errors of these to the
-    leave-one-out errors of the rest, where it is above 1. More than 400 samples decide on kernels by a part of
-    them.
+    than others, so that with fewer than 15 samples for each length scale this error is too small. Then they are found
+    again without an eighth of the samples, which this kernel predicts, and so does the one from which the search
+    starts; the same with the other eighths, or half of them where these agree. Only if the errors of these samples are
+    smaller are length scales of their own taken, and the leave-one-out error is multiplied by a factor that makes it as
+    much smaller than that of the start as these errors are. More than 400 samples decide on kernels by a part of them.
 
     With more than 2,000 samples, kernels are those of 1,500 inducing samples, of which each is the farthest from those
     before it, and ridge regression on these kernels predicts all samples (subset of regressors). Leave-one-out
@@ -225,7 +226,8 @@ class PODRegressor(FieldRegressor):
         # Global parameters have different units, so each is standardised. The components of fields share one unit, by
         # which they have together as much variance as the parameters.
         self.shift_, spread = params.mean(axis=0), params.std(axis=0)
-        self.scale_ = np.where(spread > _ROUNDING * np.abs(self.shift_), spread, 1.0)
+        rounding = _rounding(data.inputs.params) * np.abs(self.shift_)
+        self.scale_ = np.where(spread > rounding, spread, np.where(rounding > 0, np.abs(self.shift_), 1.0))
         self.input_unit_ = _field_units(data.inputs)
         held = Decomposition(fields / self.input_unit_, count) if fields.shape[1] else None
         self.input_basis_ = held.basis() if held is not None else None
@@ -642,18 +644,19 @@ class _Targets:
         parts = []
         if targets.field is not None:
             values = np.asarray(targets.field.values, dtype=np.float64)
-            self.channel_unit, sizes = _spreads(values), _sizes(values)
+            self.channel_unit, sizes = _spreads(values, _rounding(targets.field.values)), _sizes(values)
             rows = (values / self.channel_unit).reshape(len(values), -1)
             self.field_ratio = np.tile(self.channel_unit / sizes, values.shape[1])
             norms = np.sqrt(((rows * self.field_ratio) ** 2).sum(axis=1))
             self.norms = np.where(norms > 0, norms, np.sqrt((norms**2).mean()) or 1.0)
             parts.append(rows)
         if scalars is not None:
-            self.scalar_unit, sizes = _spreads(scalars[:, None]), _sizes(scalars[:, None])
+            rounding = _rounding(targets.scalars)
+            self.scalar_unit, sizes = _spreads(scalars[:, None], rounding), _sizes(scalars[:, None])
             if parts:
                 # Each scalar has as much weight as the whole field, so that the components represent both.
-                spread = scalars.std(axis=0)
-                self.scalar_unit = np.where(spread > 0, spread, 1.0) / (np.sqrt(parts[0].var(axis=0).sum()) or 1.0)
+                spread = _own_spreads(scalars[:, None], rounding)
+                self.scalar_unit = spread / (np.sqrt(parts[0].var(axis=0).sum()) or 1.0)
             parts.append(scalars / self.scalar_unit)
             self.scalar_ratio = self.scalar_unit / sizes
             self.squares = ((scalars / sizes) ** 2).sum(axis=1)
@@ -692,12 +695,24 @@ class _Targets:
         return weights, error
 
 
-def _spreads(values: FloatArray) -> FloatArray:
-    """Standard deviations of several channels (n, P, c), so that each has the same weight; one for a single channel."""
-    if values.shape[-1] == 1:
-        return np.ones(1)
-    spread = values.std(axis=(0, 1))
-    return np.where(spread > 0, spread, 1.0)
+def _rounding(values: Any) -> float:
+    """Relative size of differences that are rounding, in numbers of some precision; in double precision without any."""
+    kind = np.dtype(getattr(values, "dtype", np.float64))
+    return max(_ROUNDING, 2 * float(np.finfo(kind).eps)) if kind.kind == "f" else _ROUNDING
+
+
+def _spreads(values: FloatArray, rounding: float) -> FloatArray:
+    """Units in which each of several channels (n, P, c) has the same weight; one for a single channel."""
+    return np.ones(1) if values.shape[-1] == 1 else _own_spreads(values, rounding)
+
+
+def _own_spreads(values: FloatArray, rounding: float) -> FloatArray:
+    """Standard deviations of channels (n, P, c); the largest value of one that is constant up to rounding, or 1.
+
+    In this unit the rounding stays as small, and predictions are the constant.
+    """
+    spread, size = values.std(axis=(0, 1)), np.abs(values).max(axis=(0, 1), initial=0.0)
+    return np.where(spread > rounding * size, spread, np.where(size > 0, size, 1.0))
 
 
 def _sizes(values: FloatArray) -> FloatArray:
@@ -727,9 +742,9 @@ def _field_units(inputs: FieldSet) -> FloatArray:
     n_places = inputs.n_points[0]
     found = [] if inputs.shared_coords else [np.full(n_places * inputs.n_dims, float(np.std(inputs.coords)) or 1.0)]
     if inputs.values is not None:
-        values = np.asarray(inputs.values, dtype=np.float64)
+        values, rounding = np.asarray(inputs.values, dtype=np.float64), _rounding(inputs.values)
         if found and values.shape[-1] == 1:
-            found.append(np.full(n_places, float(values.std()) or 1.0))
+            found.append(np.full(n_places, _own_spreads(values, rounding)[0]))
         else:
-            found.append(np.tile(_spreads(values), n_places))
+            found.append(np.tile(_spreads(values, rounding), n_places))
     return np.concatenate(found) if found else np.ones(0)

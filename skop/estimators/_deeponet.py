@@ -13,6 +13,7 @@ from skop._sklearn_compat import Interval
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, FieldLoader, FieldSet, Predictions, TrainingData, query_points
 from skop.estimators._base import OperatorRegressor
+from skop.estimators._checkpoint import FitCheckpoints
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.networks import DeepONetNetwork, OperatorNetwork
 from skop.training import TrainingPlan
@@ -88,11 +89,11 @@ class DeepONetRegressor(OperatorRegressor):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **OperatorRegressor._parameter_constraints,
-        "width": [Interval(Integral, 1, None, closed="left")],
-        "branch_depth": [Interval(Integral, 0, None, closed="left")],
-        "trunk_depth": [Interval(Integral, 0, None, closed="left")],
-        "n_basis": [Interval(Integral, 1, None, closed="left")],
-        "n_frequencies": [Interval(Integral, 0, None, closed="left")],
+        "width": [Interval(Integral, 1, 65536, closed="both")],
+        "branch_depth": [Interval(Integral, 0, 256, closed="both")],
+        "trunk_depth": [Interval(Integral, 0, 256, closed="both")],
+        "n_basis": [Interval(Integral, 1, 65536, closed="both")],
+        "n_frequencies": [Interval(Integral, 0, 64, closed="both")],
     }
     _effective_on: ClassVar[dict[str, tuple[str, ...]]] = {}
 
@@ -120,6 +121,7 @@ class DeepONetRegressor(OperatorRegressor):
         weight: FloatArray | None,
         rng: np.random.RandomState,
         plan: TrainingPlan,
+        kept: FitCheckpoints,
     ) -> Predictions | None:
         """Store the sensors, and set up what every operator has."""
         inputs = data.inputs
@@ -141,7 +143,7 @@ class DeepONetRegressor(OperatorRegressor):
                 "warm_start=False to fit anew, or bring X to the points of the last fit."
             )
         self.sensors_: FloatArray | None = sensors
-        unseen = super()._prepare(data, points, train, weight, rng, plan)
+        unseen = super()._prepare(data, points, train, weight, rng, plan, kept)
         if sensors is not None and self.symmetry_centre_ is not None:
             raise FieldDataError(
                 "the symmetries move the points of X, but DeepONetRegressor reads input fields at sensors that do not "

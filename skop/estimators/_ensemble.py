@@ -15,7 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from skop._sklearn_compat import HasMethods, Interval, fit_context
 from skop.data import FieldSet, Predictions, Targets
 from skop.estimators._base import is_called_by_another_tool
+from skop.estimators._base_model import shared_between_fits
 from skop.estimators._callbacks import FitSeries
+from skop.estimators._checkpoint import passed_on, require_seed
 from skop.estimators._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.estimators._field import FieldRegressor
 from skop.estimators._frames import continued, goes_on
@@ -61,6 +63,9 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
 
     Notes
     -----
+    Members that are fitted one after the other share the fit of a base model that is given by a word, such as
+    ``base="auto"``, which does not depend on their random states; in separate processes each fits its own.
+
     In searches, the name of a parameter of the members is, for example, ``estimator__width``.
 
     References
@@ -82,8 +87,8 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
 
     _parameter_constraints = {
         "estimator": [HasMethods(["fit", "predict"])],
-        "n_members": [Interval(Integral, 1, None, closed="left")],
-        "n_jobs": [Integral, None],
+        "n_members": [Interval(Integral, 1, 10000, closed="both")],
+        "n_jobs": [Interval(Integral, 1, 4096, closed="both"), Interval(Integral, -4096, -1, closed="both"), None],
         "random_state": ["random_state"],
     }
 
@@ -96,7 +101,9 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, checkpoint_dir: Any = None
+    ) -> Self:
         """Fit all members on the same samples.
 
         Parameters
@@ -107,6 +114,9 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
             Weights of the samples, passed on to the members.
         params : as in the `fit` of the member, default=None
             Global parameters of the runs, passed on to the members.
+        checkpoint_dir : path-like or None, default=None
+            Folder for checkpoints, passed on to the members, see `LaMORegressor.fit`. It needs an integer as
+            `random_state`.
 
         Returns
         -------
@@ -118,11 +128,19 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         FieldDataError
             If X or y cannot be used; a ValueError.
         """
+        if not isinstance(self.estimator, FieldRegressor):
+            raise FieldDataError(
+                f"EnsembleRegressor fits estimators of skop, but estimator is a {type(self.estimator).__name__}; take "
+                "sklearn.ensemble.BaggingRegressor for it."
+            )
         if "random_state" not in self.estimator.get_params(deep=False):
             raise FieldDataError(
                 f"EnsembleRegressor fits its estimator from different random states, but "
                 f"{type(self.estimator).__name__} has no random_state: all members would be the same. Fit it alone."
             )
+        kept = passed_on(checkpoint_dir, self.estimator)
+        if kept:
+            require_seed(self)
         rng = check_random_state(self.random_state)
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
         members = [clone(self.estimator).set_params(random_state=int(seed)) for seed in seeds]
@@ -130,13 +148,13 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         if earlier and goes_on(self.estimator, earlier[0]):
             members[: len(earlier)] = [continued(member, self.estimator) for member in earlier]
         given = {"sample_weight": sample_weight, "params": params}
-        options = {name: value for name, value in given.items() if value is not None}
+        options = {name: value for name, value in given.items() if value is not None} | kept
         name, together = type(self).__name__, min(self.n_members, effective_n_jobs(self.n_jobs))
         first_series = FitSeries(name, self.n_members, together, is_alone=not is_called_by_another_tool())
         # Of fits at the same time only the first one prints how long all will take.
         silent = FitSeries(name, self.n_members, together, is_alone=False)
         series = [first_series, *[first_series if together == 1 else silent] * (self.n_members - 1)]
-        with each_warning_once():
+        with each_warning_once(), shared_between_fits():
             self.estimators_ = Parallel(n_jobs=self.n_jobs)(
                 delayed(part.run)(member.fit, X, y, **options) for part, member in zip(series, members, strict=True)
             )

@@ -37,7 +37,7 @@ from skop.estimators._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes, relative_l2_score
 
-__all__ = ["FieldRegressor", "checked_by_caller", "restored_on_failure", "samples_with_weight"]
+__all__ = ["FieldRegressor", "checked_by_caller", "fitted_attributes", "restored_on_failure", "samples_with_weight"]
 
 #: Whether an estimator of skop has called this one, and has looked at the data itself.
 _is_checked: ContextVar[bool] = ContextVar("is_checked", default=False)
@@ -75,12 +75,12 @@ def restored_on_failure(estimator: Any) -> Iterator[None]:
     None
         The block runs.
     """
-    before = _fitted_attributes(estimator)
+    before = fitted_attributes(estimator)
     try:
         yield
     except BaseException:
         # What callbacks hold must stay for them to be torn down.
-        for name in _fitted_attributes(estimator):
+        for name in fitted_attributes(estimator):
             delattr(estimator, name)
         estimator.__dict__.update(before)
         raise
@@ -102,8 +102,19 @@ def samples_with_weight(data: TrainingData, sample_weight: Any) -> TrainingData:
     )
 
 
-def _fitted_attributes(estimator: Any) -> dict[str, Any]:
-    """What a fit has set, by name."""
+def fitted_attributes(estimator: Any) -> dict[str, Any]:
+    """Return what a fit has set, by name.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Estimator, fitted or not.
+
+    Returns
+    -------
+    dict
+        Its attributes that end in ``_``.
+    """
     return {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
 
 

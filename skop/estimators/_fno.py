@@ -72,9 +72,9 @@ class FNORegressor(OperatorRegressor):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **OperatorRegressor._parameter_constraints,
         "geometry": [StrOptions({"auto", "grid", "structured"})],
-        "width": [Interval(Integral, 1, None, closed="left")],
-        "depth": [Interval(Integral, 1, None, closed="left")],
-        "n_modes": [Interval(Integral, 1, None, closed="left")],
+        "width": [Interval(Integral, 1, 65536, closed="both")],
+        "depth": [Interval(Integral, 1, 256, closed="both")],
+        "n_modes": [Interval(Integral, 1, 1024, closed="both")],
         "domain_padding": [Interval(Real, 0, None, closed="left")],
     }
 

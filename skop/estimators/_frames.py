@@ -10,6 +10,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from inspect import signature
 from typing import Any, Self
 
 import meshio
@@ -36,13 +38,14 @@ from skop.data import (
     split_series,
 )
 from skop.estimators._base import OperatorRegressor, check_weight
+from skop.estimators._checkpoint import passed_on, require_seed
 from skop.estimators._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.estimators._field import FieldRegressor, checked_by_caller
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 from skop.training import TrainingPlan
 
-__all__ = ["BaseFrameRegressor", "continued", "fit_with_plan", "goes_on", "join_frames", "repeat_samples"]
+__all__ = ["BaseFrameRegressor", "continued", "goes_on", "join_frames", "repeat_samples"]
 
 
 class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
@@ -203,12 +206,13 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         if data.targets.field is None:
             values = np.asarray(targets.values)[:, 0]
             y = values[:, 0] if data.spec.target_form.squeezes_channel else values
-        weights = None if weight is None else np.repeat(weight, len(inputs) // len(data.inputs))
+        n_steps = len(inputs) // len(data.inputs)
+        weights = None if weight is None else np.repeat(weight, n_steps)
         with checked_by_caller():
             if isinstance(estimator, OperatorRegressor) and estimator._options("scaling").target_transform is not None:
                 # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
                 estimator._check_logarithms(data.targets, weight)
-            fit(estimator, X, y, weights, replace(plan, independent=False))
+            fit(estimator, X, y, weights, replace(plan, n_steps=n_steps))
         self.estimator_ = estimator
         self._store_spec(data.inputs, data.spec)
         if data.spec.target_points == "shared" and data.targets.field is not None:
@@ -236,6 +240,12 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         other.random_state = 0
         other._fit(*other._read_trajectories(X, y, sample_weight, params), measure)
         return found[0]
+
+    def _fitting(self, checkpoint_dir: Any) -> Callable[..., None]:
+        """Return the function by which the estimator is fitted, with checkpoints if there is a folder for them."""
+        if kept := passed_on(checkpoint_dir, self.estimator):
+            require_seed(self, or_none=True)
+        return partial(_fit_with_plan, **kept)
 
     def _next_estimator(self) -> Any:
         """Return an unfitted copy of the estimator, with a seed drawn from the random state if there is one.
@@ -329,8 +339,12 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         return tags
 
 
-def fit_with_plan(estimator: Any, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan) -> None:
+def _fit_with_plan(
+    estimator: Any, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan, **kept: Any
+) -> None:
     """Fit an estimator as its `fit` does, but an operator with another training plan.
+
+    One that takes groups, such as `AutoRegressor`, gets the trajectories.
 
     Parameters
     ----------
@@ -340,19 +354,25 @@ def fit_with_plan(estimator: Any, X: Any, y: Any, sample_weight: FloatArray | No
         Training data.
     plan : TrainingPlan
         Training plan.
+    **kept
+        Folder for checkpoints, if there is one.
     """
     if isinstance(estimator, OperatorRegressor):
-        _fit_operator(estimator, X, y, sample_weight, plan)
-    else:
-        estimator.fit(X, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
+        _fit_operator(estimator, X, y, sample_weight, plan, **kept)
+        return
+    options = kept if sample_weight is None else {"sample_weight": sample_weight, **kept}
+    if plan.n_steps is not None and len(X) > plan.n_steps and "groups" in signature(estimator.fit).parameters:
+        # Steps of one trajectory in the training would tell of the others in a cross-validation.
+        options = {"groups": np.arange(len(X)) // plan.n_steps, **options}
+    estimator.fit(X, y, **options)
 
 
 @fit_context(prefer_skip_nested_validation=True)
 def _fit_operator(
-    estimator: OperatorRegressor, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan
+    estimator: OperatorRegressor, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan, **kept: Any
 ) -> None:
     """Fit an operator with a training plan, in scikit-learn's context of a fit."""
-    estimator._fit_data(X, y, sample_weight, plan)
+    estimator._fit_data(X, y, sample_weight, plan, **kept)
 
 
 def goes_on(estimator: Any, fitted: Any) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-from skop._sklearn_compat import Interval, StrOptions
+from skop._sklearn_compat import Interval, SequenceOf, StrOptions
 from skop.data import DataSpec
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._options import Options
@@ -96,23 +96,23 @@ class GeoMaNOArchitecture(Options):
     conv_channels: int = 16
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "expand": [Interval(Integral, 1, None, closed="left")],
-        "mlp_ratio": [Interval(Real, 0, None, closed="neither")],
-        "dt_rank": [Interval(Integral, 1, None, closed="left"), None],
+        "expand": [Interval(Integral, 1, 64, closed="both")],
+        "mlp_ratio": [Interval(Real, 0, 1024, closed="right")],
+        "dt_rank": [Interval(Integral, 1, 16384, closed="both"), None],
         "scan_directions": [StrOptions(set(SCAN_DIRECTIONS))],
         "direction_order": [StrOptions(set(DIRECTION_ORDERS))],
         "correction_at": [StrOptions(set(CORRECTION_PLACES))],
-        "kernel_size": [Interval(Integral, 1, None, closed="left")],
+        "kernel_size": [Interval(Integral, 1, 1025, closed="both")],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "separate_gate": ["boolean"],
         "activate_output": ["boolean"],
-        "step_range": ["array-like"],
-        "decay_range": ["array-like", None],
+        "step_range": [SequenceOf(Real, 2)],
+        "decay_range": [SequenceOf(Real, 2), None],
         "positional_encoding": [StrOptions({"learned", "coordinates"}), None],
-        "n_frequencies": [Interval(Integral, 0, None, closed="left")],
+        "n_frequencies": [Interval(Integral, 0, 64, closed="both")],
         "coordinate_channels": ["boolean"],
-        "lifting_width": [Interval(Integral, 0, None, closed="left")],
-        "conv_channels": [Interval(Integral, 0, None, closed="left")],
+        "lifting_width": [Interval(Integral, 0, 65536, closed="both")],
+        "conv_channels": [Interval(Integral, 0, 16384, closed="both")],
     }
 
 
@@ -194,10 +194,10 @@ class GeoMaNORegressor(OperatorRegressor):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **OperatorRegressor._parameter_constraints,
         "geometry": [StrOptions({"auto", "grid", "structured"})],
-        "width": [Interval(Integral, 1, None, closed="left")],
-        "depth": [Interval(Integral, 1, None, closed="left")],
-        "patch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "d_state": [Interval(Integral, 1, None, closed="left")],
+        "width": [Interval(Integral, 1, 65536, closed="both")],
+        "depth": [Interval(Integral, 1, 256, closed="both")],
+        "patch_size": [StrOptions({"auto"}), Interval(Integral, 1, 16384, closed="both")],
+        "d_state": [Interval(Integral, 1, 4096, closed="both")],
         "recurrence": [StrOptions(set(RECURRENCES))],
         "correction": [str, None],
         "dropout": [Interval(Real, 0, 1, closed="left")],

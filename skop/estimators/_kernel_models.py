@@ -51,8 +51,8 @@ _LAST = 32
 _BETTER_BY_PENALTIES, _BETTER_BY_KERNELS = 0.93, 0.8
 #: Number of products from which components are computed from those of samples.
 _LARGE = 1e9
-#: Parts of the samples that tell what the search for length scales is worth, their number, and their smallest size.
-_PARTS, _EVERY, _FEWEST = (1, 3, 5, 7), 8, 2
+#: Parts of the samples that tell what the search for length scales is worth, and their smallest size.
+_PARTS, _FEWEST = 8, 2
 #: Length scales over one input whose likelihood is computed, in mean distances of two samples, and the factor up to
 #: which leave-one-out errors tell nothing against the likeliest.
 _DENSE_SCALES, _EQUIVALENT = np.geomspace(0.03, 8.0, 25), 2.0
@@ -626,9 +626,9 @@ class Selection:
         if trials and name == "gaussian_process":
             starts = [min((t for t in trials if t[1].name == kind), key=_first) for kind in _STATIONARY]
             tuned = [(start, self._screen(self._optimised(*start[1:], self.few), self.few)) for start in starts]
-            start = min(tuned, key=lambda pair: _first(pair[1]))[0]
-            handicap = self._handicap(*start[1:])
-            trials += [(handicap * error, replace(kernel, handicap=handicap), p) for _, (error, kernel, p) in tuned]
+            handicap = self._handicap(*min(tuned, key=lambda pair: _first(pair[1])))
+            if np.isfinite(handicap):
+                trials += [(handicap * error, replace(kernel, handicap=handicap), p) for _, (error, kernel, p) in tuned]
         self._trials[name] = sorted(trials, key=_first)
         return self._trials[name]
 
@@ -720,34 +720,46 @@ class Selection:
         error = self._error(found.systems, choice, chosen)
         return replace(found, error=error, choice=choice, penalties=chosen)
 
-    def _handicap(self, kernel: Kernel, penalty: float) -> float:
-        """Factor by which a search for length scales makes leave-one-out errors too small.
+    def _handicap(self, start: Trial, tuned: Trial) -> float:
+        """Factor by which a search for length scales makes leave-one-out errors too small; infinite if it is in vain.
 
         Modes of the input are the axes of the training samples, which have smaller coefficients in the last ones than
-        new samples have, and length scales of single modes can make use of it. Modes and length scales are found
-        without a part of the samples, which are predicted, and their errors compared with the leave-one-out errors of
-        the others.
+        new samples have, and length scales of single modes can make use of it, the more the fewer samples there are for
+        each. The leave-one-out error of the kernel from which the search starts is no such minimum. So modes and length
+        scales are found again without a part of the samples, which both kernels predict. Where the search lowers the
+        error of these, the error after it is that of the start times the quotient of both; where it does not, none of
+        its kernels is taken, whatever their leave-one-out errors. Half of the parts decide where all of them agree.
         """
         order = np.argsort(_key(self.points[self.few]), kind="stable")
         n_scales = min(self.points.shape[1], self.n_params + _OWN_SCALES + 1)
-        if not _EVERY * _FEWEST <= len(order) < _ENOUGH * n_scales:
+        if not _PARTS * _FEWEST <= len(order) < _ENOUGH * n_scales:
             return 1.0
-        own, other, targets = 0.0, 0.0, self.targets[:, :_LEADING]
+        before: list[float] = []
+        after: list[float] = []
         within = self._within_few()
-        for part in _PARTS:
-            out = self.few[order[part::_EVERY]]
+        for part in (*range(1, _PARTS, 2), *range(0, _PARTS, 2)):
+            if len(before) == _PARTS // 2 and abs(int(np.sign(np.subtract(after, before)).sum())) == len(before):
+                # All parts that were predicted agree.
+                break
+            out = self.few[order[part::_PARTS]]
             kept = np.setdiff1d(self.few, out)
             turned = Selection(self._turned(within, kept), self.targets, self.weights, self.error, self.n_params)
-            system = System(turned._optimised(kernel, penalty, kept), turned.points[kept])
-            projected, penalties = system.project(targets[kept]), system.largest * _PENALTIES[::2]
-            errors = [self.error(system.left_out(projected, np.array([p]))[1], kept) for p in penalties]
-            best = np.array([penalties[int(np.argmin(errors))]])
-            weights, tail = system.weights(targets[kept], projected, best)
-            points = turned.points[out]
-            found = system.kernel.matrix(points, system.points) @ weights + system.kernel.tail(points) @ tail
-            own += min(errors)
-            other += self.error(targets[out] - found, out)
-        return max(other / own, 1.0) if np.isfinite(other) and own > 0 else 1.0
+            before.append(turned._held_out(start[1], kept, out))
+            after.append(turned._held_out(turned._optimised(*start[1:], kept), kept, out))
+        if not sum(after) < sum(before):
+            return np.inf
+        return max(start[0] * sum(after) / (sum(before) * tuned[0]), 1.0) if tuned[0] > 0 else 1.0
+
+    def _held_out(self, kernel: Kernel, kept: IntArray, out: IntArray) -> float:
+        """Error of a kernel on some of the samples, with the penalty that others choose, which predict them."""
+        targets = self.targets[:, :_LEADING]
+        system = System(kernel, self.points[kept])
+        projected, penalties = system.project(targets[kept]), system.largest * _PENALTIES[::2]
+        errors = [self.error(system.left_out(projected, np.array([p]))[1], kept) for p in penalties]
+        weights, tail = system.weights(targets[kept], projected, penalties[[int(np.argmin(errors))]])
+        points = self.points[out]
+        found = kernel.matrix(points, system.points) @ weights + kernel.tail(points) @ tail
+        return self.error(targets[out] - found, out)
 
     def _within_few(self) -> FloatArray:
         """Inputs whose fields are coordinates in the span of those of some samples, where these are fewer."""
@@ -925,8 +937,11 @@ def _inverse(matrix: FloatArray) -> FloatArray:
     factor, is_failed = lapack.dpotrf(matrix, lower=1)
     if is_failed:
         return np.linalg.pinv(matrix, hermitian=True)
-    half = lapack.dpotri(factor, lower=1)[0]
-    return np.tril(half) + np.tril(half, -1).T
+    # Above the diagonal, both are zero.
+    half = lapack.dpotri(factor, lower=1, overwrite_c=1)[0]
+    inverse: FloatArray = half + half.T
+    np.fill_diagonal(inverse, half.diagonal())
+    return inverse
 
 
 def _key(points: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-from skop._sklearn_compat import Interval, StrOptions
+from skop._sklearn_compat import Interval, SequenceOf, StrOptions
 from skop.data import DataSpec
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._options import Options
@@ -122,20 +122,20 @@ class LaMOArchitecture(Options):
     parameter_embedding: str = "channels"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "expand": [Interval(Integral, 1, None, closed="left")],
-        "mlp_ratio": [Interval(Real, 0, None, closed="neither")],
+        "expand": [Interval(Integral, 1, 64, closed="both")],
+        "mlp_ratio": [Interval(Real, 0, 1024, closed="right")],
         "scan_directions": [StrOptions(set(SCAN_DIRECTIONS))],
         "path_weights": [StrOptions({"own", "own_steps", "shared"})],
-        "kernel_size": [Interval(Integral, 1, None, closed="left")],
+        "kernel_size": [Interval(Integral, 1, 1025, closed="both")],
         "activation": [StrOptions(set(ACTIVATIONS))],
-        "decay_range": ["array-like"],
+        "decay_range": [SequenceOf(Real, 2)],
         "positional_encoding": [StrOptions({"learned", "coordinates"}), None],
-        "n_frequencies": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
-        "conv_channels": [Interval(Integral, 0, None, closed="left")],
-        "pad_to_multiple": [Interval(Integral, 1, None, closed="left")],
+        "n_frequencies": [StrOptions({"auto"}), Interval(Integral, 0, 64, closed="both")],
+        "conv_channels": [Interval(Integral, 0, 16384, closed="both")],
+        "pad_to_multiple": [Interval(Integral, 1, 1024, closed="both")],
         "patch_init": [StrOptions({"default", "normal"})],
-        "n_latent_heads": [Interval(Integral, 1, None, closed="left")],
-        "n_centred_heads": [Interval(Integral, 0, None, closed="left")],
+        "n_latent_heads": [Interval(Integral, 1, 1024, closed="both")],
+        "n_centred_heads": [Interval(Integral, 0, 1024, closed="both")],
         "weight_init": [StrOptions({"default", "trunc_normal"})],
         "mixer": [str],
         "shared_projections": ["boolean"],
@@ -219,12 +219,12 @@ class LaMORegressor(OperatorRegressor):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **OperatorRegressor._parameter_constraints,
-        "width": [Interval(Integral, 1, None, closed="left")],
-        "depth": [Interval(Integral, 1, None, closed="left")],
-        "patch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "n_latents": [Interval(Integral, 1, None, closed="left")],
-        "d_state": [Interval(Integral, 1, None, closed="left")],
-        "n_heads": [Interval(Integral, 1, None, closed="left"), None],
+        "width": [Interval(Integral, 1, 65536, closed="both")],
+        "depth": [Interval(Integral, 1, 256, closed="both")],
+        "patch_size": [StrOptions({"auto"}), Interval(Integral, 1, 16384, closed="both")],
+        "n_latents": [Interval(Integral, 1, 65536, closed="both")],
+        "d_state": [Interval(Integral, 1, 4096, closed="both")],
+        "n_heads": [Interval(Integral, 1, 4096, closed="both"), None],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "subsample_points": [Interval(Integral, 1, None, closed="left"), None],
         "architecture": [LaMOArchitecture, None],

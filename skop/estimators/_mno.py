@@ -7,7 +7,7 @@ from inspect import signature
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
 
-from skop._sklearn_compat import Interval, StrOptions
+from skop._sklearn_compat import Interval, SequenceOf, StrOptions
 from skop.data import DataSpec, FieldLoader, FieldSet, GridSymmetries
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._options import Options
@@ -159,31 +159,31 @@ class MNOArchitecture(Options):
     input_dropout: float = 0.0
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "mlp_ratio": [Interval(Real, 0, None, closed="neither")],
-        "expand": [Interval(Integral, 1, None, closed="left")],
-        "dt_rank": [Interval(Integral, 1, None, closed="left"), None],
+        "mlp_ratio": [Interval(Real, 0, 1024, closed="right")],
+        "expand": [Interval(Integral, 1, 64, closed="both")],
+        "dt_rank": [Interval(Integral, 1, 16384, closed="both"), None],
         "scan_directions": [StrOptions(set(SCAN_DIRECTIONS))],
-        "step_range": ["array-like"],
+        "step_range": [SequenceOf(Real, 2)],
         "ratio": [Interval(Real, 0, None, closed="left"), StrOptions({"learnable"})],
-        "mlp_depth": [Interval(Integral, 0, None, closed="left")],
-        "n_experts": [Interval(Integral, 1, None, closed="left")],
+        "mlp_depth": [Interval(Integral, 0, 256, closed="both")],
+        "n_experts": [Interval(Integral, 1, 256, closed="both")],
         "branches": [StrOptions({"joint", "parts", "channels"})],
-        "kernel_size": [Interval(Integral, 1, None, closed="left")],
-        "n_frequencies": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
+        "kernel_size": [Interval(Integral, 1, 1025, closed="both")],
+        "n_frequencies": [StrOptions({"auto"}), Interval(Integral, 0, 64, closed="both")],
         "layer_norm": ["boolean"],
         "decoder": [StrOptions({"auto", "spectral", "pointwise"})],
-        "decoder_width": [Interval(Integral, 1, None, closed="left")],
-        "decoder_depth": [Interval(Integral, 0, None, closed="left")],
-        "n_modes": [Interval(Integral, 1, None, closed="left")],
-        "latent_width": [Interval(Integral, 1, None, closed="left"), None],
+        "decoder_width": [Interval(Integral, 1, 65536, closed="both")],
+        "decoder_depth": [Interval(Integral, 0, 256, closed="both")],
+        "n_modes": [Interval(Integral, 1, 1024, closed="both")],
+        "latent_width": [Interval(Integral, 1, 65536, closed="both"), None],
         "residual": [StrOptions({"raw", "normalized"})],
-        "n_fourier": [Interval(Integral, 1, None, closed="left")],
+        "n_fourier": [Interval(Integral, 1, 16384, closed="both")],
         "fourier_scale": [Interval(Real, 0, None, closed="neither")],
-        "n_steps": [Interval(Integral, 1, None, closed="left"), None],
-        "propagator_width": [Interval(Integral, 2, None, closed="left"), None],
-        "propagator_depth": [Interval(Integral, 1, None, closed="left")],
-        "query_heads": [Interval(Integral, 1, None, closed="left")],
-        "rotary_scales": [Interval(Real, 0, None, closed="neither"), "array-like"],
+        "n_steps": [Interval(Integral, 1, 4096, closed="both"), None],
+        "propagator_width": [Interval(Integral, 2, 65536, closed="both"), None],
+        "propagator_depth": [Interval(Integral, 1, 256, closed="both")],
+        "query_heads": [Interval(Integral, 1, 1024, closed="both")],
+        "rotary_scales": [Interval(Real, 0, None, closed="neither"), SequenceOf(Real)],
         "query_rotary_scale": [Interval(Real, 0, None, closed="neither")],
         "input_dropout": [Interval(Real, 0, 1, closed="left")],
     }
@@ -287,10 +287,10 @@ class MNORegressor(OperatorRegressor):
         **OperatorRegressor._parameter_constraints,
         "host": [StrOptions(set(_HOSTS))],
         "mixer": [str],
-        "width": [Interval(Integral, 1, None, closed="left")],
-        "depth": [Interval(Integral, 1, None, closed="left")],
-        "d_state": [Interval(Integral, 1, None, closed="left")],
-        "n_heads": [Interval(Integral, 1, None, closed="left"), None],
+        "width": [Interval(Integral, 1, 65536, closed="both")],
+        "depth": [Interval(Integral, 1, 256, closed="both")],
+        "d_state": [Interval(Integral, 1, 4096, closed="both")],
+        "n_heads": [Interval(Integral, 1, 4096, closed="both"), None],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "point_order": [StrOptions(set(POINT_ORDERS))],
         "architecture": [MNOArchitecture, None],

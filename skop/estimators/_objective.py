@@ -63,6 +63,12 @@ class Objective:
         ours = isinstance(self.loss, TrainingLoss) and (scaler.mode, scaler.function) != (None, None)
         self.unit = (scaler.size_ if balanced else scaler.size_.max()) if ours else np.ones(())
 
+    @property
+    def reduction(self) -> str | None:
+        """Reduction over the samples of a batch; None if it is not known or not the same for fields and scalars."""
+        own = getattr(self.loss, "reduction", None) if isinstance(self.loss, TrainingLoss) else None
+        return own if own == getattr(self.scalar_loss, "reduction", None) else None
+
     def __call__(self, outputs: Outputs, batch: Batch) -> torch.Tensor:
         """Return the loss of a network's outputs as a scalar tensor."""
         if batch.target is None and batch.scalars is None:
@@ -104,7 +110,7 @@ class Objective:
             sizes, grid = batch.query_sizes, batch.query_grid
         if sizes is not None and outputs.ndim == 2:
             prediction, target, options["mask"] = _padded(prediction, target, sizes)
-        return self.loss(prediction, target, grid_shape=grid, spacing=self.spacing, **options)
+        return _checked(self.loss(prediction, target, grid_shape=grid, spacing=self.spacing, **options))
 
     def _loss_of_scalars(self, outputs: torch.Tensor | None, batch: Batch) -> torch.Tensor:
         """Loss of scalars alone, as the channels of one point ``(B, 1, s)``."""
@@ -112,7 +118,16 @@ class Objective:
             raise ValueError("a loss needs outputs of the network, and a batch with targets of the same kind.")
         prediction, target = self._in_units(outputs, batch.scalars, self.scalers.scalars)
         weight = batch.weight
-        return self.loss(prediction[:, None], target[:, None], sample_weight=weight, grid_shape=None, spacing=None)
+        found = self.loss(prediction[:, None], target[:, None], sample_weight=weight, grid_shape=None, spacing=None)
+        return _checked(found)
+
+
+def _checked(loss: Any) -> torch.Tensor:
+    """Raise an error if a loss function of the user gives no scalar tensor."""
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        came = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise TypeError(f"loss gives {came}; expected a tensor with one number, which torch can differentiate.")
+    return loss
 
 
 def _padded(

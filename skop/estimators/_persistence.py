@@ -13,11 +13,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass, replace
-from inspect import signature
+from inspect import getattr_static, signature
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +52,15 @@ from skop import losses
 from skop._typing import PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm
+from skop.estimators._building import NetworkTooLargeError, bounded_building
 from skop.estimators._domain import Domain, SeenRanges
+from skop.estimators._file_checks import check_loaded, check_mesh
 from skop.estimators._kernel_models import Basis, Kernel, KernelModel
 from skop.estimators._options import Options, TrainingOptions
 from skop.estimators._runtime import isolated_randomness, pick_device
 from skop.exceptions import ModelFileError, SkopWarning, warn
 
-__all__ = ["KNOWN", "load", "save", "save_estimator", "write_in_one_step"]
+__all__ = ["KNOWN", "digest_of", "load", "read_state", "save", "save_estimator", "write_in_one_step", "write_state"]
 
 #: Version of the file format, incremented when the layout changes.
 _FORMAT = 2
@@ -85,8 +89,16 @@ KNOWN: dict[str, type] = {
 ESTIMATORS: dict[str, type] = {}
 #: Fitted attributes without which an operator regressor cannot predict.
 _NEEDED = ("coords_", "domain_", "dtype_", "geometry_", "network_parameters_", "scalers_", "spacing_", "spec_")
+#: End of the name of a temporary file, and its age in seconds from which no process is still writing it.
+_TEMPORARY, _ABANDONED = ".skop-part", 3600.0
+#: Largest number of levels of values within each other in a header.
+_DEEPEST = 100
+#: Numbers in tables that a network may have beside its weights, and modules without weights.
+_BESIDE_NUMBERS, _BESIDE_MODULES = 2**22, 1000
 #: Keys in the header that mark values of types that JSON does not have.
-_TAGS = frozenset({"array", "columns", "device", "dict", "mesh", "module", "object", "slice", "strings", "tuple"})
+_TAGS = frozenset(
+    {"array", "columns", "device", "dict", "mesh", "module", "object", "slice", "strings", "tensor", "tuple"}
+)
 
 
 def save(estimator: Any, path: PathOrStr) -> None:
@@ -168,15 +180,79 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
         raise FileNotFoundError(
             f"there is no folder {str(folder)!r} to save {str(path)!r} in; make it first, or correct the path."
         )
+    write_state(estimator, path)
+
+
+def write_state(value: Any, path: PathOrStr) -> None:
+    """Write an object to a file of the format of model files; an existing file is replaced in one step.
+
+    Parameters
+    ----------
+    value : object
+        Estimator, or nested dicts, lists and tuples of numbers, strings, arrays, tensors and known objects.
+    path : path-like
+        File to write.
+
+    Raises
+    ------
+    ModelFileError
+        If a part is of another kind.
+    """
     tensors: dict[str, torch.Tensor] = {}
     header = {
         "format": _FORMAT,
         "versions": {"skop": __version__, "torch": torch.__version__, "scikit-learn": sklearn.__version__},
-        "estimator": _encode(estimator, "", tensors),
+        "estimator": _encode(value, "", tensors),
     }
-    text = json.dumps(header, sort_keys=True)
+    text, seen = json.dumps(header, sort_keys=True), set[int]()
+    for name, tensor in tensors.items():
+        # An object that two attributes hold, as a FrozenEstimator and what is made of it, is written twice.
+        tensors[name] = tensor.clone() if tensor.data_ptr() in seen else tensor
+        seen.add(tensor.data_ptr())
     content = save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)})
     write_in_one_step(Path(path), _with_sorted_header(content))
+
+
+def read_state(path: PathOrStr) -> Any:
+    """Read what `write_state` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+        File to read.
+
+    Returns
+    -------
+    object
+        What was written; tensors are on the CPU, and modules are dicts of their weights.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged or of another kind.
+    FileNotFoundError
+        If there is no such file.
+    """
+    header, tensors = _read(path)
+    with _named_failures(f"{path} does not fit this skop {__version__}"):
+        return _decode(header["estimator"], tensors)
+
+
+def digest_of(value: Any) -> str:
+    """Checksum of what `write_state` would write.
+
+    Parameters
+    ----------
+    value : object
+        Object of the kinds that `write_state` takes.
+
+    Returns
+    -------
+    str
+        Hexadecimal SHA-256.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    return _digest(json.dumps(_encode(value, "", tensors), sort_keys=True), tensors)
 
 
 def _with_sorted_header(content: bytes) -> bytes:
@@ -207,7 +283,8 @@ def load(path: PathOrStr) -> Any:
     Raises
     ------
     ModelFileError
-        If the file is not a model file, is damaged, or was written by an incompatible version.
+        If the file is not a model file, is damaged, was written by an incompatible version, or holds values, names
+        and sizes that do not go together.
     FileNotFoundError
         If there is no such file.
 
@@ -226,12 +303,15 @@ def load(path: PathOrStr) -> Any:
     written = header["versions"]["skop"]
     by = "another state of this version" if written == __version__ else f"skop {written}"
     with _named_failures(f"{path} does not fit this skop {__version__} (it was written by {by})"):
+        holds_scikit_learn = _holds_scikit_learn(header["estimator"])
         estimator = _decode(header["estimator"], tensors)
         is_ours = _is_ours(estimator)
+        if is_ours:
+            check_is_fitted(_last_step(estimator))
     if not is_ours:
         raise ModelFileError(f"{path} holds a {type(estimator).__name__} and no estimator of skop.")
     theirs = header["versions"]["scikit-learn"]
-    if theirs != sklearn.__version__ and _holds_scikit_learn(header["estimator"]):
+    if theirs != sklearn.__version__ and holds_scikit_learn:
         warn(
             f"{path} holds objects of scikit-learn {theirs}, and {sklearn.__version__} is installed; compare a "
             "prediction with one made when it was saved.",
@@ -259,6 +339,9 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
         return {"slice": [_encode(part, place, tensors) for part in (value.start, value.stop, value.step)]}
     if isinstance(value, torch.device):
         return {"device": str(value)}
+    if isinstance(value, torch.Tensor):
+        tensors[place] = value.detach().cpu().contiguous()
+        return {"tensor": place}
     if isinstance(value, meshio.Mesh):
         parts = {"points": value.points, "cells": [[block.type, _as_rows(block.data)] for block in value.cells]}
         return {"mesh": _encode(parts | {"info": value.info}, place, tensors)}
@@ -349,50 +432,100 @@ def _described_network(estimator: Any) -> torch.nn.Module:
 
 
 # ---------------------------------------------------------------------- JSON and tensors to objects
-def _decode(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
-    """Convert a value back from JSON types."""
+def _decode(value: Any, tensors: dict[str, torch.Tensor], level: int = 0) -> Any:
+    """Convert a value back from JSON types, and take its arrays out of `tensors`."""
+    if level > _DEEPEST:
+        raise ModelFileError(f"the file holds values in more than {_DEEPEST} levels; fit and save again.")
     if isinstance(value, list):
-        return [_decode(item, tensors) for item in value]
+        return [_decode(item, tensors, level + 1) for item in value]
     if not isinstance(value, dict):
         return value
-    (tag,) = _TAGS & set(value)
+    tags = _TAGS & set(value)
+    if len(tags) != 1:
+        raise ModelFileError(f"the file holds a value of unknown type with {sorted(value)[:5]}; fit and save again.")
+    (tag,) = tags
     content = value[tag]
+    expected = {"strings": list, "tuple": list, "slice": list, "dict": dict, "mesh": dict}.get(tag, str)
+    if not isinstance(content, expected):
+        raise ModelFileError(f"the file holds no {tag} where there must be one; fit and save again.")
     if tag in ("array", "columns"):
-        return tensors[content].numpy() if tag == "array" else tensors[content].numpy().T
+        array = _taken(content, tensors).numpy()
+        return array if tag == "array" else array.T
+    if tag == "tensor":
+        return _taken(content, tensors)
     if tag == "strings":
-        return np.array(content, dtype=object)
+        return np.array([str(item) for item in content], dtype=object)
     if tag == "tuple":
-        return tuple(_decode(item, tensors) for item in content)
+        return tuple(_decode(item, tensors, level + 1) for item in content)
     if tag == "slice":
         return slice(*content)
     if tag == "dict":
-        return {key: _decode(item, tensors) for key, item in content.items()}
+        return {key: _decode(item, tensors, level + 1) for key, item in content.items()}
     if tag == "device":
         return torch.device(content)
     if tag == "mesh":
-        parts = _decode(content, tensors)
+        parts = _decode(content, tensors, level + 1)
+        check_mesh(parts["points"], parts["cells"])
         return meshio.Mesh(parts["points"], [tuple(block) for block in parts["cells"]], info=parts["info"])
     if tag == "module":
         prefix = f"{content}."
-        return {name.removeprefix(prefix): held for name, held in tensors.items() if name.startswith(prefix)}
-    return _decode_object(content, value["state"], tensors)
+        names = [name for name in tensors if name.startswith(prefix)]
+        return {name.removeprefix(prefix): tensors.pop(name) for name in names}
+    return _decode_object(content, value["state"], tensors, level)
 
 
-def _decode_object(name: str, state: dict[str, Any], tensors: Mapping[str, torch.Tensor]) -> Any:
+def _taken(name: str, tensors: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Take a tensor out of those of the file: each belongs to one place."""
+    if name not in tensors:
+        raise ModelFileError(f"the array {name[:80]!r} is missing in the file, or used twice; fit and save again.")
+    return tensors.pop(name)
+
+
+def _decode_object(name: str, state: Any, tensors: dict[str, torch.Tensor], level: int) -> Any:
     """Create an object of a known class without calling its constructor."""
     kind = _find_class(name)
     if kind is None:
         raise ModelFileError(
-            f"the file holds a {name!r}, which this skop {__version__} does not know; known estimators are "
+            f"the file holds a {name[:80]!r}, which this skop {__version__} does not know; known estimators are "
             f"{sorted(ESTIMATORS)}. Define or import its class first, or use the version of skop that wrote the file."
         )
+    if not isinstance(state, dict):
+        raise ModelFileError(f"the file holds a {name} without attributes; fit and save again.")
     value: Any = object.__new__(kind)
-    vars(value).update({key: _decode(item, tensors) for key, item in state.items()})
-    if not kind.__module__.startswith("sklearn."):
+    hidden = sorted(key for key in state if _is_code(kind, key))
+    if hidden:
+        raise ModelFileError(f"the file holds {', '.join(hidden)[:80]} of {name}, which is code; fit and save again.")
+    vars(value).update({key: _decode(item, tensors, level + 1) for key, item in state.items()})
+    if kind.__module__.startswith("sklearn."):
+        # Another version may have further parameters.
+        usual = {
+            name: part.default for name, part in signature(kind).parameters.items() if part.default is not part.empty
+        }
+        vars(value).update({name: default for name, default in usual.items() if name not in state})
+    else:
         _complete(value)
-    if hasattr(value, "module_"):
+    _check_parameters(value)
+    check_loaded(value)
+    # A FrozenEstimator has the attributes of the estimator in it.
+    if "module_" in vars(value):
         _restore_module(value)
     return value
+
+
+def _is_code(kind: type, name: str) -> bool:
+    """Whether an attribute of a class is a method, a property or one of Python's own, which no file may replace."""
+    held = getattr_static(kind, name, None)
+    return name.startswith("__") or callable(held) or hasattr(type(held), "__get__") or hasattr(type(held), "__set__")
+
+
+def _check_parameters(value: Any) -> None:
+    """Raise an error if a parameter is one that the constructor and `fit` would refuse."""
+    if type(value).__module__.startswith("skop.losses"):
+        type(value)(**vars(value))
+    # Estimators that are parameters themselves are checked when they are fitted.
+    is_fitted = any(name.endswith("_") for name in vars(value))
+    if isinstance(value, BaseEstimator) and (is_fitted or isinstance(value, Options | ScalingOptions | Pipeline)):
+        value._validate_params()
 
 
 def _complete(value: Any) -> None:
@@ -433,19 +566,65 @@ def _restore_module(estimator: Any) -> None:
         raise ModelFileError(
             f"{', '.join(missing)} of {type(estimator).__name__} is missing in the file; fit and save again."
         )
+    if not isinstance(estimator.network_parameters_, dict):
+        raise ModelFileError("network_parameters_ in the file is no dictionary; fit and save again.")
     # A parameter that came later has its default, with which the network was made.
     estimator.network_parameters_ = estimator._network_parameters() | estimator.network_parameters_
-    weights, module = estimator.module_, _described_network(estimator).to(getattr(torch, estimator.dtype_))
-    try:
-        module.load_state_dict(weights)
-    except RuntimeError as error:
-        raise ModelFileError(f"the file's weights do not fit the network that it describes: {error}") from error
+    weights, dtype = estimator.module_, getattr(torch, estimator.dtype_)
+    if not isinstance(weights, dict) or not all(isinstance(held, torch.Tensor) for held in weights.values()):
+        raise ModelFileError("the file holds no weights of the network; fit and save again.")
+    whole = sum(held.numel() for held in weights.values())
+    # Weights can be registered again, as shared ones; tables that are no weights are computed anew.
+    bounds = {"weights": 2 * whole + _BESIDE_MODULES, "tables": 8 * whole + _BESIDE_NUMBERS}
+    with _too_large_for_the_file(), bounded_building(**bounds, modules=20 * len(weights) + _BESIDE_MODULES):
+        sizes = {
+            name: (held.dtype, held.shape)
+            for name, held in _described_network(estimator).to(dtype).state_dict().items()
+        }
+    _compare_sizes(sizes, {name: (held.dtype, held.shape) for name, held in weights.items()})
+    module = _described_network(estimator).to(dtype)
+    for name, fresh in module.state_dict().items():
+        if not bool((torch.isfinite(weights[name]) | ~torch.isfinite(fresh)).all()):
+            raise ModelFileError(
+                f"the file's weights do not fit the network: {name} is not finite; fit and save again."
+            )
+    module.load_state_dict(weights)
+    changed = estimator._changed_since_fit()
+    if changed:
+        raise ModelFileError(
+            f"parameters of the network are others in the file than in the fit ({', '.join(changed)}); fit and save "
+            "again."
+        )
     try:
         estimator.device_ = pick_device(estimator.device)
     except ValueError:
         # A model fitted on a GPU must be usable where there is none.
         estimator.device_ = torch.device("cpu")
     estimator.module_ = module.to(estimator.device_).eval()
+
+
+@contextmanager
+def _too_large_for_the_file() -> Iterator[None]:
+    """Turn the error about a network that is larger than its weights in the file into one about the file."""
+    try:
+        yield
+    except NetworkTooLargeError as error:
+        raise ModelFileError(
+            f"the file's weights do not fit the network that it describes: {error}; fit and save again."
+        ) from error
+
+
+def _compare_sizes(described: dict[str, Any], found: dict[str, Any]) -> None:
+    """Raise an error if the weights in a file are not those of the network that it describes."""
+    for name in sorted(described.keys() | found.keys()):
+        expected, held = (
+            "none" if part is None else f"{part[0]} {tuple(part[1])}" for part in (described.get(name), found.get(name))
+        )
+        if expected != held:
+            raise ModelFileError(
+                f"the file's weights do not fit the network that it describes: {name} is {held}, and must be "
+                f"{expected}; fit and save again."
+            )
 
 
 def _find_class(name: str) -> type | None:
@@ -456,7 +635,8 @@ def _find_class(name: str) -> type | None:
 def _holds_scikit_learn(value: Any) -> bool:
     """Whether a header holds objects of scikit-learn."""
     if isinstance(value, dict):
-        kind = KNOWN.get(value.get("object", ""))
+        name = value.get("object", "")
+        kind = KNOWN.get(name) if isinstance(name, str) else None
         return (kind is not None and kind.__module__.startswith("sklearn.")) or any(
             _holds_scikit_learn(item) for item in value.values()
         )
@@ -465,13 +645,15 @@ def _holds_scikit_learn(value: Any) -> bool:
 
 @contextmanager
 def _named_failures(words: str) -> Iterator[None]:
-    """Turn failures to find a part of the file into an error that names the file."""
+    """Turn every failure to make something of a file into an error that names the file."""
     try:
         yield
     except ModelFileError as error:
         raise ModelFileError(f"{words}: {error}") from error
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise ModelFileError(f"{words}: a part of the fitted estimator is missing ({error!r}).") from error
+    except Exception as error:
+        raise ModelFileError(
+            f"{words}: a part of the fitted estimator is missing or is none ({type(error).__name__}: {error})."
+        ) from error
 
 
 # ---------------------------------------------------------------------- files
@@ -495,41 +677,79 @@ def write_in_one_step(path: Path, content: bytes) -> None:
     content : bytes
         What it will hold.
     """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    # A link stays one, and its target is written.
+    path = Path(os.path.realpath(path))
+    mode = path.stat().st_mode if path.exists() else None
+    if mode is not None and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise FileExistsError(f"{str(path)!r} is a pipe or a device and no file; pass the path of a file.")
+    # The name of a file may be as long as the system allows, and that of the temporary one not longer.
+    prefix = f".{path.name[:40]}."
+    _remove_abandoned(path.parent, prefix)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=_TEMPORARY)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp creates private files; set the permissions that an ordinary open would give.
+        # mkstemp creates private files; set the permissions of the old file, or those that an ordinary open would give.
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
+        os.chmod(name, 0o666 & ~umask if mode is None else stat.S_IMODE(mode))
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
 
 
+def _remove_abandoned(folder: Path, prefix: str) -> None:
+    """Remove temporary files of this name that a killed process has left behind."""
+    for left in folder.iterdir():
+        if left.name.startswith(prefix) and left.name.endswith(_TEMPORARY):
+            try:
+                if time.time() - left.stat().st_mtime > _ABANDONED:
+                    left.unlink()
+            except OSError:
+                # Another process has removed it.
+                continue
+
+
+def _content(path: PathOrStr) -> bytes:
+    """Bytes of a file; a pipe or device, which would never end, is refused."""
+    file = Path(path)
+    mode = file.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise ModelFileError(f"{path} is no file but a pipe or a device; pass the path of a model file.")
+    return file.read_bytes()
+
+
 def _read(path: PathOrStr) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Read header and tensors of a model file, and check that it is complete and of a readable format."""
-    content = Path(path).read_bytes()
+    content = _content(path)
     try:
         tensors = load_tensors(content)
         size = int.from_bytes(content[:8], "little")
         metadata = json.loads(content[8 : 8 + size])["__metadata__"]
         text, expected = metadata["skop"], metadata["sha256"]
-    except (SafetensorError, ValueError, KeyError) as error:
+        found = _digest(text, tensors)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelFileError(
             f"{path} is not a skop model file, or is damaged ({type(error).__name__}: {error}); save it again with "
             "est.save(path)."
         ) from error
-    if _digest(text, tensors) != expected:
+    if found != expected:
         raise ModelFileError(f"{path} is damaged: its checksum does not match its content; take a fresh copy.")
-    header = json.loads(text)
+    try:
+        header = json.loads(text)
+        written, theirs = (header["versions"][name] for name in ("skop", "scikit-learn"))
+        is_whole = type(header["format"]) is int and isinstance(written, str) and isinstance(theirs, str)
+        is_whole &= isinstance(header["estimator"], dict)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelFileError(f"{path} has a header that is none ({type(error).__name__}); save it again.") from error
+    if not is_whole:
+        raise ModelFileError(f"{path} has a header without format, versions or estimator; save it again.")
     if header["format"] != _FORMAT:
         raise ModelFileError(
-            f"{path} has format {header['format']}, written by skop {header['versions']['skop']}; this skop "
+            f"{path} has format {header['format']}, written by skop {written[:80]}; this skop "
             f"{__version__} reads format {_FORMAT}. {'Upgrade skop' if header['format'] > _FORMAT else 'Fit again'}."
         )
     return header, tensors

@@ -11,6 +11,7 @@ output below the training spacing are not resolved.
 
 from collections.abc import Callable
 from itertools import product
+from math import prod
 
 import numpy as np
 from scipy.interpolate import make_interp_spline
@@ -21,6 +22,8 @@ from skop.exceptions import FieldDataError, ResolutionWarning, warn
 
 __all__ = ["predict_refined", "refinement_factors"]
 
+#: Inputs that are predicted for one sample without a word, as for a grid that is 16 times finer along two axes.
+_MANY_INPUTS = 1000
 #: Ratio of the spacing to that of the training grid above which a warning is issued.
 _FAR_SPACING = 4 / 3
 
@@ -125,6 +128,14 @@ def predict_refined(
     values = None if inputs.values is None else inputs.values.reshape(len(inputs), *grid, -1)
     # Without input fields all shifts would give the same input.
     reach = [factor if average and values is not None else 1 for factor in factors]
+    count = prod(2 * steps - 1 for steps in reach)
+    if count > _MANY_INPUTS:
+        warn(
+            f"X is on a grid {' x '.join(map(str, factors))} times finer than in the fit, so that predictions are an "
+            f"average over {count} shifted inputs, which takes long; check the units of the coordinates, or set "
+            "refinement='interpolate', which uses one input.",
+            ResolutionWarning,
+        )
     total: FloatArray | float = 0.0
     scalars: FloatArray | float = 0.0
     for shift in product(*(range(1 - steps, steps) for steps in reach)):

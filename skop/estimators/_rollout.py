@@ -18,7 +18,7 @@ from skop._typing import FloatArray
 from skop.data import FieldSet, MeshRun, Predictions, TrainingData, find_runs, is_mesh_input, read_frames
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._field import restored_on_failure
-from skop.estimators._frames import BaseFrameRegressor, fit_with_plan, join_frames, repeat_samples
+from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
 from skop.estimators._symmetries import require_all_frames
 from skop.estimators._unrolling import StepForward
 from skop.exceptions import FieldDataError, NonFinitePredictionError, warn
@@ -112,9 +112,9 @@ class RolloutRegressor(BaseFrameRegressor):
 
     _parameter_constraints = {
         "estimator": [HasMethods(["fit", "predict"])],
-        "window": [Interval(Integral, 1, None, closed="left")],
-        "n_steps": [Interval(Integral, 1, None, closed="left"), None],
-        "unroll": [Interval(Integral, 1, None, closed="left")],
+        "window": [Interval(Integral, 1, 16384, closed="both")],
+        "n_steps": [Interval(Integral, 1, 1048576, closed="both"), None],
+        "unroll": [Interval(Integral, 1, 16384, closed="both")],
         "noise": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
     }
@@ -142,7 +142,9 @@ class RolloutRegressor(BaseFrameRegressor):
         return self.n_frames_
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, checkpoint_dir: Any = None
+    ) -> Self:
         """Fit the estimator on all steps of the trajectories.
 
         Parameters
@@ -157,6 +159,8 @@ class RolloutRegressor(BaseFrameRegressor):
             Weights of the trajectories, passed on to the estimator.
         params : as in the `fit` of the estimator, default=None
             Global parameters of the trajectories, constant in time.
+        checkpoint_dir : path-like or None, default=None
+            Folder for checkpoints, passed on to the estimator, see `LaMORegressor.fit`. Seeds must be integers.
 
         Returns
         -------
@@ -169,7 +173,7 @@ class RolloutRegressor(BaseFrameRegressor):
             If X or y cannot be used, or their channels are not whole frames; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(*self._read_trajectories(X, y, sample_weight, params), fit_with_plan)
+            self._fit(*self._read_trajectories(X, y, sample_weight, params), self._fitting(checkpoint_dir))
         return self
 
     def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:

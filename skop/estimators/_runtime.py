@@ -56,6 +56,13 @@ def pick_device(name: str) -> torch.device:
         raise ValueError(f"device {name!r} is unknown to torch; use 'auto', 'cpu' or 'cuda'.") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {name!r} was asked for, but torch sees no CUDA device; use device='auto' or 'cpu'.")
+    if device.type == "meta":
+        raise ValueError("device 'meta' holds no numbers to compute with; use device='auto' or 'cpu'.")
+    if device.type != "cpu":
+        try:
+            torch.zeros(1, device=device)
+        except Exception as error:  # each kind of device has errors of its own where it is missing
+            raise ValueError(f"device {name!r} is not available here ({error}); use device='auto' or 'cpu'.") from error
     return device
 
 
@@ -123,15 +130,19 @@ class _Turns:
 _turns = _Turns()
 
 
-def _forget_turns() -> None:
-    """Start anew in a forked process, where the threads that had or wanted a turn do not exist."""
-    global _turns
-    _turns = _Turns()
+def _forget_threads() -> None:
+    """Start anew in a forked process, where the threads that had or wanted a turn or computed for torch do not exist.
+
+    OpenMP would wait for its threads for ever, in the first large operation.
+    """
+    global _turns, _lock, _users
+    _turns, _lock, _users = _Turns(), threading.Lock(), threading.local()
     _outside.clear()
+    torch.set_num_threads(1)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_turns)
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 @dataclass
@@ -257,7 +268,7 @@ def thread_limit(n_points: int, width: int) -> Iterator[int]:
     ...     n_threads
     1
     """
-    before = torch.get_num_threads()
+    before, process = torch.get_num_threads(), os.getpid()
     outer = getattr(_users, "threads", None)
     usual = before if outer is None else outer
     n_threads = max(1, min(usual, n_points * width // _NUMBERS_A_THREAD))
@@ -268,8 +279,8 @@ def thread_limit(n_points: int, width: int) -> Iterator[int]:
             yield n_threads
     finally:
         _users.threads = outer
-        # A number that was set within the block, as by a callback, is the user's.
-        if torch.get_num_threads() == n_threads:
+        # A number that was set within the block, as by a callback, is the user's; a fork within it leaves one thread.
+        if torch.get_num_threads() == n_threads and os.getpid() == process:
             _set_threads_here(before)
 
 

@@ -11,7 +11,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from numbers import Integral
 from typing import Any, Self
 
@@ -23,12 +24,13 @@ from sklearn.model_selection import GroupKFold, KFold
 from sklearn.utils.validation import has_fit_parameter
 
 from skop._typing import FloatArray, IntArray
-from skop.data import DataSpec, FieldSet, Predictions, Targets
+from skop.data import DataSpec, FieldSet, Predictions, Targets, TrainingData
 from skop.estimators._baselines import PODRegressor
+from skop.estimators._checkpoint import SearchJournal
 from skop.estimators._field import checked_by_caller
 from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.metrics import channel_sizes
-from skop.training import in_words
+from skop.training import DIRECT_TRAINING, in_words
 
 __all__ = ["Candidate", "Samples", "Search", "as_input", "as_predictions", "make_candidates", "make_folds", "weighted"]
 
@@ -250,6 +252,8 @@ class Samples:
     targets: Targets
     spec: DataSpec
     weight: FloatArray | None = None
+    #: Folder for the checkpoints of fits.
+    checkpoint_dir: Any = None
 
     def __getitem__(self, rows: Any) -> Samples:
         weight = None if self.weight is None else self.weight[rows]
@@ -274,7 +278,9 @@ class Samples:
 
     def fit(self, model: Any) -> Any:
         """Fit a model."""
-        options = {} if self.weight is None else {"sample_weight": self.weight}
+        options: dict[str, Any] = {} if self.weight is None else {"sample_weight": self.weight}
+        if self.checkpoint_dir is not None and has_fit_parameter(model, "checkpoint_dir"):
+            options["checkpoint_dir"] = self.checkpoint_dir
         return model.fit(self.X, self.y, **options)
 
     def predicted_by(self, model: Any) -> Predictions:
@@ -335,7 +341,8 @@ def make_folds(
     splitter = cv
     if not isinstance(cv, Integral) and not hasattr(cv, "split"):
         rows = np.arange(n_samples) if used is None else used
-        train, valid = ([np.asarray(fold[side]) for fold in cv] for side in (0, 1))
+        folds = _listed_folds(cv)
+        train, valid = ([fold[side] for fold in folds] for side in (0, 1))
         numbers = [[np.searchsorted(rows, part[np.isin(part, rows)]) for part in parts] for parts in (train, valid)]
         return list(zip(*numbers, strict=True))
     if isinstance(cv, Integral):
@@ -423,6 +430,13 @@ def _try(task: _Task, samples: Samples, train: IntArray, valid: IntArray) -> _Tr
             raise NonFinitePredictionError("a prediction of a held-out sample is not finite.")
         return _Trial(predicted, seconds, predict_seconds, _size(model), task.limit, _has_base(model))
     return attempt.failure
+
+
+def _as_result(held: dict[str, Any]) -> _Trial | _Failure:
+    """Result of a fit, from what was kept of it."""
+    if "predicted" not in held:
+        return _Failure(**held)
+    return _Trial(**held | {"predicted": Predictions(**held["predicted"])})
 
 
 def _fit_on_all(estimator: Any, samples: Samples) -> Any:
@@ -620,6 +634,8 @@ class Search:
         0: silent. 1: the plan. 2: also a line after each rung.
     title : str
         Beginning of each line.
+    journal : SearchJournal
+        Clock, and what the search has done before it was killed.
     """
 
     def __init__(
@@ -632,10 +648,13 @@ class Search:
         n_jobs: int | None,
         verbose: int,
         title: str,
+        journal: SearchJournal,
     ) -> None:
         self.candidates, self.samples, self.folds = candidates, samples, folds
         self.deadline, self.final_seconds, self.n_jobs = deadline, final_seconds, n_jobs
-        self.verbose, self.title = verbose, title
+        self.verbose, self.title, self.journal = verbose, title, journal
+        #: Number of series of fits so far.
+        self.n_series = 0
         #: Number of fits of operators so far.
         self.n_timed = 0
         #: Numbers of operators in each rung.
@@ -689,6 +708,11 @@ class Search:
         alive = [candidate.trials[0].seconds for candidate in bases if candidate.is_alive]
         if len(timed) != 1 or not (timed[0].has_base and self.final_seconds and alive):
             return []
+        data, every = TrainingData(self.samples.inputs, self.samples.targets, self.samples.spec), len(self.samples)
+        why_not = getattr(timed[0].estimator, "_why_no_base", None)
+        if why_not is not None and why_not(data, np.arange(every), DIRECT_TRAINING):
+            # Without a base, such as of too few samples, it may be worse than the model.
+            return []
         is_short = any(candidate.is_slow for candidate in bases) or max(alive) > _NO_TIME * self._left()
         return timed if is_short else []
 
@@ -719,12 +743,12 @@ class Search:
     def _left(self, deadline: float | None = None) -> float:
         """Seconds until a deadline, by default that of the search."""
         until = self.deadline if deadline is None else deadline
-        return np.inf if until is None else until - time.perf_counter()
+        return np.inf if until is None else until - self.journal.now()
 
     # ------------------------------------------------------------------ fits
     def _fit_classical(self, candidates: list[Candidate], part: float) -> None:
         """Fit the models without a time limit on the first fold, and on the others if these count or are soon done."""
-        until = None if self.deadline is None else time.perf_counter() + part * self._left()
+        until = None if self.deadline is None else self.journal.now() + part * self._left()
         first_counts = part < 1 and self.final_seconds > 0
         others = range(1, len(self.folds))
 
@@ -747,7 +771,7 @@ class Search:
         """Fit operators on folds for a part of the time left, or of their epochs."""
         pairs = [(candidate, fold) for fold in folds for candidate in candidates]
         n_workers, total = effective_n_jobs(self.n_jobs), part * max(self._left(), 0.0)
-        until = None if self.deadline is None else time.perf_counter() + total
+        until = None if self.deadline is None else self.journal.now() + total
         usual = total / max(-(-len(pairs) // n_workers), 1)
         # The same for all, so that all train for the same time; the first fit of a process has loaded something.
         overhead = float(np.median([candidate.overhead for candidate in candidates])) if candidates else 0.0
@@ -760,7 +784,11 @@ class Search:
             has_result = n_left < len(pairs) or any(other.trials for other in self.candidates)
             if self._left() < share and not candidate.trials and has_result:
                 return None
-            seconds = max(min(share, self._left()) - min(overhead, share / 2), _SHORTEST)
+            # A fit that was killed is made again with the same limit.
+            seconds = self.journal.once(
+                f"limit of {self.n_series} {candidate.name} {n_left}",
+                lambda: max(min(share, self._left()) - min(overhead, share / 2), _SHORTEST),
+            )
             return _Task(candidate.for_seconds(seconds), limit=seconds)
 
         self._fit(pairs, configure)
@@ -769,6 +797,12 @@ class Search:
         """Fit candidates on folds, each with settings that are made when its turn comes, and store the results."""
         queue = list(pairs)
         started: list[tuple[Candidate, int]] = []
+        self.n_series += 1
+        series = self.n_series
+
+        def name_of(candidate: Candidate, fold: int) -> str:
+            """Name of a fit in the journal."""
+            return f"fit of {series} {candidate.name} {fold}"
 
         def calls() -> Iterator[Any]:
             while queue:
@@ -777,25 +811,37 @@ class Search:
                 if task is not None:
                     started.append((candidate, fold))
                     yield delayed(_try)(task, self.samples, *self.folds[fold])
+                elif not candidate.is_out:
+                    self.journal.put(name_of(candidate, fold), {})
 
+        # Fits that were made before the search was killed.
+        while queue and (queue[0][0].is_out or (held := self.journal.get(name_of(*queue[0]))) is not None):
+            candidate, fold = queue.pop(0)
+            if not candidate.is_out and held:
+                self._take(candidate, fold, _as_result(held))
         while queue:
             try:
                 for result in self._parallel()(calls()):
                     candidate, fold = started.pop(0)
-                    if isinstance(result, _Failure):
-                        candidate.drop(result.status, result.reason)
-                        candidate.is_slow = result.is_slow
-                        continue
-                    if result.limit is not None:
-                        self.n_timed += 1
-                        if self.n_timed > effective_n_jobs(self.n_jobs):
-                            candidate.overheads.append(result.seconds - result.limit)
-                    if not candidate.is_out:
-                        candidate.trials[fold] = result
-                        candidate.status, candidate.reason = "compared", ""
+                    self.journal.put(name_of(candidate, fold), asdict(result))
+                    self._take(candidate, fold, result)
             except BrokenProcessPool:
                 while started:
                     started.pop()[0].drop("failed", _KILLED)
+
+    def _take(self, candidate: Candidate, fold: int, result: _Trial | _Failure) -> None:
+        """Store the result of a fit."""
+        if isinstance(result, _Failure):
+            candidate.drop(result.status, result.reason)
+            candidate.is_slow = result.is_slow
+            return
+        if result.limit is not None:
+            self.n_timed += 1
+            if self.n_timed > effective_n_jobs(self.n_jobs):
+                candidate.overheads.append(result.seconds - result.limit)
+        if not candidate.is_out:
+            candidate.trials[fold] = result
+            candidate.status, candidate.reason = "compared", ""
 
     def _parallel(self) -> Parallel:
         """Run calls by joblib, each made when its turn comes, and give the results in their order."""
@@ -904,7 +950,10 @@ class Search:
                 estimator = clone(candidate.estimator)
                 if candidate.limits and deadline is not None:
                     share = self._left(deadline) / -(-(len(members) - number) // n_workers)
-                    seconds = max(share - min(growth * candidate.overhead, share / 2), _SHORTEST)
+                    seconds = self.journal.once(
+                        f"final limit of {candidate.name}",
+                        partial(max, share - min(growth * candidate.overhead, share / 2), _SHORTEST),
+                    )
                     estimator = candidate.for_seconds(seconds)
                 yield delayed(_fit_on_all)(estimator, self.samples)
 
@@ -959,6 +1008,24 @@ class Search:
             ),
         )
         return [candidate.row() for candidate in order]
+
+
+def _listed_folds(cv: Any) -> list[tuple[IntArray, IntArray]]:
+    """Rows of each fold as arrays; an error if they are none."""
+    try:
+        folds = [tuple(np.asarray(part) for part in fold) for fold in cv]
+    except (TypeError, ValueError):
+        folds = []
+    is_rows = all(
+        len(fold) == 2 and all(part.ndim == 1 and part.size and part.dtype.kind in "iu" for part in fold)
+        for fold in folds
+    )
+    if not folds or not is_rows:
+        raise FieldDataError(
+            f"cv={cv!r} is no list of folds; pass a number of folds, a splitter of scikit-learn, or for each fold the "
+            "row numbers of its training and of its validation samples: [(train, valid), ...]."
+        )
+    return folds  # type: ignore[return-value]
 
 
 def _joined(parts: list[Predictions]) -> Predictions:

@@ -25,7 +25,7 @@ from skop.data import (
     read_frames,
 )
 from skop.estimators._field import restored_on_failure
-from skop.estimators._frames import BaseFrameRegressor, fit_with_plan, join_frames, repeat_samples
+from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
@@ -101,7 +101,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
 
     _parameter_constraints = {
         "estimator": [HasMethods(["fit", "predict"])],
-        "times": [Interval(Integral, 1, None, closed="left"), "array-like", None],
+        "times": [Interval(Integral, 1, 16384, closed="both"), "array-like", None],
         "grouping": [StrOptions({"spread", "together", "mixed"})],
         "random_state": ["random_state"],
     }
@@ -115,7 +115,9 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, checkpoint_dir: Any = None
+    ) -> Self:
         """Fit the estimator on all times of the trajectories.
 
         Parameters
@@ -130,6 +132,8 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             Weights of the trajectories, passed on to the estimator.
         params : as in the `fit` of the estimator, default=None
             Global parameters of the trajectories, constant in time.
+        checkpoint_dir : path-like or None, default=None
+            Folder for checkpoints, passed on to the estimator, see `LaMORegressor.fit`. Seeds must be integers.
 
         Returns
         -------
@@ -142,7 +146,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             If X or y cannot be used, or the channels of y are not whole frames; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(*self._read_trajectories(X, y, sample_weight, params), fit_with_plan)
+            self._fit(*self._read_trajectories(X, y, sample_weight, params), self._fitting(checkpoint_dir))
         return self
 
     def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
@@ -352,7 +356,10 @@ def _check_equal_times(run: MeshRun, times: FloatArray, where: str) -> None:
 
 def _check_times(times: Any) -> FloatArray:
     """Check that times are a vector of finite numbers."""
-    array = np.asarray(times, dtype=np.float64)
+    try:
+        array = np.asarray(times, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
     if array.ndim != 1 or not len(array) or not np.isfinite(array).all():
         raise FieldDataError(f"times must be a list of finite numbers, got {times!r}.")
     return array

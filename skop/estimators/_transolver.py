@@ -87,12 +87,12 @@ class TransolverRegressor(OperatorRegressor):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **OperatorRegressor._parameter_constraints,
-        "width": [Interval(Integral, 1, None, closed="left")],
-        "depth": [Interval(Integral, 1, None, closed="left")],
-        "n_slices": [Interval(Integral, 1, None, closed="left")],
-        "n_heads": [Interval(Integral, 1, None, closed="left")],
-        "mlp_ratio": [Interval(Real, 0, None, closed="neither")],
-        "reference_size": [Interval(Integral, 0, None, closed="left")],
+        "width": [Interval(Integral, 1, 65536, closed="both")],
+        "depth": [Interval(Integral, 1, 256, closed="both")],
+        "n_slices": [Interval(Integral, 1, 16384, closed="both")],
+        "n_heads": [Interval(Integral, 1, 4096, closed="both")],
+        "mlp_ratio": [Interval(Real, 0, 1024, closed="right")],
+        "reference_size": [Interval(Integral, 0, 1024, closed="both")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "subsample_points": [Interval(Integral, 1, None, closed="left"), None],
     }

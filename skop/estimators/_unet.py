@@ -73,10 +73,10 @@ class UNetRegressor(OperatorRegressor):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **OperatorRegressor._parameter_constraints,
         "geometry": [StrOptions({"auto", "grid", "structured"})],
-        "width": [Interval(Integral, 1, None, closed="left")],
-        "depth": [Interval(Integral, 0, None, closed="left")],
-        "n_groups": [Interval(Integral, 1, None, closed="left")],
-        "kernel_size": [Interval(Integral, 1, None, closed="left")],
+        "width": [Interval(Integral, 1, 65536, closed="both")],
+        "depth": [Interval(Integral, 0, 16, closed="both")],
+        "n_groups": [Interval(Integral, 1, 16384, closed="both")],
+        "kernel_size": [Interval(Integral, 1, 1025, closed="both")],
     }
 
     def _choose_geometry(self, spec: DataSpec) -> str:

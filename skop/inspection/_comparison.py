@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skop._typing import FloatArray
 from skop.data import FieldSet, TrainingData, read
 from skop.estimators._auto import classical_candidates
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopError
 from skop.inspection._evaluation import Evaluation, evaluate
 
 __all__ = ["ModelResult", "classical_models", "compare_models"]
@@ -97,13 +97,14 @@ def compare_models(
     Returns
     -------
     list of ModelResult
-        Results in the order of the models, after the classical ones. After an interrupt, the note of a model that has
-        no errors begins with ``"interrupted"`` or ``"not fitted"``.
+        Results in the order of the models, after the classical ones. The note of a model that has no errors begins with
+        ``"failed"``, or, after an interrupt, with ``"interrupted"`` or ``"not fitted"``.
 
     Raises
     ------
     FieldDataError
-        If the samples cannot be read, or a model that was passed does not take them.
+        If the samples cannot be read, or none of the models that were passed takes them; other errors of SkopError
+        and ValueError likewise.
 
     See Also
     --------
@@ -124,19 +125,27 @@ def compare_models(
         tasks += [(name, model, *pairs, True) for name, model in classical_models(data).items()]
     tasks += [(name, model, train, test, False) for name, model in models.items()]
     results: list[ModelResult] = []
+    first_error: Exception | None = None
     start = time.perf_counter()
     try:
         for name, model, fitted, tested_on, may_fail in tasks:
             start = time.perf_counter()
             if isinstance(model, str):
                 results.append(ModelResult(name, None, 0.0, model))
-            else:
+                continue
+            try:
                 results.append(_fit_and_evaluate(name, model, fitted, tested_on, names, may_fail=may_fail))
+            except (SkopError, ValueError) as error:
+                # The minutes that other models took must not be lost.
+                first_error = first_error or error
+                results.append(ModelResult(name, None, 0.0, f"failed: {error}"))
     except KeyboardInterrupt:
         cut, *others = [name for name, *_ in tasks[len(results) :]]
         note = f"interrupted after {time.perf_counter() - start:.0f} s"
         results.append(ModelResult(cut, None, 0.0, note))
         results += [ModelResult(name, None, 0.0, "not fitted, since the comparison was interrupted") for name in others]
+    if first_error is not None and all(result.note.startswith("failed") for result in results[-len(models) :]):
+        raise first_error
     return results
 
 

@@ -4,21 +4,26 @@ Notation of the shapes: K paths, D channels, N states of a channel.
 """
 
 import ast
+import os
 import re
+import stat
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from time import sleep
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 from numba import types
+from numba.core.caching import FunctionCache
 from torch import Tensor
 from torch.nn.functional import pad
 
+from skop.exceptions import KernelWarning, warn
 from skop.ops._simd import LANES
 from skop.ops._simd_checks import CHECKS, compiled, watched
 from skop.ops._simd_compiler import compile_kernel
@@ -143,6 +148,8 @@ def _as_integer(value: Any) -> int:
     return value.data_ptr() if isinstance(value, Tensor) else int(value)
 
 
+#: Looks at files that another process may be writing, and seconds between two.
+_TRIALS, _PAUSE = 4, 0.1
 #: Folder that holds the package.
 _ROOT = Path(__file__).parents[2]
 
@@ -154,24 +161,127 @@ def _compiled(kernel: Any, dtype: torch.dtype) -> int:
     # Numba compiles anew when the kernel's own file has changed. What that file imports is compiled into the kernel
     # too, so a hash of the sources is made part of the name.
     function.__qualname__ = f"{function.__name__}_{_fingerprint(Path(function.__code__.co_filename))}"
-    compiled: Any
+    kept = _kept_files(function)
+    if kept is None:
+        return int(compile_kernel(function, _NUMBERS[dtype], cache=False).address)
+    kept.remove_damaged()
     try:
         compiled = compile_kernel(function, _NUMBERS[dtype], cache=True)
-    except (RuntimeError, OSError):  # no place on disk that can be written to
+    except Exception:  # whatever reading what is kept may raise, or a disk that is full
+        kept.remove()
         compiled = compile_kernel(function, _NUMBERS[dtype], cache=False)
     else:
         if not compiled.cache_hits:
-            _remove_stale(Path(compiled._cache.cache_path), Path(function.__code__.co_filename).stem, function)
+            kept.seal()
+            kept.remove_stale()
     return int(compiled.address)
 
 
-def _remove_stale(folder: Path, module: str, function: Any) -> None:
-    """Remove what Numba keeps of a kernel compiled from other sources: index and code, known by their names."""
-    ours = re.compile(rf"{re.escape(f'{module}.{function.__name__}')}_[0-9a-f]{{12}}-\d+\.py\d+\w*(\.\d+)?\.nb[ic]")
-    for path in folder.iterdir():
-        if ours.fullmatch(path.name) and not path.name.startswith(f"{module}.{function.__qualname__}-"):
+class _Kept:
+    """What Numba keeps on disk of a kernel: index and code, with a digest of both, since damaged code would run."""
+
+    def __init__(self, folder: Path, module: str, function: Any) -> None:
+        self.folder, self.module = folder, module
+        self.name, self.own = function.__name__, f"{self.module}.{function.__qualname__}"
+        self.seal_file = folder / f"{self.own}.sha256"
+
+    def digests(self) -> str:
+        """Names and digests of the files."""
+        files = sorted(path for path in self.folder.glob(f"{self.own}-*.nb[ic]"))
+        return "".join(f"{sha256(path.read_bytes()).hexdigest()} {path.name}\n" for path in files)
+
+    def remove_damaged(self) -> None:
+        """Remove files that are not as they were written, or that others may have written."""
+        for trial in range(_TRIALS):
+            try:
+                found = self.digests()
+                if not found:
+                    return
+                if found == self.seal_file.read_text() and _written_by_others(self.seal_file) is None:
+                    return
+            except (OSError, ValueError):
+                pass  # another process is about to write or to remove them, or there is no digest
+            if trial < _TRIALS - 1:
+                sleep(_PAUSE)
+        self.remove()
+
+    def seal(self) -> None:
+        """Write the digest, at once for other processes."""
+        with suppress(OSError):
+            part = self.seal_file.with_suffix(f".{os.getpid()}.part")
+            part.write_text(self.digests())
+            part.replace(self.seal_file)
+
+    def remove(self) -> None:
+        """Remove all of this kernel."""
+        for path in [*self.folder.glob(f"{self.own}-*.nb[ic]"), self.seal_file]:
             with suppress(OSError):  # another process was quicker, or still reads it
                 path.unlink()
+
+    def remove_stale(self) -> None:
+        """Remove what was compiled from other sources, known by the names."""
+        ending = r"(-\d+\.py\d+\w*(\.\d+)?\.nb[ic]|\.sha256)"
+        ours = re.compile(rf"{re.escape(f'{self.module}.{self.name}')}_[0-9a-f]{{12}}{ending}")
+        for path in self.folder.iterdir():
+            if ours.fullmatch(path.name) and not path.name.startswith(self.own):
+                with suppress(OSError):
+                    path.unlink()
+
+
+def _kept_files(function: Any) -> _Kept | None:
+    """What Numba keeps of a kernel, or None where it must not be kept, with one warning."""
+    try:
+        folder = Path(FunctionCache(function).cache_path)
+        # In a folder with the sticky bit, such as /tmp, nobody else can replace the folders of a user.
+        above = [part for part in folder.resolve().parents if not part.stat().st_mode & stat.S_ISVTX]
+        place = next(filter(None, map(_written_by_others, (folder, *above))), None)
+        if place is None and hasattr(os, "getuid") and folder.stat().st_uid not in _trusted_owners():
+            place = folder
+    except (RuntimeError, OSError):
+        _warn_of_cache("no folder for compiled kernels can be written to")
+        return None
+    if place is not None:
+        _warn_of_cache(f"compiled kernels are not kept in {folder}: other users can write to {place}, and so run code")
+        return None
+    return _Kept(folder, Path(function.__code__.co_filename).stem, function)
+
+
+def _written_by_others(place: Path) -> Path | None:
+    """The place, if its permissions let other users write to it."""
+    if not hasattr(os, "getuid"):  # Windows, where modes say nothing about other users
+        return None
+    if not hasattr(os, "getuid"):  # Windows, whose modes say nothing about other users
+        return None
+    status = place.stat()
+    is_open = status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid))
+    return place if is_open else None
+
+
+def _trusted_owners() -> set[int]:
+    """Root, the user of the process, and who owns the package, whose code runs anyhow."""
+    return {0, os.getuid(), Path(__file__).stat().st_uid}
+
+
+def _is_own_group(number: int) -> bool:
+    """Whether this user is alone in a group, as in the one that many systems make for each user."""
+    import grp
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(number)
+    except KeyError:
+        return False
+    return group.gr_name == user and set(group.gr_mem) <= {user}
+
+
+@cache
+def _warn_of_cache(reason: str) -> None:
+    """Warn that each process compiles anew."""
+    warn(
+        f"{reason}; every process compiles them anew, which can take half a minute. Set NUMBA_CACHE_DIR to a folder "
+        "that only you can write to.",
+        KernelWarning,
+    )
 
 
 @cache

@@ -171,6 +171,8 @@ class Operation:
         if (refusal := _refusal(self, name, given)) is not None:  # ours take all, so the name was asked for
             raise ValueError(f"{_asked(backend)[1]} is {name!r}, but {self.name} cannot run so: {refusal}.")
         _note(name)
+        # Kernels read memory, in which a lazy negation is not done yet.
+        given = given._make(value.resolve_neg() if isinstance(value, Tensor) else value for value in given)
         return _kernel(self, name)(given)
 
     def _usual(self, device: torch.device, states: int | None) -> str:
@@ -264,8 +266,9 @@ class _Kernel(torch.autograd.Function):
 
             results = differentiable_gradients(plain, given[:count], grads)
         else:
-            grad_y = torch.zeros_like(given.x) if grads[0] is None else grads[0]
-            results = ctx.kernels.backward(given, checkpoints, grad_y, grads[1])
+            grad_y = torch.zeros_like(given.x) if grads[0] is None else grads[0].resolve_neg()
+            grad_final = None if grads[1] is None else grads[1].resolve_neg()
+            results = ctx.kernels.backward(given, checkpoints, grad_y, grad_final)
         return (None, None, None, *results, *(None for _ in given[count:]))
 
 

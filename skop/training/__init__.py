@@ -5,6 +5,7 @@ from skop.training._averaging import WeightAverage
 from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprint
 from skop.training._loop import History, Trainer, TrainerConfig
 from skop.training._order import epoch_rounds
+from skop.training._parts import can_be_split, split_batch
 from skop.training._plan import DIRECT_TRAINING, TrainingPlan
 from skop.training._progress import ProgressLine, in_words
 from skop.training._schedule import ONE_CYCLE, SCHEDULES, RateAndMomentum, schedule_at
@@ -24,9 +25,11 @@ __all__ = [
     "TrainingEnd",
     "TrainingPlan",
     "WeightAverage",
+    "can_be_split",
     "epoch_rounds",
     "fingerprint",
     "in_words",
     "measure_epoch",
     "schedule_at",
+    "split_batch",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from skop.exceptions import SkopWarning, TrainingDivergedError, warn
 from skop.training._averaging import WeightAverage
 from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprint
 from skop.training._order import Grouping, epoch_rounds
+from skop.training._parts import can_be_split, split_batch
 from skop.training._schedule import ONE_CYCLE, schedule_at
 
 __all__ = ["History", "Trainer", "TrainerConfig"]
@@ -145,6 +146,27 @@ class _Kept:
     n_moments: int = 0
 
 
+class _Keeper(Protocol):
+    """What keeps the states of a training, so that it can be resumed when the process has ended.
+
+    Attributes
+    ----------
+    is_called_off : bool
+        Whether the training is to leave the epoch that it is in and to call `leave`.
+    """
+
+    is_called_off: bool
+
+    def after_epoch(self, state: Callable[[], dict[str, Any]]) -> None:
+        """Keep the state that the function returns, if it is time to; called after each epoch but the last."""
+
+    def keep(self, state: dict[str, Any]) -> None:
+        """Keep the state after the last complete epoch of a training that ends before its time."""
+
+    def leave(self) -> None:
+        """End the process; the training goes on if this returns."""
+
+
 class Trainer:
     """Train a network on mini-batches.
 
@@ -179,6 +201,8 @@ class Trainer:
         network holds the averaged weights, if there are any. It returns a reason to end the training, the samples with
         which the training goes on, or None where nothing changes. With other samples the learning rate stays at its
         place in the schedule.
+    keeper : object or None, default=None
+        Object that writes states of the training to files.
 
     Attributes
     ----------
@@ -228,6 +252,7 @@ class Trainer:
         earlier: EarlierTraining = _NO_TRAINING,
         validate_first: bool = False,
         review: Callable[[float], str | FieldLoader | None] | None = None,
+        keeper: _Keeper | None = None,
     ) -> None:
         self.network, self.loss, self.options, self.rng = network, loss, options, rng
         # Walking through the modules of a network takes as long as a small layer.
@@ -235,6 +260,7 @@ class Trainer:
         self.has_buffers = any(True for _ in network.buffers())
         self.validate, self.on_epoch_end, self.on_step = validate, on_epoch_end, on_step
         self.earlier, self.validate_first, self.review = earlier, validate_first, review
+        self.keeper = keeper
         self.forward = _call_network if forward is None else forward
         self.optimizer = torch.optim.AdamW(
             _decay_groups(network, options), lr=options.learning_rate, betas=(0.9, options.beta_2), fused=True
@@ -243,6 +269,8 @@ class Trainer:
         self.average = None if decay is None else WeightAverage(network, decay)
         self.history = History()
         self.step, self.rate_factor, self.rollbacks = 0, 1.0, 0
+        # Number of parts in which batches are taken that are too large for the memory.
+        self.n_parts = 1
         self.best_error = np.inf
         self.best_weights: dict[str, Any] | None = None
         # Seconds of earlier runs, and the start time of the current run, if one is in progress.
@@ -253,6 +281,9 @@ class Trainer:
         # Validation error of the weights at the start, where these are validated.
         self._errors_before: list[float] = []
         self._random_states: dict[str, Any] | None = None
+        # What belongs to the last good epoch beside what `_Kept` holds, if there is a keeper.
+        self._resume_point: dict[str, Any] = {}
+        self._resume_epoch = 0
 
     # ------------------------------------------------------------------ the training as a whole
     def run(self, loader: FieldLoader) -> History:
@@ -272,6 +303,9 @@ class Trainer:
         ------
         TrainingDivergedError
             If the loss is still not finite after two returns to the last good epoch at lower learning rates.
+        MemoryError
+            If the memory of the device is too small for a step on single samples, or with a loss of which it is not
+            known how that of a batch follows from those of its samples; the message says what to set.
         KeyboardInterrupt
             If the user interrupts before the first epoch is complete; the network then holds its initial weights. A
             later interrupt raises no error: the weights of the best or the last epoch are kept, and `History.stopped`
@@ -280,10 +314,11 @@ class Trainer:
         Warns
         -----
         SkopWarning
-            If the loss was not finite, the user interrupted, `max_time` left time for fewer than five epochs, or the
-            training loss is no lower than that of predicting the mean field. The last condition is only checked after
-            five or more epochs, if the loss is still more than half of that in the first epoch. It compares the loss on
-            the first four batches with the loss of outputs of zero, which is the mean field of scaled targets.
+            If the loss was not finite, a step ran out of memory, the user interrupted, `max_time` left time for fewer
+            than five epochs, or the training loss is no lower than that of predicting the mean field. The last
+            condition is only checked after five or more epochs, if the loss is still more than half of that in the
+            first epoch. It compares the loss on the first four batches with the loss of outputs of zero, which is the
+            mean field of scaled targets.
         """
         self.start_on(loader)
         self._set_random_states(loader)
@@ -296,8 +331,12 @@ class Trainer:
                 self._warm_up(loader, good or first)
             self.network.train()
             self.start = time.perf_counter()
+            self._mark_resume_point()
             while self.history.stopped == "max_iter" and len(self.history.loss_curve) < self.options.max_iter:
                 mean_loss = self._epoch(loader)
+                if self.keeper is not None and self.keeper.is_called_off:
+                    self._leave(good or first, self.keeper)
+                    continue
                 if not (np.isfinite(mean_loss) and self._weights_finite()):
                     self._roll_back(good or first, mean_loss)
                     continue
@@ -305,13 +344,19 @@ class Trainer:
                 self._finish_epoch(mean_loss)
                 loader = self._reviewed(loader)
                 good.step = self.step
+                if self.keeper is not None and self.history.stopped == "max_iter":
+                    self._mark_resume_point()
+                    self.keeper.after_epoch(self.state_dict)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt) or not self.history.loss_curve:
                 self._take_back(first)
                 self._forget_gradients()
                 self.network.eval()
+                if _is_out_of_memory(error):
+                    raise MemoryError(_words_for_memory(self.options, error)) from error
                 raise
             self._take_back(good or first)
+            self._keep_resume_point()
             self.history.stopped = "interrupted"
             warn("training was interrupted; the best weights so far are kept.")
         self.elapsed, self.start = self._seconds(), None
@@ -407,7 +452,7 @@ class Trainer:
             order, size = next(epoch_rounds(len(loader), options.batch_size, np.random.RandomState(0), **groups))
             try:
                 self.network.train()
-                self._loss_of(next(iter(loader.batches(size, order)))).backward()
+                self._set_gradients(next(iter(loader.batches(size, order))))
                 if self.validate is not None:
                     self.network.eval()
                     self.validate()
@@ -472,7 +517,7 @@ class Trainer:
             count += len(batch)
             if self.on_step is not None:
                 self.on_step(self._part_done(count / len(loader)))
-            if self._out_of_time():
+            if self._out_of_time() or (self.keeper is not None and self.keeper.is_called_off):
                 break
         return float(total) / count
 
@@ -487,15 +532,63 @@ class Trainer:
     def _train_step(self, batch: Batch) -> torch.Tensor:
         """Take one optimiser step: forward, backward, gradient clipping, update; return the loss."""
         self._set_rate()
-        self._forget_gradients()
-        loss = self._loss_of(batch)
-        loss.backward()
+        loss = self._set_gradients(batch)
         if self.options.max_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.weights, self.options.max_grad_norm)
         self.optimizer.step()
         if self.average is not None:
             self.average.update()
-        return loss.detach()
+        return loss
+
+    def _set_gradients(self, batch: Batch) -> torch.Tensor:
+        """Compute the gradients on a batch, in smaller parts where the memory is too small; return the loss."""
+        while True:
+            self._forget_gradients()
+            try:
+                return self._accumulate_gradients(batch)
+            except (MemoryError, RuntimeError) as error:
+                if not (_is_out_of_memory(error) and self._can_halve(batch)):
+                    raise
+            # After the handler, whose error holds the tensors of the step.
+            self._halve(batch)
+
+    def _accumulate_gradients(self, batch: Batch) -> torch.Tensor:
+        """Compute the gradients on a batch, or add up those on its parts; return the loss."""
+        if self.n_parts == 1:
+            loss = self._loss_of(batch)
+            loss.backward()
+            return loss.detach()
+        total = torch.zeros((), device=batch.coords.device)
+        for part, share in split_batch(batch, self.n_parts, self._reduction or "mean", self._unit):
+            loss = self._loss_of(part) * share
+            loss.backward()
+            total = total + loss.detach()
+        return total
+
+    @property
+    def _reduction(self) -> str | None:
+        """Reduction of the loss over samples; None if it is not known, as for a user's function."""
+        return getattr(self.loss, "reduction", None)
+
+    @property
+    def _unit(self) -> int:
+        """Number of samples of a batch that belong together."""
+        return self.options.group_size if self.options.grouping == "together" else 1
+
+    def _can_halve(self, batch: Batch) -> bool:
+        """Whether a batch can be taken in parts that are half as large."""
+        return self._reduction is not None and can_be_split(batch, self.n_parts, self._unit)
+
+    def _halve(self, batch: Batch) -> None:
+        """Take batches in twice as many parts from now on."""
+        self.n_parts *= 2
+        self._forget_gradients()
+        if batch.coords.device.type == "cuda":
+            torch.cuda.empty_cache()
+        warn(
+            f"a training step ran out of memory; batches such as that of {len(batch)} samples are now taken in up to "
+            f"{self.n_parts} parts, with the same gradients. A smaller batch_size, width or depth saves this."
+        )
 
     def _forget_gradients(self) -> None:
         """Drop the gradients of the last step."""
@@ -640,7 +733,8 @@ class Trainer:
         dict
             Copies: ``"network"``, ``"optimizer"`` and ``"average"`` by the names of the parameters, ``"step"``,
             ``"rate_factor"``, ``"rollbacks"``, ``"history"``, ``"best_error"``, ``"best_weights"``, ``"random"`` (the
-            states of all generators) and ``"elapsed"`` (seconds).
+            states of all generators), ``"elapsed"`` (seconds) and ``"errors_before"`` (the validation error of the
+            weights at the start, where these were validated) and ``"n_parts"`` (parts in which batches are taken).
         """
         # During a callback the network holds the averaged weights.
         with self._averages_swapped() if self.average is not None and self.average.is_swapped else nullcontext():
@@ -663,7 +757,36 @@ class Trainer:
             "best_weights": _copied(self.best_weights),
             "random": self._random_state_dict(self.loader),
             "elapsed": self._seconds(),
+            "errors_before": list(self._errors_before),
+            "n_parts": self.n_parts,
         }
+
+    def _mark_resume_point(self) -> None:
+        """Note what belongs to the epoch that has ended, from which a training that is called off is resumed."""
+        if self.keeper is not None:
+            self._resume_point = {"random": self._random_state_dict(self.loader)}
+            self._resume_point |= {"rate_factor": self.rate_factor, "rollbacks": self.rollbacks}
+            self._resume_epoch = len(self.history.loss_curve)
+
+    def _keep_resume_point(self) -> None:
+        """Have the state after the last good epoch kept, after its copy was taken back."""
+        # Between the end of an epoch and that of what follows it the history is ahead of the copy.
+        if self.keeper is not None and 0 < self._resume_epoch == len(self.history.loss_curve):
+            self.keeper.keep(self.state_dict() | self._resume_point)
+
+    def _leave(self, good: _Kept, keeper: _Keeper) -> None:
+        """Return to the last good epoch, and have its state kept; if the process then goes on, so does the training."""
+        self._take_back(good)
+        self._keep_resume_point()
+        keeper.leave()
+        point = self._resume_point
+        self.rate_factor, self.rollbacks, self._random_states = (
+            point["rate_factor"],
+            point["rollbacks"],
+            point["random"],
+        )
+        if self.loader is not None:
+            self._set_random_states(self.loader)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load a checkpoint of `state_dict`, from which the next `run` resumes the training.
@@ -699,6 +822,7 @@ class Trainer:
             self.history.stopped = "max_iter"
         self.best_error, self.best_weights = state["best_error"], _copied(state["best_weights"])
         self._random_states, self.elapsed = state["random"], state["elapsed"]
+        self._errors_before, self.n_parts = list(state.get("errors_before", [])), state.get("n_parts", 1)
 
     @torch.no_grad()
     def _restore(self, state: dict[str, Any]) -> None:
@@ -767,6 +891,24 @@ class Trainer:
             SkopWarning,
             stacklevel=3,
         )
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory could not be allocated, on a device or on the CPU."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+def _words_for_memory(options: TrainerConfig, error: BaseException) -> str:
+    """Say what makes a step smaller."""
+    size = options.batch_size
+    smaller = f"batch_size={size // 2}, " if size > 1 else ""
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return (
+        f"a training step with batch_size={size} ran out of memory ({reason[:200]}). Set {smaller}a smaller width or "
+        "depth, or subsample_points for point clouds; estimate_cost(X, y) says how much memory a fit needs."
+    )
 
 
 def _call_network(network: nn.Module, batch: Batch) -> Any:

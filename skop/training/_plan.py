@@ -28,14 +28,14 @@ class TrainingPlan:
         `epoch_rounds`.
     forward : callable or None
         Function ``forward(network, batch)`` that computes the outputs in training; None calls the network on the batch.
-    independent : bool
-        Whether samples are independent, and not parts of trajectories.
+    n_steps : int or None
+        Number of successive samples that are parts of one trajectory; None if samples are independent.
     """
 
     group_size: int = 1
     grouping: Grouping = "together"
     forward: Callable[[nn.Module, Batch], Any] | None = None
-    independent: bool = True
+    n_steps: int | None = None
 
 
 #: The usual training: independent samples, and one network call for each batch.

@@ -1,7 +1,11 @@
 """Files of meshes: what counts as meshes, formats there and back, the order of files, and files that cannot be read."""
 
 import contextlib
+import sys
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import meshio
@@ -9,7 +13,7 @@ import numpy as np
 import pytest
 
 from skop import FieldSet
-from skop.data import attach_predictions, carry_cell_data, is_mesh_input, read_meshes
+from skop.data import _mesh_files, attach_predictions, carry_cell_data, is_mesh_input, read_meshes
 from skop.exceptions import FieldDataError, OptionalDependencyError, SkopWarning
 
 from .test_meshes import SIDE, plane_mesh, stressed_mesh
@@ -191,3 +195,48 @@ def test_remarks_of_the_reader_become_warnings(tmp_path):
     (tmp_path / "a.su2").write_text(SU2.replace("NMARK= 0", "NMARK= 1\nMARKER_TAG= wall\nMARKER_ELEMS= 1\n3 0 1"))
     with pytest.warns(SkopWarning, match="tags of string type"):
         read_meshes(tmp_path / "a.su2")
+
+
+def test_threads_may_read_while_others_print(tmp_path, capsys):
+    """Standard output and error, filters of warnings and NumPy's settings are left alone, also by failures."""
+    meshes = {"whole.vtk": True, "cut.vtk": False, "cut.vtu": False, "cut.xdmf": False}
+    for name, is_whole in meshes.items():
+        path = tmp_path / name
+        meshio.Mesh(np.eye(3), [("triangle", [[0, 1, 2]])], point_data={"a": np.arange(3.0)}).write(path)
+        path.write_bytes(path.read_bytes() if is_whole else path.read_bytes()[:60])
+    capsys.readouterr()
+    before = sys.stdout, sys.stderr, list(warnings.filters), np.geterr()
+    is_over = threading.Event()
+
+    def read(_):
+        for name, is_whole in meshes.items():
+            with nullcontext() if is_whole else pytest.raises(FieldDataError, match=f"cannot read .*{name}"):
+                read_meshes(str(tmp_path / name))
+
+    def write():
+        count = 0
+        while count < 300 or not is_over.is_set():
+            print("line")
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(3) as pool:
+        printed = pool.submit(write)
+        for done in [pool.submit(read, number) for number in range(10)]:
+            done.result()
+        is_over.set()
+    assert capsys.readouterr() == ("line\n" * printed.result(), "")
+    assert (sys.stdout, sys.stderr, list(warnings.filters), np.geterr()) == before
+
+
+def test_what_meshio_says_of_a_file_is_a_warning_that_names_it(tmp_path, capsys):
+    def read():
+        meshio._common.warn("some cells are odd")
+        return 7
+
+    path = tmp_path / "mesh.vtk"
+    path.write_text("mesh")
+    assert _mesh_files.named_failures(path, read) == (7, "Warning: some cells are odd")
+    assert capsys.readouterr() == ("", "")
+    meshio._common.warn("outside")
+    assert capsys.readouterr().err == "Warning: outside\n"

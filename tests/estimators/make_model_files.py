@@ -9,24 +9,36 @@ to write, of new operators. When the format of files changes, write new ones bes
 import sys
 from pathlib import Path
 
+import meshio
 import numpy as np
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from skop import (
     AMOArchitecture,
     AMORegressor,
+    AutoRegressor,
+    ConformalRegressor,
     DeepONetRegressor,
+    EnsembleRegressor,
     FieldSet,
     GeoMaNOArchitecture,
     GeoMaNORegressor,
     LaMOArchitecture,
     LaMORegressor,
+    MeanFieldRegressor,
     MNOArchitecture,
     MNORegressor,
+    PODRegressor,
+    RolloutRegressor,
     ScalingOptions,
     SymmetryOptions,
+    TimeConditionedRegressor,
     TrainingOptions,
     TransolverRegressor,
     UNetRegressor,
+    save,
 )
 from skop.data import unit_grid
 
@@ -91,6 +103,53 @@ def cases(random):
     yield "deeponet", DeepONetRegressor(width=8, n_basis=3, max_iter=2, random_state=0), sensors, sensors
     grid = FieldSet(unit_grid(GRID), random.normal(size=(4, 20, 1)), grid_shape=GRID)
     yield "unet", UNetRegressor(**SMALL | {"width": 2}), grid, grid
+    yield from estimators_without_a_network_or_around_others(random, points)
+
+
+def estimators_without_a_network_or_around_others(random, points):
+    """Estimator, X and y of the files of classical models, models over a base, and estimators that wrap others."""
+    small = SMALL | {"d_state": 4}
+    designs = random.random((12, 2)).round(3)
+    waves = FieldSet(points, np.sin(designs[:, None, :1] + designs[:, None, 1:] * points[None, :, :1]))
+    few = FieldSet(points, waves.values[:4])
+    yield "mean_field", MeanFieldRegressor(), designs[:4], few
+    yield "pod", PODRegressor(), designs, waves
+    yield "pod_gaussian_process", PODRegressor(regressor="gaussian_process", n_components=2), designs, waves
+    yield "pod_ridge", PODRegressor(regressor="ridge", n_components=2), few, few
+    yield "pod_of_scikit_learn", PODRegressor(regressor=Ridge(), n_components=2), designs, waves
+    yield "lamo_base", LaMORegressor(**small, n_latents=4, base="pod"), designs, waves
+    yield "ensemble", EnsembleRegressor(LaMORegressor(**small, n_latents=4), n_members=2), designs[:4], few
+    grid = FieldSet(unit_grid(GRID), random.normal(size=(4, 20, 1)), grid_shape=GRID)
+    frames = FieldSet(unit_grid(GRID), random.normal(size=(4, 20, 3)), grid_shape=GRID)
+    yield "rollout", RolloutRegressor(LaMORegressor(**small, patch_size=2), window=1), grid, frames
+    yield "times", TimeConditionedRegressor(LaMORegressor(**small, n_latents=4), times=[0.5, 1.0, 2.0]), grid, frames
+    candidates = [("mean", MeanFieldRegressor()), ("POD", PODRegressor()), ("LaMO", LaMORegressor(**small))]
+    auto = AutoRegressor(candidates=candidates, max_time=None, ensemble="greedy", random_state=0)
+    yield "auto", auto, designs, waves
+    yield "conformal", ConformalRegressor(PODRegressor(), coverage=0.5, random_state=0), designs, waves
+    steps = StandardScaler(), PolynomialFeatures(2), LaMORegressor(**small, n_latents=4)
+    yield "pipeline", make_pipeline(*steps), designs[:4], few
+    mesh = meshio.Mesh(points, [("line", np.stack([np.arange(11), np.arange(1, 12)], axis=1))])
+    yield "mesh", LaMORegressor(**small, n_latents=4), designs[:4], (mesh, waves.values[:4])
+    yield "mno_oformer", MNORegressor(**SMALL, host="oformer", mixer="mamba", d_state=2), grid, grid
+
+
+def values_of(predicted):
+    """Fields of a prediction of any form as an array."""
+    if isinstance(predicted, list):
+        return np.array([next(iter(mesh.point_data.values())) for mesh in predicted])
+    return getattr(predicted, "values", predicted)
+
+
+def inputs_of(path, estimator):
+    """X of a model file, from the file of arrays beside it."""
+    held = dict(np.load(path.with_suffix(".npz")))
+    points, fields, params, sizes = (held.get(part) for part in ("coords", "fields", "params", "sizes"))
+    if points is None:
+        return params
+    if sizes is not None:
+        points, fields = (np.split(part, np.cumsum(sizes)[:-1]) for part in (points, fields))
+    return FieldSet(points, fields, params=params, grid_shape=estimator.spec_.grid_shape)
 
 
 if __name__ == "__main__":
@@ -99,9 +158,10 @@ if __name__ == "__main__":
         if name not in (sys.argv[1:] or [name]):
             continue
         predicted = model.fit(X, y).predict(X)
-        model.save(FOLDER / f"{name}.skop")
+        save(model, FOLDER / f"{name}.skop")
         parts = {"coords": getattr(X, "coords", None), "fields": getattr(X, "values", None)}
-        parts |= {"params": getattr(X, "params", X), "values": predicted.values, "scalars": predicted.params}
+        parts |= {"params": getattr(X, "params", X), "values": values_of(predicted)}
+        parts["scalars"] = getattr(predicted, "params", None)
         if getattr(X, "is_ragged", False):
             parts["sizes"] = X.n_points
         np.savez_compressed(FOLDER / name, **{key: part for key, part in parts.items() if part is not None})

@@ -271,6 +271,12 @@ def test_an_operator_over_a_base_that_takes_long_is_not_tried(budget):
     Operator.fits.clear()
     AutoRegressor(candidates=[candidates[0], ("over", Operator(base=None))], max_time=60).fit(TABLE, ONES)
     assert len(Operator.fits) > 1
+    # Of fewer than 10 samples there is none, and the model may be the better one.
+    Operator._why_no_base, Operator._symmetries = LaMORegressor._why_no_base, None
+    for count in (9, 12):
+        Operator.fits.clear()
+        AutoRegressor(candidates=candidates, max_time=60).fit(TABLE[:count], ONES[:count])
+        assert (len(Operator.fits) > 1) == (count < 10)
 
 
 def test_weight_zero_is_leaving_out_and_errors_are_weighted():

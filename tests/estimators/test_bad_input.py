@@ -7,8 +7,9 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.utils._param_validation import InvalidParameterError
 
-from skop import FieldSet, LaMORegressor
+from skop import AutoRegressor, EnsembleRegressor, FieldSet, LaMORegressor, MeanFieldRegressor, TrainingOptions
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.testing._samples import state_of
@@ -278,3 +279,63 @@ def test_a_square_table_of_images_without_channel_axis_is_pointed_out():
     images = RANDOM.normal(size=(4, 8, 8))
     with pytest.warns(SkopWarning, match="add a channel axis"):
         small().fit(images, images)
+
+
+# ---------------------------------------------------------------- parameters
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"width": True},
+        {"n_latents": np.True_},
+        {"width": 10**12},
+        {"depth": 10**9},
+        {"d_state": 2**63},
+        {"architecture__mlp_ratio": 1e300},
+        {"training__beta_2": 0},
+        {"training__one_cycle": np.array(3)},
+        {"architecture__decay_range": ("a", "b")},
+        {"symmetries": [[1]]},
+        {"symmetries__mirrors": np.array(3)},
+    ],
+    ids=repr,
+)
+def test_wrong_and_extreme_parameters_are_named(params):
+    X = np.ones((3, 4, 4, 1))
+    estimator = LaMORegressor(width=8, depth=1, max_iter=1).set_params(**params)
+    name = next(iter(params)).rpartition("__")[2] if "mirrors" not in str(params) else "mirrors"
+    with pytest.raises(InvalidParameterError, match=f"The '{name}' parameter of"):
+        estimator.fit(X, X)
+
+
+def test_networks_beyond_the_memory_of_the_machine_are_refused_before_they_are_built():
+    X, params = np.ones((3, 4, 4, 1)), {"width": 60000, "architecture__mlp_ratio": 1000.0}
+    with pytest.raises(ValueError, match=r"cannot be trained here.*smaller width"):
+        LaMORegressor(max_iter=1, base=None).set_params(**params).fit(X, X)
+
+
+@pytest.mark.parametrize("kind", [EnsembleRegressor, AutoRegressor])
+def test_no_jobs_are_named(kind):
+    estimator = kind(LaMORegressor()) if kind is EnsembleRegressor else kind()
+    with pytest.raises(InvalidParameterError, match="n_jobs"):
+        estimator.set_params(n_jobs=0).fit(np.ones((3, 4, 4, 1)), np.ones((3, 4, 4, 1)))
+
+
+def test_numbers_of_numpy_count_as_those_of_python():
+    X = np.random.default_rng(0).normal(size=(5, 4, 4, 1))
+    common = {"depth": 1, "max_iter": 1, "random_state": 0, "base": None}
+    usual = LaMORegressor(width=64, n_heads=2, batch_size=2, training=TrainingOptions(beta_2=0.5), **common)
+    short = LaMORegressor(
+        width=np.int8(64),
+        n_heads=np.uint64(2),
+        batch_size=np.int8(2),
+        training=TrainingOptions(beta_2=np.float32(0.5)),
+        **common,
+    )
+    np.testing.assert_array_equal(short.fit(X, X).predict(X), usual.fit(X, X).predict(X))
+
+
+@pytest.mark.parametrize("cv", [[None], [(0, 1)], [([0.5], [1])], [([], [1])], []])
+def test_folds_that_are_none_are_named(cv):
+    X = np.random.default_rng(0).normal(size=(4, 2))
+    with pytest.raises(FieldDataError, match="list of folds"):
+        AutoRegressor(candidates=[("mean", MeanFieldRegressor())], cv=cv).fit(X, X[:, 0])

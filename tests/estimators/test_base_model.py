@@ -37,9 +37,8 @@ def shares_of(model):
 
 
 def base_of(model, X):
-    """Field of the base alone, in the units of y."""
-    found = torch.from_numpy(model.base_.predict(X).fields).to(getattr(torch, model.dtype_))
-    return model.scalers_.target.inverse_transform(found).numpy()
+    """Field of the base alone in double precision, in the units of y."""
+    return model.scalers_.target.inverse_transform(torch.from_numpy(model.base_.predict(X).fields)).numpy()
 
 
 def without_network(model):
@@ -581,18 +580,19 @@ def test_a_base_that_the_network_leaves_behind_is_dropped(early_stopping, tmp_pa
     # The best linear map is a constant.
     y = X[:, 0] ** 2
     goes_on = []
-    original = LaMORegressor._without_base
+    original = LaMORegressor._loader_without_base
 
     def recorded(self, setup):
         goes_on.append((original(self, setup), setup))
         return goes_on[-1][0]
 
-    monkeypatch.setattr(LaMORegressor, "_without_base", recorded)
+    monkeypatch.setattr(LaMORegressor, "_loader_without_base", recorded)
     options = {"base": "linear", "max_iter": 40, "width": 16, "batch_size": 4}
     options |= {"early_stopping": early_stopping, "warm_start": True}
     weight = np.repeat([0.0, 1.0], [5, 55])
     model = small(**options).fit(X, y, sample_weight=weight)
-    ((loader, setup),) = goes_on
+    # In the second half of the training at the latest, the samples that judged the base are trained on.
+    loader, setup = goes_on[-1]
     kept = np.arange(5, 60) if setup.valid is None else np.setdiff1d(np.arange(5, 60), setup.valid)
     assert np.array_equal(loader.inputs.params, setup.data.inputs.params[kept])
     assert model.base_ is None
@@ -755,6 +755,10 @@ def test_the_network_has_no_share_in_a_channel_that_does_not_vary():
     still = Targets(FieldSet(np.random.default_rng(0).random((4, 2)), np.zeros((6, 4, 1))), None)
     field, _ = correction_shares(unseen, still, still, np.ones(6))
     np.testing.assert_array_equal(field, 0.0)
+    # Nor does a network that is far from the constant correct the last digit of the base.
+    away = Targets(still.field.with_values(np.full((6, 4, 1), -0.01)), None)
+    field, _ = correction_shares(unseen, away, still, np.ones(6))
+    np.testing.assert_array_equal(field, 0.0)
 
 
 def test_a_constant_channel_does_not_choose_the_base():
@@ -762,8 +766,33 @@ def test_a_constant_channel_does_not_choose_the_base():
     rng = np.random.default_rng(1)
     points, params = rng.random((25, 2)), rng.random((16, 2))
     values = np.sin(3 * points[:, 0] + params[:, :1]) * np.exp(params[:, 1:] * points[:, 1])
-    X, errors = FieldSet(points, None, params=params), []
+    X = FieldSet(points, None, params=params)
+    errors = [small(max_iter=1).fit(X, FieldSet(points, values[..., np.newaxis])).base_.error]
     for constant in (0.0, 0.1, 0.3):
         y = FieldSet(points, np.stack([values, np.full_like(values, constant)], axis=-1))
         errors.append(small(max_iter=1).fit(X, y).base_.error)
     np.testing.assert_allclose(errors, errors[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_nodes", [12, 40])
+def test_small_meshes_with_nodes_in_another_order_are_refused(n_nodes):
+    rng = np.random.default_rng(0)
+    params, points = rng.random((14, 2)), rng.random((n_nodes, 2))
+    coords = points * (1 + 0.2 * params[:, np.newaxis])
+    fields = np.sin(3 * coords[..., :1] + params[:, np.newaxis, :1])
+    X, y = FieldSet(coords, None, params=params), FieldSet(coords, fields)
+    model = small(base="pod", max_iter=1).fit(X[:12], y[:12])
+    model.module_.use_base()
+    assert np.abs(np.asarray(model.predict(X[12:]).values) - fields[12:]).max() < 0.1
+    # So few nodes have no neighbours that tell of their order.
+    other = FieldSet(coords[12:, rng.permutation(n_nodes)], None, params=params[12:])
+    with pytest.raises(FieldDataError, match="index 0 are numbered in another order"):
+        model.predict(other)
+
+
+def test_classes_and_words_are_no_estimators(linear_map):
+    with pytest.raises(FieldDataError, match=r"an estimator is needed: PODRegressor\(\)"):
+        small(base=PODRegressor).fit(*linear_map)
+    with pytest.raises(ValueError, match="base__n_components is a parameter of an estimator, but base is 'auto'"):
+        small().set_params(base__n_components=3)
+    assert small().set_params(base=PODRegressor(), base__n_components=3).base.n_components == 3

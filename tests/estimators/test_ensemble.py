@@ -51,6 +51,23 @@ def test_seeds_differ_between_members_and_repeat_between_fits(fields):
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
 
 
+@pytest.mark.parametrize(("changes", "n_fits"), [({}, 1), ({"early_stopping": True}, 3)])
+def test_members_share_a_base_where_it_is_the_same(fields, changes, n_fits, monkeypatch):
+    fits, unseen = [], PODRegressor._leave_one_out
+    monkeypatch.setattr(PODRegressor, "_leave_one_out", lambda self, data: fits.append(data) or unseen(self, data))
+    X, y = fields
+    model = EnsembleRegressor(member(base="pod", max_iter=1, **changes), n_members=3, random_state=0).fit(X, y)
+    # With other samples for the validation the targets are scaled otherwise.
+    assert len(fits) == n_fits
+    for fitted in model.estimators_:
+        alone = member(base="pod", max_iter=1, random_state=fitted.random_state, **changes).fit(X, y)
+        np.testing.assert_array_equal(fitted.predict(X), alone.predict(X))
+    assert len(fits) == n_fits + 3
+    # Other samples have another base.
+    model.fit(X[:11], y[:11])
+    assert len(fits) == 2 * n_fits + 3
+
+
 @pytest.mark.exhaustive
 def test_processes_do_not_change_the_result(fields):
     X, y = fields

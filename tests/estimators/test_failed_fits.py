@@ -3,11 +3,23 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator, RegressorMixin
+import torch
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
-from skop import EnsembleRegressor, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
+from skop import (
+    ConformalRegressor,
+    EnsembleRegressor,
+    LaMORegressor,
+    PODRegressor,
+    RolloutRegressor,
+    TimeConditionedRegressor,
+    TrainingOptions,
+)
+from skop.data import FieldSet
+from skop.exceptions import SkopWarning
+from skop.training import Trainer
 
 TABLE = pd.DataFrame(np.random.default_rng(0).random((8, 3)), columns=["a", "b", "c"])
 OTHER = pd.DataFrame(np.random.default_rng(1).random((8, 6)), columns=list("uvwxyz"))
@@ -33,6 +45,55 @@ def member(**params):
     return LaMORegressor().set_params(width=8, depth=1, max_iter=1, random_state=0, **params)
 
 
+def huge(prediction, target, **options):
+    """Loss that asks for more memory than any address space has."""
+    return prediction.sum() + torch.empty(2**55, dtype=torch.uint8).sum()
+
+
+def test_a_step_that_runs_out_of_memory_says_what_to_set():
+    X = np.random.default_rng(0).normal(size=(8, 4, 4, 1))
+    model = LaMORegressor(width=8, depth=1, max_iter=1, batch_size=4, random_state=0).fit(X, X)
+    expected = model.predict(X)
+    with pytest.raises(MemoryError, match=r"batch_size=4 ran out of memory \(.*\)\. Set batch_size=2, a smaller width"):
+        model.set_params(loss=huge).fit(X, X)
+    np.testing.assert_array_equal(model.predict(X), expected)
+
+
+def ragged(rng):
+    coords = [rng.random((int(count), 2)) for count in rng.integers(9, 16, size=8)]
+    return FieldSet(coords, [np.sin(4 * points[:, :1]) for points in coords]), [points[:, :1] ** 2 for points in coords]
+
+
+@pytest.mark.parametrize("kind", ["weighted", "ragged", "summed", "trajectories"])
+def test_batches_that_are_too_large_are_taken_in_parts_with_the_same_gradients(kind, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = ragged(rng) if kind == "ragged" else (rng.normal(size=(8, 4, 4, 1)), rng.normal(size=(8, 4, 4, 1)))
+    options = {"sample_weight": np.arange(1.0, 9.0)} if kind == "weighted" else {}
+    reduction = TrainingOptions(loss_reduction="sum" if kind == "summed" else "mean", ema_decay=0.5)
+    model = member(dtype="float64", base=None, batch_size=5, training=reduction)
+    if kind == "trajectories":
+        y = np.concatenate([y, -y], axis=-1)
+        model = RolloutRegressor(model.set_params(batch_size=3), window=1, unroll=2)
+    expected = clone(model).fit(X, y, **options)
+    outputs_of, largest = Trainer._outputs_of, [0]
+
+    def limited(self, batch):
+        if torch.is_grad_enabled():
+            if len(batch) > 2:
+                raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate much")
+            largest[0] = max(largest[0], len(batch))
+        return outputs_of(self, batch)
+
+    monkeypatch.setattr(Trainer, "_outputs_of", limited)
+    with pytest.warns(SkopWarning, match="ran out of memory; batches such as .* in up to 4 parts"):
+        found = clone(model).fit(X, y, **options)
+    assert largest[0] == 2
+    fitted, reference = (getattr(held, "estimator_", held) for held in (found, expected))
+    np.testing.assert_allclose(fitted.loss_curve_, reference.loss_curve_, rtol=1e-12)
+    for name, weights in reference.module_.state_dict().items():
+        np.testing.assert_allclose(fitted.module_.state_dict()[name], weights, rtol=0, atol=1e-9, err_msg=name)
+
+
 MODELS = {
     "POD": (PODRegressor(regressor=Refuses()), {"regressor": Refuses(1)}, RuntimeError),
     "POD components": (PODRegressor(), {"regressor": Refuses(1)}, RuntimeError),
@@ -40,6 +101,7 @@ MODELS = {
     "rollout channels": (RolloutRegressor(PODRegressor(), window=3), {"window": 4}, ValueError),
     "times": (TimeConditionedRegressor(PODRegressor()), {"times": 5}, ValueError),
     "ensemble": (EnsembleRegressor(member(), n_members=1), {"estimator__symmetries": ["typo"]}, ValueError),
+    "band": (ConformalRegressor(PODRegressor(), coverage=0.5, random_state=0), {"coverage": 0.999}, ValueError),
     "operator": (member(), {"symmetries": ["typo"]}, ValueError),
 }
 

@@ -152,6 +152,24 @@ def test_other_numbers_of_frames_are_named_on_meshes(fields, asked, expected, tm
     np.testing.assert_allclose(found, arrays.values, atol=1e-6)
 
 
+@pytest.mark.parametrize(("wrapper", "n_steps"), [(TimeConditionedRegressor, 3), (RolloutRegressor, 3)])
+def test_trajectories_are_groups_of_a_model_that_takes_them(wrapper, n_steps):
+    class Grouped(PODRegressor):
+        def fit(self, X, y=None, *, groups=None):
+            self.groups_, self.first_ = groups, np.asarray(y.values)[:, 0, 0]
+            return super().fit(X, y)
+
+    rng = np.random.default_rng(0)
+    X, y = rng.random((4, 6, 1)), rng.random((4, 6, n_steps))
+    options = {"window": 1} if wrapper is RolloutRegressor else {}
+    fitted = wrapper(Grouped(regressor="ridge"), **options).fit(X, y).estimator_
+    np.testing.assert_array_equal(fitted.groups_, np.repeat(np.arange(4), n_steps))
+    # Samples of a group are the frames of one trajectory.
+    np.testing.assert_array_equal(fitted.first_.reshape(4, n_steps), y[:, 0])
+    # A single trajectory has no groups that a cross-validation could separate.
+    assert wrapper(Grouped(regressor="mean"), **options).fit(X[:1], y[:1]).estimator_.groups_ is None
+
+
 def test_other_points_and_ensembles():
     rng = np.random.default_rng(1)
     grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 5)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)

@@ -133,7 +133,7 @@ def test_patches_are_small_enough_for_few_tokens(grid, patch):
         ({"architecture__direction_order": "any"}, r"'direction_order' parameter"),
         ({"architecture__activation": "relu"}, r"'activation' parameter"),
         ({"architecture__kernel_size": 2}, r"kernel_size=2 is even"),
-        ({"architecture__step_range": (0.1,)}, r"step_range is \(0.1,\)"),
+        ({"architecture__step_range": (0.1,)}, r"a sequence of 2 numbers. Got \(0.1,\)"),
         ({"architecture__step_range": (0.0, 0.1)}, r"step_range is \(0.0, 0.1\)"),
         ({"architecture__lifting_width": -1}, r"'lifting_width' parameter"),
         ({"architecture__dt_rank": 0}, r"'dt_rank' parameter"),

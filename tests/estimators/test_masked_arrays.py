@@ -4,7 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
+from skop import (
+    ConformalRegressor,
+    EnsembleRegressor,
+    FieldSet,
+    LaMORegressor,
+    PODRegressor,
+    RolloutRegressor,
+    TimeConditionedRegressor,
+)
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError
 from skop.metrics import pdebench_rmse, relative_l2_error
@@ -29,6 +37,7 @@ def lamo():
 MODELS = {
     "operator": lamo(),
     "POD": PODRegressor(n_components=2),
+    "band": ConformalRegressor(PODRegressor(n_components=2), coverage=0.5, random_state=0),
     "ensemble": EnsembleRegressor(lamo(), n_members=1),
     "rollout": RolloutRegressor(PODRegressor(n_components=2), window=1, n_steps=1),
     "times": TimeConditionedRegressor(PODRegressor(n_components=2), times=1),

@@ -24,8 +24,9 @@ from skop import (
     SymmetryOptions,
     TrainingOptions,
 )
+from skop.estimators import _base
 from skop.exceptions import SkopWarning
-from skop.modules import MIXERS
+from skop.modules import MIXERS, set_drop_path
 
 FIELDS = np.random.default_rng(0).normal(size=(6, 5, 4, 1))
 POINTS = [np.random.default_rng(seed).random((7, 2)) for seed in range(6)]
@@ -182,3 +183,40 @@ def test_drop_path_changes_the_training_of_every_operator(kind, X):
 def test_drop_path_is_refused_without_branches():
     with pytest.raises(ValueError, match=r"training__drop_path=0\.2 leaves out residual branches"):
         skop.DeepONetRegressor(max_iter=1, training=TrainingOptions(drop_path=0.2)).fit(FIELDS, FIELDS)
+
+
+def fit_and_note_drop_path(monkeypatch, **options):
+    """Rates of drop path that a fit of 60 samples sets; the target is noise."""
+    rng = np.random.default_rng(3)
+    rates = []
+    monkeypatch.setattr(
+        _base, "set_drop_path", lambda network, rate: rates.append(rate) or set_drop_path(network, rate)
+    )
+    model = LaMORegressor(**SMALL).set_params(**options)
+    model.fit(rng.uniform(-1, 1, (60, 2)), rng.normal(size=60))
+    return rates
+
+
+@pytest.mark.parametrize(
+    ("quarter", "half", "trained", "rates"),
+    [(1.0, 0.95, 0.6, [0.0, 0.2]), (1.0, 0.8, 0.4, [0.0]), (1.0, 0.95, 0.7, [0.0])],
+    ids=["overfits", "error still falls", "error of all samples"],
+)
+@pytest.mark.parametrize("base", [None, "linear"], ids=["early stopping", "a base"])
+def test_drop_path_begins_where_a_training_overfits(quarter, half, trained, rates, base, monkeypatch):
+    # Of held-out samples at an eighth, a quarter and half of the training, then of others.
+    errors = iter([*([1.0] if base is None else []), 2.0, quarter, half, trained])
+
+    def validation(*arguments):
+        error = next(errors)
+        return lambda: error
+
+    monkeypatch.setattr(LaMORegressor, "_make_validation", validation)
+    assert fit_and_note_drop_path(monkeypatch, early_stopping=base is None, base=base, max_iter=8) == rates
+
+
+@pytest.mark.exhaustive
+def test_a_network_that_memorises_noise_is_regularised(monkeypatch):
+    training = TrainingOptions(n_iter_no_change=1000, weight_decay=0.0)
+    options = {"early_stopping": True, "base": None, "width": 32, "max_iter": 400, "batch_size": 8}
+    assert fit_and_note_drop_path(monkeypatch, training=training, **options) == [0.0, 0.2]

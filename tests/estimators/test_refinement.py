@@ -234,3 +234,21 @@ def test_the_kinds_of_refinement():
     with pytest.warns(ResolutionWarning):
         native = estimator.set_params(refinement="native").predict(fine)
     assert np.abs(native[:, ::2, ::2] - coarse).max() > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("factors", "average", "warns"), [((17, 16), True, True), ((16, 16), True, False), ((17, 16), False, False)]
+)
+def test_averages_that_take_long_are_warned_about(factors, average, warns):
+    fine = FieldSet(unit_grid((17, 17)), np.zeros((1, 17, 17, 1)))
+
+    def predict(inputs):
+        return Predictions(inputs.values, None)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        predict_refined(fine, factors, predict, average=average)
+    assert [str(one.message) for one in caught if "check the units of the coordinates" in str(one.message)][
+        warns:
+    ] == []
+    assert bool(caught) == warns

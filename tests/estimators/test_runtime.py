@@ -1,10 +1,14 @@
 """Device, precision and randomness of a fit."""
 
 import os
+import random
 import signal
+import sys
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+import joblib
 import numpy as np
 import pytest
 import torch
@@ -287,3 +291,100 @@ def test_a_forked_process_does_not_wait_for_the_turns_of_its_parent():
     leave.set()
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_process_computes_where_its_parent_had_several_threads(four_threads):
+    torch.set_num_threads(2)
+    large = np.random.default_rng(0).normal(size=(2, 48, 48, 1))
+    model = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(large, large)
+    expected = model.predict(large)
+    torch.randn(1024, 1024).sin()  # starts torch's threads
+    with thread_limit(2**20, 64):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            torch.randn(1024, 1024).sin()
+            with thread_limit(2**20, 64) as n_threads:
+                found = model.predict(large)
+            os._exit(0 if np.array_equal(found, expected) and n_threads == torch.get_num_threads() == 1 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert torch.get_num_threads() == 2
+
+
+STATE = {
+    "NumPy": lambda: str(np.random.get_state()),  # noqa: NPY002
+    "Python": lambda: str(random.getstate()),
+    "torch": lambda: torch.get_rng_state().tolist(),
+    "threads": torch.get_num_threads,
+    "threads of a new thread": lambda: in_new_thread(torch.get_num_threads),
+    "threads between operations": torch.get_num_interop_threads,
+    "precision": torch.get_default_dtype,
+    "deterministic": torch.are_deterministic_algorithms_enabled,
+    "gradients": torch.is_grad_enabled,
+    "NumPy's errors": np.geterr,
+    "warnings": lambda: list(warnings.filters),
+    "environment": lambda: dict(os.environ),
+    "streams": lambda: (id(sys.stdout), id(sys.stderr)),
+    "signals": lambda: [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
+}
+
+
+def test_global_state_is_as_it_was_after_every_call(tmp_path):
+    def state():
+        return {name: read() for name, read in STATE.items()}
+
+    def unchanged(call):
+        before = state()
+        result = call()
+        assert state() == before
+        return result
+
+    training = skop.TrainingOptions(deterministic=True)
+    model = unchanged(lambda: dropping(0, training=training))
+    unchanged(lambda: model.predict(X))
+    unchanged(lambda: model.score(X, X[..., :1]))
+    unchanged(lambda: model.save(tmp_path / "model.skop"))
+    unchanged(lambda: skop.load(tmp_path / "model.skop"))
+
+    def fail():
+        with pytest.raises(ValueError, match=r"finite|NaN"):
+            model.fit(X, np.full_like(X, np.nan))
+
+    unchanged(fail)
+
+
+def test_global_seeds_and_torchs_number_of_threads_do_not_matter():
+    """Of threads, for small problems, which are computed with one."""
+    before, expected = torch.get_num_threads(), dropping(3).predict(X)
+    try:
+        for seed in (1, 2):
+            torch.set_num_threads(seed)
+            random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
+            torch.manual_seed(seed)
+            np.testing.assert_array_equal(dropping(3).predict(X), expected)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_predictions_from_many_threads_are_those_of_one():
+    models = [dropping(0), dropping(1)]
+    expected = [model.predict(X) for model in models]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda number: models[number % 2].predict(X), range(16)))
+    for number, values in enumerate(found):
+        np.testing.assert_array_equal(values, expected[number % 2])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_ensembles_are_the_same_in_workers_of_every_kind(backend):
+    def predict(n_jobs):
+        member = LaMORegressor(width=8, depth=1, max_iter=2, dropout=0.2)
+        return skop.EnsembleRegressor(member, n_members=3, n_jobs=n_jobs, random_state=0).fit(X, X).predict(X)
+
+    expected = predict(1)
+    with joblib.parallel_config(backend=backend):
+        np.testing.assert_array_equal(predict(2), expected)

@@ -2,17 +2,22 @@
 
 import ctypes
 import gc
+import os
+import pickle
+import warnings
 from importlib import import_module
 from inspect import unwrap
 from pathlib import Path
 from types import SimpleNamespace
 
+import numba
 import numpy as np
 import pytest
 import torch
 from numba import float64, int64, njit
 from numba.core.caching import CompileResultCacheImpl
 
+from skop.exceptions import KernelWarning
 from skop.ops import _cpu_tools
 from skop.ops._cpu_tools import pack_states, run_kernel, unpack_states
 from skop.ops._simd import LANES, address, claim, inlined, offset, pointer
@@ -123,10 +128,64 @@ def test_what_a_kernel_calls_gets_no_machine_code_of_its_own():
 
 def test_without_a_place_for_the_cache_kernels_are_compiled_all_the_same(monkeypatch):
     _cpu_tools._compiled.cache_clear()
+    _cpu_tools._warn_of_cache.cache_clear()
     monkeypatch.setattr(CompileResultCacheImpl, "_locator_classes", [])
+    with pytest.warns(KernelWarning, match="no folder for compiled kernels can be written to.*NUMBA_CACHE_DIR"):
+        assert doubled() == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert doubled() == 2  # said once
+
+
+def doubled():
+    """Compile the kernel, as in another process, and run it."""
+    _cpu_tools._compiled.cache_clear()
     numbers = torch.ones(1, dtype=torch.float64)
     run_kernel(double, torch.float64, PLACES, {"NUMBERS": numbers}, n_items=1, scratch_bytes=0)
-    assert numbers.item() == 2
+    return numbers.item()
+
+
+@pytest.fixture
+def cache_folder(tmp_path, monkeypatch):
+    """A folder for compiled kernels that nobody else can write to."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "kernels"))
+    _cpu_tools._warn_of_cache.cache_clear()
+    assert doubled() == 2
+    (index,) = (tmp_path / "kernels").rglob("*.nbi")
+    yield index.parent
+    _cpu_tools._compiled.cache_clear()
+
+
+@pytest.mark.parametrize("ending", [".nbi", ".nbc", ".sha256"])
+@pytest.mark.parametrize("damage", ["empty", "zeros"])
+def test_damaged_code_is_compiled_anew(cache_folder, ending, damage):
+    (path,) = cache_folder.glob(f"*{ending}")
+    content = path.read_bytes()
+    path.write_bytes(b"" if damage == "empty" else content[:20] + bytes(40) + content[60:])
+    assert doubled() == 2
+    kept = {file.name: file.read_bytes() for file in cache_folder.iterdir()}
+    assert len(kept) == 3
+    assert kept[path.name] != bytes(0)
+    assert bytes(40) + content[60:] != kept[path.name][20:]
+    times = {file: file.stat().st_mtime_ns for file in cache_folder.iterdir()}
+    assert doubled() == 2  # from the disk
+    assert {file: file.stat().st_mtime_ns for file in cache_folder.iterdir()} == times
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs permissions of POSIX")
+@pytest.mark.parametrize(("levels", "mode"), [(0, 0o777), (0, 0o1777), (1, 0o777)])
+def test_code_that_others_may_have_written_is_not_run(cache_folder, tmp_path, levels, mode):
+    class Evil:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "ran",)
+
+    (index,) = cache_folder.glob("*.nbi")
+    index.write_bytes(pickle.dumps(Evil()))
+    (cache_folder / f"{index.name.split('-')[0]}.sha256").write_text("")
+    [cache_folder, *cache_folder.parents][levels].chmod(mode)
+    with pytest.warns(KernelWarning, match="are not kept in .*: other users can write to"):
+        assert doubled() == 2
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(("channels", "states"), [(1, 1), (16, 2), (17, 3), (40, 16), (32, 5)])
@@ -207,10 +266,12 @@ def test_only_stale_code_of_the_same_kernel_is_removed(tmp_path):
         """Stand for a kernel."""
 
     forward.__qualname__ = "forward_0123456789ab"
-    stale = ["_cpu.forward_ba9876543210-12.py311.nbi", "_cpu.forward_ba9876543210-12.py311.3.nbc"]
+    old = "_cpu.forward_ba9876543210"
+    stale = [f"{old}-12.py311.nbi", f"{old}-12.py311.3.nbc", f"{old}.sha256"]
     others = [
         "_cpu.forward_0123456789ab-12.py311.nbi",
         "_cpu.forward_0123456789ab-12.py312.1.nbc",
+        "_cpu.forward_0123456789ab.sha256",
         "_cpu.backward_ba9876543210-12.py311.nbi",
         "_other.forward_ba9876543210-12.py311.nbi",
         "_cpu.forward-12.py311.nbi",
@@ -220,5 +281,5 @@ def test_only_stale_code_of_the_same_kernel_is_removed(tmp_path):
     ]
     for name in stale + others:
         (tmp_path / name).touch()
-    _cpu_tools._remove_stale(tmp_path, "_cpu", forward)
+    _cpu_tools._Kept(tmp_path, "_cpu", forward).remove_stale()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)

@@ -514,3 +514,28 @@ def test_scans_for_exports_are_the_reference(length):
             found = ssd_scan(*given, chunk_size=8, backend="numba", **options)
         assert used == {"torch"}
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "operation", [SELECTIVE_SCAN, SELECTIVE_SCAN_2D, SSD_SCAN], ids=lambda operation: operation.name
+)
+def test_kernels_read_lazily_negated_tensors(operation):
+    """Of the arguments and of the cotangent, as from the imaginary part of a conjugate."""
+    given = operation.example()
+
+    def outputs(turn):
+        leaves = [None if value is None else value.clone().requires_grad_() for value in given[: operation.n_tensors]]
+        turned = [None if leaf is None else turn(leaf) for leaf in leaves]
+        y = operation.run("numba", given._make((*turned, *given[operation.n_tensors :])))[0]
+        grads = torch.autograd.grad(
+            y, [leaf for leaf in leaves if leaf is not None], turn(torch.ones_like(y)), allow_unused=True
+        )
+        return [y.detach(), *(value for value in grads if value is not None)]
+
+    def negate(value):
+        turned = torch._neg_view(-value)
+        assert turned.is_neg()
+        return turned
+
+    for value, true in zip(outputs(negate), outputs(lambda value: value), strict=True):
+        torch.testing.assert_close(value, true, rtol=0, atol=0)

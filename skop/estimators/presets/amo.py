@@ -50,6 +50,7 @@ _PAPER: dict[str, Any] = {
         "warmup_fraction": 0.1,
         "weight_decay": 1e-5,
         "decay_bias_and_norm": True,
+        "drop_path": 0.0,
         "beta_2": 0.999,
         "max_grad_norm": 0.5,
         "ema_decay": None,

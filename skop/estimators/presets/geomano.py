@@ -45,6 +45,7 @@ _TRAINING = {
     "schedule_interval": "step",
     "weight_decay": 1e-5,
     "decay_bias_and_norm": True,
+    "drop_path": 0.0,
     "beta_2": 0.999,
     "ema_decay": None,
 }

@@ -118,6 +118,7 @@ _TRAINING: dict[str, Any] = {
     "one_cycle": (0.3, 1e4, 1e4),
     "weight_decay": 0.0,
     "decay_bias_and_norm": True,
+    "drop_path": 0.0,
     "beta_2": 0.999,
     "max_grad_norm": None,
     "ema_decay": None,

@@ -1,0 +1,724 @@
+"""ConformalRegressor: bands around the predictions of any estimator, with a coverage that is guaranteed.
+
+Notation: n samples, P points, T points of all samples together, q output channels, s scalars, K models, N values.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import has_fit_parameter
+
+from skop._optional import import_optional
+from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
+from skop._typing import FloatArray, IntArray
+from skop.data import (
+    DataSpec,
+    FieldSet,
+    Predictions,
+    TargetForm,
+    Targets,
+    attach_bounds,
+    interpolate_fields,
+    is_mesh_series,
+)
+from skop.estimators._base import check_weight
+from skop.estimators._domain import SeenRanges
+from skop.estimators._ensemble import EnsembleRegressor
+from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure, samples_with_weight
+from skop.estimators._persistence import KNOWN
+from skop.estimators._search import Samples, as_input, as_predictions, make_folds
+from skop.exceptions import FieldDataError, each_warning_once
+
+__all__ = ["ConformalRegressor"]
+
+KNOWN["FrozenEstimator"] = FrozenEstimator
+
+#: Part of the held-out samples from which a scale is estimated; the others calibrate.
+_SCALE_SHARE = 1 / 3
+#: Number of samples that the mean over the nodes counts for in the scale of a node, since few samples tell little.
+_PRIOR = 4.0
+#: Lowest scale of a node, as a part of the root mean square of the scale over the nodes of its sample.
+_LOWEST = 1e-2
+#: Ratio of an error to a scale from which the scale is zero.
+_HUGE = 1e100
+#: Number of scores that are kept of each model for CV+; more are rounded up to these.
+_KEPT_SCORES = 1000
+#: Number of bisections in which a bound of CV+ is found, which then is too wide by 1e-10 of the band at most.
+_BISECTIONS = 34
+#: Difference of probabilities that is rounding.
+_ROUNDING = 1e-9
+#: Kinds of outputs.
+_KINDS = ("fields", "scalars")
+
+
+class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
+    """Put bands around the predictions of an estimator that hold the truth with a given probability.
+
+    Conformal prediction compares predictions of samples that were held out of the fit with the truth. The band is as
+    wide as these errors demand. Its coverage holds for any estimator, good or bad, and for any number of calibration
+    samples, if new samples are exchangeable with these: drawn from the same distribution, and not chosen by the result.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Estimator to put a band around: any one of skop, or for plain tables any regressor of scikit-learn. A fitted
+        estimator within `sklearn.frozen.FrozenEstimator` is not fitted again; X and y of `fit` then only calibrate, and
+        must not have been in its fit.
+    coverage : float, default=0.9
+        Probability 1 - alpha with which a band holds the truth, between 0 and 1.
+    guarantee : {"pointwise", "simultaneous"}, default="pointwise"
+        Meaning of the coverage of a field. ``"pointwise"``: the share of the nodes of a sample at which the truth is in
+        the band is at least `coverage` on average over samples. ``"simultaneous"``: the truth is in the band at all
+        nodes of a sample together, with this probability. Both hold for each channel and for each scalar by itself.
+    method : {"split", "cv+", "jackknife+"}, default="split"
+        Source of the calibration errors. ``"split"``: samples held out of one fit. ``"cv+"``: all samples, each
+        predicted by the fit without its fold. ``"jackknife+"``: the same with one sample (or group) in each fold.
+    scale : {"auto", "residuals", "spread", "constant"} or estimator, default="auto"
+        Relative width of the band at each node. ``"residuals"``: root mean square of errors at the node, for samples
+        that share their nodes. ``"spread"``: standard deviation by ``predict(X, return_std=True)`` of the estimator,
+        such as `EnsembleRegressor`. ``"constant"``: the same width everywhere. An estimator: it learns the size of the
+        errors as a function of X. ``"auto"``: ``"residuals"`` where samples share their nodes, else ``"constant"``.
+    calibration_size : float, default=0.25
+        Part of the samples (or groups) that ``method="split"`` holds out, between 0 and 1. A third of this part is kept
+        for the scale alone if it is estimated from errors (``"residuals"`` or an estimator), with every method. With a
+        fitted estimator all samples are held out.
+    cv : int, splitter or list of (train, valid), default=5
+        Number of folds of ``method="cv+"``, a splitter of scikit-learn, or the rows of each fold. Each sample is held
+        out once.
+    n_jobs : int or None, default=None
+        Number of folds that are fitted at a time, each in a separate process; None means one after the other.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the choice of held-out samples and folds, and of estimators without a seed of their own.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted estimator of `predict`: on the samples that were not held out, or for CV+ and jackknife+ on all but those
+        of the scale.
+    fold_estimators_ : list of estimators
+        Estimators fitted without each fold, for CV+ and jackknife+; empty for ``method="split"``.
+    n_calibration_ : int
+        Number of samples, or of groups, whose errors set the width of the band.
+    quantiles_ : dict of str to ndarray, or None
+        Factors by which the scales are multiplied, for each channel (``"fields"``) and scalar (``"scalars"``), for
+        ``method="split"``.
+    coverage_ : float
+        Coverage that the band was calibrated for.
+    scale_kind_ : {"residuals", "spread", "constant", "learned"}
+        Scale that was chosen.
+    scales_ : list
+        Scale that belongs to `estimator_`, or to each of `fold_estimators_`: a fitted estimator, the values at
+        `points_`, or None.
+    points_ : ndarray of shape (P, d) or None
+        Nodes of the scale of ``"residuals"``.
+    n_features_in_ : int
+        Number of columns of a table X, or of channels of fields.
+    feature_names_in_ : ndarray of str
+        Names of the columns, where X was a DataFrame.
+    spec_ : skop.data.DataSpec
+        Form, sizes and channel names of X and y.
+    mesh_ : meshio.Mesh or None
+        Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
+
+    See Also
+    --------
+    EnsembleRegressor : A spread that is not calibrated by itself.
+
+    Notes
+    -----
+    **What holds.** A score of a calibration sample is its error divided by the scale: the largest one over its nodes
+    (simultaneous), or that of each node, where each of P nodes counts 1/P (point-wise). Each of n samples has the mass
+    1/(n + 1), and a new one the same at infinity. The factor of ``method="split"`` is the quantile of this distribution
+    at `coverage`. For a simultaneous band, a scalar, and a field of one node, it is the k-th smallest score,
+    k = ceil((n + 1) coverage). The probability that a new sample is covered is k / (n + 1). Given the calibration
+    samples, it varies as Beta(k, n + 1 - k): with n = 50 and ``coverage=0.9``, between 0.81 and 0.97 in 95 % of
+    calibrations. A point-wise band covers a share of nodes of at least `coverage` on average over calibrations and new
+    samples. It does not say that every node is covered with this probability.
+
+    CV+ and jackknife+ use all samples, and have weaker guarantees: 1 - 2 alpha for jackknife+, and at least
+    1 - 2 alpha - sqrt(2 / n) for CV+, in theory; about 1 - alpha is usual. For point-wise bands this is the average
+    share of nodes.
+
+    The coverage is an average over new samples: those far from the training samples are covered less often, others more
+    often, unless the scale tells them apart. Outside the range of the fit nothing is guaranteed. For samples on points
+    of their own a simultaneous band is for the points of a sample, and depends on how many there are; predicted
+    elsewhere by `coords`, it is not calibrated for these points.
+
+    For time series in channels, as in `RolloutRegressor`, each channel of each step has a factor of its own, so that
+    bands widen as the errors do. A band for q channels together, with probability 1 - alpha, has
+    ``coverage = 1 - alpha / q``.
+
+    With `groups`, samples of one group are held out together, and a group counts as one sample: the guarantee is then
+    for a sample of a new group. With `sample_weight`, calibration samples count by their weights, which are the ratios
+    of the density of new samples to theirs. A new sample counts as the largest of the weights, which makes the band too
+    wide rather than too narrow. The weights are passed on to the estimator if its `fit` takes them.
+
+    References
+    ----------
+    V. Vovk, A. Gammerman, G. Shafer, "Algorithmic Learning in a Random World", 2005. J. Lei, M. G'Sell, A. Rinaldo, R.
+    Tibshirani, L. Wasserman, "Distribution-free predictive inference for regression", JASA 2018, for the split and
+    scales. R. Barber, E. Candes, A. Ramdas, R. Tibshirani, "Predictive inference with the jackknife+", Annals of
+    Statistics 2021. J. Diquigiovanni, M. Fontana, S. Vantini, "Conformal prediction bands for multivariate functional
+    data", JMVA 2022, for simultaneous bands. Y. Lee, R. Barber, R. Willett, "Distribution-free inference with
+    hierarchical data", 2023, for nodes and groups. R. Tibshirani, R. Barber, E. Candes, A. Ramdas, "Conformal
+    prediction under covariate shift", NeurIPS 2019, for weights.
+
+    Examples
+    --------
+    >>> from skop import ConformalRegressor, PODRegressor
+    >>> from skop.datasets import make_darcy
+    >>> X, y = make_darcy(60, resolution=8, random_state=0)
+    >>> model = ConformalRegressor(PODRegressor(regressor="ridge"), calibration_size=0.4, random_state=0)
+    >>> mean, lower, upper = model.fit(X[:50], y[:50]).predict_interval(X[50:])
+    >>> lower.shape, bool((lower < mean).all()), model.n_calibration_
+    ((10, 8, 8, 1), True, 13)
+    """
+
+    _parameter_constraints = {
+        "estimator": [HasMethods(["fit", "predict"])],
+        "coverage": [Interval(Real, 0, 1, closed="neither")],
+        "guarantee": [StrOptions({"pointwise", "simultaneous"})],
+        "method": [StrOptions({"split", "cv+", "jackknife+"})],
+        "scale": [StrOptions({"auto", "residuals", "spread", "constant"}), HasMethods(["fit", "predict"])],
+        "calibration_size": [Interval(Real, 0, 1, closed="neither")],
+        "cv": [Interval(Integral, 2, None, closed="left"), HasMethods(["split", "get_n_splits"]), "array-like"],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        coverage: float = 0.9,
+        guarantee: str = "pointwise",
+        method: str = "split",
+        scale: Any = "auto",
+        calibration_size: float = 0.25,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.coverage = coverage
+        self.guarantee = guarantee
+        self.method = method
+        self.scale = scale
+        self.calibration_size = calibration_size
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    # ------------------------------------------------------------------ fit
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None, params: Any = None) -> Self:
+        """Fit the estimator, unless it is a fitted one, and calibrate the band.
+
+        Parameters
+        ----------
+        X, y : as in `LaMORegressor.fit`
+            Inputs and targets.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weight of each sample in the calibration, and in the fit if the estimator takes weights. Samples of weight 0
+            are not used.
+        groups : array-like of shape (n,) or None, default=None
+            Labels of groups of samples, such as runs of one geometry, which are held out together and count as one.
+        params : as in `LaMORegressor.fit`
+            Global parameters of the runs beside fields or meshes.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used, there are too few calibration samples for the coverage, or the scale is none that
+            the estimator or the samples have; a ValueError.
+        """
+        if is_mesh_series(X):
+            raise FieldDataError(
+                "ConformalRegressor takes no time series of meshes; pass their frames as channels of fields, see "
+                "RolloutRegressor."
+            )
+        with restored_on_failure(self), each_warning_once():
+            data, used = self._read(X, y, params=params, sample_weight=sample_weight), None
+            weight = check_weight(sample_weight, len(data.inputs))
+            labels = None if groups is None else np.asarray(groups)
+            if labels is not None and labels.shape != (len(data.inputs),):
+                raise FieldDataError(
+                    f"groups has shape {labels.shape}, expected ({len(data.inputs)},): one label for each sample."
+                )
+            if weight is not None:
+                data, used = samples_with_weight(data, weight), np.flatnonzero(weight)
+                weight, labels = weight[used], None if labels is None else labels[used]
+            samples = Samples(data.inputs, data.targets, data.spec, weight)
+            self._fit(samples, labels, np.arange(len(samples)) if used is None else used)
+            self._store_spec(data.inputs, data.spec)
+            self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
+            if data.spec.target_points == "shared" and data.targets.field is not None:
+                self.coords_ = data.targets.field.coords
+        return self
+
+    def _fit(self, samples: Samples, groups: Any, rows: IntArray) -> None:
+        """Fit and calibrate on samples, which are these rows of X."""
+        is_frozen, scale = isinstance(self.estimator, FrozenEstimator), self._kind_of_scale(samples)
+        if is_frozen and self.method != "split":
+            raise FieldDataError(
+                f"method={self.method!r} fits the estimator on folds, but it is a FrozenEstimator; set method='split', "
+                "or pass the estimator itself."
+            )
+        rng = check_random_state(self.random_state)
+        calibrated, scaled, train = self._parts(len(samples), groups, scale, rng)
+        inner = None if groups is None else groups[calibrated]
+        mass, rest = _masses(len(calibrated), None if samples.weight is None else samples.weight[calibrated], inner)
+        count = len(calibrated) if inner is None else len(np.unique(inner))
+        self._check_size(count, rest, "samples" if groups is None else "groups")
+        folds = [(train, calibrated)]
+        if self.method != "split":
+            splitter = LeaveOneOut() if inner is None else LeaveOneGroupOut()
+            cv = splitter if self.method == "jackknife+" else self.cv
+            made = make_folds(cv, len(calibrated), inner, rng, rows[calibrated])
+            if np.sort(np.concatenate([held for _, held in made])).tolist() != list(range(len(calibrated))):
+                raise FieldDataError(f"cv={self.cv!r} must hold out each sample once; use KFold or GroupKFold.")
+            folds = [(calibrated[part], calibrated[held]) for part, held in made]
+        member = _Member(self.estimator, scale, is_frozen)
+        members = [member.seeded(rng) for _ in folds]
+        final = member.seeded(rng)
+        found = Parallel(n_jobs=self.n_jobs)(
+            delayed(_fit_member)(one, samples[part], samples[scaled], samples[held])
+            for one, (part, held) in zip(members, folds, strict=True)
+        )
+        self.fold_estimators_, self.scales_ = [], [one[1] for one in found]
+        by_row = np.empty(len(samples))
+        by_row[calibrated] = mass
+        pools = [
+            _pools(scores, by_row[held], self.guarantee) for (*_, scores), (_, held) in zip(found, folds, strict=True)
+        ]
+        self.points_ = None
+        if scale == "residuals" and samples.targets.field is not None:
+            self.points_ = np.asarray(samples.targets.field.coords)
+        self.n_calibration_, self.coverage_ = count, float(self.coverage)
+        self.scale_kind_ = scale if isinstance(scale, str) else "learned"
+        self.quantiles_: dict[str, FloatArray] | None = None
+        self.pools_: list[dict[str, list[FloatArray]]] | None = None
+        if self.method == "split":
+            self.estimator_ = found[0][0]
+            self.quantiles_ = {
+                kind: np.array([_quantile(*pool, self.coverage) for pool in pools[0][kind]]) for kind in _KINDS
+            }
+            return
+        self.fold_estimators_ = [one[0] for one in found]
+        self.pools_ = [{kind: [_rounded_up(*pool) for pool in one[kind]] for kind in _KINDS} for one in pools]
+        with checked_by_caller():
+            self.estimator_ = _fitted(final.estimator, samples[calibrated])
+
+    def _kind_of_scale(self, samples: Samples) -> Any:
+        """The scale that is meant, or the estimator that learns it."""
+        field = samples.targets.field
+        nodes_are_shared = field is None or field.shared_coords
+        if not isinstance(self.scale, str):
+            return self.scale
+        if self.scale == "residuals" and not nodes_are_shared:
+            raise FieldDataError(
+                "scale='residuals' needs nodes that all samples of y share, but these have points of their own; set "
+                "scale='spread', 'constant', or an estimator that learns the size of the errors."
+            )
+        # Without a field, one width for each scalar is what the quantile gives.
+        if self.scale in ("auto", "residuals"):
+            return "residuals" if field is not None and nodes_are_shared else "constant"
+        inner = self.estimator.estimator if isinstance(self.estimator, FrozenEstimator) else self.estimator
+        if self.scale == "spread" and "return_std" not in inspect.signature(inner.predict).parameters:
+            raise FieldDataError(
+                f"scale='spread' needs an estimator whose predict has return_std, which {type(inner).__name__} has "
+                "not; put it in an EnsembleRegressor, or set another scale."
+            )
+        return self.scale
+
+    def _parts(
+        self, n_samples: int, groups: Any, scale: Any, rng: np.random.RandomState
+    ) -> tuple[IntArray, IntArray, IntArray]:
+        """Samples that calibrate, that the scale is estimated from, and that the estimator alone is fitted on."""
+        unit = np.arange(n_samples) if groups is None else np.unique(groups, return_inverse=True)[1].ravel()
+        order = rng.permutation(unit.max() + 1)
+        is_estimated = scale == "residuals" or not isinstance(scale, str)
+        n_held = int(np.ceil(self.calibration_size * len(order)))
+        if isinstance(self.estimator, FrozenEstimator):
+            n_held = len(order)
+        n_scaled = int(np.ceil(_SCALE_SHARE * n_held)) if is_estimated else 0
+        end = n_held if self.method == "split" else len(order)
+        parts = order[n_scaled:end], order[:n_scaled], order[end:]
+        calibrated, scaled, train = (np.flatnonzero(np.isin(unit, part)) for part in parts)
+        needs_others = self.method == "split" and not isinstance(self.estimator, FrozenEstimator)
+        if not len(calibrated) or (needs_others and not len(train)):
+            what = "samples" if groups is None else "groups"
+            raise FieldDataError(
+                f"{len(order)} {what} are too few to fit, and to hold out calibration_size={self.calibration_size:g} "
+                "of them; pass more."
+            )
+        return calibrated, scaled, train
+
+    def _check_size(self, count: int, rest: float, what: str) -> None:
+        """Raise an error if the calibration samples are too few for the coverage."""
+        if rest <= 1 - self.coverage + _ROUNDING:
+            return
+        needed = int(np.ceil(self.coverage / (1 - self.coverage) - _ROUNDING))
+        if count >= needed:
+            raise FieldDataError(
+                f"coverage={self.coverage:g} is too high for these sample weights: a new sample with the largest of "
+                f"them has {rest:.3g} of the weight of all {count} calibration {what} and itself, and more than "
+                f"{1 - self.coverage:.3g} needs an infinite band. Pass more samples, or limit the weights."
+            )
+        raise FieldDataError(
+            f"coverage={self.coverage:g} needs at least {needed} calibration {what}, but there are {count}: with fewer "
+            "only an infinite band has this coverage. Pass more samples, raise calibration_size, set method='cv+', or "
+            "lower the coverage."
+        )
+
+    # ------------------------------------------------------------------ prediction
+    def predict_interval(self, X: Any, coords: Any = None, *, params: Any = None) -> Any:
+        """Predict, with the lower and upper bounds of the band.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            Inputs.
+        coords : as in `LaMORegressor.predict`, or None, default=None
+            Points at which fields are predicted; None gives the points of X, or those of y in the fit. The scale of
+            ``"residuals"`` is interpolated to them.
+        params : as in `fit`
+            Global parameters beside fields or meshes.
+
+        Returns
+        -------
+        mean : ndarray, list, FieldSet, (coords, fields), list of meshes, DataFrame or Series
+            The prediction, as by `predict`, in the form of the y of the fit.
+        lower, upper : of the same form
+            Bounds. Meshes of the bounds hold the fields ``<field>_lower`` and ``<field>_upper``, which are written into
+            those of the prediction too.
+
+        Raises
+        ------
+        FieldDataError
+            If X has another form than in the fit.
+        """
+        with each_warning_once():
+            inputs, points, meshes = self._read_query(X, coords, params)
+            self._warn_if_outside(inputs, X)
+            mean, places = self._mean_at(inputs, points)
+            bounds = self._bounds_at(inputs, points)
+            form, labels = self.spec_.target_form, self._labels(X)
+            result = self._restore(mean, places, meshes, labels)
+            if meshes is None or form.components is None:
+                return result, *(form.restore(bound, places, meshes, labels) for bound in bounds)
+            ends = [form.restore(bound, places) for bound in bounds]
+            return result, *attach_bounds(result, ends[0], ends[1], dict(form.components))
+
+    def _bounds_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions]:
+        """Lower and upper bounds."""
+        found = [
+            _mean_and_scale(_Fitted(model, scale, self.scale_kind_, self.points_), inputs, coords, self.spec_)
+            for model, scale in zip(self.fold_estimators_ or [self.estimator_], self.scales_, strict=True)
+        ]
+        ends: list[dict[str, Any]] = [{}, {}]
+        for kind in _KINDS:
+            means, widths = ([getattr(part[side], kind) for part in found] for side in (0, 1))
+            if means[0] is None:
+                ends[0][kind] = ends[1][kind] = None
+                continue
+            if self.quantiles_ is not None:
+                half = self.quantiles_[kind] * widths[0]
+                ends[0][kind], ends[1][kind] = means[0] - half, means[0] + half
+                continue
+            pools = [one[kind] for one in self.pools_ or ()]
+            ends[0][kind] = -_upper_bounds([-mean for mean in means], widths, pools, self.coverage_)
+            ends[1][kind] = _upper_bounds(means, widths, pools, self.coverage_)
+        return Predictions(**ends[0]), Predictions(**ends[1])
+
+    def _mean_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
+        """Prediction and its points."""
+        found = _predicted(self.estimator_, inputs, coords, self.spec_)
+        is_here = coords is None and self.spec_.target_points == "inputs"
+        return as_predictions(found, len(inputs)), inputs if is_here or not isinstance(found, FieldSet) else found
+
+    def _predict_values(self, inputs: FieldSet) -> Predictions:
+        """Prediction of the estimator in physical units."""
+        return self._mean_at(inputs, None)[0]
+
+    def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
+        """Prediction of the estimator at other points."""
+        if not self.spec_.n_outputs:
+            raise FieldDataError("coords was given, but the estimator predicts scalars, not fields; leave it out.")
+        return self._mean_at(inputs, coords)
+
+    @property
+    def _takes_other_points(self) -> bool:  # type: ignore[override]
+        """Whether y may be on other points than X."""
+        return bool(getattr(self.estimator, "_takes_other_points", False))
+
+    @property
+    def _n_components(self) -> int | None:
+        """Number of channels of a frame if the estimator predicts frames; None otherwise."""
+        return getattr(getattr(self, "estimator_", None), "_n_components", None)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        # X is read here first.
+        tags.input_tags.sparse = False
+        return tags
+
+
+# ---------------------------------------------------------------------- models and their scales
+@dataclass(frozen=True)
+class _Member:
+    """An estimator to fit, or a fitted one, and the scale that goes with it."""
+
+    estimator: Any
+    scale: Any
+    is_frozen: bool
+
+    def seeded(self, rng: np.random.RandomState) -> _Member:
+        """Return a copy to fit, with a seed where it has none."""
+        seed = int(rng.randint(np.iinfo(np.int32).max))
+        estimator = _on_field_sets(self.estimator.estimator) if self.is_frozen else _seeded(self.estimator, seed)
+        scale = self.scale if isinstance(self.scale, str) else _seeded(self.scale, seed)
+        return _Member(estimator, scale, self.is_frozen)
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A fitted estimator and its scale: an array at points, an estimator, or None."""
+
+    estimator: Any
+    scale: Any
+    name: str
+    points: FloatArray | None
+
+
+def _seeded(estimator: Any, seed: int) -> Any:
+    """Copy an estimator, with a seed where it has none."""
+    new = clone(estimator)
+    params = new.get_params()
+    missing = [name for name in params if name.rpartition("__")[2] == "random_state" and params[name] is None]
+    return new.set_params(**dict.fromkeys(missing, seed)) if missing else new
+
+
+def _on_field_sets(model: Any) -> Any:
+    """Copy a fitted estimator of skop, so that it takes and gives FieldSets whatever it was fitted on."""
+    if not isinstance(model, FieldRegressor) or model.spec_.role == "features":
+        return model
+    new: Any = copy.copy(model)
+    names = model.spec_.target_form.channel_names
+    is_field = model.spec_.n_outputs > 0
+    form = TargetForm("fieldset" if is_field else "array", channel_names=names)
+    # Parameters on the points of the fit are a FieldSet with these points.
+    new.spec_ = replace(model.spec_, input_form="fieldset", role="fields", target_form=form)
+    new.mesh_ = None
+    if model.spec_.target_points == "inputs":
+        new.coords_ = None
+    if isinstance(model, EnsembleRegressor):
+        new.estimators_ = [_on_field_sets(member) for member in model.estimators_]
+    return new
+
+
+def _fitted(estimator: Any, samples: Samples) -> Any:
+    """Fit an estimator, with weights if it takes them."""
+    if not has_fit_parameter(estimator, "sample_weight"):
+        samples = replace(samples, weight=None)
+    return samples.fit(estimator)
+
+
+def _fit_member(
+    member: _Member, train: Samples, scaled: Samples, held: Samples
+) -> tuple[Any, Any, list[tuple[FloatArray, IntArray] | None]]:
+    """Fit an estimator and its scale; also return the scores of held-out samples."""
+    with checked_by_caller():
+        model = member.estimator if member.is_frozen else _fitted(member.estimator, train)
+        scale, name = None, member.scale
+        if not isinstance(name, str) or name == "residuals":
+            errors = _errors(scaled, scaled.predicted_by(model))
+            if isinstance(name, str):
+                scale = None if errors.fields is None else _node_scale(errors.fields)
+            else:
+                field = scaled.targets.field
+                targets = Targets(
+                    None if field is None or errors.fields is None else field.with_values(errors.fields),
+                    errors.scalars,
+                    scaled.targets.elsewhere,
+                )
+                scale, name = _fitted(member.scale, replace(scaled, targets=targets)), "learned"
+        field = held.targets.field
+        fitted = _Fitted(model, scale, name, None if field is None or name != "residuals" else field.coords)
+        at = field if held.targets.elsewhere else None
+        mean, widths, _ = _mean_and_scale(fitted, held.inputs, at, held.spec)
+    errors = _errors(held, mean)
+    scores: list[tuple[FloatArray, IntArray] | None] = []
+    for kind in _KINDS:
+        values = getattr(errors, kind)
+        if values is None:
+            scores.append(None)
+            continue
+        sizes = field.n_points if kind == "fields" and field is not None else np.ones(len(held), dtype=int)
+        with np.errstate(over="ignore"):
+            ratio = values / getattr(widths, kind)
+        if ratio.max() > _HUGE:
+            raise FieldDataError(
+                f"the scale by {'the spread' if name == 'spread' else type(scale).__name__} is zero in a whole sample, "
+                f"where there are errors; for an EnsembleRegressor, set n_members to 2 or more, and base=None in its "
+                f"estimator. Or set scale='residuals' or 'constant'."
+            )
+        scores.append((ratio.reshape(-1, ratio.shape[-1]), np.asarray(sizes)))
+    return model, scale, scores
+
+
+def _errors(samples: Samples, found: Predictions) -> Predictions:
+    """Absolute errors of predictions of samples."""
+    field, scalars = samples.targets.field, samples.targets.scalars
+    return Predictions(
+        None if field is None else np.abs(np.asarray(field.values, np.float64) - np.asarray(found.fields)),
+        None if scalars is None else np.abs(np.asarray(scalars, np.float64) - np.asarray(found.scalars)),
+    )
+
+
+def _node_scale(errors: FloatArray) -> FloatArray:
+    """Root mean square of errors (n, P, q) at each node, drawn towards that of all nodes."""
+    squares = errors**2
+    everywhere = squares.mean(axis=(0, 1))
+    scale = np.sqrt((squares.sum(axis=0) + _PRIOR * everywhere) / (len(errors) + _PRIOR))
+    return np.where(everywhere > 0, scale, 1.0)
+
+
+def _predicted(model: Any, inputs: FieldSet, coords: Any, spec: DataSpec, **options: Any) -> Any:
+    """Prediction of a model, as it comes."""
+    if coords is not None:
+        options["coords"] = coords
+    X = as_input(inputs, spec)
+    if spec.role == "features" and hasattr(model, "feature_names_in_"):
+        # A fitted estimator of the user's, which knows the columns by their names.
+        pandas = import_optional("pandas", extra="data", purpose="pass the names of columns on")
+        X = pandas.DataFrame(X, columns=model.feature_names_in_)
+    with checked_by_caller():
+        return model.predict(X, **options)
+
+
+def _mean_and_scale(
+    fitted: _Fitted, inputs: FieldSet, coords: Any, spec: DataSpec
+) -> tuple[Predictions, Predictions, FieldSet]:
+    """Prediction of a model, its scale, and the points of both."""
+    spread = None
+    if fitted.name == "spread":
+        found, spread = _predicted(fitted.estimator, inputs, coords, spec, return_std=True)
+    else:
+        found = _predicted(fitted.estimator, inputs, coords, spec)
+        if fitted.name == "learned":
+            spread = _predicted(fitted.scale, inputs, coords, spec)
+    mean = as_predictions(found, len(inputs))
+    places = found if isinstance(found, FieldSet) else inputs
+    if spread is not None:
+        sizes = as_predictions(spread, len(inputs))
+        fields = None if sizes.fields is None else _raised(sizes.fields, places)
+        scalars = None if sizes.scalars is None else np.maximum(sizes.scalars, np.finfo(np.float64).tiny)
+        return mean, Predictions(fields, scalars), places
+    fields = None if mean.fields is None else np.ones_like(mean.fields)
+    if fields is not None and fitted.scale is not None:
+        fields = _scale_at(fitted.scale, fitted.points, places)
+    return mean, Predictions(fields, None if mean.scalars is None else np.ones_like(mean.scalars)), places
+
+
+def _raised(sizes: FloatArray, places: FieldSet) -> FloatArray:
+    """Sizes (n, P, q) or (T, q), raised where they are much lower than those of other nodes of the sample."""
+    flat = np.maximum(sizes.reshape(-1, sizes.shape[-1]), 0.0)
+    counts = np.asarray(places.n_points)
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    squares = np.add.reduceat(flat**2, starts, axis=0) / counts[:, None]
+    lowest = np.maximum(_LOWEST * np.sqrt(squares), np.finfo(np.float64).tiny)
+    return np.maximum(flat, np.repeat(lowest, counts, axis=0)).reshape(sizes.shape)
+
+
+def _scale_at(scale: FloatArray, points: FloatArray | None, places: FieldSet) -> FloatArray:
+    """Scale (P, q) of nodes at the points of samples, (n, P, q) or (T, q)."""
+    coords = np.asarray(places.coords)
+    if places.shared_coords and points is not None and np.array_equal(coords, points):
+        return np.broadcast_to(scale, (len(places), *scale.shape))
+    at_nodes = FieldSet(np.asarray(points), np.broadcast_to(scale, (len(places), *scale.shape)).copy())
+    # Curves through positive numbers can be lower than all of these.
+    return np.asarray(np.maximum(interpolate_fields(at_nodes, places), scale.min(axis=0)))
+
+
+# ---------------------------------------------------------------------- quantiles
+def _masses(n_samples: int, weight: FloatArray | None, groups: Any) -> tuple[FloatArray, float]:
+    """Probability of each calibration sample, and of a new one, which counts as the heaviest sample or group."""
+    weights: FloatArray = np.ones(n_samples) if weight is None else weight
+    unit = np.arange(n_samples) if groups is None else np.unique(groups, return_inverse=True)[1].ravel()
+    sums, counts = np.bincount(unit, weights), np.bincount(unit)
+    of_units = sums / counts
+    total = of_units.sum() + of_units.max()
+    return weights / counts[unit] / total, float(of_units.max() / total)
+
+
+def _quantile(scores: FloatArray, mass: FloatArray, coverage: float) -> float:
+    """Lowest score up to which the mass is the coverage."""
+    order = np.argsort(scores, kind="stable")
+    place = int(np.searchsorted(np.cumsum(mass[order]), coverage - _ROUNDING))
+    return float(scores[order[min(place, len(order) - 1)]])
+
+
+def _pools(
+    scores: Sequence[tuple[FloatArray, IntArray] | None], mass: FloatArray, guarantee: str
+) -> dict[str, list[tuple[FloatArray, FloatArray]]]:
+    """Scores and masses of each channel and scalar."""
+    found: dict[str, list[tuple[FloatArray, FloatArray]]] = {}
+    for kind, part in zip(_KINDS, scores, strict=True):
+        if part is None:
+            found[kind] = []
+            continue
+        values, sizes = part
+        each: FloatArray = np.repeat(mass / sizes, sizes)
+        if guarantee == "simultaneous":
+            starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+            values, each = np.asarray(np.maximum.reduceat(values, starts, axis=0)), mass
+        found[kind] = [(column, each) for column in values.T]
+    return found
+
+
+def _rounded_up(scores: FloatArray, mass: FloatArray) -> FloatArray:
+    """Sorted scores and the masses up to each, (2, m), with at most `_KEPT_SCORES` scores; others are rounded up."""
+    order = np.argsort(scores, kind="stable")
+    ends = np.unique(np.linspace(0, len(order), min(len(order), _KEPT_SCORES) + 1).round().astype(int)[1:]) - 1
+    return np.stack([scores[order], np.cumsum(mass[order])])[:, ends]
+
+
+def _upper_bounds(
+    means: list[FloatArray], widths: list[FloatArray], pools: list[list[FloatArray]], coverage: float
+) -> FloatArray:
+    """Lowest numbers up to which mean + score * scale of all models and scores have the mass of the coverage."""
+    bounds = np.empty_like(means[0])
+    for channel in range(bounds.shape[-1]):
+        parts = [(mean[..., channel], width[..., channel]) for mean, width in zip(means, widths, strict=True)]
+        tables = [pool[channel] for pool in pools]
+        upper = np.max([m + w * table[0, -1] for (m, w), table in zip(parts, tables, strict=True)], axis=0)
+        lower = np.min([m for m, _ in parts], axis=0)
+        for _ in range(_BISECTIONS):
+            middle = lower + (upper - lower) / 2
+            mass = np.zeros_like(middle)
+            for (m, w), table in zip(parts, tables, strict=True):
+                up_to = np.concatenate([[0.0], table[1]])
+                mass += up_to[np.searchsorted(table[0], (middle - m) / w, side="right")]
+            is_enough = mass >= coverage - _ROUNDING
+            upper, lower = np.where(is_enough, middle, upper), np.where(is_enough, lower, middle)
+        bounds[..., channel] = upper
+    return bounds

@@ -1,0 +1,288 @@
+"""Files of others: links out of them, pipes, pointers, numbers that take all memory, and damaged MATLAB files."""
+
+import os
+import tracemalloc
+
+import h5py
+import meshio
+import numpy as np
+import pytest
+from scipy.io import loadmat, savemat
+
+from skop.data import read_meshes
+from skop.data._file_guards import check_hdf5, check_matlab, hdf5_array
+from skop.exceptions import FieldDataError
+
+#: Place of the type of the numbers in a MATLAB file that holds one array with a name of one letter.
+TYPE_OF_NUMBERS = 128 + 8 + 16 + 16 + 8
+POINTS = np.random.default_rng(0).random((9, 3))
+MESH = meshio.Mesh(POINTS, [("triangle", np.arange(9).reshape(3, 3))], point_data={"u": np.arange(9.0)})
+
+
+# ---------------------------------------------------------------------- MATLAB
+@pytest.mark.parametrize("compressed", [False, True])
+def test_whole_matlab_files_pass(tmp_path, compressed):
+    """Numbers, complex and sparse ones, text, cells, structures and nothing are all known."""
+    from scipy.sparse import csc_array
+
+    content = {
+        "a": np.arange(12.0).reshape(3, 4),
+        "z": np.array([1j, 2.0]),
+        "s": csc_array(np.eye(3)),
+        "text": "some words",
+        "cell": np.array([np.arange(3), "x", np.array([[1.0]])], dtype=object),
+        "struct": {"x": 1.0, "y": {"z": np.arange(4)}},
+        "none": np.zeros((0, 2)),
+    }
+    savemat(tmp_path / "a.mat", content, do_compression=compressed)
+    check_matlab(tmp_path / "a.mat")
+    assert set(content) < set(loadmat(tmp_path / "a.mat"))
+
+
+@pytest.mark.parametrize("number", [8, 10, 14, 15, 19, 20, 64, 255])
+def test_unknown_types_of_numbers_are_refused_before_scipy_reads_them(tmp_path, number):
+    """Each of these bytes ends the interpreter in scipy's reader."""
+    savemat(tmp_path / "a.mat", {"a": np.arange(40.0)})
+    content = bytearray((tmp_path / "a.mat").read_bytes())
+    assert content[TYPE_OF_NUMBERS] == 9  # double precision
+    content[TYPE_OF_NUMBERS] = number
+    (tmp_path / "a.mat").write_bytes(content)
+    with pytest.raises(FieldDataError, match=f"numbers of the type {number}"):
+        check_matlab(tmp_path / "a.mat")
+
+
+def test_damage_inside_compressed_cells_and_shapes_is_found(tmp_path):
+    """The walk goes into compressed elements, cells, and the shapes of text."""
+    import zlib
+
+    def written(name, change):
+        raw = bytearray(zlib.decompress(content[136:]))
+        change(raw)
+        packed = zlib.compress(bytes(raw))
+        (tmp_path / name).write_bytes(content[:132] + len(packed).to_bytes(4, "little") + packed)
+        return tmp_path / name
+
+    savemat(tmp_path / "a.mat", {"c": np.array([np.arange(5.0), "x"], dtype=object)}, do_compression=True)
+    content = (tmp_path / "a.mat").read_bytes()
+    check_matlab(written("same.mat", lambda raw: None))
+    place = zlib.decompress(content[136:]).rindex(b"\x09\x00\x00\x00\x28\x00\x00\x00")
+    with pytest.raises(FieldDataError, match="numbers of the type 100"):
+        check_matlab(written("type.mat", lambda raw: raw.__setitem__(place, 100)))
+    with pytest.raises(FieldDataError, match="shape has 0 bytes"):
+        check_matlab(written("shape.mat", lambda raw: raw.__setitem__(28, 0)))
+
+
+def test_loaders_and_the_command_line_check_matlab_files(tmp_path):
+    """Both ways into scipy's reader have the check before them."""
+    from skop.cli._arrays import read_arrays
+    from skop.datasets import load_darcy
+
+    path = tmp_path / "piececonst_r421_N1024_smooth1.mat"
+    savemat(path, {"coeff": np.arange(40.0)})
+    content = bytearray(path.read_bytes())
+    content[content.index(b"coeff") + 8] = 200
+    path.write_bytes(content)
+    with pytest.raises(FieldDataError, match="numbers of the type 200"):
+        load_darcy(path, subset="train")
+    with pytest.raises(FieldDataError, match="numbers of the type 200"):
+        read_arrays(path, dict.fromkeys(("x", "y", "coords", "params")), "auto", needs_targets=True)
+
+
+# ---------------------------------------------------------------------- HDF5
+@pytest.fixture
+def linked(tmp_path):
+    """A file with an array of its own, and links to one in another folder in every way that HDF5 has."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "in").mkdir()
+    secret = tmp_path / "out" / "secret.h5"
+    with h5py.File(secret, "w") as file:
+        file["u"] = np.arange(9.0) + 41
+    (np.arange(9.0) + 41).tofile(tmp_path / "out" / "secret.bin")
+    with h5py.File(tmp_path / "in" / "data.h5", "w") as file:
+        file["own"] = np.arange(9.0)
+        file["group/same"] = h5py.SoftLink("/own")
+        file["external"] = h5py.ExternalLink(str(secret), "u")
+        file["soft"] = h5py.SoftLink("/external")
+        file.create_dataset("raw", shape=(9,), dtype="f8", external=[(str(tmp_path / "out" / "secret.bin"), 0, 72)])
+        layout = h5py.VirtualLayout((9,), "f8")
+        layout[:] = h5py.VirtualSource(str(secret), "u", (9,))
+        file.create_virtual_dataset("virtual", layout)
+        file.create_dataset("stated", shape=(400_000_000,), dtype="f8", chunks=(1000,))
+    return tmp_path / "in" / "data.h5"
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("external", "a link"),
+        ("soft", "a link"),
+        ("raw", "other files"),
+        ("virtual", "other files"),
+        ("stated", "holds 0"),
+    ],
+)
+def test_arrays_outside_of_an_hdf5_file_are_refused(linked, key, words):
+    with h5py.File(linked) as file:
+        with pytest.raises(FieldDataError, match=words):
+            hdf5_array(file, key, linked)
+        with pytest.raises(FieldDataError, match=r"a link|other files|states the shape"):
+            check_hdf5(file, linked)
+        assert np.array_equal(hdf5_array(file, "group/same", linked), np.arange(9.0))
+        assert hdf5_array(file, "nothing/there", linked) is None
+
+
+def test_a_ring_of_links_ends(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["a"], file["b"] = h5py.SoftLink("/b"), h5py.SoftLink("/a")
+        file["group/self"] = file["/"]
+        assert hdf5_array(file, "a", tmp_path / "a.h5") is None
+        check_hdf5(file, tmp_path / "a.h5")
+
+
+def test_loaders_do_not_follow_links(linked, tmp_path):
+    """A MATLAB 7.3 file whose variable is elsewhere."""
+    from skop.datasets import load_darcy
+
+    path = tmp_path / "piececonst_r421_N1024_smooth1.mat"
+    with h5py.File(path, "w") as file:
+        file["coeff"] = h5py.ExternalLink(str(linked), "own")
+    with pytest.raises(FieldDataError, match="'coeff' in it is a link"):
+        load_darcy(path, subset="train")
+
+
+# ---------------------------------------------------------------------- XDMF
+def xdmf(folder, item):
+    """An XDMF file whose field is given by a data item."""
+    return folder / "mesh.xdmf", (
+        '<Xdmf Version="3.0"><Domain><Grid Name="g"><Geometry GeometryType="XY"><DataItem DataType="Float" '
+        'Dimensions="9 2" Format="XML" Precision="8">0 0 1 0 0 1 2 0 3 0 2 1 4 0 5 0 4 1</DataItem></Geometry>'
+        '<Topology TopologyType="Triangle" NumberOfElements="3"><DataItem DataType="Int" Dimensions="3 3" Format="XML" '
+        'Precision="8">0 1 2 3 4 5 6 7 8</DataItem></Topology><Attribute Name="u" AttributeType="Scalar" '
+        f'Center="Node"><DataItem DataType="Float" Dimensions="9" Precision="8" {item}</DataItem></Attribute></Grid>'
+        "</Domain></Xdmf>"
+    )
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        'Format="HDF">../out/secret.h5:/u',
+        'Format="HDF">{out}/secret.h5:/u',
+        'Format="HDF">data.h5:/external',
+        'Format="HDF">data.h5:/soft',
+        'Format="Binary">../out/secret.bin',
+        'Format="Binary">{out}/secret.bin',
+        'Format="Binary">pipe',
+    ],
+)
+def test_xdmf_files_do_not_reach_outside_of_their_folder(linked, item):
+    """Names and links that lead elsewhere are refused, and a pipe is not waited for."""
+    os.mkfifo(linked.parent / "pipe")
+    path, text = xdmf(linked.parent, item.format(out=linked.parent.parent / "out"))
+    path.write_text(text)
+    with pytest.raises(FieldDataError, match=r"outside of its folder|is a link|no regular file"):
+        read_meshes([path], "u")
+
+
+def test_xdmf_reads_files_of_its_folder_from_anywhere(linked, monkeypatch, tmp_path):
+    """HDF5 and binary files beside an XDMF file are found, whatever the working directory is."""
+    monkeypatch.chdir(tmp_path)
+    np.arange(9.0).tofile(linked.parent / "own.bin")
+    for item in ('Format="HDF">data.h5:/own', f'Format="HDF">{linked}:/group/same', 'Format="Binary">own.bin'):
+        path, text = xdmf(linked.parent, item)
+        path.write_text(text)
+        assert np.array_equal(read_meshes([path], "u").fields.values[0, :, 0], np.arange(9.0))
+
+
+# ---------------------------------------------------------------------- files that are no meshes
+@pytest.mark.parametrize("ending", [".vtu", ".xdmf", ".wkt", ".pvd"])
+def test_pipes_and_pointers_are_named(tmp_path, ending):
+    """A pipe is not waited for, and a pointer of Git LFS is called one."""
+    pipe, pointer = tmp_path / f"pipe{ending}", tmp_path / f"pointer{ending}"
+    os.mkfifo(pipe)
+    pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+    with pytest.raises(FieldDataError, match="no regular file"):
+        read_meshes([pipe])
+    with pytest.raises(FieldDataError, match="git lfs pull"):
+        read_meshes(str(pointer))
+    with pytest.raises(FieldDataError, match="git lfs pull"):
+        read_meshes(str(tmp_path / f"*{ending}"))
+
+
+def test_hdf5_meshes_are_checked(tmp_path):
+    meshio.write(tmp_path / "a.med", MESH)
+    assert len(read_meshes([tmp_path / "a.med"], "u").fields) == 1
+    with h5py.File(tmp_path / "a.med", "a") as file:
+        file["more"] = h5py.ExternalLink("/elsewhere.h5", "u")
+    with pytest.raises(FieldDataError, match="'more' in it is a link"):
+        read_meshes([tmp_path / "a.med"], "u")
+
+
+def gmsh_text(version, tag):
+    """A triangle whose last node has a number, as text of Gmsh."""
+    if version == "2.2":
+        nodes, cells = f"3\n1 0 0 0\n2 1 0 0\n{tag} 0 1 0", f"1\n1 2 2 0 1 1 2 {tag}"
+    else:
+        nodes = f"1 3 1 {tag}\n2 1 0 3\n1\n2\n{tag}\n0 0 0\n1 0 0\n0 1 0"
+        cells = f"1 1 1 1\n2 1 2 1\n1 1 2 {tag}"
+    head = f"$MeshFormat\n{version} 0 8\n$EndMeshFormat\n"
+    return f"{head}$Nodes\n{nodes}\n$EndNodes\n$Elements\n{cells}\n$EndElements\n"
+
+
+@pytest.mark.parametrize("version", ["2.2", "4.1"])
+def test_numbers_of_nodes_do_not_take_the_memory(tmp_path, version):
+    """150 bytes do not make a table of 8 GB; gaps in the numbers are allowed."""
+    (tmp_path / "a.msh").write_text(gmsh_text(version, 10**9))
+    tracemalloc.start()
+    with pytest.raises(FieldDataError, match="a node has the number 1,000,000,000"):
+        read_meshes([tmp_path / "a.msh"])
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()
+    (tmp_path / "a.msh").write_text(gmsh_text(version, 5000))
+    assert read_meshes([tmp_path / "a.msh"]).fields.n_points.tolist() == [3]
+
+
+def test_numbers_of_nodes_in_binary_files(tmp_path):
+    meshio.write(tmp_path / "a.msh", MESH, file_format="gmsh")
+    content = bytearray((tmp_path / "a.msh").read_bytes())
+    place = content.index(b"$Nodes\n") + 7 + 32 + 20
+    assert int.from_bytes(content[place : place + 8], "little") == 1
+    read_meshes([tmp_path / "a.msh"])
+    content[place : place + 8] = (10**9).to_bytes(8, "little")
+    (tmp_path / "a.msh").write_bytes(content)
+    with pytest.raises(FieldDataError, match="a node has the number 1,000,000,000"):
+        read_meshes([tmp_path / "a.msh"])
+
+
+def test_entities_and_empty_tetgen_files_are_refused(tmp_path):
+    """Entities can grow without end; meshio looks for numbers behind the end of TetGen files without any."""
+    (tmp_path / "a.vtu").write_text(
+        '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY a "x">]><VTKFile type="UnstructuredGrid"/>'
+    )
+    with pytest.raises(FieldDataError, match="declares XML entities"):
+        read_meshes([tmp_path / "a.vtu"])
+    for name in ("a.node", "a.ele"):
+        (tmp_path / name).write_text("# nothing\n\n")
+    with pytest.raises(FieldDataError, match=r"a\.node holds no numbers"):
+        read_meshes([tmp_path / "a.ele"])
+
+
+def test_inp_files_of_avs_are_told_from_those_of_abaqus(tmp_path):
+    """AVS uses the ending .inp too; its values arrive exactly as the file holds them."""
+    meshio.write(tmp_path / "avs.inp", MESH, file_format="avsucd")
+    assert np.array_equal(read_meshes([tmp_path / "avs.inp"], "u").fields.values[0, :, 0], np.arange(9.0))
+    meshio.write(tmp_path / "abaqus.inp", MESH, file_format="abaqus")
+    assert read_meshes([tmp_path / "abaqus.inp"]).fields.n_points.tolist() == [9]
+
+
+def test_fields_of_avs_whose_names_become_one_are_refused(tmp_path):
+    """The file states two fields, of which meshio keeps the last under the name of both."""
+    for names, is_refused in ((("a b", "a_b"), True), (("x,y", "x,z"), True), (("a b", "c"), False)):
+        fields = {name: np.arange(9.0) + number for number, name in enumerate(names)}
+        mesh = meshio.Mesh(POINTS, MESH.cells, point_data=fields, cell_data={"e": [np.ones((3, 2))]})
+        meshio.write(tmp_path / "a.avs", mesh)
+        if is_refused:
+            with pytest.raises(FieldDataError, match="states 2 components of fields on points, but 1 are left"):
+                read_meshes([tmp_path / "a.avs"])
+        else:
+            assert np.array_equal(read_meshes([tmp_path / "a.avs"], "a_b").fields.values[0, :, 0], np.arange(9.0))

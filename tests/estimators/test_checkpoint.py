@@ -1,0 +1,417 @@
+"""Checkpoints of fits: one that ended early and is called again equals one that did not, whatever becomes of files."""
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+import skop
+from skop import AutoRegressor, EnsembleRegressor, LaMORegressor, PODRegressor, RolloutRegressor, TrainingOptions
+from skop.data import FieldLoader, Scalers
+from skop.estimators import _checkpoint, _search
+from skop.estimators._base_model import BaseModel, Review
+from skop.estimators._checkpoint import FitCheckpoints
+from skop.estimators._field import fitted_attributes
+from skop.exceptions import SkopWarning
+from skop.modules import ResidualDropout
+from skop.training import fingerprint
+
+X = np.random.default_rng(0).normal(size=(16, 4, 4, 1))
+Y = np.sin(X) + 0.3 * np.roll(X, 1, axis=1) ** 2
+
+
+class Killed(BaseException):
+    """Stand-in for what ends a process within a step."""
+
+
+def small(**params):
+    sizes = {"width": 8, "depth": 1, "d_state": 4, "max_iter": 4, "batch_size": 4, "base": None, "random_state": 0}
+    return LaMORegressor(**(sizes | params))
+
+
+def outcome(model):
+    """Weights, loss curve and validation scores."""
+    return fingerprint(model.module_), model.loss_curve_, model.validation_scores_, model.best_iter_, model.stopped_
+
+
+def files(folder, pattern="*"):
+    """Names of the files of all fits."""
+    return sorted(path.name for path in Path(folder).rglob(pattern) if path.is_file())
+
+
+@pytest.fixture(autouse=True)
+def every_epoch(monkeypatch):
+    """Write a checkpoint after each epoch, however long it took."""
+    monkeypatch.setattr(FitCheckpoints, "pause", 0.0)
+    monkeypatch.setattr(FitCheckpoints, "part", np.inf)
+
+
+@pytest.fixture
+def gathered(monkeypatch):
+    """Act when this many batches have been gathered, over all fits, once."""
+    gather, count, acts = FieldLoader.gather, [0], {}
+
+    def watched(self, indices):
+        count[0] += 1
+        if count[0] in acts:
+            acts.pop(count[0])()
+        return gather(self, indices)
+
+    monkeypatch.setattr(FieldLoader, "gather", watched)
+
+    def at(n_batches, act):
+        acts[n_batches + count[0]] = act
+
+    at.count = count
+    return at
+
+
+def kill():
+    """End a fit as a kill does: nothing is written any more."""
+    raise Killed
+
+
+def killed(model, gathered, folder, n_batches, y=Y):
+    """Fit until this many batches have been gathered."""
+    gathered(n_batches, kill)
+    with pytest.raises(Killed):
+        model.fit(X, y, checkpoint_dir=folder)
+
+
+FITS = {
+    "plain": {},
+    "validated": {"early_stopping": True, "training": TrainingOptions(n_iter_no_change=2, validation_fraction=0.25)},
+    "averaged and augmented": {"symmetries": ["flip_x"], "training": TrainingOptions(ema_decay=0.9, drop_path=0.3)},
+    "over a base": {"base": "pod", "training": TrainingOptions(schedule="one_cycle")},
+}
+
+
+@functools.cache
+def not_killed(name="plain"):
+    """Outcome and predictions of a fit without checkpoints."""
+    model = small(**FITS[name]).fit(X, Y)
+    return outcome(model), model.predict(X)
+
+
+@pytest.mark.parametrize("name", [name for name in FITS if name != "plain"])
+def test_a_killed_fit_ends_as_one_that_was_not(name, tmp_path, gathered):
+    expected, predicted = not_killed(name)
+    killed(small(**FITS[name]), gathered, tmp_path, 9)
+    (half_written,) = tmp_path.glob("*")
+    (half_written / ".epoch-000002.checkpoint.abc").write_bytes(b"")
+    assert files(tmp_path, "epoch*"), "nothing was kept, so that nothing is tested"
+    found = small(**FITS[name]).fit(X, Y, checkpoint_dir=tmp_path)
+    assert outcome(found) == expected
+    np.testing.assert_array_equal(found.predict(X), predicted)
+    assert files(tmp_path) == ["fit.json", "model.skop"]
+
+
+@pytest.mark.parametrize("before_end", [2, 26], ids=["in the second half", "in the first half"])
+def test_a_training_without_its_base_and_with_drop_path_goes_on(before_end, tmp_path, gathered, monkeypatch):
+    monkeypatch.setattr(Review, "winner", lambda self, part, now: "network")
+    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, reviewed: True)
+    options = {"base": "pod", "max_iter": 8, "symmetries": ["flip_x"]}
+    start = gathered.count[0]
+    expected = small(**options).fit(X, Y)
+    assert expected.base_ is None
+    killed(small(**options), gathered, tmp_path, gathered.count[0] - start - before_end)
+    assert files(tmp_path, "epoch*")
+    found = small(**options).fit(X, Y, checkpoint_dir=tmp_path)
+    assert outcome(found) == outcome(expected)
+    assert {module.drop_path for module in found.module_.modules() if isinstance(module, ResidualDropout)} == {0.2}
+
+
+def test_checkpoints_do_not_change_a_fit_and_a_finished_one_is_loaded(tmp_path, gathered):
+    expected, predicted = not_killed()
+    assert outcome(small().fit(X, Y, checkpoint_dir=tmp_path)) == expected
+    before = gathered.count[0]
+    again = small().fit(X, Y, checkpoint_dir=str(tmp_path))
+    assert gathered.count[0] == before
+    assert outcome(again) == expected
+    (model,) = tmp_path.rglob("model.skop")
+    np.testing.assert_array_equal(skop.load(model).predict(X), predicted)
+    # An estimator that was fitted to something else is then that of the loaded fit alone.
+    other = small(max_iter=1).fit(X.reshape(16, 16), Y[:, 0, 0, 0]).set_params(max_iter=4)
+    other.fit(X, Y, checkpoint_dir=tmp_path)
+    assert (outcome(other), sorted(fitted_attributes(other))) == (expected, sorted(fitted_attributes(again)))
+
+
+def test_resumed_fits_train_only_what_is_left(tmp_path, gathered):
+    small(max_iter=1).fit(X, Y)
+    epoch = gathered.count[0]
+    killed(small(), gathered, tmp_path, 14)  # in the fourth epoch of four batches
+    before = gathered.count[0]
+    small().fit(X, Y, checkpoint_dir=tmp_path)
+    assert gathered.count[0] - before == epoch
+
+
+def test_two_checkpoints_are_kept_and_the_older_one_helps_where_the_newer_is_damaged(tmp_path, gathered):
+    expected, _ = not_killed()
+    killed(small(), gathered, tmp_path, 14)
+    assert files(tmp_path, "epoch*") == ["epoch-000002.checkpoint", "epoch-000003.checkpoint"]
+    (newer,) = tmp_path.rglob("epoch-000003*")
+    content = bytearray(newer.read_bytes())
+    content[len(content) // 2] ^= 1
+    newer.write_bytes(content)
+    before = gathered.count[0]
+    with pytest.warns(SkopWarning, match=r"epoch-000003\.checkpoint is damaged"):
+        found = small().fit(X, Y, checkpoint_dir=tmp_path)
+    assert outcome(found) == expected
+    assert gathered.count[0] - before == 2 * 4
+
+
+def test_a_fit_without_a_whole_checkpoint_starts_anew(tmp_path, gathered):
+    params = FITS["over a base"]
+    expected, _ = not_killed("over a base")
+    killed(small(**params), gathered, tmp_path, 9)
+    for path in tmp_path.rglob("*.checkpoint"):
+        path.write_bytes(path.read_bytes()[:-7])
+    with pytest.warns(SkopWarning, match="start.checkpoint"), pytest.warns(SkopWarning, match="epoch-"):
+        found = small(**params).fit(X, Y, checkpoint_dir=tmp_path)
+    assert outcome(found) == expected
+
+
+def test_scalers_and_base_are_not_fitted_again(tmp_path, gathered, monkeypatch):
+    killed(small(base="pod"), gathered, tmp_path, 9)
+
+    def refuse(*args, **options):
+        raise AssertionError("fitted again")
+
+    monkeypatch.setattr(Scalers, "fit", refuse)
+    monkeypatch.setattr(BaseModel, "fit", refuse)
+    small(base="pod").fit(X, Y, checkpoint_dir=tmp_path)
+
+
+def test_other_data_parameters_or_weights_are_other_fits(tmp_path):
+    small(max_iter=1).fit(X, Y, checkpoint_dir=tmp_path)
+    small(max_iter=1, verbose=False).fit(X, Y, checkpoint_dir=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+    moved = X.copy()
+    moved[0, 0, 0, 0] += 1e-9
+    small(max_iter=1).fit(moved, Y, checkpoint_dir=tmp_path)
+    small(max_iter=1).fit(X, Y[::-1], checkpoint_dir=tmp_path)
+    small(max_iter=1, learning_rate_init=0.001).fit(X, Y, checkpoint_dir=tmp_path)
+    small(max_iter=1).fit(X, Y, np.arange(16), checkpoint_dir=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_a_warm_start_goes_on_from_a_fit_that_was_loaded(tmp_path, gathered):
+    def long(folder=None):
+        model = small(warm_start=True, max_iter=2, training=TrainingOptions(ema_decay=0.9)).fit(
+            X, Y, checkpoint_dir=folder
+        )
+        return model.set_params(max_iter=4)
+
+    expected = outcome(long().fit(X, Y))
+    killed(long(tmp_path), gathered, tmp_path, 10)
+    found = long(tmp_path)
+    before = gathered.count[0]
+    found.fit(X, Y, checkpoint_dir=tmp_path)
+    assert outcome(found) == expected
+    assert gathered.count[0] - before < 16
+
+
+def test_an_interrupted_fit_can_be_finished_later(tmp_path, gathered, monkeypatch):
+    expected, _ = not_killed()
+    monkeypatch.setattr(FitCheckpoints, "pause", 1e9)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    gathered(11, interrupt)
+    with pytest.warns(SkopWarning, match="interrupted"):
+        model = small().fit(X, Y, checkpoint_dir=tmp_path)
+    assert (model.n_iter_, files(tmp_path, "epoch*")) == (2, ["epoch-000002.checkpoint"])
+    assert outcome(small().fit(X, Y, checkpoint_dir=tmp_path)) == expected
+
+
+def test_a_time_limit_counts_what_was_spent_before(tmp_path, gathered):
+    params = {"max_iter": 10**6, "max_time": 1000.0}
+    killed(small(**params), gathered, tmp_path, 30)
+    path = max(tmp_path.rglob("epoch*"))
+    state = _checkpoint.read_state(path)
+    state["trainer"]["elapsed"] = 1000.0
+    _checkpoint.write_state(state, path)
+    n_epochs = len(state["trainer"]["history"]["loss_curve"])
+    model = small(**params).fit(X, Y, checkpoint_dir=tmp_path)
+    assert (model.stopped_, model.n_iter_) == ("max_time", n_epochs + 1)
+    assert model.fit_seconds_ >= 1000
+
+
+# ---------------------------------------------------------------------- folders and files
+def test_a_folder_that_cannot_be_written_is_refused_before_the_training(tmp_path, gathered):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"checkpoint_dir='.*file' cannot be written \(.*\); pass a folder"):
+        small().fit(X, Y, checkpoint_dir=tmp_path / "file")
+    assert gathered.count[0] == 0
+
+
+def test_a_full_disk_does_not_break_a_fit(tmp_path, monkeypatch):
+    expected, _ = not_killed()
+
+    def full(value, path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(FitCheckpoints._write, "__defaults__", (full,))
+    monkeypatch.setattr(_checkpoint, "save_estimator", full)
+    with pytest.warns(SkopWarning, match="No space left") as caught:
+        found = small().fit(X, Y, checkpoint_dir=tmp_path)
+    assert len([held for held in caught if "No space" in str(held.message)]) == 1
+    assert outcome(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("params", "folder", "words"),
+    [
+        ({"random_state": None}, "folder", "random_state to be an integer.*LaMORegressor has random_state=None"),
+        ({"loss": lambda outputs, batch: outputs.field.sum()}, "folder", "parameters that can be written to a file"),
+        ({}, ["f", "o"], r"expected the path of a folder.*pathlib\.Path"),
+    ],
+)
+def test_what_cannot_be_resumed_is_refused(params, folder, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        small(**params).fit(X, Y, checkpoint_dir=tmp_path / folder if isinstance(folder, str) else folder)
+
+
+# ---------------------------------------------------------------------- signals
+def test_sigterm_writes_a_checkpoint_and_ends_the_process_by_the_signal(tmp_path, gathered, monkeypatch):
+    expected, _ = not_killed()
+    monkeypatch.setattr(FitCheckpoints, "pause", 1e9)
+
+    class Ended(BaseException):
+        """The process has ended."""
+
+    def end(*arguments):
+        raise Ended
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        gathered(11, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(Ended):
+            small().fit(X, Y, checkpoint_dir=tmp_path)
+        assert signal.getsignal(signal.SIGTERM) is end
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert files(tmp_path, "epoch*") == ["epoch-000002.checkpoint"]
+    assert outcome(small().fit(X, Y, checkpoint_dir=tmp_path)) == expected
+
+
+def test_a_fit_goes_on_where_the_process_does(tmp_path, gathered):
+    expected, _ = not_killed("averaged and augmented")
+    taken = []
+    before = signal.signal(signal.SIGTERM, lambda *arguments: taken.append(files(tmp_path, "epoch*")))
+    try:
+        gathered(11, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        found = small(**FITS["averaged and augmented"]).fit(X, Y, checkpoint_dir=tmp_path)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert taken == [["epoch-000001.checkpoint", "epoch-000002.checkpoint"]]
+    assert outcome(found) == expected
+
+
+# ---------------------------------------------------------------------- estimators around it
+def test_a_search_and_a_pipeline_pass_the_folder_on(tmp_path, gathered):
+    search = GridSearchCV(small(max_iter=1), {"learning_rate_init": [0.001, 0.01]}, cv=2)
+    expected = search.fit(X, Y, checkpoint_dir=tmp_path)
+    expected = outcome(expected.best_estimator_)
+    assert len(list(tmp_path.iterdir())) == 5
+    trained = gathered.count[0]
+    again = search.fit(X, Y, checkpoint_dir=tmp_path)
+    # Predictions gather batches too; none is for training.
+    assert gathered.count[0] - trained < trained / 2
+    assert outcome(again.best_estimator_) == expected
+    make_pipeline(small(max_iter=1)).fit(X, Y, lamoregressor__checkpoint_dir=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 6
+
+
+def test_metadata_routing_knows_the_folder(tmp_path):
+    with config_context(enable_metadata_routing=True):
+        requesting = small(max_iter=1).set_fit_request(checkpoint_dir=True)
+        GridSearchCV(requesting, {"width": [8]}, cv=2).fit(X, Y, checkpoint_dir=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_an_ensemble_goes_on_with_the_member_that_was_killed(tmp_path, gathered):
+    def ensemble():
+        return EnsembleRegressor(small(max_iter=2), n_members=2, random_state=0)
+
+    expected = ensemble().fit(X, Y)
+    killed(ensemble(), gathered, tmp_path, 13)
+    assert files(tmp_path, "model*") == ["model.skop"]
+    found = ensemble().fit(X, Y, checkpoint_dir=tmp_path)
+    assert [outcome(held) for held in found.estimators_] == [outcome(held) for held in expected.estimators_]
+    with pytest.raises(ValueError, match="EnsembleRegressor has random_state=None"):
+        EnsembleRegressor(small()).fit(X, Y, checkpoint_dir=tmp_path)
+
+
+def test_rollouts_of_other_noise_are_other_fits(tmp_path, gathered):
+    frames = np.concatenate([np.roll(X, 1, axis=1), np.roll(X, 2, axis=1)], axis=-1)
+
+    def rollout(**params):
+        return RolloutRegressor(small(max_iter=3), window=1, **params)
+
+    expected = rollout(noise=0.1).fit(X, frames)
+    killed(rollout(noise=0.1), gathered, tmp_path, 9, frames)
+    rollout(noise=0.2).fit(X, frames, checkpoint_dir=tmp_path)
+    found = rollout(noise=0.1).fit(X, frames, checkpoint_dir=tmp_path)
+    assert outcome(found.estimator_) == outcome(expected.estimator_)
+    assert len(list(tmp_path.iterdir())) == 2
+    with pytest.raises(ValueError, match="the fit of PODRegressor writes no checkpoints"):
+        RolloutRegressor(PODRegressor(), window=1).fit(X, frames, checkpoint_dir=tmp_path)
+
+
+def test_a_search_of_an_auto_regressor_goes_on_after_its_last_fit(tmp_path, monkeypatch):
+    def auto():
+        candidates = [("pod", PODRegressor()), ("a", small(max_iter=1)), ("b", small(max_iter=1, width=16))]
+        return AutoRegressor(candidates=candidates, max_time=None, cv=2, random_state=0)
+
+    expected = auto().fit(X, Y)
+    fit_one, count = _search._try, [0]
+
+    def counted(*args):
+        count[0] += 1
+        if count[0] == 4:
+            raise Killed
+        return fit_one(*args)
+
+    monkeypatch.setattr(_search, "_try", counted)
+    with pytest.raises(Killed):
+        auto().fit(X, Y, checkpoint_dir=tmp_path)
+    found = auto().fit(X, Y, checkpoint_dir=tmp_path)
+    assert [(row["candidate"], row["error"]) for row in found.results_] == [
+        (row["candidate"], row["error"]) for row in expected.results_
+    ]
+    np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+    n_fits = count[0] - 1
+    auto().fit(X, Y, checkpoint_dir=tmp_path)
+    # Two folds of three candidates; a search that has ended makes none again.
+    assert (n_fits, count[0] - 1) == (6, 6)
+
+
+# ---------------------------------------------------------------------- kills
+def run_kills(*options):
+    """Kill fits in processes of their own by the benchmark, which compares their results."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "SKOP_BACKEND": "torch"}
+    command = [sys.executable, "-m", "skop.bench", "kills", *options]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="starts of processes take seconds here")
+def test_real_kills():
+    run_kills("--cases", "1", "--fits", "validated, averaged, augmented")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="starts of processes take seconds here")
+def test_real_kills_of_several_fits():
+    fits = ["plain", "validated, averaged, augmented", "over a base", "points, some of them drawn", "AMO"]
+    run_kills("--cases", "20", "--seed", "1", "--fits", *fits)

@@ -1,0 +1,459 @@
+"""ConformalRegressor: coverage against its laws, bounds against their definitions, and every form of X and y."""
+
+import meshio
+import numpy as np
+import pytest
+from scipy.stats import betabinom
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import KFold, ShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skop
+from skop import (
+    AutoRegressor,
+    ConformalRegressor,
+    EnsembleRegressor,
+    FieldSet,
+    LaMORegressor,
+    MeanFieldRegressor,
+    PODRegressor,
+    RolloutRegressor,
+)
+from skop.exceptions import FieldDataError
+
+pytestmark = pytest.mark.filterwarnings("ignore::skop.exceptions.ExtrapolationWarning")
+
+#: For cases that say the same at another size.
+MORE = pytest.mark.exhaustive
+POINTS = np.linspace(0, 1, 6)[:, None]
+#: Size of the errors at each node and in each channel, which differ.
+SIZES = np.outer([0.1, 0.5, 1, 2, 5, 0.2], [1.0, 30.0])
+
+
+def runs(rng, count, sizes=SIZES):
+    """Samples with a parameter that says nothing, and fields whose nodes are correlated."""
+    common = rng.standard_normal((count, 1, sizes.shape[1]))
+    values = sizes * (common + rng.standard_normal((count, *sizes.shape)))
+    return FieldSet(POINTS[: len(sizes)], None, params=rng.random((count, 1))), values
+
+
+def as_fields(inputs, values):
+    return inputs.with_values(values)
+
+
+def clouds(sizes):
+    """Samples with points of their own and no fields."""
+    rng = np.random.default_rng(0)
+    return FieldSet([rng.random((int(size), 2)) for size in sizes])
+
+
+def frozen(sizes=SIZES):
+    """A fitted model of these samples."""
+    inputs, values = runs(np.random.default_rng(0), 20, sizes)
+    return FrozenEstimator(MeanFieldRegressor().fit(inputs, as_fields(inputs, values)))
+
+
+def is_inside(bounds, values):
+    _, lower, upper = (np.asarray(part.values if isinstance(part, FieldSet) else part) for part in bounds)
+    return (lower <= values) & (values <= upper)
+
+
+def noise(rng, count):
+    """Scalars that a table does not explain."""
+    return rng.random((count, 2)), rng.standard_normal(count)
+
+
+def expect_law(hits, n, coverage, n_new):
+    """Numbers of covered samples are beta-binomial, by the bound of Dvoretzky, Kiefer and Wolfowitz at 1e-4."""
+    k = int(np.ceil((n + 1) * coverage - 1e-9))
+    law = betabinom(n_new, k, n + 1 - k)
+    counts = np.arange(n_new + 1)
+    found = (hits[:, None] <= counts).mean(axis=0)
+    assert abs(found - law.cdf(counts)).max() < np.sqrt(np.log(2e4) / (2 * len(hits)))
+    assert abs(hits.mean() - law.mean()) < 4 * law.std() / np.sqrt(len(hits))
+
+
+@pytest.mark.parametrize(
+    ("n", "coverage"), [(20, 0.9), pytest.param(100, 0.8, marks=MORE), pytest.param(500, 0.95, marks=MORE)]
+)
+def test_simultaneous_bands_cover_whole_fields_as_often_as_the_exact_law_says(n, coverage):
+    """200 splits; a third of the held-out samples is for the scale, and n calibrate."""
+    rng, hits, model = np.random.default_rng(n), [], frozen()
+    for split in range(200):
+        inputs, values = runs(rng, n * 3 // 2 + 300)
+        held, new = slice(None, -300), slice(-300, None)
+        band = ConformalRegressor(model, coverage=coverage, guarantee="simultaneous", random_state=split)
+        band.fit(inputs[held], as_fields(inputs[held], values[held]))
+        assert band.n_calibration_ == n
+        hits.append(is_inside(band.predict_interval(inputs[new]), values[new]).all(axis=1).sum(axis=0))
+    for of_channel in np.array(hits).T:
+        expect_law(of_channel, n, coverage, 300)
+
+
+@pytest.mark.parametrize("n", [pytest.param(20, marks=MORE), 500])
+def test_bands_of_scalars_follow_the_exact_law(n):
+    rng, hits = np.random.default_rng(n), []
+    fitted = FrozenEstimator(LinearRegression().fit(*noise(rng, 30)))
+    for split in range(200):
+        X, y = noise(rng, n + 300)
+        band = ConformalRegressor(fitted, random_state=split).fit(X[:n], y[:n])
+        _, lower, upper = band.predict_interval(X[n:])
+        hits.append(((lower <= y[n:]) & (y[n:] <= upper)).sum())
+    expect_law(np.array(hits), n, 0.9, 300)
+
+
+@pytest.mark.parametrize("scale", ["residuals", pytest.param("constant", marks=MORE)])
+def test_the_mean_share_of_nodes_in_pointwise_bands(scale):
+    """At least the coverage, and no more than one calibration sample's mass above it."""
+    rng, shares, model, n = np.random.default_rng(5), [], frozen(), 30
+    for split in range(200):
+        inputs, values = runs(rng, 45 + 100)
+        band = ConformalRegressor(model, coverage=0.8, scale=scale, random_state=split)
+        held = slice(0, 45 if scale == "residuals" else n)
+        band.fit(inputs[held], as_fields(inputs[held], values[held]))
+        assert band.n_calibration_ == n
+        shares.append(is_inside(band.predict_interval(inputs[45:]), values[45:]).mean(axis=(0, 1)))
+    mean, error = np.mean(shares, axis=0), np.std(shares, axis=0) / np.sqrt(200)
+    assert (mean > 0.8 - 4 * error).all()
+    assert (mean < 0.8 + 1 / (n + 1) + 4 * error).all()
+
+
+def test_a_pointwise_band_of_one_node_is_the_simultaneous_one():
+    inputs, values = runs(np.random.default_rng(1), 40, SIZES[2:3])
+    model = frozen(SIZES[2:3])
+    found = [
+        ConformalRegressor(model, guarantee=name, random_state=0).fit(inputs, as_fields(inputs, values)).quantiles_
+        for name in ("pointwise", "simultaneous")
+    ]
+    np.testing.assert_array_equal(found[0]["fields"], found[1]["fields"])
+
+
+# ---------------------------------------------------------------------- CV+ and jackknife+
+@pytest.mark.parametrize(("method", "folds"), [("cv+", 4), ("jackknife+", 24)])
+def test_bounds_of_cv_plus_are_the_order_statistics_of_barber_and_others(method, folds):
+    rng = np.random.default_rng(2)
+    X, y = rng.random((24, 2)), rng.standard_normal(24)
+    new, splitter = rng.random((7, 2)), KFold(folds)
+    band = ConformalRegressor(Ridge(), method=method, cv=splitter, coverage=0.8).fit(X, y)
+    mean, lower, upper = band.predict_interval(new)
+    ends = []
+    for train, held in splitter.split(X):
+        model = Ridge().fit(X[train], y[train])
+        for error in abs(y[held] - model.predict(X[held])):
+            ends.append(model.predict(new) + error * np.array([[-1], [1]]))
+    ends = np.sort(ends, axis=0)
+    # floor(alpha (n + 1)) = 5 and ceil((1 - alpha) (n + 1)) = 20.
+    np.testing.assert_allclose(lower, ends[4, 0], rtol=1e-8)
+    np.testing.assert_allclose(upper, ends[19, 1], rtol=1e-8)
+    np.testing.assert_array_equal(mean, Ridge().fit(X, y).predict(new))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("guarantee", ["pointwise", "simultaneous"])
+def test_cv_plus_covers_fields_by_its_law(guarantee):
+    """At least 1 - 2 alpha - sqrt(2 / n), and in fact about 1 - alpha."""
+    rng, hits = np.random.default_rng(3), []
+    for split in range(60):
+        inputs, values = runs(rng, 40 + 50)
+        band = ConformalRegressor(
+            MeanFieldRegressor(), coverage=0.8, guarantee=guarantee, method="cv+", cv=4, random_state=split
+        )
+        band.fit(inputs[:40], as_fields(inputs[:40], values[:40]))
+        inside = is_inside(band.predict_interval(inputs[40:]), values[40:])
+        hits.append((inside.all(axis=1) if guarantee == "simultaneous" else inside).mean())
+    assert 0.6 - np.sqrt(2 / 36) < 0.76 < np.mean(hits) < 0.88
+
+
+# ---------------------------------------------------------------------- groups, weights, sizes
+def test_the_law_of_groups_is_for_a_sample_of_a_new_group():
+    """Samples of a group have nearly the same error: counted one by one they would be too many."""
+    rng, hits = np.random.default_rng(6), []
+    model = FrozenEstimator(LinearRegression().fit(*noise(rng, 30)))
+    for split in range(200):
+        X, error = rng.random((25 * 8 + 300, 2)), rng.standard_normal(25 + 300)
+        y = np.concatenate([np.repeat(error[:25], 8), error[25:]])
+        band = ConformalRegressor(model, coverage=0.9, random_state=split)
+        band.fit(X[:200], y[:200], groups=np.repeat(np.arange(25), 8))
+        assert band.n_calibration_ == 25
+        _, lower, upper = band.predict_interval(X[200:])
+        hits.append(((lower <= y[200:]) & (y[200:] <= upper)).sum())
+    expect_law(np.array(hits), 25, 0.9, 300)
+
+
+@pytest.mark.exhaustive
+def test_weights_make_up_for_a_shift_of_the_inputs():
+    """Errors grow with x, and new samples have larger x; the weights are the ratio of the densities."""
+    rng, shares = np.random.default_rng(7), {True: [], False: []}
+    model = FrozenEstimator(LinearRegression().fit([[0.0], [1.0]], [0.0, 0.0]))
+    for split in range(100):
+        x, new = rng.random(400), np.sqrt(rng.random(300))
+        y, true = x * rng.standard_normal(400), new * rng.standard_normal(300)
+        for weighted in shares:
+            band = ConformalRegressor(model, random_state=split)
+            band.fit(x[:, None], y, sample_weight=2 * x if weighted else None)
+            _, lower, upper = band.predict_interval(new[:, None])
+            shares[weighted].append(((lower <= true) & (true <= upper)).mean())
+    assert 0.9 < np.mean(shares[True]) < 0.91
+    assert np.mean(shares[False]) < 0.88
+
+
+def test_samples_of_weight_zero_are_not_used():
+    rng = np.random.default_rng(8)
+    X, y = rng.random((60, 2)), rng.standard_normal(60)
+    weight = (np.arange(60) % 3 > 0) * 1.0
+    band = ConformalRegressor(Ridge(), method="cv+", random_state=0)
+    found = clone(band).fit(X, y, sample_weight=weight).predict_interval(X)
+    expected = clone(band).fit(X[weight > 0], y[weight > 0], np.ones(40)).predict_interval(X)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("coverage", "needed"), [(0.9, 9), (0.95, 19), (0.5, 1)])
+def test_too_few_calibration_samples_are_refused(coverage, needed):
+    X, y = np.random.default_rng(0).random((needed, 2)), np.arange(float(needed))
+    model = FrozenEstimator(LinearRegression().fit(np.eye(2), [0.0, 1.0]))
+    band = ConformalRegressor(model, coverage=coverage).fit(X, y)
+    assert np.isfinite(band.quantiles_["scalars"]).all()
+    if needed > 1:
+        with pytest.raises(FieldDataError, match=f"needs at least {needed} calibration samples, but there are"):
+            band.fit(X[:-1], y[:-1])
+        with pytest.raises(FieldDataError, match=f"needs at least {needed} calibration groups, but there are 2"):
+            band.fit(X, y, groups=np.arange(needed) % 2)
+
+
+def test_weights_that_are_too_unequal_are_refused():
+    X, y = np.random.default_rng(0).random((30, 2)), np.arange(30.0)
+    with pytest.raises(FieldDataError, match="too high for these sample weights"):
+        ConformalRegressor(Ridge(), method="cv+").fit(X, y, sample_weight=[100.0, *np.ones(29)])
+
+
+# ---------------------------------------------------------------------- scales
+def test_scales_follow_the_size_of_the_errors():
+    rng = np.random.default_rng(9)
+    inputs, values = runs(rng, 300)
+    values = values * (1 + 9 * np.asarray(inputs.params)[:, None])
+    targets = as_fields(inputs, values)
+    quiet = FieldSet(POINTS, None, params=np.array([[0.0], [1.0]]))
+
+    def widths(scale):
+        band = ConformalRegressor(MeanFieldRegressor(), scale=scale, calibration_size=0.6, random_state=0)
+        _, lower, upper = band.fit(inputs, targets).predict_interval(quiet)
+        return np.asarray(upper.values - lower.values)
+
+    constant, residuals, learned = map(widths, ("constant", "residuals", PODRegressor(regressor="ridge")))
+    assert np.ptp(constant, axis=(0, 1)).max() < 1e-9 * constant.max()
+    # Twice as large errors, twice as wide; the factor of a channel is its own.
+    np.testing.assert_allclose(residuals[0, 4] / residuals[0, 1], 10, rtol=0.5)
+    np.testing.assert_allclose(residuals[0], residuals[1])
+    assert (learned[1] > 2 * learned[0]).all()
+
+
+def test_samples_of_the_scale_do_not_calibrate():
+    """Another error in one of 12 samples changes either the scale, for a third of them, or nothing but the factor."""
+    inputs, values = runs(np.random.default_rng(21), 12)
+    model, bands = frozen(), []
+    for changed in range(13):
+        other = values * np.where(np.arange(12) == changed, 2.0, 1.0)[:, None, None]
+        band = ConformalRegressor(model, coverage=0.8, guarantee="simultaneous", random_state=0)
+        bands.append(band.fit(inputs, as_fields(inputs, other)))
+    scales = [not np.array_equal(band.scales_[0], bands[-1].scales_[0]) for band in bands[:-1]]
+    assert sum(scales) == 4
+    assert bands[-1].n_calibration_ == 8
+
+
+def test_the_spread_of_an_estimator_is_the_scale():
+    rng = np.random.default_rng(10)
+    X = rng.random((60, 2))
+    y = np.sin(3 * X @ rng.random((2, 5))) + 0.1 * rng.random((60, 5))
+    fields = (POINTS[:5], y[..., None])
+    model = PODRegressor(regressor="gaussian_process").fit(X[:30], (POINTS[:5], y[:30, :, None]))
+    band = ConformalRegressor(FrozenEstimator(model), scale="spread").fit(X[30:], (fields[0], fields[1][30:]))
+    (_, mean), (_, lower), (_, upper) = band.predict_interval(X[:4])
+    expected, spread = (part[1] for part in model.predict(X[:4], return_std=True))
+    np.testing.assert_allclose(mean, expected)
+    np.testing.assert_allclose((upper - lower) / 2, band.quantiles_["fields"] * spread)
+
+
+def test_scales_that_do_not_exist_are_refused():
+    ragged = clouds([4 + i % 2 for i in range(20)])
+    targets = ragged.with_values(np.ones((len(ragged.coords), 1)))
+    with pytest.raises(FieldDataError, match="nodes that all samples of y share"):
+        ConformalRegressor(MeanFieldRegressor(), scale="residuals").fit(ragged, targets)
+    with pytest.raises(FieldDataError, match="whose predict has return_std, which MeanFieldRegressor has not"):
+        ConformalRegressor(MeanFieldRegressor(), scale="spread").fit(np.ones((9, 4, 1)), np.ones((9, 4, 1)))
+    with pytest.raises(FieldDataError, match=r"method='cv\+' fits the estimator on folds, but it is a FrozenEstimator"):
+        ConformalRegressor(frozen(), method="cv+").fit(np.ones((9, 4, 1)), np.ones((9, 4, 1)))
+
+
+def test_a_spread_of_zero_is_refused():
+    ensemble = EnsembleRegressor(small(), n_members=1)
+    with pytest.raises(FieldDataError, match="the scale by the spread is zero in a whole sample"):
+        ConformalRegressor(ensemble, scale="spread", coverage=0.5).fit(GRIDS, GRIDS)
+
+
+# ---------------------------------------------------------------------- forms of X and y
+def small(**params):
+    return LaMORegressor(**({"width": 8, "depth": 1, "max_iter": 1, "base": None, "random_state": 0} | params))
+
+
+GRIDS = np.random.default_rng(11).random((24, 4, 4, 1))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "options"),
+    [
+        (small(), {}),
+        (EnsembleRegressor(small(), n_members=2), {"scale": "spread"}),
+        (AutoRegressor(candidates=[("POD", PODRegressor())], max_time=None, cv=2), {"method": "cv+", "cv": 2}),
+        (RolloutRegressor(PODRegressor(regressor="ridge"), window=1), {"guarantee": "simultaneous"}),
+    ],
+)
+def test_estimators_on_grids(estimator, options, tmp_path):
+    band = ConformalRegressor(estimator, coverage=0.6, random_state=0, **options).fit(GRIDS, GRIDS[..., 0])
+    mean, lower, upper = band.predict_interval(GRIDS[:3])
+    assert mean.shape == lower.shape == upper.shape == (3, 4, 4)
+    assert (lower <= upper).all()
+    np.testing.assert_array_equal(mean, band.predict(GRIDS[:3]))
+    again = clone(band).fit(GRIDS, GRIDS[..., 0]).predict_interval(GRIDS[:3])
+    np.testing.assert_array_equal(again, (mean, lower, upper))
+    band.save(tmp_path / "band.skop")
+    np.testing.assert_array_equal(skop.load(tmp_path / "band.skop").predict_interval(GRIDS[:3]), again)
+
+
+def models_to_freeze():
+    inputs = np.random.default_rng(12).random((24, 2))
+    return {
+        "grids": (small(), GRIDS, GRIDS),
+        "ensemble": (EnsembleRegressor(small(), n_members=2, random_state=0), GRIDS, GRIDS),
+        "parameters": (PODRegressor(), inputs, (POINTS, np.sin(inputs @ np.ones((2, 6)) * POINTS[:, 0])[..., None])),
+        "table": (PODRegressor(), inputs, inputs.sum(axis=1)),
+        "choice": (
+            AutoRegressor(candidates=[("POD", PODRegressor())], max_time=None, cv=2, random_state=0), GRIDS, GRIDS
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(models_to_freeze()))
+def test_fitted_estimators_are_calibrated_as_they_are(name, tmp_path):
+    model, X, y = models_to_freeze()[name]
+    model.fit(X, y)
+    band = ConformalRegressor(FrozenEstimator(model), coverage=0.5, random_state=0).fit(X, y)
+    found = band.predict_interval(X[:3])
+    expected = model.predict(X[:3])
+    last = (lambda part: part[1]) if isinstance(expected, tuple) else np.asarray
+    np.testing.assert_allclose(last(found[0]), last(expected), rtol=1e-6)
+    band.save(tmp_path / "band.skop")
+    for part, loaded in zip(found, skop.load(tmp_path / "band.skop").predict_interval(X[:3]), strict=True):
+        np.testing.assert_array_equal(last(part), last(loaded))
+
+
+def test_fitted_estimators_get_the_names_of_columns():
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(np.random.default_rng(22).random((30, 2)), columns=["load", "angle"])
+    scaling = make_column_transformer((StandardScaler(), ["load"]), remainder="passthrough")
+    model = make_pipeline(scaling, Ridge()).fit(X, X["load"].rename("drag"))
+    mean, lower, _ = ConformalRegressor(FrozenEstimator(model)).fit(X, X["load"].rename("drag")).predict_interval(X[:3])
+    np.testing.assert_array_equal(mean, model.predict(X[:3]))
+    assert (lower.name, list(lower.index)) == ("drag", [0, 1, 2])
+
+
+def test_bands_of_time_series_widen_with_the_errors_of_the_steps():
+    rng = np.random.default_rng(13)
+    first = rng.standard_normal((300, 5, 1))
+    steps = first + np.cumsum(rng.standard_normal((300, 5, 6)), axis=-1)
+    rollout = RolloutRegressor(PODRegressor(regressor="ridge"), window=1)
+    band = ConformalRegressor(rollout, calibration_size=0.6, random_state=0)
+    _, lower, upper = band.fit(first, steps).predict_interval(first[:2])
+    widths = (upper - lower).mean(axis=(0, 1))
+    np.testing.assert_allclose(widths / widths[0], np.sqrt(np.arange(1, 7)), rtol=0.35)
+    assert (np.diff(widths) > 0).all()
+
+
+@pytest.mark.parametrize("guarantee", ["pointwise", "simultaneous"])
+def test_samples_on_points_of_their_own(guarantee):
+    rng = np.random.default_rng(14)
+    inputs = clouds(rng.integers(3, 9, 400))
+    targets = inputs.with_values(rng.standard_normal((len(inputs.coords), 1)))
+    band = ConformalRegressor(MeanFieldRegressor(), coverage=0.8, guarantee=guarantee, calibration_size=0.5)
+    band.set_params(random_state=0).fit(inputs[:300], targets[:300])
+    _, lower, upper = band.predict_interval(inputs[300:])
+    inside = [
+        (low <= true) & (true <= high)
+        for low, true, high in zip(lower.to_list(), targets[300:].to_list(), upper.to_list(), strict=True)
+    ]
+    found = np.sum([part.all() if guarantee == "simultaneous" else part.mean() for part in inside])
+    # 150 calibrate: ceil(0.8 * 151) = 121. Shares of nodes vary less than whole fields.
+    assert band.scale_kind_ == "constant"
+    assert betabinom(100, 121, 30).ppf(1e-3) <= found <= betabinom(100, 121, 30).ppf(1 - 1e-3)
+
+
+def test_a_scale_can_be_learned_on_points_of_their_own_and_groups_be_left_out():
+    inputs = clouds(np.random.default_rng(18).integers(4, 8, 60))
+    values = np.random.default_rng(19).standard_normal((int(inputs.n_points.sum()), 2))
+    groups = np.arange(60) // 4
+    for options in (
+        {"scale": small(), "calibration_size": 0.6},
+        {"method": "jackknife+", "guarantee": "simultaneous"},
+    ):
+        band = ConformalRegressor(MeanFieldRegressor(), coverage=0.6, random_state=0, **options)
+        _, lower, upper = band.fit(inputs, inputs.with_values(values), groups=groups).predict_interval(inputs)
+        assert (lower.values < upper.values).all()
+    # 15 groups: each is left out as a whole.
+    assert (band.n_calibration_, len(band.fold_estimators_)) == (15, 15)
+
+
+def test_parameters_that_change_after_the_fit_do_not_change_the_band():
+    X, y = np.random.default_rng(20).random((30, 2)), np.arange(30.0)
+    band = ConformalRegressor(Ridge(), method="cv+", coverage=0.6, random_state=0).fit(X, y)
+    before = band.predict_interval(X)
+    np.testing.assert_array_equal(band.set_params(coverage=0.9, scale="spread").predict_interval(X), before)
+
+
+def test_scalars_beside_fields():
+    rng = np.random.default_rng(15)
+    inputs, values = runs(rng, 80)
+    targets = as_fields(inputs, values).with_params(rng.standard_normal((80, 3)))
+    band = ConformalRegressor(PODRegressor(regressor="mean"), calibration_size=0.5, random_state=0)
+    _, lower, upper = band.fit(inputs, targets).predict_interval(inputs)
+    inside = (lower.params <= targets.params) & (targets.params <= upper.params)
+    assert (inside.mean(axis=0) > 0.8).all()
+    assert band.quantiles_["scalars"].shape == (3,)
+
+
+def test_meshes_hold_the_prediction_and_its_bounds(tmp_path):
+    rng = np.random.default_rng(16)
+    cells = [("triangle", [[0, 1, 2], [1, 2, 3]])]
+    points = np.array([[0.0, 0], [1, 0], [0, 1], [1, 1]])
+    for i in range(24):
+        data = {"load": rng.random(4), "u": rng.random((4, 2))}
+        meshio.Mesh(points, cells, point_data=data).write(tmp_path / f"run_{i:02}.vtu")
+    pattern = str(tmp_path / "run_*.vtu")
+    model = PODRegressor(regressor="ridge", input_fields=["load"], target_fields=["u"])
+    band = ConformalRegressor(model, coverage=0.6, random_state=0).fit(pattern)
+    for mean, lower, upper in zip(*band.predict_interval(pattern), strict=True):
+        assert {"u", "u_lower", "u_upper", "u_true", "u_error"} <= set(mean.point_data)
+        assert set(lower.point_data) == {"u_lower"}
+        assert set(upper.point_data) == {"u_upper"}
+        assert (mean.point_data["u_lower"] < mean.point_data["u"]).all()
+        assert (mean.point_data["u"] < mean.point_data["u_upper"]).all()
+        np.testing.assert_array_equal(mean.point_data["u_upper"], upper.point_data["u_upper"])
+
+
+def test_the_scale_of_nodes_is_interpolated_to_other_points():
+    inputs, values = runs(np.random.default_rng(17), 80)
+    band = ConformalRegressor(MeanFieldRegressor(), calibration_size=0.5, random_state=0)
+    band.fit(inputs, as_fields(inputs, values))
+    _, lower, upper = band.predict_interval(inputs[:1])
+    between = np.array([[0.1], [0.5], [0.9]])
+    _, low, high = band.predict_interval(inputs[:1], coords=between)
+    expected = np.stack([(upper.values - lower.values)[0, 2:4].mean(axis=0)])
+    np.testing.assert_allclose((high.values - low.values)[0, 1:2], expected, rtol=0.3)
+
+
+def test_folds_that_leave_samples_out_are_refused():
+    X, y = np.random.default_rng(0).random((30, 2)), np.arange(30.0)
+    with pytest.raises(FieldDataError, match="must hold out each sample once"):
+        ConformalRegressor(Ridge(), method="cv+", cv=ShuffleSplit(3)).fit(X, y)

@@ -1,0 +1,67 @@
+"""Wrong model files and wrong parameters, drawn at random: nothing but predictions and errors on purpose."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("resource", reason="bounds of time and memory")
+
+from . import fuzz_model_files, fuzz_parameters, fuzzing
+
+
+def bad(counts):
+    """What must not be, of the counts of outcomes."""
+    return {word: count for word, count in counts.items() if word.startswith(fuzzing.BAD)}
+
+
+def _parts(content):
+    """Header and checksum of a model file."""
+    size = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + size])["__metadata__"]
+
+
+FILES = ["lamo", "geomano", "lamo_base", "pipeline", "pod_of_scikit_learn", "rollout"]
+
+
+@pytest.mark.parametrize(
+    ("cases", "names"),
+    [(60, FILES), pytest.param(1000, None, marks=pytest.mark.exhaustive)],
+    ids=["some", "many"],
+)
+def test_model_files_that_were_changed_on_purpose(cases, names, tmp_path):
+    reports = []
+    counts = fuzz_model_files.fuzz(cases, 11, tmp_path, names, reports.append)
+    assert not bad(counts), "\n".join(reports)
+    assert sum(counts.values()) == cases
+    # The changes are of all kinds: most are refused, some are of no consequence.
+    assert counts["refused in load"] > cases / 2
+    assert counts["the same"] > 0
+
+
+def test_the_fuzzer_sees_what_must_not_be(tmp_path, monkeypatch):
+    """Without the checks of sizes wrong files end in exceptions from below."""
+    monkeypatch.setattr("skop.estimators._persistence.check_loaded", lambda value: None)
+    counts = fuzz_model_files.fuzz(60, 11, tmp_path, ["pod_ridge"], lambda text: None)
+    assert bad(counts)
+
+
+@pytest.mark.parametrize(
+    ("cases", "names"),
+    [(50, ["LaMO", "POD", "U-Net", "rollout", "DeepONet"]), pytest.param(400, None, marks=pytest.mark.exhaustive)],
+    ids=["some", "many"],
+)
+def test_wrong_and_extreme_parameters(cases, names):
+    reports = []
+    counts = fuzz_parameters.fuzz(cases, 3, names, reports.append)
+    assert not bad(counts), "\n".join(reports)
+    assert counts["clear"] > cases / 2
+    assert counts["works"] > 0
+
+
+def test_changed_files_are_whole_and_repeat():
+    """The changes are in what the file says, and not in its bytes."""
+    path = fuzz_model_files.FOLDER / "pod_ridge.skop"
+    content, again = (fuzz_model_files.changed_file(path, np.random.default_rng(0)) for _ in range(2))
+    assert _parts(content) == _parts(again)
+    assert set(_parts(content)) == {"skop", "sha256"}
