@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -368,6 +369,11 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--models", nargs="+", default=list(_MODELS), choices=[*_GROUPS, *_MODELS], metavar="MODEL")
     parser.add_argument("--seconds", type=float, nargs="+", default=[60.0], help="limits of the training time")
     parser.add_argument("--threads", type=int, default=1, help="threads of a fit")
+    parser.add_argument(
+        "--processor-time",
+        action="store_true",
+        help="measure all times as time of the processor, of one thread, on a machine that has other work as well",
+    )
     parser.add_argument("--seeds", type=int, default=3, help="draws of the data and starts of the fits")
     parser.add_argument("--train", type=int, help="training samples of every row; its own number by default")
     parser.add_argument("--test", type=int, help="test samples of every row; its own number by default")
@@ -399,9 +405,13 @@ def run(options: argparse.Namespace) -> None:
     words = dict.fromkeys(word for given in options.models for word in _GROUPS.get(given, [given]))
     columns = _columns([model for word, model in _MODELS.items() if word in words], options.seconds)
     cases = [_Case(*row) for row in _rows(options)]
+    if options.processor_time and options.threads != 1:
+        raise SystemExit("--processor-time adds up the time of all threads; set --threads 1")
     torch.set_num_threads(options.threads)
+    # Limits of the training time are read by this clock as well.
+    clock = time.process_time if options.processor_time else time.perf_counter
     try:
-        with threadpool_limits(options.threads):
+        with patch.object(time, "perf_counter", clock), threadpool_limits(options.threads):
             for case in cases:
                 for seed in range(options.seeds):
                     problem = _Lazy(case.recipe, case.n_train, seed)
@@ -409,7 +419,8 @@ def run(options: argparse.Namespace) -> None:
                         key = case.plan(model, seconds, seed, options.threads)
                         # What failed is tried again.
                         if not options.print_only and "failure" in report.numbers.get(key, {"failure": ""}):
-                            report.record(key, _measure(model, problem, seconds))
+                            timed = {"clock": "processor"} if options.processor_time else {}
+                            report.record(key, _measure(model, problem, seconds) | timed)
     except KeyboardInterrupt:
         _tables(report, cases, columns, curves=bool(options.learning_curve))
         print("interrupted; the same command measures what is left", file=sys.stderr)

@@ -1,6 +1,7 @@
 """The comparison with classical surrogates: exact models are exact, runs continue, and failures are reported."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -210,6 +211,30 @@ def test_results_say_how_the_training_ended():
     found = _classical._ending(choice.fit(table, y))
     assert sum(found["chosen"].values()) == pytest.approx(1)
     assert len(found["members"]) == len(found["chosen"])
+
+
+def test_processor_time_leaves_out_what_a_fit_waits(tmp_path, given, monkeypatch, capsys):
+    class Sleeper:
+        def fit(self, X, y):
+            time.sleep(0.2)
+            self.shape = y.shape[1:]
+            return self
+
+        def predict(self, X):
+            return np.zeros((len(X), *self.shape))
+
+    monkeypatch.setitem(_MODELS, "mean", _classical._Model("mean field", lambda run: Sleeper(), "classical"))
+    given += ["--seeds", "1", "--models", "mean"]
+    clock = time.perf_counter
+    for options, least, most in ([], 0.2, np.inf), (["--processor-time"], 0, 0.1):
+        output = tmp_path / f"{len(options)}.md"
+        assert main([*given, *options, "--output", str(output)]) == 0
+        (found,) = numbers_of(output).values()
+        assert least <= found["fit_seconds"] < most
+        assert ("clock" in found) == bool(options)
+    assert time.perf_counter is clock
+    with pytest.raises(SystemExit, match="--threads 1"):
+        main([*given, "--processor-time", "--threads", "2"])
 
 
 @pytest.mark.exhaustive
