@@ -116,7 +116,7 @@ def test_readme_commands_are_those_of_the_project():
     assert 'pip install -c constraints.txt ".[demo]" && skop demo' in readme
     line = 'pip install -c constraints.txt -e ".[test]" && pytest'
     assert line in readme
-    assert line in (ROOT / ".ci/run").read_text().replace("pip install -q ", "pip install ")
+    assert set(line.split(" && ")) <= set((ROOT / ".ci/run").read_text().splitlines())
     site = 'pip install -c constraints.txt -e ".[docs]" && sphinx-build -W docs docs/_build'
     assert site in (ROOT / "CONTRIBUTING.md").read_text()
 

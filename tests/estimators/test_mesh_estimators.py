@@ -240,7 +240,8 @@ def test_cell_data_as_cells(tmp_path):
     X, y = samples.select(["load", "pressure"]), samples.select("flux")
     by_hand = small(input_fields=None, target_fields=None).fit(X, y)
     np.testing.assert_array_equal(fluxes(found), by_hand.predict(X).values[:, 0])
-    np.testing.assert_array_equal(by_hand.predict(X[2:4]).values[:, 0], fluxes(found[2:4]))
+    # Matrix products of other sizes may round in other ways.
+    np.testing.assert_allclose(by_hand.predict(X[2:4]).values[:, 0], fluxes(found[2:4]), rtol=2e-6)
     assert model.score(on_cells()) == model.score(on_cells(), on_cells()) == by_hand.score(X, y)
     # The truth beside the meshes has a row for each cell, or for each that is used.
     arrays = [np.concatenate(mesh.cell_data["flux"]) for mesh in on_cells()]
