@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 
 from skop._sklearn_compat import StrOptions
 from skop._typing import FloatArray, IntArray
-from skop.data._fieldset import FieldSet, iterate_rows
+from skop.data._fieldset import FieldSet, iterate_coords, iterate_rows
 from skop.data._point_symmetry import PointSymmetries
 from skop.data._spec import Targets
 from skop.exceptions import FieldDataError
@@ -177,13 +177,37 @@ class BoxScaler:
 
     def fit(self, coords: FloatArray) -> BoxScaler:
         """Compute the statistics of points ``(..., d)``, and return the fitted scaler."""
-        points = np.asarray(coords, dtype=np.float64).reshape(-1, np.shape(coords)[-1])
+        return self.fit_pieces(lambda: [coords])
+
+    def fit_pieces(self, pieces: Callable[[], Iterable[FloatArray]]) -> BoxScaler:
+        """Compute the statistics of points that come in pieces.
+
+        Parameters
+        ----------
+        pieces : callable
+            Function that returns an iterable of points ``(..., d)``; it is called up to three times.
+
+        Returns
+        -------
+        BoxScaler
+            The fitted scaler.
+        """
+
+        def tables() -> Iterator[FloatArray]:
+            """Points in double precision, one in a row."""
+            for piece in pieces():
+                yield np.asarray(piece, dtype=np.float64).reshape(-1, np.shape(piece)[-1])
+
+        corners = [np.stack([points.min(axis=0), points.max(axis=0)]) for points in tables()]
+        low, high = np.min(corners, axis=(0, 1)), np.max(corners, axis=(0, 1))
         if self.mode == "standard":
-            self.lower_, span = points.mean(axis=0), points.std(axis=0)
+            count = sum(map(len, tables()))
+            self.lower_ = sum((points.sum(axis=0) for points in tables()), np.zeros(len(low))) / count
+            squares = (((points - self.lower_) ** 2).sum(axis=0) for points in tables())
+            span = np.sqrt(sum(squares, np.zeros(len(low))) / count)
         else:
-            self.lower_ = points.min(axis=0)
-            span = points.max(axis=0) - self.lower_
-        self.span_ = np.where(span > _CONSTANT * np.abs(points).max(axis=0), span, 1.0)
+            self.lower_, span = low, high - low
+        self.span_ = np.where(span > _CONSTANT * np.maximum(np.abs(low), np.abs(high)), span, 1.0)
         if self.mode is None:
             self.lower_, self.span_ = np.zeros_like(self.lower_), np.ones_like(self.span_)
         return self
@@ -324,13 +348,21 @@ class Scalers:
             If an option has an unknown value; a ValueError of scikit-learn.
         """
         options._validate_params()
-        coords = inputs.coords
-        if targets.elsewhere and targets.field is not None:
-            # The network sees both, and points outside the box of the inputs would have coordinates of any size.
-            coords = np.concatenate([part.coords.reshape(-1, inputs.n_dims) for part in (inputs, targets.field)])
+        # The network sees both, and points outside the box of the inputs would have coordinates of any size.
+        sources = [inputs, *([targets.field] if targets.elsewhere and targets.field is not None else [])]
+
+        def points() -> Iterator[FloatArray]:
+            """Yield the coordinates in pieces, or those whose box, or mean and spread, are those of all moved ones."""
+            held = (piece for part in sources for _, piece in iterate_coords(part))
+            if symmetries is None:
+                yield from held
+            elif options.coords == "standard":
+                yield symmetries.images(np.concatenate([p.reshape(-1, inputs.n_dims) for p in held]), options.coords)
+            else:
+                yield from (symmetries.images(piece, options.coords) for piece in held)
+
         turn: dict[str, _Turn | None] = dict.fromkeys(("fields", "params", "target", "scalars"))
         if symmetries is not None:
-            coords = symmetries.images(coords, options.coords)
             turn = {
                 "fields": _turn_of(symmetries, symmetries.input_vectors, symmetries.input_tensors),
                 "params": _turn_of(symmetries, symmetries.param_vectors),
@@ -339,7 +371,7 @@ class Scalers:
             }
         scalars = None if targets.field is None and options.targets is None else "channel"
         return cls(
-            coords=BoxScaler(options.coords).fit(coords),
+            coords=BoxScaler(options.coords).fit_pieces(points),
             fields=_fit_fields(inputs, weight, options.inputs, turn["fields"]) if inputs.n_channels else None,
             params=_fit_numbers(inputs.params, weight, options.params, turn["params"]),
             target=None
