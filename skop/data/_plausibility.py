@@ -120,7 +120,8 @@ def boxes(fields: FieldSet) -> tuple[FloatArray, FloatArray]:
     lower, upper : ndarray of shape (n, d), or (1, d) for samples that share their points
         Lowest and highest coordinates.
     """
-    offsets, corners = fields.offsets, []
+    offsets = fields.offsets
+    corners: list[tuple[FloatArray, ...]] = []
     for start, piece in iterate_coords(fields):
         coords = np.asarray(piece, dtype=np.float64)
         if offsets is None:

@@ -87,7 +87,13 @@ class FieldScaler:
         if self.mode is None:
             self.mean_, self.scale_ = np.zeros_like(mean), np.ones_like(mean)
         else:
-            deviation = np.sqrt(self._average(chunks, lambda values: (inner(values) - mean) ** 2))
+
+            def squares(values: FloatArray) -> FloatArray:
+                """Squared deviations, in the memory of the deviations."""
+                found: FloatArray = inner(values) - mean
+                return np.square(found, out=found)
+
+            deviation = np.sqrt(self._average(chunks, squares))
             constant = deviation <= _CONSTANT * np.maximum(np.abs(mean), np.finfo(float).tiny)
             self.mean_, self.scale_ = mean, np.where(constant, 1.0, deviation)
             self.offset_ = float((np.abs(mean) / np.where(constant, np.inf, self.scale_)).max(initial=0.0))
@@ -95,8 +101,8 @@ class FieldScaler:
         if self.function is not None:
             # Squares relative to the mean logarithm neither overflow nor vanish for values of any unit.
             unit = np.exp(mean.reshape(-1, mean.shape[-1]).mean(axis=0))
-            squares = self._average(chunks, lambda values: (values / unit) ** 2)
-            self.size_ = unit * np.sqrt(squares.reshape(-1, mean.shape[-1]).max(axis=0))
+            relative = self._average(chunks, lambda values: (values / unit) ** 2)
+            self.size_ = unit * np.sqrt(relative.reshape(-1, mean.shape[-1]).max(axis=0))
         return self
 
     @property

@@ -157,7 +157,8 @@ class StoredRows:
     """
 
     def __init__(self, array: Any, name: str = "values", row_shape: tuple[int, ...] | None = None) -> None:
-        self._array, self._name, self._file = array, name, None
+        self._array, self._name = array, name
+        self._file: Any = None
         stored = tuple(int(size) for size in array.shape)
         self.shape = stored if row_shape is None else (stored[0], *row_shape)
         dtype = np.dtype(array.dtype)

@@ -273,7 +273,8 @@ def _check_pairing(fields: FieldSet, inputs: FieldSet) -> None:
     """Raise an error if targets are on the points of the inputs, but samples are in another order; warn if some are."""
     if fields.shared_coords or inputs.shared_coords:
         return
-    theirs, ours = [], []
+    theirs: list[bytes] = []
+    ours: list[bytes] = []
     for pair in _pairs_of_points(fields, inputs):
         for digests, points in zip((theirs, ours), pair, strict=True):
             digests.append(sha256(np.asarray(points, dtype=np.float32).tobytes()).digest())

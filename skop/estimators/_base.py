@@ -1446,8 +1446,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 """Compare the predictions of some samples with the truth."""
                 if found.fields is not None and field is not None:
                     part, n_channels = field[indices], field.n_channels
-                    flat = (np.asarray(values).reshape(-1, n_channels) for values in (part.values, found.fields))
-                    norms.append(norms_of_fields(*flat, part.n_points, sizes))
+                    true, predicted = (np.asarray(held).reshape(-1, n_channels) for held in (part.values, found.fields))
+                    norms.append(norms_of_fields(true, predicted, part.n_points, sizes))
                 if found.scalars is not None:
                     scalars.append(found.scalars)
 
