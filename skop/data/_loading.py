@@ -283,7 +283,7 @@ class FieldLoader:
         """Copy an array, which may be read-only, to a tensor of the right type and device."""
         # Scale before the conversion to the precision of the network, in which small variations about a large mean
         # would be lost. torch supports neither foreign byte orders nor extended precision.
-        exact = torch.tensor(np.ascontiguousarray(array, dtype=np.float64))
+        exact = torch.from_numpy(np.array(array, dtype=np.float64, order="C"))
         return (exact if scale is None else scale(exact)).to(self.device, self.dtype)
 
     def _rank(self, indices: IntArray) -> IntArray | None:

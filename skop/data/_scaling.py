@@ -26,6 +26,8 @@ __all__ = ["BoxScaler", "FieldScaler", "Scalers", "ScalingOptions", "check_posit
 
 #: Relative standard deviation below which a channel counts as constant: a few rounding errors in float64.
 _CONSTANT = 1e-12
+#: Number of values that are converted to double precision at once.
+_CONVERTED = 2**17
 #: Mean of a target in units of its standard deviation from which predictions are shifted back in double precision.
 _FAR_FROM_ZERO = 1e3
 
@@ -119,9 +121,11 @@ class FieldScaler:
         total: Any = 0.0
         weight_sum = 0.0
         for values, weight in chunks():
-            per_sample = function(np.asarray(values, dtype=np.float64))
-            if self.mode != "point":
-                per_sample = per_sample.mean(axis=1)
+            # A few samples at a time, so that little is held in double precision.
+            step = max(1, _CONVERTED // max(1, values[0].size))
+            parts = (values[start : start + step] for start in range(0, len(values), step))
+            found = (function(np.asarray(part, dtype=np.float64)) for part in parts)
+            per_sample = np.concatenate([part if self.mode == "point" else part.mean(axis=1) for part in found])
             total = total + np.tensordot(weight, per_sample, axes=(0, 0))
             weight_sum += float(weight.sum())
         return np.asarray(total) / weight_sum
@@ -141,7 +145,8 @@ class FieldScaler:
 
     def standardize(self, values: torch.Tensor) -> torch.Tensor:
         """Shift and scale values ``(B, P, c)`` to which `function` was applied, the second step of `transform`."""
-        return (values - self._tensor(self.mean_, values)) / self._tensor(self.scale_, values)
+        # The division takes the memory of the difference.
+        return (values - self._tensor(self.mean_, values)).div_(self._tensor(self.scale_, values))
 
     def destandardize(self, values: torch.Tensor) -> torch.Tensor:
         """Undo `standardize` on values ``(B, P, c)``."""

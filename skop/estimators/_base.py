@@ -124,8 +124,8 @@ _LEAST_BATCH, _LARGEST_BATCH_POINTS = 4, 2**17
 _USUAL_SIZE = 256
 #: Relative error of resampling to a grid and back above which a fit warns.
 _LARGE_ERROR = 0.02
-#: Number of points that `predict` passes through the network at once, which bounds its memory.
-_PREDICT_POINTS = 2**17
+#: Number of points, and of their values, that `predict` passes through the network at once, which bounds its memory.
+_PREDICT_POINTS, _PREDICT_VALUES = 2**17, 2**19
 #: Bytes of data in files, in double precision, up to which ``base="auto"`` reads them for a classical model.
 _BASE_BYTES = 2**28
 _TOO_LARGE = f"X and y are not in memory and hold more than {_BASE_BYTES >> 20} MiB in double precision"
@@ -1619,9 +1619,10 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         # same.
         alone = self._options("training").deterministic or loader.queries is not None
         sizes = loader.inputs.n_points
-        n_points = int(sizes.max() if alone else min(sizes.sum(), _PREDICT_POINTS))
+        most = min(_PREDICT_POINTS, _PREDICT_VALUES // max(self.spec_.n_fields, self.spec_.n_outputs, 1))
+        n_points = int(sizes.max() if alone else min(sizes.sum(), most))
         with torch.inference_mode(), thread_limit(int(n_points), int(self.width)):
-            for indices, batch in loader.bounded_batches(0 if alone else _PREDICT_POINTS):
+            for indices, batch in loader.bounded_batches(0 if alone else most):
                 use(indices, self._outputs(self.module_(**batch.inputs()), loader, batch.order))
 
     def _predict_base_alone(self, loader: FieldLoader) -> Predictions:

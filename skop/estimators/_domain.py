@@ -407,7 +407,7 @@ class SeenRanges:
         rows = np.arange(len(inputs))
         if not every and not inputs.in_memory and len(rows) > _READ:
             rows = np.unique(np.linspace(0, len(rows) - 1, _READ).astype(int))
-            inputs = inputs.read(rows)
+            inputs = inputs[rows]
         parts = [Extremes.of(piece, inputs, start) for start, piece in iterate_rows(inputs)]
         if not parts:
             return []
