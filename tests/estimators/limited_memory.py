@@ -1,8 +1,9 @@
 """Fit and use a model on files three times larger than the memory that the process may add.
 
-``python limited_memory.py FOLDER SAMPLES SIDE CHANNELS BATCH WHOLE`` writes one set of samples as memory maps, as an
-HDF5 file and as Zarr arrays, fits some samples of each, so that all code is loaded and all threads run, and then limits
-the memory of the process. With WHOLE = 1 it also validates in the fit, scores and predicts. RLIMIT_DATA counts private
+``python limited_memory.py FOLDER SAMPLES SIDE CHANNELS PIECE BATCH WHOLE`` writes one set of samples as memory maps,
+as an HDF5 file and as Zarr arrays, fits some samples of each, so that all code is loaded and all threads run, and then
+limits the memory of the process. PIECE is the number of values that are read at once where all are looked at: with a
+small one a small set shows it. With WHOLE = 1 it also validates, scores and predicts. RLIMIT_DATA counts private
 writable memory, that is, heap and arrays but not maps of files, which the kernel can drop and read again. It prints
 what happened as JSON. `test_streaming.py` runs it.
 """
@@ -20,7 +21,7 @@ import torch
 import zarr
 
 from skop import FieldSet, LaMORegressor
-from skop.data import unit_grid
+from skop.data import _fieldset, unit_grid
 
 KINDS = ("memory map", "HDF5", "Zarr")
 
@@ -77,7 +78,8 @@ def private_bytes():
 def main():
     """Run all of it."""
     torch.set_num_threads(1)
-    folder, (n_samples, side, n_channels, *options) = Path(sys.argv[1]), map(int, sys.argv[2:])
+    folder, (n_samples, side, n_channels, piece, *options) = Path(sys.argv[1]), map(int, sys.argv[2:])
+    _fieldset._CHUNK_VALUES = piece
     write(folder, n_samples, side, n_channels)
     for kind in KINDS:
         use(stored(folder, kind), *options, slice(0, 12))
