@@ -7,7 +7,9 @@ import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.data._designs import row_labels as row_labels
 from skop.data._designs import sample_files as sample_files
 from skop.data._fieldset import FieldSet
+from skop.data._fieldset import iterate_coords as iterate_coords
 from skop.data._fieldset import iterate_rows as iterate_rows
+from skop.data._fieldset import piece_length as piece_length
 from skop.data._grid import find_grid, grid_spacing, unit_grid
 from skop.data._loading import Batch as Batch
 from skop.data._loading import FieldLoader as FieldLoader

@@ -23,10 +23,10 @@ from skop.data._grid import find_grid
 from skop.data._storage import as_storage, in_memory, read_rows, reshape_rows, select_rows, take_rows
 from skop.exceptions import FieldDataError
 
-__all__ = ["FieldSet", "iterate_rows", "point_order"]
+__all__ = ["FieldSet", "iterate_coords", "iterate_rows", "piece_length", "point_order"]
 
 #: Number of values read at once when a set is checked or its statistics are computed.
-_CHUNK_VALUES = 2**22
+_CHUNK_VALUES = 2**20
 
 
 class FieldSet:
@@ -41,8 +41,9 @@ class FieldSet:
         Coordinates of the points, shared by all samples or separate for each sample. A list is for samples with
         different numbers of points.
     values : array-like of shape (n, P, c) or (n, *grid, c), list of (P_i, c), or None, default=None
-        Values of the fields, with channels last. Memory-mapped and HDF5-backed arrays are read only when they are
-        needed. None is for geometry or global parameters alone.
+        Values of the fields, with channels last. Memory maps, HDF5 data sets (`h5py.Dataset`) and Zarr arrays are read
+        only when they are needed, as are coordinates that are separate for each sample. None is for geometry or global
+        parameters alone.
     params : array-like of shape (n, p) or None, default=None
         Global parameters of each sample, such as a load or a Reynolds number.
     grid_shape : tuple of int or None, default=None
@@ -227,8 +228,13 @@ class FieldSet:
 
     @property
     def in_memory(self) -> bool:
-        """Whether the values are a plain array in memory, not memory-mapped or read from a file."""
-        return self._values is None or type(self._values) is np.ndarray
+        """Whether values and coordinates are plain arrays in memory, not memory-mapped or read from a file."""
+        return self._holds_coords and (self._values is None or type(self._values) is np.ndarray)
+
+    @property
+    def _holds_coords(self) -> bool:
+        """Whether the coordinates are in memory; shared ones always are."""
+        return bool(self._shared) or type(self._coords) is np.ndarray
 
     @property
     def coords(self) -> FloatArray:
@@ -348,8 +354,10 @@ class FieldSet:
             Fields on the same points.
         """
         expected = self.shape[:2] if not self.is_ragged else (int(self.n_points.sum()),)
+        # Coordinates in a file are not read.
+        is_kept = self._shared or self._rows is None
         new = self._replace(
-            _coords=self._coords if self._shared else self.coords,
+            _coords=self._coords if is_kept else self.coords,
             _values=_checked_values(values, expected),
             _offsets=self.offsets,
             _params=None,
@@ -374,9 +382,16 @@ class FieldSet:
         """
         if params is None:
             return self._replace(_params=None)
-        held = self if self._rows is None else self.read(slice(None))
-        (new := held._replace(_params=_as_params(params)))._check_consistency()
-        return new
+        given, rows = _as_params(params), self._rows
+        if rows is None:
+            (new := self._replace(_params=given))._check_consistency()
+            return new
+        if self.in_memory or len(given) != len(rows) or len(np.unique(rows)) < len(rows):
+            return self.read(slice(None)).with_params(given)
+        # A selection from a file is not read: the numbers go to the rows of its samples.
+        whole = np.zeros((self._base_length(), given.shape[1]), dtype=given.dtype)
+        whole[rows] = given
+        return self._replace(_params=whole)
 
     def with_grid(self, grid_shape: GridShape | None) -> FieldSet:
         """Return a FieldSet with the same fields whose points are marked as a grid in C order.
@@ -501,12 +516,52 @@ def iterate_rows(fields: FieldSet) -> Iterator[tuple[int, FloatArray]]:
     tuple of (int, ndarray)
         Index of the first sample of a piece, and the values of the piece, ``(m, P, c)``, or flat if ragged.
     """
-    per_sample = max(1, int(np.max(fields.n_points, initial=1)) * max(fields.n_channels, 1))
-    step = max(1, _CHUNK_VALUES // per_sample)
+    step = piece_length(fields, fields.n_channels)
     for start in range(0, len(fields), step):
         values = fields[start : start + step].values
         if values is not None:
             yield start, values
+
+
+def iterate_coords(fields: FieldSet) -> Iterator[tuple[int, FloatArray]]:
+    """Read the coordinates of a FieldSet in pieces of bounded size.
+
+    Parameters
+    ----------
+    fields : FieldSet
+        FieldSet.
+
+    Yields
+    ------
+    tuple of (int, ndarray)
+        Index of the first sample of a piece, and its coordinates: ``(m, P, d)``, ``(T, d)`` if ragged, or all of them
+        at once, ``(P, d)``, if samples share them.
+    """
+    if fields.shared_coords:
+        yield 0, fields.coords
+        return
+    step = piece_length(fields, fields.n_dims)
+    for start in range(0, len(fields), step):
+        yield start, fields[start : start + step].coords
+
+
+def piece_length(fields: FieldSet, n_numbers: int) -> int:
+    """Return how many samples are read at once, with some numbers at each point.
+
+    Parameters
+    ----------
+    fields : FieldSet
+        Samples.
+    n_numbers : int
+        Numbers at each point.
+
+    Returns
+    -------
+    int
+        Number of samples, at least 1.
+    """
+    per_sample = max(1, int(np.max(fields.n_points, initial=1)) * max(n_numbers, 1))
+    return max(1, _CHUNK_VALUES // per_sample)
 
 
 def _check_joinable(parts: Sequence[Any]) -> None:

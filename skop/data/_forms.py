@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from skop._typing import FloatArray, GridShape, IntArray
-from skop.data._fieldset import FieldSet, iterate_rows
+from skop.data._fieldset import FieldSet, iterate_coords, iterate_rows
 from skop.data._grid import find_grid, unit_grid
-from skop.data._plausibility import Extremes
+from skop.data._plausibility import Extremes, boxes
 from skop.data._storage import as_storage, is_lazy
 from skop.exceptions import FieldDataError, warn
 
@@ -70,8 +70,10 @@ def is_point_sets(samples: Any) -> bool:
 
 def is_table(X: Any) -> bool:
     """Whether X is a 2-D table, or something invalid for which scikit-learn raises the error."""
-    if isinstance(X, FieldSet | tuple) or is_lazy(X):
+    if isinstance(X, FieldSet | tuple):
         return False
+    if is_lazy(X):
+        return len(as_storage(X, "X").shape) <= 2
     if isinstance(X, list):
         return not X or _axes_of(X[0]) < 2
     return getattr(X, "ndim", 2) <= 2
@@ -307,9 +309,10 @@ def check_finite(fields: FieldSet, name: str, *, fitting: bool = False) -> Extre
     found = Extremes.joined(parts) if parts else None
     if fitting and found is not None:
         _refuse_small(found.low.min(axis=0), found.high.max(axis=0), f"Input {name}")
-    if fitting and np.size(fields.coords):
-        points = np.asarray(fields.coords).reshape(-1, fields.n_dims)
-        _refuse_small(np.zeros(fields.n_dims), np.ptp(points, axis=0), f"Input {name} in its coordinates")
+    if fitting and len(fields) and fields.n_dims and fields.n_points.all():
+        lower, upper = boxes(fields)
+        extent = upper.max(axis=0) - lower.min(axis=0)
+        _refuse_small(np.zeros(fields.n_dims), extent, f"Input {name} in its coordinates")
     return found
 
 
@@ -345,29 +348,31 @@ def _refuse_small(low: FloatArray, high: FloatArray, what: str) -> None:
 
 def _check_finite_coords(fields: FieldSet, name: str) -> None:
     """Raise an error if a coordinate is NaN, infinite or too large, before points are compared with others."""
-    is_finite = np.isfinite(fields.coords)
-    if is_finite.all():
-        points = np.asarray(fields.coords).reshape(1, -1, fields.n_dims)
-        if points.size and max(float(points.max()), -float(points.min())) > LARGEST:
-            *places, axis = np.argwhere(np.abs(fields.coords) > LARGEST)[0].tolist()
+    for start, piece in iterate_coords(fields):
+        is_finite = np.isfinite(piece)
+        if not is_finite.all():
+            *places, axis = np.argwhere(~is_finite)[0].tolist()
             raise FieldDataError(
-                f"Input {name} contains {np.asarray(fields.coords)[(*places, axis)]:g} in its coordinates, first in "
-                f"{_words_of(fields, places)}, coordinate {axis}, whose square is too large for double precision; "
-                f"expected numbers up to {LARGEST:g}. Leave this point out, or take another unit."
+                f"Input {name} contains NaN or infinity in its coordinates, first in "
+                f"{_words_of(fields, start, places)}, coordinate {axis}; leave this point out, or repair it."
             )
-        return
-    *places, axis = np.argwhere(~is_finite)[0].tolist()
-    raise FieldDataError(
-        f"Input {name} contains NaN or infinity in its coordinates, first in {_words_of(fields, places)}, coordinate "
-        f"{axis}; leave this point out, or repair it."
-    )
+        if piece.size and max(float(piece.max()), -float(piece.min())) > LARGEST:
+            *places, axis = np.argwhere(np.abs(piece) > LARGEST)[0].tolist()
+            raise FieldDataError(
+                f"Input {name} contains {piece[(*places, axis)]:g} in its coordinates, first in "
+                f"{_words_of(fields, start, places)}, coordinate {axis}, whose square is too large for double "
+                f"precision; expected numbers up to {LARGEST:g}. Leave this point out, or take another unit."
+            )
 
 
-def _words_of(fields: FieldSet, places: list[int]) -> str:
-    """Name the sample and the point of an entry of the coordinates, as they are stored."""
+def _words_of(fields: FieldSet, start: int, places: list[int]) -> str:
+    """Name the sample and the point of an entry of the coordinates, as they are stored from a sample on."""
     if fields.offsets is not None:
-        sample = int(np.searchsorted(fields.offsets, places[0], side="right")) - 1
-        places = [sample, places[0] - int(fields.offsets[sample])]
+        row = places[0] + int(fields.offsets[start])
+        sample = int(np.searchsorted(fields.offsets, row, side="right")) - 1
+        places = [sample, row - int(fields.offsets[sample])]
+    elif len(places) > 1:
+        places = [start + places[0], *places[1:]]
     kinds = ("sample", "point")[-len(places) :]
     return ", ".join(f"{kind} {place}" for kind, place in zip(kinds, places, strict=True))
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from skop._typing import FloatArray, GridShape, IntArray
-from skop.data._fieldset import FieldSet, point_order
+from skop.data._fieldset import FieldSet, iterate_coords, point_order
 from skop.data._point_symmetry import PointSymmetries
 from skop.data._scaling import FieldScaler, Scalers
 from skop.data._spec import Predictions, Targets
@@ -153,7 +153,7 @@ class Batch:
 class FieldLoader:
     """Load mini-batches of a FieldSet, scaled and on the device.
 
-    A FieldSet in memory is converted to tensors once; others are read batch by batch.
+    FieldSets in memory are converted to tensors once; if any of them is in a file, all are read batch by batch.
 
     Parameters
     ----------
@@ -212,7 +212,10 @@ class FieldLoader:
         self._check_symmetries()
         self._sizes = inputs.n_points
         self._offsets = np.concatenate([[0], np.cumsum(self._sizes)])
-        self._order = point_order(inputs) if sort_points else None
+        held = inputs.in_memory and (targets is None or targets.in_memory)
+        # Points in a file are sorted batch by batch.
+        self._sorts_batches = sort_points and not held and not inputs.shared_coords
+        self._order = point_order(inputs) if sort_points and not self._sorts_batches else None
         target = None if targets is None else targets.field
         self._target_offsets = None if target is None else target.offsets
         self._points = self._shared_coords = None
@@ -220,7 +223,6 @@ class FieldLoader:
             points = inputs.coords if self._order is None else inputs.coords[self._order]
             self._points = torch.tensor(np.ascontiguousarray(points, dtype=np.float64), device=device)
             self._shared_coords = scalers.coords.transform(self._points).to(dtype)
-        held = inputs.in_memory and (targets is None or targets.in_memory)
         self._whole = self._convert(inputs, targets, self._rank(np.arange(len(inputs)))) if held else None
 
     def __len__(self) -> int:
@@ -258,9 +260,9 @@ class FieldLoader:
                 parts = [self.inputs, *([] if self.targets.field is None else [self.targets.field])]
                 symmetries.check_period(part.read(some).values for part in parts if part.n_channels)
             if symmetries.domain is None:
-                is_shared = self.inputs.shared_coords
-                for points in [self.inputs.coords] if is_shared else self.inputs.coords_list():
-                    symmetries.check_points(points)
+                for _, piece in iterate_coords(self.inputs):
+                    for points in piece if piece.ndim == 3 else [piece]:
+                        symmetries.check_points(points)
         checked = [
             ("input", self.inputs.n_channels, symmetries.input_vectors, symmetries.input_tensors),
             ("parameter", self.inputs.n_params, symmetries.param_vectors, []),
@@ -281,7 +283,7 @@ class FieldLoader:
         """Copy an array, which may be read-only, to a tensor of the right type and device."""
         # Scale before the conversion to the precision of the network, in which small variations about a large mean
         # would be lost. torch supports neither foreign byte orders nor extended precision.
-        exact = torch.tensor(np.ascontiguousarray(array, dtype=np.float64))
+        exact = torch.from_numpy(np.array(array, dtype=np.float64, order="C"))
         return (exact if scale is None else scale(exact)).to(self.device, self.dtype)
 
     def _rank(self, indices: IntArray) -> IntArray | None:
@@ -346,7 +348,9 @@ class FieldLoader:
         rank = self._rank(indices)
         if self._whole is None:
             targets = None if self.targets is None else self.targets.read(indices)
-            parts = self._convert(self.inputs.read(indices), targets, rank)
+            inputs = self.inputs.read(indices)
+            rank = point_order(inputs) if self._sorts_batches else rank
+            parts = self._convert(inputs, targets, rank)
         else:
             parts = self._select(self._whole, indices)
         parts |= self._base_of(indices, rank)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skop._typing import FloatArray, IntArray
-from skop.data._fieldset import FieldSet
+from skop.data._fieldset import FieldSet, iterate_coords
 from skop.exceptions import warn
 
 if TYPE_CHECKING:
@@ -120,12 +120,19 @@ def boxes(fields: FieldSet) -> tuple[FloatArray, FloatArray]:
     lower, upper : ndarray of shape (n, d), or (1, d) for samples that share their points
         Lowest and highest coordinates.
     """
-    coords, offsets = np.asarray(fields.coords, dtype=np.float64), fields.offsets
-    if fields.shared_coords:
-        coords = coords[np.newaxis]
-    elif offsets is not None:
-        return np.minimum.reduceat(coords, offsets[:-1], axis=0), np.maximum.reduceat(coords, offsets[:-1], axis=0)
-    return coords.min(axis=1), coords.max(axis=1)
+    offsets = fields.offsets
+    corners: list[tuple[FloatArray, ...]] = []
+    for start, piece in iterate_coords(fields):
+        coords = np.asarray(piece, dtype=np.float64)
+        if offsets is None:
+            coords = coords[np.newaxis] if fields.shared_coords else coords
+            corners.append((coords.min(axis=1), coords.max(axis=1)))
+        else:
+            starts = offsets[start:-1] - offsets[start]
+            starts = starts[starts < len(coords)]
+            corners.append(tuple(extreme.reduceat(coords, starts, axis=0) for extreme in (np.minimum, np.maximum)))
+    lower, upper = (np.concatenate(part) for part in zip(*corners, strict=True))
+    return lower, upper
 
 
 # ---------------------------------------------------------------------- warnings of a fit

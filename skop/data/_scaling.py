@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 
 from skop._sklearn_compat import StrOptions
 from skop._typing import FloatArray, IntArray
-from skop.data._fieldset import FieldSet, iterate_rows
+from skop.data._fieldset import FieldSet, iterate_coords, iterate_rows
 from skop.data._point_symmetry import PointSymmetries
 from skop.data._spec import Targets
 from skop.exceptions import FieldDataError
@@ -26,6 +26,8 @@ __all__ = ["BoxScaler", "FieldScaler", "Scalers", "ScalingOptions", "check_posit
 
 #: Relative standard deviation below which a channel counts as constant: a few rounding errors in float64.
 _CONSTANT = 1e-12
+#: Number of values that are converted to double precision at once.
+_CONVERTED = 2**17
 #: Mean of a target in units of its standard deviation from which predictions are shifted back in double precision.
 _FAR_FROM_ZERO = 1e3
 
@@ -87,7 +89,13 @@ class FieldScaler:
         if self.mode is None:
             self.mean_, self.scale_ = np.zeros_like(mean), np.ones_like(mean)
         else:
-            deviation = np.sqrt(self._average(chunks, lambda values: (inner(values) - mean) ** 2))
+
+            def squares(values: FloatArray) -> FloatArray:
+                """Squared deviations, in the memory of the deviations."""
+                found: FloatArray = inner(values) - mean
+                return np.square(found, out=found)
+
+            deviation = np.sqrt(self._average(chunks, squares))
             constant = deviation <= _CONSTANT * np.maximum(np.abs(mean), np.finfo(float).tiny)
             self.mean_, self.scale_ = mean, np.where(constant, 1.0, deviation)
             self.offset_ = float((np.abs(mean) / np.where(constant, np.inf, self.scale_)).max(initial=0.0))
@@ -95,8 +103,8 @@ class FieldScaler:
         if self.function is not None:
             # Squares relative to the mean logarithm neither overflow nor vanish for values of any unit.
             unit = np.exp(mean.reshape(-1, mean.shape[-1]).mean(axis=0))
-            squares = self._average(chunks, lambda values: (values / unit) ** 2)
-            self.size_ = unit * np.sqrt(squares.reshape(-1, mean.shape[-1]).max(axis=0))
+            relative = self._average(chunks, lambda values: (values / unit) ** 2)
+            self.size_ = unit * np.sqrt(relative.reshape(-1, mean.shape[-1]).max(axis=0))
         return self
 
     @property
@@ -113,9 +121,11 @@ class FieldScaler:
         total: Any = 0.0
         weight_sum = 0.0
         for values, weight in chunks():
-            per_sample = function(np.asarray(values, dtype=np.float64))
-            if self.mode != "point":
-                per_sample = per_sample.mean(axis=1)
+            # A few samples at a time, so that little is held in double precision.
+            step = max(1, _CONVERTED // max(1, values[0].size))
+            parts = (values[start : start + step] for start in range(0, len(values), step))
+            found = (function(np.asarray(part, dtype=np.float64)) for part in parts)
+            per_sample = np.concatenate([part if self.mode == "point" else part.mean(axis=1) for part in found])
             total = total + np.tensordot(weight, per_sample, axes=(0, 0))
             weight_sum += float(weight.sum())
         return np.asarray(total) / weight_sum
@@ -135,7 +145,8 @@ class FieldScaler:
 
     def standardize(self, values: torch.Tensor) -> torch.Tensor:
         """Shift and scale values ``(B, P, c)`` to which `function` was applied, the second step of `transform`."""
-        return (values - self._tensor(self.mean_, values)) / self._tensor(self.scale_, values)
+        # The division takes the memory of the difference.
+        return (values - self._tensor(self.mean_, values)).div_(self._tensor(self.scale_, values))
 
     def destandardize(self, values: torch.Tensor) -> torch.Tensor:
         """Undo `standardize` on values ``(B, P, c)``."""
@@ -177,13 +188,37 @@ class BoxScaler:
 
     def fit(self, coords: FloatArray) -> BoxScaler:
         """Compute the statistics of points ``(..., d)``, and return the fitted scaler."""
-        points = np.asarray(coords, dtype=np.float64).reshape(-1, np.shape(coords)[-1])
+        return self.fit_pieces(lambda: [coords])
+
+    def fit_pieces(self, pieces: Callable[[], Iterable[FloatArray]]) -> BoxScaler:
+        """Compute the statistics of points that come in pieces.
+
+        Parameters
+        ----------
+        pieces : callable
+            Function that returns an iterable of points ``(..., d)``; it is called up to three times.
+
+        Returns
+        -------
+        BoxScaler
+            The fitted scaler.
+        """
+
+        def tables() -> Iterator[FloatArray]:
+            """Points in double precision, one in a row."""
+            for piece in pieces():
+                yield np.asarray(piece, dtype=np.float64).reshape(-1, np.shape(piece)[-1])
+
+        corners = [np.stack([points.min(axis=0), points.max(axis=0)]) for points in tables()]
+        low, high = np.min(corners, axis=(0, 1)), np.max(corners, axis=(0, 1))
         if self.mode == "standard":
-            self.lower_, span = points.mean(axis=0), points.std(axis=0)
+            count = sum(map(len, tables()))
+            self.lower_ = sum((points.sum(axis=0) for points in tables()), np.zeros(len(low))) / count
+            squares = (((points - self.lower_) ** 2).sum(axis=0) for points in tables())
+            span = np.sqrt(sum(squares, np.zeros(len(low))) / count)
         else:
-            self.lower_ = points.min(axis=0)
-            span = points.max(axis=0) - self.lower_
-        self.span_ = np.where(span > _CONSTANT * np.abs(points).max(axis=0), span, 1.0)
+            self.lower_, span = low, high - low
+        self.span_ = np.where(span > _CONSTANT * np.maximum(np.abs(low), np.abs(high)), span, 1.0)
         if self.mode is None:
             self.lower_, self.span_ = np.zeros_like(self.lower_), np.ones_like(self.span_)
         return self
@@ -324,13 +359,21 @@ class Scalers:
             If an option has an unknown value; a ValueError of scikit-learn.
         """
         options._validate_params()
-        coords = inputs.coords
-        if targets.elsewhere and targets.field is not None:
-            # The network sees both, and points outside the box of the inputs would have coordinates of any size.
-            coords = np.concatenate([part.coords.reshape(-1, inputs.n_dims) for part in (inputs, targets.field)])
+        # The network sees both, and points outside the box of the inputs would have coordinates of any size.
+        sources = [inputs, *([targets.field] if targets.elsewhere and targets.field is not None else [])]
+
+        def points() -> Iterator[FloatArray]:
+            """Yield the coordinates in pieces, or those whose box, or mean and spread, are those of all moved ones."""
+            held = (piece for part in sources for _, piece in iterate_coords(part))
+            if symmetries is None:
+                yield from held
+            elif options.coords == "standard":
+                yield symmetries.images(np.concatenate([p.reshape(-1, inputs.n_dims) for p in held]), options.coords)
+            else:
+                yield from (symmetries.images(piece, options.coords) for piece in held)
+
         turn: dict[str, _Turn | None] = dict.fromkeys(("fields", "params", "target", "scalars"))
         if symmetries is not None:
-            coords = symmetries.images(coords, options.coords)
             turn = {
                 "fields": _turn_of(symmetries, symmetries.input_vectors, symmetries.input_tensors),
                 "params": _turn_of(symmetries, symmetries.param_vectors),
@@ -339,7 +382,7 @@ class Scalers:
             }
         scalars = None if targets.field is None and options.targets is None else "channel"
         return cls(
-            coords=BoxScaler(options.coords).fit(coords),
+            coords=BoxScaler(options.coords).fit_pieces(points),
             fields=_fit_fields(inputs, weight, options.inputs, turn["fields"]) if inputs.n_channels else None,
             params=_fit_numbers(inputs.params, weight, options.params, turn["params"]),
             target=None

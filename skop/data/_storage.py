@@ -1,14 +1,17 @@
-"""Read rows of arrays in memory, of memory-mapped arrays, and of arrays in files, such as h5py data sets."""
+"""Read rows of arrays in memory, of memory-mapped arrays, and of arrays in files: HDF5 data sets and Zarr arrays."""
 
-from typing import Any
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
+from skop._optional import import_optional
 from skop._typing import FloatArray, IntArray
 from skop.exceptions import FieldDataError
 
 __all__ = [
-    "ReshapedRows",
+    "StoredRows",
     "as_storage",
     "in_memory",
     "is_lazy",
@@ -31,11 +34,14 @@ def is_lazy(array: Any) -> bool:
     Returns
     -------
     bool
-        True for objects with ``shape``, ``dtype`` and indexing that are not NumPy arrays.
+        True for objects with ``shape``, ``dtype``, ``chunks`` and indexing that are not NumPy arrays.
     """
     if isinstance(array, np.ndarray):
         return False
-    return all(hasattr(array, name) for name in ("shape", "dtype", "__getitem__", "chunks"))
+    # The class is asked first, since an h5py data set whose file was closed raises errors for its attributes.
+    return all(
+        hasattr(type(array), name) or hasattr(array, name) for name in ("shape", "dtype", "__getitem__", "chunks")
+    )
 
 
 def as_storage(array: Any, name: str) -> Any:
@@ -50,15 +56,17 @@ def as_storage(array: Any, name: str) -> Any:
 
     Returns
     -------
-    ndarray or lazy array
+    ndarray or StoredRows
         Array; booleans are converted to float, integers and floats are not converted.
 
     Raises
     ------
     FieldDataError
-        If the values are complex, text or objects, or the array is sparse or masked.
+        If the values are complex, text or objects, the array is sparse or masked, or its file was closed.
     """
-    if not is_lazy(array):
+    if is_lazy(array):
+        _refuse_closed(array, name)
+    else:
         array = _as_array(array, name)
     kind = np.dtype(array.dtype).kind
     if kind == "c":
@@ -70,7 +78,11 @@ def as_storage(array: Any, name: str) -> Any:
         raise FieldDataError(
             f"{name} has dtype {array.dtype}; expected numbers. Convert it, e.g. .astype(float).{ragged}"
         )
-    return array.astype(np.float64) if kind == "b" and not is_lazy(array) else array
+    if isinstance(array, np.memmap):
+        return StoredRows(array, name) if kind == "b" else array
+    if is_lazy(array):
+        return array if isinstance(array, StoredRows) else StoredRows(array, name)
+    return array.astype(np.float64) if kind == "b" else array
 
 
 def _as_array(array: Any, name: str) -> np.ndarray:
@@ -119,28 +131,153 @@ def refuse_mask(array: Any, name: str) -> None:
         )
 
 
-class ReshapedRows:
-    """Lazy array whose rows are reshaped when they are read.
+class StoredRows:
+    """Array in a file, of which rows are read when they are asked for.
+
+    Reading keeps the file's chunks in mind: each is read once for a batch. A pickle of HDF5 rows holds the path of the
+    file, which is opened again for reading.
 
     Parameters
     ----------
-    array : lazy array of shape (n, ...)
+    array : h5py.Dataset, zarr.Array, memory map, or any lazy array, of shape (n, ...)
         Stored array.
-    row_shape : tuple of int
-        New shape of a row.
+    name : str, default="values"
+        Name of the array for error messages.
+    row_shape : tuple of int or None, default=None
+        New shape of a row; None keeps that of the stored array.
+
+    Examples
+    --------
+    >>> import tempfile, h5py, numpy as np
+    >>> from skop.data._storage import StoredRows
+    >>> with tempfile.TemporaryFile() as file, h5py.File(file, "w") as opened:
+    ...     opened["values"] = np.arange(12.0).reshape(4, 3)
+    ...     StoredRows(opened["values"])[np.array([3, 0])].tolist()
+    [[9.0, 10.0, 11.0], [0.0, 1.0, 2.0]]
     """
 
-    def __init__(self, array: Any, row_shape: tuple[int, ...]) -> None:
-        self._array = array
-        self.shape = (int(array.shape[0]), *row_shape)
-        self.ndim, self.dtype, self.chunks = len(self.shape), array.dtype, None
+    def __init__(self, array: Any, name: str = "values", row_shape: tuple[int, ...] | None = None) -> None:
+        self._array, self._name = array, name
+        self._file: Any = None
+        stored = tuple(int(size) for size in array.shape)
+        self.shape = stored if row_shape is None else (stored[0], *row_shape)
+        dtype = np.dtype(array.dtype)
+        self.dtype = np.dtype(float) if dtype.kind == "b" else dtype
+        self.ndim, self.chunks = len(self.shape), None
 
     def __len__(self) -> int:
         return self.shape[0]
 
+    def reshaped(self, row_shape: tuple[int, ...]) -> Self:
+        """Return the same array with another shape of its rows."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__, shape=(len(self), *row_shape), ndim=1 + len(row_shape))
+        return new
+
     def __getitem__(self, rows: slice | IntArray) -> FloatArray:
-        part = np.asarray(self._array[rows])
+        try:
+            part = self._array[rows] if isinstance(rows, slice) else self._scattered(np.asarray(rows))
+        except (OSError, RuntimeError, ValueError) as error:
+            _refuse_closed(self._array, self._name)
+            raise FieldDataError(
+                f"{self._name} cannot be read from {_place_of(self._array)} ({type(error).__name__}: {error}); check "
+                "that the file is complete and was not changed."
+            ) from error
+        part = np.asarray(part, dtype=self.dtype)
         return part.reshape(len(part), *self.shape[1:])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
+        return np.asarray(self[:], dtype=dtype)
+
+    def _scattered(self, rows: IntArray) -> Any:
+        """Read rows in any order, some of them several times."""
+        if isinstance(self._array, np.ndarray):
+            return self._array[rows]
+        # Files require sorted indices without repetitions.
+        distinct, inverse = np.unique(rows, return_inverse=True)
+        if _is_hdf5(self._array):
+            found = _runs_of_rows(self._array, distinct)
+        else:
+            # Zarr reads the chunks of an orthogonal selection once each, several at a time.
+            found = np.asarray(getattr(self._array, "oindex", self._array)[distinct])
+        return found if np.array_equal(distinct, rows) else found[inverse]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if not _is_hdf5(self._array):
+            return state
+        _refuse_closed(self._array, self._name)
+        file = self._array.file
+        if file.mode != "r" or not Path(file.filename).is_file() or self._array.name is None:
+            raise FieldDataError(
+                f"{self._name} is in {_place_of(self._array)}, opened in mode {file.mode!r}, and is to be sent to "
+                "another process, which can only open files that are open for reading. Open it by "
+                "h5py.File(path, 'r'), or set n_jobs=None."
+            )
+        place = {"path": str(Path(file.filename).resolve()), "dataset": self._array.name}
+        return state | {"_array": place, "_file": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if not isinstance(self._array, dict):
+            return
+        path, dataset = self._array["path"], self._array["dataset"]
+        h5py = import_optional("h5py", extra="data", purpose=f"read {path}, an HDF5 file")
+        try:
+            # The data set keeps no file open by itself.
+            self._file = h5py.File(path, "r")
+            self._array = self._file[dataset]
+            kept = np.dtype(float if self._array.dtype.kind == "b" else self._array.dtype)
+            is_same = len(self._array) == len(self) and kept == self.dtype
+        except (OSError, KeyError) as error:
+            raise FieldDataError(
+                f"{self._name} was in {dataset} of the HDF5 file {path}, which cannot be opened again ({error}); keep "
+                "it where it was, closed or open for reading."
+            ) from error
+        if not is_same:
+            raise FieldDataError(f"{self._name} was in {dataset} of the HDF5 file {path}, which was changed since.")
+
+
+def _is_hdf5(array: Any) -> bool:
+    """Whether an array is a data set of h5py, which need not be imported to tell."""
+    return hasattr(type(array), "read_direct") and hasattr(type(array), "file")
+
+
+def _refuse_closed(array: Any, name: str) -> None:
+    """Raise an error if an array is a data set of an HDF5 file that was closed."""
+    held = array._array if isinstance(array, StoredRows) else array
+    if _is_hdf5(held) and not held:
+        raise FieldDataError(
+            f"{name} is a data set of an HDF5 file that was closed; keep the file open as long as {name} is used, "
+            "within the block of 'with h5py.File(path, \"r\") as file'."
+        )
+
+
+def _place_of(array: Any) -> str:
+    """Where an array is stored, in words."""
+    if _is_hdf5(array):
+        return f"{array.name} of the HDF5 file {array.file.filename}"
+    return f"{type(array).__module__.partition('.')[0]}'s {array!r}"
+
+
+def _runs_of_rows(array: Any, rows: IntArray) -> FloatArray:
+    """Read increasing rows of an HDF5 data set, those of one chunk at once and each chunk once.
+
+    h5py reads a list of rows many times more slowly than slices.
+    """
+    found = np.empty((len(rows), *array.shape[1:]), dtype=array.dtype)
+    per_chunk = array.chunks[0] if array.chunks else 1
+    starts = np.diff(rows) > 1 if per_chunk == 1 else np.diff(rows // per_chunk) > 0
+    ends = [0, *(np.flatnonzero(starts) + 1).tolist(), len(rows)]
+    for start, stop in pairwise(ends):
+        if start == stop:
+            continue
+        first, last = int(rows[start]), int(rows[stop - 1])
+        if last - first + 1 == stop - start:
+            array.read_direct(found, np.s_[first : last + 1], np.s_[start:stop])
+        else:
+            found[start:stop] = array[first : last + 1][rows[start:stop] - first]
+    return found
 
 
 def reshape_rows(array: Any, row_shape: tuple[int, ...]) -> Any:
@@ -155,11 +292,16 @@ def reshape_rows(array: Any, row_shape: tuple[int, ...]) -> Any:
 
     Returns
     -------
-    ndarray or ReshapedRows
+    ndarray or StoredRows
         Array of shape ``(n, *row_shape)``.
     """
-    if is_lazy(array):
-        return array if tuple(array.shape[1:]) == row_shape else ReshapedRows(array, row_shape)
+    if tuple(array.shape[1:]) == row_shape:
+        return array
+    if isinstance(array, StoredRows):
+        return array.reshaped(row_shape)
+    # NumPy would copy the whole of a memory map whose rows are not contiguous.
+    if is_lazy(array) or (isinstance(array, np.memmap) and not array.flags.c_contiguous):
+        return StoredRows(array, row_shape=row_shape)
     return array.reshape(len(array), *row_shape)
 
 
@@ -212,11 +354,7 @@ def read_rows(array: Any, rows: slice | IntArray) -> FloatArray:
     """
     if isinstance(array, np.ndarray):
         return array[rows]
-    if isinstance(rows, slice):
-        return np.asarray(array[rows])
-    # Files, such as h5py data sets, require sorted indices without repetitions.
-    distinct, inverse = np.unique(rows, return_inverse=True)
-    return np.asarray(array[distinct])[inverse]
+    return (array if isinstance(array, StoredRows) else StoredRows(array))[rows]
 
 
 def take_rows(array: Any, rows: IntArray | None) -> FloatArray:

@@ -6,15 +6,16 @@ Notation: n samples, P points of a sample, q output channels, s scalars.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 from scipy.spatial import KDTree
 
 from skop._typing import FloatArray
-from skop.data._fieldset import FieldSet
+from skop.data._fieldset import FieldSet, piece_length
 from skop.data._forms import (
     ROUNDING,
     SAME_POINT,
@@ -28,7 +29,7 @@ from skop.data._forms import (
     grid_array,
     is_pairs,
 )
-from skop.data._plausibility import Extremes
+from skop.data._plausibility import Extremes, boxes
 from skop.data._spec import TargetForm, Targets
 from skop.data._storage import as_storage, is_lazy, read_rows, reshape_rows
 from skop.exceptions import FieldDataError, warn
@@ -138,7 +139,11 @@ def _on_points(
     """Build target fields on the points of the inputs."""
     n_points = int(inputs.n_points[0])
     values = reshape_rows(array, (n_points, 1 if squeezes_channel else int(array.shape[-1])))
-    targets, form = field_targets(FieldSet(inputs.coords, values, grid_shape=inputs.grid_shape), array)
+    if inputs.in_memory:
+        fields = FieldSet(inputs.coords, values, grid_shape=inputs.grid_shape)
+    else:
+        fields = inputs.with_values(values)
+    targets, form = field_targets(fields, array)
     return targets, replace(form, has_grid_axes=has_grid_axes, squeezes_channel=squeezes_channel)
 
 
@@ -207,12 +212,23 @@ def _are_same_points(fields: FieldSet, inputs: FieldSet) -> bool:
     """Whether two sets of as many samples are on the same points in the same order, up to rounding."""
     if fields.n_dims != inputs.n_dims or not np.array_equal(fields.n_points, inputs.n_points):
         return False
-    theirs, ours = fields.coords, inputs.coords
-    if fields.is_ragged != inputs.is_ragged:
-        # A selection from ragged samples stays ragged, even if all samples have the same number of points.
-        theirs, ours = (np.concatenate(part.coords_list()) for part in (fields, inputs))
-    extent = np.ptp(np.asarray(ours, dtype=float).reshape(-1, inputs.n_dims), axis=0)
-    return bool(np.all(np.abs(theirs - ours) <= SAME_POINT * extent))
+    if fields._coords is inputs._coords and fields._rows is inputs._rows:
+        return True
+    if not (fields.n_points > 0).any():
+        return True
+    lower, upper = boxes(inputs)
+    slack = SAME_POINT * (upper.max(axis=0) - lower.min(axis=0))
+    step = piece_length(inputs, inputs.n_dims)
+    is_shared = fields.shared_coords and inputs.shared_coords
+    for start in range(0, 1 if is_shared else len(inputs), step):
+        theirs, ours = (part[start : start + step] for part in (fields, inputs))
+        pairs = [(theirs.coords, ours.coords)]
+        if theirs.is_ragged != ours.is_ragged:
+            # A selection from ragged samples stays ragged, even if all samples have the same number of points.
+            pairs = [(np.concatenate(theirs.coords_list()), np.concatenate(ours.coords_list()))]
+        if any((np.abs(one - other) > slack).any() for one, other in pairs):
+            return False
+    return True
 
 
 def _lies_elsewhere(fields: FieldSet, inputs: FieldSet) -> bool:
@@ -227,13 +243,16 @@ def _lies_elsewhere(fields: FieldSet, inputs: FieldSet) -> bool:
     return not any(_is_poor_copy(theirs, ours) for theirs, ours in _pairs_of_points(fields, inputs))
 
 
-def _pairs_of_points(fields: FieldSet, inputs: FieldSet) -> list[tuple[FloatArray, FloatArray]]:
-    """Points of the targets and of the inputs of each sample, or once if all samples share both."""
+def _pairs_of_points(fields: FieldSet, inputs: FieldSet) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield the points of the targets and of the inputs of each sample, or once if all samples share both."""
     if fields.shared_coords and inputs.shared_coords:
-        parts = [fields.coords], [inputs.coords]
-    else:
-        parts = fields.coords_list(), inputs.coords_list()
-    return [(np.asarray(a, dtype=float), np.asarray(b, dtype=float)) for a, b in zip(*parts, strict=True)]
+        yield np.asarray(fields.coords, dtype=float), np.asarray(inputs.coords, dtype=float)
+        return
+    step = min(piece_length(part, part.n_dims) for part in (fields, inputs))
+    for start in range(0, len(inputs), step):
+        rows = slice(start, start + step)
+        for theirs, ours in zip(fields[rows].coords_list(), inputs[rows].coords_list(), strict=True):
+            yield np.asarray(theirs, dtype=float), np.asarray(ours, dtype=float)
 
 
 def _is_poor_copy(theirs: FloatArray, ours: FloatArray) -> bool:
@@ -254,9 +273,11 @@ def _check_pairing(fields: FieldSet, inputs: FieldSet) -> None:
     """Raise an error if targets are on the points of the inputs, but samples are in another order; warn if some are."""
     if fields.shared_coords or inputs.shared_coords:
         return
-    theirs, ours = (
-        [np.asarray(points, dtype=np.float32).tobytes() for points in part.coords_list()] for part in (fields, inputs)
-    )
+    theirs: list[bytes] = []
+    ours: list[bytes] = []
+    for pair in _pairs_of_points(fields, inputs):
+        for digests, points in zip((theirs, ours), pair, strict=True):
+            digests.append(sha256(np.asarray(points, dtype=np.float32).tobytes()).digest())
     places = dict(zip(ours, range(len(ours)), strict=True))
     moved = [i for i, points in enumerate(theirs) if points != ours[i] and points in places]
     if not moved:

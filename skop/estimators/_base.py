@@ -48,6 +48,7 @@ from skop.data import (
     check_positive,
     grid_spacing,
     interpolate_fields,
+    iterate_rows,
     query_points,
     refuse_mask,
 )
@@ -90,7 +91,13 @@ from skop.exceptions import (
     each_warning_once,
     warn,
 )
-from skop.metrics._flat import relative_l2_of_fields, relative_l2_of_scalars
+from skop.metrics._flat import (
+    mean_relative_error,
+    norms_of_fields,
+    relative_l2_of_fields,
+    relative_l2_of_scalars,
+    sizes_of_channels,
+)
 from skop.modules import set_drop_path
 from skop.networks import Outputs
 from skop.ops import record_backends
@@ -117,8 +124,11 @@ _LEAST_BATCH, _LARGEST_BATCH_POINTS = 4, 2**17
 _USUAL_SIZE = 256
 #: Relative error of resampling to a grid and back above which a fit warns.
 _LARGE_ERROR = 0.02
-#: Number of points that `predict` passes through the network at once, which bounds its memory.
-_PREDICT_POINTS = 2**17
+#: Number of points, and of their values, that `predict` passes through the network at once, which bounds its memory.
+_PREDICT_POINTS, _PREDICT_VALUES = 2**17, 2**19
+#: Bytes of data in files, in double precision, up to which ``base="auto"`` reads them for a classical model.
+_BASE_BYTES = 2**28
+_TOO_LARGE = f"X and y are not in memory and hold more than {_BASE_BYTES >> 20} MiB in double precision"
 #: Mean of y in units of its standard deviation from which a fit in single precision warns: a thousandth of the
 #: variation is then lost.
 _TOO_FAR_FROM_ZERO = 1e4
@@ -1010,7 +1020,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         self.validation_scores_: list[float] = []
         self._store_target_points(data.targets if weight is None else data.targets[np.flatnonzero(weight)])
         if moving is not None:
-            self.domain_ = self.domain_.moved_by(moving, used_points.coords)
+            self.domain_ = self.domain_.moved_by(moving, used_points)
         return unseen
 
     # ------------------------------------------------------------------ base model
@@ -1030,12 +1040,23 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                     "set warm_start=False to fit anew."
                 )
             if self.base == "auto":
+                if reason == _TOO_LARGE:
+                    warn(
+                        f"there is no base model, since {reason}, and a classical model would need them there at once. "
+                        "Set base=None to say so, or base='pod' if they fit into memory."
+                    )
                 return None
             raise FieldDataError(f"base={self.base!r} cannot be used, since {reason}; set base=None.")
-        targets = standardized(data.targets, scalers)
-        model, unseen, self._base_seconds = kept.base_model(
-            lambda: BaseModel.fit(self.base, replace(data, targets=targets), used)
-        )
+
+        def fit() -> tuple[BaseModel, Predictions]:
+            """Fit it to the samples, in memory."""
+            inputs, targets = data.inputs, data.targets
+            if not (inputs.in_memory and targets.in_memory):
+                inputs, targets = inputs.read(slice(None)), targets.read(slice(None))
+            samples = replace(data, inputs=inputs, targets=standardized(targets, scalers))
+            return BaseModel.fit(self.base, samples, used)
+
+        model, unseen, self._base_seconds = kept.base_model(fit)
         if self.base == "auto" and not (model.is_useful or self._continues):
             return None
         self.base_ = model
@@ -1047,23 +1068,27 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     def _why_no_base(self, data: TrainingData, used: IntArray, plan: TrainingPlan) -> str:
         """Say why the samples cannot have a base model; nothing if they can."""
-        reasons = {
-            "samples are parts of trajectories": plan.n_steps is not None,
-            "y is on points of each sample's own": data.spec.target_points == "own",
-            "samples differ in their number of points": data.inputs.is_ragged,
-            f"there are {len(used)} samples, and it needs at least {_LEAST_SAMPLES}": len(used) < _LEAST_SAMPLES,
-            "the nodes of samples with points of their own do not correspond": (
-                not data.inputs.is_ragged and not nodes_correspond(data.inputs)
+        is_auto = self.base == "auto"
+        # Each is asked only if those before it do not apply: the last ones read all coordinates.
+        reasons: dict[str, Callable[[], bool]] = {
+            "samples are parts of trajectories": lambda: plan.n_steps is not None,
+            "y is on points of each sample's own": lambda: data.spec.target_points == "own",
+            "samples differ in their number of points": lambda: data.inputs.is_ragged,
+            f"there are {len(used)} samples, and it needs at least {_LEAST_SAMPLES}": lambda: (
+                len(used) < _LEAST_SAMPLES
             ),
-            "distances between nodes of samples with points of their own differ too much for nodes that correspond": (
-                self.base == "auto" and not data.inputs.is_ragged and not keep_their_distances(data.inputs)
-            ),
-            "averaged predictions are to be symmetric, and those of a classical model are not": (
+            "averaged predictions are to be symmetric, and those of a classical model are not": lambda: (
                 self._symmetries is not None and self._symmetries.average_predictions
             ),
-            "X or y is not in memory": self.base == "auto" and not (data.inputs.in_memory and data.targets.in_memory),
+            _TOO_LARGE: lambda: is_auto and _is_too_large(data),
+            "the nodes of samples with points of their own do not correspond": lambda: (
+                not nodes_correspond(data.inputs)
+            ),
+            "distances between nodes of samples with points of their own differ too much for nodes that correspond": (
+                lambda: is_auto and not keep_their_distances(data.inputs)
+            ),
         }
-        if reason := next((reason for reason, applies in reasons.items() if applies), ""):
+        if reason := next((reason for reason, applies in reasons.items() if applies()), ""):
             return reason
         count = len(np.unique(groups_of_same_inputs(data.inputs[used])))
         least = f"it needs at least {_LEAST_SAMPLES} with different inputs"
@@ -1409,15 +1434,29 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         queries = self._target_places(inputs, targets)
         loader = self._loader(inputs, queries=queries, **self._unseen_base(data, unseen, valid))
 
+        field = targets.field
+        pieces = [] if field is None else (values.reshape(-1, field.n_channels) for _, values in iterate_rows(field))
+        sizes = None if field is None else sizes_of_channels(pieces)
+
         def error() -> float:
             """Validation error of the current weights."""
+            norms, scalars, errors = [], [], []
+
+            def compare(indices: IntArray, found: Predictions) -> None:
+                """Compare the predictions of some samples with the truth."""
+                if found.fields is not None and field is not None:
+                    part, n_channels = field[indices], field.n_channels
+                    true, predicted = (np.asarray(held).reshape(-1, n_channels) for held in (part.values, found.fields))
+                    norms.append(norms_of_fields(true, predicted, part.n_points, sizes))
+                if found.scalars is not None:
+                    scalars.append(found.scalars)
+
             # Without averaging over symmetries, which would multiply the time of every validation.
-            predicted = self._predict_batches(loader)
-            errors = []
-            if predicted.fields is not None and targets.field is not None:
-                errors.append(_field_error(predicted.fields, targets.field))
-            if predicted.scalars is not None and targets.scalars is not None:
-                errors.append(relative_l2_of_scalars(targets.scalars, predicted.scalars))
+            self._pass_predictions(loader, compare)
+            if norms:
+                errors.append(mean_relative_error(norms))
+            if scalars and targets.scalars is not None:
+                errors.append(relative_l2_of_scalars(targets.scalars, np.concatenate(scalars)))
             return float(np.mean(errors))
 
         return error
@@ -1566,19 +1605,25 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     def _predict_batches(self, loader: FieldLoader) -> Predictions:
         """Predict in physical units, a bounded number of points at a time."""
+        parts: list[Predictions] = []
+        self._pass_predictions(loader, lambda _, found: parts.append(found))
+        places = loader.inputs if loader.queries is None else loader.queries
+        return joined(parts, ragged=places.is_ragged)
+
+    def _pass_predictions(self, loader: FieldLoader, use: Callable[[IntArray, Predictions], None]) -> None:
+        """Pass the indices of successive samples, and their predictions in physical units, to a function."""
         if isinstance(self.module_, CorrectionNetwork) and self.module_.is_base_alone:
-            return self._predict_base_alone(loader)
+            use(np.arange(len(loader)), self._predict_base_alone(loader))
+            return
         # The rounding of a matrix product depends on its number of rows. With one sample at a time it is always the
         # same.
         alone = self._options("training").deterministic or loader.queries is not None
-        parts = []
         sizes = loader.inputs.n_points
-        n_points = int(sizes.max() if alone else min(sizes.sum(), _PREDICT_POINTS))
+        most = min(_PREDICT_POINTS, _PREDICT_VALUES // max(self.spec_.n_fields, self.spec_.n_outputs, 1))
+        n_points = int(sizes.max() if alone else min(sizes.sum(), most))
         with torch.inference_mode(), thread_limit(int(n_points), int(self.width)):
-            for _, batch in loader.bounded_batches(0 if alone else _PREDICT_POINTS):
-                parts.append(self._outputs(self.module_(**batch.inputs()), loader, batch.order))
-        places = loader.inputs if loader.queries is None else loader.queries
-        return joined(parts, ragged=places.is_ragged)
+            for indices, batch in loader.bounded_batches(0 if alone else most):
+                use(indices, self._outputs(self.module_(**batch.inputs()), loader, batch.order))
 
     def _predict_base_alone(self, loader: FieldLoader) -> Predictions:
         """Predictions of a base whose network has no share, without the network's precision, batches and order."""
@@ -1897,6 +1942,18 @@ def _check_single_precision(scalers: Scalers) -> None:
             f"y has the size {largest:.1e}, which single precision cannot hold in a training; expected {least:g} to "
             f"{most:g}. Take another unit, set dtype='float64', or check fill values."
         )
+
+
+def _is_too_large(data: TrainingData) -> bool:
+    """Whether samples that are not in memory are too large to be read for a base model that was not asked for."""
+    if data.inputs.in_memory and data.targets.in_memory:
+        return False
+    count = 0
+    for part in (data.inputs, data.targets.field):
+        if part is not None:
+            width = part.n_channels + (0 if part.shared_coords else part.n_dims)
+            count += int(part.n_points.sum()) * width
+    return 8 * count > _BASE_BYTES
 
 
 def _usable(n_samples: int, weight: FloatArray | None) -> IntArray:

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
+from itertools import chain
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
@@ -35,7 +36,7 @@ from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.utils.validation import has_fit_parameter
 
 from skop._version import __version__
-from skop.data import FieldSet, Predictions, TrainingData, iterate_rows
+from skop.data import FieldSet, Predictions, TrainingData, iterate_coords, iterate_rows
 from skop.estimators._base_model import BaseModel
 from skop.estimators._field import fitted_attributes
 from skop.estimators._persistence import digest_of, load, read_state, save_estimator, write_in_one_step, write_state
@@ -576,8 +577,8 @@ def _digest_of_data(data: TrainingData, weight: Any) -> str:
 
 def _add_fields(total: Any, held: FieldSet) -> None:
     """Add all numbers of a FieldSet to a checksum, with their shapes and types."""
-    pieces: list[Any] = [held.coords, held.params, held.offsets]
-    for piece in pieces:
+    pieces: list[Any] = [held.params, held.offsets]
+    for piece in chain((part for _, part in iterate_coords(held)), pieces):
         _add_array(total, piece)
     if held.n_channels:
         for _, values in iterate_rows(held):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skop._typing import FloatArray, GridShape
-from skop.data import Extremes, FieldSet, PointSymmetries, boxes, iterate_rows
+from skop.data import Extremes, FieldSet, PointSymmetries, boxes, iterate_coords, iterate_rows
 from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning, warn
 
 __all__ = ["Domain", "Finding", "SeenRanges", "warn_of_findings"]
@@ -99,12 +99,14 @@ class Domain:
         Domain
             The points.
         """
-        points = _as_sets(inputs)
-        lower, upper = (extreme(points.reshape(-1, inputs.n_dims), axis=0) for extreme in (np.min, np.max))
+        lower, upper = _box_of(inputs)
         grid = inputs.grid_shape
+        if not inputs.shared_coords and (len(inputs) > 1 or inputs.is_ragged):
+            return cls(lower, upper)
+        points = _as_sets(inputs)
         if geometry == "points" and is_tied and inputs.shared_coords:
             return cls(lower, upper, points=points[0])
-        if geometry != "grid" or grid is None or len(grid) != inputs.n_dims or len(points) > 1:
+        if geometry != "grid" or grid is None or len(grid) != inputs.n_dims:
             return cls(lower, upper)
         axes = _main_coordinates(points, grid)
         if sorted(axes) != list(range(len(grid))) or _is_bent(points, grid, axes).any():
@@ -113,17 +115,16 @@ class Domain:
 
     def with_targets(self, targets: FieldSet) -> Domain:
         """Return the domain of a fit whose target fields are on points of their own, these and earlier ones."""
-        points = np.asarray(targets.coords, dtype=np.float64).reshape(-1, targets.n_dims)
-        lower, upper = points.min(axis=0), points.max(axis=0)
+        lower, upper = _box_of(targets)
         slack = _OUTSIDE * (upper - lower)
         lower, upper = lower - slack, upper + slack
         if self.reach is not None:
             lower, upper = np.minimum(lower, self.reach[0]), np.maximum(upper, self.reach[1])
         return replace(self, reach=(lower, upper))
 
-    def moved_by(self, symmetries: PointSymmetries, points: FloatArray) -> Domain:
-        """Return the domain of a fit whose samples, at these points, were moved: the boxes of all moved points."""
-        moved, reach = symmetries.images(points), self.reach
+    def moved_by(self, symmetries: PointSymmetries, inputs: FieldSet) -> Domain:
+        """Return the domain of a fit whose samples were moved: the boxes of all moved points."""
+        moved, reach = np.concatenate([symmetries.images(part) for _, part in iterate_coords(inputs)]), self.reach
         if reach is not None:
             corners = symmetries.images(np.stack(reach))
             reach = (corners.min(axis=0), corners.max(axis=0))
@@ -148,19 +149,12 @@ class Domain:
             If the fit was on a straight grid, and the points are on one that is bent, exchanges axes, or
             runs backwards; or if they are not the points to which a model is tied.
         """
-        points = _as_sets(inputs)
-        if self.points is not None:
-            extent = self.upper - self.lower
-            if points.shape[1:] != self.points.shape or (np.abs(points - self.points) > 1e-6 * extent).any():
-                raise FieldDataError(
-                    "X lies on other points than the fit, or on the same points in another order, but the scaling "
-                    "'point' has statistics of each single point; bring X to the points of the fit, or fit with "
-                    "scaling of whole channels."
-                )
-        if self.lines is not None and self.axes is not None and inputs.grid_shape is not None:
-            words = self._differences(points, inputs.grid_shape, self.axes, self.lines)
+        words = ""
+        if inputs.shared_coords or inputs.in_memory:
+            words = self._words(_as_sets(inputs), inputs.grid_shape)
         else:
-            words = self._outside(points)
+            for start, piece in iterate_coords(inputs):
+                words = words or self._words(np.asarray(piece, dtype=np.float64), inputs.grid_shape, start)
         if words:
             warn(
                 f"X {words}; values there are extrapolated. Check against known samples, or bring X to the points of "
@@ -169,8 +163,22 @@ class Domain:
             )
         return bool(words)
 
+    def _words(self, points: FloatArray, grid: GridShape | None, start: int = 0) -> str:
+        """How points, those of samples from a number on, differ from those of the fit; nothing where they do not."""
+        if self.points is not None:
+            extent = self.upper - self.lower
+            if points.shape[1:] != self.points.shape or (np.abs(points - self.points) > 1e-6 * extent).any():
+                raise FieldDataError(
+                    "X lies on other points than the fit, or on the same points in another order, but the scaling "
+                    "'point' has statistics of each single point; bring X to the points of the fit, or fit with "
+                    "scaling of whole channels."
+                )
+        if self.lines is not None and self.axes is not None and grid is not None:
+            return self._differences(points, grid, self.axes, self.lines, start)
+        return self._outside(points)
+
     def _differences(
-        self, points: FloatArray, grid: GridShape, axes: tuple[int, ...], lines: tuple[FloatArray, ...]
+        self, points: FloatArray, grid: GridShape, axes: tuple[int, ...], lines: tuple[FloatArray, ...], start: int
     ) -> str:
         """In which box or on which lines a grid lies other than that of the fit; nothing where it is the same."""
         own = _main_coordinates(points, grid)
@@ -182,7 +190,7 @@ class Domain:
                 f"coordinate {axes[wrong[0]]}; exchange the axes of the grid."
             )
         if wrong or (bent := _is_bent(points, grid, axes)).any():
-            sample = 0 if wrong else int(np.argmax(bent))
+            sample = start + (0 if wrong else int(np.argmax(bent)))
             raise FieldDataError(
                 f"the grid of X is bent, first in sample {sample}, but the estimator was fitted on a straight one of "
                 f"{_shape(len(line) for line in lines)} points and knows no other; interpolate X onto a straight grid, "
@@ -399,7 +407,7 @@ class SeenRanges:
         rows = np.arange(len(inputs))
         if not every and not inputs.in_memory and len(rows) > _READ:
             rows = np.unique(np.linspace(0, len(rows) - 1, _READ).astype(int))
-            inputs = inputs.read(rows)
+            inputs = inputs[rows]
         parts = [Extremes.of(piece, inputs, start) for start, piece in iterate_rows(inputs)]
         if not parts:
             return []
@@ -544,6 +552,12 @@ def _beyond(
             excess = distance / width if width > 0 else np.inf
             found.append(Finding(row, labels[column], value, lowest, highest, excess))
     return sorted(found, key=lambda finding: finding.sample or 0)
+
+
+def _box_of(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
+    """Corners ``(d,)`` of the box of the points of all samples."""
+    lower, upper = boxes(inputs)
+    return lower.min(axis=0), upper.max(axis=0)
 
 
 def _as_sets(inputs: FieldSet) -> FloatArray:

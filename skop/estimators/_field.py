@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -22,6 +22,7 @@ from skop.data import (
     TrainingData,
     attach_spread,
     interpolate_fields,
+    piece_length,
     query_points,
     read,
     read_inputs,
@@ -116,6 +117,86 @@ def fitted_attributes(estimator: Any) -> dict[str, Any]:
         Its attributes that end in ``_``.
     """
     return {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
+
+
+class _SampleSequence(Sequence[FloatArray]):
+    """Values of samples one after the other, of which a few are in memory at a time.
+
+    Parameters
+    ----------
+    count : int
+        Number of samples.
+    step : int
+        Number of samples that are in memory at once.
+    values_of : callable
+        Function of a slice of samples that returns a list of their values.
+    """
+
+    def __init__(self, count: int, step: int, values_of: Callable[[slice], list[FloatArray]]) -> None:
+        self._count, self._step, self._values_of = count, step, values_of
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._count))]
+        row = range(self._count)[index]
+        return self._values_of(slice(row, row + 1))[0]
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        for start in range(0, self._count, self._step):
+            yield from self._values_of(slice(start, start + self._step))
+
+
+@dataclass(frozen=True)
+class _StreamedSamples:
+    """True and predicted fields of a score, read and predicted a few samples at a time.
+
+    Attributes
+    ----------
+    inputs : FieldSet
+        Inputs.
+    truth : Targets
+        True fields.
+    predict : callable
+        Function of inputs and truth that returns predictions and their points.
+    """
+
+    inputs: FieldSet
+    truth: Targets
+    predict: Callable[[FieldSet, Targets], tuple[Predictions, FieldSet]]
+
+    def true(self) -> _SampleSequence:
+        """True fields."""
+        return self._sequence(lambda rows: cast("FieldSet", self.truth.field)[rows].to_list())
+
+    def predicted(self) -> _SampleSequence:
+        """Predicted fields."""
+
+        def values_of(rows: slice) -> list[FloatArray]:
+            """Predictions of some samples."""
+            found, places = self.predict(self.inputs[rows], self.truth[rows])
+            return places.with_values(found.fields).to_list()
+
+        return self._sequence(values_of)
+
+    def scalars(self) -> FloatArray:
+        """Predicted scalars, which are few, by predictions of their own."""
+        rows = (slice(start, start + self._step) for start in range(0, len(self.truth), self._step))
+        return np.concatenate(
+            [np.asarray(self.predict(self.inputs[part], self.truth[part])[0].scalars) for part in rows]
+        )
+
+    @property
+    def _step(self) -> int:
+        """Number of samples that are read and predicted at once."""
+        parts = (self.inputs, cast("FieldSet", self.truth.field))
+        return min(piece_length(part, max(part.n_channels, part.n_dims)) for part in parts)
+
+    def _sequence(self, values_of: Callable[[slice], list[FloatArray]]) -> _SampleSequence:
+        """Values of all samples."""
+        return _SampleSequence(len(self.truth), self._step, values_of)
 
 
 class FieldRegressor(RegressorMixin, BaseEstimator):
@@ -421,9 +502,10 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
     def _mean_score(self, X: Any, y: Any, sample_weight: Any, params: Any, *, balanced: bool) -> float:
         """Mean of the scores of the field and of the scalars."""
         scores = []
-        for kind, true, found in self._scored_parts(X, y, params, sample_weight):
-            units = self._score_units(kind, true, sample_weight) if balanced else None
-            scores.append(relative_l2_score(true, found, sample_weight=sample_weight, kind=kind, units=units))
+        with each_warning_once():
+            for kind, true, found in self._scored_parts(X, y, params, sample_weight, streamed=True):
+                units = self._score_units(kind, true, sample_weight) if balanced else None
+                scores.append(relative_l2_score(true, found, sample_weight=sample_weight, kind=kind, units=units))
         return float(np.mean(scores))
 
     def score_channels(
@@ -456,12 +538,19 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         return scores
 
     def _scored_parts(
-        self, X: Any, y: Any, params: Any = None, sample_weight: Any = None
+        self, X: Any, y: Any, params: Any = None, sample_weight: Any = None, *, streamed: bool = False
     ) -> list[tuple[Literal["field", "scalar"], Any, Any]]:
-        """Truth and prediction of the fields, and of the scalars, where there are any."""
+        """Truth and prediction of the fields, and of the scalars, where there are any.
+
+        With `streamed`, fields in files are read and predicted a few samples at a time when they are iterated over.
+        """
         with each_warning_once():
             inputs, truth = self._read_scored(X, y, params, sample_weight)
             self._warn_if_outside(inputs, X)
+            if streamed and truth.field is not None and not (inputs.in_memory and truth.in_memory):
+                samples = _StreamedSamples(inputs, truth, self._predict_scored)
+                streams: list[Any] = [("field", samples.true(), samples.predicted())]
+                return streams if truth.scalars is None else [*streams, ("scalar", truth.scalars, samples.scalars())]
             predictions, places = self._predict_scored(inputs, truth)
         parts: list[Any] = []
         if truth.field is not None:

@@ -103,8 +103,12 @@ def relative_l2_error(
     if pairs.scalar:
         return _relative_l2_of_set(pairs, weight, average, scale, set_norm)
     per_channel = average == "channel"
-    errors = _collect([_sum_of_squares(_in_units(v - u, scale), per_channel) for u, v in pairs])
-    truths = _collect([_sum_of_squares(_in_units(u, scale), per_channel) for u, _ in pairs])
+    # Both in one pass, since the pairs may be read from files and predicted as they are asked for.
+    squares = [
+        (_sum_of_squares(_in_units(v - u, scale), per_channel), _sum_of_squares(_in_units(u, scale), per_channel))
+        for u, v in pairs
+    ]
+    errors, truths = (_collect(list(part)) for part in zip(*squares, strict=True))
     norms = np.sqrt(truths)
     whole = norm_of_set(norms, weight) if set_norm is None else set_norm
     return average_samples(divide_norms(np.sqrt(errors), norms, weight, "sample", whole), weight, average)

@@ -3,6 +3,7 @@
 Notation: n samples, T points of all samples together, c channels, s scalars.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,13 @@ import numpy.typing as npt
 
 from skop.metrics._inputs import divide_norms, norm_of_set, sizes_from_squares
 
-__all__ = ["relative_l2_of_fields", "relative_l2_of_scalars"]
+__all__ = [
+    "mean_relative_error",
+    "norms_of_fields",
+    "relative_l2_of_fields",
+    "relative_l2_of_scalars",
+    "sizes_of_channels",
+]
 
 RealArray = npt.NDArray[np.floating[Any]]
 
@@ -41,10 +48,46 @@ def relative_l2_of_fields(true: RealArray, predicted: RealArray, n_points: npt.N
     >>> relative_l2_of_fields(u, 1.5 * u, np.array([2, 2]))
     0.5
     """
-    true, predicted = _in_units(true, predicted)
+    sizes = sizes_of_channels([true])
+    return mean_relative_error([norms_of_fields(true, predicted, n_points, sizes)])
+
+
+def sizes_of_channels(pieces: Iterable[RealArray]) -> RealArray | None:
+    """Return the root mean square of each channel over fields ``(T, c)`` in pieces; None for a single channel."""
+    total: Any = 0.0
+    count = 0
+    for piece in pieces:
+        if piece.shape[-1] == 1:
+            return None
+        total = total + (np.asarray(piece, dtype=np.float64) ** 2).sum(axis=0)
+        count += len(piece)
+    return sizes_from_squares(total / count)
+
+
+def norms_of_fields(
+    true: RealArray, predicted: RealArray, n_points: npt.NDArray[np.integer[Any]], sizes: RealArray | None
+) -> tuple[RealArray, RealArray]:
+    """Return the norms of the errors and of the true fields of each sample, ``(n,)``.
+
+    Parameters
+    ----------
+    true, predicted, n_points : as in `relative_l2_of_fields`
+        Fields, and points of each sample.
+    sizes : ndarray of shape (c,) or None
+        Sizes by which the channels are divided, those of `sizes_of_channels`.
+    """
+    true = np.asarray(true, dtype=np.float64)
+    if sizes is not None:
+        true, predicted = true / sizes, predicted / sizes
     starts = np.concatenate([[0], np.cumsum(n_points)])[:-1]
     squares = ((predicted - true) ** 2, true**2)
     error, norm = (np.sqrt(np.add.reduceat(part.sum(axis=-1), starts)) for part in squares)
+    return error, norm
+
+
+def mean_relative_error(norms: Sequence[tuple[RealArray, RealArray]]) -> float:
+    """Return the mean of the relative errors of samples, of which the norms come in pieces of `norms_of_fields`."""
+    error, norm = (np.concatenate(part) for part in zip(*norms, strict=True))
     weight = np.ones(len(norm))
     whole = norm_of_set(norm, weight)
     return float(np.mean(divide_norms(error, norm, weight, "sample", whole if whole > 0 else 1.0)))

@@ -184,7 +184,7 @@ def _samples(y: Any, name: str) -> Sequence[Any] | npt.NDArray[Any]:
         y = y[1]
     if isinstance(y, list) and y and isinstance(y[0], tuple):
         y = [pair[1] for pair in y]
-    if isinstance(y, list | tuple):
+    if isinstance(y, Sequence) and not isinstance(y, str | bytes):
         return y
     array = np.asarray(unmasked(y, name))
     if array.ndim == 0:
