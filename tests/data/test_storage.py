@@ -256,7 +256,8 @@ def test_own_coordinates_stay_in_the_file(file):
 
 def test_rows_that_cannot_be_read_are_named(tmp_path):
     with h5py.File(tmp_path / "cut.h5", "w") as file:
-        file.create_dataset("x", data=np.random.default_rng(0).random((20, 500, 2)), chunks=(1, 500, 2))
+        values = np.random.default_rng(0).random((20, 500, 2))
+        file.create_dataset("x", data=values, chunks=(1, 500, 2), compression="gzip")
     size = (tmp_path / "cut.h5").stat().st_size
     with h5py.File(tmp_path / "cut.h5", "r") as file:
         fields = FieldSet(unit_grid((500,)), file["x"])

@@ -1,11 +1,11 @@
 """Fit and use a model on files three times larger than the memory that the process may add.
 
-``python limited_memory.py FOLDER SAMPLES SIDE CHANNELS PIECE BATCH WHOLE KIND...`` writes one set of samples as memory
-maps, as an HDF5 file and as Zarr arrays, fits some samples of each kind, so that all code is loaded and all threads run,
-and then limits the memory of the process. PIECE is the number of values that are read at once where all are looked at:
-with a small one a small set shows it. With WHOLE = 1 it also validates, scores and predicts. RLIMIT_DATA counts private
-writable memory, that is, heap and arrays but not maps of files, which the kernel can drop and read again. It prints what
-happened as JSON. `test_streaming.py` runs it.
+``python limited_memory.py FOLDER SAMPLES SIDE CHANNELS PIECE BATCH WHOLE KIND...`` writes one set of samples as
+memory maps, as an HDF5 file and as Zarr arrays, fits some samples of each kind, so that all code is loaded and all
+threads run, and then limits the memory of the process. PIECE is the number of values that are read at once where all
+are looked at: with a small one a small set shows it. With WHOLE = 1 it also validates, scores and predicts.
+RLIMIT_DATA counts private writable memory, that is, heap and arrays but not maps of files, which the kernel can drop
+and read again. It prints what happened as JSON. `test_streaming.py` runs it.
 """
 
 import ctypes
