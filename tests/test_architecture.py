@@ -31,7 +31,7 @@ ALLOWED = {
     "_optional": {"exceptions"},
     **{name: set() for name in BASE - {"_optional"}},
 }
-HEAVY = {"matplotlib", "h5py", "triton", "numba", "mamba_ssm", "pandas", "skfem", "pyvista"}
+HEAVY = {"matplotlib", "h5py", "triton", "numba", "mamba_ssm", "pandas", "skfem", "pyvista", "zarr"}
 #: Packages of kernels and their compilers, and the files for them, which nothing imports but one another.
 COMPILERS = {"numba": ("_simd", "_cpu"), "triton": ("_triton",), "mamba_ssm": ("_mamba_ssm",)}
 KERNEL_FILES = tuple(start for group in COMPILERS.values() for start in group)

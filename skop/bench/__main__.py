@@ -25,6 +25,7 @@ from skop.bench import (
     _query_positions,
     _rollout_or_all_at_once,
     _small_darcy,
+    _streaming,
     _threads,
     _training_step,
 )
@@ -38,6 +39,7 @@ _MEASUREMENTS = (
     _training_step,
     _cost_estimate,
     _threads,
+    _streaming,
     _elasticity,
     _navier_stokes,
     _rollout_or_all_at_once,

@@ -14,7 +14,7 @@ from skop.cli._models import check_outputs
 
 __all__ = ["demo", "info"]
 
-_OPTIONAL_PACKAGES = ("matplotlib", "h5py", "triton", "mamba-ssm", "pandas")
+_OPTIONAL_PACKAGES = ("matplotlib", "h5py", "zarr", "triton", "mamba-ssm", "pandas")
 
 
 @click.command(context_settings={"show_default": True})

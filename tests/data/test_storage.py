@@ -1,6 +1,7 @@
 """Arrays outside memory: selecting must not read, and reading must give what NumPy gives."""
 
 import pickle
+from itertools import pairwise
 
 import h5py
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from skop import FieldSet
 from skop.data import iterate_rows, read, unit_grid
-from skop.data._storage import as_storage, is_lazy, read_rows, reshape_rows, select_rows, take_rows
+from skop.data._storage import StoredRows, as_storage, is_lazy, read_rows, reshape_rows, select_rows, take_rows
 from skop.exceptions import FieldDataError
 
 N, GRID = 7, (3, 4)
@@ -181,7 +182,7 @@ def test_arrays_in_memory_are_not_lazy(mapped, file):
     assert not is_lazy(FLAT)
     assert not is_lazy(mapped)
     assert is_lazy(file["flat"])
-    assert as_storage(file["flat"], "values") == file["flat"]
+    assert isinstance(as_storage(file["flat"], "values"), StoredRows)
     assert as_storage(mapped, "values") is mapped
 
 
@@ -190,3 +191,77 @@ def test_complex_file_is_refused_unread():
     with pytest.raises(FieldDataError, match="complex"):
         FieldSet(unit_grid(GRID), source)
     assert source.reads == []
+
+
+# ---------------------------------------------------------------------- chunks, and other orders of memory
+@pytest.mark.parametrize("chunks", [1, 2, 3, 7, None])
+@pytest.mark.parametrize("rows", [[5, 1, 6, 1, 0], [3], [], [6, 5, 4, 3, 2, 1, 0], [0, 1, 2, 4, 5]])
+def test_each_chunk_of_hdf5_is_read_once(tmp_path, monkeypatch, chunks, rows):
+    with h5py.File(tmp_path / "chunks.h5", "w") as file:
+        array = file.create_dataset("x", data=FLAT, chunks=None if chunks is None else (chunks, 12, 2))
+        touched = []
+        for name in ("__getitem__", "read_direct"):
+            monkeypatch.setattr(h5py.Dataset, name, _recording(getattr(h5py.Dataset, name), name, touched))
+        np.testing.assert_array_equal(read_rows(array, np.array(rows, dtype=int)), FLAT[rows])
+    length = chunks or 1
+    # A read begins in another chunk than the one before has ended.
+    assert all(before[-1] // length < after[0] // length for before, after in pairwise(touched))
+    assert {row // length for part in touched for row in part} == {row // length for row in rows}
+
+
+def _recording(read, name, touched):
+    """A way of h5py to read, with a list of the rows that it reads."""
+
+    def recorded(self, *args, **kwargs):
+        rows = args[0] if name == "__getitem__" else args[1]
+        touched.append(np.arange(len(self))[rows].tolist())
+        return read(self, *args, **kwargs)
+
+    return recorded
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_zarr_gives_what_numpy_gives(tmp_path, key):
+    zarr = pytest.importorskip("zarr")
+    stored = zarr.create_array(tmp_path / "x.zarr", data=VALUES, chunks=(2, 3, 4, 2))
+    fields = FieldSet(unit_grid(GRID), stored)[key]
+    assert not fields.in_memory
+    np.testing.assert_array_equal(fields.values, FLAT[np.atleast_1d(key) if isinstance(key, int) else key])
+
+
+def test_rows_that_are_not_contiguous_are_reshaped_when_they_are_read(tmp_path):
+    mapped = np.memmap(tmp_path / "columns", dtype=float, mode="w+", shape=VALUES.shape, order="F")
+    mapped[:] = VALUES
+    rows = reshape_rows(mapped, (12, 2))
+    assert isinstance(rows, StoredRows)
+    np.testing.assert_array_equal(rows[np.array([4, 1])], FLAT[[4, 1]])
+    assert not FieldSet(unit_grid(GRID), rows).in_memory
+
+
+def test_booleans_in_files_become_numbers(tmp_path):
+    with h5py.File(tmp_path / "signs.h5", "w") as file:
+        file["x"] = FLAT > 0.5
+        assert FieldSet(unit_grid(GRID), file["x"])[1:3].values.dtype == float
+    mapped = np.memmap(tmp_path / "signs", dtype=bool, mode="w+", shape=FLAT.shape)
+    assert FieldSet(unit_grid(GRID), mapped).values.dtype == float
+
+
+def test_own_coordinates_stay_in_the_file(file):
+    fields = FieldSet(file["own"], FLAT)
+    assert not fields.in_memory
+    other = fields.with_values(file["values"][:].reshape(FLAT.shape))
+    assert isinstance(other._coords, StoredRows)
+    assert fields.read([3, 1]).in_memory
+
+
+def test_rows_that_cannot_be_read_are_named(tmp_path):
+    with h5py.File(tmp_path / "cut.h5", "w") as file:
+        values = np.random.default_rng(0).random((20, 500, 2))
+        file.create_dataset("x", data=values, chunks=(1, 500, 2), compression="gzip")
+    size = (tmp_path / "cut.h5").stat().st_size
+    with h5py.File(tmp_path / "cut.h5", "r") as file:
+        fields = FieldSet(unit_grid((500,)), file["x"])
+        with open(tmp_path / "cut.h5", "r+b") as raw:
+            raw.truncate(size // 2)
+        with pytest.raises(FieldDataError, match="cannot be read from /x of"):
+            fields[18:].to_list()

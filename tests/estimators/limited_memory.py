@@ -1,11 +1,11 @@
 """Fit and use a model on files three times larger than the memory that the process may add.
 
-``python limited_memory.py FOLDER SAMPLES SIDE CHANNELS PIECE BATCH WHOLE`` writes one set of samples as memory maps,
-as an HDF5 file and as Zarr arrays, fits some samples of each, so that all code is loaded and all threads run, and then
-limits the memory of the process. PIECE is the number of values that are read at once where all are looked at: with a
-small one a small set shows it. With WHOLE = 1 it also validates, scores and predicts. RLIMIT_DATA counts private
-writable memory, that is, heap and arrays but not maps of files, which the kernel can drop and read again. It prints
-what happened as JSON. `test_streaming.py` runs it.
+``python limited_memory.py FOLDER SAMPLES SIDE CHANNELS PIECE BATCH WHOLE KIND...`` writes one set of samples as
+memory maps, as an HDF5 file and as Zarr arrays, fits some samples of each kind, so that all code is loaded and all
+threads run, and then limits the memory of the process. PIECE is the number of values that are read at once where all
+are looked at: with a small one a small set shows it. With WHOLE = 1 it also validates, scores and predicts.
+RLIMIT_DATA counts private writable memory, that is, heap and arrays but not maps of files, which the kernel can drop
+and read again. It prints what happened as JSON. `test_streaming.py` runs it.
 """
 
 import ctypes
@@ -78,17 +78,18 @@ def private_bytes():
 def main():
     """Run all of it."""
     torch.set_num_threads(1)
-    folder, (n_samples, side, n_channels, piece, *options) = Path(sys.argv[1]), map(int, sys.argv[2:])
+    folder, (n_samples, side, n_channels, piece, *options) = Path(sys.argv[1]), map(int, sys.argv[2:8])
+    kinds = sys.argv[8:]
     _fieldset._CHUNK_VALUES = piece
     write(folder, n_samples, side, n_channels)
-    for kind in KINDS:
+    for kind in kinds:
         use(stored(folder, kind), *options, slice(0, 12))
     size, before = sum(array.nbytes for array in stored(folder, KINDS[0])), private_bytes()
     # What is refused below must be refused for want of memory, and not because the limit is below the present use.
     limit = before + size // 3
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     found = {"size": size, "room": limit - before}
-    for kind in KINDS:
+    for kind in kinds:
         arrays = stored(folder, kind)
         try:
             whole = np.array(arrays[0][:])
