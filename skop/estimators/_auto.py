@@ -22,7 +22,6 @@ from skop.estimators._amo import AMORegressor
 from skop.estimators._base import check_weight, is_called_by_another_tool
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._checkpoint import SearchJournal
-from skop.estimators._domain import SeenRanges
 from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure, samples_with_weight
 from skop.estimators._geomano import GeoMaNORegressor
 from skop.estimators._lamo import LaMORegressor
@@ -254,7 +253,7 @@ class AutoRegressor(FieldRegressor):
             search.run()
             search.fit_members(self.ensemble, None if self.max_time is None else start + self.max_time)
             self._store_spec(data.inputs, data.spec)
-            self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
+            self._store_seen(data.inputs, data.input_extremes)
             if data.spec.target_points == "shared" and data.targets.field is not None:
                 self.coords_ = data.targets.field.coords
             chosen = [candidate for candidate in search.candidates if candidate.fitted is not None]

@@ -34,7 +34,6 @@ from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
     Batch,
     DataSpec,
-    Extremes,
     FieldLoader,
     FieldSet,
     GridResampler,
@@ -67,7 +66,7 @@ from skop.estimators._building import refuse_too_large
 from skop.estimators._callbacks import EpochCallbacks, FitSeries
 from skop.estimators._checkpoint import FitCheckpoints
 from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
-from skop.estimators._domain import Domain, SeenRanges
+from skop.estimators._domain import Domain
 from skop.estimators._export import export_estimator
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._objective import Objective
@@ -957,9 +956,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 "warm_start=False to fit anew."
             )
         self.device_ = pick_device(self.device)
-        seen = self._seen(points, data.input_extremes, weight)
         if self._continues:
-            self.ranges_ = seen if self.ranges_ is None else self.ranges_.joined(seen)
+            self._store_seen(points, data.input_extremes, weight, self.ranges_)
             self.spec_ = data.spec
             self.module_.to(self.device_)
             self.domain_.check(data.inputs)
@@ -998,7 +996,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             )
         # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
         self._store_spec(points, data.spec)
-        self.ranges_ = seen
+        self._store_seen(points, data.input_extremes, weight)
         self.spacing_, self.geometry_ = _spacing(data.inputs), geometry
         self.domain_: Domain = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
         self.symmetry_centre_ = centre
@@ -1215,14 +1213,6 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 f"{' and '.join(unseen)}. Declare the symmetries in the first fit, or fit anew by warm_start=False.",
                 SkopWarning,
             )
-
-    @staticmethod
-    def _seen(points: FieldSet, extremes: Extremes | None, weight: FloatArray | None) -> SeenRanges:
-        """Ranges of the inputs with positive weight, as they came."""
-        if weight is None:
-            return SeenRanges.from_fit(points, extremes)
-        used = np.flatnonzero(weight)
-        return SeenRanges.from_fit(points[used], None if extremes is None else extremes[used])
 
     def _store_target_points(self, targets: Targets) -> None:
         """Store where the targets are, if this is not on the points of the inputs."""

@@ -16,7 +16,6 @@ from sklearn.model_selection import KFold, cross_val_predict
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, Predictions, Targets, TrainingData, interpolate_fields
-from skop.estimators._domain import SeenRanges
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._kernel_models import Decomposition, KernelModel, Selection
 from skop.estimators._persistence import KNOWN
@@ -214,7 +213,7 @@ class PODRegressor(FieldRegressor):
         """Find the bases and fit the map."""
         _refuse_ragged(data.inputs)
         self._store_spec(data.inputs, data.spec)
-        self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
+        self._store_seen(data.inputs, data.input_extremes)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
         self.numbering_ = None
         if not data.inputs.shared_coords:

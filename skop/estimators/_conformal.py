@@ -34,7 +34,6 @@ from skop.data import (
     is_mesh_series,
 )
 from skop.estimators._base import check_weight
-from skop.estimators._domain import SeenRanges
 from skop.estimators._ensemble import EnsembleRegressor
 from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure, samples_with_weight
 from skop.estimators._persistence import KNOWN
@@ -268,7 +267,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             samples = Samples(data.inputs, data.targets, data.spec, weight)
             self._fit(samples, labels, np.arange(len(samples)) if used is None else used)
             self._store_spec(data.inputs, data.spec)
-            self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
+            self._store_seen(data.inputs, data.input_extremes)
             if data.spec.target_points == "shared" and data.targets.field is not None:
                 self.coords_ = data.targets.field.coords
         return self

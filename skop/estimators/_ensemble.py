@@ -160,7 +160,7 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
             )
         first = self.estimators_[0]
         self.spec_, self.coords_, self.n_features_in_ = first.spec_, first.coords_, first.n_features_in_
-        self.ranges_ = first.ranges_
+        self.ranges_, self.reference_ = first.ranges_, first.reference_
         self.mesh_ = first.mesh_
         # An earlier fit may have been on a table with names.
         self.__dict__.pop("feature_names_in_", None)

@@ -16,6 +16,7 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, PathOrStr
 from skop.data import (
     DataSpec,
+    Extremes,
     FieldSet,
     Predictions,
     Targets,
@@ -33,6 +34,7 @@ from skop.data import (
     warn_of_odd_data,
 )
 from skop.estimators._domain import Finding, SeenRanges, warn_of_findings
+from skop.estimators._novelty import Reference
 from skop.estimators._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes, relative_l2_score
@@ -130,6 +132,8 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
     mesh_: Any
     #: What the fit has seen; None for models that were saved before it was stored, or wrap other regressors.
     ranges_: SeenRanges | None = None
+    #: Features of the training samples; None for models that were saved before it was stored, or wrap other regressors.
+    reference_: Reference | None = None
     #: Estimator that is wrapped by this one, if there is one.
     estimator: Any
     #: Whether y may be on other points than X in a fit and in a score.
@@ -204,6 +208,24 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         return any(hasattr(part, "series_") for part in (self, *getattr(self, "estimators_", ())[:1]))
 
     # ------------------------------------------------------------------ what the fit has seen
+    def _store_seen(
+        self,
+        inputs: FieldSet,
+        extremes: Extremes | None,
+        weight: FloatArray | None = None,
+        earlier: SeenRanges | None = None,
+    ) -> None:
+        """Store the features of the inputs of a fit, and their ranges, joined with those of an earlier one.
+
+        Without features are estimators that another one calls, which holds those of the user's samples.
+        """
+        if weight is not None:
+            used = np.flatnonzero(weight)
+            inputs, extremes = inputs[used], None if extremes is None else extremes[used]
+        seen = SeenRanges.from_fit(inputs, extremes)
+        self.ranges_ = seen if earlier is None else earlier.joined(seen)
+        self.reference_ = None if _is_checked.get() else Reference.from_fit(inputs)
+
     def check(self, X: Any, *, params: Any = None) -> Any:
         """List what in X is outside of what the fit has seen.
 
