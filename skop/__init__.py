@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         compare,
         load,
         save,
+        suggest,
     )
 
 __all__ = [
@@ -82,6 +83,7 @@ __all__ = [
     "compare",
     "load",
     "save",
+    "suggest",
 ]
 
 #: Public packages and modules.

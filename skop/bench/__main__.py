@@ -25,6 +25,7 @@ from skop.bench import (
     _query_positions,
     _rollout_or_all_at_once,
     _small_darcy,
+    _suggest,
     _threads,
     _training_step,
 )
@@ -55,6 +56,7 @@ _MEASUREMENTS = (
     _pdebench_solvers,
     _kernels,
     _kills,
+    _suggest,
 )
 
 

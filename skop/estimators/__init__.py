@@ -17,6 +17,7 @@ from skop.estimators._mno import MNOArchitecture, MNORegressor
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._persistence import load, save
 from skop.estimators._rollout import RolloutRegressor
+from skop.estimators._suggest import suggest
 from skop.estimators._time_conditioned import TimeConditionedRegressor
 from skop.estimators._transolver import TransolverRegressor
 from skop.estimators._unet import UNetRegressor
@@ -48,4 +49,5 @@ __all__ = [
     "compare",
     "load",
     "save",
+    "suggest",
 ]

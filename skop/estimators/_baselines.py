@@ -432,6 +432,12 @@ class PODRegressor(FieldRegressor):
         predicted = basis.inverse_transform(coefficients - left_out) - outside / max(len(rows) - 1, 1)
         return self._in_physical_units(predicted)
 
+    def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
+        """Prediction and its standard deviation on the points of the inputs; None with a regressor of scikit-learn."""
+        if not isinstance(self.regressor_, KernelModel):
+            return None
+        return self._predict_values(inputs), self._predict_spread(inputs)
+
     def _predict_spread(self, inputs: FieldSet) -> Predictions:
         """Standard deviations of the errors of a prediction, in physical units."""
         if not isinstance(self.regressor_, KernelModel):

@@ -426,6 +426,17 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             ends = [form.restore(bound, places) for bound in bounds]
             return result, *attach_bounds(result, ends[0], ends[1], dict(form.components))
 
+    def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
+        """Prediction and half the width of the band; what the estimator knows by itself if X does not set the width."""
+        if self.quantiles_ is not None and self.scale_kind_ in ("residuals", "constant"):
+            inner = self.estimator_
+            return inner._predict_with_spread(inputs, coords) if isinstance(inner, FieldRegressor) else None
+        lower, upper = self._bounds_at(inputs, coords)
+        halves = [
+            None if (low := getattr(lower, kind)) is None else (getattr(upper, kind) - low) / 2 for kind in _KINDS
+        ]
+        return self._mean_at(inputs, coords)[0], Predictions(*halves)
+
     def _bounds_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions]:
         """Lower and upper bounds."""
         found = [

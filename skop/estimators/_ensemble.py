@@ -199,14 +199,11 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
             Standard deviation over the members; only if `return_std` is True. Meshes of the spread hold the fields
             ``<field>_spread``, which are written into the meshes of the mean too.
         """
-        found: Sequence[Predictions]
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
             self._warn_if_outside(inputs, X)
-            found, places = zip(
-                *(member._predict_where_asked(inputs, points) for member in self.estimators_), strict=True
-            )
-        target = places[0], meshes
+            found, places = self._members_at(inputs, points)
+        target = places, meshes
         first, labels = self.estimators_[0], self._labels(X)
         mean = first._restore(_over_members(found, np.mean), *target, labels)
         if not return_std:
@@ -224,6 +221,16 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         check_is_fitted(self)
         reader: Any = self.estimators_[0] if hasattr(self.estimators_[0], "series_") else super()
         return reader._read_scored(X, y, *options)
+
+    def _members_at(self, inputs: FieldSet, coords: Any) -> tuple[Sequence[Predictions], FieldSet]:
+        """Predictions of the members where asked, and their points."""
+        found, places = zip(*(member._predict_where_asked(inputs, coords) for member in self.estimators_), strict=True)
+        return found, places[0]
+
+    def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
+        """Mean of the members and their standard deviation."""
+        found, _ = self._members_at(inputs, coords)
+        return _over_members(found, np.mean), _over_members(found, np.std)
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Mean of the members in physical units."""

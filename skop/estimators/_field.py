@@ -317,6 +317,10 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         fields = inputs.with_values(predictions.fields)
         return replace(predictions, fields=interpolate_fields(fields, places)), places
 
+    def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
+        """Predict where asked, with the size of the error that is expected there; None if the estimator knows none."""
+        return None
+
     def _predict_where_asked(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
         """Predict at points, or at those of y in the fit if none are given; return the outputs and these points."""
         if coords is not None:
