@@ -59,6 +59,22 @@ def test_grid_search(run_example):
 
 
 @pytest.mark.exhaustive
+def test_next_runs(run_example):
+    variables, lines = run_example("next_runs")
+    suggested, random = np.array(variables["suggested"]), variables["random"]
+    assert lines[1].split()[1:] == [f"{error:.4f}" for error in suggested]
+    assert suggested[0] == pytest.approx(random[0])
+    assert (suggested[1:] < 0.95 * random[1:]).all()
+
+    def closest(rows):
+        points = variables["candidates"][rows]
+        return np.linalg.norm(points[:, np.newaxis] - points, axis=-1)[np.triu_indices(len(points), 1)].min()
+
+    assert closest(variables["batch"]) > 3 * closest(variables["largest"])
+    assert len(pyplot.get_fignums()) == 2
+
+
+@pytest.mark.exhaustive
 def test_conformal_bands(run_example):
     variables, lines = run_example("conformal_bands")
     covered = variables["covered"]
