@@ -68,11 +68,14 @@ def learn(choose, n_batches=4):
     return errors
 
 
+def at_random(seed):
+    """Choose by a generator of its own."""
+    rng = np.random.default_rng(seed)
+    return lambda model, left: rng.permutation(len(left))[:10]
+
+
 suggested = learn(lambda model, left: skop.suggest(model, left, 10))
-drawn_errors = [
-    learn(lambda model, left, rng=np.random.default_rng(seed): rng.permutation(len(left))[:10]) for seed in range(5)
-]
-random = np.exp(np.log(drawn_errors).mean(axis=0))
+random = np.exp(np.log([learn(at_random(seed)) for seed in range(5)]).mean(axis=0))
 print("runs        " + "".join(f"{size:8d}" for size in range(12, 53, 10)))
 print("suggested   " + "".join(f"{error:8.4f}" for error in suggested))
 print("random      " + "".join(f"{error:8.4f}" for error in random))
