@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skop._sklearn_compat import HasMethods, Interval, fit_context
+from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, Targets
 from skop.estimators._base import is_called_by_another_tool
 from skop.estimators._base_model import shared_between_fits
@@ -224,6 +225,11 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         check_is_fitted(self)
         reader: Any = self.estimators_[0] if hasattr(self.estimators_[0], "series_") else super()
         return reader._read_scored(X, y, *options)
+
+    def _tokens(self, inputs: FieldSet) -> FloatArray | None:
+        """Those of the first member, whose features these are."""
+        found: FloatArray | None = self.estimators_[0]._tokens(inputs)
+        return found
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Mean of the members in physical units."""
