@@ -13,17 +13,24 @@ with the relative L2 error of the samples, over all test sets together:
 Widths and deviations are divided by the size of the prediction.
 """
 
+import argparse
+import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.stats import spearmanr
 
 from skop._typing import FloatArray
 from skop.bench._problems import make_burgers
+from skop.bench._report import Report
 from skop.data import FieldSet
 from skop.datasets import make_darcy, make_elasticity, make_european_option, make_joukowski, make_moving_hole
-from skop.estimators import LaMORegressor
+from skop.estimators import ConformalRegressor, EnsembleRegressor, LaMORegressor, PODRegressor
+from skop.estimators._novelty import raw_features
 
 __all__ = ["add_command"]
 
@@ -70,14 +77,14 @@ def _airfoils(n_train: int, n_test: int, seed: int) -> Shifted:
 
 def _elasticity(n_train: int, n_test: int, seed: int) -> Shifted:
     """Stresses around voids: larger and more irregular voids; the data need scikit-fem."""
-    options: dict[str, Any] = {"n_points": (48, 9), "shuffle_points": True}
-    near = {"radius_range": (0.2, 0.3)}
-    tests = {
-        "like the training": make_elasticity(n_test, random_state=seed + 1, **near, **options),
-        "larger voids": make_elasticity(n_test, random_state=seed + 2, radius_range=(0.3, 0.45), **options),
-        "smaller voids": make_elasticity(n_test, random_state=seed + 3, radius_range=(0.1, 0.2), **options),
-    }
-    return Shifted(*make_elasticity(n_train, random_state=seed, **near, **options), tests, has_nodes=False)
+
+    def make(count: int, seed: int, radii: tuple[float, float]) -> tuple[Any, Any]:
+        X, y = make_elasticity(count, n_points=(48, 9), shuffle_points=True, radius_range=radii, random_state=seed)
+        return X, y
+
+    ranges = {"like the training": (0.2, 0.3), "larger voids": (0.3, 0.45), "smaller voids": (0.1, 0.2)}
+    tests = {name: make(n_test, seed + 1 + i, radii) for i, (name, radii) in enumerate(ranges.items())}
+    return Shifted(*make(n_train, seed, (0.2, 0.3)), tests, has_nodes=False)
 
 
 def _holes(n_train: int, n_test: int, seed: int) -> Shifted:
@@ -129,6 +136,144 @@ PROBLEMS: dict[str, tuple[Callable[[int, int, int], Shifted], int]] = {
     "darcy": (_darcy, 200),
     "burgers": (_burgers, 200),
 }
+
+
+def add_command(commands: Any) -> None:
+    """Add this measurement to the command line.
+
+    Parameters
+    ----------
+    commands : argparse sub-parsers
+        Sub-parsers to which the command is added.
+    """
+    parser = commands.add_parser("novelty", help=__doc__.splitlines()[0])
+    parser.add_argument("--problems", nargs="+", default=list(PROBLEMS), choices=list(PROBLEMS))
+    parser.add_argument("--epochs", type=int, default=15, help="of each network")
+    parser.add_argument("--test", type=int, default=25, help="samples of a test set, or half of them")
+    parser.add_argument("--seed", type=int, default=100, help="of the data")
+    parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure and report.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Options of the command.
+    """
+    report = Report("Novelty and true errors", options.output)
+    found: dict[str, dict[str, Any]] = {}
+    for name in options.problems:
+        make, n_train = PROBLEMS[name]
+        problem = make(n_train, options.test, options.seed)
+        models: dict[str, Any] = {"LaMO": make_lamo(options.epochs)}
+        if problem.has_nodes:
+            models["POD"] = PODRegressor()
+        for label, model in models.items():
+            row = f"{name}, {label}"
+            found[row] = measure(model, problem)
+            report.record(row, found[row])
+    ranks = [
+        [row, *(f"{numbers['all'][sign]:.2f}" for sign in _SIGNS), f"{numbers['all']['samples']:.0f}"]
+        for row, numbers in found.items()
+    ]
+    report.table("Rank correlation with the error over all test sets", ["problem", *_SIGNS, "samples"], ranks)
+    sets = [
+        [
+            row,
+            name,
+            f"{numbers['error']:.2g}",
+            f"{numbers['score']:.2f}",
+            f"{numbers['quantile']:.2f}",
+            *(f"{numbers[sign]:.2f}" for sign in _SIGNS),
+        ]
+        for row, parts in found.items()
+        for name, numbers in parts["sets"].items()
+    ]
+    columns = ["problem", "test set", "median error", "median score", "median quantile", *_SIGNS]
+    report.table("Rank correlation with the error within each test set", columns, sets)
+    costs = [
+        [row, f"{numbers['fit']:.1f}", f"{numbers['reference']:.2f}", f"{numbers['reference'] / numbers['fit']:.1%}"]
+        for row, numbers in found.items()
+    ]
+    report.table("Cost of the features in a fit", ["problem", "fit, s", "features, s", "part of the fit"], costs)
+
+
+def measure(model: Any, problem: Shifted) -> dict[str, Any]:
+    """Fit a model, its band and its ensemble, and compare what they say with the errors.
+
+    Parameters
+    ----------
+    model : estimator
+        Unfitted model.
+    problem : Shifted
+        Training samples and test sets.
+
+    Returns
+    -------
+    dict
+        ``"all"`` and, for each test set, ``"sets"``: rank correlations and medians; ``"fit"`` and ``"reference"``:
+        processor times in seconds of one fit, and of the features in it.
+    """
+    with warnings.catch_warnings():
+        # Test sets are outside of what the fits have seen, on purpose.
+        warnings.simplefilter("ignore")
+        has_spread = isinstance(model, PODRegressor)
+        start = time.process_time()
+        one = model.fit(problem.X, problem.y)
+        seconds = {"fit": time.process_time() - start}
+        inputs, start = one._read_inputs(problem.X)[0], time.process_time()
+        one._store_reference(inputs, None)
+        seconds["reference"] = time.process_time() - start
+        spread = one if has_spread else EnsembleRegressor(model, n_members=3, random_state=0).fit(problem.X, problem.y)
+        scale = PODRegressor() if has_spread else model
+        band = ConformalRegressor(model, coverage=0.8, scale=scale, random_state=0).fit(problem.X, problem.y)
+        sets = {name: _numbers(one, spread, band, inputs, *test) for name, test in problem.tests.items()}
+    whole = {key: np.concatenate([part[key] for part in sets.values()]) for key in ("error", *_SIGNS)}
+    return {
+        "all": {sign: _rank(whole[sign], whole["error"]) for sign in _SIGNS} | {"samples": len(whole["error"])},
+        "sets": {
+            name: {sign: _rank(part[sign], part["error"]) for sign in _SIGNS}
+            | {"error": float(np.median(part["error"])), "score": float(np.median(part["novelty"]))}
+            | {"quantile": float(np.median(part["quantile"]))}
+            for name, part in sets.items()
+        },
+        **seconds,
+    }
+
+
+def _numbers(one: Any, spread: Any, band: Any, seen: FieldSet, X: Any, y: Any) -> dict[str, FloatArray]:
+    """Error, quantile and all signs for each sample of a test set."""
+    novelty = one.novelty(X, level=None)
+    mean, deviation = spread.predict(X, return_std=True)
+    middle, low, high = band.predict_interval(X)
+    widths = [upper - lower for lower, upper in zip(arrays_of(low), arrays_of(high), strict=True)]
+    return {
+        "error": sample_errors(y, one.predict(X)),
+        "quantile": novelty.quantile,
+        "novelty": novelty.score,
+        "nearest sample": nearest(one, seen, one._read_inputs(X)[0]),
+        "conformal width": sizes_of(widths, middle),
+        "spread": sizes_of(deviation, mean),
+    }
+
+
+def _rank(sign: FloatArray, error: FloatArray) -> float:
+    """Spearman's rank correlation; 0 for a sign that says nothing."""
+    return float(spearmanr(sign, error).statistic) if np.ptp(sign) > 0 else 0.0
+
+
+def nearest(model: Any, seen: FieldSet, inputs: FieldSet) -> FloatArray:
+    """Distances to the nearest training sample in parameters, or else in fields or points, by standard deviations."""
+    groups = {group.kind: group for group in model.reference_.groups}
+    raw = [raw_features(part, model.reference_.lattice, lambda _: None) for part in (seen, inputs)]
+    kind = next(kind for kind in ("params", "fields", "points") if kind in groups)
+    known, new = (np.where(np.isfinite(part[kind]), part[kind], groups[kind].mean) for part in raw)
+    spread = known.std(axis=0)
+    varies = spread > 1e-6 * np.abs(known).max(axis=0)
+    return np.asarray(cdist(new[:, varies] / spread[varies], known[:, varies] / spread[varies]).min(axis=1))
 
 
 def make_lamo(epochs: int) -> LaMORegressor:

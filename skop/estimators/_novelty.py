@@ -24,7 +24,10 @@ from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, boxes, iterate_rows
 from skop.exceptions import FieldDataError, NoveltyWarning, warn
 
-__all__ = ["Group", "Lattice", "Novelty", "Reference", "check_level", "features", "warn_of_novelty"]
+__all__ = [
+    *("Group", "Lattice", "Novelty", "Reference", "check_level", "features", "raw_features", "reference_of"),
+    "warn_of_novelty",
+]
 
 #: Largest number of training samples that are kept, evenly spaced among all.
 _KEPT = 2000
@@ -350,7 +353,7 @@ class Reference:
         if len(inputs) > _KEPT:
             inputs = inputs.read(np.unique(np.linspace(0, len(inputs) - 1, _KEPT).round().astype(int)))
         lattice = Lattice.over(inputs)
-        raw, n = _raw(inputs, lattice, tokens), len(inputs)
+        raw, n = raw_features(inputs, lattice, tokens), len(inputs)
         blocks = {"fields": inputs.n_channels, "points": lattice.size}
         groups = [Group.fit(kind, part, blocks.get(kind, 1)) for kind, part in raw.items()]
         points = np.concatenate([group.features(raw[group.kind]) for group in groups], axis=1)
@@ -368,9 +371,9 @@ class Reference:
 
     def features(self, inputs: FieldSet, tokens: Callable[[FieldSet], FloatArray | None]) -> FloatArray:
         """Features of samples, ``(n, k)``."""
-        raw = _raw(inputs, self.lattice, tokens)
+        raw = raw_features(inputs, self.lattice, tokens)
         for group in self.groups:
-            if np.shape(raw.get(group.kind))[1:] != group.mean.shape:
+            if group.kind not in raw or raw[group.kind].shape[1:] != group.mean.shape:
                 raise FieldDataError(
                     f"the features of the training samples have {len(group.mean)} numbers for {group.kind}, which the "
                     "model does not give for X, since it was changed after the fit; fit again."
@@ -383,7 +386,9 @@ class Reference:
         return Novelty(score, np.searchsorted(np.sort(self.own), score) / len(self.own))
 
 
-def _raw(inputs: FieldSet, lattice: Lattice, tokens: Callable[[FieldSet], FloatArray | None]) -> dict[str, FloatArray]:
+def raw_features(
+    inputs: FieldSet, lattice: Lattice, tokens: Callable[[FieldSet], FloatArray | None]
+) -> dict[str, FloatArray]:
     """Raw features of samples by their kind."""
     found: dict[str, FloatArray] = {}
     if inputs.params is not None:
