@@ -18,6 +18,7 @@ from skop.bench import (
     _kernels,
     _kills,
     _navier_stokes,
+    _novelty,
     _pdebench_solvers,
     _phase_error,
     _point_scaling,
@@ -56,6 +57,7 @@ _MEASUREMENTS = (
     _pdebench_solvers,
     _kernels,
     _kills,
+    _novelty,
     _suggest,
 )
 

@@ -35,7 +35,7 @@ _NETWORK: dict[str, Any] = {
     "width": 32,
     "n_basis": 16,
     "base": None,
-    "max_iter": 60,
+    "max_iter": 40,
     "batch_size": 8,
     "learning_rate_init": 5e-3,
 }

