@@ -227,7 +227,7 @@ def test_scikit_learn_within_a_band_is_chosen_for_by_distances(tables):
 
 
 # ---------------------------------------------------------------------- kinds of candidates
-@pytest.mark.parametrize("kind", ["grid", "scattered", "own points of y"])
+@pytest.mark.parametrize("kind", ["grid", pytest.param("scattered", marks=pytest.mark.exhaustive), "own points of y"])
 def test_fields_and_ragged_points(kind):
     rng = np.random.default_rng(6)
     member = LaMORegressor(width=8, depth=1, n_latents=4, max_iter=2, base=None)
