@@ -89,6 +89,18 @@ def test_conformal_bands(run_example):
 
 
 @pytest.mark.exhaustive
+def test_novelty(run_example):
+    variables, lines = run_example("novelty")
+    scores, quantiles, errors = (variables[name] for name in ("scores", "quantiles", "errors"))
+    assert lines[-1] == f"rank correlation of score and error: {variables['rank']:.2f}"
+    # What the text concludes: quantiles of samples like the training are spread evenly, and scores follow errors.
+    assert 0.35 < np.mean(quantiles["like the training"]) < 0.65
+    assert np.mean(quantiles["holes further out"] == 1) > 0.25
+    assert variables["rank"] > 0.5
+    assert {name: len(part) for name, part in scores.items()} == {name: len(part) for name, part in errors.items()}
+
+
+@pytest.mark.exhaustive
 def test_resolution_change(run_example):
     with pytest.warns(ResolutionWarning):
         variables, lines = run_example("resolution_change")

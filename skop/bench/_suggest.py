@@ -58,20 +58,15 @@ def add_command(commands: Any) -> None:
         Sub-parsers to which the command is added.
     """
     parser = commands.add_parser("suggest", help=__doc__.splitlines()[0])
-    default = ["hole", "european-option", "burgers-16", "antiderivative"]
-    parser.add_argument(
-        "--problems", nargs="+", default=default, choices=sorted(PROBLEMS), help="solved by PODRegressor"
-    )
-    parser.add_argument(
-        "--ensembles", nargs="*", default=["burgers-16"], choices=sorted(PROBLEMS), help="solved by an ensemble too"
-    )
+    names, default = sorted(PROBLEMS), ["hole", "european-option", "burgers-16", "antiderivative"]
+    parser.add_argument("--problems", nargs="*", default=default, choices=names, help="for PODRegressor")
+    parser.add_argument("--ensembles", nargs="*", default=[], choices=names, help="for an ensemble of small networks")
     parser.add_argument("--pool", type=int, default=300, help="candidates, with the first samples")
     parser.add_argument("--test", type=int, default=150, help="test samples")
     parser.add_argument("--start", type=int, default=20, help="first samples")
     parser.add_argument("--batch", type=int, default=10, help="samples that are added before each fit")
     parser.add_argument("--end", type=int, default=60, help="samples of the last fit")
-    parser.add_argument("--seeds", type=int, default=5, help="pools and first samples")
-    parser.add_argument("--ensemble-seeds", type=int, default=3, help="the same for ensembles")
+    parser.add_argument("--seeds", type=int, default=5, help="fits with other pools and first samples")
     parser.add_argument("--jobs", type=int, default=1, help="seeds at a time, each in a process")
     parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
     parser.set_defaults(run=run)
@@ -92,11 +87,10 @@ def run(options: argparse.Namespace) -> None:
         )
     report = Report("Which run next? Suggested, space-filling and random choice", options.output)
     sizes = range(options.start, options.end + 1, options.batch)
-    tasks = [("pod", name, options.seeds) for name in options.problems]
-    tasks += [("ensemble", name, options.ensemble_seeds) for name in options.ensembles]
-    for model, name, n_seeds in tasks:
+    tasks = [("pod", name) for name in options.problems] + [("ensemble", name) for name in options.ensembles]
+    for model, name in tasks:
         found = Parallel(n_jobs=options.jobs)(
-            delayed(_errors)(model, name, seed, options.pool, options.test, sizes) for seed in range(n_seeds)
+            delayed(_errors)(model, name, seed, options.pool, options.test, sizes) for seed in range(options.seeds)
         )
         for seed, errors in enumerate(found):
             report.record(f"{name}, {model}, seed {seed}", errors)
@@ -107,7 +101,7 @@ def run(options: argparse.Namespace) -> None:
             cells = [mean_and_spread(100 * column) for column in errors.T]
             rows.append([choice, *cells, "" if choice == "random" else mean_change(changes)])
         report.table(
-            f"{name} ({PROBLEMS[name].words}), {_MODELS[model][0]}; test error in %, {n_seeds} seeds",
+            f"{name} ({PROBLEMS[name].words}), {_MODELS[model][0]}; test error in %, {options.seeds} seeds",
             ["choice", *(f"{size} samples" for size in sizes), "change against random"],
             rows,
         )

@@ -25,7 +25,7 @@ def test_a_space_filling_choice_is_the_farthest_each_time():
 def test_a_whole_run_writes_its_tables(tmp_path, capsys):
     output = tmp_path / "result.md"
     sizes = ["--pool", "24", "--test", "6", "--start", "8", "--batch", "4", "--end", "16"]
-    words = ["--problems", "hole", "burgers-16", "--ensembles", "--seeds", "1", *sizes]
+    words = ["--problems", "hole", "burgers-16", "--seeds", "1", *sizes]
     assert main(["suggest", *words, "--output", str(output)]) == 0
     numbers = json.loads(output.with_suffix(".json").read_text())
     assert sorted(numbers) == ["burgers-16, pod, seed 0", "hole, pod, seed 0"]

@@ -119,7 +119,7 @@ def no_tokens(inputs):
     "kind", ["parameters", *(pytest.param(kind, marks=pytest.mark.exhaustive) for kind in ("fields", "points"))]
 )
 def test_quantiles_of_exchangeable_samples_are_uniform(kind):
-    found, count = [], 150
+    found, count = [], 100
     for seed in range(count):
         rng = np.random.default_rng([seed, 7])
         if kind == "parameters":
@@ -250,7 +250,7 @@ def test_estimators_around_others():
     wrapped = (
         EnsembleRegressor(small(), n_members=2, random_state=0),
         ConformalRegressor(LinearRegression(), random_state=0),
-        AutoRegressor([("POD", PODRegressor())], max_time=None, cv=2, random_state=0),
+        AutoRegressor(candidates=[("POD", PODRegressor())], max_time=None, cv=2, random_state=0),
         MeanFieldRegressor(),
     )
     for model in wrapped:
