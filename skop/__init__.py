@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         MeanFieldRegressor,
         MNOArchitecture,
         MNORegressor,
+        Novelty,
         OperatorRegressor,
         PODRegressor,
         RolloutRegressor,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         compare,
         load,
         save,
+        suggest,
     )
 
 __all__ = [
@@ -69,6 +71,7 @@ __all__ = [
     "MNOArchitecture",
     "MNORegressor",
     "MeanFieldRegressor",
+    "Novelty",
     "OperatorRegressor",
     "PODRegressor",
     "RolloutRegressor",
@@ -82,6 +85,7 @@ __all__ = [
     "compare",
     "load",
     "save",
+    "suggest",
 ]
 
 #: Public packages and modules.

@@ -18,6 +18,7 @@ __all__ = [
     "KernelWarning",
     "ModelFileError",
     "NonFinitePredictionError",
+    "NoveltyWarning",
     "OptionalDependencyError",
     "ResamplingWarning",
     "ResolutionWarning",
@@ -80,6 +81,10 @@ class ResolutionWarning(SkopWarning):
 
 class ExtrapolationWarning(SkopWarning):
     """A prediction is for parameters, fields, points or times outside of those of the fit."""
+
+
+class NoveltyWarning(ExtrapolationWarning):
+    """Samples lie far from the training samples, by the score of `novelty`."""
 
 
 def warn(message: str, category: type[Warning] = SkopWarning) -> None:

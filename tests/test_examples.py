@@ -59,6 +59,22 @@ def test_grid_search(run_example):
 
 
 @pytest.mark.exhaustive
+def test_next_runs(run_example):
+    variables, lines = run_example("next_runs")
+    suggested, random = np.array(variables["suggested"]), variables["random"]
+    assert lines[1].split()[1:] == [f"{error:.4f}" for error in suggested]
+    assert suggested[0] == pytest.approx(random[0])
+    assert (suggested[1:] < 0.95 * random[1:]).all()
+
+    def closest(rows):
+        points = variables["candidates"][rows]
+        return np.linalg.norm(points[:, np.newaxis] - points, axis=-1)[np.triu_indices(len(points), 1)].min()
+
+    assert closest(variables["batch"]) > 3 * closest(variables["largest"])
+    assert len(pyplot.get_fignums()) == 2
+
+
+@pytest.mark.exhaustive
 def test_conformal_bands(run_example):
     variables, lines = run_example("conformal_bands")
     covered = variables["covered"]
@@ -70,6 +86,18 @@ def test_conformal_bands(run_example):
     assert covered["simultaneous, spread"][1] > 0.8
     assert covered["pointwise, spread"][2] > covered["pointwise, residuals"][2]
     assert covered["pointwise, residuals"][2] < 0.85
+
+
+@pytest.mark.exhaustive
+def test_novelty(run_example):
+    variables, lines = run_example("novelty")
+    scores, quantiles, errors = (variables[name] for name in ("scores", "quantiles", "errors"))
+    assert lines[-1] == f"rank correlation of score and error: {variables['rank']:.2f}"
+    # What the text concludes: quantiles of samples like the training are spread evenly, and scores follow errors.
+    assert 0.35 < np.mean(quantiles["like the training"]) < 0.65
+    assert np.mean(quantiles["holes further out"] == 1) > 0.25
+    assert variables["rank"] > 0.5
+    assert {name: len(part) for name, part in scores.items()} == {name: len(part) for name, part in errors.items()}
 
 
 @pytest.mark.exhaustive

@@ -20,6 +20,7 @@ from skop.data import unit_grid
         ("TrainingDivergedError", ArithmeticError),
         ("ResolutionWarning", UserWarning),
         ("ExtrapolationWarning", UserWarning),
+        ("NoveltyWarning", UserWarning),
         ("SkopWarning", UserWarning),
     ],
 )

@@ -18,6 +18,7 @@ from skop.bench import (
     _kernels,
     _kills,
     _navier_stokes,
+    _novelty,
     _pdebench_solvers,
     _phase_error,
     _point_scaling,
@@ -26,6 +27,7 @@ from skop.bench import (
     _rollout_or_all_at_once,
     _small_darcy,
     _streaming,
+    _suggest,
     _threads,
     _training_step,
 )
@@ -57,6 +59,8 @@ _MEASUREMENTS = (
     _pdebench_solvers,
     _kernels,
     _kills,
+    _novelty,
+    _suggest,
 )
 
 

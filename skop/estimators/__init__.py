@@ -14,9 +14,11 @@ from skop.estimators._geomano import GeoMaNOArchitecture, GeoMaNORegressor
 from skop.estimators._lamo import LaMOArchitecture, LaMORegressor
 from skop.estimators._mean_field import MeanFieldRegressor
 from skop.estimators._mno import MNOArchitecture, MNORegressor
+from skop.estimators._novelty import Novelty
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._persistence import load, save
 from skop.estimators._rollout import RolloutRegressor
+from skop.estimators._suggest import suggest
 from skop.estimators._time_conditioned import TimeConditionedRegressor
 from skop.estimators._transolver import TransolverRegressor
 from skop.estimators._unet import UNetRegressor
@@ -37,6 +39,7 @@ __all__ = [
     "MNOArchitecture",
     "MNORegressor",
     "MeanFieldRegressor",
+    "Novelty",
     "OperatorRegressor",
     "PODRegressor",
     "RolloutRegressor",
@@ -48,4 +51,5 @@ __all__ = [
     "compare",
     "load",
     "save",
+    "suggest",
 ]

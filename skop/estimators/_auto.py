@@ -22,7 +22,6 @@ from skop.estimators._amo import AMORegressor
 from skop.estimators._base import check_weight, is_called_by_another_tool
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._checkpoint import SearchJournal
-from skop.estimators._domain import SeenRanges
 from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure, samples_with_weight
 from skop.estimators._geomano import GeoMaNORegressor
 from skop.estimators._lamo import LaMORegressor
@@ -254,7 +253,7 @@ class AutoRegressor(FieldRegressor):
             search.run()
             search.fit_members(self.ensemble, None if self.max_time is None else start + self.max_time)
             self._store_spec(data.inputs, data.spec)
-            self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
+            self._store_seen(data.inputs, data.input_extremes)
             if data.spec.target_points == "shared" and data.targets.field is not None:
                 self.coords_ = data.targets.field.coords
             chosen = [candidate for candidate in search.candidates if candidate.fitted is not None]
@@ -360,6 +359,11 @@ class AutoRegressor(FieldRegressor):
             if not return_std:
                 return mean
             spread = self._spread(inputs, points, [part for part, _ in found])
+            if spread is None:
+                raise FieldDataError(
+                    f"return_std=True needs a spread, but the chosen model is one {type(self.estimators_[0]).__name__} "
+                    "without any; fit with ensemble='greedy', or with candidates such as EnsembleRegressor."
+                )
             return mean, self._restore_spread(mean, spread, *target, labels)
 
     def _members_at(self, inputs: FieldSet, coords: Any) -> list[tuple[Predictions, Any]]:
@@ -374,8 +378,14 @@ class AutoRegressor(FieldRegressor):
         """Points of a prediction."""
         return inputs if coords is None and self.spec_.target_points == "inputs" else found
 
-    def _spread(self, inputs: FieldSet, coords: Any, means: list[Predictions]) -> Predictions:
-        """Standard deviation of the mixture of the members."""
+    def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
+        """Weighted mean of the members, and the standard deviation of their mixture."""
+        means = [part for part, _ in self._members_at(inputs, coords)]
+        spread = self._spread(inputs, coords, means)
+        return None if spread is None else (weighted(means, self.weights_), spread)
+
+    def _spread(self, inputs: FieldSet, coords: Any, means: list[Predictions]) -> Predictions | None:
+        """Standard deviation of the mixture of the members; None if the only one has none."""
         X = as_input(inputs, self.spec_)
         options = {} if coords is None else {"coords": coords}
         own: list[Predictions | None] = []
@@ -390,10 +400,7 @@ class AutoRegressor(FieldRegressor):
                         continue
                     own[-1] = as_predictions(found, len(inputs))
         if len(own) == 1 and own[0] is None:
-            raise FieldDataError(
-                f"return_std=True needs a spread, but the chosen model is one {type(self.estimators_[0]).__name__} "
-                "without any; fit with ensemble='greedy', or with candidates such as EnsembleRegressor."
-            )
+            return None
         center = weighted(means, self.weights_)
         parts: list[Any] = []
         for name in ("fields", "scalars"):

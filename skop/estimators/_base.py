@@ -30,11 +30,10 @@ from skop._sklearn_compat import (
     check_sample_weight,
     fit_context,
 )
-from skop._typing import FloatArray, IntArray, PathOrStr
+from skop._typing import FloatArray, GridShape, IntArray, PathOrStr
 from skop.data import (
     Batch,
     DataSpec,
-    Extremes,
     FieldLoader,
     FieldSet,
     GridResampler,
@@ -68,7 +67,7 @@ from skop.estimators._building import refuse_too_large
 from skop.estimators._callbacks import EpochCallbacks, FitSeries
 from skop.estimators._checkpoint import FitCheckpoints
 from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
-from skop.estimators._domain import Domain, SeenRanges
+from skop.estimators._domain import Domain
 from skop.estimators._export import export_estimator
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._objective import Objective
@@ -98,7 +97,7 @@ from skop.metrics._flat import (
     relative_l2_of_scalars,
     sizes_of_channels,
 )
-from skop.modules import set_drop_path
+from skop.modules import observe_features, set_drop_path
 from skop.networks import Outputs
 from skop.ops import record_backends
 from skop.training import (
@@ -129,6 +128,11 @@ _PREDICT_POINTS, _PREDICT_VALUES = 2**17, 2**19
 #: Bytes of data in files, in double precision, up to which ``base="auto"`` reads them for a classical model.
 _BASE_BYTES = 2**28
 _TOO_LARGE = f"X and y are not in memory and hold more than {_BASE_BYTES >> 20} MiB in double precision"
+#: Number of points that pass through the network at once where its tokens are observed, which networks on points offer
+#: in pieces beyond it.
+_TOKEN_POINTS = 2**15
+#: Kind, tokens and grid that a network has offered to an observer.
+_Noted = tuple[str, torch.Tensor, GridShape | None]
 #: Mean of y in units of its standard deviation from which a fit in single precision warns: a thousandth of the
 #: variation is then lost.
 _TOO_FAR_FROM_ZERO = 1e4
@@ -753,6 +757,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             self._store_end(trainer, setup.valid)
             self.backend_ = ", ".join(sorted(used)) or "torch"
             self._check_outputs(setup)
+            self._store_reference(data.inputs, setup.weight)
             kept.finish(self, history)
         return history
 
@@ -967,9 +972,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 "warm_start=False to fit anew."
             )
         self.device_ = pick_device(self.device)
-        seen = self._seen(points, data.input_extremes, weight)
         if self._continues:
-            self.ranges_ = seen if self.ranges_ is None else self.ranges_.joined(seen)
+            self._store_ranges(points, data.input_extremes, weight, self.ranges_)
             self.spec_ = data.spec
             self.module_.to(self.device_)
             self.domain_.check(data.inputs)
@@ -1008,7 +1012,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             )
         # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
         self._store_spec(points, data.spec)
-        self.ranges_ = seen
+        self._store_ranges(points, data.input_extremes, weight, None)
         self.spacing_, self.geometry_ = _spacing(data.inputs), geometry
         self.domain_: Domain = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
         self.symmetry_centre_ = centre
@@ -1240,14 +1244,6 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 f"{' and '.join(unseen)}. Declare the symmetries in the first fit, or fit anew by warm_start=False.",
                 SkopWarning,
             )
-
-    @staticmethod
-    def _seen(points: FieldSet, extremes: Extremes | None, weight: FloatArray | None) -> SeenRanges:
-        """Ranges of the inputs with positive weight, as they came."""
-        if weight is None:
-            return SeenRanges.from_fit(points, extremes)
-        used = np.flatnonzero(weight)
-        return SeenRanges.from_fit(points[used], None if extremes is None else extremes[used])
 
     def _store_target_points(self, targets: Targets) -> None:
         """Store where the targets are, if this is not on the points of the inputs."""
@@ -1525,6 +1521,40 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     def _from_smooth(self, found: Predictions) -> Predictions:
         """Undo what `_predict_smooth` did to its predictions."""
         return _each_part(np.exp, found) if self.scalers_.learns_logarithms else found
+
+    def _tokens(self, inputs: FieldSet) -> FloatArray | None:
+        """Means ``(n, E)`` over the points of the last tokens of the network, as it sees the samples.
+
+        None for a network that offers no tokens, and where the base model predicts alone.
+        """
+        if isinstance(self.module_, CorrectionNetwork) and self.module_.is_base_alone:
+            return None
+        seen = inputs if self.spec_.resampler is None else self.spec_.resampler.to_grid(inputs)
+        self._require_grid(seen)
+        factors = self._refinement_factors(seen)
+        if max(factors) == 1:
+            return self._mean_tokens(seen)
+        refined = predict_refined(seen, factors, lambda part: Predictions(None, self._mean_tokens(part)), average=False)
+        return refined.scalars
+
+    def _mean_tokens(self, inputs: FieldSet) -> FloatArray | None:
+        """Means of the last tokens of samples on grids of the training spacing, or on points."""
+        found: list[torch.Tensor] = []
+        noted: list[_Noted] = []
+        loader, n_points = self._loader(inputs), min(_TOKEN_POINTS, int(inputs.n_points.sum()))
+
+        def note(kind: str, tokens: torch.Tensor, grid: GridShape | None) -> None:
+            if kind != "poles":
+                noted.append((kind, tokens, grid))
+
+        with torch.inference_mode(), thread_limit(n_points, int(self.width)), observe_features(note):
+            for indices, batch in loader.bounded_batches(_TOKEN_POINTS):
+                noted.clear()
+                self.module_(**batch.inputs())
+                if not noted:
+                    return None
+                found += _means_of_tokens(noted, batch, len(indices))
+        return torch.stack(found).cpu().double().numpy()
 
     def _require_grid(self, inputs: FieldSet) -> None:
         """Raise an error if the estimator was fitted on a grid and these samples have none."""
@@ -1888,6 +1918,22 @@ def _one_number_each(values: Any, field: torch.Tensor | None) -> torch.Tensor:
             "for each sample, such as field[..., 0].amax(dim=1)."
         )
     return values
+
+
+def _means_of_tokens(noted: list[_Noted], batch: Batch, n_samples: int) -> list[torch.Tensor]:
+    """Means over the points of the last tokens that a network has offered for a batch, one for each sample."""
+    last, pieces = noted[-1], list[torch.Tensor]()
+    n_points = batch.coords.shape[-2] * (1 if batch.sizes is not None else n_samples)
+    for kind, tokens, grid in reversed(noted):
+        # Networks on points offer those of a large sample in pieces, one after the other.
+        if kind == last[0]:
+            pieces.insert(0, tokens.reshape(-1, tokens.shape[-1]))
+        if grid is not None or kind.startswith("latent") or sum(map(len, pieces)) >= n_points:
+            break
+    flat = torch.cat(pieces)
+    if batch.sizes is not None and len(flat) == n_points:
+        return [part.mean(dim=0) for part in flat.split(batch.sizes)]
+    return list(flat.reshape(n_samples, -1, flat.shape[-1]).mean(dim=1))
 
 
 def _other_points(data: TrainingData) -> str:

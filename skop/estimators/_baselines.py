@@ -16,7 +16,6 @@ from sklearn.model_selection import KFold, cross_val_predict
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, Predictions, Targets, TrainingData, interpolate_fields
-from skop.estimators._domain import SeenRanges
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._kernel_models import Decomposition, KernelModel, Selection
 from skop.estimators._persistence import KNOWN
@@ -214,7 +213,7 @@ class PODRegressor(FieldRegressor):
         """Find the bases and fit the map."""
         _refuse_ragged(data.inputs)
         self._store_spec(data.inputs, data.spec)
-        self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
+        self._store_seen(data.inputs, data.input_extremes)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
         self.numbering_ = None
         if not data.inputs.shared_coords:
@@ -432,6 +431,12 @@ class PODRegressor(FieldRegressor):
         outside = rows - basis.inverse_transform(coefficients)
         predicted = basis.inverse_transform(coefficients - left_out) - outside / max(len(rows) - 1, 1)
         return self._in_physical_units(predicted)
+
+    def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
+        """Prediction and its standard deviation on the points of the inputs; None with a regressor of scikit-learn."""
+        if not isinstance(self.regressor_, KernelModel):
+            return None
+        return self._predict_values(inputs), self._predict_spread(inputs)
 
     def _predict_spread(self, inputs: FieldSet) -> Predictions:
         """Standard deviations of the errors of a prediction, in physical units."""

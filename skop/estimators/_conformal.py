@@ -34,7 +34,6 @@ from skop.data import (
     is_mesh_series,
 )
 from skop.estimators._base import check_weight
-from skop.estimators._domain import SeenRanges
 from skop.estimators._ensemble import EnsembleRegressor
 from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure, samples_with_weight
 from skop.estimators._persistence import KNOWN
@@ -268,7 +267,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             samples = Samples(data.inputs, data.targets, data.spec, weight)
             self._fit(samples, labels, np.arange(len(samples)) if used is None else used)
             self._store_spec(data.inputs, data.spec)
-            self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
+            self._store_seen(data.inputs, data.input_extremes)
             if data.spec.target_points == "shared" and data.targets.field is not None:
                 self.coords_ = data.targets.field.coords
         return self
@@ -426,6 +425,17 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
                 return result, *(form.restore(bound, places, meshes, labels) for bound in bounds)
             ends = [form.restore(bound, places) for bound in bounds]
             return result, *attach_bounds(result, ends[0], ends[1], dict(form.components))
+
+    def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
+        """Prediction and half the width of the band; what the estimator knows by itself if X does not set the width."""
+        if self.quantiles_ is not None and self.scale_kind_ in ("residuals", "constant"):
+            inner = self.estimator_
+            return inner._predict_with_spread(inputs, coords) if isinstance(inner, FieldRegressor) else None
+        lower, upper = self._bounds_at(inputs, coords)
+        halves = [
+            None if (low := getattr(lower, kind)) is None else (getattr(upper, kind) - low) / 2 for kind in _KINDS
+        ]
+        return self._mean_at(inputs, coords)[0], Predictions(*halves)
 
     def _bounds_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions]:
         """Lower and upper bounds."""

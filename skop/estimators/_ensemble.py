@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skop._sklearn_compat import HasMethods, Interval, fit_context
+from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, Targets
 from skop.estimators._base import is_called_by_another_tool
 from skop.estimators._base_model import shared_between_fits
@@ -160,7 +161,7 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
             )
         first = self.estimators_[0]
         self.spec_, self.coords_, self.n_features_in_ = first.spec_, first.coords_, first.n_features_in_
-        self.ranges_ = first.ranges_
+        self.ranges_, self.reference_ = first.ranges_, first.reference_
         self.mesh_ = first.mesh_
         # An earlier fit may have been on a table with names.
         self.__dict__.pop("feature_names_in_", None)
@@ -199,14 +200,11 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
             Standard deviation over the members; only if `return_std` is True. Meshes of the spread hold the fields
             ``<field>_spread``, which are written into the meshes of the mean too.
         """
-        found: Sequence[Predictions]
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
             self._warn_if_outside(inputs, X)
-            found, places = zip(
-                *(member._predict_where_asked(inputs, points) for member in self.estimators_), strict=True
-            )
-        target = places[0], meshes
+            found, places = self._members_at(inputs, points)
+        target = places, meshes
         first, labels = self.estimators_[0], self._labels(X)
         mean = first._restore(_over_members(found, np.mean), *target, labels)
         if not return_std:
@@ -224,6 +222,21 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         check_is_fitted(self)
         reader: Any = self.estimators_[0] if hasattr(self.estimators_[0], "series_") else super()
         return reader._read_scored(X, y, *options)
+
+    def _members_at(self, inputs: FieldSet, coords: Any) -> tuple[Sequence[Predictions], FieldSet]:
+        """Predictions of the members where asked, and their points."""
+        found, places = zip(*(member._predict_where_asked(inputs, coords) for member in self.estimators_), strict=True)
+        return found, places[0]
+
+    def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
+        """Mean of the members and their standard deviation."""
+        found, _ = self._members_at(inputs, coords)
+        return _over_members(found, np.mean), _over_members(found, np.std)
+
+    def _tokens(self, inputs: FieldSet) -> FloatArray | None:
+        """Those of the first member, whose features these are."""
+        found: FloatArray | None = self.estimators_[0]._tokens(inputs)
+        return found
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Mean of the members in physical units."""

@@ -16,6 +16,7 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, PathOrStr
 from skop.data import (
     DataSpec,
+    Extremes,
     FieldSet,
     Predictions,
     Targets,
@@ -34,6 +35,7 @@ from skop.data import (
     warn_of_odd_data,
 )
 from skop.estimators._domain import Finding, SeenRanges, warn_of_findings
+from skop.estimators._novelty import Novelty, Reference, check_level, features, reference_of, warn_of_novelty
 from skop.estimators._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes, relative_l2_score
@@ -211,6 +213,8 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
     mesh_: Any
     #: What the fit has seen; None for models that were saved before it was stored, or wrap other regressors.
     ranges_: SeenRanges | None = None
+    #: Features of the training samples; None for models that were saved before it was stored, or wrap other regressors.
+    reference_: Reference | None = None
     #: Estimator that is wrapped by this one, if there is one.
     estimator: Any
     #: Whether y may be on other points than X in a fit and in a score.
@@ -285,6 +289,95 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         return any(hasattr(part, "series_") for part in (self, *getattr(self, "estimators_", ())[:1]))
 
     # ------------------------------------------------------------------ what the fit has seen
+    def _store_seen(
+        self,
+        inputs: FieldSet,
+        extremes: Extremes | None,
+        weight: FloatArray | None = None,
+        earlier: SeenRanges | None = None,
+    ) -> None:
+        """Store the ranges of the inputs of a fit, joined with those of an earlier one, and their features."""
+        self._store_ranges(inputs, extremes, weight, earlier)
+        self._store_reference(inputs, weight)
+
+    def _store_ranges(
+        self, inputs: FieldSet, extremes: Extremes | None, weight: FloatArray | None, earlier: SeenRanges | None
+    ) -> None:
+        """Store the ranges of the inputs with positive weight, joined with those of an earlier fit."""
+        if weight is not None:
+            used = np.flatnonzero(weight)
+            inputs, extremes = inputs[used], None if extremes is None else extremes[used]
+        seen = SeenRanges.from_fit(inputs, extremes)
+        self.ranges_ = seen if earlier is None else earlier.joined(seen)
+
+    def _store_reference(self, inputs: FieldSet, weight: FloatArray | None) -> None:
+        """Store features of the inputs with positive weight, unless another estimator, which has them, calls."""
+        used = inputs if weight is None else inputs[np.flatnonzero(weight)]
+        self.reference_ = None if _is_checked.get() else Reference.from_fit(used, self._tokens)
+
+    def _tokens(self, inputs: FieldSet) -> FloatArray | None:
+        """Means ``(n, E)`` over the points of the last tokens of the network; None without a network."""
+        return None
+
+    def novelty(self, X: Any, *, params: Any = None, level: float | None = 0.99) -> Novelty:
+        """Measure how far samples lie from the training samples.
+
+        The score needs no truth. It is the mean distance to the nearest five training samples, in a space of features:
+        global parameters; input fields, averaged in cells; the places of the points; and the tokens of the network,
+        averaged over the points. It depends neither on the order of the points nor on the units of X.
+
+        Parameters
+        ----------
+        X : as in `predict`
+            Inputs of a prediction.
+        params : as in `predict`
+            Global parameters beside fields or meshes.
+        level : float or None, default=0.99
+            Quantile, from 0 up to but not including 1, above which a `NoveltyWarning` is issued; None issues none. Of
+            samples like those of the training, ``1 - level`` lie above it by chance.
+
+        Returns
+        -------
+        Novelty
+            Named tuple of two arrays of shape (n,): ``score``, and ``quantile``, the part of the training samples whose
+            own scores, each computed without it, are lower: 1 is further than any.
+
+        Raises
+        ------
+        FieldDataError
+            If X has another form than in the fit, or the model holds no features of its training samples, since it was
+            saved by an earlier version, or fitted within another estimator.
+
+        See Also
+        --------
+        check : Numbers of X that are outside of their ranges in the fit.
+
+        Notes
+        -----
+        At most 2000 training samples, evenly spaced among all, are compared with. Components of the features of each
+        kind that hold 99 % of their variance, and the size of the rest, are kept; each kind is divided by the median
+        distance of neighbouring training samples, so that all count alike.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skop import PODRegressor
+        >>> X = np.random.default_rng(0).random((50, 2))
+        >>> model = PODRegressor().fit(X, X.sum(axis=1))
+        >>> score, quantile = model.novelty([[0.5, 0.5], [0.5, 3.0]], level=None)
+        >>> bool(score[1] > 10 * score[0]), float(quantile[1])
+        (True, 1.0)
+        """
+        check_is_fitted(self)
+        check_level(level)
+        reference = reference_of(self)
+        with each_warning_once():
+            inputs, _ = self._read_inputs(X, params)
+            found = reference.novelty(features(self, inputs))
+            if level is not None:
+                warn_of_novelty(found, level, reference.own, self._files(X, len(inputs)))
+        return found
+
     def check(self, X: Any, *, params: Any = None) -> Any:
         """List what in X is outside of what the fit has seen.
 
@@ -375,6 +468,10 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         predictions = self._predict_values(inputs)
         fields = inputs.with_values(predictions.fields)
         return replace(predictions, fields=interpolate_fields(fields, places)), places
+
+    def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
+        """Predict where asked, with the size of the error that is expected there; None if the estimator knows none."""
+        return None
 
     def _predict_where_asked(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
         """Predict at points, or at those of y in the fit if none are given; return the outputs and these points."""

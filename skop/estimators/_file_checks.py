@@ -24,6 +24,8 @@ __all__ = ["Held", "check_loaded", "check_mesh"]
 _MANY = 2**31
 #: Largest degree of the polynomial tail of a kernel.
 _HIGHEST_DEGREE = 8
+#: Largest number of cells over the box of a fit.
+_MOST_CELLS = 2**12
 _FORMS = ("table", "grid", "fieldset", "tuple", "list", "pairs", "meshes")
 _GEOMETRIES = ("grid", "structured", "points")
 _KERNELS = (*("none", "gaussian", "matern32", "matern52", "linear_spline", "thin_plate", "cubic", "quintic", "septic"),)
@@ -372,6 +374,31 @@ def _check_ranges(held: Held) -> None:
     held.array("times", 2, 1, optional=True)
 
 
+def _check_lattice(held: Held) -> None:
+    n_dims = len(held.array("lower", None))
+    held.array("span", n_dims, positive=True)
+    counts = held.array("counts", n_dims, whole=True, positive=True)
+    held.need(n_dims and prod(counts.tolist()) <= _MOST_CELLS, "counts", f"numbers of at most {_MOST_CELLS} cells")
+
+
+def _check_group(held: Held) -> None:
+    held.word("kind", ("params", "fields", "points", "tokens"))
+    mean = held.array("mean", None)
+    held.array("unit", len(mean), positive=True)
+    held.array("components", None, len(mean))
+    held.number("size", positive=True)
+
+
+def _check_reference(held: Held) -> None:
+    held.part("lattice", "Lattice")
+    groups = held.parts("groups", "Group")
+    held.need(len({group.kind for group in groups}) == len(groups), "groups", "one group of each kind")
+    count = sum(len(group.components) + 1 for group in groups)
+    points = held.array("points", None, count)
+    held.need(len(points), "points", "the features of at least one sample")
+    held.array("own", len(points))
+
+
 # ---------------------------------------------------------------------- classical models
 def _check_kernel(held: Held) -> None:
     held.word("name", _KERNELS)
@@ -469,6 +496,9 @@ def _check_field_regressor(held: Held) -> None:
         held.need(spec.input_form != "table" or count == spec.n_params, "n_features_in_", f"{spec.n_params}")
     if hasattr(held.value, "feature_names_in_"):
         held.words("feature_names_in_", spec.n_params)
+    reference = held.part("reference_", "Reference", optional=True)
+    if reference is not None:
+        _check_reference_of(held, reference, spec)
     ranges = held.part("ranges_", "SeenRanges", optional=True)
     if ranges is None:
         return
@@ -478,6 +508,20 @@ def _check_field_regressor(held: Held) -> None:
         found = getattr(ranges, name)
         held.need(found is None or found.shape[1] == count, "ranges_", f"ranges of {count} {name}")
     held.need(ranges.coords.shape[1] == spec.n_dims, "ranges_", f"ranges of {spec.n_dims} coordinates")
+
+
+def _check_reference_of(held: Held, reference: Any, spec: Any) -> None:
+    """Whether features of training samples are those of the inputs of a spec."""
+    n_cells, n_dims = prod(reference.lattice.counts.tolist()), len(reference.lattice.lower)
+    held.need(n_dims == spec.n_dims, "reference_", f"features of points in {spec.n_dims} dimensions")
+    sizes = {"params": spec.n_params, "fields": spec.n_fields * (n_cells + 1), "points": n_cells + 2 * n_dims + 1}
+    found = {group.kind: len(group.mean) for group in reference.groups}
+    expected = {kind: size for kind, size in sizes.items() if size}
+    held.need(
+        expected == {kind: size for kind, size in found.items() if kind != "tokens"},
+        "reference_",
+        f"features of {spec.n_params} parameters and {spec.n_fields} channels",
+    )
 
 
 def _check_pod(held: Held) -> None:
@@ -798,6 +842,9 @@ _CHECKS: dict[str, Callable[[Held], None]] = {
     "Scalers": _check_scalers,
     "Domain": _check_domain,
     "SeenRanges": _check_ranges,
+    "Lattice": _check_lattice,
+    "Group": _check_group,
+    "Reference": _check_reference,
     "Kernel": _check_kernel,
     "KernelModel": _check_kernel_model,
     "Basis": _check_basis,

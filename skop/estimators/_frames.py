@@ -174,9 +174,8 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         """Read X and y as FieldSets, and the weights. Columns of two tables become the channels of a single point."""
         data = self._read(X, y, params=params, sample_weight=sample_weight)
         weight = check_weight(sample_weight, len(data.inputs))
-        seen = OperatorRegressor._seen(data.inputs, data.input_extremes, weight)
         earlier = self.ranges_ if goes_on(self.estimator, getattr(self, "estimator_", None)) else None
-        self.ranges_ = seen if earlier is None else earlier.joined(seen)
+        self._store_seen(data.inputs, data.input_extremes, weight, earlier)
         if data.spec.role == "features":
             return replace(data, inputs=_one_point(data.inputs.params)), weight
         if data.targets.field is not None and data.targets.scalars is not None:

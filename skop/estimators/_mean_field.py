@@ -9,7 +9,6 @@ import numpy as np
 from skop._sklearn_compat import StrOptions, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, interpolate_fields, query_points
-from skop.estimators._domain import SeenRanges
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.exceptions import FieldDataError
 
@@ -94,7 +93,7 @@ class MeanFieldRegressor(FieldRegressor):
         with restored_on_failure(self):
             data = self._read(X, y, params=params)
             self._store_spec(data.inputs, data.spec)
-            self.ranges_ = SeenRanges.from_fit(data.inputs, data.input_extremes)
+            self._store_seen(data.inputs, data.input_extremes)
             field, scalars = data.targets.field, data.targets.scalars
             self.mean_scalars_: FloatArray | None = (
                 None if scalars is None else np.asarray(scalars, np.float64).mean(axis=0)

@@ -56,6 +56,7 @@ from skop.estimators._building import NetworkTooLargeError, bounded_building
 from skop.estimators._domain import Domain, SeenRanges
 from skop.estimators._file_checks import check_loaded, check_mesh
 from skop.estimators._kernel_models import Basis, Kernel, KernelModel
+from skop.estimators._novelty import Group, Lattice, Reference
 from skop.estimators._options import Options, TrainingOptions
 from skop.estimators._runtime import isolated_randomness, pick_device
 from skop.exceptions import ModelFileError, SkopWarning, warn
@@ -79,6 +80,7 @@ KNOWN: dict[str, type] = {
     for kind in (
         *(BoxScaler, DataSpec, Domain, FieldScaler, GridResampler, Scalers, ScalingOptions, SeenRanges, TargetForm),
         *(Basis, Kernel, KernelModel),
+        *(Group, Lattice, Reference),
         *(losses.GradientRelativeL2Loss, losses.H1Loss, losses.MSELoss, losses.RelativeL2Loss),
         *_TRANSFORMERS,
         *(Pipeline, DummyRegressor, GaussianProcessRegressor, KernelRidge, LinearRegression, Ridge, RidgeCV),

@@ -1,0 +1,402 @@
+"""How far samples lie from those of a fit: features of inputs, distances to the training samples, and their quantiles.
+
+Inputs of every kind become a row of numbers, in groups: global parameters; means of the fields in the cells of a fixed
+lattice over the box of the fit, and moments of the points, which depend neither on the order of the points nor much on
+their number; and means of the tokens of the network over the points. In each group the principal components of the
+training samples are kept, and the size of what they leave over. Groups are scaled to one typical distance between
+neighbouring training samples. The score is the mean Euclidean distance to the nearest training samples. Training
+samples have scores of their own, each by components and neighbours that were found without it.
+
+Notation: n samples, r raw features, k features, p global parameters, c channels, d space dimensions, m cells, E width
+of a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from skop._typing import FloatArray, IntArray
+from skop.data import FieldSet, boxes, iterate_rows
+from skop.exceptions import FieldDataError, NoveltyWarning, warn
+
+__all__ = [
+    *("Group", "Lattice", "Novelty", "Reference", "check_level", "features", "raw_features", "reference_of"),
+    "warn_of_novelty",
+]
+
+#: Largest number of training samples that are kept, evenly spaced among all.
+_KEPT = 2000
+#: Largest number of cells, and of components of one group of features.
+_CELLS, _COMPONENTS = 64, 32
+#: Part of the variance of a group that its components hold; what is left is one more feature, its size.
+_HELD = 0.99
+#: Number of training samples over which a distance is averaged, and of parts in which own scores are computed.
+_NEIGHBOURS, _FOLDS = 5, 20
+#: Change that counts as one standard deviation where training samples do not differ: part of a number itself; part of
+#: the box and of the logarithm of the distance of points; and a moment of the points.
+_CONSTANT, _OF_POINTS, _OF_MOMENTS = 0.01, 0.05, 0.02
+#: Relative size of differences that are rounding: of inputs, and of tokens in single precision.
+_ROUNDING, _ROUNDING_OF_TOKENS = 1e-6, 1e-4
+
+
+class Novelty(NamedTuple):
+    """How far samples lie from the training samples of an estimator, see `LaMORegressor.novelty`.
+
+    Parameters
+    ----------
+    score : ndarray of shape (n,)
+        Mean distance to the nearest training samples in the space of features, in units of a typical distance between
+        neighbouring training samples in one group of features. The error of a model usually grows with it, but it is no
+        error.
+    quantile : ndarray of shape (n,)
+        Part of the training samples whose own scores are lower, from 0 to 1: for samples of the distribution of these
+        it is uniform, and 1 means further than any.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop import PODRegressor
+    >>> X = np.random.default_rng(0).random((50, 2))
+    >>> model = PODRegressor().fit(X, X.sum(axis=1))
+    >>> found = model.novelty([[0.5, 0.5], [0.5, 3.0]], level=None)
+    >>> found.score.shape, float(found.quantile[1])
+    ((2,), 1.0)
+    """
+
+    score: FloatArray
+    quantile: FloatArray
+
+
+def features(estimator: Any, inputs: FieldSet) -> FloatArray:
+    """Return inputs as points of the space in which `FieldRegressor.novelty` measures distances.
+
+    Parameters
+    ----------
+    estimator : FieldRegressor
+        Fitted estimator.
+    inputs : FieldSet
+        n samples, as `FieldRegressor._read_inputs` returns them.
+
+    Returns
+    -------
+    ndarray of shape (n, k), float64
+        Features. In each group of them, the Euclidean distance between neighbouring training samples is typically 1.
+
+    Raises
+    ------
+    FieldDataError
+        If the model holds no features of its training samples.
+    """
+    return reference_of(estimator).features(inputs, estimator._tokens)
+
+
+def reference_of(estimator: Any) -> Reference:
+    """Return the training samples of an estimator as points of a space; an error if it holds none."""
+    reference: Reference | None = estimator.reference_
+    if reference is None:
+        raise FieldDataError(
+            "the model holds no features of its training samples to measure a distance from: it was saved by an "
+            "earlier version of skop, or fitted within another estimator; fit again, or ask that estimator."
+        )
+    return reference
+
+
+def check_level(level: Any) -> None:
+    """Raise an error if a level is no quantile."""
+    is_number = isinstance(level, int | float | np.integer | np.floating) and not isinstance(level, bool)
+    if level is None or (is_number and 0 <= level < 1):
+        return
+    raise FieldDataError(f"level is {level!r}; expected a number from 0 up to but not including 1, or None.")
+
+
+def warn_of_novelty(found: Novelty, level: float, own: FloatArray, files: list[str] | None) -> None:
+    """Warn about samples whose quantile is above a level, if there are any."""
+    beyond = int((found.quantile > level).sum())
+    if not beyond:
+        return
+    furthest = int(np.argmax(found.score))
+    name = "" if files is None else f" ({files[furthest]})"
+    warn(
+        f"{beyond} of {len(found.score)} samples of X lie further from the training samples than {100 * level:g} % of "
+        f"these from each other, where {(1 - level) * len(found.score):.2g} would by chance. Sample {furthest}{name} "
+        f"has the largest score, {found.score[furthest]:.3g}; those of the training samples are up to {own.max():.3g}. "
+        "Predictions there may be extrapolated: check(X) of the estimator lists numbers outside of the ranges of the "
+        "fit.",
+        NoveltyWarning,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """Cells of equal size over the box of the points of a fit.
+
+    Attributes
+    ----------
+    lower, span : ndarray of shape (d,)
+        Corner and sides of the box.
+    counts : ndarray of int, shape (d,)
+        Number of cells along each axis.
+    """
+
+    lower: FloatArray
+    span: FloatArray
+    counts: IntArray
+
+    @classmethod
+    def over(cls, inputs: FieldSet) -> Lattice:
+        """Lay cells over the box of samples, with at least two points along each side of a cell on average."""
+        lower, upper = boxes(inputs)
+        low, span = lower.min(axis=0), upper.max(axis=0) - lower.min(axis=0)
+        extended = span > 0
+        n_axes = max(int(extended.sum()), 1)
+        side = min(_CELLS ** (1 / n_axes), float(np.median(inputs.n_points)) ** (1 / n_axes) / 2)
+        # The root of a cube may be rounded down below the whole number.
+        counts = np.where(extended, max(int(side + 1e-9), 1), 1)
+        return cls(low, np.where(extended, span, 1.0), counts)
+
+    def cells_of(self, coords: FloatArray) -> IntArray:
+        """Numbers of the cells of points (..., d); those outside of the box belong to the cells at its faces."""
+        places = np.floor((np.asarray(coords, dtype=np.float64) - self.lower) / self.span * self.counts)
+        places = np.clip(places, 0, self.counts - 1).astype(np.int64)
+        return np.asarray(np.ravel_multi_index(tuple(np.moveaxis(places, -1, 0)), tuple(self.counts)))
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return int(np.prod(self.counts))
+
+
+def _of_points(inputs: FieldSet, lattice: Lattice) -> FloatArray:
+    """Moments of the points, corners of the box and logarithm of the number of points, ``(n, m + 2 d + 1)``.
+
+    Moments are means of products of cosines over the points, divided by their wave numbers: they change little where
+    points move little, and differences of all together measure how far one set of points is from another.
+    """
+    lower, upper = ((corner - lattice.lower) / lattice.span for corner in boxes(inputs))
+    sets = [inputs.coords] if inputs.shared_coords else inputs.coords_list()
+    waves = [np.arange(count) for count in lattice.counts]
+    numbers = np.sqrt(sum(part**2 for part in np.meshgrid(*waves, indexing="ij", sparse=True)))
+    moments = np.empty((len(sets), lattice.size))
+    for row, points in enumerate(sets):
+        places = (np.asarray(points, dtype=np.float64) - lattice.lower) / lattice.span
+        product = np.ones((len(places), 1))
+        for wave, place in zip(waves, places.T, strict=True):
+            product = (product[:, :, np.newaxis] * np.cos(np.pi * place[:, np.newaxis] * wave)[:, np.newaxis]).reshape(
+                len(places), -1
+            )
+        moments[row] = product.mean(axis=0) / np.maximum(numbers.reshape(-1), 1.0)
+    n_axes = max(int((lattice.counts > 1).sum()), 1)
+    spacing = np.log(np.asarray(inputs.n_points, dtype=np.float64))[: len(sets), np.newaxis] / n_axes
+    rows = np.concatenate([moments, lower, upper, spacing], axis=1)
+    return np.broadcast_to(rows, (len(inputs), rows.shape[1]))
+
+
+def _of_fields(inputs: FieldSet, lattice: Lattice) -> FloatArray:
+    """Means in cells, NaN without points, and the deviation from these, of each channel, ``(n, c, m + 1)``."""
+    found = np.empty((len(inputs), inputs.n_channels, lattice.size + 1))
+    for start, values in iterate_rows(inputs):
+        stop = start + (len(values) if not inputs.is_ragged else _samples_in(inputs, start, len(values)))
+        sizes = np.asarray(inputs.n_points)[start:stop]
+        cells = lattice.cells_of(inputs.coords if inputs.shared_coords else inputs[start:stop].coords).reshape(-1)
+        if inputs.shared_coords:
+            cells = np.tile(cells, stop - start)
+        cells = cells + np.repeat(np.arange(stop - start), sizes) * lattice.size
+        n_cells = (stop - start) * lattice.size
+        counts = np.bincount(cells, minlength=n_cells)
+        flat = np.asarray(values, dtype=np.float64).reshape(-1, inputs.n_channels)
+        owners = np.repeat(np.arange(stop - start), sizes)
+        for channel, column in enumerate(flat.T):
+            with np.errstate(invalid="ignore", divide="ignore"):
+                means = np.bincount(cells, column, minlength=n_cells) / counts
+            squares = np.bincount(owners, (column - means[cells]) ** 2, minlength=stop - start) / sizes
+            found[start:stop, channel, :-1] = means.reshape(stop - start, lattice.size)
+            found[start:stop, channel, -1] = np.sqrt(squares)
+    return found
+
+
+def _samples_in(inputs: FieldSet, start: int, n_rows: int) -> int:
+    """Number of ragged samples from one on that have this number of points together."""
+    return int(np.searchsorted(np.cumsum(np.asarray(inputs.n_points)[start:]), n_rows) + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Features of one kind: standardised, and turned to the components along which training samples spread.
+
+    Attributes
+    ----------
+    kind : {"params", "fields", "points", "tokens"}
+        What they describe.
+    mean, unit : ndarray of shape (r,)
+        Mean, and change that counts as one.
+    components : ndarray of shape (k - 1, r)
+        Orthonormal components with the largest variances.
+    size : float
+        Typical distance of neighbouring training samples, which the features are divided by.
+    """
+
+    kind: str
+    mean: FloatArray
+    unit: FloatArray
+    components: FloatArray
+    size: float = 1.0
+
+    @classmethod
+    def fit(cls, kind: str, raw: FloatArray, n_blocks: int, size: float | None = None) -> Group:
+        """Describe raw features (n, r) of training samples, in blocks of one unit each where they have such blocks."""
+        # Cells without points, which are NaN, count as the mean.
+        held = np.isfinite(raw)
+        mean = np.where(held, raw, 0.0).sum(axis=0) / np.maximum(held.sum(axis=0), 1)
+        centred = np.where(held, raw - mean, 0.0)
+        unit = _units(kind, mean, centred, n_blocks)
+        centred /= unit
+        _, spreads, vectors = np.linalg.svd(centred, full_matrices=False)
+        variances = spreads**2 / len(raw)
+        total = float(variances.sum())
+        count = 0
+        # Where samples do not differ, or by rounding only, any change is one of the rest.
+        if total > raw.shape[1] * _ROUNDING**2:
+            count = min(int(np.searchsorted(np.cumsum(variances), _HELD * total)) + 1, _COMPONENTS, len(variances))
+        found = cls(kind, mean, unit, vectors[:count].copy())
+        if size is None:
+            size = float(np.median(_to_nearest(found.features(raw), None, _NEIGHBOURS))) if len(raw) > 1 else 0.0
+        return cls(kind, mean, unit, found.components, size if size > _ROUNDING else 1.0)
+
+    def features(self, raw: FloatArray) -> FloatArray:
+        """Components, and the size of what they leave over, ``(n, k)``."""
+        centred = np.where(np.isfinite(raw), raw - self.mean, 0.0) / self.unit
+        # One row at a time, so that rounding does not depend on the other samples.
+        inside = np.stack([self.components @ row for row in centred]) if len(raw) else np.zeros((0, 0))
+        rest = np.sqrt(np.maximum((centred**2).sum(axis=1) - (inside**2).sum(axis=1), 0.0))
+        return np.concatenate([inside, rest[:, np.newaxis]], axis=1) / self.size
+
+
+def _units(kind: str, mean: FloatArray, centred: FloatArray, n_blocks: int) -> FloatArray:
+    """Changes that count as one in raw features of a kind ``(r,)``: standard deviations, where there are any."""
+    spread = np.sqrt((centred**2).mean(axis=0))
+    if kind == "points":
+        unit = np.maximum(spread, _OF_POINTS)
+        # The moments, which come first, have one unit together.
+        unit[:n_blocks] = max(spread[:n_blocks].max(initial=0.0), _OF_MOMENTS)
+        return unit
+    size = np.abs(mean)
+    if kind == "fields":
+        # One unit for the means of a channel in all cells, and one for the deviations from these.
+        spread, size = (_over_blocks(part, n_blocks) for part in (spread, size))
+    floor = size * (_ROUNDING_OF_TOKENS if kind == "tokens" else _ROUNDING)
+    return np.where(spread > floor, spread, np.where(size > 0, _CONSTANT * size, 1.0))
+
+
+def _over_blocks(columns: FloatArray, n_blocks: int) -> FloatArray:
+    """Root mean squares of columns over all cells of each channel; the last column of each block stands alone."""
+    table = columns.reshape(n_blocks, -1).copy()
+    table[:, :-1] = np.sqrt((table[:, :-1] ** 2).mean(axis=1, keepdims=True))
+    return table.reshape(-1)
+
+
+def _to_nearest(points: FloatArray, others: FloatArray | None, count: int) -> FloatArray:
+    """Mean distances ``(n,)`` to the nearest of other points, or of the points themselves without their own."""
+    found = np.empty(len(points))
+    reference = points if others is None else others
+    count = min(count, len(reference) - (others is None))
+    step = max(1, 2**22 // len(reference))
+    for start in range(0, len(points), step):
+        distances = cdist(points[start : start + step], reference)
+        if others is None:
+            distances[np.arange(len(distances)), start + np.arange(len(distances))] = np.inf
+        found[start : start + step] = np.partition(distances, count - 1, axis=1)[:, :count].mean(axis=1)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Training samples of a fit as points of a space of features.
+
+    Attributes
+    ----------
+    lattice : Lattice
+        Cells over the box of the fit.
+    groups : list of Group
+        Groups of features: of parameters, fields, points and tokens, in this order, as far as there are any.
+    points : ndarray of shape (n, k)
+        Features of the training samples that are kept.
+    own : ndarray of shape (n,)
+        Their scores, each by a space that was found without it.
+    """
+
+    lattice: Lattice
+    groups: list[Group]
+    points: FloatArray
+    own: FloatArray
+
+    @classmethod
+    def from_fit(cls, inputs: FieldSet, tokens: Callable[[FieldSet], FloatArray | None]) -> Reference:
+        """Describe training samples.
+
+        Parameters
+        ----------
+        inputs : FieldSet
+            Samples.
+        tokens : callable
+            Function of samples that returns the means (n, E) of the tokens of a network, or None if there is none.
+
+        Returns
+        -------
+        Reference
+            The samples in a space of features.
+        """
+        if len(inputs) > _KEPT:
+            inputs = inputs.read(np.unique(np.linspace(0, len(inputs) - 1, _KEPT).round().astype(int)))
+        lattice = Lattice.over(inputs)
+        raw, n = raw_features(inputs, lattice, tokens), len(inputs)
+        blocks = {"fields": inputs.n_channels, "points": lattice.size}
+        groups = [Group.fit(kind, part, blocks.get(kind, 1)) for kind, part in raw.items()]
+        points = np.concatenate([group.features(raw[group.kind]) for group in groups], axis=1)
+        own = np.zeros(n)
+        for fold in range(min(_FOLDS, n) if n > 2 else 0):
+            held = np.arange(fold, n, _FOLDS)
+            kept = np.delete(np.arange(n), held)
+            without = [
+                Group.fit(group.kind, raw[group.kind][kept], blocks.get(group.kind, 1), group.size) for group in groups
+            ]
+            seen = np.concatenate([group.features(raw[group.kind]) for group in without], axis=1)
+            for row in held:
+                own[row] = _to_nearest(seen[[row]], np.delete(seen, row, axis=0), _NEIGHBOURS)[0]
+        return cls(lattice, groups, points, own)
+
+    def features(self, inputs: FieldSet, tokens: Callable[[FieldSet], FloatArray | None]) -> FloatArray:
+        """Features of samples, ``(n, k)``."""
+        raw = raw_features(inputs, self.lattice, tokens)
+        for group in self.groups:
+            if group.kind not in raw or raw[group.kind].shape[1:] != group.mean.shape:
+                raise FieldDataError(
+                    f"the features of the training samples have {len(group.mean)} numbers for {group.kind}, which the "
+                    "model does not give for X, since it was changed after the fit; fit again."
+                )
+        return np.concatenate([group.features(raw[group.kind]) for group in self.groups], axis=1)
+
+    def novelty(self, points: FloatArray) -> Novelty:
+        """Scores and quantiles of samples with features (n, k)."""
+        score = _to_nearest(points, self.points, _NEIGHBOURS)
+        return Novelty(score, np.searchsorted(np.sort(self.own), score) / len(self.own))
+
+
+def raw_features(
+    inputs: FieldSet, lattice: Lattice, tokens: Callable[[FieldSet], FloatArray | None]
+) -> dict[str, FloatArray]:
+    """Raw features of samples by their kind."""
+    found: dict[str, FloatArray] = {}
+    if inputs.params is not None:
+        found["params"] = np.asarray(inputs.params, dtype=np.float64)
+    if inputs.n_channels:
+        found["fields"] = _of_fields(inputs, lattice).reshape(len(inputs), -1)
+    found["points"] = np.array(_of_points(inputs, lattice))
+    of_network = tokens(inputs)
+    if of_network is not None:
+        found["tokens"] = np.asarray(of_network, dtype=np.float64)
+    return found
