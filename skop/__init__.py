@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         UNetRegressor,
         compare,
         load,
+        predict_in_parts,
         save,
     )
 
@@ -81,6 +82,7 @@ __all__ = [
     "__version__",
     "compare",
     "load",
+    "predict_in_parts",
     "save",
 ]
 

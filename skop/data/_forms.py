@@ -14,7 +14,7 @@ from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._fieldset import FieldSet, iterate_rows
 from skop.data._grid import find_grid, unit_grid
 from skop.data._plausibility import Extremes
-from skop.data._storage import as_storage, is_lazy
+from skop.data._storage import as_storage
 from skop.exceptions import FieldDataError, warn
 
 __all__ = [
@@ -70,7 +70,7 @@ def is_point_sets(samples: Any) -> bool:
 
 def is_table(X: Any) -> bool:
     """Whether X is a 2-D table, or something invalid for which scikit-learn raises the error."""
-    if isinstance(X, FieldSet | tuple) or is_lazy(X):
+    if isinstance(X, FieldSet | tuple):
         return False
     if isinstance(X, list):
         return not X or _axes_of(X[0]) < 2

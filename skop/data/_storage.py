@@ -56,10 +56,14 @@ def as_storage(array: Any, name: str) -> Any:
     Raises
     ------
     FieldDataError
-        If the values are complex, text or objects, or the array is sparse or masked.
+        If the values are complex, text or objects, or the array is sparse, masked or of unknown length.
     """
     if not is_lazy(array):
         array = _as_array(array, name)
+    elif any(size != size for size in array.shape):  # NaN
+        raise FieldDataError(
+            f"{name} is a dask array of unknown chunk sizes; call {name}.compute_chunk_sizes(), or {name}.compute()."
+        )
     kind = np.dtype(array.dtype).kind
     if kind == "c":
         raise FieldDataError(

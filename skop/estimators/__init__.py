@@ -15,6 +15,7 @@ from skop.estimators._lamo import LaMOArchitecture, LaMORegressor
 from skop.estimators._mean_field import MeanFieldRegressor
 from skop.estimators._mno import MNOArchitecture, MNORegressor
 from skop.estimators._options import SymmetryOptions, TrainingOptions
+from skop.estimators._parts import predict_in_parts
 from skop.estimators._persistence import load, save
 from skop.estimators._rollout import RolloutRegressor
 from skop.estimators._time_conditioned import TimeConditionedRegressor
@@ -47,5 +48,6 @@ __all__ = [
     "UNetRegressor",
     "compare",
     "load",
+    "predict_in_parts",
     "save",
 ]

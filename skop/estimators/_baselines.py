@@ -19,6 +19,7 @@ from skop.data import FieldSet, Predictions, Targets, TrainingData, interpolate_
 from skop.estimators._domain import SeenRanges
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._kernel_models import Decomposition, KernelModel, Selection
+from skop.estimators._parts import by_chunks
 from skop.estimators._persistence import KNOWN
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes
@@ -328,6 +329,7 @@ class PODRegressor(FieldRegressor):
         tolerance = 1e-6 * float(np.ptp(self.points_))
         return not np.allclose(inputs.coords, self.points_, rtol=0, atol=tolerance)
 
+    @by_chunks
     def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
         """Predict fields or scalars.
 

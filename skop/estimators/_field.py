@@ -33,6 +33,7 @@ from skop.data import (
     warn_of_odd_data,
 )
 from skop.estimators._domain import Finding, SeenRanges, warn_of_findings
+from skop.estimators._parts import by_chunks
 from skop.estimators._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes, relative_l2_score
@@ -309,6 +310,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         predictions, places = self._predict_at(inputs, self.coords_)
         return predictions, places.with_grid(self.spec_.target_grid)
 
+    @by_chunks
     def predict(self, X: Any, coords: Any = None, *, params: Any = None) -> Any:
         """Predict fields or scalars.
 
