@@ -1,0 +1,167 @@
+"""Searches, ensembles and predictions on local clusters of Dask and Ray, through the backends of joblib."""
+
+import os
+import pickle
+import secrets
+
+import joblib
+import meshio
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+import skop
+from skop.exceptions import FieldDataError
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(10, 6, 5, 2))
+Y = X[..., :1] ** 2
+#: A set of fields, in whose pickle selections hold their own samples only.
+FIELDS = skop.FieldSet(skop.data.unit_grid((6, 5)), X.reshape(10, 30, 2), grid_shape=(6, 5))
+
+
+def lamo(**params):
+    return skop.LaMORegressor(width=8, depth=1, max_iter=2, batch_size=4, dropout=0.2, random_state=0, **params)
+
+
+class Faulty(skop.MeanFieldRegressor):
+    """Raises in a fit."""
+
+    def fit(self, X, y=None, sample_weight=None, *, params=None):
+        raise FieldDataError("sample 3 of X is on fire; put it out.")
+
+
+class Deadly(skop.MeanFieldRegressor):
+    """Ends the process of a fit."""
+
+    def fit(self, X, y=None, sample_weight=None, *, params=None):
+        os._exit(1)
+
+
+def report_of_worker(number):
+    """Process of a worker, and the numbers of threads there."""
+    import torch
+
+    return os.getpid(), torch.get_num_threads(), number
+
+
+# ---------------------------------------------------------------------- what runs on any cluster
+def results():
+    """Results of everything in skop that joblib may spread over workers."""
+    search = GridSearchCV(lamo(), {"width": [8, 16]}, cv=2).fit(X, Y)
+    yield "GridSearchCV", search.cv_results_["mean_test_score"]
+    yield "its best", search.predict(X)
+    yield "cross_val_score", cross_val_score(lamo(), FIELDS, Y, cv=2)
+    yield "EnsembleRegressor", skop.EnsembleRegressor(lamo(), n_members=2, random_state=0).fit(X, Y).predict(X)
+    band = skop.ConformalRegressor(lamo(), method="cv+", cv=2, coverage=0.5, random_state=0).fit(X, Y)
+    yield "ConformalRegressor", np.stack(band.predict_interval(X))
+    candidates = [("mean", skop.MeanFieldRegressor()), ("LaMO", lamo())]
+    auto = skop.AutoRegressor(candidates=candidates, max_time=None, cv=2, random_state=0).fit(X, Y)
+    yield "AutoRegressor", auto.predict(X)
+    yield "compare", skop.compare(X, Y, candidates=candidates, max_time=None, cv=2, random_state=0)["error"].to_numpy()
+    yield "predict_in_parts", skop.predict_in_parts(auto, FIELDS, part_size=3)
+
+
+def check_backend(name, tmp_path, **options):
+    """Whether a backend gives what one process gives, in other processes, and shows what goes wrong there."""
+    expected = dict(results())
+    with joblib.parallel_config(backend=name, **options):
+        workers = joblib.Parallel()(joblib.delayed(report_of_worker)(number) for number in range(4))
+        found = dict(results())
+        with pytest.raises(FieldDataError, match="sample 3 of X is on fire; put it out"):
+            skop.ConformalRegressor(Faulty(), method="cv+", cv=2, coverage=0.5).fit(X, Y)
+        files = write_meshes(tmp_path)
+        model = lamo(target_fields=["u"]).fit(files)
+        written = skop.predict_in_parts(model, files, part_size=2, output=tmp_path / "predicted")
+    assert os.getpid() not in {process for process, *_ in workers}
+    assert {threads for _, threads, _ in workers} == {1}
+    for what, values in expected.items():
+        np.testing.assert_array_equal(found[what], values, err_msg=what)
+    for file, mesh in zip(written, model.predict(files), strict=True):
+        np.testing.assert_allclose(meshio.read(file).point_data["u"], mesh.point_data["u"], rtol=1e-5, atol=1e-6)
+
+
+def write_meshes(folder):
+    """Files of point clouds with a field."""
+    files = []
+    for number in range(5):
+        points = RANDOM.random((12 + number, 3)) * [1, 1, 0]
+        cells = [("line", np.stack([np.arange(len(points) - 1), np.arange(1, len(points))], axis=1))]
+        files.append(str(folder / f"run_{number}.vtu"))
+        meshio.Mesh(points, cells, {"u": points.sum(axis=1)}).write(files[-1])
+    return files
+
+
+# ---------------------------------------------------------------------- Dask
+@pytest.fixture
+def dask_cluster(tmp_path):
+    """Two processes of Dask with one thread each, on local ports."""
+    distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'skop[dask]'")
+    dask = pytest.importorskip("dask")
+    settings = {"distributed.scheduler.allowed-failures": 0, "temporary-directory": str(tmp_path)}
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.mark.exhaustive
+def test_dask(dask_cluster, tmp_path):
+    import dask.array as da
+
+    check_backend("dask", tmp_path)
+    # Arrays: lazy predictions, and fits in workers that read chunks from the cluster.
+    lazy, targets = da.from_array(X, chunks=(4, 6, 5, 2)), da.from_array(Y, chunks=(4, 6, 5, 1))
+    model = lamo().fit(lazy, targets)
+    np.testing.assert_array_equal(model.predict(X), lamo().fit(X, Y).predict(X))
+    np.testing.assert_allclose(model.predict(lazy).compute(), model.predict(X), rtol=1e-5, atol=1e-6)
+    with joblib.parallel_config(backend="dask"):
+        scores = cross_val_score(lamo(), lazy, targets, cv=2)
+    np.testing.assert_array_equal(scores, cross_val_score(lamo(), X, Y, cv=2))
+    # A worker that is killed ends its candidate, not the search.
+    candidates = [("mean", skop.MeanFieldRegressor()), ("deadly", Deadly())]
+    with joblib.parallel_config(backend="dask"):
+        table = skop.compare(X, Y, candidates=candidates, max_time=None, cv=2, random_state=0)
+    assert table.set_index("candidate")["status"].to_dict() == {"mean": "compared", "deadly": "failed"}
+
+
+# ---------------------------------------------------------------------- Ray
+@pytest.fixture
+def ray_cluster(tmp_path, monkeypatch):
+    """Two processes of Ray on local ports, whose files end with the test."""
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    ray = pytest.importorskip("ray", reason="needs Ray: pip install 'skop[ray]'")
+    from ray.util.joblib import register_ray
+
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        object_store_memory=80 * 2**20,
+        log_to_driver=False,
+        logging_level="error",
+        _node_ip_address="127.0.0.1",
+    )
+    register_ray()
+    yield ray
+    ray.shutdown()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_ray(ray_cluster, tmp_path):
+    check_backend("ray", tmp_path, n_jobs=-1)
+
+
+# ---------------------------------------------------------------------- what travels
+def test_a_fitted_estimator_travels_without_its_samples():
+    samples = np.random.default_rng(0).normal(size=(64, 16, 16, 1))
+    few, many = (lamo().fit(samples[:count], samples[:count]) for count in (16, 64))
+    sizes = [len(pickle.dumps(model)) for model in (few, many)]
+    assert sizes[1] - sizes[0] < samples[:48].nbytes / 20
+    weights = sum(part.nbytes for part in many.module_.state_dict().values())
+    assert sizes[1] < 2 * weights + 2**16
