@@ -59,11 +59,6 @@ _SHORTEST = 0.02
 #: Number of samples from which a model without a time limit is first timed on parts; and the highest power of it with
 #: which the time is taken to grow.
 _TIMED_SAMPLES, _HIGHEST_POWER = 200, 3.0
-#: Errors of Dask and Ray about a worker that has ended, by package and name, so that neither is imported for them.
-_KILLED_WORKERS = {
-    "distributed": {"KilledWorker"},
-    "ray": {"NodeDiedError", "OutOfMemoryError", "RayActorError", "WorkerCrashedError"},
-}
 #: Reason of a candidate whose process has ended.
 _KILLED = "a process was killed, perhaps for want of memory; which of the fits at that time needed it is not known"
 
@@ -435,14 +430,6 @@ def _try(task: _Task, samples: Samples, train: IntArray, valid: IntArray) -> _Tr
             raise NonFinitePredictionError("a prediction of a held-out sample is not finite.")
         return _Trial(predicted, seconds, predict_seconds, _size(model), task.limit, _has_base(model))
     return attempt.failure
-
-
-def _is_of_killed_worker(error: Exception) -> bool:
-    """Whether a process of joblib or of a cluster has ended in the middle of a call."""
-    kinds = ((kind.__module__.partition(".")[0], kind.__name__) for kind in type(error).__mro__)
-    return isinstance(error, BrokenProcessPool) or any(
-        name in _KILLED_WORKERS.get(package, ()) for package, name in kinds
-    )
 
 
 def _as_result(held: dict[str, Any]) -> _Trial | _Failure:
@@ -838,9 +825,7 @@ class Search:
                     candidate, fold = started.pop(0)
                     self.journal.put(name_of(candidate, fold), asdict(result))
                     self._take(candidate, fold, result)
-            except Exception as error:
-                if not _is_of_killed_worker(error):
-                    raise
+            except BrokenProcessPool:
                 while started:
                     started.pop()[0].drop("failed", _KILLED)
 
@@ -980,9 +965,7 @@ class Search:
                     candidate.drop("failed", f"in the fit on all samples: {result.reason}")
                 else:
                     candidate.fitted, candidate.status = result, "chosen"
-        except Exception as error:
-            if not _is_of_killed_worker(error):
-                raise
+        except BrokenProcessPool:
             for candidate in waiting:
                 candidate.drop("failed", f"in the fit on all samples: {_KILLED}")
         for candidate in members:

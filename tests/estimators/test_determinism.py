@@ -18,7 +18,8 @@ import pytest
 import torch
 
 import skop
-from tests.estimators.make_model_files import cases
+
+from .make_model_files import cases
 
 #: Settings of processes: hash seed, seed of the global generators, threads, and whether a large fit is made.
 PROCESSES = [("1", 1, 1, False), ("22", 2, 2, True)]
@@ -74,16 +75,14 @@ def test_fits_in_processes_that_were_started_apart_are_equal():
     """Bit for bit, with one and two threads, hash seeds and seeds of the global generators of their own."""
     running = []
     for hash_seed, seed, threads, is_large in PROCESSES:
-        code = (
-            f"from tests.estimators.test_determinism import print_digests; print_digests({seed}, {threads}, {is_large})"
-        )
+        code = f"from estimators.test_determinism import print_digests; print_digests({seed}, {threads}, {is_large})"
         environment = os.environ | {"PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": str(threads)}
         running.append(
             subprocess.Popen(
                 [sys.executable, "-c", code],
                 stdout=subprocess.PIPE,
                 env=environment,
-                cwd=Path(__file__).parents[2],
+                cwd=Path(__file__).parents[1],
                 text=True,
             )
         )
