@@ -40,28 +40,44 @@ def report_of_worker(number):
 
 
 # ---------------------------------------------------------------------- what runs on any cluster
-def results():
-    """Results of everything in skop that joblib may spread over workers."""
-    search = GridSearchCV(lamo(), {"width": [8, 16]}, cv=2).fit(X, Y)
-    yield "GridSearchCV", search.cv_results_["mean_test_score"]
-    yield "its best", search.predict(X)
-    yield "cross_val_score", cross_val_score(lamo(), FIELDS, Y, cv=2)
-    yield "EnsembleRegressor", skop.EnsembleRegressor(lamo(), n_members=2, random_state=0).fit(X, Y).predict(X)
-    band = skop.ConformalRegressor(lamo(), method="cv+", cv=2, coverage=0.5, random_state=0).fit(X, Y)
-    yield "ConformalRegressor", np.stack(band.predict_interval(X))
+def search():
+    return GridSearchCV(lamo(), {"width": [8, 16]}, cv=2).fit(X, Y).cv_results_["mean_test_score"]
+
+
+def score():
+    return cross_val_score(lamo(), FIELDS, Y, cv=2)
+
+
+def ensemble():
+    return skop.EnsembleRegressor(lamo(), n_members=2, random_state=0).fit(X, Y).predict(X)
+
+
+def band():
+    model = skop.ConformalRegressor(lamo(), method="cv+", cv=2, coverage=0.5, random_state=0)
+    return np.stack(model.fit(X, Y).predict_interval(X))
+
+
+def choice():
     candidates = [("mean", skop.MeanFieldRegressor()), ("LaMO", lamo())]
-    auto = skop.AutoRegressor(candidates=candidates, max_time=None, cv=2, random_state=0).fit(X, Y)
-    yield "AutoRegressor", auto.predict(X)
-    yield "compare", skop.compare(X, Y, candidates=candidates, max_time=None, cv=2, random_state=0)["error"].to_numpy()
-    yield "predict_in_parts", skop.predict_in_parts(auto, FIELDS, part_size=3)
+    return skop.AutoRegressor(candidates=candidates, max_time=None, cv=2, random_state=0).fit(X, Y).predict(X)
 
 
-def check_backend(name, tmp_path, **options):
+def comparison():
+    candidates = [("mean", skop.MeanFieldRegressor()), ("LaMO", lamo())]
+    table = skop.compare(X, Y, candidates=candidates, max_time=None, cv=2, random_state=0)
+    return table["error"].to_numpy()
+
+
+def parts():
+    return skop.predict_in_parts(lamo().fit(FIELDS, Y), FIELDS, part_size=3)
+
+
+def check_backend(name, calls, tmp_path, **options):
     """Whether a backend gives what one process gives, in other processes, and shows what goes wrong there."""
-    expected = dict(results())
+    expected = [call() for call in calls]
     with joblib.parallel_config(backend=name, **options):
         workers = joblib.Parallel()(joblib.delayed(report_of_worker)(number) for number in range(4))
-        found = dict(results())
+        found = [call() for call in calls]
         with pytest.raises(FieldDataError, match="sample 3 of X is on fire; put it out"):
             skop.ConformalRegressor(Faulty(), method="cv+", cv=2, coverage=0.5).fit(X, Y)
         files = write_meshes(tmp_path)
@@ -69,8 +85,8 @@ def check_backend(name, tmp_path, **options):
         written = skop.predict_in_parts(model, files, part_size=2, output=tmp_path / "predicted")
     assert os.getpid() not in {process for process, *_ in workers}
     assert {threads for _, threads, _ in workers} == {1}
-    for what, values in expected.items():
-        np.testing.assert_array_equal(found[what], values, err_msg=what)
+    for call, values, others in zip(calls, expected, found, strict=True):
+        np.testing.assert_array_equal(others, values, err_msg=call.__name__)
     for file, mesh in zip(written, model.predict(files), strict=True):
         np.testing.assert_allclose(meshio.read(file).point_data["u"], mesh.point_data["u"], rtol=1e-5, atol=1e-6)
 
@@ -107,7 +123,7 @@ def dask_cluster(tmp_path):
 def test_dask(dask_cluster, tmp_path):
     import dask.array as da
 
-    check_backend("dask", tmp_path)
+    check_backend("dask", (search, score, ensemble, band, choice, comparison, parts), tmp_path)
     # Arrays: lazy predictions, and fits in workers that read chunks from the cluster.
     lazy, targets = da.from_array(X, chunks=(4, 6, 5, 2)), da.from_array(Y, chunks=(4, 6, 5, 1))
     model = lamo().fit(lazy, targets)
@@ -145,7 +161,8 @@ def ray_cluster(tmp_path, monkeypatch):
 @pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_ray(ray_cluster, tmp_path):
-    check_backend("ray", tmp_path, n_jobs=-1)
+    # Each call starts new processes, which import torch.
+    check_backend("ray", (search, ensemble), tmp_path, n_jobs=-1)
 
 
 # ---------------------------------------------------------------------- what travels
