@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         UNetRegressor,
         compare,
         load,
+        predict_in_parts,
         save,
         suggest,
     )
@@ -84,6 +85,7 @@ __all__ = [
     "__version__",
     "compare",
     "load",
+    "predict_in_parts",
     "save",
     "suggest",
 ]

@@ -26,6 +26,7 @@ __all__ = [
     "SkopWarning",
     "TrainingDivergedError",
     "each_warning_once",
+    "held_warnings",
     "warn",
 ]
 
@@ -33,6 +34,8 @@ __all__ = [
 _PASSED_OVER = {"contextlib", "joblib", "sklearn", "skop", "torch"}
 #: Warnings of the call that is running, where each is issued once.
 _issued: ContextVar[set[tuple[str, type[Warning]]] | None] = ContextVar("issued", default=None)
+#: List to which warnings are added in place of being issued.
+_held: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("held", default=None)
 #: The present list of filters; and the warnings that were shown under it, with the registry of their module, by its id.
 _shown: tuple[Any, dict[int, tuple[Any, set[tuple[Any, ...]]]]] = (None, {})
 #: What tells apart the warnings that a filter with this action shows, of text, class, file and line.
@@ -119,6 +122,10 @@ def warn(message: str, category: type[Warning] = SkopWarning) -> None:
         if (message, category) in issued:
             return
         issued.add((message, category))
+    held = _held.get()
+    if held is not None:
+        held.append((message, category))
+        return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _PASSED_OVER:
         frame, level = frame.f_back, level + 1
@@ -184,3 +191,31 @@ def each_warning_once() -> Iterator[None]:
     finally:
         if token is not None:
             _issued.reset(token)
+
+
+@contextmanager
+def held_warnings() -> Iterator[list[tuple[str, type[Warning]]]]:
+    """Keep the warnings of skop within the block in a list, in place of issuing them.
+
+    A worker process has no line of the user's script to refer to; its caller issues them by `warn`. Python's own
+    `warnings.catch_warnings` changes the filters of all threads.
+
+    Yields
+    ------
+    list of (str, type of Warning)
+        Text and class of each warning, as they come.
+
+    Examples
+    --------
+    >>> from skop.exceptions import held_warnings, warn
+    >>> with held_warnings() as held:
+    ...     warn("the grid is coarse.")
+    >>> held
+    [('the grid is coarse.', <class 'skop.exceptions.SkopWarning'>)]
+    """
+    held: list[tuple[str, type[Warning]]] = []
+    token = _held.set(held)
+    try:
+        yield held
+    finally:
+        _held.reset(token)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import joblib
 import meshio
 import numpy as np
 import pytest
@@ -280,6 +281,15 @@ def test_predicted_meshes_hold_prediction_truth_and_error(study, tmp_path, capsy
     np.testing.assert_allclose(data["stress"], predicted, rtol=1e-5)
     np.testing.assert_allclose(data["stress_true"], y[[10]].to_list()[0][:, 0])
     np.testing.assert_allclose(data["stress_error"], data["stress"] - data["stress_true"], atol=1e-12)
+    # In processes the files are the same.
+    with joblib.parallel_config(backend="threading"):
+        assert main([*words, "-o", str(tmp_path / "by_jobs"), "--jobs", "2"]) == 0
+    for number in (1, 10, 11):
+        one, other = (meshio.read(tmp_path / name / f"run_{number}.vtu").point_data for name in ("out", "by_jobs"))
+        assert one.keys() == other.keys()
+        np.testing.assert_allclose(other["stress"], one["stress"], rtol=1e-5)
+    assert main([*words, "-o", str(tmp_path / "none"), "--jobs", "0"]) == 2
+    assert "0 jobs predict nothing" in capsys.readouterr().err
     # Existing files are kept unless the user says otherwise, and inputs in any case.
     assert main([*words, "-o", str(tmp_path / "out")]) == 2
     assert "exists; choose another output by -o, or overwrite it by --force" in capsys.readouterr().err
@@ -510,6 +520,8 @@ def test_arrays_of_matlab_and_numpy_give_the_same_model(tmp_path, monkeypatch, c
     assert errors[0] == pytest.approx(errors[1]) == pytest.approx(errors[2])
     assert main(["predict", "flow.skop", "flow.npz", "-o", "predicted.npz"]) == 0
     assert np.load("predicted.npz")["y"].shape == (10, 18, 17, 1)
+    assert main(["predict", "flow.skop", "flow.npz", "-o", "by_jobs.npz", "--jobs", "1"]) == 0
+    np.testing.assert_allclose(np.load("by_jobs.npz")["y"], np.load("predicted.npz")["y"], rtol=1e-5, atol=1e-6)
     # Points come back with the prediction.
     coords = np.random.default_rng(1).random((25, 2))
     np.savez(

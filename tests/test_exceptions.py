@@ -1,5 +1,6 @@
 """Kinds of errors: code that guards scikit-learn's calls guards ours too."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -29,9 +30,22 @@ def test_each_is_what_a_caller_would_guard_against(name, base):
 
 
 def test_every_error_is_a_skop_error_and_every_warning_a_skop_warning():
-    for name in set(exceptions.__all__) - {"each_warning_once", "warn"}:
+    for name in set(exceptions.__all__) - {"each_warning_once", "held_warnings", "warn"}:
         kind = getattr(exceptions, name)
         assert issubclass(kind, exceptions.SkopWarning if name.endswith("Warning") else exceptions.SkopError)
+
+
+@pytest.mark.parametrize("name", sorted(set(exceptions.__all__) - {"each_warning_once", "held_warnings", "warn"}))
+def test_each_travels_between_processes(name):
+    """Text, class, cause and attributes of an error in a worker are those that its caller sees."""
+    kind = getattr(exceptions, name)
+    error = kind("sample 3 is wrong; mend it.")
+    error.sample = 3
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is kind
+    assert str(copy) == "sample 3 is wrong; mend it."
+    assert copy.args == error.args
+    assert copy.sample == 3
 
 
 def one_warning(call, *arguments, **options):

@@ -15,6 +15,7 @@ slow = [name for name in ("torch", "sklearn", "scipy", "numpy") if name in sys.m
 names = set(dir(skop))
 are_listed = names >= skop._PACKAGES | set(skop.__all__)
 loaded = skop.load(sys.argv[1])
+slow += [name for name in ("dask", "distributed", "ray") if name in sys.modules]
 packages = [hasattr(getattr(skop, name), "__all__") for name in sorted(skop._PACKAGES)]
 print(json.dumps([slow, are_listed, type(loaded).__name__, packages, skop.metrics.relative_l2_error.__name__]))
 """

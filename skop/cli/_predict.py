@@ -28,6 +28,13 @@ def _parse_times(_context: click.Context, _parameter: click.Parameter, text: str
         raise click.BadParameter(f"{text!r} is not a list of numbers such as 0.1,0.5") from None
 
 
+def _parse_jobs(_context: click.Context, _parameter: click.Parameter, count: int | None) -> int | None:
+    """Refuse no jobs."""
+    if count == 0:
+        raise click.BadParameter("0 jobs predict nothing; expected 1 or more, or -1 for all processors")
+    return count
+
+
 _model_argument = click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 _data_argument = click.argument("data", nargs=-1, required=True, metavar="DATA...")
 _force_option = click.option("--force", is_flag=True, help="Overwrite existing output files.")
@@ -52,11 +59,13 @@ Examples:
               help="Frames that a rollout predicts; default: as many as in the fit.")  # fmt: skip
 @click.option("--times", metavar="T,T,...", callback=_parse_times,
               help="Times that a model of --time parameter predicts; default: those of the fit.")  # fmt: skip
+@click.option("--jobs", type=int, metavar="N", callback=_parse_jobs,
+              help="Processes that predict parts of the samples; -1 for all processors.")  # fmt: skip
 @_report_option
 @_force_option
 def predict(
     model: Path, data: tuple[str, ...], output: Path, steps: int | None, times: list[float] | None,
-    report: Path | None, force: bool, **choice: Any,
+    jobs: int | None, report: Path | None, force: bool, **choice: Any,
 ) -> None:  # fmt: skip
     """Predict DATA with a MODEL and write files.
 
@@ -70,6 +79,8 @@ def predict(
     chosen = choice_of_model(estimator, **choice)
     options = _series_options(estimator, steps, times)
     if chosen.time is not None:
+        if jobs is not None:
+            raise click.UsageError("--jobs does not apply to time series; predict the runs by several commands")
         from skop.cli._series import find_run_files, outputs_of_runs
 
         runs = find_run_files(files)
@@ -85,11 +96,11 @@ def predict(
         for series, path in zip(predicted, targets, strict=True):
             series.write(path)
     elif samples.meshes is not None:
-        _write_meshes(estimator, samples, targets)
+        _write_meshes(estimator, samples, targets, jobs)
     elif samples.kind == "table":
-        _write_table(estimator, samples, targets[0])
+        _write_table(estimator, samples, targets[0], jobs)
     else:
-        _write_arrays(estimator, samples, targets[0])
+        _write_arrays(estimator, samples, targets[0], jobs)
     where = str(targets[0]) if len(targets) == 1 else str(output)
     click.echo(f"{where}: {len(samples)} prediction{'s' if len(samples) > 1 else ''}")
     if report is not None:
@@ -181,9 +192,21 @@ def _outputs(files: list[Path], output: Path, *, is_field: bool) -> list[Path]:
     return [output / name for name in names]
 
 
-def _write_meshes(estimator: Any, samples: Samples, targets: list[Path]) -> None:
+def _predicted(estimator: Any, X: Any, jobs: int | None, **options: Any) -> Any:
+    """Predictions of all samples, in processes if a number of these is given."""
+    if jobs is None:
+        return estimator.predict(X, **options)
+    from skop.estimators import predict_in_parts
+
+    return predict_in_parts(estimator, X, n_jobs=jobs, **options)
+
+
+def _write_meshes(estimator: Any, samples: Samples, targets: list[Path], jobs: int | None) -> None:
     """Write one mesh for each run, with its data, truth and error; scalars of runs go to one table."""
-    predicted = estimator.predict(samples.paths, params=samples.parameters)
+    if jobs is not None and estimator.spec_.n_outputs:
+        _predicted(estimator, samples.paths, jobs, params=samples.parameters, output=targets)
+        return
+    predicted = _predicted(estimator, samples.paths, jobs, params=samples.parameters)
     if estimator.spec_.n_outputs:
         for mesh, path in zip(predicted, targets, strict=True):
             mesh.write(path)
@@ -205,9 +228,9 @@ def _scalar_table(estimator: Any, predicted: Any) -> Any:
     return pandas.DataFrame(values, columns=names or [f"scalar_{number}" for number in range(values.shape[1])])
 
 
-def _write_table(estimator: Any, samples: Samples, path: Path) -> None:
+def _write_table(estimator: Any, samples: Samples, path: Path, jobs: int | None) -> None:
     """Write the columns of the inputs, the predictions, and the truth and errors where they are known."""
-    predicted = _scalar_table(estimator, estimator.predict(samples.X))
+    predicted = _scalar_table(estimator, _predicted(estimator, samples.X, jobs))
     table = samples.X.reset_index(drop=True).join(predicted)
     if samples.y is not None:
         for name in predicted.columns:
@@ -216,11 +239,11 @@ def _write_table(estimator: Any, samples: Samples, path: Path) -> None:
     table.to_csv(path, index=False)
 
 
-def _write_arrays(estimator: Any, samples: Samples, path: Path) -> None:
+def _write_arrays(estimator: Any, samples: Samples, path: Path, jobs: int | None) -> None:
     """Write the predictions as the array y, with the points if there are any."""
     import numpy as np
 
-    predicted = estimator.predict(samples.X)
+    predicted = _predicted(estimator, samples.X, jobs)
     arrays = {"y": predicted}
     if isinstance(predicted, tuple):
         arrays = {"coords": predicted[0], "y": predicted[1]}

@@ -6,6 +6,7 @@
 import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.data._designs import row_labels as row_labels
 from skop.data._designs import sample_files as sample_files
+from skop.data._designs import split_params as split_params
 from skop.data._fieldset import FieldSet
 from skop.data._fieldset import iterate_coords as iterate_coords
 from skop.data._fieldset import iterate_rows as iterate_rows
@@ -14,6 +15,7 @@ from skop.data._grid import find_grid, grid_spacing, unit_grid
 from skop.data._loading import Batch as Batch
 from skop.data._loading import FieldLoader as FieldLoader
 from skop.data._mesh_cells import carry_cell_data
+from skop.data._mesh_files import find_sources as find_sources
 from skop.data._mesh_files import is_mesh_input as is_mesh_input
 from skop.data._mesh_predictions import attach_bounds as attach_bounds
 from skop.data._mesh_predictions import attach_predictions

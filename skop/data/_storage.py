@@ -62,10 +62,16 @@ def as_storage(array: Any, name: str) -> Any:
     Raises
     ------
     FieldDataError
-        If the values are complex, text or objects, the array is sparse or masked, or its file was closed.
+        If the values are complex, text or objects, the array is sparse, masked or of unknown length, or its file was
+        closed.
     """
     if is_lazy(array):
         _refuse_closed(array, name)
+        if any(size != size for size in array.shape):  # NaN
+            raise FieldDataError(
+                f"{name} is a dask array of unknown chunk sizes; call {name}.compute_chunk_sizes(), or "
+                f"{name}.compute()."
+            )
     else:
         array = _as_array(array, name)
     kind = np.dtype(array.dtype).kind

@@ -16,6 +16,7 @@ from skop.estimators._mean_field import MeanFieldRegressor
 from skop.estimators._mno import MNOArchitecture, MNORegressor
 from skop.estimators._novelty import Novelty
 from skop.estimators._options import SymmetryOptions, TrainingOptions
+from skop.estimators._parts import predict_in_parts
 from skop.estimators._persistence import load, save
 from skop.estimators._rollout import RolloutRegressor
 from skop.estimators._suggest import suggest
@@ -50,6 +51,7 @@ __all__ = [
     "UNetRegressor",
     "compare",
     "load",
+    "predict_in_parts",
     "save",
     "suggest",
 ]

@@ -27,6 +27,7 @@ from skop.estimators._geomano import GeoMaNORegressor
 from skop.estimators._lamo import LaMORegressor
 from skop.estimators._mno import MNORegressor
 from skop.estimators._options import SymmetryOptions
+from skop.estimators._parts import by_chunks
 from skop.estimators._search import (
     Candidate,
     Samples,
@@ -90,7 +91,7 @@ class AutoRegressor(FieldRegressor):
         all fields at the centres of the cells, see `skop.data.read_meshes`.
     n_jobs : int or None, default=None
         Number of fits at a time, by joblib, each in a separate process with its share of the threads; None means one
-        after the other. Within ``joblib.parallel_config("dask")`` or ``("ray")`` fits run on that cluster.
+        after the other. Within ``joblib.parallel_config("dask")`` or ``("ray", n_jobs=-1)`` fits run on that cluster.
     random_state : int, RandomState instance or None, default=None
         Seed of the folds, and of candidates without a seed of their own. With a time budget another speed of the
         machine can still change the choice.
@@ -323,6 +324,7 @@ class AutoRegressor(FieldRegressor):
         return _as_table(self.results_)
 
     # ------------------------------------------------------------------ prediction
+    @by_chunks
     def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
         """Predict by the chosen model, or the weighted mean of the ensemble.
 

@@ -18,6 +18,7 @@ from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, Predictions, Targets, TrainingData, interpolate_fields
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._kernel_models import Decomposition, KernelModel, Selection
+from skop.estimators._parts import by_chunks
 from skop.estimators._persistence import KNOWN
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes
@@ -327,6 +328,7 @@ class PODRegressor(FieldRegressor):
         tolerance = 1e-6 * float(np.ptp(self.points_))
         return not np.allclose(inputs.coords, self.points_, rtol=0, atol=tolerance)
 
+    @by_chunks
     def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
         """Predict fields or scalars.
 

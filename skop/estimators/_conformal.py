@@ -36,6 +36,7 @@ from skop.data import (
 from skop.estimators._base import check_weight
 from skop.estimators._ensemble import EnsembleRegressor
 from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure, samples_with_weight
+from skop.estimators._parts import by_chunks
 from skop.estimators._persistence import KNOWN
 from skop.estimators._search import Samples, as_input, as_predictions, make_folds
 from skop.exceptions import FieldDataError, each_warning_once
@@ -388,6 +389,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         )
 
     # ------------------------------------------------------------------ prediction
+    @by_chunks
     def predict_interval(self, X: Any, coords: Any = None, *, params: Any = None) -> Any:
         """Predict, with the lower and upper bounds of the band.
 

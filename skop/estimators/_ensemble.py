@@ -22,6 +22,7 @@ from skop.estimators._checkpoint import passed_on, require_seed
 from skop.estimators._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.estimators._field import FieldRegressor
 from skop.estimators._frames import continued, goes_on
+from skop.estimators._parts import by_chunks
 from skop.exceptions import FieldDataError, each_warning_once
 
 __all__ = ["EnsembleRegressor"]
@@ -177,6 +178,7 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         member: CostEstimate = self.estimator.estimate_cost(X, y, sample_weight, **options)
         return member.times(-(-self.n_members // together), together)
 
+    @by_chunks
     def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
         """Predict the mean of the members.
 

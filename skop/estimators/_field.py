@@ -36,6 +36,7 @@ from skop.data import (
 )
 from skop.estimators._domain import Finding, SeenRanges, warn_of_findings
 from skop.estimators._novelty import Novelty, Reference, check_level, features, reference_of, warn_of_novelty
+from skop.estimators._parts import by_chunks
 from skop.estimators._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, warn
 from skop.metrics import channel_sizes, relative_l2_score
@@ -487,6 +488,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         predictions, places = self._predict_at(inputs, self.coords_)
         return predictions, places.with_grid(self.spec_.target_grid)
 
+    @by_chunks
     def predict(self, X: Any, coords: Any = None, *, params: Any = None) -> Any:
         """Predict fields or scalars.
 

@@ -19,6 +19,7 @@ from skop.data import FieldSet, MeshRun, Predictions, TrainingData, find_runs, i
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._field import restored_on_failure
 from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
+from skop.estimators._parts import by_chunks
 from skop.estimators._symmetries import require_all_frames
 from skop.estimators._unrolling import StepForward
 from skop.exceptions import FieldDataError, NonFinitePredictionError, warn
@@ -299,6 +300,7 @@ class RolloutRegressor(BaseFrameRegressor):
             inputs = inputs.with_values(disturbed.astype(values.dtype)).with_params(inputs.params)
         return DIRECT_TRAINING, inputs
 
+    @by_chunks
     def predict(self, X: Any, coords: Any = None, *, params: Any = None, n_steps: int | None = None) -> Any:
         """Predict the frames that follow X by autoregressive rollout.
 

@@ -26,6 +26,7 @@ from skop.data import (
 )
 from skop.estimators._field import restored_on_failure
 from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
+from skop.estimators._parts import by_chunks
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
@@ -236,6 +237,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             )
         return times
 
+    @by_chunks
     def predict(self, X: Any, coords: Any = None, *, params: Any = None, times: Any = None) -> Any:
         """Predict the frames at all times.
 
