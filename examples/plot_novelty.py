@@ -30,7 +30,7 @@ def make_discs(n_samples, max_offset, seed):
 
 X_train, y_train = make_discs(100, 0.3, seed=0)
 tests = {"like the training": make_discs(40, 0.3, seed=1), "holes further out": make_discs(40, 0.65, seed=2)}
-model = LaMORegressor(width=16, depth=1, max_iter=30, random_state=0).fit(X_train, y_train)
+model = LaMORegressor(width=16, depth=1, max_iter=40, random_state=0).fit(X_train, y_train)
 
 # %%
 # Score and quantile
