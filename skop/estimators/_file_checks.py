@@ -496,12 +496,16 @@ def _check_field_regressor(held: Held) -> None:
         held.need(spec.input_form != "table" or count == spec.n_params, "n_features_in_", f"{spec.n_params}")
     if hasattr(held.value, "feature_names_in_"):
         held.words("feature_names_in_", spec.n_params)
+    ranges = held.part("ranges_", "SeenRanges", optional=True)
+    if ranges is not None:
+        _check_ranges_of(held, ranges, spec)
     reference = held.part("reference_", "Reference", optional=True)
     if reference is not None:
         _check_reference_of(held, reference, spec)
-    ranges = held.part("ranges_", "SeenRanges", optional=True)
-    if ranges is None:
-        return
+
+
+def _check_ranges_of(held: Held, ranges: Any, spec: Any) -> None:
+    """Whether ranges are those of the inputs of a spec."""
     # A time that an estimator around this one appends to the parameters is in its ranges too.
     sizes = {"params": spec.n_params, "values": spec.n_fields}
     for name, count in sizes.items():

@@ -264,7 +264,8 @@ class Group:
             count = min(int(np.searchsorted(np.cumsum(variances), _HELD * total)) + 1, _COMPONENTS, len(variances))
         found = cls(kind, mean, unit, vectors[:count].copy())
         if size is None:
-            size = float(np.median(_to_nearest(found.features(raw), None, _NEIGHBOURS))) if len(raw) > 1 else 0.0
+            points, rows = found.features(raw), np.arange(len(raw))
+            size = float(np.median(_to_nearest(points, points, rows))) if len(raw) > 1 else 0.0
         return cls(kind, mean, unit, found.components, size if size > _ROUNDING else 1.0)
 
     def features(self, raw: FloatArray) -> FloatArray:
@@ -299,16 +300,15 @@ def _over_blocks(columns: FloatArray, n_blocks: int) -> FloatArray:
     return table.reshape(-1)
 
 
-def _to_nearest(points: FloatArray, others: FloatArray | None, count: int) -> FloatArray:
-    """Mean distances ``(n,)`` to the nearest of other points, or of the points themselves without their own."""
+def _to_nearest(points: FloatArray, others: FloatArray, own: IntArray | None = None) -> FloatArray:
+    """Mean distances ``(n,)`` of points to the nearest of others, among which each may have a row of its own."""
     found = np.empty(len(points))
-    reference = points if others is None else others
-    count = min(count, len(reference) - (others is None))
-    step = max(1, 2**22 // len(reference))
+    count = min(_NEIGHBOURS, len(others) - (own is not None))
+    step = max(1, 2**22 // len(others))
     for start in range(0, len(points), step):
-        distances = cdist(points[start : start + step], reference)
-        if others is None:
-            distances[np.arange(len(distances)), start + np.arange(len(distances))] = np.inf
+        distances = cdist(points[start : start + step], others)
+        if own is not None:
+            distances[np.arange(len(distances)), own[start : start + step]] = np.inf
         found[start : start + step] = np.partition(distances, count - 1, axis=1)[:, :count].mean(axis=1)
     return found
 
@@ -365,8 +365,7 @@ class Reference:
                 Group.fit(group.kind, raw[group.kind][kept], blocks.get(group.kind, 1), group.size) for group in groups
             ]
             seen = np.concatenate([group.features(raw[group.kind]) for group in without], axis=1)
-            for row in held:
-                own[row] = _to_nearest(seen[[row]], np.delete(seen, row, axis=0), _NEIGHBOURS)[0]
+            own[held] = _to_nearest(seen[held], seen, held)
         return cls(lattice, groups, points, own)
 
     def features(self, inputs: FieldSet, tokens: Callable[[FieldSet], FloatArray | None]) -> FloatArray:
@@ -382,7 +381,7 @@ class Reference:
 
     def novelty(self, points: FloatArray) -> Novelty:
         """Scores and quantiles of samples with features (n, k)."""
-        score = _to_nearest(points, self.points, _NEIGHBOURS)
+        score = _to_nearest(points, self.points)
         return Novelty(score, np.searchsorted(np.sort(self.own), score) / len(self.own))
 
 

@@ -257,7 +257,7 @@ def test_estimators_around_others():
         found = quiet(model.fit(X, y), np.concatenate([X[:3] + 0.01, X[:1] + 9]))
         assert (found.quantile[:3] < 1).all(), model
         assert found.quantile[3] == 1
-    rollout = RolloutRegressor(small()).fit(GRIDS[..., :1], np.repeat(GRIDS[..., :1], 2, axis=-1))
+    rollout = RolloutRegressor(small(), window=1).fit(GRIDS[..., :1], np.repeat(GRIDS[..., :1], 2, axis=-1))
     assert quiet(rollout, 30 * GRIDS[:1, ..., :1]).quantile == 1
     with pytest.raises(FieldDataError, match="within another estimator"):
         rollout.estimator_.novelty(GRIDS[..., :1])
