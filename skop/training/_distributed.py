@@ -282,7 +282,7 @@ class _Processes(Group):
             words = [f"rank {number} of {self.size} has failed: {text}" for number, text in enumerate(found) if text]
             if failure:
                 return False, False
-            raise DistributedError(f"{'; '.join(words)}. See its own messages; this process ends the fit too.")
+            raise DistributedError(f"{'; '.join(words)} This process ends the fit too.")
         if high != -low:
             places = ", ".join(f"rank {number} at {at!r}" for number, at in enumerate(self._gathered(place)))
             raise DistributedError(
@@ -310,11 +310,11 @@ class _Processes(Group):
             collective(*tensors, **options)
         except RuntimeError as error:
             self.is_lost = True
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            reason = str(error).strip().partition(". ")[0] or type(error).__name__
             raise DistributedError(
                 f"rank {self.rank} of {self.size} cannot reach the other processes of the training any more: one of "
                 f"them has ended, or was killed ({reason[:300]}). See its own messages, and start all of them again; "
-                "with checkpoint_dir the fit goes on from its last checkpoint."
+                "with checkpoint_dir a fit goes on from its last checkpoint."
             ) from error
 
     def _summed(self, flat: torch.Tensor) -> torch.Tensor:
