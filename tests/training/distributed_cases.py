@@ -15,7 +15,15 @@ import numpy as np
 import torch
 from sklearn.model_selection import GridSearchCV
 
-from skop import LaMORegressor, MNORegressor, RolloutRegressor, SymmetryOptions, TrainingOptions
+from skop import (
+    AutoRegressor,
+    LaMORegressor,
+    MNORegressor,
+    PODRegressor,
+    RolloutRegressor,
+    SymmetryOptions,
+    TrainingOptions,
+)
 from skop.data import FieldLoader, FieldSet
 from skop.training import join_group
 
@@ -227,6 +235,14 @@ def searched(folder):
 def searched_in_sequence(folder):
     search = GridSearchCV(small(max_iter=2), {"width": [4, 8]}, cv=2).fit(FIELDS, SUMS)
     return found(search.best_estimator_, FIELDS) | {"scores": search.cv_results_["mean_test_score"]}
+
+
+def chosen_by_the_clock(folder):
+    """A search by the clock of one process, whose result all of them have."""
+    params = np.random.default_rng(2).random((20, 3))
+    candidates = [("mean", PODRegressor(regressor="mean")), ("ridge", PODRegressor(regressor="ridge"))]
+    model = AutoRegressor(candidates=candidates, max_time=2 + RANK, random_state=0).fit(params, params.sum(axis=1))
+    return {"predicted": model.predict(params), "seconds of fits": [row["fit_seconds"] for row in model.results_]}
 
 
 def with_a_group_of_the_user(folder):

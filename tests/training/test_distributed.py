@@ -63,6 +63,8 @@ def run(folder, *cases, n_ranks=2, launched=True):
     together = {"WORLD_SIZE": str(n_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     together = together if launched else {"WORLD_SIZE": str(n_ranks)}
     command = [sys.executable, "-W", "ignore", str(SCRIPT), str(folder), *cases]
+    # A fused kernel takes seconds to be loaded in each process.
+    together["SKOP_BACKEND"] = "torch"
     ranks = [
         subprocess.Popen(command, env=environment(RANK=str(rank), LOCAL_RANK=str(rank), **together))
         for rank in range(n_ranks)
@@ -105,7 +107,7 @@ def two(tmp_path_factory):
 def more(tmp_path_factory):
     """Further results of two processes."""
     folder = tmp_path_factory.mktemp("more")
-    assert run(folder, *MORE, "without_a_seed", "each_by_itself") == [0, 0]
+    assert run(folder, *MORE, "without_a_seed", "each_by_itself", "chosen_by_the_clock") == [0, 0]
     return folder
 
 
@@ -152,6 +154,13 @@ def test_processes_go_back_together(more):
 def test_processes_without_a_seed_take_that_of_one(more):
     first, second = (result(more, "without_a_seed", rank) for rank in range(2))
     assert_equal(first, second, tolerance=0)
+
+
+@pytest.mark.exhaustive
+def test_processes_have_the_models_of_one_search(more):
+    first, second = (result(more, "chosen_by_the_clock", rank) for rank in range(2))
+    assert np.array_equal(first["predicted"], second["predicted"])
+    assert first["seconds of fits"] == second["seconds of fits"]
 
 
 @pytest.mark.exhaustive
