@@ -89,7 +89,7 @@ def over_a_base(folder):
 def steps_of_trajectories(folder):
     """Samples in groups, and noise on the inputs."""
     series = np.cumsum(np.random.default_rng(4).normal(size=(5, 8, 8, 6)), axis=-1) / 5
-    model = RolloutRegressor(small(batch_size=2, max_iter=2), noise=0.1, random_state=0)
+    model = RolloutRegressor(small(batch_size=2, max_iter=2), window=1, noise=0.1, random_state=0)
     return found(model.fit(series[..., :1], series[..., 1:]).estimator_, series[..., :1])
 
 
