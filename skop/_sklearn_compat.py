@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils._param_validation import Interval as _Interval
+from sklearn.utils._param_validation import Options as AllowedValues
 from sklearn.utils.validation import _check_sample_weight
 
 try:
@@ -21,6 +22,7 @@ except ModuleNotFoundError:  # scikit-learn before 1.9
 
 
 __all__ = [
+    "AllowedValues",
     "CallbackSupportMixin",
     "HasMethods",
     "Interval",

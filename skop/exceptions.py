@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 __all__ = [
+    "DistributedError",
     "ExtrapolationWarning",
     "FieldDataError",
     "KernelWarning",
@@ -56,6 +57,10 @@ class NonFinitePredictionError(FieldDataError):
 
 class ModelFileError(SkopError, ValueError):
     """A model file is damaged, has another format, or contains an unknown class."""
+
+
+class DistributedError(SkopError, RuntimeError):
+    """Processes that train together cannot go on: one of them has failed or ended, or they have other data."""
 
 
 class OptionalDependencyError(SkopError, ImportError):

@@ -22,7 +22,13 @@ from skop.estimators._amo import AMORegressor
 from skop.estimators._base import check_weight, is_called_by_another_tool
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._checkpoint import SearchJournal
-from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure, samples_with_weight
+from skop.estimators._field import (
+    FieldRegressor,
+    checked_by_caller,
+    fitted_attributes,
+    restored_on_failure,
+    samples_with_weight,
+)
 from skop.estimators._geomano import GeoMaNORegressor
 from skop.estimators._lamo import LaMORegressor
 from skop.estimators._mno import MNORegressor
@@ -39,6 +45,7 @@ from skop.estimators._search import (
     weighted,
 )
 from skop.exceptions import FieldDataError, each_warning_once
+from skop.training import join_group
 
 __all__ = ["AutoRegressor", "classical_candidates", "compare"]
 
@@ -248,21 +255,31 @@ class AutoRegressor(FieldRegressor):
         KeyboardInterrupt
             If the user interrupts; an earlier fit is kept.
         """
-        start = time.perf_counter()
-        with restored_on_failure(self), each_warning_once():
-            search, data = self._search(X, y, sample_weight, groups, params, start, _SEARCH, checkpoint_dir)
-            search.run()
-            search.fit_members(self.ensemble, None if self.max_time is None else start + self.max_time)
-            self._store_spec(data.inputs, data.spec)
-            self._store_seen(data.inputs, data.input_extremes)
-            if data.spec.target_points == "shared" and data.targets.field is not None:
-                self.coords_ = data.targets.field.coords
-            chosen = [candidate for candidate in search.candidates if candidate.fitted is not None]
-            chosen.sort(key=lambda candidate: -candidate.weight)
-            self.estimators_ = [candidate.fitted for candidate in chosen]
-            self.weights_ = np.array([candidate.weight for candidate in chosen])
-            self.results_ = search.rows()
+        group = join_group()
+        with restored_on_failure(self), each_warning_once(), group.together():
+            # The clock decides what is fitted, and it is another one in each process.
+            found = group.once(lambda: self._fit_alone(X, y, sample_weight, groups, params, checkpoint_dir))
+            self.__dict__.update(found)
         return self
+
+    def _fit_alone(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, params: Any, checkpoint_dir: Any
+    ) -> dict[str, Any]:
+        """Search and fit in this process, and return the fitted attributes."""
+        start = time.perf_counter()
+        search, data = self._search(X, y, sample_weight, groups, params, start, _SEARCH, checkpoint_dir)
+        search.run()
+        search.fit_members(self.ensemble, None if self.max_time is None else start + self.max_time)
+        self._store_spec(data.inputs, data.spec)
+        self._store_seen(data.inputs, data.input_extremes)
+        if data.spec.target_points == "shared" and data.targets.field is not None:
+            self.coords_ = data.targets.field.coords
+        chosen = [candidate for candidate in search.candidates if candidate.fitted is not None]
+        chosen.sort(key=lambda candidate: -candidate.weight)
+        self.estimators_ = [candidate.fitted for candidate in chosen]
+        self.weights_ = np.array([candidate.weight for candidate in chosen])
+        self.results_ = search.rows()
+        return fitted_attributes(self)
 
     def _search(
         self,
@@ -488,10 +505,16 @@ def compare(
     import_optional("pandas", extra="data", purpose="return a table")
     model = AutoRegressor(max_time=max_time, **options)
     model._validate_params()
-    with each_warning_once():
+    group = join_group()
+
+    def rows() -> list[dict[str, Any]]:
+        """Search, and return what was found."""
         search, _ = model._search(X, y, sample_weight, groups, params, start, 1.0)
         search.run()
-    return _as_table(search.rows())
+        return search.rows()
+
+    with each_warning_once(), group.together():
+        return _as_table(group.once(rows))
 
 
 # ---------------------------------------------------------------------- candidates

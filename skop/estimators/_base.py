@@ -11,7 +11,7 @@ import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
 
@@ -65,7 +65,7 @@ from skop.estimators._base_model import (
 from skop.estimators._baselines import groups_of_same_inputs, nodes_correspond
 from skop.estimators._building import refuse_too_large
 from skop.estimators._callbacks import EpochCallbacks, FitSeries
-from skop.estimators._checkpoint import FitCheckpoints
+from skop.estimators._checkpoint import FitCheckpoints, described_fit
 from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators._domain import Domain
 from skop.estimators._export import export_estimator
@@ -104,10 +104,12 @@ from skop.training import (
     DIRECT_TRAINING,
     EarlierTraining,
     EpochCost,
+    Group,
     History,
     Trainer,
     TrainerConfig,
     TrainingPlan,
+    join_group,
     measure_epoch,
 )
 
@@ -187,6 +189,8 @@ class _Setup:
         Weights of all samples.
     reviewed : Review or None
         Review of the network, and of its base model, in the course of the training.
+    group : Group
+        Processes that train together.
     """
 
     data: TrainingData
@@ -199,6 +203,7 @@ class _Setup:
     held: IntArray | None = None
     weight: FloatArray | None = None
     reviewed: Review | None = None
+    group: Group = field(default_factory=Group)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -731,11 +736,27 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     ) -> History:
         """Read the data, prepare and train the network, and store the results."""
         self._validate_options()
+        group = join_group(self._options("training").distributed)
+        with group.together():
+            return self._train_in(group, X, y, sample_weight, plan, params, checkpoint_dir)
+
+    def _train_in(
+        self,
+        group: Group,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        plan: TrainingPlan,
+        params: Any,
+        checkpoint_dir: Any,
+    ) -> History:
+        """Read the data, and prepare and train the network together with the other processes of a group."""
         if self._continues:
             self._check_continuation()
         reset = not (self._continues and self.spec_.input_form == "table")
         data = self._read(X, y, params=params, sample_weight=sample_weight, reset=reset)
-        kept = FitCheckpoints.of(checkpoint_dir, self, data, sample_weight, plan)
+        group.require_same(lambda: described_fit(self, data, sample_weight, plan, checkpoint_dir))
+        kept = FitCheckpoints.of(checkpoint_dir, self, data, sample_weight, plan, group)
         if (ended := kept.model(self)) is not None:
             for name in (*fitted_attributes(self), "_earlier"):
                 self.__dict__.pop(name, None)
@@ -745,11 +766,12 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         told: dict[str, Any] = {
             "is_alone": not is_called_by_another_tool(within=FitSeries.run),
             "cheaper": cheaper_settings(self, setup.usable),
+            "is_told": group.is_main,
         }
         with kept.watching():
             with EpochCallbacks(self, X, y, sample_weight, params, **told) as callbacks:
                 trainer = self._make_trainer(setup, callbacks, kept)
-                with self._computing(setup, trainer), record_backends() as used:
+                with self._computing(setup, trainer), group.interruptible(), record_backends() as used:
                     self._resume(kept, setup, trainer, used)
                     history = trainer.run(setup.loader)
             self._choose_share(setup, history)
@@ -819,6 +841,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         if self._options("scaling").target_transform is not None:
             self._check_logarithms(data.targets, weight)
         rng = check_random_state(self.random_state)
+        rng = kept.group.generator(rng) if self.random_state is None else rng
         points = data.inputs
         data = self._resampled(data, _usable(len(data.inputs), weight), plan)
         usable = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
@@ -834,7 +857,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             train, further = _hold_out(data.inputs, train, 0 if held is None else len(held))
             held = further if held is None else np.concatenate([held, further])
         loader = self._training_loader(data, train, weight, rng, unseen)
-        return _Setup(data, usable, valid, loader, rng, plan, unseen, held, weight)
+        return _Setup(data, usable, valid, loader, rng, plan, unseen, held, weight, group=kept.group)
 
     @contextmanager
     def _computing(self, setup: _Setup, trainer: Trainer) -> Iterator[None]:
@@ -1135,6 +1158,10 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         return options
 
     def _compare_with_base(self, setup: _Setup, unseen: Predictions, held: IntArray) -> Comparison:
+        """Compare the network with the base model on samples that neither has seen; the same for all processes."""
+        return setup.group.once(lambda: self._comparison(setup, unseen, held))
+
+    def _comparison(self, setup: _Setup, unseen: Predictions, held: IntArray) -> Comparison:
         """Compare the network with the base model on samples that neither has seen."""
         data, targets, base = setup.data, setup.data.targets[held], rows_of(unseen, held)
         queries = self._target_places(data.inputs[held], targets)
@@ -1163,7 +1190,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                     self.base_, setup.unseen = None, None
                     loader = self._loader_without_base(setup)
             reviewed.pass_by(part)
-            reviewed.errors.append(self._make_validation(setup.data, setup.held, setup.unseen)())
+            reviewed.errors.append(setup.group.once(self._make_validation(setup.data, setup.held, setup.unseen)))
             if not reviewed.due:
                 reviewed.overfits = self._options("training").drop_path == "auto" and self._overfits(setup, reviewed)
                 if reviewed.overfits:
@@ -1182,7 +1209,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             return False
         rows, n_held = _trained_on(setup), len(cast("IntArray", setup.held))
         rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(n_held, _LEAST_COMPARED))).astype(int)]
-        return errors[-1] > _OVERFITTED * self._make_validation(setup.data, rows, setup.unseen)()
+        return errors[-1] > _OVERFITTED * setup.group.once(self._make_validation(setup.data, rows, setup.unseen))
 
     def _loader_without_base(self, setup: _Setup) -> FieldLoader:
         """Samples that are not held out, for a network whose base has been dropped in the course of the training."""
@@ -1347,6 +1374,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             validate_first=valid is not None and earlier.has_held_out(valid),
             review=self._review(setup) if setup.unseen is not None or (valid is not None and is_automatic) else None,
             keeper=kept if kept is not None and kept.is_on else None,
+            group=setup.group,
         )
 
     def _earlier_training(self) -> EarlierTraining:

@@ -35,6 +35,8 @@ class EpochCallbacks:
         Whether the user's own code, or a `FitSeries`, has called the fit, and not another tool.
     cheaper : mapping of str to object, default={}
         Settings that would make the fit cheaper, for the line about a long fit.
+    is_told : bool, default=True
+        Whether there is anything to do at all; of several processes that train together, one tells the user.
     """
 
     def __init__(
@@ -47,11 +49,12 @@ class EpochCallbacks:
         *,
         is_alone: bool = True,
         cheaper: Mapping[str, Any] = MappingProxyType({}),
+        is_told: bool = True,
     ) -> None:
         self.estimator, self.X, self.y = estimator, X, y
         given = {"sample_weight": sample_weight, "params": params}
         self.metadata = {name: value for name, value in given.items() if value is not None}
-        verbose, self.epochs = estimator.verbose, 0
+        verbose, self.epochs, self.is_told = estimator.verbose if is_told else 0, 0, is_told
         self.progress = ProgressLine(type(estimator).__name__, 0 if verbose == "auto" else verbose)
         # The duration of a fit with a time limit is known.
         self.notice: _Notice | None = None
@@ -64,7 +67,7 @@ class EpochCallbacks:
     @property
     def watches(self) -> bool:
         """Whether there is anyone to tell of an epoch."""
-        return self.progress.shows or has_callbacks(self.estimator)
+        return self.progress.shows or (self.is_told and has_callbacks(self.estimator))
 
     @property
     def watches_steps(self) -> bool:
@@ -74,7 +77,7 @@ class EpochCallbacks:
     def __enter__(self) -> Self:
         """Tell the callbacks that the fit begins."""
         estimator = self.estimator
-        if hasattr(estimator, "_init_callback_context"):
+        if self.is_told and hasattr(estimator, "_init_callback_context"):
             self.context = estimator._init_callback_context(max_subtasks=estimator.max_iter)
             self.context.call_on_fit_task_begin(estimator=estimator)
         return self

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import signal
 import threading
 import time
@@ -28,6 +29,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
+import joblib
 import numpy as np
 import sklearn
 import torch
@@ -41,14 +43,23 @@ from skop.estimators._base_model import BaseModel
 from skop.estimators._field import fitted_attributes
 from skop.estimators._persistence import digest_of, load, read_state, save_estimator, write_in_one_step, write_state
 from skop.exceptions import ModelFileError, warn
-from skop.training import EarlierTraining, History, Trainer, TrainingEnd, TrainingPlan, fingerprint
+from skop.training import EarlierTraining, Group, History, Trainer, TrainingEnd, TrainingPlan, fingerprint
 
-__all__ = ["FitCheckpoints", "SearchJournal", "checkpoint_folder", "passed_on", "require_seed"]
+__all__ = [
+    "FitCheckpoints",
+    "SearchJournal",
+    "checkpoint_folder",
+    "described_fit",
+    "passed_on",
+    "require_seed",
+]
 
 #: Number of states of a training that are kept.
 _KEPT = 2
 #: Parameters on which the result of a fit does not depend.
 _WITHOUT_EFFECT = ("n_jobs", "verbose")
+#: Parameters that may differ between processes that fit together.
+_OF_A_PROCESS = ("device", "n_jobs", "verbose")
 #: Temporary files of `write_in_one_step`.
 _TEMPORARY = (".*.checkpoint.*", ".fit.json.*", ".model.skop.*")
 _START, _MODEL, _END = "start.checkpoint", "model.skop", "end.checkpoint"
@@ -144,14 +155,16 @@ class FitCheckpoints:
     ----------
     folder : Path or None
         Folder of this fit; None keeps nothing.
+    group : Group or None, default=None
+        Processes that fit together, of which the first reads and writes; None is a single one.
     """
 
     #: Least number of seconds between two checkpoints, and largest part of the time that they may take.
     pause: ClassVar[float] = 30.0
     part: ClassVar[float] = 0.01
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path | None = None, group: Group | None = None) -> None:
+        self.folder, self.group = folder, group or Group()
         self.is_called_off = False
         #: What was fitted before the training, and whether it is not in the file yet.
         self.start: dict[str, Any] = {}
@@ -168,7 +181,15 @@ class FitCheckpoints:
         return self.folder is not None
 
     @classmethod
-    def of(cls, checkpoint_dir: Any, estimator: Any, data: TrainingData, weight: Any, plan: TrainingPlan) -> Self:
+    def of(
+        cls,
+        checkpoint_dir: Any,
+        estimator: Any,
+        data: TrainingData,
+        weight: Any,
+        plan: TrainingPlan,
+        group: Group | None = None,
+    ) -> Self:
         """Open the folder of a fit, or make it.
 
         Parameters
@@ -183,6 +204,8 @@ class FitCheckpoints:
             Weights of the samples.
         plan : TrainingPlan
             Changes to the training loop.
+        group : Group or None, default=None
+            Processes that fit together.
 
         Returns
         -------
@@ -196,13 +219,20 @@ class FitCheckpoints:
         OSError
             If the folder cannot be written.
         """
+        group = group or Group()
         if checkpoint_folder(checkpoint_dir) is None:
-            return cls()
-        params = estimator.get_params(deep=False)
-        further = {"plan": _described_plan(plan), "earlier": _described_earlier(estimator)}
-        folder = _open_folder(checkpoint_dir, estimator, params, data, weight, further)
-        found = cls(folder)
-        found.start = _read(folder / _START) or {}
+            return cls(None, group)
+
+        def opened() -> tuple[Path, dict[str, Any]]:
+            """The folder, and what was fitted before the training."""
+            params = estimator.get_params(deep=False)
+            further = {"plan": _described_plan(plan), "earlier": _described_earlier(estimator)}
+            folder = _open_folder(checkpoint_dir, estimator, params, data, weight, further)
+            return folder, _read(folder / _START) or {}
+
+        folder, start = group.once(opened)
+        found = cls(folder, group)
+        found.start = start
         return found
 
     # ------------------------------------------------------------------ before and after the training
@@ -222,9 +252,9 @@ class FitCheckpoints:
             Its result.
         """
         if self.folder is None:
-            return compute()
+            return self.group.once(compute)
         if name not in self.start:
-            self.start[name], self.is_new = compute(), True
+            self.start[name], self.is_new = self.group.once(compute), True
         value: T = self.start[name]
         return value
 
@@ -258,16 +288,23 @@ class FitCheckpoints:
         dict or None
             Attributes by name.
         """
-        if self.folder is None or not (self.folder / _MODEL).exists():
+        if self.folder is None:
             return None
-        end = _read(self.folder / _END) if estimator.warm_start else None
-        if estimator.warm_start and end is None:
-            return None
-        found = _read(self.folder / _MODEL, load)
+        found, end = self.group.once(lambda: self._ended(estimator.warm_start))
         if found is None:
             return None
         fitted = fitted_attributes(found)
         return fitted if end is None else fitted | {"_earlier": _as_earlier(end)}
+
+    def _ended(self, is_continued: bool) -> tuple[Any, Any]:
+        """Read the model of a fit that has ended, and what a warm start continues; None if it has not."""
+        assert self.folder is not None
+        if not (self.folder / _MODEL).exists():
+            return None, None
+        end = _read(self.folder / _END) if is_continued else None
+        if is_continued and end is None:
+            return None, None
+        return _read(self.folder / _MODEL, load), end
 
     def finish(self, estimator: Any, history: History) -> None:
         """Keep the model of a fit that has ended, and remove the checkpoints; those of an interrupted fit stay.
@@ -279,7 +316,7 @@ class FitCheckpoints:
         history : History
             Record of its training.
         """
-        if self.folder is None or history.stopped == "interrupted":
+        if self.folder is None or history.stopped == "interrupted" or not self.group.is_main:
             return
         earlier = vars(estimator).get("_earlier")
         if estimator.warm_start and not self._write(_END, None if earlier is None else asdict(earlier)):
@@ -304,21 +341,28 @@ class FitCheckpoints:
         """
         if self.folder is None:
             return {}
-        if self.is_new:
+        if self.is_new and self.group.is_main:
             self._write(_START, self.start)
         self.start = {}
         self.last = time.perf_counter()
         shapes = {name: held.shape for name, held in trainer.network.state_dict().items()}
+        state = self.group.once(lambda: self._newest(shapes))
+        if state is None:
+            return {}
+        trainer.load_state_dict(state["trainer"])
+        further: dict[str, Any] = state["further"]
+        return further
+
+    def _newest(self, shapes: dict[str, Any]) -> dict[str, Any] | None:
+        """Read the newest state that is whole and whose weights have these shapes; None if there is none."""
         for path in reversed(self._states()):
-            state = _read(path)
+            state: dict[str, Any] | None = _read(path)
             if state is None:
                 continue
             if {name: held.shape for name, held in state["trainer"]["network"].items()} == shapes:
-                trainer.load_state_dict(state["trainer"])
-                further: dict[str, Any] = state["further"]
-                return further
+                return state
             warn(f"the checkpoint {path} holds another network and is not used.")
-        return {}
+        return None
 
     def after_epoch(self, state: Callable[[], dict[str, Any]]) -> None:
         """Write a checkpoint, if it is time to.
@@ -328,7 +372,7 @@ class FitCheckpoints:
         state : callable
             Function that returns the state of the trainer.
         """
-        if time.perf_counter() - self.last >= max(self.pause, self.cost / self.part):
+        if self.group.is_main and time.perf_counter() - self.last >= max(self.pause, self.cost / self.part):
             self.keep(state())
 
     def keep(self, state: dict[str, Any]) -> None:
@@ -339,6 +383,8 @@ class FitCheckpoints:
         state : dict
             State of the trainer.
         """
+        if not self.group.is_main:
+            return
         start = time.perf_counter()
         whole = {"trainer": state, "further": self.further()}
         if self._write(f"epoch-{len(state['history']['loss_curve']):06d}.checkpoint", whole):
@@ -543,6 +589,49 @@ def _as_earlier(state: dict[str, Any]) -> EarlierTraining:
     """What a warm start continues, from what was written of it."""
     end = state["end"]
     return EarlierTraining(**state | {"end": None if end is None else TrainingEnd(**end)})
+
+
+def described_fit(
+    estimator: Any, data: TrainingData, weight: Any, plan: TrainingPlan, checkpoint_dir: Any
+) -> dict[str, str]:
+    """Return checksums of all that processes which fit together must have in common.
+
+    Parameters
+    ----------
+    estimator : OperatorRegressor
+        Estimator that is being fitted.
+    data : TrainingData
+        Its samples, as they were read.
+    weight : array-like or None
+        Weights of the samples.
+    plan : TrainingPlan
+        Changes to the training loop.
+    checkpoint_dir : path-like or None
+        Folder that the user has named.
+
+    Returns
+    -------
+    dict
+        Checksums by the name of the part.
+    """
+    params = {name: value for name, value in estimator.get_params().items() if name not in _OF_A_PROCESS}
+    found = {"class": type(estimator).__qualname__} | {name: _checksum(value) for name, value in params.items()}
+    found |= {"X or y": _digest_of_data(data, None)}
+    found |= {"sample_weight": _checksum(None if weight is None else np.asarray(weight))}
+    found |= {
+        "training plan": _checksum(_described_plan(plan)),
+        "earlier fit": _checksum(_described_earlier(estimator)),
+    }
+    found |= {"checkpoint_dir": str(checkpoint_folder(checkpoint_dir))}
+    return found | {"version of skop": __version__, "version of torch": str(torch.__version__)}
+
+
+def _checksum(value: Any) -> str:
+    """Checksum of a parameter; the name of a function that cannot be pickled."""
+    try:
+        return str(joblib.hash(value))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return getattr(value, "__qualname__", type(value).__qualname__)
 
 
 def _described_plan(plan: TrainingPlan) -> dict[str, Any]:

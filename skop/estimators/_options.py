@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator
 
-from skop._sklearn_compat import Interval, SequenceOf, StrOptions
+from skop._sklearn_compat import AllowedValues, Interval, SequenceOf, StrOptions
 from skop.training import ONE_CYCLE, SCHEDULES
 
 __all__ = ["Options", "SymmetryOptions", "TrainingOptions"]
@@ -81,6 +81,9 @@ class TrainingOptions(Options):
     deterministic : bool, default=False
         Whether to use deterministic algorithms, also on a GPU, and to predict one sample at a time, so that a
         prediction is bit for bit the same whatever other samples are predicted with it.
+    distributed : {"auto", False}, default="auto"
+        Whether processes that torchrun has started train one network together, each with its part of every batch.
+        ``"auto"`` does where there are several; with False each process fits by itself.
 
     Examples
     --------
@@ -106,6 +109,7 @@ class TrainingOptions(Options):
     tol: float = 1e-4
     autocast: str | None = None
     deterministic: bool = False
+    distributed: str | bool = "auto"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "loss_reduction": [StrOptions({"mean", "sum"})],
@@ -125,6 +129,7 @@ class TrainingOptions(Options):
         "tol": [Interval(Real, 0, None, closed="left")],
         "autocast": [StrOptions({"bfloat16"}), None],
         "deterministic": ["boolean"],
+        "distributed": [StrOptions({"auto"}), AllowedValues(bool, {False})],
     }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from skop._openmp import considerate_waiting
+from skop.training import local_rank
 
 __all__ = ["give_way", "isolated_randomness", "pick_device", "pick_dtype", "thread_limit"]
 
@@ -30,7 +31,8 @@ def pick_device(name: str) -> torch.device:
     Parameters
     ----------
     name : str
-        Name of a PyTorch device; ``"auto"`` is CUDA if available, else the CPU.
+        Name of a PyTorch device; ``"auto"`` is CUDA if available, else the CPU. Each process of torchrun takes the GPU
+        with its number.
 
     Returns
     -------
@@ -49,7 +51,15 @@ def pick_device(name: str) -> torch.device:
     device(type='cpu')
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    rank = local_rank()
+    if name == "cuda" and rank is not None and torch.cuda.is_available():
+        if rank >= (count := torch.cuda.device_count()):
+            raise ValueError(
+                f"process {rank} of this machine has no GPU of its own, since torch sees {count}; start as many "
+                "processes as there are GPUs, or set device='cpu'."
+            )
+        name = f"cuda:{rank}"
     try:
         device = torch.device(name)
     except RuntimeError as error:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from skop._draws import draw_for_rows
 from skop._typing import FloatArray
 from skop.data import Batch
 from skop.networks import Outputs
@@ -60,7 +61,9 @@ class StepForward:
         name = "params" if batch.fields is None else "fields"
         held, scaler = getattr(batch, name), getattr(self.model.scalers_, name)
         size = torch.as_tensor(self.noise * self.deviation / scaler.scale_, dtype=held.dtype, device=held.device)
-        return replace(batch, **{name: held + size * torch.randn_like(held)})
+        options: Any = {"dtype": held.dtype, "device": held.device}
+        noise = draw_for_rows(lambda count: torch.randn(count, *held.shape[1:], **options), len(held))
+        return replace(batch, **{name: held + size * noise})
 
     def _unrolled(self, network: nn.Module, batch: Batch) -> Outputs:
         """Run all segments of `unroll` steps in parallel, with one call of the network for each step of a segment."""

@@ -7,6 +7,7 @@ from itertools import chain
 import torch
 from torch import nn
 
+from skop._draws import draw_for_rows
 from skop._typing import GridShape
 from skop.modules._feature_maps import note_features
 
@@ -83,7 +84,8 @@ class ResidualDropout(nn.Dropout):
         if not self.training or self.drop_path == 0:
             return branch
         n_samples = len(branch) if sizes is None else len(sizes)
-        kept = (torch.rand(n_samples, device=branch.device) >= self.drop_path).to(branch.dtype) / (1 - self.drop_path)
+        drawn = draw_for_rows(lambda count: torch.rand(count, device=branch.device), n_samples)
+        kept = (drawn >= self.drop_path).to(branch.dtype) / (1 - self.drop_path)
         if sizes is None:
             return branch * kept.view(-1, *[1] * (branch.ndim - 1))
         return branch * kept.repeat_interleave(torch.tensor(sizes, device=branch.device)).unsqueeze(-1)

@@ -3,6 +3,7 @@
 import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.training._averaging import WeightAverage
 from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprint
+from skop.training._distributed import Group, join_group, local_rank
 from skop.training._loop import History, Trainer, TrainerConfig
 from skop.training._order import epoch_rounds
 from skop.training._parts import can_be_split, split_batch
@@ -17,6 +18,7 @@ __all__ = [
     "SCHEDULES",
     "EarlierTraining",
     "EpochCost",
+    "Group",
     "History",
     "ProgressLine",
     "RateAndMomentum",
@@ -29,6 +31,8 @@ __all__ = [
     "epoch_rounds",
     "fingerprint",
     "in_words",
+    "join_group",
+    "local_rank",
     "measure_epoch",
     "schedule_at",
     "split_batch",

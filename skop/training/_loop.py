@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,10 +14,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from skop._draws import part_of_draws
 from skop.data import Batch, FieldLoader
 from skop.exceptions import SkopWarning, TrainingDivergedError, warn
 from skop.training._averaging import WeightAverage
 from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprint
+from skop.training._distributed import Group
 from skop.training._order import Grouping, epoch_rounds
 from skop.training._parts import can_be_split, split_batch
 from skop.training._schedule import ONE_CYCLE, schedule_at
@@ -203,6 +204,9 @@ class Trainer:
         place in the schedule.
     keeper : object or None, default=None
         Object that writes states of the training to files.
+    group : Group or None, default=None
+        Processes that share each batch; all of them have the same samples, options and random numbers. None is a single
+        process.
 
     Attributes
     ----------
@@ -253,8 +257,11 @@ class Trainer:
         validate_first: bool = False,
         review: Callable[[float], str | FieldLoader | None] | None = None,
         keeper: _Keeper | None = None,
+        group: Group | None = None,
     ) -> None:
         self.network, self.loss, self.options, self.rng = network, loss, options, rng
+        self.group = group or Group()
+        self.group.listen(lambda: keeper is not None and keeper.is_called_off)
         # Walking through the modules of a network takes as long as a small layer.
         self.weights: list[torch.Tensor] = list(network.parameters())
         self.has_buffers = any(True for _ in network.buffers())
@@ -320,8 +327,10 @@ class Trainer:
             first epoch. It compares the loss on the first four batches with the loss of outputs of zero, which is the
             mean field of scaled targets.
         """
+        self._check_loss_is_shared()
         self.start_on(loader)
         self._set_random_states(loader)
+        self.group.make_alike(self.network)
         first = self._keep()
         good: _Kept | None = None
         try:
@@ -330,11 +339,11 @@ class Trainer:
             if self.options.max_time is not None:
                 self._warm_up(loader, good or first)
             self.network.train()
-            self.start = time.perf_counter()
+            self.start = self.group.time()
             self._mark_resume_point()
             while self.history.stopped == "max_iter" and len(self.history.loss_curve) < self.options.max_iter:
                 mean_loss = self._epoch(loader)
-                if self.keeper is not None and self.keeper.is_called_off:
+                if self.keeper is not None and self.group.is_called_off:
                     self._leave(good or first, self.keeper)
                     continue
                 if not (np.isfinite(mean_loss) and self._weights_finite()):
@@ -366,6 +375,15 @@ class Trainer:
         self._warn_of_little_training(loader)
         return self.history
 
+    def _check_loss_is_shared(self) -> None:
+        """Raise an error if processes share the batches, but it is not known how the loss follows from its parts."""
+        if self.group.size > 1 and self._reduction is None:
+            raise ValueError(
+                f"{self.group.size} processes share each batch, but it is not known whether the loss is a mean or a "
+                "sum over samples; take a loss by name, or of skop.losses with the reduction of "
+                "training__loss_reduction, or set training__distributed=False."
+            )
+
     def start_on(self, loader: FieldLoader) -> None:
         """Count the steps of the training, as `run` does at its start.
 
@@ -388,7 +406,7 @@ class Trainer:
         goes_on = end is not None and end.fingerprint == fingerprint(self.network)
         if self.validate_first and self.validate is not None:
             self.network.eval()
-            self._errors_before = [self.validate()]
+            self._errors_before = [self.group.once(self.validate)]
             self.best_error, self.best_weights = self._errors_before[0], _copied(dict(self.network.state_dict()))
         if end is not None and goes_on:
             end.restore(self.network, self.optimizer, self.average)
@@ -420,12 +438,12 @@ class Trainer:
 
     def _callback_stops(self) -> bool:
         """Call `on_epoch_end` with the weights that would be kept now, and return whether it asks to stop."""
-        if self.on_epoch_end is None:
-            return False
-        if self.average is None:
-            return self.on_epoch_end(self.history, self._progress())
-        with self._averages_swapped():
-            return self.on_epoch_end(self.history, self._progress())
+        with self._averages_swapped() if self.average is not None else nullcontext():
+            return self.group.once(self._tell_of_epoch)
+
+    def _tell_of_epoch(self) -> bool:
+        """Call `on_epoch_end`, if there is one; of several processes one may have one."""
+        return self.on_epoch_end is not None and self.on_epoch_end(self.history, self._progress())
 
     def _reviewed(self, loader: FieldLoader) -> FieldLoader:
         """Let the training be reviewed, unless it ends; return the samples with which it goes on."""
@@ -455,7 +473,7 @@ class Trainer:
                 self._set_gradients(next(iter(loader.batches(size, order))))
                 if self.validate is not None:
                     self.network.eval()
-                    self.validate()
+                    self.group.once(self.validate)
             finally:
                 self._forget_gradients()
                 self._take_back(start)
@@ -510,6 +528,7 @@ class Trainer:
         """Train for one epoch, over the samples in random order, and return the mean loss."""
         if not self.network.training:  # a validation or a callback came before
             self.network.train()
+        self.group.draw_alike(self.network)
         # The sum stays on the device, because copying each loss to the CPU would make a GPU wait in every step.
         total, count = torch.zeros((), device=loader.device, dtype=torch.float64), 0
         for batch in self._epoch_batches(loader):
@@ -517,7 +536,7 @@ class Trainer:
             count += len(batch)
             if self.on_step is not None:
                 self.on_step(self._part_done(count / len(loader)))
-            if self._out_of_time() or (self.keeper is not None and self.keeper.is_called_off):
+            if self._out_of_time() or self.group.is_called_off:
                 break
         return float(total) / count
 
@@ -531,8 +550,9 @@ class Trainer:
 
     def _train_step(self, batch: Batch) -> torch.Tensor:
         """Take one optimiser step: forward, backward, gradient clipping, update; return the loss."""
-        self._set_rate()
         loss = self._set_gradients(batch)
+        # The time is that at which the processes have met.
+        self._set_rate()
         if self.options.max_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.weights, self.options.max_grad_norm)
         self.optimizer.step()
@@ -544,23 +564,25 @@ class Trainer:
         """Compute the gradients on a batch, in smaller parts where the memory is too small; return the loss."""
         while True:
             self._forget_gradients()
+            loss = None
             try:
-                return self._accumulate_gradients(batch)
+                loss = self._accumulate_gradients(batch)
             except (MemoryError, RuntimeError) as error:
                 if not (_is_out_of_memory(error) and self._can_halve(batch)):
                     raise
             # After the handler, whose error holds the tensors of the step.
+            total = self.group.add_up(self.weights, loss)
+            if total is not None:
+                return total
             self._halve(batch)
 
     def _accumulate_gradients(self, batch: Batch) -> torch.Tensor:
         """Compute the gradients on a batch, or add up those on its parts; return the loss."""
-        if self.n_parts == 1:
-            loss = self._loss_of(batch)
-            loss.backward()
-            return loss.detach()
-        total = torch.zeros((), device=batch.coords.device)
-        for part, share in split_batch(batch, self.n_parts, self._reduction or "mean", self._unit):
-            loss = self._loss_of(part) * share
+        total: Any = 0.0
+        ranks = {"rank": self.group.rank, "n_ranks": self.group.size}
+        for part, share, places in split_batch(batch, self.n_parts, self._reduction or "mean", self._unit, **ranks):
+            with part_of_draws(*places):
+                loss = self._loss_of(part) * share
             loss.backward()
             total = total + loss.detach()
         return total
@@ -577,7 +599,7 @@ class Trainer:
 
     def _can_halve(self, batch: Batch) -> bool:
         """Whether a batch can be taken in parts that are half as large."""
-        return self._reduction is not None and can_be_split(batch, self.n_parts, self._unit)
+        return self._reduction is not None and can_be_split(batch, self.n_parts, self._unit, self.group.size)
 
     def _halve(self, batch: Batch) -> None:
         """Take batches in twice as many parts from now on."""
@@ -650,14 +672,14 @@ class Trainer:
 
     def _seconds(self) -> float:
         """Duration of this training in seconds, earlier runs included."""
-        return self.elapsed + (0.0 if self.start is None else time.perf_counter() - self.start)
+        return self.elapsed + (0.0 if self.start is None else self.group.time() - self.start)
 
     # ------------------------------------------------------------------ best weights
     def _validation_error(self, validate: Callable[[], float]) -> float:
         """Validate with the averaged weights, if there are any, and store the weights if they are the best so far."""
         self.network.eval()
         with self._averages_swapped() if self.average is not None else nullcontext():
-            error = validate()
+            error = self.group.once(validate)
             if error < self.best_error or self.best_weights is None:
                 self.best_error, self.history.best_iter = error, len(self.history.loss_curve)
                 self.best_weights = _copied(dict(self.network.state_dict()))
@@ -678,6 +700,7 @@ class Trainer:
             self.history.best_iter = len(self.history.loss_curve)
             if self.average is not None:
                 self.average.swap()
+        self.group.make_alike(self.network)
         self.network.eval()
 
     # ------------------------------------------------------------------ snapshots in memory

@@ -1,4 +1,4 @@
-"""Mini-batches that are too large for the memory: taken in parts, whose gradients add up to those of the whole."""
+"""Parts of mini-batches, for a small memory or several processes; their gradients add up to those of the whole."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from skop._draws import BatchRows
 from skop.data import Batch
 
 __all__ = ["can_be_split", "split_batch"]
 
 
-def can_be_split(batch: Batch, n_parts: int, unit: int = 1) -> bool:
+def can_be_split(batch: Batch, n_parts: int, unit: int = 1, n_ranks: int = 1) -> bool:
     """Tell whether a batch can be taken in more parts than so many.
 
     Parameters
@@ -25,16 +26,20 @@ def can_be_split(batch: Batch, n_parts: int, unit: int = 1) -> bool:
         Number of parts.
     unit : int, default=1
         Number of successive samples that stay together.
+    n_ranks : int, default=1
+        Number of processes that share the batch.
 
     Returns
     -------
     bool
-        Whether there are more units, and targets are at the points of the inputs.
+        Whether there are more units.
     """
-    return batch.queries is None and n_parts < len(batch) // unit
+    return n_parts < -(-(len(batch) // unit) // n_ranks)
 
 
-def split_batch(batch: Batch, n_parts: int, reduction: str, unit: int = 1) -> Iterator[tuple[Batch, Any]]:
+def split_batch(
+    batch: Batch, n_parts: int, reduction: str, unit: int = 1, *, rank: int = 0, n_ranks: int = 1
+) -> Iterator[tuple[Batch, Any, tuple[BatchRows, ...]]]:
     """Yield parts of a batch, and the factors with which their losses add up to that of the whole.
 
     Parameters
@@ -47,11 +52,15 @@ def split_batch(batch: Batch, n_parts: int, reduction: str, unit: int = 1) -> It
         Reduction of the loss over the samples.
     unit : int, default=1
         Number of successive samples that stay together.
+    rank, n_ranks : int, default=0, 1
+        Number of this process, and of the processes that share the batch. Only the parts of this one are yielded; where
+        there are fewer units than processes, some get a part with the factor 0.
 
     Yields
     ------
-    tuple of (Batch, float or Tensor)
-        A part, and the share of its samples in a mean over all, by their weights; 1 for a sum.
+    tuple of (Batch, float or Tensor, tuple of BatchRows)
+        A part; the share of its samples in a mean over all, by their weights, or 1 for a sum; and its place in the
+        batch, by samples and, where these are packed, by points.
 
     Examples
     --------
@@ -59,43 +68,66 @@ def split_batch(batch: Batch, n_parts: int, reduction: str, unit: int = 1) -> It
     >>> from skop.data import Batch
     >>> from skop.training import split_batch
     >>> batch = Batch(torch.zeros(3, 1), torch.zeros(4, 3, 2), None, None)
-    >>> [(len(part), share) for part, share in split_batch(batch, 2, "mean")]
+    >>> [(len(part), share) for part, share, _ in split_batch(batch, 2, "mean")]
     [(2, 0.5), (2, 0.5)]
     """
+    if n_parts == n_ranks == 1:
+        yield batch, 1.0, ()
+        return
     whole = None if batch.weight is None else batch.weight.sum()
-    for groups in np.array_split(np.arange(len(batch) // unit), min(n_parts, len(batch) // unit)):
+    units = np.array_split(np.arange(len(batch) // unit), n_ranks)[rank]
+    # Every process calls the network and so draws the same random numbers.
+    is_empty, units = not len(units), units if len(units) else np.zeros(1, dtype=int)
+    ends = np.concatenate([[0], np.cumsum(batch.sizes)]) if batch.sizes is not None else None
+    for groups in np.array_split(units, min(n_parts, len(units))):
         rows = slice(int(groups[0]) * unit, (int(groups[-1]) + 1) * unit)
         part = _part(batch, rows)
-        share: Any = 1.0
-        if reduction == "mean":
+        share: Any = 0.0 if is_empty else 1.0
+        if reduction == "mean" and not is_empty:
             share = len(part) / len(batch)
             if whole is not None and part.weight is not None:
                 share = part.weight.sum() / torch.where(whole > 0, whole, 1.0)
-        yield part, share
+        places = [BatchRows(rows, len(batch))]
+        if ends is not None:
+            places.append(BatchRows(slice(int(ends[rows.start]), int(ends[rows.stop])), int(ends[-1])))
+        yield part, share, tuple(places)
 
 
 def _part(batch: Batch, rows: slice) -> Batch:
     """Some successive samples of a batch."""
-    points = rows
-    if batch.sizes is not None:
-        ends = np.concatenate([[0], np.cumsum(batch.sizes)])
-        points = slice(int(ends[rows.start]), int(ends[rows.stop]))
-    shared = batch.sizes is None and batch.coords.ndim == 2
-
-    def of(held: torch.Tensor | None, where: slice) -> torch.Tensor | None:
-        """The same of a tensor."""
-        return None if held is None else held[where]
-
+    is_packed = batch.sizes is not None
+    points = _points_of(rows, batch.sizes)
+    asked = _points_of(rows, batch.query_sizes)
+    # Points that all samples share have no axis of samples.
+    queries = {
+        name: held if held is None or (batch.query_sizes is None and held.ndim == 2) else held[asked]
+        for name, held in (batch.queries or {}).items()
+    }
     return replace(
         batch,
-        coords=batch.coords if shared else batch.coords[points],
-        fields=of(batch.fields, points),
-        target=of(batch.target, points),
-        base=of(batch.base, points),
-        params=of(batch.params, rows),
-        weight=of(batch.weight, rows),
-        scalars=of(batch.scalars, rows),
-        base_scalars=of(batch.base_scalars, rows),
+        coords=batch.coords if not is_packed and batch.coords.ndim == 2 else batch.coords[points],
+        fields=_rows(batch.fields, points),
+        target=_rows(batch.target, points if batch.queries is None else asked),
+        base=_rows(batch.base, points),
+        params=_rows(batch.params, rows),
+        weight=_rows(batch.weight, rows),
+        scalars=_rows(batch.scalars, rows),
+        base_scalars=_rows(batch.base_scalars, rows),
         sizes=None if batch.sizes is None else batch.sizes[rows],
+        queries=None if batch.queries is None else queries,
+        query_sizes=None if batch.query_sizes is None else batch.query_sizes[rows],
         order=None,
     )
+
+
+def _rows(held: torch.Tensor | None, where: slice) -> torch.Tensor | None:
+    """Rows of a tensor that may not be there."""
+    return None if held is None else held[where]
+
+
+def _points_of(rows: slice, sizes: tuple[int, ...] | None) -> slice:
+    """Rows of the points of samples: those of the samples themselves where these are not packed."""
+    if sizes is None:
+        return rows
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    return slice(int(ends[rows.start]), int(ends[rows.stop]))

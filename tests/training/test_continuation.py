@@ -144,7 +144,7 @@ def test_the_weights_at_the_start_are_kept_unless_an_epoch_is_better():
 @pytest.mark.filterwarnings("ignore:max_time:skop.exceptions.SkopWarning")
 def test_with_a_time_limit_the_place_is_that_of_all_seconds(monkeypatch):
     now, rates = [0.0], []
-    monkeypatch.setattr("skop.training._loop.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("skop.training._distributed.time.perf_counter", lambda: now[0])
 
     def takes_a_second(prediction, batch):
         now[0] += 1.0

@@ -400,7 +400,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 0.0
-        monkeypatch.setattr("skop.training._loop.time.perf_counter", lambda: self.now)
+        monkeypatch.setattr("skop.training._distributed.time.perf_counter", lambda: self.now)
 
     def compiles_then_takes(self, first, later):
         """A forward pass whose first call takes as long as a compiler does."""
