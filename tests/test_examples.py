@@ -78,7 +78,9 @@ def test_next_runs(run_example):
 def test_conformal_bands(run_example):
     variables, lines = run_example("conformal_bands")
     covered = variables["covered"]
-    assert len(lines) == 1 + len(covered)
+    # Two tables: what the bands cover, and the law for five sizes of the calibration.
+    assert len(lines) == 1 + len(covered) + 1 + 5
+    assert lines[-5].split() == ["9", "0.900", "0.66", "and", "1.00"]
     # What the text concludes: the spread alone is too narrow, and the coverage is as asked within the range. With 40
     # and 60 calibration samples it is below 0.8 in one calibration of a hundred.
     assert max(covered["2 x spread"][::2]) < 0.5

@@ -162,8 +162,10 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
 
     With `groups`, samples of one group are held out together, and a group counts as one sample: the guarantee is then
     for a sample of a new group. With `sample_weight`, calibration samples count by their weights, which are the ratios
-    of the density of new samples to theirs. A new sample counts as the largest of the weights, which makes the band too
-    wide rather than too narrow. The weights are passed on to the estimator if its `fit` takes them.
+    of the density of new samples to theirs. By the definition a new sample counts by its own weight, which
+    ``predict_interval(X, sample_weight=...)`` takes. Without it, a new sample counts as the largest weight of the
+    calibration, which makes the band too wide rather than too narrow where no new sample has a larger one. The weights
+    of `fit` are passed on to the estimator if its `fit` takes them.
 
     References
     ----------
@@ -194,7 +196,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         "scale": [StrOptions({"auto", "residuals", "spread", "constant"}), HasMethods(["fit", "predict"])],
         "calibration_size": [Interval(Real, 0, 1, closed="neither")],
         "cv": [Interval(Integral, 2, None, closed="left"), HasMethods(["split", "get_n_splits"]), "array-like"],
-        "n_jobs": [Integral, None],
+        "n_jobs": [Interval(Integral, 1, 4096, closed="both"), Interval(Integral, -4096, -1, closed="both"), None],
         "random_state": ["random_state"],
     }
 
@@ -284,7 +286,9 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         rng = check_random_state(self.random_state)
         calibrated, scaled, train = self._parts(len(samples), groups, scale, rng)
         inner = None if groups is None else groups[calibrated]
-        mass, rest = _masses(len(calibrated), None if samples.weight is None else samples.weight[calibrated], inner)
+        mass, rest, heaviest = _masses(
+            len(calibrated), None if samples.weight is None else samples.weight[calibrated], inner
+        )
         count = len(calibrated) if inner is None else len(np.unique(inner))
         self._check_size(count, rest, "samples" if groups is None else "groups")
         folds = [(train, calibrated)]
@@ -311,10 +315,13 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         self.points_ = None
         if scale == "residuals" and samples.targets.field is not None:
             self.points_ = np.asarray(samples.targets.field.coords)
-        self.n_calibration_, self.coverage_ = count, float(self.coverage)
+        self.n_calibration_, self.coverage_, self.new_weight_ = count, float(self.coverage), heaviest
+        self.new_mass_ = rest
         self.scale_kind_ = scale if isinstance(scale, str) else "learned"
         self.quantiles_: dict[str, FloatArray] | None = None
-        self.pools_: list[dict[str, list[FloatArray]]] | None = None
+        self.pools_: list[dict[str, list[FloatArray]]] | None = [
+            {kind: [_rounded_up(*pool) for pool in one[kind]] for kind in _KINDS} for one in pools
+        ]
         if self.method == "split":
             self.estimator_ = found[0][0]
             self.quantiles_ = {
@@ -322,7 +329,6 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             }
             return
         self.fold_estimators_ = [one[0] for one in found]
-        self.pools_ = [{kind: [_rounded_up(*pool) for pool in one[kind]] for kind in _KINDS} for one in pools]
         with checked_by_caller():
             self.estimator_ = _fitted(final.estimator, samples[calibrated])
 
@@ -390,7 +396,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
 
     # ------------------------------------------------------------------ prediction
     @by_chunks
-    def predict_interval(self, X: Any, coords: Any = None, *, params: Any = None) -> Any:
+    def predict_interval(self, X: Any, coords: Any = None, *, params: Any = None, sample_weight: Any = None) -> Any:
         """Predict, with the lower and upper bounds of the band.
 
         Parameters
@@ -402,6 +408,10 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             ``"residuals"`` is interpolated to them.
         params : as in `fit`
             Global parameters beside fields or meshes.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weight of each new sample, at least 0, in the unit of the weights of `fit`: the ratio of the density of new
+            samples to that of the calibration samples, where they are. None counts each as the heaviest calibration
+            sample or group, or as 1 if `fit` had no weights.
 
         Returns
         -------
@@ -414,13 +424,14 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         Raises
         ------
         FieldDataError
-            If X has another form than in the fit.
+            If X has another form than in the fit, or a weight is so large that only an infinite band has the coverage.
         """
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
             self._warn_if_outside(inputs, X)
+            levels = self._levels(sample_weight, len(inputs))
             mean, places = self._mean_at(inputs, points)
-            bounds = self._bounds_at(inputs, points)
+            bounds = self._bounds_at(inputs, points, levels)
             form, labels = self.spec_.target_form, self._labels(X)
             result = self._restore(mean, places, meshes, labels)
             if meshes is None or form.components is None:
@@ -433,14 +444,41 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         if self.quantiles_ is not None and self.scale_kind_ in ("residuals", "constant"):
             inner = self.estimator_
             return inner._predict_with_spread(inputs, coords) if isinstance(inner, FieldRegressor) else None
-        lower, upper = self._bounds_at(inputs, coords)
+        lower, upper = self._bounds_at(inputs, coords, None)
         halves = [
             None if (low := getattr(lower, kind)) is None else (getattr(upper, kind) - low) / 2 for kind in _KINDS
         ]
         return self._mean_at(inputs, coords)[0], Predictions(*halves)
 
-    def _bounds_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions]:
-        """Lower and upper bounds."""
+    def _levels(self, sample_weight: Any, n_samples: int) -> FloatArray | None:
+        """Mass of calibration samples up to which the scores of each new sample go; None for the same of all."""
+        if sample_weight is None:
+            return None
+        if self.pools_ is None or not hasattr(self, "new_weight_"):
+            raise FieldDataError(
+                "this model was saved without the scores that sample_weight needs; fit it again, or leave it out."
+            )
+        weight = np.asarray(sample_weight, dtype=np.float64)
+        if weight.shape != (n_samples,) or not np.isfinite(weight).all() or (weight < 0).any():
+            raise FieldDataError(
+                f"sample_weight of shape {weight.shape} was given for {n_samples} samples; expected one finite number "
+                "of at least 0 for each of them."
+            )
+        held = 1 - self.new_mass_
+        with np.errstate(over="ignore"):
+            levels: FloatArray = self.coverage_ * (held + weight / self.new_weight_ * self.new_mass_)
+        worst = int(np.argmax(levels))
+        if levels[worst] > held + _ROUNDING:
+            largest = (1 / self.coverage_ - 1) * held * self.new_weight_ / self.new_mass_
+            raise FieldDataError(
+                f"sample_weight[{worst}] is {weight[worst]:.3g}, but with coverage={self.coverage_:g} and these "
+                f"calibration samples a weight above {largest:.3g} needs an infinite band. Calibrate with more samples "
+                "like it, or lower the coverage."
+            )
+        return levels
+
+    def _bounds_at(self, inputs: FieldSet, coords: Any, levels: FloatArray | None) -> tuple[Predictions, Predictions]:
+        """Lower and upper bounds, up to the same mass of the scores or to that of each sample."""
         found = [
             _mean_and_scale(_Fitted(model, scale, self.scale_kind_, self.points_), inputs, coords, self.spec_)
             for model, scale in zip(self.fold_estimators_ or [self.estimator_], self.scales_, strict=True)
@@ -451,13 +489,18 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             if means[0] is None:
                 ends[0][kind] = ends[1][kind] = None
                 continue
+            level: Any = self.coverage_ if levels is None else _for_rows(levels, means[0], kind, found[0][2])
             if self.quantiles_ is not None:
-                half = self.quantiles_[kind] * widths[0]
+                factors = self.quantiles_[kind]
+                if levels is not None:
+                    pools = (self.pools_ or [])[0][kind]
+                    factors = np.stack([_factors(table, level) for table in pools], axis=-1)
+                half = factors * widths[0]
                 ends[0][kind], ends[1][kind] = means[0] - half, means[0] + half
                 continue
-            pools = [one[kind] for one in self.pools_ or ()]
-            ends[0][kind] = -_upper_bounds([-mean for mean in means], widths, pools, self.coverage_)
-            ends[1][kind] = _upper_bounds(means, widths, pools, self.coverage_)
+            tables = [one[kind] for one in self.pools_ or ()]
+            ends[0][kind] = -_upper_bounds([-mean for mean in means], widths, tables, level)
+            ends[1][kind] = _upper_bounds(means, widths, tables, level)
         return Predictions(**ends[0]), Predictions(**ends[1])
 
     def _mean_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
@@ -672,14 +715,14 @@ def _scale_at(scale: FloatArray, points: FloatArray | None, places: FieldSet) ->
 
 
 # ---------------------------------------------------------------------- quantiles
-def _masses(n_samples: int, weight: FloatArray | None, groups: Any) -> tuple[FloatArray, float]:
-    """Probability of each calibration sample, and of a new one, which counts as the heaviest sample or group."""
+def _masses(n_samples: int, weight: FloatArray | None, groups: Any) -> tuple[FloatArray, float, float]:
+    """Probability of each calibration sample, of a new one that counts as the heaviest, and the weight of that one."""
     weights: FloatArray = np.ones(n_samples) if weight is None else weight
     unit = np.arange(n_samples) if groups is None else np.unique(groups, return_inverse=True)[1].ravel()
     sums, counts = np.bincount(unit, weights), np.bincount(unit)
     of_units = sums / counts
     total = of_units.sum() + of_units.max()
-    return weights / counts[unit] / total, float(of_units.max() / total)
+    return weights / counts[unit] / total, float(of_units.max() / total), float(of_units.max())
 
 
 def _quantile(scores: FloatArray, mass: FloatArray, coverage: float) -> float:
@@ -714,10 +757,26 @@ def _rounded_up(scores: FloatArray, mass: FloatArray) -> FloatArray:
     return np.stack([scores[order], np.cumsum(mass[order])])[:, ends]
 
 
+def _for_rows(levels: FloatArray, values: FloatArray, kind: str, places: FieldSet) -> FloatArray:
+    """Numbers of samples (n,) in a shape that goes with one channel of values (n, P, q), (T, q) or scalars (n, s)."""
+    if kind == "scalars":
+        return levels
+    return levels[:, None] if values.ndim > 2 else np.repeat(levels, places.n_points)
+
+
+def _factors(table: FloatArray, levels: FloatArray) -> FloatArray:
+    """Lowest scores of a table of `_rounded_up` up to which the mass is each of the levels."""
+    place = np.searchsorted(table[1], levels - _ROUNDING)
+    return np.asarray(table[0, np.minimum(place, table.shape[1] - 1)])
+
+
 def _upper_bounds(
-    means: list[FloatArray], widths: list[FloatArray], pools: list[list[FloatArray]], coverage: float
+    means: list[FloatArray], widths: list[FloatArray], pools: list[list[FloatArray]], coverage: Any
 ) -> FloatArray:
-    """Lowest numbers up to which mean + score * scale of all models and scores have the mass of the coverage."""
+    """Lowest numbers up to which mean + score * scale of all models and scores have the mass of the coverage.
+
+    The coverage is one number, or an array that goes with one channel of the means.
+    """
     bounds = np.empty_like(means[0])
     for channel in range(bounds.shape[-1]):
         parts = [(mean[..., channel], width[..., channel]) for mean, width in zip(means, widths, strict=True)]

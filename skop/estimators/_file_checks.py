@@ -759,15 +759,37 @@ def _check_conformal(held: Held) -> None:
         is_array = kind == "residuals" and _is_array(scale, (None, spec.n_outputs), positive=True)
         held.need(is_learned or is_array or scale is None, "scales_", f"those of {kind!r}")
         held.need(not is_array or (points is not None and len(points) == len(scale)), "points_", "the nodes of scales_")
-    found = held.get("quantiles_") if not folds else held.get("pools_")
     counts = {"fields": spec.n_outputs, "scalars": spec.n_scalars}
-    for one in found if isinstance(found, list) and len(found) == len(folds) else [found]:
-        is_known = isinstance(one, dict) and one.keys() == counts.keys()
-        for name, count in counts.items() if is_known else ():
-            is_known &= len(one[name]) == count and all(
-                isinstance(part, np.ndarray | float) and np.isfinite(part).all() for part in one[name]
-            )
-        held.need(is_known, "pools_" if folds else "quantiles_", "factors of all channels and scalars")
+    if not folds:
+        held.need(_has_parts(held.get("quantiles_"), counts, _is_factor), "quantiles_", "factors of all outputs")
+    pools = held.get("pools_")
+    # A split of an earlier version has none.
+    if folds or pools is not None:
+        are_known = isinstance(pools, list) and len(pools) == max(1, len(folds))
+        are_known = are_known and all(_has_parts(one, counts, _is_score_table) for one in pools)
+        held.need(are_known, "pools_", "scores of all outputs, for each fold")
+    if "new_weight_" in vars(held.value):
+        held.need(0 < held.number("new_weight_") < np.inf, "new_weight_", "a positive number")
+        held.need(0 < held.number("new_mass_") < 1, "new_mass_", "a number between 0 and 1")
+
+
+def _has_parts(found: Any, counts: dict[str, int], is_right: Callable[[Any], bool]) -> bool:
+    """Whether there is one right part for each channel and scalar."""
+    return (
+        isinstance(found, dict)
+        and found.keys() == counts.keys()
+        and all(len(found[kind]) == count and all(map(is_right, found[kind])) for kind, count in counts.items())
+    )
+
+
+def _is_factor(part: Any) -> bool:
+    """Whether this is a finite number."""
+    return isinstance(part, float) and isfinite(part)
+
+
+def _is_score_table(part: Any) -> bool:
+    """Whether this is a table of finite scores and the masses up to each."""
+    return isinstance(part, np.ndarray) and part.ndim == 2 and len(part) == 2 and bool(np.isfinite(part).all())
 
 
 def _check_frames(held: Held) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -536,9 +537,10 @@ class Decomposition:
             floor = 1e-13 * np.sqrt(n)
         rank = max(int((sizes > floor * sizes.max(initial=0.0)).sum()), 1)
         self.is_complete = rank == size
-        if isinstance(n_components, float):
+        # NumPy's scalars are no float, but for np.float64, and an integer is a number of modes.
+        if isinstance(n_components, Real) and not isinstance(n_components, Integral):
             shares = np.cumsum(sizes**2) / max(float((sizes**2).sum()), np.finfo(float).tiny)
-            rank = min(rank, int(np.searchsorted(shares, n_components)) + 1)
+            rank = min(rank, int(np.searchsorted(shares, float(n_components))) + 1)
         elif n_components is not None:
             rank = min(int(n_components), rank)
         self.coefficients = left[:, :rank] * sizes[:rank]

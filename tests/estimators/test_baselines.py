@@ -411,3 +411,11 @@ def test_many_samples_have_inducing_ones(monkeypatch, tmp_path):
             copied.predict(new, return_std=True), model.predict(new, return_std=True), strict=True
         ):
             np.testing.assert_array_equal(value, expected)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_shares_of_the_variance_may_be_any_scalar_of_numpy(kind):
+    X, y = np.random.default_rng(0).random((2, 12, 6, 1))
+    found = PODRegressor(n_components=kind(0.5)).fit(X, y)
+    expected = PODRegressor(n_components=0.5).fit(X, y)
+    np.testing.assert_array_equal(found.predict(X), expected.predict(X))

@@ -230,6 +230,76 @@ def test_weights_that_are_too_unequal_are_refused():
         ConformalRegressor(Ridge(), method="cv+").fit(X, y, sample_weight=[100.0, *np.ones(29)])
 
 
+def test_the_weight_of_a_new_sample_enters_the_quantile(tmp_path):
+    """The factor is the definition's: the lowest score with sum of w_i up to it >= coverage (sum w_i + w)."""
+    rng = np.random.default_rng(23)
+    X, y, weight = rng.random((60, 2)), rng.standard_normal(60), rng.uniform(0.5, 2, 60)
+    model = LinearRegression().fit(*noise(rng, 30))
+    band = ConformalRegressor(FrozenEstimator(model), coverage=0.8).fit(X, y, sample_weight=weight)
+    new = np.array([0.0, 0.3, 1.0, 2.0, 5.0, weight.max()])
+    mean, lower, upper = band.predict_interval(X[:6], sample_weight=new)
+    scores = np.abs(y - model.predict(X))
+    order = np.argsort(scores)
+    sums = np.cumsum(weight[order])
+    expected = [scores[order][np.flatnonzero(sums >= 0.8 * (sums[-1] + one))[0]] for one in new]
+    np.testing.assert_allclose((upper - lower) / 2, expected)
+    band.save(tmp_path / "band.skop")
+    loaded = skop.load(tmp_path / "band.skop").predict_interval(X[:6], sample_weight=new)
+    np.testing.assert_array_equal(loaded, (mean, lower, upper))
+    # A new sample that counts as the heaviest one is what no weights mean.
+    np.testing.assert_array_equal([part[5] for part in band.predict_interval(X[:6])], [mean[5], lower[5], upper[5]])
+
+
+@pytest.mark.parametrize("guarantee", ["pointwise", "simultaneous"])
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("method", ["split", "cv+"])
+def test_weights_of_new_samples_on_fields(method, ragged, guarantee):
+    """Each sample has the band it would have if all had its weight, and heavier ones are wider."""
+    rng = np.random.default_rng(24)
+    inputs = clouds(rng.integers(3, 6, 60)) if ragged else runs(rng, 60)[0]
+    targets = as_fields(inputs, rng.standard_normal((len(inputs.coords), 2)) if ragged else runs(rng, 60)[1])
+    options = {"method": method, "cv": 3, "coverage": 0.6, "guarantee": guarantee, "calibration_size": 0.5}
+    band = ConformalRegressor(MeanFieldRegressor(), random_state=0, **options).fit(inputs, targets)
+    weight = np.array([0.0, 2.0, 6.0])
+    found = [part.to_list() for part in band.predict_interval(inputs[:3], sample_weight=weight)]
+    for row, one in enumerate(weight):
+        alone = [part.to_list()[row] for part in band.predict_interval(inputs[:3], sample_weight=np.full(3, one))]
+        np.testing.assert_array_equal([part[row] for part in found], alone)
+    usual = [part.to_list() for part in band.predict_interval(inputs[:3])]
+    same = [part.to_list() for part in band.predict_interval(inputs[:3], sample_weight=np.ones(3))]
+    np.testing.assert_allclose(np.concatenate(same[2]), np.concatenate(usual[2]), rtol=1e-6)
+    assert (found[2][0] < usual[2][0]).any()
+    assert (found[2][2] > usual[2][2]).any()
+
+
+@pytest.mark.exhaustive
+def test_weights_of_new_samples_make_up_for_a_shift_by_the_definition():
+    """With the weights of new samples the coverage holds where it is only bounded without: few calibration samples."""
+    rng, shares, splits = np.random.default_rng(25), {True: [], False: []}, 120
+    model = FrozenEstimator(LinearRegression().fit([[0.0], [1.0]], [0.0, 0.0]))
+    for split in range(splits):
+        x, new = rng.random(60), np.sqrt(rng.random(200))
+        y, true = x * rng.standard_normal(60), new * rng.standard_normal(200)
+        band = ConformalRegressor(model, coverage=0.8, random_state=split).fit(x[:, None], y, sample_weight=2 * x)
+        for own in shares:
+            _, lower, upper = band.predict_interval(new[:, None], sample_weight=2 * new if own else None)
+            shares[own].append(((lower <= true) & (true <= upper)).mean())
+    error = np.std(shares[True]) / np.sqrt(splits)
+    assert 0.8 - 4 * error < np.mean(shares[True]) <= np.mean(shares[False])
+    # At most the mean mass of one sample above it.
+    assert np.mean(shares[True]) < 0.8 + 2 / 60 + 4 * error
+
+
+def test_weights_of_new_samples_that_cannot_be_used_are_refused():
+    X, y = np.random.default_rng(26).random((19, 2)), np.arange(19.0)
+    band = ConformalRegressor(FrozenEstimator(LinearRegression().fit(X, y)), coverage=0.9).fit(X, y + X[:, 0])
+    with pytest.raises(FieldDataError, match=r"sample_weight\[1\] is 3, but .* a weight above 2.11 needs an infinite"):
+        band.predict_interval(X[:2], sample_weight=[1, 3])
+    for weight in ([1.0], [1.0, -1.0], [1.0, np.nan], np.ones((2, 1))):
+        with pytest.raises(FieldDataError, match="expected one finite number of at least 0"):
+            band.predict_interval(X[:2], sample_weight=weight)
+
+
 # ---------------------------------------------------------------------- scales
 def test_scales_follow_the_size_of_the_errors():
     rng = np.random.default_rng(9)
