@@ -208,8 +208,15 @@ def _rows(values: Any, part: slice) -> Any:
 
 
 def _arguments(options: dict[str, Any], part: slice, count: int) -> dict[str, Any]:
-    """Arguments of a part: of `coords` and `params`, which may hold one entry for each sample, those of the part."""
+    """Arguments of a part: of those that may hold one entry for each sample, the entries of the part."""
     found = dict(options)
+    if "sample_weight" in options:
+        weight = np.asarray(options["sample_weight"])
+        if weight.shape != (count,):
+            raise FieldDataError(
+                f"sample_weight has shape {weight.shape}, but X has {count} samples; pass one number for each."
+            )
+        found["sample_weight"] = weight[part]
     if "coords" in options:
         found["coords"] = _coords_of(options["coords"], part, count)
     if "params" in options:
@@ -342,10 +349,10 @@ def _lazily(estimator: Any, method: str, X: Any, options: dict[str, Any]) -> Any
     count = sum(sizes)
     if "params" in options:
         options = options | {"params": split_params(None, options["params"])[1]}
-    if {"params", "coords"} & set(options) and count != count:  # NaN
+    if {"params", "coords", "sample_weight"} & set(options) and count != count:  # NaN
         raise FieldDataError(
-            "X is a dask array of unknown chunk sizes, so that params or coords cannot be matched with its samples; "
-            "call X.compute_chunk_sizes()."
+            "X is a dask array of unknown chunk sizes, so that params, coords or sample_weight cannot be matched with "
+            "its samples; call X.compute_chunk_sizes()."
         )
     ends = np.cumsum(sizes)
     parts = [

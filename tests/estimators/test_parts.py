@@ -107,6 +107,11 @@ def test_several_results_and_pipelines_are_joined(on_grids):
     band = skop.ConformalRegressor(skop.PODRegressor(), coverage=0.5, random_state=0).fit(TABLE, Y)
     found = skop.predict_in_parts(band, TABLE, method="predict_interval", part_size=4)
     require_close(found, band.predict_interval(TABLE))
+    weight = np.linspace(0.5, 1, 11)
+    found = skop.predict_in_parts(band, TABLE, method="predict_interval", part_size=4, sample_weight=weight)
+    require_close(found, band.predict_interval(TABLE, sample_weight=weight))
+    with pytest.raises(FieldDataError, match=r"sample_weight has shape \(4,\)"):
+        skop.predict_in_parts(band, TABLE, method="predict_interval", part_size=4, sample_weight=weight[:4])
     steps = make_pipeline(StandardScaler(), skop.PODRegressor()).fit(TABLE, Y)
     require_close(skop.predict_in_parts(steps, TABLE, part_size=5), steps.predict(TABLE))
 
