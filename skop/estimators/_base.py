@@ -1567,7 +1567,6 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     def _mean_tokens(self, inputs: FieldSet) -> FloatArray | None:
         """Means of the last tokens of samples on grids of the training spacing, or on points."""
-        found: list[torch.Tensor] = []
         noted: list[_Noted] = []
         loader, n_points = self._loader(inputs), min(_TOKEN_POINTS, int(inputs.n_points.sum()))
 
@@ -1576,13 +1575,21 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 noted.append((kind, tokens, grid))
 
         with torch.inference_mode(), thread_limit(n_points, int(self.width)), observe_features(note):
-            for indices, batch in loader.bounded_batches(_TOKEN_POINTS):
-                noted.clear()
-                self.module_(**batch.inputs())
-                if not noted:
-                    return None
-                found += _means_of_tokens(noted, batch, len(indices))
-        return torch.stack(found).cpu().double().numpy()
+            # Tokens of samples of unlike size that a network offers together are told apart one sample at a time.
+            for most in (_TOKEN_POINTS, 0):
+                found: list[torch.Tensor] = []
+                for indices, batch in loader.bounded_batches(most):
+                    noted.clear()
+                    self.module_(**batch.inputs())
+                    if not noted:
+                        return None
+                    means = _means_of_tokens(noted, batch, len(indices))
+                    if means is None:
+                        break
+                    found += means
+                else:
+                    return torch.stack(found).cpu().double().numpy()
+        raise AssertionError("the tokens of a single sample have a mean")
 
     def _require_grid(self, inputs: FieldSet) -> None:
         """Raise an error if the estimator was fitted on a grid and these samples have none."""
@@ -1948,8 +1955,11 @@ def _one_number_each(values: Any, field: torch.Tensor | None) -> torch.Tensor:
     return values
 
 
-def _means_of_tokens(noted: list[_Noted], batch: Batch, n_samples: int) -> list[torch.Tensor]:
-    """Means over the points of the last tokens that a network has offered for a batch, one for each sample."""
+def _means_of_tokens(noted: list[_Noted], batch: Batch, n_samples: int) -> list[torch.Tensor] | None:
+    """Means over the points of the last tokens that a network has offered for a batch, one for each sample.
+
+    None if it is not known which token belongs to which sample.
+    """
     last, pieces = noted[-1], list[torch.Tensor]()
     n_points = batch.coords.shape[-2] * (1 if batch.sizes is not None else n_samples)
     for kind, tokens, grid in reversed(noted):
@@ -1961,6 +1971,8 @@ def _means_of_tokens(noted: list[_Noted], batch: Batch, n_samples: int) -> list[
     flat = torch.cat(pieces)
     if batch.sizes is not None and len(flat) == n_points:
         return [part.mean(dim=0) for part in flat.split(batch.sizes)]
+    if batch.sizes is not None and not last[0].startswith("latent") and n_samples > 1:
+        return None
     return list(flat.reshape(n_samples, -1, flat.shape[-1]).mean(dim=1))
 
 

@@ -38,7 +38,7 @@ from skop.estimators._domain import Finding, SeenRanges, warn_of_findings
 from skop.estimators._novelty import Novelty, Reference, check_level, features, reference_of, warn_of_novelty
 from skop.estimators._parts import by_chunks
 from skop.estimators._persistence import ESTIMATORS, save_estimator
-from skop.exceptions import FieldDataError, each_warning_once, warn
+from skop.exceptions import FieldDataError, each_warning_once, held_warnings, warn
 from skop.metrics import channel_sizes, relative_l2_score
 
 __all__ = ["FieldRegressor", "checked_by_caller", "fitted_attributes", "restored_on_failure", "samples_with_weight"]
@@ -314,7 +314,9 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
     def _store_reference(self, inputs: FieldSet, weight: FloatArray | None) -> None:
         """Store features of the inputs with positive weight, unless another estimator, which has them, calls."""
         used = inputs if weight is None else inputs[np.flatnonzero(weight)]
-        self.reference_ = None if _is_checked.get() else Reference.from_fit(used, self._tokens)
+        # What is odd about the samples has been said by the fit.
+        with held_warnings():
+            self.reference_ = None if _is_checked.get() else Reference.from_fit(used, self._tokens)
 
     def _tokens(self, inputs: FieldSet) -> FloatArray | None:
         """Means ``(n, E)`` over the points of the last tokens of the network; None without a network."""

@@ -31,6 +31,8 @@ __all__ = [
 
 #: Largest number of training samples that are kept, evenly spaced among all.
 _KEPT = 2000
+#: Numbers in cells of all of them, which bound the memory where fields have many channels, and samples kept then.
+_NUMBERS, _LEAST_KEPT = 2**20, 50
 #: Largest number of cells, and of components of one group of features.
 _CELLS, _COMPONENTS = 64, 32
 #: Part of the variance of a group that its components hold; what is left is one more feature, its size.
@@ -350,9 +352,10 @@ class Reference:
         Reference
             The samples in a space of features.
         """
-        if len(inputs) > _KEPT:
-            inputs = inputs.read(np.unique(np.linspace(0, len(inputs) - 1, _KEPT).round().astype(int)))
         lattice = Lattice.over(inputs)
+        most = max(min(_KEPT, _NUMBERS // (lattice.size * max(inputs.n_channels, 1))), _LEAST_KEPT)
+        if len(inputs) > most:
+            inputs = inputs[np.unique(np.linspace(0, len(inputs) - 1, most).round().astype(int))]
         raw, n = raw_features(inputs, lattice, tokens), len(inputs)
         blocks = {"fields": inputs.n_channels, "points": lattice.size}
         groups = [Group.fit(kind, part, blocks.get(kind, 1)) for kind, part in raw.items()]

@@ -51,7 +51,9 @@ def pick_device(name: str) -> torch.device:
     device(type='cpu')
     """
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+        if local_rank() is None or not torch.cuda.is_available():
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda"
     rank = local_rank()
     if name == "cuda" and rank is not None and torch.cuda.is_available():
         if rank >= (count := torch.cuda.device_count()):

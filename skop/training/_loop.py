@@ -550,9 +550,9 @@ class Trainer:
 
     def _train_step(self, batch: Batch) -> torch.Tensor:
         """Take one optimiser step: forward, backward, gradient clipping, update; return the loss."""
-        loss = self._set_gradients(batch)
-        # The time is that at which the processes have met.
+        # Of several processes the time is that at which they last met.
         self._set_rate()
+        loss = self._set_gradients(batch)
         if self.options.max_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.weights, self.options.max_grad_norm)
         self.optimizer.step()

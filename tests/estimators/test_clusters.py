@@ -167,7 +167,7 @@ def test_ray(ray_cluster, tmp_path):
 
 # ---------------------------------------------------------------------- what travels
 def test_a_fitted_estimator_travels_without_its_samples():
-    samples = np.random.default_rng(0).normal(size=(64, 16, 16, 1))
+    samples = np.random.default_rng(0).normal(size=(64, 64, 64, 1))
     few, many = (lamo().fit(samples[:count], samples[:count]) for count in (16, 64))
     sizes = [len(pickle.dumps(model)) for model in (few, many)]
     assert sizes[1] - sizes[0] < samples[:48].nbytes / 20
