@@ -1568,7 +1568,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     def _mean_tokens(self, inputs: FieldSet) -> FloatArray | None:
         """Means of the last tokens of samples on grids of the training spacing, or on points."""
         noted: list[_Noted] = []
-        loader, n_points = self._loader(inputs), min(_TOKEN_POINTS, int(inputs.n_points.sum()))
+        bound = min(_TOKEN_POINTS, _PREDICT_VALUES // max(self.spec_.n_fields, 1))
+        loader, n_points = self._loader(inputs), min(bound, int(inputs.n_points.sum()))
 
         def note(kind: str, tokens: torch.Tensor, grid: GridShape | None) -> None:
             if kind != "poles":
@@ -1576,7 +1577,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
         with torch.inference_mode(), thread_limit(n_points, int(self.width)), observe_features(note):
             # Tokens of samples of unlike size that a network offers together are told apart one sample at a time.
-            for most in (_TOKEN_POINTS, 0):
+            for most in (bound, 0):
                 found: list[torch.Tensor] = []
                 for indices, batch in loader.bounded_batches(most):
                     noted.clear()

@@ -32,7 +32,7 @@ __all__ = [
 #: Largest number of training samples that are kept, evenly spaced among all.
 _KEPT = 2000
 #: Numbers in cells of all of them, which bound the memory where fields have many channels, and samples kept then.
-_NUMBERS, _LEAST_KEPT = 2**20, 50
+_NUMBERS, _LEAST_KEPT = 2**18, 20
 #: Largest number of cells, and of components of one group of features.
 _CELLS, _COMPONENTS = 64, 32
 #: Part of the variance of a group that its components hold; what is left is one more feature, its size.
@@ -210,9 +210,10 @@ def _of_fields(inputs: FieldSet, lattice: Lattice) -> FloatArray:
         cells = cells + np.repeat(np.arange(stop - start), sizes) * lattice.size
         n_cells = (stop - start) * lattice.size
         counts = np.bincount(cells, minlength=n_cells)
-        flat = np.asarray(values, dtype=np.float64).reshape(-1, inputs.n_channels)
+        flat = values.reshape(-1, inputs.n_channels)
         owners = np.repeat(np.arange(stop - start), sizes)
-        for channel, column in enumerate(flat.T):
+        for channel in range(inputs.n_channels):
+            column = flat[:, channel].astype(np.float64)
             with np.errstate(invalid="ignore", divide="ignore"):
                 means = np.bincount(cells, column, minlength=n_cells) / counts
             squares = np.bincount(owners, (column - means[cells]) ** 2, minlength=stop - start) / sizes

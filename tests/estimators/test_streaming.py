@@ -28,8 +28,8 @@ KINDS = ("memory map", "HDF5", "Zarr")
 @pytest.mark.parametrize(
     ("sizes", "kinds"),
     [
-        pytest.param((300, 16, 192, 2**17, 2, 0), ["HDF5"], id="59 MB in 20 MB"),
-        pytest.param((300, 16, 192, 2**17, 2, 0), KINDS, id="each kind", marks=pytest.mark.exhaustive),
+        pytest.param((450, 16, 192, 2**17, 2, 0), ["HDF5"], id="88 MB in 29 MB"),
+        pytest.param((450, 16, 192, 2**17, 2, 0), KINDS, id="each kind", marks=pytest.mark.exhaustive),
         pytest.param((1500, 32, 48, 2**20, 4, 1), KINDS, id="301 MB in 100 MB", marks=pytest.mark.exhaustive),
     ],
 )
