@@ -716,6 +716,7 @@ def _ragged_state(coords: Sequence[Any], values: Any, grid_shape: Sequence[int] 
     if grid_shape is not None:
         raise FieldDataError("samples with different numbers of points have no common grid; leave out grid_shape.")
     points = _flat_samples(coords, "coords", None)
+    _refuse_no_dimensions(points[0])
     fields = None
     if values is not None:
         if not hasattr(values, "__len__"):
@@ -765,6 +766,7 @@ def _uniform_state(coords: Any, values: Any, grid_shape: Sequence[int] | None, n
     """
     if len(coords.shape) < 2:
         raise FieldDataError(f"coords must have shape (points, dimensions) at least, got {coords.shape}; add an axis.")
+    _refuse_no_dimensions(coords)
     storage = None if values is None else as_storage(values, "values")
     if storage is None:
         points, shared = _points_alone(coords, grid_shape, n_params)
@@ -777,6 +779,12 @@ def _uniform_state(coords: Any, values: Any, grid_shape: Sequence[int] | None, n
         coords = reshape_rows(coords, (prod(points), n_dims))
     grid = _checked_grid(points, n_dims, grid_shape)
     return {"_coords": coords, "_values": storage, "_offsets": None, "_shared": shared, "_grid_shape": grid}
+
+
+def _refuse_no_dimensions(coords: Any) -> None:
+    """Raise an error if points have no coordinates."""
+    if coords.shape[-1] == 0:
+        raise FieldDataError(f"coords have 0 dimensions (shape {tuple(coords.shape)}); expected at least 1.")
 
 
 def _checked_grid(points: tuple[int, ...], n_dims: int, grid_shape: Sequence[int] | None) -> GridShape | None:

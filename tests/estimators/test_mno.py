@@ -347,8 +347,8 @@ def test_frames_are_predicted_all_at_once_or_step_by_step(host):
 def test_steps_of_the_propagator_learn():
     first = 1 + np.random.default_rng(0).random((12, 4, 4, 1))
     frames = first * 1.1 ** np.arange(6)
-    model = small("oformer", max_iter=20, width=16, architecture=MNOArchitecture(n_steps=4))
-    assert model.fit(frames[..., :2], frames[..., 2:]).score(frames[..., :2], frames[..., 2:]) > 0.85
+    model = small("oformer", max_iter=60, width=16, architecture=MNOArchitecture(n_steps=4))
+    assert model.fit(frames[..., :2], frames[..., 2:]).score(frames[..., :2], frames[..., 2:]) > 0.8
 
 
 # ---------------------------------------------------------------- laws
