@@ -40,6 +40,7 @@ from skop.estimators import (
     MNORegressor,
     PODRegressor,
     SymmetryOptions,
+    TrainingOptions,
     TransolverRegressor,
     UNetRegressor,
 )
@@ -130,6 +131,11 @@ def _operator(kind: Any, base: str | None) -> Callable[[_Run], Any]:
     return lambda run: kind(base=base, **run.limits, **(run.grid if grid_only else run.points))
 
 
+def _with_drop_path(rate: float) -> Callable[[_Run], Any]:
+    """LaMO alone with one rate of drop path in all of the training."""
+    return lambda run: LaMORegressor(base=None, training=TrainingOptions(drop_path=rate), **run.limits)
+
+
 def _has_same_points(problem: Problem) -> bool:
     """Whether the target is on the points of the input."""
     return not problem.has_other_points
@@ -198,6 +204,8 @@ _MODELS = {
         "variants",
         suits=lambda problem: bool(problem.symmetries),
     ),
+    "lamo-no-drop-path": _Model("LaMO, drop_path=0", _with_drop_path(0.0), "variants"),
+    "lamo-drop-path": _Model("LaMO, drop_path=0.2", _with_drop_path(0.2), "variants"),
     "lamo-pod": _Model("LaMO, base='pod'", _operator(LaMORegressor, "pod"), "variants"),
     "geomano": _Model("GeoMaNO", _operator(GeoMaNORegressor, "auto"), "operators", key="GeoMaNO, base='auto'"),
     "mno": _Model("MNO", _operator(MNORegressor, "auto"), "operators", key="MNO, base='auto'"),
