@@ -94,7 +94,7 @@ def test_simultaneous_bands_cover_whole_fields_as_often_as_the_exact_law_says(n,
         expect_law(of_channel, n, coverage, 300)
 
 
-@pytest.mark.parametrize("n", [pytest.param(20, marks=MORE), 500])
+@pytest.mark.parametrize("n", [20, pytest.param(500, marks=MORE)])
 def test_bands_of_scalars_follow_the_exact_law(n):
     rng, hits = np.random.default_rng(n), []
     fitted = FrozenEstimator(LinearRegression().fit(*noise(rng, 30)))
@@ -169,6 +169,7 @@ def test_cv_plus_covers_fields_by_its_law(guarantee):
 
 
 # ---------------------------------------------------------------------- groups, weights, sizes
+@pytest.mark.exhaustive
 def test_the_law_of_groups_is_for_a_sample_of_a_new_group():
     """Samples of a group have nearly the same error: counted one by one they would be too many."""
     rng, hits = np.random.default_rng(6), []
