@@ -39,6 +39,8 @@ _CELLS, _COMPONENTS = 64, 32
 _HELD = 0.99
 #: Number of training samples over which a distance is averaged, and of parts in which own scores are computed.
 _NEIGHBOURS, _FOLDS = 5, 20
+#: Bound of standardised features, whose squares are summed.
+_LARGEST = 1e100
 #: Change that counts as one standard deviation where training samples do not differ: part of a number itself; part of
 #: the box and of the logarithm of the distance of points; and a moment of the points.
 _CONSTANT, _OF_POINTS, _OF_MOMENTS = 0.01, 0.05, 0.02
@@ -277,7 +279,9 @@ class Group:
 
     def features(self, raw: FloatArray) -> FloatArray:
         """Components, and the size of what they leave over, ``(n, k)``."""
-        centred = np.where(np.isfinite(raw), raw - self.mean, 0.0) / self.unit
+        centred = np.where(np.isfinite(raw), raw - self.mean, 0.0)
+        with np.errstate(over="ignore"):
+            centred = np.clip(centred / self.unit, -_LARGEST, _LARGEST)
         # One row at a time, so that rounding does not depend on the other samples.
         inside = np.stack([self.components @ row for row in centred]) if len(raw) else np.zeros((0, 0))
         rest = np.sqrt(np.maximum((centred**2).sum(axis=1) - (inside**2).sum(axis=1), 0.0))

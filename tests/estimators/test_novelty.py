@@ -148,6 +148,15 @@ def test_a_far_sample_has_the_quantile_one(on_table, on_points, on_grid):
     assert quiet(on_points, [(points[:12], values[:12])]).quantile == 1
 
 
+def test_numbers_whose_squares_overflow_are_far():
+    model = MeanFieldRegressor().fit(1e-10 * TABLE, TABLE[:, 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = quiet(model, np.concatenate([np.full((1, 3), 1e149), 1e-10 * TABLE[:1]]))
+    assert np.isfinite(found.score).all()
+    assert found.quantile[0] == 1
+
+
 def test_parameters_that_never_varied_count():
     X = np.column_stack([TABLE, np.full(40, 7.0)])
     model = PODRegressor().fit(X, TABLE.sum(axis=1))
