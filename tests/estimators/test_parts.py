@@ -7,6 +7,7 @@ import meshio
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.sparse import csr_array
 from scipy.spatial import Delaunay
 from sklearn.exceptions import NotFittedError
@@ -144,6 +145,28 @@ def test_no_more_workers_are_started_than_there_are_tasks():
         band.fit(TABLE, Y)
         skop.datasets.make_darcy(2, resolution=8, random_state=0, n_jobs=4096)
     assert asked == [3, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dtype": "float64"},
+        {"symmetries": skop.SymmetryOptions(rotations=[((0.5, 0.5), 120)], average_predictions=True)},
+    ],
+)
+def test_arrays_of_a_model_that_workers_share_cannot_be_written(options, tmp_path):
+    """Joblib maps large arrays into the memory of its workers, for reading only."""
+    model = lamo(**options).fit(POINTS, VALUES)
+    joblib.dump(model, tmp_path / "model.joblib")
+    shared = joblib.load(tmp_path / "model.joblib", mmap_mode="r")
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            require_close(shared.predict(POINTS), model.predict(POINTS))
+    finally:
+        torch.set_warn_always(before)
 
 
 @pytest.mark.parametrize("n_jobs", [0, 10**6, -(10**6), True, 2.0, "2"])
