@@ -39,7 +39,7 @@ _CELLS, _COMPONENTS = 64, 32
 _HELD = 0.99
 #: Number of training samples over which a distance is averaged, and of parts in which own scores are computed.
 _NEIGHBOURS, _FOLDS = 5, 20
-#: Bound of standardised features, whose squares are summed.
+#: Bound of features, whose squares are summed.
 _LARGEST = 1e100
 #: Change that counts as one standard deviation where training samples do not differ: part of a number itself; part of
 #: the box and of the logarithm of the distance of points; and a moment of the points.
@@ -285,7 +285,9 @@ class Group:
         # One row at a time, so that rounding does not depend on the other samples.
         inside = np.stack([self.components @ row for row in centred]) if len(raw) else np.zeros((0, 0))
         rest = np.sqrt(np.maximum((centred**2).sum(axis=1) - (inside**2).sum(axis=1), 0.0))
-        return np.concatenate([inside, rest[:, np.newaxis]], axis=1) / self.size
+        found = np.concatenate([inside, rest[:, np.newaxis]], axis=1)
+        with np.errstate(over="ignore"):
+            return np.clip(found / self.size, -_LARGEST, _LARGEST)
 
 
 def _units(kind: str, mean: FloatArray, centred: FloatArray, n_blocks: int, rounding: float) -> FloatArray:
