@@ -248,7 +248,7 @@ class PointSymmetries(ChannelSymmetries):
             Moved coordinates.
         """
         turn, shift = (part.to(points.device, points.dtype) for part in (turn, shift))
-        centre = torch.as_tensor(self.centre, dtype=points.dtype, device=points.device)
+        centre = torch.tensor(self.centre, dtype=points.dtype, device=points.device)
         if points.ndim == 2 and len(points) == sizes.sum():
             counts = torch.as_tensor(sizes, device=points.device)
             turn, shift = turn.repeat_interleave(counts, dim=0), shift.repeat_interleave(counts, dim=0)

@@ -155,7 +155,8 @@ class FieldScaler:
     @staticmethod
     def _tensor(array: FloatArray, like: torch.Tensor) -> torch.Tensor:
         """Convert a statistic to the precision and device of a tensor."""
-        return torch.as_tensor(array, dtype=like.dtype, device=like.device)
+        # A copy, since arrays that workers share cannot be written, which tensors require.
+        return torch.tensor(array, dtype=like.dtype, device=like.device)
 
 
 class BoxScaler:
@@ -225,8 +226,9 @@ class BoxScaler:
 
     def transform(self, coords: torch.Tensor) -> torch.Tensor:
         """Scale coordinates ``(..., d)``, and return a tensor of the same shape and type."""
-        lower = torch.as_tensor(self.lower_, dtype=coords.dtype, device=coords.device)
-        span = torch.as_tensor(self.span_, dtype=coords.dtype, device=coords.device)
+        # Copies, since arrays that workers share cannot be written, which tensors require.
+        lower = torch.tensor(self.lower_, dtype=coords.dtype, device=coords.device)
+        span = torch.tensor(self.span_, dtype=coords.dtype, device=coords.device)
         return (coords - lower) / span
 
 

@@ -157,7 +157,7 @@ class GridSymmetries(ChannelSymmetries):
 
     def _matrices_of(self, element: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """Matrices of elements, which are given by number."""
-        return torch.as_tensor(self.matrices, dtype=values.dtype)[element].to(values.device)
+        return torch.tensor(self.matrices, dtype=values.dtype)[element].to(values.device)
 
     @property
     def order(self) -> int:
@@ -271,7 +271,7 @@ class GridSymmetries(ChannelSymmetries):
         if self.domain is None:
             raise FieldDataError("points can be moved only about a domain; pass domain when declaring the symmetries.")
         lower, upper = torch.as_tensor(self.domain.T.copy(), dtype=coords.dtype, device=coords.device)
-        turn = torch.as_tensor(self.matrices, dtype=coords.dtype, device=coords.device)[element.to(coords.device)]
+        turn = torch.tensor(self.matrices, dtype=coords.dtype, device=coords.device)[element.to(coords.device)]
         place = (coords - lower) / (upper - lower) - 0.5
         # A periodic shift moves the values, but not the points.
         moved = self._sources[element].to(coords.device)

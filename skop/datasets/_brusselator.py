@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from joblib import Parallel, delayed
 
+from skop._jobs import workers_for
 from skop._typing import FloatArray
 from skop.data import FieldSet
 from skop.datasets._darcy import RandomState, _check_choice, _check_dtype, _check_integer, _check_real, _seed_sequence
@@ -191,7 +192,7 @@ def make_brusselator(
     seeds = _seed_sequence(random_state).spawn(n_samples)
     params = np.stack([_draw_forcing(recipe, seed) for seed in seeds])
     tasks = (delayed(_make_sample)(recipe, index, row, start, dtype) for index, row in enumerate(params))
-    y = np.stack(Parallel(n_jobs=n_jobs, prefer="threads", verbose=verbose)(tasks))
+    y = np.stack(Parallel(n_jobs=workers_for(n_jobs, n_samples), prefer="threads", verbose=verbose)(tasks))
     coords = _space_time(recipe).astype(dtype)
     if inputs == "parameters":
         return FieldSet(coords, params=params.astype(dtype)), y

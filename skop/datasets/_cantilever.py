@@ -15,6 +15,7 @@ from joblib import Parallel, delayed
 from scipy.sparse.linalg import splu
 from sklearn.utils import Bunch
 
+from skop._jobs import workers_for
 from skop._typing import FloatArray, IntArray
 from skop.datasets._darcy import RandomState, _check_choice, _check_dtype, _check_integer, _check_real, _seed_sequence
 from skop.datasets._finite_elements import (
@@ -186,7 +187,7 @@ def make_cantilever(
     mesh = _box(n_cells)
     beams = [middles | dict(zip(names, row.tolist(), strict=True)) for row in rows]
     tasks = (delayed(_solve_beam)(mesh, beam, young_modulus, poisson_ratio) for beam in beams)
-    solved = Parallel(n_jobs=n_jobs, prefer="threads", verbose=verbose)(tasks)
+    solved = Parallel(n_jobs=workers_for(n_jobs, len(beams)), prefer="threads", verbose=verbose)(tasks)
     coords, displacement, stress = (np.stack(arrays) for arrays in zip(*solved, strict=True))
     tip = displacement[:, mesh.points[:, 0] == 1].mean(axis=1)
     scalars = np.stack([stress.max(axis=(1, 2)), np.linalg.norm(tip, axis=1)], axis=1)

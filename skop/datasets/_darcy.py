@@ -22,6 +22,7 @@ from scipy.integrate import quad
 from scipy.interpolate import make_interp_spline
 from sklearn.utils import check_random_state
 
+from skop._jobs import workers_for
 from skop._typing import FloatArray
 from skop.data import FieldSet
 from skop.datasets._fractal_darcy import LOG_DEVIATION, FluxSystem, draw_factor, draw_sources, fractal_deviations
@@ -271,7 +272,7 @@ def make_darcy(
     seeds = _seed_sequence(random_state).spawn(n_samples)
     tasks = (delayed(_make_sample)(recipe, index, seed, dtype) for index, seed in enumerate(seeds))
     # Threads are efficient because the transforms and sums release the interpreter lock, and no data are copied.
-    samples = Parallel(n_jobs=n_jobs, prefer="threads", verbose=verbose)(tasks)
+    samples = Parallel(n_jobs=workers_for(n_jobs, n_samples), prefer="threads", verbose=verbose)(tasks)
     inputs, pressure = (np.stack(fields) for fields in zip(*samples, strict=True))
     if n_points is not None:
         return _at_random_points(inputs, pressure, recipe, seeds, dtype)

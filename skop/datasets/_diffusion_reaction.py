@@ -21,6 +21,7 @@ import numpy.typing as npt
 from joblib import Parallel, delayed
 from scipy.fft import dctn, idctn
 
+from skop._jobs import workers_for
 from skop._typing import FloatArray
 from skop.datasets._darcy import RandomState, _check_dtype, _check_integer, _check_real, _seed_sequence
 from skop.datasets._shallow_water import Coarsening, _cell_coords, _check_grid, _coarsen, _frame_times
@@ -163,7 +164,7 @@ def make_diffusion_reaction(
     seeds = _seed_sequence(random_state).spawn(n_samples)
     tasks = (delayed(_make_sample)(recipe, index, seed, dtype) for index, seed in enumerate(seeds))
     # The transforms release the interpreter lock, so threads scale and copy nothing.
-    frames = np.stack(Parallel(n_jobs=n_jobs, prefer="threads", verbose=verbose)(tasks))
+    frames = np.stack(Parallel(n_jobs=workers_for(n_jobs, n_samples), prefer="threads", verbose=verbose)(tasks))
     X, y = frames[..., : 2 * n_input], frames[..., 2 * n_input :]
     if return_coords:
         coords = _cell_coords(HALF_WIDTH, solver, resolution, coarsening)

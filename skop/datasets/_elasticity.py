@@ -13,6 +13,7 @@ import numpy.typing as npt
 from joblib import Parallel, delayed
 from sklearn.utils import Bunch
 
+from skop._jobs import workers_for
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet
 from skop.datasets._darcy import RandomState, _check_dtype, _check_integer, _check_real, _seed_sequence
@@ -177,7 +178,7 @@ def make_elasticity(
     import_fem()
     seeds = _seed_sequence(random_state).spawn(n_samples)
     tasks = (delayed(_make_sample)(recipe, index, seed) for index, seed in enumerate(seeds))
-    samples = Parallel(n_jobs=n_jobs, prefer="threads", verbose=verbose)(tasks)
+    samples = Parallel(n_jobs=workers_for(n_jobs, n_samples), prefer="threads", verbose=verbose)(tasks)
     data = _collect(samples, recipe, np.dtype(dtype))
     if not return_X_y:
         return data

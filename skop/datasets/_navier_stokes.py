@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from joblib import Parallel, delayed
 
+from skop._jobs import workers_for
 from skop._typing import FloatArray
 from skop.datasets._darcy import RandomState, _check_choice, _check_dtype, _check_integer, _check_real, _seed_sequence
 from skop.exceptions import FieldDataError
@@ -203,7 +204,9 @@ def make_navier_stokes(
     tasks = (
         delayed(_make_batch)(recipe, start, seeds[start : start + batch_size], *solver_options) for start in starts
     )
-    frames = np.concatenate(Parallel(n_jobs=n_jobs, prefer="threads", verbose=verbose)(tasks)).astype(dtype)
+    frames = np.concatenate(
+        Parallel(n_jobs=workers_for(n_jobs, len(starts)), prefer="threads", verbose=verbose)(tasks)
+    ).astype(dtype)
     X, y = frames[..., :n_input], frames[..., n_input:]
     if return_coords:
         axis = (np.arange(resolution) / resolution).astype(dtype)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from joblib import Parallel, delayed
 
+from skop._jobs import workers_for
 from skop._typing import FloatArray
 from skop.datasets._darcy import RandomState, _check_choice, _check_dtype, _check_integer, _check_real, _seed_sequence
 from skop.exceptions import FieldDataError
@@ -163,7 +164,7 @@ def make_shallow_water(
     _check_dtype(dtype)
     seeds = _seed_sequence(random_state).spawn(n_samples)
     tasks = (delayed(_make_sample)(recipe, index, seed, dtype) for index, seed in enumerate(seeds))
-    frames = np.stack(Parallel(n_jobs=n_jobs, prefer="threads", verbose=verbose)(tasks))
+    frames = np.stack(Parallel(n_jobs=workers_for(n_jobs, n_samples), prefer="threads", verbose=verbose)(tasks))
     X, y = frames[..., :n_input], frames[..., n_input:]
     if return_coords:
         coords = _cell_coords(half_width, solver, resolution, coarsening)

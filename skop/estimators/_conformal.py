@@ -20,6 +20,7 @@ from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
+from skop._jobs import workers_for
 from skop._optional import import_optional
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray, IntArray
@@ -302,7 +303,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         member = _Member(self.estimator, scale, is_frozen)
         members = [member.seeded(rng) for _ in folds]
         final = member.seeded(rng)
-        found = Parallel(n_jobs=self.n_jobs)(
+        found = Parallel(n_jobs=workers_for(self.n_jobs, len(folds)))(
             delayed(_fit_member)(one, samples[part], samples[scaled], samples[held])
             for one, (part, held) in zip(members, folds, strict=True)
         )

@@ -12,6 +12,7 @@ from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from skop._jobs import workers_for
 from skop._sklearn_compat import HasMethods, Interval, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, Targets
@@ -157,7 +158,7 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         silent = FitSeries(name, self.n_members, together, is_alone=False)
         series = [first_series, *[first_series if together == 1 else silent] * (self.n_members - 1)]
         with each_warning_once(), shared_between_fits():
-            self.estimators_ = Parallel(n_jobs=self.n_jobs)(
+            self.estimators_ = Parallel(n_jobs=workers_for(self.n_jobs, self.n_members))(
                 delayed(part.run)(member.fit, X, y, **options) for part, member in zip(series, members, strict=True)
             )
         first = self.estimators_[0]

@@ -39,11 +39,16 @@ _CELLS, _COMPONENTS = 64, 32
 _HELD = 0.99
 #: Number of training samples over which a distance is averaged, and of parts in which own scores are computed.
 _NEIGHBOURS, _FOLDS = 5, 20
+#: Bound of features, whose squares are summed.
+_LARGEST = 1e100
 #: Change that counts as one standard deviation where training samples do not differ: part of a number itself; part of
 #: the box and of the logarithm of the distance of points; and a moment of the points.
 _CONSTANT, _OF_POINTS, _OF_MOMENTS = 0.01, 0.05, 0.02
-#: Relative size of differences that are rounding: of inputs, and of tokens in single precision.
-_ROUNDING, _ROUNDING_OF_TOKENS = 1e-6, 1e-4
+#: Relative size of differences that are rounding: of means in double precision; of moments of points; and of tokens in
+#: single precision.
+_ROUNDING, _ROUNDING_OF_POINTS, _ROUNDING_OF_TOKENS = 1e-12, 1e-8, 1e-4
+#: The same of values, in units of the relative spacing of the numbers of their type.
+_ROUNDING_OF_VALUES = 16
 
 
 class Novelty(NamedTuple):
@@ -250,37 +255,42 @@ class Group:
     size: float = 1.0
 
     @classmethod
-    def fit(cls, kind: str, raw: FloatArray, n_blocks: int, size: float | None = None) -> Group:
+    def fit(cls, kind: str, raw: FloatArray, n_blocks: int, rounding: float, size: float | None = None) -> Group:
         """Describe raw features (n, r) of training samples, in blocks of one unit each where they have such blocks."""
         # Cells without points, which are NaN, count as the mean.
         held = np.isfinite(raw)
         mean = np.where(held, raw, 0.0).sum(axis=0) / np.maximum(held.sum(axis=0), 1)
         centred = np.where(held, raw - mean, 0.0)
-        unit = _units(kind, mean, centred, n_blocks)
+        unit = _units(kind, mean, centred, n_blocks, rounding)
         centred /= unit
         _, spreads, vectors = np.linalg.svd(centred, full_matrices=False)
         variances = spreads**2 / len(raw)
         total = float(variances.sum())
         count = 0
         # Where samples do not differ, or by rounding only, any change is one of the rest.
-        if total > raw.shape[1] * _ROUNDING**2:
+        least = rounding / _CONSTANT
+        if total > raw.shape[1] * least**2:
             count = min(int(np.searchsorted(np.cumsum(variances), _HELD * total)) + 1, _COMPONENTS, len(variances))
         found = cls(kind, mean, unit, vectors[:count].copy())
         if size is None:
             points, rows = found.features(raw), np.arange(len(raw))
             size = float(np.median(_to_nearest(points, points, rows))) if len(raw) > 1 else 0.0
-        return cls(kind, mean, unit, found.components, size if size > _ROUNDING else 1.0)
+        return cls(kind, mean, unit, found.components, size if size > least else 1.0)
 
     def features(self, raw: FloatArray) -> FloatArray:
         """Components, and the size of what they leave over, ``(n, k)``."""
-        centred = np.where(np.isfinite(raw), raw - self.mean, 0.0) / self.unit
+        centred = np.where(np.isfinite(raw), raw - self.mean, 0.0)
+        with np.errstate(over="ignore"):
+            centred = np.clip(centred / self.unit, -_LARGEST, _LARGEST)
         # One row at a time, so that rounding does not depend on the other samples.
         inside = np.stack([self.components @ row for row in centred]) if len(raw) else np.zeros((0, 0))
         rest = np.sqrt(np.maximum((centred**2).sum(axis=1) - (inside**2).sum(axis=1), 0.0))
-        return np.concatenate([inside, rest[:, np.newaxis]], axis=1) / self.size
+        found = np.concatenate([inside, rest[:, np.newaxis]], axis=1)
+        with np.errstate(over="ignore"):
+            return np.clip(found / self.size, -_LARGEST, _LARGEST)
 
 
-def _units(kind: str, mean: FloatArray, centred: FloatArray, n_blocks: int) -> FloatArray:
+def _units(kind: str, mean: FloatArray, centred: FloatArray, n_blocks: int, rounding: float) -> FloatArray:
     """Changes that count as one in raw features of a kind ``(r,)``: standard deviations, where there are any."""
     spread = np.sqrt((centred**2).mean(axis=0))
     if kind == "points":
@@ -288,19 +298,22 @@ def _units(kind: str, mean: FloatArray, centred: FloatArray, n_blocks: int) -> F
         # The moments, which come first, have one unit together.
         unit[:n_blocks] = max(spread[:n_blocks].max(initial=0.0), _OF_MOMENTS)
         return unit
-    size = np.abs(mean)
+    size = np.hypot(mean, spread)
     if kind == "fields":
-        # One unit for the means of a channel in all cells, and one for the deviations from these.
-        spread, size = (_over_blocks(part, n_blocks) for part in (spread, size))
-    floor = size * (_ROUNDING_OF_TOKENS if kind == "tokens" else _ROUNDING)
-    return np.where(spread > floor, spread, np.where(size > 0, _CONSTANT * size, 1.0))
+        # One unit for the means of a channel in all cells, and one for the deviations from these, which are rounding
+        # where they are small beside the means.
+        spread, size = (part.reshape(n_blocks, -1) for part in (spread, size))
+        means = np.sqrt((spread[:, :-1] ** 2).mean(axis=1, keepdims=True))
+        spread = np.concatenate([np.broadcast_to(means, spread[:, :-1].shape), spread[:, -1:]], axis=1).reshape(-1)
+        whole = np.sqrt((size[:, :-1] ** 2).mean(axis=1) + size[:, -1] ** 2)
+        size = np.repeat(whole, len(mean) // n_blocks)
+    return np.where(spread > rounding * size, spread, np.where(size > 0, _CONSTANT * size, 1.0))
 
 
-def _over_blocks(columns: FloatArray, n_blocks: int) -> FloatArray:
-    """Root mean squares of columns over all cells of each channel; the last column of each block stands alone."""
-    table = columns.reshape(n_blocks, -1).copy()
-    table[:, :-1] = np.sqrt((table[:, :-1] ** 2).mean(axis=1, keepdims=True))
-    return table.reshape(-1)
+def _rounding_of(values: Any) -> float:
+    """Relative size of differences between numbers of an array that are rounding."""
+    dtype = np.dtype(values.dtype)
+    return max(_ROUNDING, _ROUNDING_OF_VALUES * float(np.finfo(dtype).eps)) if dtype.kind == "f" else _ROUNDING
 
 
 def _to_nearest(points: FloatArray, others: FloatArray, own: IntArray | None = None) -> FloatArray:
@@ -359,14 +372,18 @@ class Reference:
             inputs = inputs[np.unique(np.linspace(0, len(inputs) - 1, most).round().astype(int))]
         raw, n = raw_features(inputs, lattice, tokens), len(inputs)
         blocks = {"fields": inputs.n_channels, "points": lattice.size}
-        groups = [Group.fit(kind, part, blocks.get(kind, 1)) for kind, part in raw.items()]
+        rounding = {"fields": _rounding_of(inputs), "points": _ROUNDING_OF_POINTS, "tokens": _ROUNDING_OF_TOKENS}
+        if inputs.params is not None:
+            rounding["params"] = _rounding_of(inputs.params)
+        options = {kind: (blocks.get(kind, 1), rounding[kind]) for kind in raw}
+        groups = [Group.fit(kind, part, *options[kind]) for kind, part in raw.items()]
         points = np.concatenate([group.features(raw[group.kind]) for group in groups], axis=1)
         own = np.zeros(n)
         for fold in range(min(_FOLDS, n) if n > 2 else 0):
             held = np.arange(fold, n, _FOLDS)
             kept = np.delete(np.arange(n), held)
             without = [
-                Group.fit(group.kind, raw[group.kind][kept], blocks.get(group.kind, 1), group.size) for group in groups
+                Group.fit(group.kind, raw[group.kind][kept], *options[group.kind], group.size) for group in groups
             ]
             seen = np.concatenate([group.features(raw[group.kind]) for group in without], axis=1)
             own[held] = _to_nearest(seen[held], seen, held)

@@ -21,6 +21,7 @@ from joblib import Parallel, delayed
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
+from skop._jobs import workers_for
 from skop._optional import import_optional
 from skop.data import FieldSet, find_sources, is_mesh_input, is_mesh_series, sample_files, split_params
 from skop.exceptions import FieldDataError, held_warnings, warn
@@ -80,8 +81,10 @@ def predict_in_parts(
     Raises
     ------
     FieldDataError
-        If X is a time series of meshes or a dask array, numbers of samples differ, `output` does not fit, or a part
-        cannot be predicted; a ValueError.
+        If X is a time series of meshes or a dask array, numbers of samples differ, `output` does not fit, there is no
+        such method, or a part cannot be predicted; a ValueError.
+    ValueError
+        If `part_size` or `n_jobs` is no such number.
 
     Warns
     -----
@@ -101,6 +104,8 @@ def predict_in_parts(
     (40,)
     """
     check_is_fitted(estimator)
+    if not callable(getattr(estimator, method, None)):
+        raise FieldDataError(f"method is {method!r}, which is no method of {type(estimator).__name__}.")
     X, count, params = _as_samples(X, params, getattr(estimator, "_is_of_series", False))
     if part_size is None:
         part_size = max(_FEWEST_SAMPLES, -(-count // _MOST_PARTS))
@@ -110,7 +115,7 @@ def predict_in_parts(
     given = {"coords": coords, "params": params} | options
     call = _Call(estimator, method, {name: value for name, value in given.items() if value is not None})
     parts = list(gen_batches(count, int(part_size)))
-    results = Parallel(n_jobs=n_jobs)(
+    results = Parallel(n_jobs=workers_for(n_jobs, len(parts)))(
         delayed(call.run)(_rows(X, part), _arguments(call.options, part, count), None if files is None else files[part])
         for part in parts
     )
@@ -120,7 +125,8 @@ def predict_in_parts(
         return files
     # A tuple is (coords, fields), unless the method returns several predictions.
     if isinstance(found[0], tuple) and (method != "predict" or options.get("return_std")):
-        return tuple(_joined(list(each)) for each in zip(*found, strict=True))
+        joined = [_joined(list(each)) for each in zip(*found, strict=True)]
+        return found[0]._make(joined) if hasattr(found[0], "_make") else tuple(joined)
     return _joined(found)
 
 
@@ -189,7 +195,8 @@ def _as_samples(X: Any, params: Any, is_of_series: bool) -> tuple[Any, int, Any]
         count = lengths.pop() if len(lengths) == 1 else 0
     else:
         X = X if hasattr(X, "__getitem__") and hasattr(X, "__len__") else np.asarray(X)
-        count = len(X)
+        shape = getattr(X, "shape", None)
+        count = len(X) if shape is None else int(shape[0]) if len(shape) else 0
     if not count:
         raise FieldDataError("X has no samples, or parts of other lengths; at least one is required.")
     return X, count, params

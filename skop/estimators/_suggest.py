@@ -17,7 +17,7 @@ from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet
 from skop.estimators._field import FieldRegressor, checked_by_caller
 from skop.estimators._novelty import features
-from skop.exceptions import FieldDataError, each_warning_once
+from skop.exceptions import FieldDataError, NonFinitePredictionError, each_warning_once
 
 __all__ = ["select", "suggest"]
 
@@ -68,6 +68,8 @@ def suggest(
     FieldDataError
         If the estimator is none of skop, or holds no features of its training samples; if candidates have another form
         than in the fit, or are not finite; or if `n` is not between 1 and N. A ValueError.
+    NonFinitePredictionError
+        If the prediction for a candidate or its uncertainty is not finite; a FieldDataError.
 
     See Also
     --------
@@ -123,7 +125,8 @@ def suggest(
                 "or a smaller n."
             )
         points, distances, nearest = _space(estimator, inputs)
-        uncertainties = _uncertainties(estimator, inputs)
+        with np.errstate(over="ignore", invalid="ignore"):
+            uncertainties = _uncertainties(estimator, inputs)
     chosen, scores = select(points, distances, nearest, uncertainties, int(n))
     return (chosen, scores) if return_scores else chosen
 
@@ -214,6 +217,13 @@ def _uncertainties(estimator: FieldRegressor, inputs: FieldSet) -> FloatArray | 
         if not held:
             continue
         means, spreads = (np.concatenate(side) for side in zip(*held, strict=True))
+        is_finite = np.isfinite(means).all(axis=1) & np.isfinite(spreads).all(axis=1)
+        if not is_finite.all():
+            raise NonFinitePredictionError(
+                f"the prediction for candidate {int(np.argmin(is_finite))}, its uncertainty or their squares are not "
+                "finite: the candidate holds numbers too large for the precision of the fit or far from those of the "
+                "training. Check its units and fill values."
+            )
         sizes = means.mean(axis=0)
         # Several outputs count alike, whatever their units; one that is predicted to be zero has that of its spread.
         sizes = np.where(sizes > 0, sizes, spreads.mean(axis=0))

@@ -148,6 +148,15 @@ def test_a_far_sample_has_the_quantile_one(on_table, on_points, on_grid):
     assert quiet(on_points, [(points[:12], values[:12])]).quantile == 1
 
 
+def test_numbers_whose_squares_overflow_are_far():
+    model = MeanFieldRegressor().fit(1e-10 * TABLE, TABLE[:, 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = quiet(model, np.concatenate([np.full((1, 3), 1e149), 1e-10 * TABLE[:1]]))
+    assert np.isfinite(found.score).all()
+    assert found.quantile[0] == 1
+
+
 def test_parameters_that_never_varied_count():
     X = np.column_stack([TABLE, np.full(40, 7.0)])
     model = PODRegressor().fit(X, TABLE.sum(axis=1))
@@ -189,6 +198,44 @@ def test_units_do_not_matter():
         for sides, units in ((1.0, 1.0), (np.array([1e3, 1e-3]), np.array([1e6, 1e-4])))
     ]
     np.testing.assert_allclose(*scores, rtol=1e-6)
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e7, 1e10])
+def test_a_large_offset_hides_no_differences(offset):
+    y = TABLE.sum(axis=1)
+    new = np.concatenate([TABLE[:3] + 0.1, TABLE[:3] + 3])
+    here, there = (PODRegressor().fit(TABLE + by, y).novelty(new + by, level=None) for by in (0.0, offset))
+    np.testing.assert_allclose(there.score, here.score, rtol=1e-4)
+    fields = GRIDS[..., :1]
+    here, there = (
+        MeanFieldRegressor().fit(fields + by, y).novelty(3 * fields[:4] + by, level=None) for by in (0.0, offset)
+    )
+    np.testing.assert_allclose(there.score, here.score, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_of_fields_without_variation_is_no_difference(dtype):
+    """Fields that hold one number each, on sets of points whose means round each in its own way."""
+    rng = np.random.default_rng(5)
+    coords = [points for points, _ in CLOUDS]
+    numbers = rng.random(len(coords)) + 0.1
+
+    def constant(noise):
+        values = [np.full((len(own), 1), number) for own, number in zip(coords, numbers, strict=True)]
+        return FieldSet(coords, [(part * (1 + noise * rng.normal(size=part.shape))).astype(dtype) for part in values])
+
+    model = MeanFieldRegressor().fit(constant(np.finfo(dtype).eps), numbers)
+    expected = quiet(model, constant(0.0))
+    np.testing.assert_allclose(quiet(model, constant(4 * np.finfo(dtype).eps)).score, expected.score, rtol=1e-3)
+    # And what varies within a sample is measured by the size of the field, whatever its unit.
+    grid = np.broadcast_to(numbers[:, None, None], (len(numbers), 16, 1)) * np.ones((1, 16, 1))
+    wave = 1 + 0.3 * np.sin(np.arange(16))[:, None]
+    scores = [
+        MeanFieldRegressor().fit(unit * grid, numbers).novelty(unit * wave * grid[:3], level=None).score
+        for unit in (1.0, 1e-5, 1e5)
+    ]
+    np.testing.assert_allclose(scores[1:], [scores[0]] * 2, rtol=1e-6)
+    assert scores[0].min() > 5
 
 
 def test_finer_and_coarser_grids_lie_near_their_own_samples(on_grid):

@@ -7,6 +7,8 @@ import meshio
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from scipy.sparse import csr_array
 from scipy.spatial import Delaunay
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
@@ -112,6 +114,8 @@ def test_several_results_and_pipelines_are_joined(on_grids):
     require_close(found, band.predict_interval(TABLE, sample_weight=weight))
     with pytest.raises(FieldDataError, match=r"sample_weight has shape \(4,\)"):
         skop.predict_in_parts(band, TABLE, method="predict_interval", part_size=4, sample_weight=weight[:4])
+    found = skop.predict_in_parts(band, TABLE, method="novelty", part_size=4, level=None)
+    np.testing.assert_array_equal(found.quantile, band.novelty(TABLE, level=None).quantile)
     steps = make_pipeline(StandardScaler(), skop.PODRegressor()).fit(TABLE, Y)
     require_close(skop.predict_in_parts(steps, TABLE, part_size=5), steps.predict(TABLE))
 
@@ -121,6 +125,57 @@ def test_parts_do_not_depend_on_the_number_of_workers(on_grids):
     with joblib.parallel_config(backend="threading", n_jobs=3):
         np.testing.assert_array_equal(skop.predict_in_parts(on_grids, X, part_size=3), expected)
         np.testing.assert_array_equal(skop.predict_in_parts(on_grids, X, part_size=3, n_jobs=2), expected)
+
+
+def test_no_more_workers_are_started_than_there_are_tasks():
+    """Joblib starts as many as it is asked for, each a process with a copy of torch."""
+    asked = []
+
+    class Asked(joblib.parallel.ThreadingBackend):
+        def configure(self, n_jobs=1, parallel=None, **options):
+            asked.append(n_jobs)
+            return super().configure(min(n_jobs, 4), parallel, **options)
+
+    joblib.register_parallel_backend("asked", Asked)
+    with joblib.parallel_config(backend="asked"):
+        model = skop.PODRegressor().fit(TABLE, Y)
+        skop.predict_in_parts(model, TABLE, part_size=4, n_jobs=4096)
+        skop.EnsembleRegressor(lamo(), n_members=2, n_jobs=4096, random_state=0).fit(TABLE, Y)
+        band = skop.ConformalRegressor(skop.PODRegressor(), method="cv+", cv=2, coverage=0.5, n_jobs=4096)
+        band.fit(TABLE, Y)
+        skop.datasets.make_darcy(2, resolution=8, random_state=0, n_jobs=4096)
+    assert asked == [3, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dtype": "float64"},
+        {"symmetries": skop.SymmetryOptions(rotations=[((0.5, 0.5), 120)], average_predictions=True)},
+    ],
+)
+def test_arrays_of_a_model_that_workers_share_cannot_be_written(options, tmp_path):
+    """Joblib maps large arrays into the memory of its workers, for reading only."""
+    model = lamo(**options).fit(POINTS, VALUES)
+    joblib.dump(model, tmp_path / "model.joblib")
+    shared = joblib.load(tmp_path / "model.joblib", mmap_mode="r")
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            require_close(shared.predict(POINTS), model.predict(POINTS))
+    finally:
+        torch.set_warn_always(before)
+
+
+@pytest.mark.parametrize("n_jobs", [0, 10**6, -(10**6), True, 2.0, "2"])
+def test_numbers_of_workers_that_are_none(n_jobs):
+    model = skop.PODRegressor().fit(TABLE, Y)
+    with pytest.raises(ValueError, match=r"n_jobs is .*; expected a number of workers from 1 to 4096"):
+        skop.predict_in_parts(model, TABLE, n_jobs=n_jobs)
+    with pytest.raises(ValueError, match=r"n_jobs is .*; expected a number of workers from 1 to 4096"):
+        skop.datasets.make_darcy(2, resolution=8, random_state=0, n_jobs=n_jobs)
 
 
 def test_the_active_backend_and_its_number_of_jobs_are_used(on_grids):
@@ -166,8 +221,13 @@ def test_unsuitable_arguments_are_named(on_grids):
     for value in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match="part_size must be an integer of at least 1, or None, got"):
             skop.predict_in_parts(on_grids, X, part_size=value)
-    with pytest.raises(FieldDataError, match="X has no samples"):
-        skop.predict_in_parts(on_grids, X[:0])
+    for value in (X[:0], None, 3.0):
+        with pytest.raises(FieldDataError, match="X has no samples"):
+            skop.predict_in_parts(on_grids, value)
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        skop.predict_in_parts(skop.PODRegressor().fit(TABLE, Y), csr_array(TABLE))
+    with pytest.raises(FieldDataError, match="method is 'guess', which is no method of LaMORegressor"):
+        skop.predict_in_parts(on_grids, X, method="guess")
     with pytest.raises(FieldDataError, match="output is a folder, but X is no files"):
         skop.predict_in_parts(on_grids, X, output="out")
     with pytest.raises(FieldDataError, match="predictions are no meshes: they came as ndarray"):

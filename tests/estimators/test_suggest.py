@@ -1,5 +1,7 @@
 """suggest: laws of the choice of the next runs, for every kind of estimator and of candidates."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
@@ -18,7 +20,7 @@ from skop import (
     PODRegressor,
 )
 from skop.estimators._suggest import _uncertainties, select
-from skop.exceptions import ExtrapolationWarning, FieldDataError
+from skop.exceptions import ExtrapolationWarning, FieldDataError, NonFinitePredictionError
 
 
 def fields_of(X):
@@ -281,6 +283,16 @@ def test_candidates_that_cannot_be_read_are_refused(pod, tables):
     ):
         with pytest.raises(ValueError, match=words):
             skop.suggest(pod, bad, 1)
+
+
+def test_an_uncertainty_that_overflows_is_refused(tables):
+    """Without the check the first index came back n times."""
+    X, candidates = tables
+    model = PODRegressor().fit(X, X.prod(axis=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(NonFinitePredictionError, match="candidate 3, its uncertainty or their squares are not"):
+            skop.suggest(model, np.concatenate([candidates[:3], [[1e140, 1e140]]]), 2)
 
 
 def test_estimators_that_suggest_knows_nothing_of_are_refused(tables):
