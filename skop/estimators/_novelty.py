@@ -273,17 +273,22 @@ class Group:
             count = min(int(np.searchsorted(np.cumsum(variances), _HELD * total)) + 1, _COMPONENTS, len(variances))
         found = cls(kind, mean, unit, vectors[:count].copy())
         if size is None:
-            points, rows = found.features(raw), np.arange(len(raw))
+            points, rows = found.features(raw, by_row=False), np.arange(len(raw))
             size = float(np.median(_to_nearest(points, points, rows))) if len(raw) > 1 else 0.0
         return cls(kind, mean, unit, found.components, size if size > least else 1.0)
 
-    def features(self, raw: FloatArray) -> FloatArray:
-        """Components, and the size of what they leave over, ``(n, k)``."""
+    def features(self, raw: FloatArray, *, by_row: bool = True) -> FloatArray:
+        """Components, and the size of what they leave over, ``(n, k)``.
+
+        A product by rows costs more, and its rounding does not depend on the other samples.
+        """
         centred = np.where(np.isfinite(raw), raw - self.mean, 0.0)
         with np.errstate(over="ignore"):
             centred = np.clip(centred / self.unit, -_LARGEST, _LARGEST)
-        # One row at a time, so that rounding does not depend on the other samples.
-        inside = np.stack([self.components @ row for row in centred]) if len(raw) else np.zeros((0, 0))
+        if by_row and len(raw):
+            inside = np.stack([self.components @ row for row in centred])
+        else:
+            inside = centred @ self.components.T
         rest = np.sqrt(np.maximum((centred**2).sum(axis=1) - (inside**2).sum(axis=1), 0.0))
         found = np.concatenate([inside, rest[:, np.newaxis]], axis=1)
         with np.errstate(over="ignore"):
@@ -385,7 +390,7 @@ class Reference:
             without = [
                 Group.fit(group.kind, raw[group.kind][kept], *options[group.kind], group.size) for group in groups
             ]
-            seen = np.concatenate([group.features(raw[group.kind]) for group in without], axis=1)
+            seen = np.concatenate([group.features(raw[group.kind], by_row=False) for group in without], axis=1)
             own[held] = _to_nearest(seen[held], seen, held)
         return cls(lattice, groups, points, own)
 
