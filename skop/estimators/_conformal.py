@@ -18,7 +18,7 @@ from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skop._jobs import workers_for
 from skop._optional import import_optional
@@ -30,13 +30,15 @@ from skop.data import (
     Predictions,
     TargetForm,
     Targets,
-    attach_bounds,
+    TrainingData,
     interpolate_fields,
     is_mesh_series,
+    split_series,
 )
 from skop.estimators._base import check_weight
 from skop.estimators._ensemble import EnsembleRegressor
 from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure, samples_with_weight
+from skop.estimators._frames import BaseFrameRegressor
 from skop.estimators._parts import by_chunks
 from skop.estimators._persistence import KNOWN
 from skop.estimators._search import Samples, as_input, as_predictions, make_folds
@@ -60,6 +62,8 @@ _KEPT_SCORES = 1000
 _BISECTIONS = 34
 #: Difference of probabilities that is rounding.
 _ROUNDING = 1e-9
+#: What scikit-learn stores of a table X.
+_COLUMNS = ("n_features_in_", "feature_names_in_")
 #: Kinds of outputs.
 _KINDS = ("fields", "scalars")
 
@@ -130,6 +134,8 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         Names of the columns, where X was a DataFrame.
     spec_ : skop.data.DataSpec
         Form, sizes and channel names of X and y.
+    series_ : dict
+        Names of the fields and their treatment, where the fit was on time series of meshes.
     mesh_ : meshio.Mesh or None
         Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
 
@@ -157,9 +163,9 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
     of their own a simultaneous band is for the points of a sample, and depends on how many there are; predicted
     elsewhere by `coords`, it is not calibrated for these points.
 
-    For time series in channels, as in `RolloutRegressor`, each channel of each step has a factor of its own, so that
-    bands widen as the errors do. A band for q channels together, with probability 1 - alpha, has
-    ``coverage = 1 - alpha / q``.
+    For time series, as in `RolloutRegressor` and `TimeConditionedRegressor`, each channel of each step has a factor of
+    its own, so that bands widen as the errors do. Time series of meshes count by runs, also in `groups` and weights. A
+    band for q channels together, with probability 1 - alpha, has ``coverage = 1 - alpha / q``.
 
     With `groups`, samples of one group are held out together, and a group counts as one sample: the guarantee is then
     for a sample of a new group. With `sample_weight`, calibration samples count by their weights, which are the ratios
@@ -252,11 +258,6 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             If X or y cannot be used, there are too few calibration samples for the coverage, or the scale is none that
             the estimator or the samples have; a ValueError.
         """
-        if is_mesh_series(X):
-            raise FieldDataError(
-                "ConformalRegressor takes no time series of meshes; pass their frames as channels of fields, see "
-                "RolloutRegressor."
-            )
         with restored_on_failure(self), each_warning_once():
             data, used = self._read(X, y, params=params, sample_weight=sample_weight), None
             weight = check_weight(sample_weight, len(data.inputs))
@@ -275,6 +276,30 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             if data.spec.target_points == "shared" and data.targets.field is not None:
                 self.coords_ = data.targets.field.coords
         return self
+
+    def _read(self, X: Any, y: Any, *, params: Any = None, sample_weight: Any = None, **options: Any) -> TrainingData:
+        """X and y of a fit; time series of meshes are read by the estimator, which predicts frames."""
+        self.__dict__.pop("series_", None)
+        inner = self.estimator.estimator if isinstance(self.estimator, FrozenEstimator) else self.estimator
+        frames = _frame_estimator(inner)
+        runs, targets, _ = split_series(X, y, params)
+        if frames is None or not frames._takes_series(runs, targets):
+            if is_mesh_series(runs) or is_mesh_series(targets):
+                raise FieldDataError(
+                    f"{type(inner).__name__} takes no time series of meshes; put it in a RolloutRegressor or "
+                    "TimeConditionedRegressor, or pass frames as channels of fields."
+                )
+            return super()._read(X, y, params=params, sample_weight=sample_weight, **options)
+        reader = copy.copy(frames) if isinstance(self.estimator, FrozenEstimator) else clone(frames)
+        found = reader._read(X, y, params=params, sample_weight=sample_weight, **options)
+        if isinstance(self.estimator, FrozenEstimator):
+            # This also compares the series with those of the fit.
+            frames._read_scored(X, y, params, sample_weight)
+        self.series_, self.mesh_ = reader.series_, None
+        for name in _COLUMNS:
+            if hasattr(reader, name):
+                setattr(self, name, getattr(reader, name))
+        return found
 
     def _fit(self, samples: Samples, groups: Any, rows: IntArray) -> None:
         """Fit and calibrate on samples, which are these rows of X."""
@@ -300,7 +325,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             if np.sort(np.concatenate([held for _, held in made])).tolist() != list(range(len(calibrated))):
                 raise FieldDataError(f"cv={self.cv!r} must hold out each sample once; use KFold or GroupKFold.")
             folds = [(calibrated[part], calibrated[held]) for part, held in made]
-        member = _Member(self.estimator, scale, is_frozen)
+        member = _Member(self._on_frames(), scale, is_frozen)
         members = [member.seeded(rng) for _ in folds]
         final = member.seeded(rng)
         found = Parallel(n_jobs=workers_for(self.n_jobs, len(folds)))(
@@ -332,6 +357,17 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         self.fold_estimators_ = [one[0] for one in found]
         with checked_by_caller():
             self.estimator_ = _fitted(final.estimator, samples[calibrated])
+
+    def _on_frames(self) -> Any:
+        """The estimator, which gets the times of time series of meshes, since it is fitted on their frames."""
+        times = getattr(self, "series_", {}).get("times")
+        if times is None or isinstance(self.estimator, FrozenEstimator):
+            return self.estimator
+        estimator = clone(self.estimator)
+        frames: Any = _frame_estimator(estimator)
+        if frames.times is None:
+            frames.set_params(times=times)
+        return estimator
 
     def _kind_of_scale(self, samples: Samples) -> Any:
         """The scale that is meant, or the estimator that learns it."""
@@ -397,7 +433,16 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
 
     # ------------------------------------------------------------------ prediction
     @by_chunks
-    def predict_interval(self, X: Any, coords: Any = None, *, params: Any = None, sample_weight: Any = None) -> Any:
+    def predict_interval(
+        self,
+        X: Any,
+        coords: Any = None,
+        *,
+        params: Any = None,
+        sample_weight: Any = None,
+        n_steps: int | None = None,
+        times: Any = None,
+    ) -> Any:
         """Predict, with the lower and upper bounds of the band.
 
         Parameters
@@ -413,10 +458,14 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             Weight of each new sample, at least 0, in the unit of the weights of `fit`: the ratio of the density of new
             samples to that of the calibration samples, where they are. None counts each as the heaviest calibration
             sample or group, or as 1 if `fit` had no weights.
+        n_steps : int or None, default=None
+            Number of steps of a `RolloutRegressor`, up to those of the fit; None gives all of them.
+        times : array-like of shape (n_times,) or None, default=None
+            Times of a `TimeConditionedRegressor`, among those of the fit; None gives all of them.
 
         Returns
         -------
-        mean : ndarray, list, FieldSet, (coords, fields), list of meshes, DataFrame or Series
+        mean : ndarray, list, FieldSet, (coords, fields), list of meshes or MeshSeries, DataFrame or Series
             The prediction, as by `predict`, in the form of the y of the fit.
         lower, upper : of the same form
             Bounds. Meshes of the bounds hold the fields ``<field>_lower`` and ``<field>_upper``, which are written into
@@ -425,20 +474,70 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         Raises
         ------
         FieldDataError
-            If X has another form than in the fit, or a weight is so large that only an infinite band has the coverage.
+            If X has another form than in the fit, a weight is so large that only an infinite band has the coverage, or
+            steps or times were not calibrated.
         """
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
             self._warn_if_outside(inputs, X)
             levels = self._levels(sample_weight, len(inputs))
+            writer, frames = self._writer(n_steps, times)
             mean, places = self._mean_at(inputs, points)
-            bounds = self._bounds_at(inputs, points, levels)
-            form, labels = self.spec_.target_form, self._labels(X)
-            result = self._restore(mean, places, meshes, labels)
-            if meshes is None or form.components is None:
-                return result, *(form.restore(bound, places, meshes, labels) for bound in bounds)
-            ends = [form.restore(bound, places) for bound in bounds]
-            return result, *attach_bounds(result, ends[0], ends[1], dict(form.components))
+            mean, *bounds = (_frames_of(part, frames) for part in (mean, *self._bounds_at(inputs, points, levels)))
+            labels = self._labels(X)
+            result = writer._restore(mean, places, meshes, labels)
+            return result, *writer._restore_bounds(result, bounds, places, meshes, labels)
+
+    # ------------------------------------------------------------------ frames, and time series of meshes
+    def _predicts_frames(self) -> Any:
+        """The fitted estimator of frames, with X and y in the form of this one; None if there is none."""
+        fitted = _frame_estimator(getattr(self, "estimator_", None))
+        if fitted is None:
+            return None
+        frames = copy.copy(fitted)
+        frames.__dict__.pop("series_", None)
+        for name in ("spec_", "coords_", "mesh_", "series_", *_COLUMNS):
+            if hasattr(self, name):
+                setattr(frames, name, getattr(self, name))
+        return frames
+
+    def _writer(self, n_steps: Any, times: Any) -> tuple[Any, IntArray | None]:
+        """What puts predictions into their form, and the channels of the frames that are asked for; None for all."""
+        if n_steps is None and times is None:
+            return self, None
+        frames = self._predicts_frames()
+        if frames is None:
+            name = "n_steps" if times is None else "times"
+            raise FieldDataError(f"{name} was given, but the estimator predicts no frames; leave it out.")
+        part, numbers = frames._part_of_frames(n_steps, times)
+        count = frames._n_components
+        return part, np.add.outer(count * np.asarray(numbers), np.arange(count)).ravel()
+
+    def _read_inputs(self, X: Any, params: Any = None) -> tuple[FieldSet, list[Any] | None]:
+        """Read the X of a prediction; also return its meshes, or its runs if it is time series of them."""
+        check_is_fitted(self)
+        reader: Any = self._predicts_frames() if hasattr(self, "series_") else super()
+        return reader._read_inputs(X, params)
+
+    def _read_scored(self, X: Any, y: Any, params: Any = None, sample_weight: Any = None) -> tuple[FieldSet, Targets]:
+        """Read the X and y of a score."""
+        check_is_fitted(self)
+        reader: Any = self._predicts_frames() if hasattr(self, "series_") else super()
+        return reader._read_scored(X, y, params, sample_weight)
+
+    def _restore(self, predictions: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None) -> Any:
+        """Convert predictions to the form of y."""
+        writer: Any = self._predicts_frames() if hasattr(self, "series_") else super()
+        return writer._restore(predictions, places, meshes, labels)
+
+    def _restore_bounds(
+        self, mean: Any, bounds: Sequence[Predictions], places: FieldSet, meshes: list[Any] | None, labels: Any = None
+    ) -> list[Any]:
+        """Convert lower and upper bounds to the form of y."""
+        writer: Any = self._predicts_frames() if hasattr(self, "series_") else super()
+        return writer._restore_bounds(mean, bounds, places, meshes, labels)
+
+    # ------------------------------------------------------------------ the band in numbers
 
     def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
         """Prediction and half the width of the band; what the estimator knows by itself if X does not set the width."""
@@ -639,6 +738,21 @@ def _fit_member(
             )
         scores.append((ratio.reshape(-1, ratio.shape[-1]), np.asarray(sizes)))
     return model, scale, scores
+
+
+def _frame_estimator(estimator: Any) -> Any:
+    """Estimator of frames: the given one, or the members of an ensemble; None if it is another one."""
+    if isinstance(estimator, EnsembleRegressor):
+        estimator = getattr(estimator, "estimators_", [estimator.estimator])[0]
+    return estimator if isinstance(estimator, BaseFrameRegressor) else None
+
+
+def _frames_of(predictions: Predictions, channels: IntArray | None) -> Predictions:
+    """Some channels or scalars of predictions."""
+    if channels is None:
+        return predictions
+    parts = (getattr(predictions, kind) for kind in _KINDS)
+    return Predictions(*(None if part is None else part[..., channels] for part in parts))
 
 
 def _errors(samples: Samples, found: Predictions) -> Predictions:

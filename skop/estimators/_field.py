@@ -21,6 +21,7 @@ from skop.data import (
     Predictions,
     Targets,
     TrainingData,
+    attach_bounds,
     attach_spread,
     interpolate_fields,
     piece_length,
@@ -544,6 +545,16 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         if meshes is None or form.components is None:
             return form.restore(spread, places, meshes, labels)
         return attach_spread(mean, form.restore(spread, places), dict(form.components))
+
+    def _restore_bounds(
+        self, mean: Any, bounds: Sequence[Predictions], places: FieldSet, meshes: list[Any] | None, labels: Any = None
+    ) -> list[Any]:
+        """Convert lower and upper bounds to the form of y; on meshes, also add them to those of the mean."""
+        form = self.spec_.target_form
+        if meshes is None or form.components is None:
+            return [form.restore(bound, places, meshes, labels) for bound in bounds]
+        lower, upper = (form.restore(bound, places) for bound in bounds)
+        return [*attach_bounds(mean, lower, upper, dict(form.components))]
 
     # ------------------------------------------------------------------ scoring
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> float:

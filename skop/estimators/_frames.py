@@ -8,7 +8,7 @@ Notation: n trajectories, S frames of a target, P points, T points of all sample
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -28,6 +28,7 @@ from skop.data import (
     Predictions,
     Targets,
     TrainingData,
+    attach_bounds,
     attach_predictions,
     attach_spread,
     find_runs,
@@ -77,6 +78,10 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
 
     def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
         """Return the times of a prediction, and the numbers of the frames of the run at these times if it has any."""
+        raise NotImplementedError
+
+    def _part_of_frames(self, n_steps: Any, times: Any) -> tuple[Self, list[int]]:
+        """Return a copy that predicts some of the frames of the fit, and the numbers of these frames."""
         raise NotImplementedError
 
     def _takes_series(self, X: Any, y: Any) -> bool:
@@ -142,6 +147,17 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         flat = [mesh for series in mean for mesh in series.meshes]
         found = attach_spread(flat, self._split(spread, places), dict(self.series_["components"]))
         return self._as_series(found, [series.times for series in mean])
+
+    def _restore_bounds(
+        self, mean: Any, bounds: Sequence[Predictions], places: FieldSet, meshes: list[Any] | None, labels: Any = None
+    ) -> list[Any]:
+        """Convert lower and upper bounds to the form of y; on meshes, also add them to those of the mean."""
+        if meshes is None or not hasattr(self, "series_"):
+            return super()._restore_bounds(mean, bounds, places, meshes, labels)
+        flat = [mesh for series in mean for mesh in series.meshes]
+        lower, upper = (self._split(bound, places) for bound in bounds)
+        found = attach_bounds(flat, lower, upper, dict(self.series_["components"]))
+        return [self._as_series(part, [series.times for series in mean]) for part in found]
 
     def _split(self, predictions: Predictions, places: FieldSet) -> FieldSet:
         """Return predictions with each frame as a sample."""

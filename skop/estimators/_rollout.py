@@ -332,15 +332,30 @@ class RolloutRegressor(BaseFrameRegressor):
         """
         if n_steps is None or not hasattr(self, "n_frames_"):
             return super().predict(X, coords, params=params)
+        return super(RolloutRegressor, self._with_steps(n_steps)).predict(X, coords, params=params)
+
+    def _with_steps(self, n_steps: Any) -> Self:
+        """Return a copy that predicts another number of frames."""
         if isinstance(n_steps, bool) or not isinstance(n_steps, Integral) or n_steps < 1:
             raise ValueError(f"n_steps must be an integer of at least 1, got {n_steps!r}.")
-        if n_steps > 1 and not self.feeds_back_:
+        if int(n_steps) > 1 and not self.feeds_back_:
             raise FieldDataError(
                 f"n_steps={n_steps} needs predictions that can be used as input, but the y of the fit is not a frame "
                 f"of X with window={self.window_}; set n_steps=1."
             )
-        names = partial(_names_of_steps, n_steps=int(n_steps))
-        return super(RolloutRegressor, self._with_frames(int(n_steps), names)).predict(X, coords, params=params)
+        return self._with_frames(int(n_steps), partial(_names_of_steps, n_steps=int(n_steps)))
+
+    def _part_of_frames(self, n_steps: Any, times: Any) -> tuple[Self, list[int]]:
+        """Return a copy that predicts the first steps, and their numbers."""
+        if times is not None:
+            raise FieldDataError("times was given, but a rollout goes by steps; pass n_steps.")
+        other = self._with_steps(n_steps)
+        if other.n_frames_ > self.n_frames_:
+            raise FieldDataError(
+                f"n_steps={n_steps}, but {self.n_frames_} steps were calibrated: nothing is known of the errors of "
+                "later ones. Ask for these at most, or calibrate on trajectories with more steps."
+            )
+        return other, [*range(other.n_frames_)]
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Predict all frames of a rollout."""

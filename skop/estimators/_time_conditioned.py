@@ -300,6 +300,21 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         other.times_ = wanted
         return other
 
+    def _part_of_frames(self, n_steps: Any, times: Any) -> tuple[Self, list[int]]:
+        """Return a copy that predicts at some of the times of the fit, and their numbers."""
+        if n_steps is not None:
+            raise FieldDataError("n_steps was given, but the estimator predicts at times; pass times.")
+        other = self._at(times)
+        places = _places_of(other.times_, self.times_, float(np.ptp(self.times_)))
+        found = [place for place in places if place is not None]
+        if len(found) < len(places):
+            given, known = (np.array2string(part, threshold=8) for part in (other.times_, self.times_))
+            raise FieldDataError(
+                f"times are {given}, but those of the calibration {known}: nothing is known of the errors at others. "
+                "Choose among these, or calibrate on frames at more times."
+            )
+        return other, found
+
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Predict one frame after the other."""
         table = self.spec_.role == "features"

@@ -3,13 +3,24 @@
 import meshio
 import numpy as np
 import pytest
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import cross_val_score
 
 import skop
-from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
+from skop import (
+    ConformalRegressor,
+    EnsembleRegressor,
+    FieldSet,
+    LaMORegressor,
+    PODRegressor,
+    RolloutRegressor,
+    TimeConditionedRegressor,
+)
 from skop.data import MeshSeries, find_runs, read_frames, read_mesh_series
 from skop.exceptions import FieldDataError, SkopWarning
 
+#: A network that is small.
+TINY = {"width": 8, "depth": 1, "n_latents": 4, "d_state": 4, "max_iter": 1, "random_state": 0, "base": None}
 TIMES = np.array([0.0, 0.5, 1.0, 1.5])
 X, Y = np.meshgrid(np.linspace(0, 1, 4), np.linspace(0, 1, 3), indexing="ij")
 POINTS = np.stack([X.ravel(), (Y + 0.1 * X**2).ravel(), np.ones(12)], axis=1)
@@ -185,6 +196,118 @@ def test_a_table_beside_time_series(tmp_path, names):
     again = skop.load(tmp_path / "model.skop").predict(table[:2])
     assert [item.meshes[3].point_data.keys() for item in again] == [item.meshes[3].point_data.keys() for item in found]
     assert model.predict(table[:2], times=[0.2])[0].times.tolist() == [0.2]
+
+
+# ---------------------------------------------------------------------- bands
+BAND = {"coverage": 0.6, "calibration_size": 0.5, "random_state": 0}
+
+
+def noisy_runs(count=20, times=TIMES):
+    """Runs whose frames a model cannot predict, the less the later they are."""
+    rng, series = np.random.default_rng(1), [run(number, times) for number in range(count)]
+    for item in series:
+        for step, mesh in enumerate(item.meshes):
+            mesh.point_data["u"] = mesh.point_data["u"] + 0.1 * step * rng.standard_normal(12)
+    return series
+
+
+def first_and_others(series, window):
+    points, values = POINTS[:, :2], frames(series)
+    return FieldSet(points, values[..., :window]), FieldSet(points, values[..., window:])
+
+
+def expect_bounds(found, expected, keys=("u", "u_lower", "u_upper")):
+    """Bounds on series are those of arrays, and are on the meshes of the prediction too."""
+    mean, lower, _ = found
+    for series, name, values in zip(found, keys, expected, strict=True):
+        np.testing.assert_allclose(frames(series, name), values.values, atol=1e-9)
+        np.testing.assert_allclose(frames(mean, name), values.values, atol=1e-9)
+        assert [item.times.tolist() for item in series] == [item.times.tolist() for item in mean]
+    assert [list(mesh.point_data) for mesh in lower[0].meshes] == [["u_lower"]] * len(lower[0].meshes)
+
+
+def test_bands_of_rollouts_are_those_of_arrays(tmp_path):
+    series = noisy_runs()
+    model = ConformalRegressor(rollout(), **BAND).fit(series)
+    X, y = first_and_others(series, 2)
+    arrays = ConformalRegressor(RolloutRegressor(PODRegressor(), window=2), **BAND).fit(X, y)
+    expected = arrays.predict_interval(X[:3])
+    expect_bounds(model.predict_interval(series[:3]), expected)
+    np.testing.assert_allclose(frames(model.predict(series[:3])), expected[0].values, atol=1e-9)
+    assert model.score(series) == pytest.approx(arrays.score(X, y))
+    # A run that has its first frames only.
+    short = [MeshSeries(item.meshes[:2], item.times[:2]) for item in series[:3]]
+    expect_bounds(model.predict_interval(short), expected)
+    model.save(tmp_path / "model.skop")
+    expect_bounds(skop.load(tmp_path / "model.skop").predict_interval(series[:3]), expected)
+    assert model.novelty(series[:3], level=None).score.shape == (3,)
+
+
+def test_bands_of_fewer_steps():
+    """The first steps have the band that they have among all steps."""
+    series = noisy_runs()
+    X, y = first_and_others(series, 1)
+    arrays = ConformalRegressor(RolloutRegressor(PODRegressor(), window=1), **BAND).fit(X, y)
+    expected = [part[..., :2] for part in (values.values for values in arrays.predict_interval(X))]
+    for found, part in zip(arrays.predict_interval(X, n_steps=2), expected, strict=True):
+        np.testing.assert_array_equal(found.values, part)
+    model = ConformalRegressor(rollout(window=1), **BAND).fit(series)
+    expect_bounds(model.predict_interval(series, n_steps=2), [FieldSet(POINTS[:, :2], part) for part in expected])
+    for estimator, data in ((arrays, X), (model, series)):
+        with pytest.raises(FieldDataError, match=r"n_steps=4, but 3 steps were calibrated"):
+            estimator.predict_interval(data, n_steps=4)
+        with pytest.raises(FieldDataError, match=r"a rollout goes by steps; pass n_steps"):
+            estimator.predict_interval(data, times=[0.5])
+        with pytest.raises(ValueError, match=r"n_steps must be an integer of at least 1, got 0"):
+            estimator.predict_interval(data, n_steps=0)
+    with pytest.raises(FieldDataError, match=r"n_steps was given, but the estimator predicts no frames"):
+        ConformalRegressor(PODRegressor(), **BAND).fit(X, y).predict_interval(X, n_steps=1)
+
+
+def test_bands_by_time(tmp_path):
+    series = noisy_runs()
+    points, values = POINTS[:, :2], frames(series)
+    start = FieldSet(points, np.stack([np.c_[item.meshes[0].point_data["start"]] for item in series]))
+    model = ConformalRegressor(by_time(), **BAND).fit(series)
+    arrays = ConformalRegressor(TimeConditionedRegressor(PODRegressor(), times=TIMES), **BAND)
+    expected = arrays.fit(start, FieldSet(points, values)).predict_interval(start[:3])
+    expect_bounds(model.predict_interval(series[:3]), expected)
+    some = [part.with_values(part.values[..., [1, 3]]) for part in expected]
+    expect_bounds(model.predict_interval(series[:3], times=[0.5, 1.5]), some)
+    with pytest.raises(
+        FieldDataError, match=r"times are \[0\.7\], but those of the calibration \[0\.  0\.5 1\.  1\.5\]"
+    ):
+        model.predict_interval(series[:3], times=[0.7])
+    with pytest.raises(FieldDataError, match=r"predicts at times; pass times"):
+        model.predict_interval(series[:3], n_steps=1)
+    # A table of parameters has the mesh of the fit.
+    table = np.random.default_rng(0).random((20, 2))
+    inner = TimeConditionedRegressor(PODRegressor(target_fields=["u"]))
+    model = ConformalRegressor(inner, **BAND).fit(table, series)
+    arrays = arrays.fit(table, FieldSet(points, values))
+    model.save(tmp_path / "model.skop")
+    for one in (model, skop.load(tmp_path / "model.skop")):
+        expect_bounds(one.predict_interval(table[:3]), arrays.predict_interval(table[:3]))
+
+
+def test_bands_of_fitted_models_and_ensembles():
+    series = noisy_runs(24)
+    fitted = rollout().fit(series[:8])
+    X, y = first_and_others(series, 2)
+    of_arrays = RolloutRegressor(PODRegressor(), window=2).fit(X[:8], y[:8])
+    model, arrays = (ConformalRegressor(FrozenEstimator(one), **BAND) for one in (fitted, of_arrays))
+    expected = arrays.fit(X[8:], y[8:]).predict_interval(X[8:10])
+    expect_bounds(model.fit(series[8:]).predict_interval(series[8:10]), expected)
+    np.testing.assert_array_equal(frames(fitted.predict(series[8:10])), frames(model.predict(series[8:10])))
+    inner = TimeConditionedRegressor(LaMORegressor(target_fields=["u"], input_fields=["start"], **TINY))
+    band = ConformalRegressor(EnsembleRegressor(inner, n_members=2), scale="spread", **BAND).fit(series)
+    mean, lower, upper = (
+        frames(part, name)
+        for part, name in zip(band.predict_interval(series[:2]), ("u", "u_lower", "u_upper"), strict=True)
+    )
+    assert ((lower < mean) & (mean < upper)).all()
+    with pytest.raises(FieldDataError, match=r"has 3 frames"):
+        ConformalRegressor(FrozenEstimator(by_time().fit(series)), **BAND).fit(noisy_runs(times=TIMES[:3]))
 
 
 # ---------------------------------------------------------------------- refusals
