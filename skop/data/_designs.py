@@ -18,6 +18,7 @@ from skop._typing import FloatArray, IntArray
 from skop.data._fieldset import FieldSet
 from skop.data._mesh_files import find_sources, is_mesh_input, is_on_mesh, is_path
 from skop.data._pairing import Labels, index_labels, is_missing, pair_rows, some_of
+from skop.data._storage import refuse_repeated_names
 from skop.exceptions import FieldDataError, warn
 
 __all__ = [
@@ -186,6 +187,7 @@ def read_design(params: Any, what: str = "params") -> Design:
     if isinstance(params, Design):
         return params
     names, columns, index = _columns_of(params, what)
+    refuse_repeated_names(names or (), what + " has {} columns")
     texts = [number for number, column in enumerate(columns) if _is_text(column)]
     if len(texts) > 1:
         raise FieldDataError(_many_texts(names, texts, what))

@@ -48,7 +48,7 @@ from skop.data._reading_meshes import (
     open_training,
 )
 from skop.data._spec import DataSpec, TargetForm, Targets, TrainingData
-from skop.data._storage import refuse_mask
+from skop.data._storage import refuse_mask, refuse_repeated_names
 from skop.data._targets import (
     check_targets,
     field_targets,
@@ -130,6 +130,7 @@ def read(
         weighted=weighted,
     )
     X, y = as_list(X), as_list(y)
+    refuse_repeated_names([*getattr(y, "columns", ())], "y has {} columns")
     if is_table(X):
         refuse_params(design)
         inputs, (targets, form), role, geometry = _read_table(X, y, estimator, reset)
@@ -306,7 +307,7 @@ def _read_inputs(
     if came_as_table:
         refuse_params(design)
         refuse_mask(X, "X")
-        _refuse_repeated_names(X)
+        refuse_repeated_names([*getattr(X, "columns", ())], "X has {} columns")
         table = np.asarray(X) if estimator is None else validate_data(estimator, X, reset=False, dtype=np.float64)
         inputs = table_inputs(table, coords, spec.grid_shape)
     else:
@@ -421,18 +422,10 @@ def _read_truth(y: Any, inputs: FieldSet, spec: DataSpec, elsewhere: bool | None
 
 
 # ---------------------------------------------------------------------- tables
-def _refuse_repeated_names(X: Any) -> None:
-    """Raise an error if columns of a table have one name."""
-    names = [*getattr(X, "columns", ())]
-    repeated = next((name for name in names if names.count(name) > 1), None)
-    if repeated is not None:
-        raise FieldDataError(f"X has {names.count(repeated)} columns with the name {repeated!r}; rename them.")
-
-
 def _read_table(X: Any, y: Any, estimator: Any, reset: bool) -> tuple[FieldSet, tuple[Targets, TargetForm], str, str]:
     """Read a 2-D X: global parameters if y is a field, features if y is scalars."""
     refuse_mask(X, "X")
-    _refuse_repeated_names(X)
+    refuse_repeated_names([*getattr(X, "columns", ())], "X has {} columns")
     refuse_mask(y, "y")
     is_field, names = carries_points(y), scalar_names(y)
     if estimator is None:

@@ -26,6 +26,15 @@ __all__ = ["BoxScaler", "FieldScaler", "Scalers", "ScalingOptions", "check_posit
 
 #: Relative standard deviation below which a channel counts as constant: a few rounding errors in float64.
 _CONSTANT = 1e-12
+#: Size of scaled values, or its inverse, from which they are unlike those for which a network was made.
+_UNLIKE = 100.0
+#: Scalers of `Scalers` by name, and what they scale.
+_CHANNELS = {
+    "fields": "channel {} of X",
+    "params": "parameter {} of X",
+    "target": "channel {} of y",
+    "scalars": "scalar {} of y",
+}
 #: Number of values that are converted to double precision at once.
 _CONVERTED = 2**17
 #: Mean of a target in units of its standard deviation from which predictions are shifted back in double precision.
@@ -392,6 +401,35 @@ class Scalers:
             else _fit_fields(targets.field, weight, options.targets, turn["target"], options.target_transform),
             scalars=_fit_numbers(targets.scalars, weight, scalars, turn["scalars"], options.target_transform),
         )
+
+    def unsuitable_for(self, later: Scalers) -> list[str]:
+        """Describe channels of other data which these scalers would leave far from the size of one.
+
+        Parameters
+        ----------
+        later : Scalers
+            Scalers of the other data, fitted with the same options.
+
+        Returns
+        -------
+        list of str
+            Channels, by numbers, with the sizes that their values would have.
+        """
+        found = []
+        for name, what in _CHANNELS.items():
+            mine, other = getattr(self, name), getattr(later, name)
+            if mine is None or other is None or mine.mode is None:
+                continue
+            # A scale of one is that of values that do not vary.
+            spread = np.where(other.scale_ == 1.0, 0.0, other.scale_) / mine.scale_
+            sizes = np.hypot(spread, (other.mean_ - mine.mean_) / mine.scale_).reshape(-1, mine.mean_.shape[-1])
+            sizes = np.sqrt((sizes**2).mean(axis=0))
+            was_constant = (mine.scale_ == 1.0).reshape(-1, len(sizes)).all(axis=0)
+            varies = (spread > 0).reshape(-1, len(sizes)).any(axis=0)
+            for channel, size in enumerate(sizes):
+                if size > _UNLIKE or (was_constant[channel] and varies[channel] and size < 1 / _UNLIKE):
+                    found.append(f"{what.format(channel)} ({size:.1e})")
+        return found
 
     @property
     def learns_logarithms(self) -> bool:

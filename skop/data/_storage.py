@@ -1,5 +1,7 @@
 """Read rows of arrays in memory, of memory-mapped arrays, and of arrays in files: HDF5 data sets and Zarr arrays."""
 
+from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +19,7 @@ __all__ = [
     "is_lazy",
     "read_rows",
     "refuse_mask",
+    "refuse_repeated_names",
     "reshape_rows",
     "select_rows",
     "take_rows",
@@ -135,6 +138,27 @@ def refuse_mask(array: Any, name: str) -> None:
         raise FieldDataError(
             f"{name} has {count} masked entries; fill them, e.g. {name}.filled(0.0), or leave out the samples."
         )
+
+
+def refuse_repeated_names(names: Sequence[Any], what: str) -> None:
+    """Raise an error if several columns or channels have one name.
+
+    Parameters
+    ----------
+    names : sequence
+        Names.
+    what : str
+        What has them, and what they name, such as ``"X has {} columns"``.
+
+    Raises
+    ------
+    FieldDataError
+        If a name comes more than once.
+    """
+    counts = Counter(names)
+    if len(counts) < len(names):
+        name, count = counts.most_common(1)[0]
+        raise FieldDataError(f"{what.format(count)} with the name {name!r}; rename them.")
 
 
 class StoredRows:

@@ -1001,6 +1001,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             self.module_.to(self.device_)
             self.domain_.check(data.inputs)
             self._declare_later(data, geometry, weight)
+            self._warn_of_other_sizes(data, train, weight)
             self._store_target_points(data.targets)
             return self._fit_base(data, _usable(len(data.inputs), weight), self.scalers_, plan, kept)
         used = np.ones(len(data.inputs)) if weight is None else weight
@@ -1260,6 +1261,19 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         moving, self.symmetry_centre_ = self._moving_symmetries(data, used_points, geometry)
         if moving is not None:
             self._warn_of_unseen(moving, used_points)
+
+    def _warn_of_other_sizes(self, data: TrainingData, train: IntArray, weight: FloatArray | None) -> None:
+        """Warn where the scaling of the first fit does not suit the samples of a continued one."""
+        used = np.ones(len(train)) if weight is None else weight[train]
+        later = Scalers.fit(data.inputs[train], data.targets[train], used, self._options("scaling"))
+        if unsuitable := self.scalers_.unsuitable_for(later):
+            warn(
+                "warm_start=True keeps the scaling of the first fit, with which values should be about 1 in size, but "
+                f"those of {', '.join(unsuitable)} are not, so that the network can hardly learn from them. They did "
+                "not vary in the first fit, or had another size. Fit anew by warm_start=False, with the samples of "
+                "both fits.",
+                SkopWarning,
+            )
 
     def _warn_of_unseen(self, symmetries: PointSymmetries, inputs: FieldSet) -> None:
         """Warn about symmetries which the first fit did not have, and which its scaling does not suit."""

@@ -633,16 +633,19 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         Returns
         -------
         dict of str to float
-            Scores (1 minus the mean relative L2 error) by name; without names ``"channel 0"``, ``"scalar 0"``, ... NaN
-            for a channel that is zero in all samples, where the relative error is not defined.
+            Scores (1 minus the mean relative L2 error) by name; without names ``"channel 0"``, ``"scalar 0"``, ...; of
+            channels with one name as ``"u (channel 0)"``, ... NaN for a channel that is zero in all samples, where the
+            relative error is not defined.
         """
         scores: dict[str, float] = {}
         form = self.spec_.target_form
         for kind, true, found in self._scored_parts(X, y, params, sample_weight):
             named = form.channel_names if kind == "field" else form.scalar_names
             prefix, count = ("channel", self.spec_.n_outputs) if kind == "field" else ("scalar", self.spec_.n_scalars)
-            names = named or [f"{prefix} {number}" for number in range(count)]
+            names = [*named] if named else [f"{prefix} {number}" for number in range(count)]
             for channel, name in enumerate(names):
+                # Components of one field of a mesh may have the name of another.
+                name = name if names.count(name) == 1 and name not in scores else f"{name} ({prefix} {channel})"
                 parts = [[np.asarray(item)[..., [channel]] for item in samples] for samples in (true, found)]
                 defined = any(item.any() for item in parts[0])
                 score = relative_l2_score(*parts, sample_weight=sample_weight, kind=kind) if defined else np.nan

@@ -185,5 +185,9 @@ def test_mistakes_that_had_internal_errors():
         lamo(loss=lambda prediction, target, **options: 1.0).fit(X, X)
     with pytest.raises(FieldDataError, match="2 columns with the name 'a'"):
         lamo().fit(DataFrame(TABLE, columns=["a", "b", "a"]), TABLE)
+    with pytest.raises(FieldDataError, match="y has 2 columns with the name 's'"):
+        lamo().fit(TABLE, DataFrame(TABLE[:, :2], columns=["s", "s"]))
+    with pytest.raises(FieldDataError, match="params has 2 columns with the name 'a'"):
+        lamo().fit(X, X, params=DataFrame(TABLE[:, :2], columns=["a", "a"]))
     with pytest.raises(FieldDataError, match=r"estimator is a Ridge"):
         EnsembleRegressor(Ridge()).fit(TABLE, TABLE)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import cross_val_score
 
-from skop import FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
+from skop import FieldSet, LaMORegressor, MeanFieldRegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
 from skop.metrics._flat import relative_l2_of_fields, relative_l2_of_scalars
 
 UNITS = np.array([1e7, 1e-3])
@@ -108,3 +108,15 @@ def test_a_first_frame_of_zeros_is_compared_with_all_frames():
     sums = y.sum(axis=(1, 2))
     scalars = TimeConditionedRegressor(PODRegressor(regressor="mean"), times=3).fit(X, sums)
     assert np.isfinite(scalars.error_by_time(X, sums)).all()
+
+
+def test_channels_of_one_name_keep_their_own_scores():
+    """A mesh with a vector "u" and a field "u_1" has two of them."""
+    rng = np.random.default_rng(0)
+    points, values = rng.random((5, 2)), rng.random((6, 5, 3))
+    scores = []
+    for names in (["u", "u", "v"], ["a", "b", "v"]):
+        y = FieldSet(points, values, channel_names=names)
+        scores.append(MeanFieldRegressor().fit(rng.random((6, 2)), y).score_channels(rng.random((6, 2)), y))
+    assert [*scores[0]] == ["u (channel 0)", "u (channel 1)", "v"]
+    assert [*scores[0].values()] == [*scores[1].values()]

@@ -1,6 +1,8 @@
 """A warm start goes on with the network of the last fit, and refuses parameters and columns that it does not have."""
 
 import pickle
+import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -20,7 +22,7 @@ from skop import (
     TrainingOptions,
 )
 from skop.data import unit_grid
-from skop.exceptions import ModelFileError
+from skop.exceptions import ModelFileError, SkopWarning
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((6, 6, 5, 2))
@@ -135,6 +137,47 @@ LINEAR = {"width": 8, "depth": 1, "d_state": 4, "random_state": 0, "batch_size":
 
 def continued(model, epochs):
     return model.set_params(max_iter=epochs).fit(X, Y)
+
+
+def with_columns(*columns):
+    table = np.random.default_rng(3).random((12, 2))
+    return np.column_stack([table[:, 0], *(held(table[:, 1]) for held in columns)])
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "named"),
+    [
+        (lambda x: 0 * x + 1e6, lambda x: 1e6 * (1 + x), r"parameter 1 of X \(.*e\+0[56]\)"),
+        (lambda x: 0 * x + 1e-6, lambda x: 1e-6 * x, r"parameter 1 of X \(.*e-07\)"),
+        (lambda x: x, lambda x: 1e4 * x, r"parameter 1 of X \(.*e\+04\)"),
+        (lambda x: 0 * x + 5, lambda x: 5 + x, None),
+        (lambda x: 0 * x + 5, lambda x: 0 * x + 5, None),
+        (lambda x: x, lambda x: 0 * x + 0.4, None),
+        (lambda x: x, lambda x: 0.5 + 1e-4 * x, None),
+    ],
+)
+def test_data_that_the_scaling_of_the_first_fit_does_not_suit(first, later, named):
+    """A parameter that was constant is not scaled, and may have any size when it varies later."""
+    X, X2 = with_columns(first), with_columns(later)
+    y = np.stack([X[:, 0], X[:, 0] ** 2], axis=1)[..., None]
+    places = np.array([[0.0], [1.0]])
+    model = LaMORegressor(width=8, depth=1, max_iter=1, base=None, warm_start=True, random_state=0).fit(X, (places, y))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X2, (places, y))
+    messages = [str(item.message) for item in caught if "keeps the scaling" in str(item.message)]
+    assert len(messages) == bool(named)
+    assert named is None or re.search(named, messages[0])
+
+
+def test_fields_that_the_scaling_of_the_first_fit_does_not_suit():
+    other = Y.copy()
+    other[..., 0] = 7.0
+    for options in ({}, {"scaling": ScalingOptions(inputs="point", targets="point")}):
+        model = LaMORegressor(**SIZES | {"max_iter": 1}, base=None, warm_start=True, **options).fit(X, other)
+        with pytest.warns(SkopWarning, match=r"those of channel 0 of y \(.*\) are not") as caught:
+            model.fit(X, 7 + 1e4 * Y)
+        assert caught[0].filename == __file__
 
 
 def test_two_fits_at_a_constant_rate_are_one_long_fit():
