@@ -564,6 +564,71 @@ def test_tables_from_csv_to_csv(tmp_path, monkeypatch, capsys):
     assert "MeanField" in capsys.readouterr().out
 
 
+BAND = ["--estimator", "pod", "--coverage", "0.6", "--quiet"]
+
+
+def test_bands_of_tables_and_arrays_are_those_of_the_estimator(tmp_path, monkeypatch, capsys):
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame(rng.random((40, 3)), columns=["load", "width", "drag"]).assign(plant=np.arange(40) % 8)
+    table.to_csv("all.csv", index=False)
+    words = ["all.csv", "--target", "drag", "--input", "load,width"]
+    assert main(["fit", *words, *BAND, "-o", "m.skop"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("m.skop: ConformalRegressor of PODRegressor, ")
+    assert lines[1] == "bands of 0.6 pointwise, calibrated with 10 runs"
+    for jobs in ([], ["--jobs", "2"]):
+        assert main(["predict", "m.skop", "all.csv", *jobs, "--force", "-o", "out.csv"]) == 0
+        found, expected = pandas.read_csv("out.csv"), skop.load("m.skop").predict_interval(table[["load", "width"]])
+        for name, values in zip(["drag", "drag_lower", "drag_upper"], expected, strict=True):
+            np.testing.assert_allclose(found[name], np.ravel(values), rtol=1e-12)
+    # Groups are held out as a whole, and count as one.
+    whole = ["--guarantee", "simultaneous", "--group", "plant", "-o", "groups.skop"]
+    assert main(["fit", *words, *BAND, *whole]) == 0
+    assert "bands of 0.6 simultaneous, calibrated with 2 groups" in capsys.readouterr().out
+    assert skop.load("groups.skop").guarantee == "simultaneous"
+    assert main(["fit", *words, "--guarantee", "simultaneous", "-o", "n.skop"]) == 2
+    assert "--guarantee needs --coverage" in one_line_of(capsys)
+    assert main(["fit", *words, *BAND[:-3], "--coverage", "0.99", "--quiet", "-o", "n.skop"]) == 2
+    assert "coverage=0.99 needs at least 99 calibration samples, but there are 10" in one_line_of(capsys)
+    X = rng.random((20, 5, 4, 1))
+    np.savez("fields.npz", a=X, u=X**2)
+    assert main(["fit", "fields.npz", "--x", "a", "--y", "u", *BAND, "-o", "fields.skop"]) == 0
+    assert main(["predict", "fields.skop", "fields.npz", "-o", "bands.npz"]) == 0
+    found = np.load("bands.npz")
+    for name, values in zip(["y", "y_lower", "y_upper"], skop.load("fields.skop").predict_interval(X), strict=True):
+        np.testing.assert_array_equal(found[name], values)
+
+
+def test_bands_on_meshes_and_series_are_those_of_the_estimator(study, trajectories, tmp_path, capsys):
+    folder, pattern = study[0], str(study[0] / "run_*.vtu")
+    table = ["--params", str(folder / "doe.csv"), "--param", "load"]
+    tiny = ["--coverage", "0.6", *TINY_FIT]
+    model = str(tmp_path / "meshes.skop")
+    assert main(["fit", pattern, "--target", "stress", *table, *tiny, "--set", "base=null", "-o", model]) == 0
+    for name, jobs in (("out", []), ("parts", ["--jobs", "2"])):
+        words = ["predict", model, pattern, "--params", str(folder / "doe.csv"), *jobs, "-o", str(tmp_path / name)]
+        assert main(words) == 0
+        found = [meshio.read(tmp_path / name / f"run_{number}.vtu").point_data for number in range(12)]
+        expected = skop.load(model).predict_interval(pattern, params=LOADS[:, None])[0]
+        for one, other in zip(found, expected, strict=True):
+            assert {"stress", "stress_true", "stress_lower", "stress_upper", "x"} <= set(one)
+            for key in ("stress", "stress_lower", "stress_upper"):
+                np.testing.assert_allclose(one[key], other.point_data[key], rtol=1e-5)
+    runs, model = str(trajectories[0] / "run_*.pvd"), str(tmp_path / "series.skop")
+    assert main(["fit", runs, "--target", "u", *tiny, "--set", "base=null", "-o", model]) == 0
+    assert "ConformalRegressor of RolloutRegressor of LaMORegressor, 2 epochs" in capsys.readouterr().out
+    assert main(["predict", model, runs, "--steps", "2", "-o", str(tmp_path / "frames")]) == 0
+    expected = skop.load(model).predict_interval(runs, n_steps=2)[0]
+    for one, other in zip(read_mesh_series(str(tmp_path / "frames" / "run_*.pvd")), expected, strict=True):
+        assert one.times.tolist() == [0.5, 1.0]
+        np.testing.assert_array_equal(one.meshes[1].point_data["u_upper"], other.meshes[1].point_data["u_upper"])
+    assert main(["score", model, runs, "--json"]) == 0
+    assert main(["predict", model, runs, "--steps", "4", "-o", str(tmp_path / "more")]) == 2
+    assert "n_steps=4, but 3 steps were calibrated" in capsys.readouterr().err
+
+
 def test_auto_chooses_among_models_with_groups_in_one_fold(tmp_path, monkeypatch, capsys):
     pandas = pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)

@@ -168,17 +168,17 @@ def choice_of_model(model: Any, **options: Any) -> Choice:
     """
     if hasattr(model, "series_"):
         return _choice_of_series(model, **options)
-    form = model.spec_.target_form
+    form, names = model.spec_.target_form, getattr(model, "_mesh_options", {})
     if model.spec_.role == "features":
         inputs = tuple(getattr(model, "feature_names_in_", ()))
     else:
-        inputs = tuple(model.spec_.input_fields or getattr(model, "input_fields", None) or ())
-    fields = [name for name, _ in form.components or ()] or list(getattr(model, "target_fields", None) or ())
+        inputs = tuple(model.spec_.input_fields or names.get("input_fields") or ())
+    fields = [name for name, _ in form.components or ()] or list(names.get("target_fields") or ())
     return Choice(
         targets=tuple(form.scalar_names or fields),
         inputs=inputs,
         columns=tuple(model.spec_.param_names or ()),
-        cell_data=getattr(model, "cell_data", "refuse"),
+        cell_data=names.get("cell_data", "refuse"),
         axes=model.spec_.kept_axes,
         needs_targets=False,
         **options,
@@ -187,7 +187,8 @@ def choice_of_model(model: Any, **options: Any) -> Choice:
 
 def _choice_of_series(model: Any, **options: Any) -> Choice:
     """What a model of time series of meshes needs to be read."""
-    series, window = model.series_, getattr(model, "window_", None)
+    frames: Any = model.estimator_ if hasattr(model, "predict_interval") else model
+    series, window = model.series_, getattr(frames, "window_", None)
     return Choice(
         targets=tuple(series["target_fields"]),
         inputs=tuple(series["input_fields"]) if window is None else (),
@@ -197,7 +198,7 @@ def _choice_of_series(model: Any, **options: Any) -> Choice:
         needs_targets=False,
         time="parameter" if window is None else "rollout",
         window=window or 1,
-        n_frames=model.n_frames_,
+        n_frames=frames.n_frames_,
         **options,
     )
 

@@ -57,7 +57,8 @@ Examples:
   skop fit flow.npz --x a --y u --max-time 600 --set width=32 -o model.skop
   skop fit table.csv --input load,radius --target peak_stress -o model.skop
   skop fit 'runs/*.pvd' --target temperature -o model.skop
-  skop fit table.csv --target peak_stress --estimator auto --max-time 120 -o model.skop""",
+  skop fit table.csv --target peak_stress --estimator auto --max-time 120 -o model.skop
+  skop fit 'runs/*.vtu' --target mises --params doe.csv --coverage 0.9 -o model.skop""",
 )
 @_data_argument
 @click.option("--output", "-o", type=click.Path(path_type=Path), required=True, metavar="FILE.skop", help="Model file.")
@@ -71,6 +72,12 @@ Examples:
 @click.option("--epochs", type=click.IntRange(min=1), metavar="N", help="Largest number of epochs.")
 @click.option("--test-fraction", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="F",
               help="Fraction of the runs to hold out of the training; their errors are printed.")  # fmt: skip
+@click.option("--coverage", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="F",
+              help="Coverage of bands around the predictions, such as 0.9; a quarter of the runs calibrates "
+              "them.")  # fmt: skip
+@click.option("--guarantee", type=click.Choice(["pointwise", "simultaneous"]),
+              help="Meaning of --coverage: part of the nodes of a run (pointwise, the default), or of whole "
+              "fields.")  # fmt: skip
 @_group_option
 @_seed_option
 @click.option("--checkpoint-dir", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
@@ -81,38 +88,50 @@ Examples:
 @click.pass_context
 def fit(
     context: click.Context, data: tuple[str, ...], output: Path, estimator: str, settings: dict[str, Any],
-    max_time: float | None, epochs: int | None, test_fraction: float | None, group: str | None, seed: int,
+    max_time: float | None, epochs: int | None, test_fraction: float | None, coverage: float | None,
+    guarantee: str | None, group: str | None, seed: int,
     checkpoint_dir: Path | None, report: Path | None, force: bool, quiet: bool, **choice: Any,
 ) -> None:  # fmt: skip
     """Train a model on DATA and save it.
 
     DATA are mesh files (a list, or a quoted pattern), time series of meshes, one .npz or .mat file, or one .csv table.
     --estimator auto compares classical models and operators, and keeps the best or a mean of the best. Ctrl-C ends the
-    training early, and the exit status is 130: the best model so far is saved, except by --estimator auto.
+    training early, and the exit status is 130: the best model so far is saved, except by --estimator auto and with
+    --coverage, by which `skop predict` also writes the lower and upper bounds of each field.
     """
+    from skop.estimators import ConformalRegressor
+
+    if guarantee is not None and coverage is None:
+        raise click.UsageError("--guarantee needs --coverage")
     files = expand(data)
     check_outputs([output, report], [*files, choice["params"]], force)
     check_report(report)
     samples = read_samples(data, Choice(**choice))
-    chooses = estimator == "auto" and samples.time is None
-    train, test = _split(samples, test_fraction, group, seed, needs_fraction=not chooses)
+    takes_groups = coverage is not None or (estimator == "auto" and samples.time is None)
+    train, test = _split(samples, test_fraction, group, seed, needs_fraction=not takes_groups)
     say = _silent if quiet else _say
     say(samples.describe() + ("" if test is None else f"; {len(train)} to train on, {len(test)} held out"))
     model = make_estimator(
         estimator, settings, time=samples.time, window=samples.window, cell_data=_cell_data_of(samples, choice),
         max_iter=epochs, max_time=max_time, random_state=seed, verbose=0 if quiet else 1,
     )  # fmt: skip
+    if coverage is not None:
+        model = ConformalRegressor(model, coverage=coverage, guarantee=guarantee or "pointwise", random_state=seed)
     start = time.perf_counter()
-    fit_samples(model, train, _labels_of(train, group) if chooses else None, checkpoint_dir)
+    fit_samples(model, train, _labels_of(train, group) if takes_groups else None, checkpoint_dir)
     seconds = time.perf_counter() - start
-    trained = getattr(model, "estimator_", model)
+    parts = _parts_of(model)
+    trained = parts[-1]
     was_interrupted = getattr(trained, "stopped_", None) == "interrupted"
     saved = save_model(model, output)
     is_elsewhere, output = saved != output, saved
     if was_interrupted:
         click.echo(f"interrupted: saved the best model so far, of epoch {trained.best_iter_}, to {output}", err=True)
-    what = type(model).__name__ + (f" of {type(trained).__name__}" if trained is not model else "")
+    what = " of ".join(type(part).__name__ for part in parts)
     click.echo(f"{output}: {what}, {_outcome(trained)}{seconds:.1f} s")
+    if coverage is not None:
+        unit = "runs" if group is None else "groups"
+        click.echo(f"bands of {coverage:g} {model.guarantee}, calibrated with {model.n_calibration_} {unit}")
     evaluation = None
     if test is not None:
         from skop.inspection import evaluate
@@ -124,6 +143,14 @@ def fit(
         click.echo(f"{report}: report")
     if was_interrupted or is_elsewhere:
         context.exit(_INTERRUPTED if was_interrupted else _FAILURE)
+
+
+def _parts_of(model: Any) -> list[Any]:
+    """A fitted estimator, and those within it that were fitted."""
+    parts = [model]
+    while hasattr(parts[-1], "estimator_"):
+        parts.append(parts[-1].estimator_)
+    return parts
 
 
 def _say(text: str) -> None:
@@ -167,26 +194,30 @@ def fit_samples(model: Any, samples: Samples, groups: Any = None, checkpoint_dir
     from sklearn.utils.validation import has_fit_parameter
 
     from skop.data import is_mesh_series, read_mesh_series
+    from skop.estimators import ConformalRegressor
 
     kept: dict[str, Any] = {} if checkpoint_dir is None else {"checkpoint_dir": checkpoint_dir}
     if kept and not has_fit_parameter(model, "checkpoint_dir"):
         raise click.UsageError(f"--checkpoint-dir: a {type(model).__name__} writes no checkpoints; leave it out.")
     options = kept if groups is None else {"groups": groups, **kept}
+    # A band takes the names of the fields from the estimator that it is around.
+    named = model.estimator if isinstance(model, ConformalRegressor) else model
     if samples.meshes is None:
         model.fit(samples.X, samples.y, **options)
         return
     has_scalars = hasattr(samples.y, "iloc")
     if samples.time is not None:
         names = [*samples.meshes.components] if samples.time == "parameter" else []
-        model.set_params(estimator__input_fields=names or None, estimator__target_fields=[*samples.target_names])
+        named.set_params(estimator__input_fields=names or None, estimator__target_fields=[*samples.target_names])
         # Files in a single folder would be single meshes to an estimator, which cannot tell that they are frames.
         is_certain = is_mesh_series(samples.paths)
-        model.fit(samples.paths if is_certain else read_mesh_series(samples.paths), params=samples.parameters, **kept)
+        runs = samples.paths if is_certain else read_mesh_series(samples.paths)
+        model.fit(runs, params=samples.parameters, **options)
         return
     names = [name for name in samples.meshes.components if has_scalars or name not in samples.target_names]
-    model.set_params(input_fields=names or None)
+    named.set_params(input_fields=names or None)
     if not has_scalars:
-        model.set_params(target_fields=[*samples.target_names])
+        named.set_params(target_fields=[*samples.target_names])
     model.fit(samples.paths, samples.y if has_scalars else None, params=samples.parameters, **options)
 
 

@@ -70,7 +70,8 @@ def predict(
     """Predict DATA with a MODEL and write files.
 
     Meshes are written as .vtu, with their inputs and the prediction; where the input holds the true field, also with
-    <field>_true and <field>_error. Time series are written as .pvd, arrays as .npz, tables as .csv.
+    <field>_true and <field>_error. Time series are written as .pvd, arrays as .npz, tables as .csv. A model that was
+    fitted with --coverage adds <field>_lower and <field>_upper.
     """
     files = expand(data)
     check_report(report)
@@ -92,7 +93,7 @@ def predict(
     samples = read_samples(data, chosen)
     if samples.time is not None:
         click.echo(samples.describe(), err=True)
-        predicted = estimator.predict(samples.paths, params=samples.parameters, **options)
+        predicted = _predicted(estimator, samples.paths, None, params=samples.parameters, **options)[0]
         for series, path in zip(predicted, targets, strict=True):
             series.write(path)
     elif samples.meshes is not None:
@@ -147,9 +148,11 @@ def score(model: Path, data: tuple[str, ...], as_json: bool, report: Path | None
 def _series_options(estimator: Any, steps: int | None, times: list[float] | None) -> dict[str, Any]:
     """Arguments of a prediction in time."""
     is_series = hasattr(estimator, "series_")
-    if steps is not None and not (is_series and hasattr(estimator, "window_")):
+    # A band has the frames of its estimator.
+    frames = getattr(estimator, "estimator_", None) if hasattr(estimator, "predict_interval") else estimator
+    if steps is not None and not (is_series and hasattr(frames, "window_")):
         raise click.UsageError("--steps applies to models of --time rollout")
-    if times is not None and not (is_series and hasattr(estimator, "times_")):
+    if times is not None and not (is_series and hasattr(frames, "times_")):
         raise click.UsageError("--times applies to models of --time parameter")
     given = {"n_steps": steps, "times": times}
     return {name: value for name, value in given.items() if value is not None}
@@ -192,26 +195,34 @@ def _outputs(files: list[Path], output: Path, *, is_field: bool) -> list[Path]:
     return [output / name for name in names]
 
 
-def _predicted(estimator: Any, X: Any, jobs: int | None, **options: Any) -> Any:
-    """Predictions of all samples, in processes if a number of these is given."""
+def _predicted(estimator: Any, X: Any, jobs: int | None, **options: Any) -> tuple[Any, dict[str, Any]]:
+    """Predictions of all samples, and the ends of bands by name; in processes if a number of these is given."""
+    has_bands = hasattr(estimator, "predict_interval")
+    method = "predict_interval" if has_bands else "predict"
     if jobs is None:
-        return estimator.predict(X, **options)
-    from skop.estimators import predict_in_parts
+        found = getattr(estimator, method)(X, **options)
+    else:
+        from skop.estimators import predict_in_parts
 
-    return predict_in_parts(estimator, X, n_jobs=jobs, **options)
+        found = predict_in_parts(estimator, X, n_jobs=jobs, method=method, **options)
+    return (found[0], {"lower": found[1], "upper": found[2]}) if has_bands else (found, {})
 
 
 def _write_meshes(estimator: Any, samples: Samples, targets: list[Path], jobs: int | None) -> None:
     """Write one mesh for each run, with its data, truth and error; scalars of runs go to one table."""
     if jobs is not None and estimator.spec_.n_outputs:
-        _predicted(estimator, samples.paths, jobs, params=samples.parameters, output=targets)
+        from skop.estimators import predict_in_parts
+
+        method = "predict_interval" if hasattr(estimator, "predict_interval") else "predict"
+        options: dict[str, Any] = {"n_jobs": jobs, "method": method, "output": targets}
+        predict_in_parts(estimator, samples.paths, params=samples.parameters, **options)
         return
-    predicted = _predicted(estimator, samples.paths, jobs, params=samples.parameters)
+    predicted, ends = _predicted(estimator, samples.paths, jobs, params=samples.parameters)
     if estimator.spec_.n_outputs:
         for mesh, path in zip(predicted, targets, strict=True):
             mesh.write(path)
         return
-    table = _scalar_table(estimator, predicted)
+    table = _with_ends(estimator, _scalar_table(estimator, predicted), ends)
     table.insert(0, "file", list(samples.names))
     table.to_csv(targets[0], index=False)
 
@@ -228,10 +239,17 @@ def _scalar_table(estimator: Any, predicted: Any) -> Any:
     return pandas.DataFrame(values, columns=names or [f"scalar_{number}" for number in range(values.shape[1])])
 
 
+def _with_ends(estimator: Any, table: Any, ends: dict[str, Any]) -> Any:
+    """Scalars with the ends of their bands in further columns."""
+    parts = [_scalar_table(estimator, values).add_suffix(f"_{end}") for end, values in ends.items()]
+    return table.join(parts) if parts else table
+
+
 def _write_table(estimator: Any, samples: Samples, path: Path, jobs: int | None) -> None:
     """Write the columns of the inputs, the predictions, and the truth and errors where they are known."""
-    predicted = _scalar_table(estimator, _predicted(estimator, samples.X, jobs))
-    table = samples.X.reset_index(drop=True).join(predicted)
+    found, ends = _predicted(estimator, samples.X, jobs)
+    predicted = _scalar_table(estimator, found)
+    table = samples.X.reset_index(drop=True).join(_with_ends(estimator, predicted, ends))
     if samples.y is not None:
         for name in predicted.columns:
             table[f"{name}_true"] = samples.y[name].to_numpy()
@@ -243,10 +261,12 @@ def _write_arrays(estimator: Any, samples: Samples, path: Path, jobs: int | None
     """Write the predictions as the array y, with the points if there are any."""
     import numpy as np
 
-    predicted = _predicted(estimator, samples.X, jobs)
+    predicted, ends = _predicted(estimator, samples.X, jobs)
     arrays = {"y": predicted}
     if isinstance(predicted, tuple):
         arrays = {"coords": predicted[0], "y": predicted[1]}
     elif hasattr(predicted, "coords"):
         arrays = {"coords": predicted.coords, "y": predicted.values}
+    for end, found in ends.items():
+        arrays[f"y_{end}"] = found[1] if isinstance(found, tuple) else getattr(found, "values", found)
     np.savez(path, **arrays)
