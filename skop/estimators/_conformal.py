@@ -291,6 +291,9 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
                 )
             return super()._read(X, y, params=params, sample_weight=sample_weight, **options)
         reader = copy.copy(frames) if isinstance(self.estimator, FrozenEstimator) else clone(frames)
+        if isinstance(self.estimator, FrozenEstimator) and hasattr(frames, "window_"):
+            # Runs may have more frames than the fitted estimator predicts.
+            reader.n_steps = frames.n_frames_
         found = reader._read(X, y, params=params, sample_weight=sample_weight, **options)
         if isinstance(self.estimator, FrozenEstimator):
             # This also compares the series with those of the fit.

@@ -282,7 +282,7 @@ class _Processes(Group):
             words = [f"rank {number} of {self.size} has failed: {text}" for number, text in enumerate(found) if text]
             if failure:
                 return False, False
-            raise DistributedError(f"{'; '.join(words)} This process ends the fit too.")
+            raise DistributedError(f"{'; '.join(words).rstrip('.')}. This process ends the fit too.")
         if high != -low:
             places = ", ".join(f"rank {number} at {at!r}" for number, at in enumerate(self._gathered(place)))
             raise DistributedError(

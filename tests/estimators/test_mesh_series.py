@@ -299,6 +299,11 @@ def test_bands_of_fitted_models_and_ensembles():
     expected = arrays.fit(X[8:], y[8:]).predict_interval(X[8:10])
     expect_bounds(model.fit(series[8:]).predict_interval(series[8:10]), expected)
     np.testing.assert_array_equal(frames(fitted.predict(series[8:10])), frames(model.predict(series[8:10])))
+    # Frames after those that a fitted model predicts are not looked at.
+    short = [MeshSeries(item.meshes[:3], item.times[:3]) for item in series]
+    band = ConformalRegressor(FrozenEstimator(rollout().fit(short[:8])), **BAND)
+    found = [frames(band.fit(part[8:]).predict_interval(short[8:10])[2], "u_upper") for part in (series, short)]
+    np.testing.assert_array_equal(*found)
     inner = TimeConditionedRegressor(LaMORegressor(target_fields=["u"], input_fields=["start"], **TINY))
     band = ConformalRegressor(EnsembleRegressor(inner, n_members=2), scale="spread", **BAND).fit(series)
     mean, lower, upper = (

@@ -170,6 +170,15 @@ def failing_on_one(folder):
     small().fit(fields, SUMS)
 
 
+def failing_in_a_step(folder):
+    gather = FieldLoader.gather
+    at_step(4, lambda: int("x"))
+    try:
+        small().fit(FIELDS, SUMS)
+    finally:
+        FieldLoader.gather = gather
+
+
 def each_by_itself(folder):
     model = small(training={"distributed": False}, random_state=RANK).fit(FIELDS[RANK:], SUMS[RANK:])
     return {"curve": model.loss_curve_}

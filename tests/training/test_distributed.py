@@ -39,6 +39,7 @@ ERRORS = {
         "DistributedError: rank 1 of 2 has failed: FieldDataError",
         "FieldDataError: Input X contains NaN",
     ),
+    "failing_in_a_step": ("with base 10: 'x'. This process ends the fit too.", "ValueError: invalid literal for int()"),
     "at_other_places": ("different places", "different places"),
 }
 
