@@ -106,6 +106,23 @@ def test_bands_of_scalars_follow_the_exact_law(n):
     expect_law(np.array(hits), n, 0.9, 300)
 
 
+@MORE
+def test_each_step_is_covered_as_often_as_the_exact_law_says():
+    """Errors grow with the step, and each has a band of its own; two of three steps are asked for."""
+    rng, points, n, n_new = np.random.default_rng(1), np.linspace(0, 1, 3)[:, None], 19, 100
+    zero = FieldSet(points, np.zeros((4, 3, 1)))
+    fitted = RolloutRegressor(MeanFieldRegressor(), window=1).fit(zero, FieldSet(points, np.zeros((4, 3, 3))))
+    options = {"coverage": 0.8, "guarantee": "simultaneous", "scale": "constant", "random_state": 0}
+    band, hits = ConformalRegressor(FrozenEstimator(fitted), **options), []
+    for _ in range(200):
+        values = [0.1, 1.0, 7.0] * rng.standard_normal((n + n_new, 3, 3))
+        X = FieldSet(points, rng.standard_normal((n + n_new, 3, 1)))
+        band.fit(X[:n], FieldSet(points, values[:n]))
+        hits.append(is_inside(band.predict_interval(X[n:], n_steps=2), values[n:, :, :2]).all(axis=1).sum(axis=0))
+    for of_step in np.array(hits).T:
+        expect_law(of_step, n, 0.8, n_new)
+
+
 @pytest.mark.parametrize("scale", ["residuals", pytest.param("constant", marks=MORE)])
 def test_the_mean_share_of_nodes_in_pointwise_bands(scale):
     """At least the coverage, and no more than one calibration sample's mass above it."""

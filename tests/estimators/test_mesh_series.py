@@ -216,10 +216,10 @@ def first_and_others(series, window):
     return FieldSet(points, values[..., :window]), FieldSet(points, values[..., window:])
 
 
-def expect_bounds(found, expected, keys=("u", "u_lower", "u_upper")):
+def expect_bounds(found, expected):
     """Bounds on series are those of arrays, and are on the meshes of the prediction too."""
     mean, lower, _ = found
-    for series, name, values in zip(found, keys, expected, strict=True):
+    for series, name, values in zip(found, ("u", "u_lower", "u_upper"), expected, strict=True):
         np.testing.assert_allclose(frames(series, name), values.values, atol=1e-9)
         np.testing.assert_allclose(frames(mean, name), values.values, atol=1e-9)
         assert [item.times.tolist() for item in series] == [item.times.tolist() for item in mean]
@@ -241,6 +241,31 @@ def test_bands_of_rollouts_are_those_of_arrays(tmp_path):
     model.save(tmp_path / "model.skop")
     expect_bounds(skop.load(tmp_path / "model.skop").predict_interval(series[:3]), expected)
     assert model.novelty(series[:3], level=None).score.shape == (3,)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", ["rollout", "by time"])
+@pytest.mark.parametrize(
+    "params", [{"method": "cv+", "cv": 2, "guarantee": "simultaneous"}, {"scale": PODRegressor(regressor="ridge")}]
+)
+def test_bands_of_vectors_by_folds_and_by_a_learned_scale(kind, params):
+    series = noisy_runs(24)
+    for item in series:
+        for mesh in item.meshes:
+            mesh.point_data["w"] = np.stack([mesh.point_data["u"], -2 * mesh.point_data["u"]], axis=1)
+    values, points = frames(series, "w"), POINTS[:, :2]
+    if kind == "rollout":
+        model, X, y = rollout(estimator__target_fields=["w"], window=1), values[..., :2], values[..., 2:]
+        arrays = RolloutRegressor(PODRegressor(), window=1)
+    else:
+        model, y = by_time(estimator__target_fields=["w"]), values
+        X = np.stack([np.c_[item.meshes[0].point_data["start"]] for item in series])
+        arrays = TimeConditionedRegressor(PODRegressor(), times=TIMES)
+    arrays = ConformalRegressor(arrays, **BAND | params).fit(FieldSet(points, X), FieldSet(points, y))
+    found = ConformalRegressor(model, **BAND | params).fit(series).predict_interval(series[:3])
+    expected = arrays.predict_interval(FieldSet(points, X[:3]))
+    for part, name, values in zip(found, ("w", "w_lower", "w_upper"), expected, strict=True):
+        np.testing.assert_allclose(frames(part, name), values.values, atol=1e-9)
 
 
 def test_bands_of_fewer_steps():
