@@ -128,6 +128,11 @@ def estimators_without_a_network_or_around_others(random, points):
     yield "auto", auto, designs, waves
     yield "conformal", ConformalRegressor(PODRegressor(), coverage=0.5, random_state=0), designs, waves
     steps = StandardScaler(), PolynomialFeatures(2), LaMORegressor(**small, n_latents=4)
+    many = FieldSet(unit_grid(GRID), random.normal(size=(16, 20, 1)), grid_shape=GRID)
+    later = FieldSet(unit_grid(GRID), random.normal(size=(16, 20, 2)), grid_shape=GRID)
+    band = RolloutRegressor(PODRegressor(n_components=3), window=1)
+    yield "conformal_rollout", ConformalRegressor(band, coverage=0.5, random_state=0), many, later
+    yield "lamo_novelty", LaMORegressor(**small, n_latents=4), designs, waves
     yield "pipeline", make_pipeline(*steps), designs[:4], few
     mesh = meshio.Mesh(points, [("line", np.stack([np.arange(11), np.arange(1, 12)], axis=1))])
     yield "mesh", LaMORegressor(**small, n_latents=4), designs[:4], (mesh, waves.values[:4])
@@ -139,6 +144,17 @@ def values_of(predicted):
     if isinstance(predicted, list):
         return np.array([next(iter(mesh.point_data.values())) for mesh in predicted])
     return getattr(predicted, "values", predicted)
+
+
+def others_of(estimator, X):
+    """What else a file must give: the ends of bands, and the novelty of samples."""
+    found = {}
+    if hasattr(estimator, "predict_interval"):
+        lower, upper = estimator.predict_interval(X)[1:]
+        found = {"lower": values_of(lower), "upper": values_of(upper)}
+    if getattr(estimator, "reference_", None) is not None:
+        found |= estimator.novelty(X, level=None)._asdict()
+    return found
 
 
 def inputs_of(path, estimator):
@@ -162,6 +178,7 @@ if __name__ == "__main__":
         parts = {"coords": getattr(X, "coords", None), "fields": getattr(X, "values", None)}
         parts |= {"params": getattr(X, "params", X), "values": values_of(predicted)}
         parts["scalars"] = getattr(predicted, "params", None)
+        parts |= others_of(model, X)
         if getattr(X, "is_ragged", False):
             parts["sizes"] = X.n_points
         np.savez_compressed(FOLDER / name, **{key: part for key, part in parts.items() if part is not None})

@@ -31,7 +31,7 @@ from skop.estimators._persistence import _digest, _read
 from skop.exceptions import ModelFileError, SkopWarning
 from skop.losses import GradientRelativeL2Loss, H1Loss, RelativeL2Loss, TrainingLoss
 
-from .make_model_files import FOLDER, inputs_of, values_of
+from .make_model_files import FOLDER, inputs_of, others_of, values_of
 
 
 class HuberLike(LinearRegression):
@@ -607,8 +607,12 @@ def test_files_of_earlier_versions_give_the_predictions_of_then(name):
         # Another scikit-learn than that of the file may be installed.
         warnings.simplefilter("ignore", SkopWarning)
         held, estimator = np.load(path.with_suffix(".npz")), skop.load(path)
-    predicted = estimator.predict(inputs_of(path, estimator))
-    for name, part in (("values", values_of(predicted)), ("scalars", getattr(predicted, "params", None))):
+    X = inputs_of(path, estimator)
+    predicted = estimator.predict(X)
+    found = {"values": values_of(predicted), "scalars": getattr(predicted, "params", None)}
+    if held.keys() & {"lower", "score"}:
+        found |= others_of(estimator, X)
+    for name, part in found.items():
         if name in held:
             np.testing.assert_allclose(part, held[name], rtol=0, atol=1e-5 * np.abs(held[name]).max())
 
