@@ -11,6 +11,7 @@ from pathlib import Path
 
 import meshio
 import numpy as np
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
@@ -139,11 +140,12 @@ def estimators_without_a_network_or_around_others(random, points):
     yield "mesh", LaMORegressor(**small, n_latents=4), designs[:4], (mesh, waves.values[:4])
     yield "mno_oformer", MNORegressor(**SMALL, host="oformer", mixer="mamba", d_state=2), grid, grid
     # Bands of folds with a scale that is learned, and around a fitted estimator whose nodes move.
+    ridge = PODRegressor(regressor="ridge", n_components=2)
     folds = {"method": "cv+", "cv": 3, "scale": MeanFieldRegressor(), "coverage": 0.6, "random_state": 0}
-    yield "conformal_folds", ConformalRegressor(PODRegressor(regressor="ridge", n_components=2), **folds), designs, waves
+    yield "conformal_folds", ConformalRegressor(ridge, **folds), designs, waves
     moved = points + 0.02 * designs[:, None]
     own = FieldSet(moved, np.sin(moved[..., :1] * designs[:, None, 1:]))
-    fitted = FrozenEstimator(PODRegressor(regressor="ridge", n_components=2).fit(own[:6], own[:6]))
+    fitted = FrozenEstimator(clone(ridge).fit(own[:6], own[:6]))
     yield "conformal_frozen", ConformalRegressor(fitted, coverage=0.5, random_state=0), own[6:], own[6:]
 
 
