@@ -58,6 +58,9 @@ _LOWEST = 1e-2
 _HUGE = 1e100
 #: Number of scores that are kept of each model for CV+; more are rounded up to these.
 _KEPT_SCORES = 1000
+#: Number of scores of a channel from which close ones are joined where they come in many parts, and the low bits by
+#: which these may differ: a relative difference of 6e-5.
+_MOST_SCORES, _JOINED_BITS = 2**18, 38
 #: Number of bisections in which a bound of CV+ is found, which then is too wide by 1e-10 of the band at most.
 _BISECTIONS = 34
 #: Difference of probabilities that is rounding.
@@ -331,16 +334,14 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         member = _Member(self._on_frames(), scale, is_frozen)
         members = [member.seeded(rng) for _ in folds]
         final = member.seeded(rng)
+        by_row = np.empty(len(samples))
+        by_row[calibrated] = mass
         found = Parallel(n_jobs=workers_for(self.n_jobs, len(folds)))(
-            delayed(_fit_member)(one, samples[part], samples[scaled], samples[held])
+            delayed(_fit_member)(one, samples[part], samples[scaled], samples[held], by_row[held], self.guarantee)
             for one, (part, held) in zip(members, folds, strict=True)
         )
         self.fold_estimators_, self.scales_ = [], [one[1] for one in found]
-        by_row = np.empty(len(samples))
-        by_row[calibrated] = mass
-        pools = [
-            _pools(scores, by_row[held], self.guarantee) for (*_, scores), (_, held) in zip(found, folds, strict=True)
-        ]
+        pools = [one[2] for one in found]
         self.points_ = None
         if scale == "residuals" and samples.targets.field is not None:
             self.points_ = np.asarray(samples.targets.field.coords)
@@ -349,12 +350,12 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         self.scale_kind_ = scale if isinstance(scale, str) else "learned"
         self.quantiles_: dict[str, FloatArray] | None = None
         self.pools_: list[dict[str, list[FloatArray]]] | None = [
-            {kind: [_rounded_up(*pool) for pool in one[kind]] for kind in _KINDS} for one in pools
+            {kind: [pool.table() for pool in one[kind]] for kind in _KINDS} for one in pools
         ]
         if self.method == "split":
             self.estimator_ = found[0][0]
             self.quantiles_ = {
-                kind: np.array([_quantile(*pool, self.coverage) for pool in pools[0][kind]]) for kind in _KINDS
+                kind: np.array([pool.quantile(self.coverage) for pool in pools[0][kind]]) for kind in _KINDS
             }
             return
         self.fold_estimators_ = [one[0] for one in found]
@@ -701,46 +702,52 @@ def _fitted(estimator: Any, samples: Samples) -> Any:
 
 
 def _fit_member(
-    member: _Member, train: Samples, scaled: Samples, held: Samples
-) -> tuple[Any, Any, list[tuple[FloatArray, IntArray] | None]]:
-    """Fit an estimator and its scale; also return the scores of held-out samples."""
+    member: _Member, train: Samples, scaled: Samples, held: Samples, mass: FloatArray, guarantee: str
+) -> tuple[Any, Any, dict[str, list[_Pool]]]:
+    """Fit an estimator and its scale; also return the scores of held-out samples of these masses."""
     with checked_by_caller():
         model = member.estimator if member.is_frozen else _fitted(member.estimator, train)
         scale, name = None, member.scale
-        if not isinstance(name, str) or name == "residuals":
-            errors = _errors(scaled, scaled.predicted_by(model))
-            if isinstance(name, str):
-                scale = None if errors.fields is None else _node_scale(errors.fields)
-            else:
-                field = scaled.targets.field
-                targets = Targets(
-                    None if field is None or errors.fields is None else field.with_values(errors.fields),
-                    errors.scalars,
-                    scaled.targets.elsewhere,
-                )
-                scale, name = _fitted(member.scale, replace(scaled, targets=targets)), "learned"
+        if not isinstance(name, str):
+            targets = _as_targets(_all_errors(scaled, model), scaled.targets)
+            scale, name = _fitted(member.scale, replace(scaled, targets=targets)), "learned"
+        elif name == "residuals":
+            scale = _node_scale(scaled, model)
         field = held.targets.field
         fitted = _Fitted(model, scale, name, None if field is None or name != "residuals" else field.coords)
-        at = field if held.targets.elsewhere else None
-        mean, widths, _ = _mean_and_scale(fitted, held.inputs, at, held.spec)
-    errors = _errors(held, mean)
-    scores: list[tuple[FloatArray, IntArray] | None] = []
-    for kind in _KINDS:
-        values = getattr(errors, kind)
-        if values is None:
-            scores.append(None)
-            continue
-        sizes = field.n_points if kind == "fields" and field is not None else np.ones(len(held), dtype=int)
-        with np.errstate(over="ignore"):
-            ratio = values / getattr(widths, kind)
-        if ratio.max() > _HUGE:
-            raise FieldDataError(
-                f"the scale by {'the spread' if name == 'spread' else type(scale).__name__} is zero in a whole sample, "
-                f"where there are errors; for an EnsembleRegressor, set n_members to 2 or more, and base=None in its "
-                f"estimator. Or set scale='residuals' or 'constant'."
-            )
-        scores.append((ratio.reshape(-1, ratio.shape[-1]), np.asarray(sizes)))
-    return model, scale, scores
+        return model, scale, _scores(fitted, held, mass, guarantee)
+
+
+def _scores(fitted: _Fitted, held: Samples, mass: FloatArray, guarantee: str) -> dict[str, list[_Pool]]:
+    """Scores of each channel and scalar of held-out samples, with masses; samples in files are read by pieces."""
+    pools: dict[str, list[_Pool]] = {kind: [] for kind in _KINDS}
+    for rows, part in held.pieces():
+        field = part.targets.field
+        mean, widths, _ = _mean_and_scale(fitted, part.inputs, field if part.targets.elsewhere else None, part.spec)
+        errors = _errors(part, mean)
+        for kind, values in ((kind, getattr(errors, kind)) for kind in _KINDS):
+            if values is None:
+                continue
+            with np.errstate(over="ignore"):
+                ratio = values / getattr(widths, kind)
+            if ratio.max() > _HUGE:
+                is_spread = fitted.name == "spread"
+                raise FieldDataError(
+                    f"the scale by {'the spread' if is_spread else type(fitted.scale).__name__} is zero in a whole "
+                    "sample, where there are errors; for an EnsembleRegressor, set n_members to 2 or more, and "
+                    "base=None in its estimator. Or set scale='residuals' or 'constant'."
+                )
+            ratio, own = ratio.reshape(-1, ratio.shape[-1]), mass[rows]
+            sizes = np.asarray(field.n_points) if kind == "fields" and field is not None else np.ones(len(part), int)
+            if guarantee == "simultaneous":
+                starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+                ratio = np.asarray(np.maximum.reduceat(ratio, starts, axis=0))
+            else:
+                own = np.repeat(own / sizes, sizes)
+            pools[kind] = pools[kind] or [_Pool() for _ in range(ratio.shape[-1])]
+            for pool, column in zip(pools[kind], ratio.T, strict=True):
+                pool.add(column, own)
+    return pools
 
 
 def _frame_estimator(estimator: Any) -> Any:
@@ -767,11 +774,28 @@ def _errors(samples: Samples, found: Predictions) -> Predictions:
     )
 
 
-def _node_scale(errors: FloatArray) -> FloatArray:
-    """Root mean square of errors (n, P, q) at each node, drawn towards that of all nodes."""
-    squares = errors**2
-    everywhere = squares.mean(axis=(0, 1))
-    scale = np.sqrt((squares.sum(axis=0) + _PRIOR * everywhere) / (len(errors) + _PRIOR))
+def _all_errors(samples: Samples, model: Any) -> Predictions:
+    """Absolute errors of a model at all samples."""
+    parts = [_errors(part, part.predicted_by(model)) for _, part in samples.pieces()]
+    joined = [[getattr(part, kind) for part in parts] for kind in _KINDS]
+    return Predictions(*(None if held[0] is None else np.concatenate(held) for held in joined))
+
+
+def _as_targets(errors: Predictions, targets: Targets) -> Targets:
+    """Errors as targets of an estimator, at the points of the targets that they are errors of."""
+    field = None
+    if targets.field is not None and errors.fields is not None:
+        field = targets.field.with_values(errors.fields)
+    return Targets(field, errors.scalars, targets.elsewhere)
+
+
+def _node_scale(samples: Samples, model: Any) -> FloatArray:
+    """Root mean square of the errors of a model at each node, drawn towards that of all nodes, ``(P, q)``."""
+    total: Any = 0.0
+    for _, part in samples.pieces():
+        total = total + (np.asarray(_errors(part, part.predicted_by(model)).fields) ** 2).sum(axis=0)
+    everywhere = total.mean(axis=0) / len(samples)
+    scale = np.sqrt((total + _PRIOR * everywhere) / (len(samples) + _PRIOR))
     return np.where(everywhere > 0, scale, 1.0)
 
 
@@ -843,36 +867,46 @@ def _masses(n_samples: int, weight: FloatArray | None, groups: Any) -> tuple[Flo
     return weights / counts[unit] / total, float(of_units.max() / total), float(of_units.max())
 
 
-def _quantile(scores: FloatArray, mass: FloatArray, coverage: float) -> float:
-    """Lowest score up to which the mass is the coverage."""
-    order = np.argsort(scores, kind="stable")
-    place = int(np.searchsorted(np.cumsum(mass[order]), coverage - _ROUNDING))
-    return float(scores[order[min(place, len(order) - 1)]])
+class _Pool:
+    """Scores of one channel, or scalar, with their masses.
 
+    Where scores come in many parts, as from files, close ones are joined: to the largest of them, with the mass of all.
+    Then the mass up to each score that is left is still exact, and a quantile is the true one or slightly larger.
+    """
 
-def _pools(
-    scores: Sequence[tuple[FloatArray, IntArray] | None], mass: FloatArray, guarantee: str
-) -> dict[str, list[tuple[FloatArray, FloatArray]]]:
-    """Scores and masses of each channel and scalar."""
-    found: dict[str, list[tuple[FloatArray, FloatArray]]] = {}
-    for kind, part in zip(_KINDS, scores, strict=True):
-        if part is None:
-            found[kind] = []
-            continue
-        values, sizes = part
-        each: FloatArray = np.repeat(mass / sizes, sizes)
-        if guarantee == "simultaneous":
-            starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-            values, each = np.asarray(np.maximum.reduceat(values, starts, axis=0)), mass
-        found[kind] = [(column, each) for column in values.T]
-    return found
+    def __init__(self) -> None:
+        self.scores = self.mass = np.empty(0)
+        self.counts = np.empty(0, dtype=np.int64)
+        self._limit = _MOST_SCORES
 
+    def add(self, scores: FloatArray, mass: FloatArray) -> None:
+        """Add scores, at least 0; those of all samples at once are kept as they are."""
+        is_first = not len(self.scores)
+        self.scores, self.mass = np.concatenate([self.scores, scores]), np.concatenate([self.mass, mass])
+        self.counts = np.concatenate([self.counts, np.ones(len(scores), dtype=np.int64)])
+        if is_first or len(self.scores) <= self._limit:
+            return
+        order = np.argsort(self.scores, kind="stable")
+        # Numbers of at least 0 are in the order of their bits.
+        leading = np.ascontiguousarray(self.scores[order]).view(np.int64) >> _JOINED_BITS
+        starts = np.flatnonzero(np.diff(leading, prepend=-1))
+        self.scores = self.scores[order][np.append(starts[1:], len(order)) - 1]
+        self.mass, self.counts = (np.add.reduceat(part[order], starts) for part in (self.mass, self.counts))
+        self._limit = max(_MOST_SCORES, 2 * len(self.scores))
 
-def _rounded_up(scores: FloatArray, mass: FloatArray) -> FloatArray:
-    """Sorted scores and the masses up to each, (2, m), with at most `_KEPT_SCORES` scores; others are rounded up."""
-    order = np.argsort(scores, kind="stable")
-    ends = np.unique(np.linspace(0, len(order), min(len(order), _KEPT_SCORES) + 1).round().astype(int)[1:]) - 1
-    return np.stack([scores[order], np.cumsum(mass[order])])[:, ends]
+    def quantile(self, coverage: float) -> float:
+        """Lowest score up to which the mass is the coverage."""
+        order = np.argsort(self.scores, kind="stable")
+        place = int(np.searchsorted(np.cumsum(self.mass[order]), coverage - _ROUNDING))
+        return float(self.scores[order[min(place, len(order) - 1)]])
+
+    def table(self) -> FloatArray:
+        """Sorted scores and the masses up to each, (2, m), at most `_KEPT_SCORES` scores; others are rounded up."""
+        order = np.argsort(self.scores, kind="stable")
+        counts = np.cumsum(self.counts[order])
+        ends = np.linspace(0, counts[-1], min(counts[-1], _KEPT_SCORES) + 1).round().astype(int)[1:]
+        places = np.unique(np.searchsorted(counts, ends))
+        return np.stack([self.scores[order], np.cumsum(self.mass[order])])[:, places]
 
 
 def _for_rows(levels: FloatArray, values: FloatArray, kind: str, places: FieldSet) -> FloatArray:
@@ -883,7 +917,7 @@ def _for_rows(levels: FloatArray, values: FloatArray, kind: str, places: FieldSe
 
 
 def _factors(table: FloatArray, levels: FloatArray) -> FloatArray:
-    """Lowest scores of a table of `_rounded_up` up to which the mass is each of the levels."""
+    """Lowest scores of a `_Pool.table` up to which the mass is each of the levels."""
     place = np.searchsorted(table[1], levels - _ROUNDING)
     return np.asarray(table[0, np.minimum(place, table.shape[1] - 1)])
 

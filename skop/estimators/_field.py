@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skop._optional import import_optional
-from skop._typing import FloatArray, PathOrStr
+from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
     DataSpec,
     Extremes,
@@ -40,9 +40,12 @@ from skop.estimators._novelty import Novelty, Reference, check_level, features, 
 from skop.estimators._parts import by_chunks
 from skop.estimators._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, held_warnings, warn
-from skop.metrics import channel_sizes, relative_l2_score
+from skop.metrics import channel_sizes, relative_l2_error, relative_l2_score
 
-__all__ = ["FieldRegressor", "checked_by_caller", "fitted_attributes", "restored_on_failure", "samples_with_weight"]
+__all__ = [
+    *("FieldRegressor", "checked_by_caller", "fitted_attributes", "restored_on_failure", "samples_at_once"),
+    "samples_with_weight",
+]
 
 #: Whether an estimator of skop has called this one, and has looked at the data itself.
 _is_checked: ContextVar[bool] = ContextVar("is_checked", default=False)
@@ -123,6 +126,12 @@ def fitted_attributes(estimator: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(estimator).items() if name.endswith("_") and name[0] != "_"}
 
 
+def samples_at_once(inputs: FieldSet, targets: Targets) -> int:
+    """Return how many samples are read and predicted at once where they are in files."""
+    parts = [inputs] if targets.field is None else [inputs, targets.field]
+    return min(piece_length(part, max(part.n_channels, part.n_dims)) for part in parts)
+
+
 class _SampleSequence(Sequence[FloatArray]):
     """Values of samples one after the other, of which a few are in memory at a time.
 
@@ -151,6 +160,12 @@ class _SampleSequence(Sequence[FloatArray]):
     def __iter__(self) -> Iterator[FloatArray]:
         for start in range(0, self._count, self._step):
             yield from self._values_of(slice(start, start + self._step))
+
+    def of_channels(self, channels: IntArray) -> _SampleSequence:
+        """Some channels of the same samples."""
+        return _SampleSequence(
+            self._count, self._step, lambda rows: [values[..., channels] for values in self._values_of(rows)]
+        )
 
 
 @dataclass(frozen=True)
@@ -195,12 +210,18 @@ class _StreamedSamples:
     @property
     def _step(self) -> int:
         """Number of samples that are read and predicted at once."""
-        parts = (self.inputs, cast("FieldSet", self.truth.field))
-        return min(piece_length(part, max(part.n_channels, part.n_dims)) for part in parts)
+        return samples_at_once(self.inputs, self.truth)
 
     def _sequence(self, values_of: Callable[[slice], list[FloatArray]]) -> _SampleSequence:
         """Values of all samples."""
         return _SampleSequence(len(self.truth), self._step, values_of)
+
+
+def _of_channels(samples: Any, channels: IntArray) -> Any:
+    """Some channels, or scalars, of samples."""
+    if isinstance(samples, _SampleSequence):
+        return samples.of_channels(channels)
+    return [np.asarray(item)[..., channels] for item in samples]
 
 
 class FieldRegressor(RegressorMixin, BaseEstimator):
@@ -639,17 +660,24 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         """
         scores: dict[str, float] = {}
         form = self.spec_.target_form
-        for kind, true, found in self._scored_parts(X, y, params, sample_weight):
+        for kind, true, found in self._scored_parts(X, y, params, sample_weight, streamed=True):
             named = form.channel_names if kind == "field" else form.scalar_names
             prefix, count = ("channel", self.spec_.n_outputs) if kind == "field" else ("scalar", self.spec_.n_scalars)
             names = [*named] if named else [f"{prefix} {number}" for number in range(count)]
+            is_defined: Any = np.zeros(count, dtype=bool)
+            for item in true:
+                is_defined |= np.asarray(item).reshape(-1, count).any(axis=0)
+            own = np.full(count, np.nan)
+            if is_defined.any():
+                # One pass for all channels, since samples in files are read and predicted in it.
+                parts = [_of_channels(samples, np.flatnonzero(is_defined)) for samples in (true, found)]
+                own[is_defined] = 1 - np.asarray(
+                    relative_l2_error(*parts, sample_weight=sample_weight, kind=kind, average="channel")
+                )
             for channel, name in enumerate(names):
                 # Components of one field of a mesh may have the name of another.
                 name = name if names.count(name) == 1 and name not in scores else f"{name} ({prefix} {channel})"
-                parts = [[np.asarray(item)[..., [channel]] for item in samples] for samples in (true, found)]
-                defined = any(item.any() for item in parts[0])
-                score = relative_l2_score(*parts, sample_weight=sample_weight, kind=kind) if defined else np.nan
-                scores[name] = score
+                scores[name] = float(own[channel])
         return scores
 
     def _scored_parts(

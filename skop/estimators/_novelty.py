@@ -396,6 +396,13 @@ class Reference:
 
     def features(self, inputs: FieldSet, tokens: Callable[[FieldSet], FloatArray | None]) -> FloatArray:
         """Features of samples, ``(n, k)``."""
+        # Raw features of all samples may be larger than their fields.
+        step = max(_NUMBERS // (self.lattice.size * max(inputs.n_channels, 1)), _LEAST_KEPT)
+        parts = [self._features(inputs[start : start + step], tokens) for start in range(0, max(len(inputs), 1), step)]
+        return np.concatenate(parts)
+
+    def _features(self, inputs: FieldSet, tokens: Callable[[FieldSet], FloatArray | None]) -> FloatArray:
+        """Features of a part of the samples."""
         raw = raw_features(inputs, self.lattice, tokens)
         for group in self.groups:
             if group.kind not in raw or raw[group.kind].shape[1:] != group.mean.shape:

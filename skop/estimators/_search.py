@@ -27,7 +27,7 @@ from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, FieldSet, Predictions, Targets, TrainingData
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._checkpoint import SearchJournal
-from skop.estimators._field import checked_by_caller
+from skop.estimators._field import checked_by_caller, samples_at_once
 from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.metrics import channel_sizes
 from skop.training import DIRECT_TRAINING, in_words
@@ -261,6 +261,20 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def pieces(self) -> Iterator[tuple[slice, Samples]]:
+        """Yield parts that are small in memory, with their rows: all samples at once unless their fields are in files.
+
+        Yields
+        ------
+        tuple of (slice, Samples)
+            Rows of a part, and the part.
+        """
+        is_held = self.inputs.in_memory and self.targets.in_memory
+        step = len(self) if is_held else samples_at_once(self.inputs, self.targets)
+        for start in range(0, len(self), step):
+            rows = slice(start, min(start + step, len(self)))
+            yield rows, self[rows]
 
     @property
     def X(self) -> Any:

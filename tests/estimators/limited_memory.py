@@ -19,8 +19,9 @@ import h5py
 import numpy as np
 import torch
 import zarr
+from sklearn.frozen import FrozenEstimator
 
-from skop import FieldSet, LaMORegressor
+from skop import ConformalRegressor, FieldSet, LaMORegressor
 from skop.data import _fieldset, unit_grid
 
 KINDS = ("memory map", "HDF5", "Zarr")
@@ -58,13 +59,16 @@ def stored(folder, kind):
 
 
 def use(arrays, batch_size, is_whole, rows=slice(None)):
-    """Fit, and perhaps validate, score and predict; return the numbers."""
+    """Fit, and perhaps do all else that reads samples; return the numbers."""
     grid = arrays[0].shape[1:3]
     X, y = (FieldSet(unit_grid(grid), array, grid_shape=grid)[rows] for array in arrays)
     options = {"base": None, "early_stopping": bool(is_whole), "random_state": 0}
     model = LaMORegressor(width=8, depth=1, max_iter=1, batch_size=batch_size, **options).fit(X, y)
-    scores = [model.score(X, y), float(model.predict(X[:2]).values.sum())] if is_whole else []
-    return [model.loss_curve_, model.validation_scores_, *scores]
+    numbers = [model.loss_curve_, model.validation_scores_]
+    if is_whole:
+        band = ConformalRegressor(FrozenEstimator(model), coverage=0.8, random_state=0).fit(X, y)
+        numbers += [model.score(X, y), float(model.predict(X[:2]).values.sum()), band.quantiles_["fields"].tolist()]
+    return numbers
 
 
 def private_bytes():

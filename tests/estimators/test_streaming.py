@@ -5,15 +5,27 @@ import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 
-from skop import AMORegressor, FieldSet, GeoMaNORegressor, LaMORegressor, MNORegressor, PODRegressor
+from skop import (
+    AMORegressor,
+    ConformalRegressor,
+    EnsembleRegressor,
+    FieldSet,
+    GeoMaNORegressor,
+    LaMORegressor,
+    MeanFieldRegressor,
+    MNORegressor,
+    PODRegressor,
+)
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError, SkopWarning
 
@@ -125,6 +137,91 @@ def test_files_give_the_model_of_memory(tmp_path, monkeypatch, model, own, kind)
     assert read.score_channels(*stored) == pytest.approx(held.score_channels(X, y), abs=1e-12)
     by_slices = np.concatenate([read.predict(stored[0][start : start + 5]) for start in range(0, len(X), 5)])
     np.testing.assert_allclose(by_slices.values, held.predict(X).values, rtol=1e-4, atol=1e-4)
+
+
+#: How a band is calibrated, by `method`, `guarantee` and `scale`.
+BANDS = [
+    ("split", "pointwise", "residuals"),
+    ("split", "simultaneous", "spread"),
+    *(
+        pytest.param(*case, marks=pytest.mark.exhaustive)
+        for case in [
+            ("split", "pointwise", "constant"),
+            ("split", "simultaneous", "learned"),
+            ("cv+", "pointwise", "spread"),
+            ("cv+", "simultaneous", "residuals"),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "guarantee", "scale"), BANDS)
+def test_files_give_the_band_of_memory(tmp_path, monkeypatch, method, guarantee, scale):
+    # A piece has three samples.
+    monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", 400)
+    arrays = problem()
+    X, y = as_sets(arrays)
+    stored = as_sets(in_files(tmp_path, "HDF5", arrays))
+    model = EnsembleRegressor(LaMORegressor(base=None, **SMALL), n_members=2, random_state=0)
+    learned = LaMORegressor(base=None, **SMALL)
+    band = ConformalRegressor(
+        model,
+        coverage=0.7,
+        method=method,
+        guarantee=guarantee,
+        scale=learned if scale == "learned" else scale,
+        cv=3,
+        random_state=0,
+    )
+    held, read = clone(band).fit(X, y), clone(band).fit(*stored)
+    for one, other in zip(held.predict_interval(X), read.predict_interval(stored[0]), strict=True):
+        # Predictions of other batches and sums in another order differ by rounding.
+        np.testing.assert_allclose(one.values, other.values, rtol=1e-4, atol=1e-4 * np.ptp(one.values))
+    for one, other in zip(held.novelty(X[:5]), read.novelty(stored[0][:5]), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4)
+
+
+@pytest.mark.parametrize("coverage", [0.3, 0.9])
+def test_joined_scores_make_a_band_slightly_wider_and_never_narrower(tmp_path, monkeypatch, coverage):
+    arrays = problem(n=60)
+    X, y = as_sets(arrays)
+    stored = as_sets(in_files(tmp_path, "memory map", arrays))
+    weight = np.random.default_rng(1).uniform(0.5, 2, len(X))
+    band = ConformalRegressor(FrozenEstimator(MeanFieldRegressor().fit(X, y)), coverage=coverage, random_state=0)
+    exact = clone(band).fit(X, y, sample_weight=weight)
+    monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", 400)
+    monkeypatch.setattr("skop.estimators._conformal._MOST_SCORES", 100)
+    # Seven binary digits are left, so that there are scores to join.
+    monkeypatch.setattr("skop.estimators._conformal._JOINED_BITS", 45)
+    joined = clone(band).fit(*stored, sample_weight=weight)
+    ratio = joined.quantiles_["fields"] / exact.quantiles_["fields"]
+    assert np.all((ratio > 1) & (ratio < 1 + 2**-7))
+    for one, other in zip(joined.pools_[0]["fields"], exact.pools_[0]["fields"], strict=True):
+        # Tables of fewer scores with the same mass.
+        assert one[1, -1] == pytest.approx(other[1, -1])
+        assert one.shape[1] < other.shape[1]
+
+
+@pytest.mark.exhaustive
+def test_a_band_is_calibrated_in_less_memory_than_the_data_take(tmp_path, monkeypatch):
+    monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", 2**14)
+    monkeypatch.setattr("skop.estimators._base._PREDICT_POINTS", 2**10)
+    arrays = problem(n=240, side=48)
+    model = LaMORegressor(base=None, **(SMALL | {"max_iter": 1})).fit(arrays["x"][:8], arrays["y"][:8])
+    stored = in_files(tmp_path, "memory map", arrays)
+    X, y = stored["x"], stored["y"]
+    calls = {
+        "band": lambda: ConformalRegressor(FrozenEstimator(model), guarantee="simultaneous", random_state=0).fit(X, y),
+        "scores": lambda: model.score_channels(X, y),
+        "novelty": lambda: model.novelty(X),
+    }
+    for name, call in calls.items():
+        tracemalloc.start()
+        call()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        # In double precision, of which errors are computed, the targets alone take this.
+        assert peak < 8 * y.size / 2, name
 
 
 def test_arrays_of_files_are_x_and_y(tmp_path):
