@@ -583,6 +583,13 @@ def test_bands_of_tables_and_arrays_are_those_of_the_estimator(tmp_path, monkeyp
         found, expected = pandas.read_csv("out.csv"), skop.load("m.skop").predict_interval(table[["load", "width"]])
         for name, values in zip(["drag", "drag_lower", "drag_upper"], expected, strict=True):
             np.testing.assert_allclose(found[name], np.ravel(values), rtol=1e-12)
+    # So is what is said of them on other samples.
+    expected = skop.load("m.skop").score_coverage(table[["load", "width"]], table["drag"])
+    capsys.readouterr()
+    assert main(["score", "m.skop", "all.csv", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["coverage"] == pytest.approx(expected)
+    assert main(["score", "m.skop", "all.csv"]) == 0
+    assert f"inside the bands of 0.6: {expected['drag']:.1%} of the samples" in capsys.readouterr().out
     # Groups are held out as a whole, and count as one.
     whole = ["--guarantee", "simultaneous", "--group", "plant", "-o", "groups.skop"]
     assert main(["fit", *words, *BAND, *whole]) == 0
@@ -624,7 +631,9 @@ def test_bands_on_meshes_and_series_are_those_of_the_estimator(study, trajectori
     for one, other in zip(read_mesh_series(str(tmp_path / "frames" / "run_*.pvd")), expected, strict=True):
         assert one.times.tolist() == [0.5, 1.0]
         np.testing.assert_array_equal(one.meshes[1].point_data["u_upper"], other.meshes[1].point_data["u_upper"])
+    capsys.readouterr()
     assert main(["score", model, runs, "--json"]) == 0
+    assert all(0 <= share <= 1 for share in json.loads(capsys.readouterr().out)["coverage"].values())
     assert main(["predict", model, runs, "--steps", "4", "-o", str(tmp_path / "more")]) == 2
     assert "n_steps=4, but 3 steps were calibrated" in capsys.readouterr().err
 

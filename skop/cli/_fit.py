@@ -138,6 +138,7 @@ def fit(
 
         evaluation = evaluate(model, test.X, test.y, names=test.names)
         print_errors(evaluation, "held-out")
+        print_coverage(covered(model, test), model)
     if report is not None:
         _report_fit(report, model, train, test, output)
         click.echo(f"{report}: report")
@@ -314,6 +315,43 @@ def print_errors(evaluation: Evaluation, what: str) -> None:
     width = max(len(name) for _, name, _ in rows)
     for kind, name, error in rows:
         click.echo(f"  {kind:<8} {name:<{width}} {error:>9.2%}")
+
+
+def covered(model: Any, samples: Samples) -> dict[str, float] | None:
+    """Return how much of the truth is inside the bands of a model.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted estimator.
+    samples : Samples
+        Samples with targets.
+
+    Returns
+    -------
+    dict of str to float, or None
+        Shares by channel; None for a model without bands.
+    """
+    return model.score_coverage(samples.X, samples.y) if hasattr(model, "score_coverage") else None
+
+
+def print_coverage(shares: dict[str, float] | None, model: Any) -> None:
+    """Print how much of the truth is inside the bands, on standard output.
+
+    Parameters
+    ----------
+    shares : dict of str to float, or None
+        Shares by channel; of None nothing is printed.
+    model : estimator
+        Fitted estimator.
+    """
+    if shares is None:
+        return
+    unit = "samples, at all nodes," if model.guarantee == "simultaneous" else "nodes"
+    unit = unit if model.spec_.n_outputs else "samples"
+    low, high = min(shares.values()), max(shares.values())
+    found = f"{low:.1%}" if len(shares) == 1 else f"{low:.1%} to {high:.1%}, by channel,"
+    click.echo(f"inside the bands of {model.coverage_:g}: {found} of the {unit}")
 
 
 def _report_fit(report: Path, model: Any, train: Samples, test: Samples | None, output: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from skop.cli._data import Samples, array_options, choice_of_model, expand, read_samples, short_names
-from skop.cli._fit import print_errors
+from skop.cli._fit import covered, print_coverage, print_errors
 from skop.cli._models import check_outputs, check_report, load_model
 
 __all__ = ["predict", "score"]
@@ -124,7 +124,8 @@ Examples:
 def score(model: Path, data: tuple[str, ...], as_json: bool, report: Path | None, force: bool, **choice: Any) -> None:
     """Compare the predictions of a MODEL with the truth in DATA, run by run.
 
-    The error is the mean relative L2 error, ||predicted - true|| / ||true||, with equal weight of all channels.
+    The error is the mean relative L2 error, ||predicted - true|| / ||true||, with equal weight of all channels. Of a
+    model fitted with --coverage, it also says how much of the truth is inside the bands.
     """
     from skop.inspection import evaluate
 
@@ -137,10 +138,13 @@ def score(model: Path, data: tuple[str, ...], as_json: bool, report: Path | None
         wanted = ", ".join(choice_of_model(estimator).targets) or "an array of targets (--y)"
         raise click.UsageError(f"DATA does not hold the truth in every sample; expected {wanted}")
     evaluation = evaluate(estimator, samples.X, samples.y, names=samples.names)
+    shares = covered(estimator, samples)
     if as_json:
-        click.echo(json.dumps(evaluation.to_dict(), indent=2))
+        found = evaluation.to_dict() | ({} if shares is None else {"coverage": shares})
+        click.echo(json.dumps(found, indent=2))
     else:
         print_errors(evaluation, "test")
+        print_coverage(shares, estimator)
     if report is not None:
         _write_report(report, estimator, samples, model)
 

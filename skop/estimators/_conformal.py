@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import NDArray
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
@@ -431,8 +432,8 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             )
         raise FieldDataError(
             f"coverage={self.coverage:g} needs at least {needed} calibration {what}, but there are {count}: with fewer "
-            "only an infinite band has this coverage. Pass more samples, raise calibration_size, set method='cv+', or "
-            "lower the coverage."
+            "only an infinite band has this coverage. Pass more samples, lower the coverage, or, of a "
+            "ConformalRegressor, raise calibration_size or set method='cv+'."
         )
 
     # ------------------------------------------------------------------ prediction
@@ -491,6 +492,62 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             labels = self._labels(X)
             result = writer._restore(mean, places, meshes, labels)
             return result, *writer._restore_bounds(result, bounds, places, meshes, labels)
+
+    def score_coverage(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None
+    ) -> dict[str, float]:
+        """Return how much of the truth is inside the band, for each output channel and scalar separately.
+
+        On samples that neither the fit nor the calibration has seen, it should be near `coverage`. With `count`
+        calibration samples and ``guarantee="simultaneous"``, its expectation lies between `coverage` and
+        ``coverage + 1 / (count + 1)``.
+
+        Parameters
+        ----------
+        X, y, params : as in `score`
+            Test inputs, true targets and global parameters.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weight of each sample in the mean. The bands are those of `predict_interval` without weights.
+
+        Returns
+        -------
+        dict of str to float
+            With ``guarantee="pointwise"`` the mean over the samples of the share of nodes that are inside, with
+            ``"simultaneous"`` the share of samples that are inside at all nodes, by the names of `score_channels`. For
+            scalars both are the share of samples.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y do not fit the estimator.
+
+        Examples
+        --------
+        >>> import numpy as np, skop
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.random((1400, 2))
+        >>> y = X.sum(axis=1) + 0.1 * rng.standard_normal(1400)
+        >>> band = skop.ConformalRegressor(skop.PODRegressor(), coverage=0.8, random_state=0).fit(X[:400], y[:400])
+        >>> bool(0.7 < band.score_coverage(X[400:], y[400:])["scalar 0"] < 0.9)
+        True
+        """
+        shares: dict[str, list[FloatArray]] = {kind: [] for kind in _KINDS}
+        with each_warning_once():
+            inputs, truth = self._read_scored(X, y, params, sample_weight)
+            self._warn_if_outside(inputs, X)
+            weight = check_weight(sample_weight, len(inputs))
+            for _, part in Samples(inputs, truth, self.spec_, None).pieces():
+                field = part.targets.field
+                is_elsewhere = truth.elsewhere or self.spec_.target_points != "inputs"
+                bounds: Any = self._bounds_at(part.inputs, field if is_elsewhere else None, None)
+                lower, upper = bounds
+                if field is not None:
+                    inside = (field.values >= lower.fields) & (field.values <= upper.fields)
+                    shares["fields"].append(_share_inside(inside, np.asarray(field.n_points), self.guarantee))
+                if (scalars := part.targets.scalars) is not None:
+                    shares["scalars"].append(((scalars >= lower.scalars) & (scalars <= upper.scalars)).astype(float))
+        means = [np.average(np.concatenate(found), axis=0, weights=weight) for found in shares.values() if found]
+        return dict(zip(self._output_names(), np.concatenate(means).tolist(), strict=True))
 
     # ------------------------------------------------------------------ frames, and time series of meshes
     def _predicts_frames(self) -> Any:
@@ -772,6 +829,15 @@ def _errors(samples: Samples, found: Predictions) -> Predictions:
         None if field is None else np.abs(np.asarray(field.values, np.float64) - np.asarray(found.fields)),
         None if scalars is None else np.abs(np.asarray(scalars, np.float64) - np.asarray(found.scalars)),
     )
+
+
+def _share_inside(inside: NDArray[np.bool_], sizes: IntArray, guarantee: str) -> FloatArray:
+    """Share of the nodes of each sample at which a condition holds, or whether it holds at all of them, ``(n, q)``."""
+    nodes = inside.reshape(-1, inside.shape[-1]).astype(float)
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    if guarantee == "simultaneous":
+        return np.asarray(np.minimum.reduceat(nodes, starts, axis=0))
+    return np.asarray(np.add.reduceat(nodes, starts, axis=0) / sizes[:, None])
 
 
 def _all_errors(samples: Samples, model: Any) -> Predictions:

@@ -658,12 +658,9 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
             channels with one name as ``"u (channel 0)"``, ... NaN for a channel that is zero in all samples, where the
             relative error is not defined.
         """
-        scores: dict[str, float] = {}
-        form = self.spec_.target_form
+        scores: list[float] = []
         for kind, true, found in self._scored_parts(X, y, params, sample_weight, streamed=True):
-            named = form.channel_names if kind == "field" else form.scalar_names
-            prefix, count = ("channel", self.spec_.n_outputs) if kind == "field" else ("scalar", self.spec_.n_scalars)
-            names = [*named] if named else [f"{prefix} {number}" for number in range(count)]
+            count = self.spec_.n_outputs if kind == "field" else self.spec_.n_scalars
             is_defined: Any = np.zeros(count, dtype=bool)
             for item in true:
                 is_defined |= np.asarray(item).reshape(-1, count).any(axis=0)
@@ -674,11 +671,22 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
                 own[is_defined] = 1 - np.asarray(
                     relative_l2_error(*parts, sample_weight=sample_weight, kind=kind, average="channel")
                 )
-            for channel, name in enumerate(names):
+            scores += own.tolist()
+        return dict(zip(self._output_names(), scores, strict=True))
+
+    def _output_names(self) -> list[str]:
+        """Names of the channels and scalars, each of which occurs once."""
+        form, unique = self.spec_.target_form, list[str]()
+        for prefix, named, count in (
+            ("channel", form.channel_names, self.spec_.n_outputs),
+            ("scalar", form.scalar_names, self.spec_.n_scalars),
+        ):
+            names = [*named] if named else [f"{prefix} {number}" for number in range(count)]
+            for number, name in enumerate(names if count else ()):
                 # Components of one field of a mesh may have the name of another.
-                name = name if names.count(name) == 1 and name not in scores else f"{name} ({prefix} {channel})"
-                scores[name] = float(own[channel])
-        return scores
+                is_unique = names.count(name) == 1 and name not in unique
+                unique.append(name if is_unique else f"{name} ({prefix} {number})")
+        return unique
 
     def _scored_parts(
         self, X: Any, y: Any, params: Any = None, sample_weight: Any = None, *, streamed: bool = False

@@ -460,6 +460,47 @@ def test_bands_of_time_series_widen_with_the_errors_of_the_steps():
     assert (np.diff(widths) > 0).all()
 
 
+def shares_inside(bounds, true, guarantee, weight=None):
+    """Share of the truth inside bounds, sample by sample: lists of arrays (P, q)."""
+    shares = []
+    for lower, upper, values in zip(*bounds, true, strict=True):
+        inside = (lower <= values) & (values <= upper)
+        shares.append(inside.all(axis=0) if guarantee == "simultaneous" else inside.mean(axis=0))
+    return np.average(shares, axis=0, weights=weight)
+
+
+@pytest.mark.parametrize("guarantee", ["pointwise", "simultaneous"])
+def test_score_coverage_is_the_share_of_the_truth_inside(guarantee):
+    rng = np.random.default_rng(24)
+    inputs = clouds(rng.integers(3, 9, 200))
+    targets = inputs.with_values(rng.standard_normal((len(inputs.coords), 2)), channel_names=["u", "v"])
+    band = ConformalRegressor(MeanFieldRegressor(), coverage=0.6, guarantee=guarantee, random_state=0)
+    band.fit(inputs[:100], targets[:100])
+    new, true = inputs[100:], targets[100:]
+    bounds = [part.to_list() for part in band.predict_interval(new)[1:]]
+    found = band.score_coverage(new, true)
+    assert list(found) == ["u", "v"]
+    assert list(found.values()) == pytest.approx(shares_inside(bounds, true.to_list(), guarantee))
+    weight = rng.uniform(0, 2, 100)
+    weighted = list(band.score_coverage(new, true, sample_weight=weight).values())
+    assert weighted == pytest.approx(shares_inside(bounds, true.to_list(), guarantee, weight))
+    assert weighted != list(found.values())
+
+
+def test_score_coverage_of_fields_and_scalars_at_other_points():
+    rng = np.random.default_rng(25)
+    X, other = rng.random((90, 3)), np.linspace(0.1, 0.9, 4)[:, None]
+    fields = X[:, :1, None] + 0.1 * rng.standard_normal((90, 4, 1))
+    y = FieldSet(other, fields, params=X[:, 1:] + 0.1 * rng.standard_normal((90, 2)))
+    band = ConformalRegressor(PODRegressor(), coverage=0.7, random_state=0).fit(X[:50], y[:50])
+    _, lower, upper = band.predict_interval(X[50:])
+    found = list(band.score_coverage(X[50:], y[50:]).values())
+    hits = (lower.params <= y.params[50:]) & (y.params[50:] <= upper.params)
+    assert found == pytest.approx(
+        [*shares_inside((lower.values, upper.values), fields[50:], "pointwise"), *hits.mean(axis=0)]
+    )
+
+
 @pytest.mark.parametrize("guarantee", ["pointwise", "simultaneous"])
 def test_samples_on_points_of_their_own(guarantee):
     rng = np.random.default_rng(14)
