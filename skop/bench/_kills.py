@@ -23,6 +23,7 @@ from skop.bench._report import Report
 from skop.data import FieldSet
 from skop.estimators import (
     AMORegressor,
+    ConformalRegressor,
     EnsembleRegressor,
     GeoMaNORegressor,
     LaMORegressor,
@@ -98,6 +99,12 @@ FITS: dict[str, tuple[Callable[[], Any], Callable[[], tuple[Any, Any]]]] = {
     "conditioned on time": (
         lambda: TimeConditionedRegressor(LaMORegressor(d_state=4, **(_SIZES | {"max_iter": 3}))),
         _frames,
+    ),
+    "band by folds": (
+        lambda: ConformalRegressor(
+            LaMORegressor(d_state=4, **(_SIZES | {"max_iter": 3})), coverage=0.6, method="cv+", cv=2, random_state=0
+        ),
+        _linear,
     ),
 }
 
@@ -176,6 +183,7 @@ def result_of(name: str, folder: Path | None) -> str:
         model = make().fit(X, y, **({} if folder is None else {"checkpoint_dir": folder}))
         predicted = model.predict(X)
     members = getattr(model, "estimators_", [getattr(model, "estimator_", model)])
+    members = [*members, *getattr(model, "fold_estimators_", [])]
     total = hashlib.sha256()
     for part in predicted if isinstance(predicted, list) else [predicted]:
         total.update(np.asarray(part.values if isinstance(part, FieldSet) else part).tobytes())

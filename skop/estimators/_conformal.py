@@ -37,6 +37,7 @@ from skop.data import (
     split_series,
 )
 from skop.estimators._base import check_weight
+from skop.estimators._checkpoint import passed_on, require_seed
 from skop.estimators._ensemble import EnsembleRegressor
 from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure, samples_with_weight
 from skop.estimators._frames import BaseFrameRegressor
@@ -236,7 +237,16 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
 
     # ------------------------------------------------------------------ fit
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None, params: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        params: Any = None,
+        checkpoint_dir: Any = None,
+    ) -> Self:
         """Fit the estimator, unless it is a fitted one, and calibrate the band.
 
         Parameters
@@ -250,6 +260,9 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             Labels of groups of samples, such as runs of one geometry, which are held out together and count as one.
         params : as in `LaMORegressor.fit`
             Global parameters of the runs beside fields or meshes.
+        checkpoint_dir : path-like or None, default=None
+            Folder for checkpoints, passed on to all fits, see `LaMORegressor.fit`. It needs an integer as
+            `random_state`.
 
         Returns
         -------
@@ -262,6 +275,8 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             If X or y cannot be used, there are too few calibration samples for the coverage, or the scale is none that
             the estimator or the samples have; a ValueError.
         """
+        if passed_on(checkpoint_dir, self.estimator):
+            require_seed(self)
         with restored_on_failure(self), each_warning_once():
             data, used = self._read(X, y, params=params, sample_weight=sample_weight), None
             weight = check_weight(sample_weight, len(data.inputs))
@@ -273,7 +288,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             if weight is not None:
                 data, used = samples_with_weight(data, weight), np.flatnonzero(weight)
                 weight, labels = weight[used], None if labels is None else labels[used]
-            samples = Samples(data.inputs, data.targets, data.spec, weight)
+            samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir)
             self._fit(samples, labels, np.arange(len(samples)) if used is None else used)
             self._store_spec(data.inputs, data.spec)
             self._store_seen(data.inputs, data.input_extremes)

@@ -14,7 +14,15 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 import skop
-from skop import AutoRegressor, EnsembleRegressor, LaMORegressor, PODRegressor, RolloutRegressor, TrainingOptions
+from skop import (
+    AutoRegressor,
+    ConformalRegressor,
+    EnsembleRegressor,
+    LaMORegressor,
+    PODRegressor,
+    RolloutRegressor,
+    TrainingOptions,
+)
 from skop.data import FieldLoader, Scalers
 from skop.estimators import _checkpoint, _search
 from skop.estimators._base_model import BaseModel, Review
@@ -351,6 +359,25 @@ def test_an_ensemble_goes_on_with_the_member_that_was_killed(tmp_path, gathered)
     assert [outcome(held) for held in found.estimators_] == [outcome(held) for held in expected.estimators_]
     with pytest.raises(ValueError, match="EnsembleRegressor has random_state=None"):
         EnsembleRegressor(small()).fit(X, Y, checkpoint_dir=tmp_path)
+
+
+def test_a_band_goes_on_with_the_fold_that_was_killed(tmp_path, gathered):
+    def band(**params):
+        options = {"coverage": 0.6, "method": "cv+", "cv": 2, "random_state": 0}
+        return ConformalRegressor(small(max_iter=2), **(options | params))
+
+    expected = band().fit(X, Y)
+    killed(band(), gathered, tmp_path, 7)  # each fold has two batches, in two epochs
+    assert files(tmp_path, "model*") == ["model.skop"]
+    found = band().fit(X, Y, checkpoint_dir=tmp_path)
+    for one, other in zip(found.predict_interval(X), expected.predict_interval(X), strict=True):
+        np.testing.assert_array_equal(one, other)
+    # Two folds and all samples; the scale and the scores are computed from these.
+    assert len(list(tmp_path.iterdir())) == 3
+    with pytest.raises(ValueError, match="ConformalRegressor has random_state=None"):
+        band(random_state=None).fit(X, Y, checkpoint_dir=tmp_path)
+    with pytest.raises(ValueError, match="the fit of PODRegressor writes no checkpoints"):
+        ConformalRegressor(PODRegressor(), random_state=0).fit(X, Y, checkpoint_dir=tmp_path)
 
 
 def test_rollouts_of_other_noise_are_other_fits(tmp_path, gathered):
