@@ -65,6 +65,9 @@ _FAR_BEHIND = 5.0
 #: Power of the time that the error of such a network falls by in the rest of the training, in units of that up to now,
 #: when the learning rate falls too.
 _FASTER = 2.0
+#: Ratio of the errors of two models for unseen samples from which neither is better, so that the one that reads less is
+#: taken.
+_TIE = 0.95
 #: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
 _FOLDS = 5
 #: Size of a variation, in units of the values, that is rounding.
@@ -184,7 +187,7 @@ class BaseModel:
                 other = _classical(kind)
                 _fit_on(other, by_params)
                 again = _unseen_predictions(other, by_params)
-                if _relative_error(again, chosen.targets) <= _relative_error(found, chosen.targets):
+                if _TIE * _relative_error(again, chosen.targets) <= _relative_error(found, chosen.targets):
                     found, nodes, estimator = again, estimator.numbering_, other
         found = rows_of(found, group)
         error = _relative_error(found, whole.targets)

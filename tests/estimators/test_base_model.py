@@ -381,6 +381,17 @@ def test_parameters_alone_predict_samples_with_noisy_nodes(share, tmp_path):
     assert np.isfinite(model.fit(X, y).score(X, y))
 
 
+@pytest.mark.parametrize("seed", [4, 6])
+def test_where_points_tell_no_more_than_the_parameters_these_are_taken(seed):
+    """Points that are functions of the parameters; with them, errors of unseen samples are smaller by rounding."""
+    rng = np.random.default_rng(seed)
+    params, nodes = rng.uniform(-1, 1, (30, 2)), rng.random((20, 2))
+    coords = nodes + 0.2 * params[:, None] * np.sin(3 * nodes)
+    fields = np.exp(-4 * ((nodes - 0.5 - 0.3 * params[:, None]) ** 2).sum(axis=-1, keepdims=True))
+    model = small(base="pod").fit(FieldSet(coords, None, params=params), FieldSet(coords, fields))
+    assert model.base_.nodes is not None
+
+
 @pytest.mark.parametrize("learns_scalars", [False, True])
 def test_a_network_for_the_whole_predicts_other_meshes_alone(learns_scalars):
     rng = np.random.default_rng(17)
