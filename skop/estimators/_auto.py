@@ -15,6 +15,7 @@ from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skop._jobs import workers_for
 from skop._optional import import_optional
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, fit_context
 from skop.data import DataSpec, FieldSet, Predictions, TrainingData
@@ -312,7 +313,8 @@ class AutoRegressor(FieldRegressor):
         samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir)
         deadline = None if self.max_time is None else start + part * self.max_time
         final = 0.0 if self.max_time is None else (1 - part) * self.max_time
-        settings = (deadline, final, self.n_jobs, int(verbose), type(self).__name__)
+        n_jobs = workers_for(self.n_jobs, len(candidates) * len(folds))
+        settings = (deadline, final, n_jobs, int(verbose), type(self).__name__)
         search = Search(candidates, samples, folds, *settings, journal)
         search.tell_plan(self.max_time)
         return search, data
