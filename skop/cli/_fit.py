@@ -198,11 +198,11 @@ def fit_samples(model: Any, samples: Samples, groups: Any = None, checkpoint_dir
     from skop.estimators import ConformalRegressor
 
     kept: dict[str, Any] = {} if checkpoint_dir is None else {"checkpoint_dir": checkpoint_dir}
-    if kept and not has_fit_parameter(model, "checkpoint_dir"):
-        raise click.UsageError(f"--checkpoint-dir: a {type(model).__name__} writes no checkpoints; leave it out.")
-    options = kept if groups is None else {"groups": groups, **kept}
-    # A band takes the names of the fields from the estimator that it is around.
+    # A band takes checkpoints and the names of the fields from the estimator that it is around.
     named = model.estimator if isinstance(model, ConformalRegressor) else model
+    if kept and not has_fit_parameter(named, "checkpoint_dir"):
+        raise click.UsageError(f"--checkpoint-dir: a {type(named).__name__} writes no checkpoints; leave it out.")
+    options = kept if groups is None else {"groups": groups, **kept}
     if samples.meshes is None:
         model.fit(samples.X, samples.y, **options)
         return
