@@ -18,7 +18,7 @@ from skop._typing import FloatArray, IntArray
 from skop.data._fieldset import FieldSet
 from skop.data._mesh_files import find_sources, is_mesh_input, is_on_mesh, is_path
 from skop.data._pairing import Labels, index_labels, is_missing, pair_rows, some_of
-from skop.data._storage import refuse_repeated_names
+from skop.data._storage import refuse_mask, refuse_repeated_names
 from skop.exceptions import FieldDataError, warn
 
 __all__ = [
@@ -412,6 +412,8 @@ def _columns_of(
         return list(frame.columns), columns, list(frame.index)
     if isinstance(table, dict) or getattr(getattr(table, "dtype", None), "names", None):
         names = list(table) if isinstance(table, dict) else list(table.dtype.names)
+        for name in names:
+            refuse_mask(table[name], f"{what}[{name!r}]")
         arrays = [np.atleast_1d(np.asarray(table[name])) for name in names]
         if len({array.shape for array in arrays}) != 1 or arrays[0].ndim != 1:
             raise FieldDataError(
@@ -419,6 +421,7 @@ def _columns_of(
                 "the number of runs."
             )
         return names, [array.tolist() if array.dtype.kind in "OSU" else array for array in arrays], None
+    refuse_mask(table, what)
     array = np.asarray(table)
     if array.ndim != 2:
         raise FieldDataError(

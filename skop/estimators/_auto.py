@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from skop._jobs import workers_for
 from skop._optional import import_optional
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, fit_context
-from skop.data import DataSpec, FieldSet, Predictions, TrainingData
+from skop.data import DataSpec, FieldSet, Predictions, TrainingData, refuse_mask
 from skop.estimators._amo import AMORegressor
 from skop.estimators._base import check_weight, is_called_by_another_tool
 from skop.estimators._baselines import PODRegressor
@@ -295,6 +295,7 @@ class AutoRegressor(FieldRegressor):
     ) -> tuple[Search, TrainingData]:
         """Read the data and make the search, which takes a part of the budget."""
         data = self._read(X, y, params=params, sample_weight=sample_weight)
+        refuse_mask(groups, "groups")
         weight, used = check_weight(sample_weight, len(data.inputs)), None
         if weight is not None:
             used = np.flatnonzero(weight)

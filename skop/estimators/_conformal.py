@@ -34,6 +34,7 @@ from skop.data import (
     TrainingData,
     interpolate_fields,
     is_mesh_series,
+    refuse_mask,
     split_series,
 )
 from skop.estimators._base import check_weight
@@ -280,6 +281,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         with restored_on_failure(self), each_warning_once():
             data, used = self._read(X, y, params=params, sample_weight=sample_weight), None
             weight = check_weight(sample_weight, len(data.inputs))
+            refuse_mask(groups, "groups")
             labels = None if groups is None else np.asarray(groups)
             if labels is not None and labels.shape != (len(data.inputs),):
                 raise FieldDataError(
@@ -634,6 +636,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             raise FieldDataError(
                 "this model was saved without the scores that sample_weight needs; fit it again, or leave it out."
             )
+        refuse_mask(sample_weight, "sample_weight")
         weight = np.asarray(sample_weight, dtype=np.float64)
         if weight.shape != (n_samples,) or not np.isfinite(weight).all() or (weight < 0).any():
             raise FieldDataError(

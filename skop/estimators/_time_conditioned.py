@@ -23,6 +23,7 @@ from skop.data import (
     is_mesh_input,
     order_of_series,
     read_frames,
+    refuse_mask,
 )
 from skop.estimators._field import restored_on_failure
 from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
@@ -373,6 +374,7 @@ def _check_equal_times(run: MeshRun, times: FloatArray, where: str) -> None:
 
 def _check_times(times: Any) -> FloatArray:
     """Check that times are a vector of finite numbers."""
+    refuse_mask(times, "times")
     try:
         array = np.asarray(times, dtype=np.float64)
     except (TypeError, ValueError):

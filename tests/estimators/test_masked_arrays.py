@@ -3,8 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from skop import (
+    AutoRegressor,
     ConformalRegressor,
     EnsembleRegressor,
     FieldSet,
@@ -63,7 +65,13 @@ def test_masked_entries_are_refused(name, y):
 
 def test_masked_weights_parameters_and_rows_of_lists():
     model, points = lamo(), unit_grid((3, 2))
+    band = ConformalRegressor(PODRegressor(n_components=2), coverage=0.5, random_state=0)
+    weighted = clone(band).fit(TABLE, SCALARS, sample_weight=np.ones(8))
     for call in (
+        lambda: clone(band).fit(TABLE, SCALARS, groups=masked(np.arange(8))),
+        lambda: weighted.predict_interval(TABLE, sample_weight=masked(np.ones(8))),
+        lambda: weighted.score_coverage(TABLE, masked(SCALARS)),
+        lambda: AutoRegressor(max_time=1).fit(TABLE, SCALARS, groups=masked(np.arange(8))),
         lambda: model.fit(TABLE, SCALARS, sample_weight=masked(np.ones(8))),
         lambda: FieldSet(points, np.zeros((8, 6, 1)), params=masked(TABLE)),
         lambda: model.fit(list(masked(TABLE)), SCALARS),
@@ -71,6 +79,34 @@ def test_masked_weights_parameters_and_rows_of_lists():
     ):
         with pytest.raises(FieldDataError, match="masked entries"):
             call()
+
+
+@pytest.mark.parametrize("model", [lamo(), PODRegressor(n_components=2)])
+def test_masked_parameters_beside_fields(model):
+    columns = {"load": TABLE[:, 0], "angle": TABLE[:, 1]}
+    records = np.rec.fromarrays(list(columns.values()), names=list(columns))
+    hidden = np.ma.masked_array(records)
+    hidden["angle"][4] = np.ma.masked
+    fitted = clone(model).fit(FIELDS, FIELDS, params=TABLE)
+    for call in (
+        lambda: clone(model).fit(FIELDS, FIELDS, params=masked(TABLE)),
+        lambda: clone(model).fit(FIELDS, FIELDS, params=columns | {"angle": masked(TABLE[:, 1])}),
+        lambda: clone(model).fit(FIELDS, FIELDS, params=hidden),
+        lambda: fitted.predict(FIELDS, params=masked(TABLE)),
+        lambda: fitted.score(FIELDS, FIELDS, params=masked(TABLE)),
+        lambda: fitted.novelty(FIELDS, params=masked(TABLE)),
+    ):
+        with pytest.raises(FieldDataError, match="masked entries; fill them"):
+            call()
+
+
+def test_masked_times():
+    frames = np.concatenate([FIELDS, FIELDS], axis=-1)
+    with pytest.raises(FieldDataError, match="times has 1 masked entries"):
+        TimeConditionedRegressor(lamo(), times=masked(np.arange(5.0))[3:]).fit(FIELDS, frames)
+    fitted = TimeConditionedRegressor(lamo(), times=[0.0, 1.0]).fit(FIELDS, frames)
+    with pytest.raises(FieldDataError, match="times has 1 masked entries"):
+        fitted.predict(FIELDS, times=masked(np.linspace(0, 1, 6)))
 
 
 @pytest.mark.parametrize("metric", [relative_l2_error, pdebench_rmse])
