@@ -24,6 +24,7 @@ from skop.data import FieldSet
 from skop.estimators import (
     AMORegressor,
     ConformalRegressor,
+    DeepONetRegressor,
     EnsembleRegressor,
     GeoMaNORegressor,
     LaMORegressor,
@@ -31,6 +32,8 @@ from skop.estimators import (
     RolloutRegressor,
     TimeConditionedRegressor,
     TrainingOptions,
+    TransolverRegressor,
+    UNetRegressor,
 )
 from skop.estimators._checkpoint import FitCheckpoints
 from skop.exceptions import SkopError
@@ -86,6 +89,9 @@ FITS: dict[str, tuple[Callable[[], Any], Callable[[], tuple[Any, Any]]]] = {
     "GeoMaNO": (lambda: GeoMaNORegressor(d_state=4, base=None, **_SIZES), _fields),
     "MNO": (lambda: MNORegressor(base=None, **_SIZES), _points),
     "AMO": (lambda: AMORegressor(base=None, **_SIZES), _fields),
+    "Transolver": (lambda: TransolverRegressor(base=None, **_SIZES), _points),
+    "U-Net": (lambda: UNetRegressor(base=None, **_SIZES), _fields),
+    "DeepONet": (lambda: DeepONetRegressor(width=8, max_iter=8, batch_size=4, random_state=0), _fields),
     "ensemble": (
         lambda: EnsembleRegressor(LaMORegressor(d_state=4, **(_SIZES | {"max_iter": 3})), n_members=2, random_state=0),
         _linear,
