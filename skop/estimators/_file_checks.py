@@ -15,6 +15,7 @@ from math import comb, isfinite, prod
 from typing import Any, NoReturn
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from skop.exceptions import ModelFileError
 
@@ -200,7 +201,7 @@ def check_loaded(value: Any) -> None:
             _CHECKS[kind.__name__](held)
 
 
-def check_mesh(points: Any, cells: Any) -> None:
+def check_mesh(points: Any, cells: Any, info: Any = None) -> None:
     """Raise an error if points and cells from a file make no mesh.
 
     Parameters
@@ -209,6 +210,8 @@ def check_mesh(points: Any, cells: Any) -> None:
         Points of the mesh: an array of shape (P, d).
     cells : object
         Its cells: a list of a name and the numbers of the points of each cell.
+    info : object, default=None
+        What skop has noted of it: None, or lists of names and true or false by their keys.
 
     Raises
     ------
@@ -219,8 +222,10 @@ def check_mesh(points: Any, cells: Any) -> None:
     for block in cells if is_good else ():
         is_good &= isinstance(block, list) and len(block) == 2 and isinstance(block[0], str)
         is_good = is_good and _are_cells(block[1], len(points))
+    notes = info.values() if isinstance(info, dict) else [] if info is None else [None]
+    is_good = is_good and all(isinstance(note, bool | list | tuple) for note in notes)
     if not is_good:
-        raise ModelFileError("a mesh in the file has points or cells that are none; fit and save again.")
+        raise ModelFileError("a mesh in the file has points, cells or notes that are none; fit and save again.")
 
 
 def _are_cells(cells: Any, n_points: int) -> bool:
@@ -738,15 +743,23 @@ def _check_auto(held: Held) -> None:
     held.need(is_table, "results_", "rows of a table")
 
 
+def _check_takes(held: Held, name: str, member: Any, spec: Any) -> None:
+    """A fitted estimator within a band must take its X: one of skop, or on tables another one."""
+    if is_one_of(member, "FieldRegressor"):
+        held.need("spec_" in vars(member), name, "fitted estimators")
+        return
+    is_estimator = isinstance(member, BaseEstimator) and hasattr(member, "predict")
+    held.need(is_estimator and spec.role == "features", name, "fitted estimators that take such X")
+
+
 def _check_conformal(held: Held) -> None:
     if "spec_" not in vars(held.value):
         return
     spec, folds = held.get("spec_"), held.get("fold_estimators_")
     held.need(isinstance(folds, list), "fold_estimators_", "a list of fitted estimators")
     for name, member in [("estimator_", held.get("estimator_")), *(("fold_estimators_", fold) for fold in folds)]:
-        held.need(hasattr(member, "predict"), name, "fitted estimators")
+        _check_takes(held, name, member, spec)
         if is_one_of(member, "FieldRegressor"):
-            held.need("spec_" in vars(member), name, "fitted estimators")
             sizes = (member.spec_.n_outputs, member.spec_.n_scalars)
             held.need(sizes == (spec.n_outputs, spec.n_scalars), name, "estimators of the outputs of y")
     held.need(0 < held.number("coverage_") < 1, "coverage_", "a number between 0 and 1")
@@ -755,7 +768,9 @@ def _check_conformal(held: Held) -> None:
     points, scales = held.array("points_", None, spec.n_dims, optional=True), held.get("scales_")
     held.need(isinstance(scales, list) and len(scales) == max(1, len(folds)), "scales_", "one for each estimator")
     for scale in scales:
-        is_learned = kind == "learned" and hasattr(scale, "predict")
+        is_learned = kind == "learned" and scale is not None
+        if is_learned:
+            _check_takes(held, "scales_", scale, spec)
         is_array = kind == "residuals" and _is_array(scale, (None, spec.n_outputs), positive=True)
         held.need(is_learned or is_array or scale is None, "scales_", f"those of {kind!r}")
         held.need(not is_array or (points is not None and len(points) == len(scale)), "points_", "the nodes of scales_")

@@ -467,7 +467,7 @@ def _decode(value: Any, tensors: dict[str, torch.Tensor], level: int = 0) -> Any
         return torch.device(content)
     if tag == "mesh":
         parts = _decode(content, tensors, level + 1)
-        check_mesh(parts["points"], parts["cells"])
+        check_mesh(parts["points"], parts["cells"], parts["info"])
         return meshio.Mesh(parts["points"], [tuple(block) for block in parts["cells"]], info=parts["info"])
     if tag == "module":
         prefix = f"{content}."

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import shutil
 import warnings
 from itertools import cycle
 from pathlib import Path
@@ -434,6 +435,27 @@ def rewrite(path, change):
 def test_a_rewritten_file_without_change_loads(model, path):
     rewrite(path, lambda header, tensors: None)
     np.testing.assert_array_equal(skop.load(path).predict(GRIDS), model.predict(GRIDS))
+
+
+def test_a_band_around_what_is_no_estimator_of_such_samples_is_refused(tmp_path):
+    X, y = GRIDS[:, 0, 0, :1], GRIDS[:, :, 0]
+    band = skop.ConformalRegressor(PODRegressor(), coverage=0.5, random_state=0).fit(X, y)
+    band.save(tmp_path / "band.skop")
+
+    def change(header, _):
+        state_of(header)["estimator_"] = state_of(header)["estimator_"]["state"]["regressor_"]
+
+    rewrite(tmp_path / "band.skop", change)
+    with pytest.raises(ModelFileError, match=r"(?s)estimator_ of .*fitted estimators that take such X"):
+        skop.load(tmp_path / "band.skop")
+
+
+@pytest.mark.parametrize("info", ["text", {"dict": {"a note": 5}}])
+def test_notes_of_a_mesh_that_are_none_are_refused(tmp_path, info):
+    path = shutil.copy(Path(__file__).parent / "files" / "mesh.skop", tmp_path)
+    rewrite(path, lambda header, _: state_of(header)["mesh_"]["mesh"]["dict"].update(info=info))
+    with pytest.raises(ModelFileError, match="a mesh in the file has points, cells or notes that are none"):
+        skop.load(path)
 
 
 def state_of(header):
