@@ -30,8 +30,10 @@ __all__ = ["History", "Trainer", "TrainerConfig"]
 _MAX_ROLLBACKS = 2
 #: Number of epochs below which a training that `max_time` ended gives a warning.
 _FEW_EPOCHS = 5
-#: Number of batches on which a training that hardly lowered its loss is compared with predicting the mean field.
+#: Number of batches on which a training is compared with predicting the mean field.
 _COMPARED_BATCHES = 4
+#: Loss of the last epoch, in units of that of the first step, from which a training has hardly learned or has diverged.
+_HARDLY_FALLEN, _DIVERGED = 0.5, 2.0
 _NO_TRAINING = EarlierTraining()
 
 
@@ -120,6 +122,8 @@ class History:
     stopped : str
         Reason why training ended: ``"max_iter"``, ``"max_time"``, ``"early_stopping"``, ``"callback"``,
         ``"interrupted"``, or what a review gave as its reason.
+    first_loss : float or None
+        Training loss of the first step, of the weights at the start.
     """
 
     loss_curve: list[float] = field(default_factory=list)
@@ -127,6 +131,7 @@ class History:
     seconds: list[float] = field(default_factory=list)
     best_iter: int = 0
     stopped: str = "max_iter"
+    first_loss: float | None = None
 
 
 @dataclass
@@ -323,9 +328,9 @@ class Trainer:
         SkopWarning
             If the loss was not finite, a step ran out of memory, the user interrupted, `max_time` left time for fewer
             than five epochs, or the training loss is no lower than that of predicting the mean field. The last
-            condition is only checked after five or more epochs, if the loss is still more than half of that in the
-            first epoch. It compares the loss on the first four batches with the loss of outputs of zero, which is the
-            mean field of scaled targets.
+            condition compares the loss on the first four batches with that of outputs of zero, which is the mean field
+            of scaled targets. It is only checked if the mean loss of the last epoch is at least half of that of the
+            first step; after fewer than five epochs, at least twice.
         """
         self._check_loss_is_shared()
         self.start_on(loader)
@@ -482,33 +487,39 @@ class Trainer:
         """Warn about a training that was too short or did not learn."""
         history, options = self.history, self.options
         n_epochs = len(history.loss_curve)
-        if n_epochs < _FEW_EPOCHS:
-            if history.stopped == "max_time" and n_epochs < options.max_iter:
-                warn(
-                    f"max_time={options.max_time} ended the training after {n_epochs} epoch{'s' * (n_epochs > 1)}, too "
-                    "few to learn much; raise max_time, or make an epoch cheaper by a smaller network or fewer points.",
-                )
-            return
-        if history.stopped in ("callback", "interrupted") or history.loss_curve[-1] < history.loss_curve[0] / 2:
+        has_few_epochs = n_epochs < _FEW_EPOCHS
+        if has_few_epochs and history.stopped == "max_time" and n_epochs < options.max_iter:
+            warn(
+                f"max_time={options.max_time} ended the training after {n_epochs} epoch{'s' * (n_epochs > 1)}, too "
+                "few to learn much; raise max_time, or make an epoch cheaper by a smaller network or fewer points.",
+            )
+        rise = history.loss_curve[-1] / (history.first_loss or history.loss_curve[0] or 1.0)
+        if history.stopped in ("callback", "interrupted") or rise < (_DIVERGED if has_few_epochs else _HARDLY_FALLEN):
             return
         reached, mean_field = self._compare_with_mean_field(loader)
-        if 0 < mean_field <= reached:
-            warn(
-                f"the training loss ({reached:.3g}) is no lower than that of predicting the mean field "
-                f"({mean_field:.3g}): the network has learned nothing yet. Train longer (max_iter, max_time), change "
-                "learning_rate_init, or check that y depends on X.",
-            )
+        if not 0 < mean_field <= reached:
+            return
+        if rise < _DIVERGED:
+            found = "the network has learned nothing yet. Train longer (max_iter, max_time), change "
+            found += "learning_rate_init, or check that y depends on X."
+        else:
+            found = "the training has diverged. Lower learning_rate_init, or set max_grad_norm."
+        warn(
+            f"the training loss ({reached:.3g}) is no lower than that of predicting the mean field "
+            f"({mean_field:.3g}): {found}"
+        )
 
     @torch.no_grad()
     def _compare_with_mean_field(self, loader: FieldLoader) -> tuple[float, float]:
         """Mean loss on the first batches, of the network and of outputs of zero."""
         total = np.zeros(2)
-        size = self.options.batch_size * self.options.group_size
+        size = max(1, self.options.batch_size // self.n_parts) * self.options.group_size
         with self._randomness_kept(loader):
             for batch in islice(loader.batches(size, np.arange(len(loader))), _COMPARED_BATCHES):
                 outputs = self._outputs_of(batch)
-                zeros = _mapped(torch.zeros_like, outputs)
-                total += len(batch) * np.array([float(self.loss(given, batch)) for given in (outputs, zeros)])
+                with torch.enable_grad():  # a user's loss may differentiate the outputs
+                    both = [_mapped(_as_leaf, given) for given in (outputs, _mapped(torch.zeros_like, outputs))]
+                    total += len(batch) * np.array([self.loss(given, batch).item() for given in both])
         reached, mean_field = total.tolist()
         count = min(len(loader), size * _COMPARED_BATCHES)
         return reached / count, mean_field / count
@@ -532,7 +543,10 @@ class Trainer:
         # The sum stays on the device, because copying each loss to the CPU would make a GPU wait in every step.
         total, count = torch.zeros((), device=loader.device, dtype=torch.float64), 0
         for batch in self._epoch_batches(loader):
-            total += self._train_step(batch) * len(batch)
+            loss = self._train_step(batch)
+            if self.history.first_loss is None:
+                self.history.first_loss = float(loss)
+            total += loss * len(batch)
             count += len(batch)
             if self.on_step is not None:
                 self.on_step(self._part_done(count / len(loader)))
@@ -946,6 +960,11 @@ def _mapped(function: Callable[[torch.Tensor], torch.Tensor], outputs: Any) -> A
     if isinstance(outputs, tuple):  # a named tuple, whose parts are None if not predicted
         return type(outputs)(*(_mapped(function, part) for part in outputs))
     return function(outputs)
+
+
+def _as_leaf(output: torch.Tensor) -> torch.Tensor:
+    """Return a tensor with respect to which a loss can be differentiated."""
+    return output.detach().requires_grad_()
 
 
 def _widened(output: torch.Tensor) -> torch.Tensor:

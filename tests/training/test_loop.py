@@ -495,6 +495,33 @@ def test_a_training_no_better_than_the_mean_field_warns(learning_rate, warned):
     assert [str(warning.message).startswith("the training loss") for warning in caught] == [True] * warned
 
 
+@pytest.mark.parametrize(("n_epochs", "learning_rate"), [(1, 100.0), (8, 100.0), (1, 0.05)])
+def test_a_training_whose_loss_has_risen_above_that_of_the_mean_field_has_diverged(n_epochs, learning_rate):
+    trainer = make_trainer(learning_rate=learning_rate, max_iter=n_epochs, schedule="constant")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer.run(Loader())
+    said = [str(warning.message).count("the training has diverged. Lower learning_rate_init") for warning in caught]
+    assert said == [1] * (learning_rate > 1)
+
+
+def test_a_loss_that_rose_and_fell_can_be_no_lower_than_that_of_the_mean_field():
+    trainer = make_trainer(learning_rate=10.0, max_iter=6)
+    with pytest.warns(SkopWarning, match="no lower than that of predicting the mean field"):
+        curve = trainer.run(Loader()).loss_curve
+    assert curve[-1] < curve[0] / 2
+
+
+def test_a_loss_may_differentiate_the_outputs():
+    def smooth(outputs, batch):
+        (slope,) = torch.autograd.grad((outputs**2).sum(), outputs, create_graph=True)
+        return squared(outputs, batch) + 1e-3 * (slope**2).mean()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(make_trainer(loss=smooth, max_iter=6, learning_rate=0.05).run(Loader()).loss_curve) == 6
+
+
 def test_targets_without_a_field_to_learn_do_not_warn():
     loader = Loader()
     loader.target.zero_()
