@@ -150,9 +150,9 @@ _MOST_GRID_AXES = 3
 _LEAST_SAMPLES = 10
 #: Least and largest number of samples by which the share of the correction to a base model is chosen.
 _HELD_OUT = (5, 64)
-#: When ``drop_path="auto"`` regularises the second half of a training: error on held-out samples, in units of that at a
-#: quarter of the training, and of that on other samples; the rate, and the least number of those samples.
-_HARDLY_FALLEN, _OVERFITTED, _DROP_PATH, _LEAST_COMPARED = 0.9, 1.5, 0.2, 32
+#: When ``drop_path="auto"`` regularises the rest of a training: error on held-out samples, in units of that on other
+#: samples; the rate, and the least number of those samples.
+_OVERFITTED, _DROP_PATH, _LEAST_COMPARED = 1.1, 0.2, 32
 #: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
 _FREE_PARAMETERS = frozenset(
     (
@@ -1191,26 +1191,25 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                     self.base_, setup.unseen = None, None
                     loader = self._loader_without_base(setup)
             reviewed.pass_by(part)
-            reviewed.errors.append(setup.group.once(self._make_validation(setup.data, setup.held, setup.unseen)))
-            if not reviewed.due:
-                reviewed.overfits = self._options("training").drop_path == "auto" and self._overfits(setup, reviewed)
+            if not reviewed.overfits and self._options("training").drop_path == "auto":
+                reviewed.overfits = self._overfits(setup, setup.held)
                 if reviewed.overfits:
                     set_drop_path(network, _DROP_PATH)
-                if setup.unseen is None and setup.held is not setup.valid:
-                    setup.held = setup.valid
-                    loader = self._loader_without_base(setup)
+            if not reviewed.due and setup.unseen is None and setup.held is not setup.valid:
+                setup.held = setup.valid
+                loader = self._loader_without_base(setup)
             return loader
 
         return review
 
-    def _overfits(self, setup: _Setup, reviewed: Review) -> bool:
-        """Whether the errors on held-out samples, up to now, hardly fall any more and are far above those of others."""
-        errors = reviewed.errors
-        if len(errors) < 2 or errors[-1] < _HARDLY_FALLEN * errors[-2]:
-            return False
-        rows, n_held = _trained_on(setup), len(cast("IntArray", setup.held))
-        rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(n_held, _LEAST_COMPARED))).astype(int)]
-        return errors[-1] > _OVERFITTED * setup.group.once(self._make_validation(setup.data, rows, setup.unseen))
+    def _overfits(self, setup: _Setup, held: IntArray) -> bool:
+        """Whether the error on held-out samples is above that on as many of the others, or more."""
+        rows = _trained_on(setup)
+        rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(len(held), _LEAST_COMPARED))).astype(int)]
+        unseen, seen = (
+            setup.group.once(self._make_validation(setup.data, part, setup.unseen)) for part in (held, rows)
+        )
+        return bool(unseen > _OVERFITTED * seen)
 
     def _loader_without_base(self, setup: _Setup) -> FieldLoader:
         """Samples that are not held out, for a network whose base has been dropped in the course of the training."""

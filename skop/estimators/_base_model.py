@@ -872,19 +872,17 @@ class Review:
     def __init__(self, learns_rest: bool) -> None:
         self.learns_rest, self.due = learns_rest, list(_REVIEWS)
         self.before: tuple[float, Comparison] | None = None
-        #: Errors of the network on held-out samples at these times.
-        self.errors: list[float] = []
         self.overfits = False
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been seen so far, as nested dicts and lists of numbers and arrays."""
         before = None if self.before is None else {"part": self.before[0], **vars(self.before[1])}
-        return {"due": list(self.due), "before": before, "errors": list(self.errors), "overfits": self.overfits}
+        return {"due": list(self.due), "before": before, "overfits": self.overfits}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
         self.due, before = list(state["due"]), state["before"]
-        self.errors, self.overfits = list(state["errors"]), state["overfits"]
+        self.overfits = state["overfits"]
         parts = {} if before is None else {name: held for name, held in before.items() if name != "part"}
         self.before = None if before is None else (before["part"], Comparison(**parts))
 

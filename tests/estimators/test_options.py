@@ -198,14 +198,14 @@ def fit_and_note_drop_path(monkeypatch, **options):
 
 
 @pytest.mark.parametrize(
-    ("quarter", "half", "trained", "rates"),
-    [(1.0, 0.95, 0.6, [0.0, 0.2]), (1.0, 0.8, 0.4, [0.0]), (1.0, 0.95, 0.7, [0.0])],
-    ids=["overfits", "error still falls", "error of all samples"],
+    ("seen", "rates"),
+    [([0.9], [0.0, 0.2]), ([1.2, 0.8], [0.0, 0.2]), ([1.2, 0.95, 0.5], [0.0, 0.2]), ([1.2, 1.0, 0.95], [0.0])],
+    ids=["at an eighth", "at a quarter", "at a half", "never"],
 )
 @pytest.mark.parametrize("base", [None, "linear"], ids=["early stopping", "a base"])
-def test_drop_path_begins_where_a_training_overfits(quarter, half, trained, rates, base, monkeypatch):
-    # Of held-out samples at an eighth, a quarter and half of the training, then of others.
-    errors = iter([*([1.0] if base is None else []), 2.0, quarter, half, trained])
+def test_drop_path_begins_where_a_training_overfits(seen, rates, base, monkeypatch):
+    # Errors of held-out samples, which are always 1, and of others, at an eighth, a quarter and half of the training.
+    errors = iter([*([1.0] if base is None else []), *(error for other in seen for error in (1.0, other))])
 
     def validation(*arguments):
         error = next(errors)
@@ -213,6 +213,7 @@ def test_drop_path_begins_where_a_training_overfits(quarter, half, trained, rate
 
     monkeypatch.setattr(LaMORegressor, "_make_validation", validation)
     assert fit_and_note_drop_path(monkeypatch, early_stopping=base is None, base=base, max_iter=8) == rates
+    assert not list(errors)
 
 
 @pytest.mark.exhaustive
