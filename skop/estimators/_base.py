@@ -1204,6 +1204,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     def _overfits(self, setup: _Setup, held: IntArray) -> bool:
         """Whether the error on held-out samples is above that on as many of the others, or more."""
+        if len(held) < _HELD_OUT[0]:  # too few to tell
+            return False
         rows = _trained_on(setup)
         rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(len(held), _LEAST_COMPARED))).astype(int)]
         unseen, seen = (

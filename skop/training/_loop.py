@@ -32,7 +32,8 @@ _MAX_ROLLBACKS = 2
 _FEW_EPOCHS = 5
 #: Number of batches on which a training is compared with predicting the mean field.
 _COMPARED_BATCHES = 4
-#: Loss of the last epoch, in units of that of the first step, from which a training has hardly learned or has diverged.
+#: Loss of the last epoch, in units of that of the first step, from which a training has hardly learned, or has diverged
+#: if it is as far above that of the mean field.
 _HARDLY_FALLEN, _DIVERGED = 0.5, 2.0
 _NO_TRAINING = EarlierTraining()
 
@@ -330,7 +331,7 @@ class Trainer:
             than five epochs, or the training loss is no lower than that of predicting the mean field. The last
             condition compares the loss on the first four batches with that of outputs of zero, which is the mean field
             of scaled targets. It is only checked if the mean loss of the last epoch is at least half of that of the
-            first step; after fewer than five epochs, at least twice.
+            first step; after fewer than five epochs, if both are at least twice what they are compared with.
         """
         self._check_loss_is_shared()
         self.start_on(loader)
@@ -497,13 +498,14 @@ class Trainer:
         if history.stopped in ("callback", "interrupted") or rise < (_DIVERGED if has_few_epochs else _HARDLY_FALLEN):
             return
         reached, mean_field = self._compare_with_mean_field(loader)
-        if not 0 < mean_field <= reached:
+        has_diverged = rise >= _DIVERGED and reached >= _DIVERGED * mean_field
+        if not 0 < mean_field <= reached or (has_few_epochs and not has_diverged):
             return
-        if rise < _DIVERGED:
+        if has_diverged:
+            found = "the training has diverged. Lower learning_rate_init, or set max_grad_norm."
+        else:
             found = "the network has learned nothing yet. Train longer (max_iter, max_time), change "
             found += "learning_rate_init, or check that y depends on X."
-        else:
-            found = "the training has diverged. Lower learning_rate_init, or set max_grad_norm."
         warn(
             f"the training loss ({reached:.3g}) is no lower than that of predicting the mean field "
             f"({mean_field:.3g}): {found}"
