@@ -52,7 +52,8 @@ _NO_TIME = 1 / 4
 #: final fit, and the largest slope that is believed. Slopes of 0.6 to 0.7 were measured in the first 40 s on Darcy flow
 #: at 32 x 32 points, smaller ones later.
 _DAMPING, _STEEPEST = 0.75, 0.6
-#: Number of models that a greedy ensemble adds at most, and the gain from which ``ensemble="auto"`` takes it.
+#: Number of models that a greedy ensemble adds at most, and the gain from which ``ensemble="auto"`` takes it, and from
+#: which an operator is better than its base.
 _ROUNDS, _GAIN = 10, 0.02
 #: Shortest training in seconds that is worth a start.
 _SHORTEST = 0.02
@@ -84,6 +85,8 @@ class Candidate:
     error, expected, spread : float
         Error on the folds that the candidates of its last rung share; the error that is expected of the final fit; and
         the standard deviation over the folds.
+    rank_error : float
+        Error by which operators are ordered: that of their base where it is the same but for noise.
     curve : list of (float, float)
         Time limit and error on the first fold in each rung.
     weight : float
@@ -107,6 +110,7 @@ class Candidate:
     error: float = np.nan
     expected: float = np.nan
     spread: float = np.nan
+    rank_error: float = np.nan
     curve: list[tuple[float, float]] = field(default_factory=list)
     weight: float = 0.0
     fitted: Any = None
@@ -699,7 +703,7 @@ class Search:
             if rung == n_rungs or (timed and self._left() < self._longest(timed)):
                 # Without time for a longer training this one counts.
                 break
-            self._rank(timed)
+            self._rank([*(candidate for candidate in classical if candidate.is_alive), *timed])
             timed = self._kept(timed, self.sizes[rung], rung)
             self._tell_rung(rung, timed)
         finalists = [candidate for candidate in (*classical, *timed) if candidate.is_alive]
@@ -881,10 +885,17 @@ class Search:
             if limit is not None:
                 candidate.curve.append((limit, errors[0]))
             candidate.expected = candidate.gain(self.final_seconds) * candidate.error
-        # An operator over a base is not worse than this after a long training, and ends it early where it is no better.
-        base = min((candidate.expected for candidate in candidates if candidate.may_be_base), default=np.inf)
+            candidate.rank_error = candidate.error
+        base = min((candidate.error for candidate in candidates if candidate.may_be_base), default=np.inf)
         for candidate in candidates:
-            if candidate.has_base and candidate.expected <= (1 + _TIE) * base:
+            if not candidate.has_base:
+                continue
+            if abs(candidate.error - base) <= _GAIN * base:
+                # Its network adds nothing yet, and what differs between such operators does not tell which of them
+                # will be the best, so that the first one is taken.
+                candidate.rank_error = candidate.expected = base
+            elif candidate.expected <= (1 + _TIE) * base:
+                # It is not worse than its base after a long training, and ends it early where it is no better.
                 candidate.expected = min(candidate.expected, base)
 
     def _residuals_of(self, rows: IntArray, found: list[Predictions]) -> _Residuals:
@@ -898,7 +909,7 @@ class Search:
 
     def _kept(self, candidates: list[Candidate], count: int, rung: int) -> list[Candidate]:
         """The best, of two kinds if there are, after a rung."""
-        order = sorted(candidates, key=lambda candidate: candidate.error)
+        order = sorted(candidates, key=lambda candidate: candidate.rank_error)
         kept = order[:count]
         others = [candidate for candidate in order if candidate.kind != order[0].kind]
         if others and count > 1 and all(candidate.kind == order[0].kind for candidate in kept):
@@ -944,7 +955,7 @@ class Search:
         over = min((candidate.expected for candidate in self.ranked if candidate.has_base), default=np.inf)
         # What an operator holds as its base needs no weight of its own, which a short training would overstate.
         members = [i for i, one in enumerate(self.ranked) if not (one.may_be_base and over <= one.expected)]
-        best = min(members, key=lambda i: self.ranked[i].expected)
+        best = min(members, key=lambda i: (self.ranked[i].expected, self.ranked[i].rank_error))
         weights = np.eye(len(self.ranked))[best]
         if ensemble != "best":
             # Two operators share the time.

@@ -239,6 +239,28 @@ def test_an_operator_over_a_base_is_preferred_at_equal_errors(error, chosen):
     assert rows["POD"]["weight"] == (chosen == "POD")
 
 
+@pytest.mark.parametrize(
+    ("errors", "chosen"),
+    [((0.1003, 0.0999, 0.1001), "first"), ((0.105, 0.0999, 0.1001), "second"), ((0.1, 0.0999, 0.09), "third")],
+)
+def test_operators_whose_networks_add_nothing_to_their_base_are_taken_in_their_order(budget, errors, chosen):
+    class FixedPOD(PODRegressor):
+        def predict(self, X):
+            return np.full(len(X), 1.1)
+
+    class OtherOver(Over):
+        """Another kind."""
+
+    first, second, third = errors
+    others = [("second", OtherOver(second)), ("third", OtherOver(third))]
+    candidates = [("POD", FixedPOD()), ("first", Over(first)), *others]
+    model = AutoRegressor(candidates=candidates, max_time=120).fit(TABLE, ONES)
+    assert model.results_[0]["candidate"] == chosen
+    rows = {row["candidate"]: row for row in model.results_}
+    assert rows[chosen]["expected"] == pytest.approx(0.09 if chosen == "third" else 0.1)
+    assert rows[chosen]["error"] == pytest.approx(dict(zip(("first", "second", "third"), errors, strict=True))[chosen])
+
+
 def test_an_operator_over_a_base_that_takes_long_is_not_tried(budget):
     class SlowPOD(PODRegressor):
         def fit(self, X, y):
