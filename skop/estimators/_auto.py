@@ -139,9 +139,10 @@ class AutoRegressor(FieldRegressor):
     An operator over `PODRegressor` uses its network only as far as held-out samples support it, so that its error is
     that of `PODRegressor` or less, but for the noise of these samples, and it ends its training early where the network
     adds nothing. It is therefore preferred to the model alone, unless its error in the search is more than 10 % larger,
-    and its expected error is at most that of the model. Operators whose errors are within 2 % of that of the model count
-    as equal, and the first one is taken. An ensemble does not hold the model a second time. If there is one operator, and a fit of the model takes more than a quarter of the time left for the search, or all of it, it is
-    not tried at all, and has the whole rest of the budget.
+    and its expected error is at most that of the model. Operators whose errors are within 2 % of that of the model
+    count as equal, and the first one is taken. An ensemble does not hold the model a second time. If there is one
+    operator, and a fit of the model takes more than a quarter of the time left for the search, or all of it, the
+    operator is not tried at all, and has the whole rest of the budget.
 
     Errors of operators in the table are those of a short training on a part of the samples. The final fit is longer,
     and the error to be expected of it is extrapolated from the last two rungs: as a power of the time, with 3/4 of

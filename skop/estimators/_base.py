@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
 
@@ -62,7 +63,7 @@ from skop.estimators._base_model import (
     standardized,
     without_base,
 )
-from skop.estimators._baselines import groups_of_same_inputs, nodes_correspond
+from skop.estimators._baselines import PODRegressor, groups_of_same_inputs, nodes_correspond
 from skop.estimators._building import refuse_too_large
 from skop.estimators._callbacks import EpochCallbacks, FitSeries
 from skop.estimators._checkpoint import FitCheckpoints, described_fit
@@ -153,6 +154,8 @@ _HELD_OUT = (5, 64)
 #: When ``drop_path="auto"`` regularises the rest of a training: error on held-out samples, in units of that on other
 #: samples; the rate, and the least number of those samples.
 _OVERFITTED, _DROP_PATH, _LEAST_COMPARED = 1.1, 0.2, 32
+#: Least numbers of samples and of epochs from which some samples are held out for this alone, and their part.
+_LEAST_JUDGED, _LEAST_EPOCHS, _JUDGED = 100, 8, 1 / 10
 #: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
 _FREE_PARAMETERS = frozenset(
     (
@@ -184,7 +187,8 @@ class _Setup:
     unseen : Predictions or None
         Standardised predictions of the base model for all samples, each by a fit without it; None without a base.
     held : ndarray of int or None
-        Indices of the samples by which the share of the correction to the base model is chosen.
+        Indices of the samples by which the share of the correction to the base model is chosen, or a training is judged
+        to overfit.
     weight : ndarray of shape (n,) or None
         Weights of all samples.
     reviewed : Review or None
@@ -801,8 +805,10 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 set_drop_path(self.module_, _DROP_PATH)
         if state["drops_base"]:
             self.base_, setup.unseen = None, None
-            if reviewed is None or not reviewed.due:
-                setup.held = setup.valid
+        is_returned = reviewed is not None and self._returns_held_out(setup, reviewed)
+        if is_returned:
+            setup.held = setup.valid
+        if is_returned or state["drops_base"]:
             setup.loader = self._loader_without_base(setup)
         used.update(state["backends"])
 
@@ -842,7 +848,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             self._check_logarithms(data.targets, weight)
         rng = check_random_state(self.random_state)
         rng = kept.group.generator(rng) if self.random_state is None else rng
-        points = data.inputs
+        whole = data
         data = self._resampled(data, _usable(len(data.inputs), weight), plan)
         usable = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
         if data.targets.elsewhere and data.targets.field is not None:
@@ -850,12 +856,16 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             targets = data.targets.field[_usable(len(data.inputs), weight)]
             usable = max(usable, targets, key=lambda part: part.n_points.mean())
         train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
-        unseen = self._prepare(data, points, train, weight, rng, plan, kept)
+        unseen = self._prepare(data, whole, train, weight, rng, plan, kept)
+        if not self._has_base_on_points:
+            self._warn_of_resampling()
         held = valid
         if unseen is not None and (held is None or len(held) < _HELD_OUT[0]):
             # A validation of few samples does not tell how much of a correction is right.
             train, further = _hold_out(data.inputs, train, 0 if held is None else len(held))
             held = further if held is None else np.concatenate([held, further])
+        elif held is None and self._needs_judging(len(train), plan):
+            train, held = _hold_out_at_random(train)
         loader = self._training_loader(data, train, weight, rng, unseen)
         return _Setup(data, usable, valid, loader, rng, plan, unseen, held, weight, group=kept.group)
 
@@ -960,15 +970,26 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             distance = None if plan.forward is None else False
             resampler = GridResampler.fit(data.inputs[usable], self.grid, distance=distance)
         inputs, targets, error = _on_grid(data, resampler, usable)
-        if error is not None and error > _LARGE_ERROR:
-            _warn_of_error(error, resampler)
         spec = replace(data.spec, resampler=replace(resampler, error=error))
         return replace(data, inputs=inputs, targets=targets, spec=spec)
+
+    def _warn_of_resampling(self) -> None:
+        """Warn if the grid, to which points have been resampled, is too coarse for the targets."""
+        error, resampler = self.resampling_error_, self.spec_.resampler
+        if error is None or resampler is None or error <= _LARGE_ERROR:
+            return
+        shape = "x".join(map(str, resampler.grid_shape))
+        warn(
+            f"interpolation from the points to the grid of {shape} and back changes the training targets by "
+            f"{error:.3g} (mean relative L2 error), and predictions will hardly have a smaller error; set a finer "
+            "grid=..., or use LaMORegressor without grid.",
+            ResamplingWarning,
+        )
 
     def _prepare(
         self,
         data: TrainingData,
-        points: FieldSet,
+        whole: TrainingData,
         train: IntArray,
         weight: FloatArray | None,
         rng: np.random.RandomState,
@@ -996,21 +1017,21 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             )
         self.device_ = pick_device(self.device)
         if self._continues:
-            self._store_ranges(points, data.input_extremes, weight, self.ranges_)
+            self._store_ranges(whole.inputs, data.input_extremes, weight, self.ranges_)
             self.spec_ = data.spec
             self.module_.to(self.device_)
             self.domain_.check(data.inputs)
             self._declare_later(data, geometry, weight)
             self._warn_of_other_sizes(data, train, weight)
             self._store_target_points(data.targets)
-            return self._fit_base(data, _usable(len(data.inputs), weight), self.scalers_, plan, kept)
+            return self._fit_base(data, whole, _usable(len(data.inputs), weight), self.scalers_, plan, kept)
         used = np.ones(len(data.inputs)) if weight is None else weight
         used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
         moving, centre = self._moving_symmetries(data, used_points, geometry)
         scalers = kept.once(
             "scalers", lambda: Scalers.fit(data.inputs[train], data.targets[train], used[train], scaling, moving)
         )
-        unseen = self._fit_base(data, _usable(len(data.inputs), weight), scalers, plan, kept)
+        unseen = self._fit_base(data, whole, _usable(len(data.inputs), weight), scalers, plan, kept)
         with isolated_randomness(np.random.RandomState(0), torch.device("cpu"), False):
             self._check_size(data.spec.network_spec, geometry)
         with isolated_randomness(rng, torch.device("cpu"), False):
@@ -1035,8 +1056,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 f"digits; {remedy}, or set dtype='float64'."
             )
         # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
-        self._store_spec(points, data.spec)
-        self._store_ranges(points, data.input_extremes, weight, None)
+        self._store_spec(whole.inputs, data.spec)
+        self._store_ranges(whole.inputs, data.input_extremes, weight, None)
         self.spacing_, self.geometry_ = _spacing(data.inputs), geometry
         self.domain_: Domain = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
         self.symmetry_centre_ = centre
@@ -1053,14 +1074,28 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     # ------------------------------------------------------------------ base model
     def _fit_base(
-        self, data: TrainingData, used: IntArray, scalers: Scalers, plan: TrainingPlan, kept: FitCheckpoints
+        self,
+        data: TrainingData,
+        whole: TrainingData,
+        used: IntArray,
+        scalers: Scalers,
+        plan: TrainingPlan,
+        kept: FitCheckpoints,
     ) -> Predictions | None:
-        """Fit the base model, if there is to be one; return its predictions for samples that it has not seen."""
+        """Fit the base model, if there is to be one; return its predictions for samples that it has not seen.
+
+        The classical models need no grid, and on the points of the samples before any resampling they lose nothing.
+        Logarithms of interpolated values are not interpolated logarithms, so that these need one place.
+        """
+        resampler, is_classical = data.spec.resampler, isinstance(self.base, (str, PODRegressor))
+        has_one_place = scalers.per_point or scalers.learns_logarithms or not whole.inputs.shared_coords
+        if resampler is None or not is_classical or has_one_place:
+            resampler, whole = None, data
         earlier: BaseModel | None = self.base_
         self.base_, self._base_seconds = None, 0.0
         if self.base is None or (self._continues and earlier is None):
             return None
-        if reason := self._why_no_base(data, used, plan):
+        if reason := self._why_no_base(whole, used, plan):
             if self._continues:
                 raise FieldDataError(
                     f"warm_start goes on with a network over a base, which cannot be fitted since {reason}; the "
@@ -1078,11 +1113,12 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
         def fit() -> tuple[BaseModel, Predictions]:
             """Fit it to the samples, in memory."""
-            inputs, targets = data.inputs, data.targets
+            inputs, targets = whole.inputs, whole.targets
             if not (inputs.in_memory and targets.in_memory):
                 inputs, targets = inputs.read(slice(None)), targets.read(slice(None))
-            samples = replace(data, inputs=inputs, targets=standardized(targets, scalers))
-            return BaseModel.fit(self.base, samples, used)
+            samples = replace(whole, inputs=inputs, targets=standardized(targets, scalers))
+            model, unseen = BaseModel.fit(self.base, samples, used)
+            return model, unseen if resampler is None else _to_grid(unseen, inputs, resampler)
 
         model, unseen, self._base_seconds = kept.base_model(fit)
         if self.base == "auto" and not (model.is_useful or self._continues):
@@ -1123,6 +1159,11 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         return (
             f"{count} of the {len(used)} samples have different inputs, and {least}" if count < _LEAST_SAMPLES else ""
         )
+
+    @property
+    def _has_base_on_points(self) -> bool:
+        """Whether the network is on a grid, and its base on the points from which this is resampled."""
+        return self.base_ is not None and self.spec_.resampler is not None and self.base_.grid_shape is None
 
     def _base_at(self, inputs: FieldSet, queries: FieldSet | None) -> dict[str, Any]:
         """Return the options of a loader for the predictions of the base model, if there is one."""
@@ -1187,6 +1228,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 if winner == "base":
                     return winner
                 if winner == "network":
+                    if self._has_base_on_points:
+                        self._warn_of_resampling()
                     # The network stays in its CorrectionNetwork until the training has ended.
                     self.base_, setup.unseen = None, None
                     loader = self._loader_without_base(setup)
@@ -1195,12 +1238,28 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 reviewed.overfits = self._overfits(setup, setup.held)
                 if reviewed.overfits:
                     set_drop_path(network, _DROP_PATH)
-            if not reviewed.due and setup.unseen is None and setup.held is not setup.valid:
+            if self._returns_held_out(setup, reviewed):
                 setup.held = setup.valid
                 loader = self._loader_without_base(setup)
             return loader
 
         return review
+
+    def _needs_judging(self, n_samples: int, plan: TrainingPlan) -> bool:
+        """Whether a training without held-out samples needs some, by which it is judged to overfit."""
+        return (
+            self._options("training").drop_path == "auto"
+            and n_samples >= _LEAST_JUDGED
+            and self.max_iter >= _LEAST_EPOCHS
+            and not self._continues
+            and plan == DIRECT_TRAINING
+            and set_drop_path(self.module_, 0.0) > 0
+        )
+
+    def _returns_held_out(self, setup: _Setup, reviewed: Review) -> bool:
+        """Whether samples that are held out, but not for early stopping or for a base, have no use any more."""
+        is_judged = reviewed.overfits or not reviewed.due or self._options("training").drop_path != "auto"
+        return setup.unseen is None and setup.held is not setup.valid and is_judged
 
     def _overfits(self, setup: _Setup, held: IntArray) -> bool:
         """Whether the error on held-out samples is above that on as many of the others, or more."""
@@ -1214,7 +1273,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         return bool(unseen > _OVERFITTED * seen)
 
     def _loader_without_base(self, setup: _Setup) -> FieldLoader:
-        """Samples that are not held out, for a network whose base has been dropped in the course of the training."""
+        """Samples that are not held out, for a network without a base from some time of the training on."""
         return self._training_loader(setup.data, _trained_on(setup), setup.weight, setup.rng, None)
 
     def _choose_share(self, setup: _Setup, history: History) -> None:
@@ -1375,6 +1434,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             )
         data, valid, plan = setup.data, setup.valid, setup.plan
         field = data.targets.field
+        is_reviewed = setup.unseen is not None or (setup.held is not None and is_automatic)
         objective = self._make_loss(_spacing(field if data.targets.elsewhere and field is not None else data.inputs))
         return Trainer(
             self.module_,
@@ -1387,7 +1447,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             forward=plan.forward,
             earlier=(earlier := self._earlier_training()),
             validate_first=valid is not None and earlier.has_held_out(valid),
-            review=self._review(setup) if setup.unseen is not None or (valid is not None and is_automatic) else None,
+            review=self._review(setup) if is_reviewed else None,
             keeper=kept if kept is not None and kept.is_on else None,
             group=setup.group,
         )
@@ -1519,11 +1579,27 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         return self._through_grid(self.spec_.resampler, inputs, inputs)
 
     def _through_grid(self, resampler: GridResampler, inputs: FieldSet, places: FieldSet) -> Predictions:
-        """Predict on the grid and interpolate the outputs to other points."""
+        """Predict on the grid and interpolate the outputs, or the corrections to a base on points, to other points."""
+        if self._has_base_on_points:
+            return self._correct_on_points(resampler, inputs, places)
         predictions = self._predict_seen(resampler.to_grid(inputs))
         if predictions.fields is None:
             return predictions
         return replace(predictions, fields=resampler.to_points(predictions.fields, places))
+
+    def _correct_on_points(self, resampler: GridResampler, inputs: FieldSet, places: FieldSet) -> Predictions:
+        """Predict by the base on the points of the samples, and add what the network corrects on the grid."""
+        base = cast("BaseModel", self.base_)
+        found = base.predict(inputs)
+        at_places = self._in_units(found if places is inputs else base.predict(inputs, places))
+        if not cast("CorrectionNetwork", self.module_).is_base_alone:
+            on_grid = _to_grid(found, inputs, resampler)
+            whole = self._predict_averaged(resampler.to_grid(inputs), base=partial(rows_of, on_grid))
+            correction = _combined(np.subtract, whole, self._in_units(on_grid))
+            if correction.fields is not None:
+                correction = replace(correction, fields=resampler.to_points(correction.fields, places))
+            at_places = _combined(np.add, at_places, correction)
+        return at_places
 
     def _predict_seen(self, inputs: FieldSet) -> Predictions:
         """Predict for samples as the network sees them, on grids of any spacing."""
@@ -1552,7 +1628,10 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     def _smooth_base(self, inputs: FieldSet) -> Predictions:
         """Predictions of the base model in physical units, or logarithms of these."""
-        found = cast("BaseModel", self.base_).predict(inputs)
+        return self._in_units(cast("BaseModel", self.base_).predict(inputs))
+
+    def _in_units(self, found: Predictions) -> Predictions:
+        """Standardised predictions in physical units, or logarithms of these."""
         scalers = (self.scalers_.target, self.scalers_.scalars)
         return Predictions(
             *(
@@ -2089,15 +2168,12 @@ def _field_error(predicted: FloatArray, targets: FieldSet) -> float:
     return relative_l2_of_fields(true.reshape(-1, n_channels), predicted.reshape(-1, n_channels), targets.n_points)
 
 
-def _warn_of_error(error: float, resampler: GridResampler) -> None:
-    """Warn that the grid is too coarse for the targets."""
-    shape = "x".join(map(str, resampler.grid_shape))
-    warn(
-        f"interpolation from the points to the grid of {shape} and back changes the training targets by {error:.3g} "
-        "(mean relative L2 error), and predictions will hardly have a smaller error; set a finer grid=..., "
-        "or use LaMORegressor without grid.",
-        ResamplingWarning,
-    )
+def _to_grid(found: Predictions, points: FieldSet, resampler: GridResampler) -> Predictions:
+    """Predictions with fields on shared points interpolated to the grid."""
+    if found.fields is None:
+        return found
+    bare = FieldSet(points.coords, found.fields)
+    return replace(found, fields=np.asarray(resampler.to_grid(bare).values))
 
 
 def _as_targets(found: Predictions, like: Targets) -> Targets:
@@ -2131,6 +2207,16 @@ def _hold_out(inputs: FieldSet, train: IntArray, n_held: int) -> tuple[IntArray,
     group = groups_of_same_inputs(inputs[train])
     count = _HELD_OUT[0] - n_held if n_held else int(np.clip(round(np.sqrt(group.max() + 1) / 2), *_HELD_OUT))
     return train[group >= count], train[group < count]
+
+
+def _hold_out_at_random(train: IntArray) -> tuple[IntArray, IntArray]:
+    """Hold out a part of the samples, by which a training without a base is judged to overfit.
+
+    The same ones for any seed, so that the random numbers of a fit do not depend on it.
+    """
+    order = np.random.RandomState(0).permutation(len(train))
+    count = min(int(_JUDGED * len(train)), _HELD_OUT[1])
+    return train[np.sort(order[count:])], train[np.sort(order[:count])]
 
 
 def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:

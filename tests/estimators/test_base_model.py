@@ -599,7 +599,7 @@ def test_a_base_that_the_network_leaves_behind_is_dropped(early_stopping, tmp_pa
 
     monkeypatch.setattr(LaMORegressor, "_loader_without_base", recorded)
     options = {"base": "linear", "max_iter": 40, "width": 16, "batch_size": 4}
-    options |= {"early_stopping": early_stopping, "warm_start": True}
+    options |= {"early_stopping": early_stopping, "warm_start": True, "training": skop.TrainingOptions(drop_path=0.0)}
     weight = np.repeat([0.0, 1.0], [5, 55])
     model = small(**options).fit(X, y, sample_weight=weight)
     # In the second half of the training at the latest, the samples that judged the base are trained on.

@@ -137,6 +137,22 @@ def test_a_training_without_its_base_and_with_drop_path_goes_on(before_end, tmp_
     assert {module.drop_path for module in found.module_.modules() if isinstance(module, ResidualDropout)} == {0.2}
 
 
+@pytest.mark.parametrize("overfits", [True, False])
+@pytest.mark.parametrize("before_end", [2, 120], ids=["after the return", "before it"])
+def test_a_training_with_samples_held_out_to_judge_it_goes_on(overfits, before_end, tmp_path, gathered, monkeypatch):
+    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, held: overfits and setup.reviewed.due == [0.5])
+    every, fields = np.tile(X, (7, 1, 1, 1)), np.tile(Y, (7, 1, 1, 1))
+    options = {"max_iter": 8, "symmetries": ["flip_x"]}
+    start = gathered.count[0]
+    expected = small(**options).fit(every, fields)
+    gathered(gathered.count[0] - start - before_end, kill)
+    with pytest.raises(Killed):
+        small(**options).fit(every, fields, checkpoint_dir=tmp_path)
+    assert files(tmp_path, "epoch*")
+    found = small(**options).fit(every, fields, checkpoint_dir=tmp_path)
+    assert outcome(found) == outcome(expected)
+
+
 def test_checkpoints_do_not_change_a_fit_and_a_finished_one_is_loaded(tmp_path, gathered):
     expected, predicted = not_killed()
     assert outcome(small().fit(X, Y, checkpoint_dir=tmp_path)) == expected

@@ -12,7 +12,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 import skop
 from skop import EnsembleRegressor, FieldSet, GeoMaNORegressor, RolloutRegressor, TimeConditionedRegressor
 from skop.data import GridResampler, unit_grid
+from skop.estimators._base_model import Review
 from skop.exceptions import FieldDataError, ResamplingWarning
+from skop.metrics import relative_l2_error
 
 SIZES = (40, 31, 52, 40, 36, 44)
 
@@ -307,6 +309,55 @@ def test_a_coarse_grid_warns_with_its_error():
     errors = [np.linalg.norm(a - b) / np.linalg.norm(b) for a, b in zip(returned, targets, strict=True)]
     assert coarse.resampling_error_ == pytest.approx(np.mean(errors), rel=1e-10)
     assert small(grid=(24, 24)).fit(points, targets).resampling_error_ < 0.02 < coarse.resampling_error_
+
+
+def test_a_base_predicts_the_points_themselves_and_the_grid_has_corrections_only(tmp_path):
+    rng = np.random.default_rng(5)
+    points, X = ragged()[0][0], rng.uniform(-1, 1, (40, 2))
+    # The fields differ between neighbouring points, so that a grid loses them, and are nearly linear in the parameters.
+    y = (1.0 + X @ rng.normal(size=(2, len(points))) + 0.05 * X[:, :1] ** 2 * points[:, 0])[..., None]
+    model = small(grid=(5, 5), base="linear")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResamplingWarning)
+        model.fit(X[:30], (points, y[:30]))
+    assert model.resampling_error_ > 0.1
+    assert model.score(X[30:], (points, y[30:])) > 0.98
+    model.save(tmp_path / "model.skop")
+    alone, network, resampler = model.predict(X[30:])[1], model.module_, model.spec_.resampler
+    np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(X[30:])[1], alone)
+    # At some of the points, the prediction is that on all of them.
+    np.testing.assert_allclose(model.predict(X[30:], coords=points[3:9])[1], alone[:, 3:9], rtol=1e-5)
+    # A network with a share changes the fields by what is linear between the lines of the grid.
+    changes = {}
+    for places in (points, resampler.coords):
+        network.use_base()
+        before = model.predict(X[30:], coords=places)[1]
+        network.set_shares(np.ones(1), None)
+        changes[len(places)] = model.predict(X[30:], coords=places)[1] - before
+    expected = resampler.to_points(changes[25], FieldSet(points, alone))
+    assert np.abs(expected).max() > 1e-4
+    np.testing.assert_allclose(changes[len(points)], expected, atol=1e-5)
+
+
+def test_logarithms_and_their_base_are_on_the_same_grid():
+    rng = np.random.default_rng(5)
+    points, X = ragged()[0][0], rng.uniform(-1, 1, (40, 2))
+    y = np.exp(X @ rng.normal(size=(2, len(points))))[..., None]
+    model = small(grid=(5, 5), base="pod", scaling=skop.ScalingOptions(target_transform="log"))
+    with pytest.warns(ResamplingWarning, match="predictions will hardly have a smaller error"):
+        model.fit(X[:30], (points, y[:30]))
+    # What is learnt are interpolated fields, not interpolated logarithms.
+    returned = model.spec_.resampler.round_trip(FieldSet(points, y[30:]))
+    assert relative_l2_error(returned, model.predict(X[30:])[1]) < 0.1
+
+
+def test_a_resampled_fit_that_drops_its_base_warns_of_the_grid(monkeypatch):
+    rng = np.random.default_rng(5)
+    points, X = ragged()[0][0], rng.uniform(-1, 1, (20, 2))
+    y = ((X @ rng.normal(size=(2, len(points)))) ** 2)[..., None]
+    monkeypatch.setattr(Review, "winner", lambda self, part, now: "network")
+    with pytest.warns(ResamplingWarning, match="predictions will hardly have a smaller error"):
+        small(grid=(5, 5), base="linear", max_iter=4).fit(X, (points, y))
 
 
 def test_points_outside_the_training_box_warn():

@@ -24,9 +24,10 @@ from skop import (
     SymmetryOptions,
     TrainingOptions,
 )
+from skop.data import unit_grid
 from skop.estimators import _base
 from skop.exceptions import SkopWarning
-from skop.modules import MIXERS, set_drop_path
+from skop.modules import MIXERS, ResidualDropout, set_drop_path
 
 FIELDS = np.random.default_rng(0).normal(size=(6, 5, 4, 1))
 POINTS = [np.random.default_rng(seed).random((7, 2)) for seed in range(6)]
@@ -214,6 +215,66 @@ def test_drop_path_begins_where_a_training_overfits(seen, rates, base, monkeypat
     monkeypatch.setattr(LaMORegressor, "_make_validation", validation)
     assert fit_and_note_drop_path(monkeypatch, early_stopping=base is None, base=base, max_iter=8) == rates
     assert not list(errors)
+
+
+@pytest.mark.parametrize("seen", [[0.5], [1.0, 0.5], [1.0, 1.0, 0.95]], ids=["an eighth", "a quarter", "never"])
+def test_samples_are_held_out_to_judge_a_training_and_returned(seen, monkeypatch):
+    X, y = np.random.default_rng(0).uniform(-1, 1, (130, 2)), np.arange(130.0)
+    # Errors of held-out samples, which are always 1, and of others.
+    compared, trained, errors = [], [], iter([error for other in seen for error in (1.0, other)])
+
+    def validation(self, data, rows, unseen):
+        compared.append(rows)
+        error = next(errors)
+        return lambda: error
+
+    def loader(self, *arguments):
+        trained.append(arguments[1])
+        return original(self, *arguments)
+
+    original = LaMORegressor._training_loader
+    monkeypatch.setattr(LaMORegressor, "_make_validation", validation)
+    monkeypatch.setattr(LaMORegressor, "_training_loader", loader)
+    weight = np.repeat([0.0, 1.0], [10, 120])
+    model = LaMORegressor(**SMALL | {"max_iter": 8, "base": None})
+    model.fit(X, y, sample_weight=weight)
+    assert not list(errors)
+    held, (first, every) = compared[0], trained
+    assert len(held) == 12
+    assert all(set(rows) == set(held) for rows in compared[::2])
+    assert not set(held) & set(np.concatenate(compared[1::2]))
+    np.testing.assert_array_equal(np.sort(np.concatenate([first, held])), np.arange(10, 130))
+    np.testing.assert_array_equal(every, np.arange(10, 130))
+    rate = 0.2 if seen[-1] < 0.9 else 0.0
+    rates = {module.drop_path for module in model.module_.modules() if isinstance(module, ResidualDropout)}
+    assert rates == {rate}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"max_iter": 7},
+        {"training": TrainingOptions(drop_path=0.0)},
+        {"training": TrainingOptions(drop_path=0.2)},
+        {"n_samples": 99},
+        {"kind": skop.DeepONetRegressor},
+    ],
+    ids=["few epochs", "none", "a fixed rate", "few samples", "no branches"],
+)
+def test_no_samples_are_held_out_where_they_would_judge_nothing(changes, monkeypatch):
+    options = {"kind": LaMORegressor, "n_samples": 100, "max_iter": 8, "base": None, "random_state": 0} | changes
+    kind, n_samples = options.pop("kind"), options.pop("n_samples")
+    trained, original = [], kind._training_loader
+
+    def loader(self, *arguments):
+        trained.append(arguments[1])
+        return original(self, *arguments)
+
+    monkeypatch.setattr(kind, "_training_loader", loader)
+    X = np.random.default_rng(0).uniform(-1, 1, (n_samples, 2))
+    kind(width=8, **options).fit(X, (unit_grid((4, 4)), X[:, :1, None] + np.zeros((1, 16, 1))))
+    (rows,) = trained
+    assert len(rows) == n_samples
 
 
 @pytest.mark.exhaustive
