@@ -98,7 +98,7 @@ from skop.metrics._flat import (
     relative_l2_of_scalars,
     sizes_of_channels,
 )
-from skop.modules import observe_features, set_drop_path
+from skop.modules import ResidualDropout, observe_features, set_drop_path
 from skop.networks import Outputs
 from skop.ops import record_backends
 from skop.training import (
@@ -229,8 +229,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
         bounding box of all training points, or ``"auto"`` for about as many cells as the mean sample has points. Inputs
         are interpolated to the grid and predictions back to the points, linearly; training and validation errors are
-        computed on the grid. A `base` by a word stays on the points where all samples share them. If the points differ between samples, there is one more input channel, see
-        `skop.data.GridResampler`. None does not resample; data on a grid are never resampled.
+        computed on the grid. A `base` by a word stays on the points where all samples share them. If the points differ
+        between samples, there is one more input channel, see `skop.data.GridResampler`. None does not resample; data on
+        a grid are never resampled.
     base : {"auto", "linear", "pod"}, estimator or None, default="auto"
         Classical model with which the network is combined. ``"pod"`` is `PODRegressor`, ``"linear"`` its linear map;
         ``"auto"`` takes `PODRegressor` if it leaves less than 30 % of the variation over in samples that it has not
@@ -1253,7 +1254,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             and self.max_iter >= _LEAST_EPOCHS
             and not self._continues
             and plan == DIRECT_TRAINING
-            and set_drop_path(self.module_, 0.0) > 0
+            and any(isinstance(module, ResidualDropout) for module in self.module_.modules())
         )
 
     def _returns_held_out(self, setup: _Setup, reviewed: Review) -> bool:
