@@ -142,7 +142,8 @@ class AutoRegressor(FieldRegressor):
     and its expected error is at most that of the model. Operators whose errors are within 2 % of that of the model
     count as equal, and the first one is taken. An ensemble does not hold the model a second time. If there is one
     operator, and a fit of the model takes more than a quarter of the time left for the search, or all of it, the
-    operator is not tried at all, and has the whole rest of the budget.
+    operator is not tried at all, and has the whole rest of the budget. Fits to the same samples, one after the other,
+    share one fit of this model as their base.
 
     Errors of operators in the table are those of a short training on a part of the samples. The final fit is longer,
     and the error to be expected of it is extrapolated from the last two rungs: as a power of the time, with 3/4 of

@@ -80,7 +80,10 @@ _OTHERS = 0.25
 _SAME_POINTS = 1e-6
 #: Distance, in spacings of its points, by which the points of the fit may lie outside the box of a sample.
 _MARGIN = 2.0
-#: Base model of the last fit, with the hash of its data and its predictions of unseen samples; None if none is kept.
+#: Number of base models that are kept for further fits: on grids and on points.
+_MOST_KEPT = 2
+#: Base models of the last fits, with their predictions of unseen samples, by hashes of their data; None if none are
+#: kept.
 _KEPT: ContextVar[dict[str, Any] | None] = ContextVar("kept base model", default=None)
 
 
@@ -160,7 +163,8 @@ class BaseModel:
             return cls._fit(kind, data, used)
         key = joblib.hash((kind, used, data.inputs, data.targets, data.spec.network_spec))
         if key not in kept:
-            kept.clear()
+            while len(kept) >= _MOST_KEPT:
+                kept.pop(next(iter(kept)))
             kept[key] = cls._fit(kind, data, used)
         model, unseen = kept[key]
         # A fit that goes on with a network changes what the network learns over its base.

@@ -25,6 +25,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, FieldSet, Predictions, Targets, TrainingData
+from skop.estimators._base_model import shared_between_fits
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._checkpoint import SearchJournal
 from skop.estimators._field import checked_by_caller, samples_at_once
@@ -685,6 +686,11 @@ class Search:
 
     def run(self) -> None:
         """Compare all candidates, and rank those of the last rung."""
+        with shared_between_fits():
+            self._run()
+
+    def _run(self) -> None:
+        """Compare all candidates, and rank those of the last rung, where fits on the same samples share their base."""
         taken = [candidate for candidate in self.candidates if not candidate.is_out]
         classical = [candidate for candidate in taken if not candidate.limits]
         timed = [candidate for candidate in taken if candidate.limits]
@@ -693,6 +699,7 @@ class Search:
         self._fit_classical(classical, _CLASSICAL if timed else 1.0)
         rung, untried = 0, self._untried(classical, timed)
         timed = [] if untried else timed
+        self._fit_base(timed)
         for rung in range(1, n_rungs + 1):
             # A final fit within a time limit leaves no time for a training on every fold that would tell something.
             folds = range(len(self.folds) if rung == n_rungs and not self.final_seconds else 1)
@@ -733,6 +740,15 @@ class Search:
             return []
         is_short = any(candidate.is_slow for candidate in bases) or max(alive) > _NO_TIME * self._left()
         return timed if is_short else []
+
+    def _fit_base(self, timed: list[Candidate]) -> None:
+        """Train the first operator over a base for one step, so that this has been fitted for all of them.
+
+        Otherwise the time of the fit of the base, and of what else a first fit loads, would be that of the first one.
+        """
+        over = next((candidate for candidate in timed if candidate.has_base), None)
+        if over is not None and self.deadline is not None and effective_n_jobs(self.n_jobs) == 1:
+            self._take(over, 0, _try(_Task(over.for_seconds(_SHORTEST), _SHORTEST), self.samples, *self.folds[0]))
 
     def _start_processes(self) -> None:
         """Start processes, which takes seconds, and take this time from the search and the final fit alike."""

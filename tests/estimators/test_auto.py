@@ -4,6 +4,7 @@ import os
 import pickle
 from types import SimpleNamespace
 
+import joblib
 import numpy as np
 import pytest
 from joblib import parallel_config
@@ -17,6 +18,7 @@ from skop import AutoRegressor, EnsembleRegressor, FieldSet, LaMORegressor, PODR
 from skop.data import unit_grid
 from skop.datasets import make_antiderivative
 from skop.estimators import _auto
+from skop.estimators._base_model import BaseModel
 from skop.estimators._search import make_candidates
 from skop.exceptions import FieldDataError, TrainingDivergedError
 from skop.metrics import relative_l2_error
@@ -259,6 +261,23 @@ def test_operators_whose_networks_add_nothing_to_their_base_are_taken_in_their_o
     rows = {row["candidate"]: row for row in model.results_}
     assert rows[chosen]["expected"] == pytest.approx(0.09 if chosen == "third" else 0.1)
     assert rows[chosen]["error"] == pytest.approx(dict(zip(("first", "second", "third"), errors, strict=True))[chosen])
+
+
+@pytest.mark.parametrize("max_time", [None, 3.0])
+def test_operators_share_the_base_of_the_same_samples(max_time, fields, monkeypatch):
+    X, y = fields
+    fitted, original = [], BaseModel._fit.__func__
+
+    def recorded(cls, kind, data, used):
+        fitted.append(joblib.hash(np.asarray(data.inputs.values)[used]))
+        return original(cls, kind, data, used)
+
+    monkeypatch.setattr(BaseModel, "_fit", classmethod(recorded))
+    candidates = [("LaMO", lamo(base="pod", max_iter=2)), ("wide", lamo(base="pod", max_iter=2, width=12))]
+    options = {"max_time": max_time, "ensemble": "best", "cv": KFold(2), "random_state": 0}
+    AutoRegressor(candidates=candidates, **options).fit(np.concatenate([X, -X]), np.concatenate([y, 2 - y]))
+    # Of one fold within a time limit, else of two; and of all samples.
+    assert len(fitted) == len(set(fitted)) == (2 if max_time else 3)
 
 
 def test_an_operator_over_a_base_that_takes_long_is_not_tried(budget):
