@@ -52,7 +52,7 @@ __all__ = ["AutoRegressor", "classical_candidates", "compare"]
 
 #: Part of the budget for the search. The final fit of an operator takes the rest, because its error falls by more in
 #: this time than another operator would lower it.
-_SEARCH = 1 / 6
+_SEARCH = 1 / 10
 #: Word for the default candidates in a list of others.
 _DEFAULT = "default"
 #: Number of epochs of the default operators under a time limit, which ends them before.
@@ -131,7 +131,7 @@ class AutoRegressor(FieldRegressor):
 
     Notes
     -----
-    The search has a sixth of the budget, of which models without a time limit of their own get at most half: each is
+    The search has a tenth of the budget, of which models without a time limit of their own get at most half: each is
     first timed on parts of the samples, and left out if it would take longer. They are fitted on all folds if this is
     soon done, else on the first one. The final fit takes the rest of the budget. One training step, one fit of a model
     without a time limit, and that of a base, are never cut short, so a budget below the time of these is exceeded.
