@@ -116,7 +116,7 @@ class DeepONetRegressor(OperatorRegressor):
     def _prepare(
         self,
         data: TrainingData,
-        points: FieldSet,
+        whole: TrainingData,
         train: IntArray,
         weight: FloatArray | None,
         rng: np.random.RandomState,
@@ -143,7 +143,7 @@ class DeepONetRegressor(OperatorRegressor):
                 "warm_start=False to fit anew, or bring X to the points of the last fit."
             )
         self.sensors_: FloatArray | None = sensors
-        unseen = super()._prepare(data, points, train, weight, rng, plan, kept)
+        unseen = super()._prepare(data, whole, train, weight, rng, plan, kept)
         if sensors is not None and self.symmetry_centre_ is not None:
             raise FieldDataError(
                 "the symmetries move the points of X, but DeepONetRegressor reads input fields at sensors that do not "
