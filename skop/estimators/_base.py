@@ -229,9 +229,10 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
         bounding box of all training points, or ``"auto"`` for about as many cells as the mean sample has points. Inputs
         are interpolated to the grid and predictions back to the points, linearly; training and validation errors are
-        computed on the grid. A `base` by a word stays on the points where all samples share them. If the points differ
-        between samples, there is one more input channel, see `skop.data.GridResampler`. None does not resample; data on
-        a grid are never resampled.
+        computed on the grid. A `base` by a word, or a `PODRegressor`, stays on the points where all samples share them,
+        but for logarithms of the targets and scaling of single points. If the points differ between samples, there is
+        one more input channel, see `skop.data.GridResampler`. None does not resample; data on a grid are never
+        resampled.
     base : {"auto", "linear", "pod"}, estimator or None, default="auto"
         Classical model with which the network is combined. ``"pod"`` is `PODRegressor`, ``"linear"`` its linear map;
         ``"auto"`` takes `PODRegressor` if it leaves less than 30 % of the variation over in samples that it has not
