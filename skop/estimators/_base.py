@@ -257,7 +257,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         128 samples; about 32768 points, but at least 4 samples where these have at most 131072 points, on grids; about
         4096 points if they form no grid; up to 200 samples for tables of plain features.
     learning_rate_init : float, default=0.004
-        Peak learning rate of AdamW (papers: 3e-4 to 1e-3).
+        Peak learning rate of the optimiser (papers: 3e-4 to 1e-3).
     early_stopping : bool, default=False
         Whether to hold out a fraction of the samples for validation, to stop when the validation error no longer falls,
         and to keep the weights with the lowest error.
@@ -1496,6 +1496,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             max_iter=plain.max_iter,
             batch_size=batch_size,
             learning_rate=plain.learning_rate_init,
+            optimizer=training.optimizer,
             schedule=training.schedule,
             schedule_interval=training.schedule_interval,
             warmup_fraction=training.warmup_fraction,

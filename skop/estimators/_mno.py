@@ -227,7 +227,7 @@ class MNORegressor(OperatorRegressor):
         Order in which points that form no grid are scanned: along Hilbert's or Morton's curve, so that it does not
         matter how they are listed, or as they are listed.
     learning_rate_init : float, default=0.008
-        Peak learning rate of AdamW (public code: 1e-3; 1e-4 in OFormer).
+        Peak learning rate of the optimiser (public code: 1e-3; 1e-4 in OFormer).
     architecture : MNOArchitecture or None, default=None
         Further parts of the network; None takes the defaults of `skop.MNOArchitecture`.
 

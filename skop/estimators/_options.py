@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from sklearn.base import BaseEstimator
 
 from skop._sklearn_compat import AllowedValues, Interval, SequenceOf, StrOptions
-from skop.training import ONE_CYCLE, SCHEDULES
+from skop.training import ONE_CYCLE, OPTIMIZERS, SCHEDULES
 
 __all__ = ["Options", "SymmetryOptions", "TrainingOptions"]
 
@@ -40,6 +40,9 @@ class TrainingOptions(Options):
         Reduction of the loss over the samples of a batch (public code of LaMO: sum).
     scalar_weight : float, default=1.0
         Weight of the loss of scalars that are predicted in addition to a field, at least 0.
+    optimizer : {"muon", "adamw"}, default="muon"
+        Optimiser (papers: ``"adamw"``). ``"muon"`` is for matrices, and leaves all other weights to AdamW; see
+        `skop.training.Muon`.
     schedule : {"cosine", "one_cycle", "constant"}, default="cosine"
         Learning rate schedule, see `skop.training.schedule_at` (papers: ``"one_cycle"``).
     schedule_interval : {"step", "epoch"}, default="step"
@@ -50,7 +53,7 @@ class TrainingOptions(Options):
         Shape of ``"one_cycle"``: fraction of the training in which the learning rate rises, in (0, 1), and the factors
         by which it starts below the peak and ends below the start (MNO: 0.2 to 0.3, 1e2 to 1e4, and 1e4 to 1e5).
     weight_decay : float, default=0.1
-        Weight decay (decoupled L2 penalty) of AdamW (papers: 1e-5; 0.05 for LaMO on Navier-Stokes).
+        Weight decay (decoupled L2 penalty) of the optimiser (papers: 1e-5; 0.05 for LaMO on Navier-Stokes).
     decay_bias_and_norm : bool, default=False
         Whether weight decay also applies to biases, normalisations, decay rates, initial states of scans, centres of
         latent tokens and learned positional encodings (papers: yes).
@@ -95,6 +98,7 @@ class TrainingOptions(Options):
 
     loss_reduction: str = "mean"
     scalar_weight: float = 1.0
+    optimizer: str = "muon"
     schedule: str = "cosine"
     schedule_interval: str = "step"
     warmup_fraction: float = 0.15
@@ -115,6 +119,7 @@ class TrainingOptions(Options):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "loss_reduction": [StrOptions({"mean", "sum"})],
         "scalar_weight": [Interval(Real, 0, None, closed="left")],
+        "optimizer": [StrOptions(set(OPTIMIZERS))],
         "schedule": [StrOptions(set(SCHEDULES))],
         "schedule_interval": [StrOptions({"step", "epoch"})],
         "warmup_fraction": [Interval(Real, 0, 1, closed="both")],

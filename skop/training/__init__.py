@@ -5,6 +5,7 @@ from skop.training._averaging import WeightAverage
 from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprint
 from skop.training._distributed import Group, join_group, local_rank
 from skop.training._loop import History, Trainer, TrainerConfig
+from skop.training._optimizer import OPTIMIZERS, Muon, make_optimizer, orthogonalized
 from skop.training._order import epoch_rounds
 from skop.training._parts import can_be_split, split_batch
 from skop.training._plan import DIRECT_TRAINING, TrainingPlan
@@ -15,11 +16,13 @@ from skop.training._timing import EpochCost, measure_epoch
 __all__ = [
     "DIRECT_TRAINING",
     "ONE_CYCLE",
+    "OPTIMIZERS",
     "SCHEDULES",
     "EarlierTraining",
     "EpochCost",
     "Group",
     "History",
+    "Muon",
     "ProgressLine",
     "RateAndMomentum",
     "Trainer",
@@ -33,7 +36,9 @@ __all__ = [
     "in_words",
     "join_group",
     "local_rank",
+    "make_optimizer",
     "measure_epoch",
+    "orthogonalized",
     "schedule_at",
     "split_batch",
 ]

@@ -24,6 +24,8 @@ class TrainingEnd:
     ----------
     weights : dict of str to Tensor
         Weights and buffers after the last step, by name. The network itself may hold averaged or earlier weights.
+    optimizer : str
+        Class of the optimiser.
     moments : dict of str to dict
         State of the optimiser for each parameter that has one, by its name.
     mean : list of Tensor or None
@@ -37,6 +39,7 @@ class TrainingEnd:
     """
 
     weights: dict[str, torch.Tensor]
+    optimizer: str
     moments: dict[str, dict[str, torch.Tensor]]
     mean: list[torch.Tensor] | None
     average_steps: int
@@ -69,6 +72,7 @@ class TrainingEnd:
         names: dict[torch.Tensor, str] = {held: name for name, held in network.named_parameters()}
         return cls(
             {name: held.detach().clone() for name, held in network.state_dict().items()},
+            type(optimizer).__name__,
             {
                 names[held]: {kind: value.clone() for kind, value in own.items()}
                 for held, own in optimizer.state.items()
@@ -82,7 +86,8 @@ class TrainingEnd:
     def restore(self, network: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage | None) -> None:
         """Put the state, which is not modified, into a training that has not begun.
 
-        Without an average before or now, the network keeps its weights, and the average starts from them.
+        Without an average before or now, the network keeps its weights, and the average starts from them. Another
+        optimiser starts with moments of its own.
 
         Parameters
         ----------
@@ -99,7 +104,7 @@ class TrainingEnd:
             torch._foreach_copy_(average.mean, [mean.to(average.mean[0].device) for mean in self.mean])
             average.steps = self.average_steps
         for name, held in network.named_parameters():
-            if name in self.moments:
+            if name in self.moments and type(optimizer).__name__ == self.optimizer:
                 # The optimiser counts its steps on the CPU or on the device, as its kernels ask for.
                 own: dict[str, Any] = self.moments[name]
                 optimizer.state[held] = {kind: value.to(held.device, copy=True) for kind, value in own.items()}

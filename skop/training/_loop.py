@@ -20,6 +20,7 @@ from skop.exceptions import SkopWarning, TrainingDivergedError, warn
 from skop.training._averaging import WeightAverage
 from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprint
 from skop.training._distributed import Group
+from skop.training._optimizer import make_optimizer
 from skop.training._order import Grouping, epoch_rounds
 from skop.training._parts import can_be_split, split_batch
 from skop.training._schedule import ONE_CYCLE, schedule_at
@@ -47,15 +48,17 @@ class TrainerConfig:
     max_iter, batch_size : int
         Largest number of epochs, and number of samples (or groups of samples) of a mini-batch.
     learning_rate : float
-        Peak learning rate of AdamW.
+        Peak learning rate.
     schedule : str
         Name of the learning rate schedule, see `schedule_at`.
     warmup_fraction : float
         Fraction of the steps in which the learning rate rises to its peak.
     one_cycle : tuple of three floats
         Shape of the schedule ``"one_cycle"``, see `schedule_at`.
+    optimizer : {"muon", "adamw"}
+        Optimiser, see `make_optimizer`.
     weight_decay : float
-        Weight decay of AdamW.
+        Decoupled weight decay.
     decay_bias_and_norm : bool
         Whether weight decay also applies to biases, normalisations, decay rates and positions. These are all parameters
         of one axis, and those of more axes that a module lists in its attribute ``no_weight_decay``, a tuple of names.
@@ -87,6 +90,7 @@ class TrainerConfig:
     max_iter: int
     batch_size: int
     learning_rate: float
+    optimizer: Literal["muon", "adamw"] = "muon"
     schedule: str = "cosine"
     warmup_fraction: float = 0.05
     weight_decay: float = 0.0
@@ -275,8 +279,13 @@ class Trainer:
         self.earlier, self.validate_first, self.review = earlier, validate_first, review
         self.keeper = keeper
         self.forward = _call_network if forward is None else forward
-        self.optimizer = torch.optim.AdamW(
-            _decay_groups(network, options), lr=options.learning_rate, betas=(0.9, options.beta_2), fused=True
+        self.optimizer = make_optimizer(
+            network,
+            options.optimizer,
+            learning_rate=options.learning_rate,
+            weight_decay=options.weight_decay,
+            decay_bias_and_norm=options.decay_bias_and_norm,
+            beta_2=options.beta_2,
         )
         decay = options.ema_decay
         self.average = None if decay is None else WeightAverage(network, decay)
@@ -657,7 +666,10 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.learning_rate * now.rate * self.rate_factor
             if now.momentum is not None:
-                group["betas"] = (now.momentum, group["betas"][1])
+                if "betas" in group:
+                    group["betas"] = (now.momentum, group["betas"][1])
+                else:
+                    group["momentum"] = now.momentum
 
     def _progress(self) -> float:
         """Completed fraction of the training, by steps or by time, whichever is larger."""
@@ -993,14 +1005,3 @@ def _plain(state: Any) -> Any:
 def _device_of(network: nn.Module) -> torch.device:
     """Device of the network's parameters."""
     return next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
-
-
-def _decay_groups(network: nn.Module, options: TrainerConfig) -> list[dict[str, Any]]:
-    """Split the parameters into those with weight decay, and those without: vectors, and names in `no_weight_decay`."""
-    spared = {getattr(module, name) for module in network.modules() for name in getattr(module, "no_weight_decay", ())}
-    groups: list[list[nn.Parameter]] = [[], []]
-    for parameter in network.parameters():
-        decays = options.decay_bias_and_norm or (parameter.ndim > 1 and parameter not in spared)
-        groups[0 if decays else 1].append(parameter)
-    rates = (options.weight_decay, 0.0)
-    return [{"params": group, "weight_decay": rate} for group, rate in zip(groups, rates, strict=True) if group]

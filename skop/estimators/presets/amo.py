@@ -45,6 +45,7 @@ _PAPER: dict[str, Any] = {
     },
     "training": {
         "loss_reduction": "mean",
+        "optimizer": "adamw",
         "schedule": "cosine",
         "schedule_interval": "step",
         "warmup_fraction": 0.1,

@@ -41,6 +41,7 @@ _ARCHITECTURE = {
 
 _TRAINING = {
     "loss_reduction": "sum",
+    "optimizer": "adamw",
     "schedule": "one_cycle",
     "schedule_interval": "step",
     "weight_decay": 1e-5,

@@ -14,6 +14,7 @@ _SHARED = {"depth": 8, "dropout": 0.0, "max_iter": 500, "early_stopping": False}
 
 _TRAINING = {
     "loss_reduction": "sum",
+    "optimizer": "adamw",
     "schedule": "one_cycle",
     "schedule_interval": "step",
     "weight_decay": 1e-5,

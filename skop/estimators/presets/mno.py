@@ -113,6 +113,7 @@ _IDLE = {
 
 _TRAINING: dict[str, Any] = {
     "loss_reduction": "mean",
+    "optimizer": "adamw",
     "schedule": "one_cycle",
     "schedule_interval": "step",
     "one_cycle": (0.3, 1e4, 1e4),
