@@ -92,10 +92,10 @@ from skop.exceptions import (
     warn,
 )
 from skop.metrics._flat import (
-    mean_relative_error,
     norms_of_fields,
+    relative_errors,
+    relative_errors_of_scalars,
     relative_l2_of_fields,
-    relative_l2_of_scalars,
     sizes_of_channels,
 )
 from skop.modules import ResidualDropout, observe_features, set_drop_path
@@ -136,6 +136,8 @@ _TOO_LARGE = f"X and y are not in memory and hold more than {_BASE_BYTES >> 20} 
 _TOKEN_POINTS = 2**15
 #: Kind, tokens and grid that a network has offered to an observer.
 _Noted = tuple[str, torch.Tensor, GridShape | None]
+#: Errors of samples, of fields and of scalars, (n,).
+_Errors = tuple[FloatArray | None, FloatArray | None]
 #: Mean of y in units of its standard deviation from which a fit in single precision warns: a thousandth of the
 #: variation is then lost.
 _TOO_FAR_FROM_ZERO = 1e4
@@ -151,9 +153,11 @@ _MOST_GRID_AXES = 3
 _LEAST_SAMPLES = 10
 #: Least and largest number of samples by which the share of the correction to a base model is chosen.
 _HELD_OUT = (5, 64)
-#: When ``drop_path="auto"`` regularises the rest of a training: error on held-out samples, in units of that on other
-#: samples; the rate, and the least number of those samples.
-_OVERFITTED, _DROP_PATH, _LEAST_COMPARED = 1.1, 0.2, 32
+#: When ``drop_path="auto"`` regularises the rest of a training: error on held-out samples, less twice its standard
+#: error, in units of that on other samples, and the least number of these.
+_OVERFITTED, _LEAST_COMPARED = 1.5, 32
+#: The rate of drop path, and the factor on the weight decay, with which it does.
+_DROP_PATH, _MORE_DECAY = 0.2, 10.0
 #: Least numbers of samples and of epochs from which some samples are held out for this alone, and their part.
 _LEAST_JUDGED, _LEAST_EPOCHS, _JUDGED = 100, 8, 1 / 10
 #: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
@@ -193,6 +197,8 @@ class _Setup:
         Weights of all samples.
     reviewed : Review or None
         Review of the network, and of its base model, in the course of the training.
+    trainer : Trainer or None
+        The training.
     group : Group
         Processes that train together.
     """
@@ -207,6 +213,7 @@ class _Setup:
     held: IntArray | None = None
     weight: FloatArray | None = None
     reviewed: Review | None = None
+    trainer: Trainer | None = None
     group: Group = field(default_factory=Group)
 
 
@@ -804,7 +811,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         if reviewed is not None:
             reviewed.load_state_dict(state["review"])
             if reviewed.overfits:
-                set_drop_path(self.module_, _DROP_PATH)
+                self._regularise(setup)
         if state["drops_base"]:
             self.base_, setup.unseen = None, None
         is_returned = reviewed is not None and self._returns_held_out(setup, reviewed)
@@ -1239,7 +1246,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             if not reviewed.overfits and self._options("training").drop_path == "auto":
                 reviewed.overfits = self._overfits(setup, setup.held)
                 if reviewed.overfits:
-                    set_drop_path(network, _DROP_PATH)
+                    self._regularise(setup)
             if self._returns_held_out(setup, reviewed):
                 setup.held = setup.valid
                 loader = self._loader_without_base(setup)
@@ -1264,15 +1271,24 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         return setup.unseen is None and setup.held is not setup.valid and is_judged
 
     def _overfits(self, setup: _Setup, held: IntArray) -> bool:
-        """Whether the error on held-out samples is above that on as many of the others, or more."""
+        """Whether the error on held-out samples is far above that on as many of the others, or more, beyond chance."""
         if len(held) < _HELD_OUT[0]:  # too few to tell
             return False
         rows = _trained_on(setup)
         rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(len(held), _LEAST_COMPARED))).astype(int)]
-        unseen, seen = (
-            setup.group.once(self._make_validation(setup.data, part, setup.unseen)) for part in (held, rows)
+        unseen, seen = (setup.group.once(self._make_errors(setup.data, part, setup.unseen)) for part in (held, rows))
+        return any(
+            bool(np.mean(ours) - 2 * np.std(ours, ddof=1) / len(ours) ** 0.5 > _OVERFITTED * np.mean(theirs))
+            for ours, theirs in zip(unseen, seen, strict=True)
+            if ours is not None and theirs is not None
         )
-        return bool(unseen > _OVERFITTED * seen)
+
+    def _regularise(self, setup: _Setup) -> None:
+        """Regularise the rest of a training that overfits."""
+        set_drop_path(self.module_, _DROP_PATH)
+        assert setup.trainer is not None
+        for group in setup.trainer.optimizer.param_groups:
+            group["weight_decay"] *= _MORE_DECAY
 
     def _loader_without_base(self, setup: _Setup) -> FieldLoader:
         """Samples that are not held out, for a network without a base from some time of the training on."""
@@ -1438,7 +1454,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         field = data.targets.field
         is_reviewed = setup.unseen is not None or (setup.held is not None and is_automatic)
         objective = self._make_loss(_spacing(field if data.targets.elsewhere and field is not None else data.inputs))
-        return Trainer(
+        setup.trainer = Trainer(
             self.module_,
             objective,
             self._after_base(self._training_options(setup.usable, plan)),
@@ -1453,6 +1469,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             keeper=kept if kept is not None and kept.is_on else None,
             group=setup.group,
         )
+        return setup.trainer
 
     def _earlier_training(self) -> EarlierTraining:
         """What the fit that was prepared continues; nothing if it does not."""
@@ -1532,17 +1549,30 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     def _make_validation(self, data: TrainingData, valid: IntArray, unseen: Predictions | None) -> Callable[[], float]:
         """Return a function that computes the current validation error, which is 1 - `score`."""
-        inputs, targets = data.inputs[valid], data.targets[valid]
+        errors = self._make_errors(data, valid, unseen)
+
+        def error() -> float:
+            """Validation error of the current weights."""
+            fields, scalars = errors()
+            means = [] if fields is None else [np.mean(fields)]
+            means += [] if scalars is None else [np.sqrt(np.mean(scalars**2))]
+            return float(np.mean(means))
+
+        return error
+
+    def _make_errors(self, data: TrainingData, rows: IntArray, unseen: Predictions | None) -> Callable[[], _Errors]:
+        """Return a function that computes the current relative error of each sample, for fields and scalars, (n,)."""
+        inputs, targets = data.inputs[rows], data.targets[rows]
         queries = self._target_places(inputs, targets)
-        loader = self._loader(inputs, queries=queries, **self._unseen_base(data, unseen, valid))
+        loader = self._loader(inputs, queries=queries, **self._unseen_base(data, unseen, rows))
 
         field = targets.field
         pieces = [] if field is None else (values.reshape(-1, field.n_channels) for _, values in iterate_rows(field))
         sizes = None if field is None else sizes_of_channels(pieces)
 
-        def error() -> float:
-            """Validation error of the current weights."""
-            norms, scalars, errors = [], [], []
+        def errors() -> _Errors:
+            """Errors of the current weights."""
+            norms, scalars = [], []
 
             def compare(indices: IntArray, found: Predictions) -> None:
                 """Compare the predictions of some samples with the truth."""
@@ -1555,13 +1585,12 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
             # Without averaging over symmetries, which would multiply the time of every validation.
             self._pass_predictions(loader, compare)
-            if norms:
-                errors.append(mean_relative_error(norms))
+            of_scalars = None
             if scalars and targets.scalars is not None:
-                errors.append(relative_l2_of_scalars(targets.scalars, np.concatenate(scalars)))
-            return float(np.mean(errors))
+                of_scalars = relative_errors_of_scalars(targets.scalars, np.concatenate(scalars))
+            return relative_errors(norms) if norms else None, of_scalars
 
-        return error
+        return errors
 
     def _record(self, history: History) -> None:
         """Store the record of the training in attributes."""

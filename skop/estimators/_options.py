@@ -60,11 +60,11 @@ class TrainingOptions(Options):
     drop_path : float or "auto", default="auto"
         Probability with which the residual branches of a network's blocks are left out of a training step, drawn for
         each sample and branch, in [0, 1). It regularises, and makes trainings worse that do not overfit (papers: 0).
-        ``"auto"`` is 0 at first, and 0.2 from an eighth, a quarter or half of a training on if it overfits then: if the
-        error on samples that were held out, for `early_stopping` or to judge the base model, is more than 1.1 times
-        that on others. Without either, a tenth of 100 samples or more, at most 64, is held out for this in fits of 8
-        epochs or more, and trained on as soon as it is decided. Networks without such blocks (FNO, U-Net, DeepONet)
-        refuse a number above 0.
+        ``"auto"`` is 0 at first, and 0.2, with ten times the weight decay, from an eighth, a quarter or half of a
+        training on if it overfits then: if the error on samples that were held out, for `early_stopping` or to judge
+        the base model, is more than 1.5 times that on others, by twice its standard error. Without either, a tenth of
+        100 samples or more, at most 64, is held out for this in fits of 8 epochs or more, and trained on as soon as it
+        is decided. Networks without such blocks (FNO, U-Net, DeepONet) refuse a number above 0.
     beta_2 : float, default=0.99
         Decay of AdamW's running mean of squared gradients, in (0, 1) (papers: 0.999).
     max_grad_norm : float or None, default=1.0

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from skop.metrics._inputs import divide_norms, norm_of_set, sizes_from_squares
 
 __all__ = [
-    "mean_relative_error",
     "norms_of_fields",
+    "relative_errors",
+    "relative_errors_of_scalars",
     "relative_l2_of_fields",
     "relative_l2_of_scalars",
     "sizes_of_channels",
@@ -49,7 +50,7 @@ def relative_l2_of_fields(true: RealArray, predicted: RealArray, n_points: npt.N
     0.5
     """
     sizes = sizes_of_channels([true])
-    return mean_relative_error([norms_of_fields(true, predicted, n_points, sizes)])
+    return float(np.mean(relative_errors([norms_of_fields(true, predicted, n_points, sizes)])))
 
 
 def sizes_of_channels(pieces: Iterable[RealArray]) -> RealArray | None:
@@ -85,12 +86,12 @@ def norms_of_fields(
     return error, norm
 
 
-def mean_relative_error(norms: Sequence[tuple[RealArray, RealArray]]) -> float:
-    """Return the mean of the relative errors of samples, of which the norms come in pieces of `norms_of_fields`."""
+def relative_errors(norms: Sequence[tuple[RealArray, RealArray]]) -> RealArray:
+    """Return the relative errors of samples ``(n,)``, of which the norms come in pieces of `norms_of_fields`."""
     error, norm = (np.concatenate(part) for part in zip(*norms, strict=True))
     weight = np.ones(len(norm))
     whole = norm_of_set(norm, weight)
-    return float(np.mean(divide_norms(error, norm, weight, "sample", whole if whole > 0 else 1.0)))
+    return divide_norms(error, norm, weight, "sample", whole if whole > 0 else 1.0)
 
 
 def relative_l2_of_scalars(true: RealArray, predicted: RealArray) -> float:
@@ -98,9 +99,13 @@ def relative_l2_of_scalars(true: RealArray, predicted: RealArray) -> float:
 
     It is absolute where all of them are zero.
     """
+    return float(np.sqrt(np.mean(relative_errors_of_scalars(true, predicted) ** 2)))
+
+
+def relative_errors_of_scalars(true: RealArray, predicted: RealArray) -> RealArray:
+    """Return the errors of samples ``(n,)`` whose root mean square is that of `relative_l2_of_scalars`."""
     true, predicted = _in_units(true, predicted)
-    error, norm = (np.array([np.linalg.norm(part)]) for part in (predicted - true, true))
-    return float(divide_norms(error, norm, np.ones(1), "scalar", 1.0)[0])
+    return np.linalg.norm(predicted - true, axis=-1) * len(true) ** 0.5 / (np.linalg.norm(true) or 1.0)
 
 
 def _in_units(true: RealArray, predicted: RealArray) -> tuple[RealArray, RealArray]:

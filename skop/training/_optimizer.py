@@ -211,8 +211,10 @@ def orthogonalized(matrices: torch.Tensor) -> torch.Tensor:
             [0., 1.]])
     """
     found = matrices.to(torch.bfloat16) if matrices.device.type == "cuda" else matrices
-    norm = torch.linalg.matrix_norm(found, keepdim=True)
-    found = found / (_ROOM * norm).clamp_min(torch.finfo(found.dtype).tiny)
+    # The squares of a norm must neither overflow nor vanish.
+    least = torch.finfo(found.dtype).tiny
+    found = found / found.abs().amax(dim=(1, 2), keepdim=True).clamp_min(least)
+    found = found / (_ROOM * torch.linalg.matrix_norm(found, keepdim=True)).clamp_min(least)
     for a, b, c in _POLYNOMIALS:
         gram = found @ found.mT
         found = torch.baddbmm(found, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), found, beta=a)

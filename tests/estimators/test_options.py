@@ -4,6 +4,7 @@ import inspect
 import pickle
 import warnings
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,6 +29,7 @@ from skop.data import unit_grid
 from skop.estimators import _base
 from skop.exceptions import SkopWarning
 from skop.modules import MIXERS, ResidualDropout, set_drop_path
+from skop.training import Group
 
 FIELDS = np.random.default_rng(0).normal(size=(6, 5, 4, 1))
 POINTS = [np.random.default_rng(seed).random((7, 2)) for seed in range(6)]
@@ -200,40 +202,62 @@ def fit_and_note_drop_path(monkeypatch, **options):
 
 @pytest.mark.parametrize(
     ("seen", "rates"),
-    [([0.9], [0.0, 0.2]), ([1.2, 0.8], [0.0, 0.2]), ([1.2, 0.95, 0.5], [0.0, 0.2]), ([1.2, 1.0, 0.95], [0.0])],
+    [([0.6], [0.0, 0.2]), ([1.2, 0.6], [0.0, 0.2]), ([1.2, 0.7, 0.5], [0.0, 0.2]), ([1.2, 1.0, 0.7], [0.0])],
     ids=["at an eighth", "at a quarter", "at a half", "never"],
 )
 @pytest.mark.parametrize("base", [None, "linear"], ids=["early stopping", "a base"])
 def test_drop_path_begins_where_a_training_overfits(seen, rates, base, monkeypatch):
     # Errors of held-out samples, which are always 1, and of others, at an eighth, a quarter and half of the training.
-    errors = iter([*([1.0] if base is None else []), *(error for other in seen for error in (1.0, other))])
-
-    def validation(*arguments):
-        error = next(errors)
-        return lambda: error
-
-    monkeypatch.setattr(LaMORegressor, "_make_validation", validation)
+    errors = iter([np.full(6, error) for other in seen for error in (1.0, other)])
+    monkeypatch.setattr(LaMORegressor, "_make_validation", lambda *arguments: lambda: 1.0)
+    monkeypatch.setattr(LaMORegressor, "_make_errors", lambda *arguments: lambda: (None, next(errors)))
     assert fit_and_note_drop_path(monkeypatch, early_stopping=base is None, base=base, max_iter=8) == rates
     assert not list(errors)
 
 
-@pytest.mark.parametrize("seen", [[0.5], [1.0, 0.5], [1.0, 1.0, 0.95]], ids=["an eighth", "a quarter", "never"])
+@pytest.mark.parametrize(("scatter", "overfits"), [(0.1, True), (4.0, False)])
+def test_drop_path_does_not_begin_by_chance(scatter, overfits, monkeypatch):
+    """Held-out errors of 2 in the mean, others of 1: it depends on their scatter whether this says anything."""
+    unseen = np.exp(scatter * np.random.default_rng(0).normal(size=10))
+    errors = iter([2 * unseen / unseen.mean(), np.ones(32)])
+    model = LaMORegressor()
+    monkeypatch.setattr(LaMORegressor, "_make_errors", lambda *arguments: lambda: (next(errors), None))
+    setup = SimpleNamespace(data=SimpleNamespace(inputs=np.zeros(60)), weight=None, held=np.arange(10), unseen=None)
+    setup.group = Group()
+    assert model._overfits(setup, setup.held) == overfits
+
+
+def test_regularised_trainings_have_more_weight_decay(monkeypatch):
+    decays = []
+
+    class Noted(_base.Trainer):
+        def _train_step(self, batch):
+            decays.append(max(group["weight_decay"] for group in self.optimizer.param_groups))
+            return super()._train_step(batch)
+
+    monkeypatch.setattr(_base, "Trainer", Noted)
+    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, held: True)
+    fit_and_note_drop_path(monkeypatch, base="linear", max_iter=8)
+    assert (decays[0], decays[-1], len(set(decays))) == (0.1, 1.0, 2)
+
+
+@pytest.mark.parametrize("seen", [[0.5], [1.0, 0.5], [1.0, 1.0, 0.7]], ids=["an eighth", "a quarter", "never"])
 def test_samples_are_held_out_to_judge_a_training_and_returned(seen, monkeypatch):
     X, y = np.random.default_rng(0).uniform(-1, 1, (130, 2)), np.arange(130.0)
     # Errors of held-out samples, which are always 1, and of others.
-    compared, trained, errors = [], [], iter([error for other in seen for error in (1.0, other)])
+    compared, trained, errors = [], [], iter([np.full(8, error) for other in seen for error in (1.0, other)])
 
-    def validation(self, data, rows, unseen):
+    def errors_of(self, data, rows, unseen):
         compared.append(rows)
         error = next(errors)
-        return lambda: error
+        return lambda: (error, None)
 
     def loader(self, *arguments):
         trained.append(arguments[1])
         return original(self, *arguments)
 
     original = LaMORegressor._training_loader
-    monkeypatch.setattr(LaMORegressor, "_make_validation", validation)
+    monkeypatch.setattr(LaMORegressor, "_make_errors", errors_of)
     monkeypatch.setattr(LaMORegressor, "_training_loader", loader)
     weight = np.repeat([0.0, 1.0], [10, 120])
     model = LaMORegressor(**SMALL | {"max_iter": 8, "base": None})
@@ -245,7 +269,7 @@ def test_samples_are_held_out_to_judge_a_training_and_returned(seen, monkeypatch
     assert not set(held) & set(np.concatenate(compared[1::2]))
     np.testing.assert_array_equal(np.sort(np.concatenate([first, held])), np.arange(10, 130))
     np.testing.assert_array_equal(every, np.arange(10, 130))
-    rate = 0.2 if seen[-1] < 0.9 else 0.0
+    rate = 0.2 if seen[-1] < 0.6 else 0.0
     rates = {module.drop_path for module in model.module_.modules() if isinstance(module, ResidualDropout)}
     assert rates == {rate}
 
