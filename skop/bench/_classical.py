@@ -125,15 +125,12 @@ def _classical(
     return _Model(name, lambda run: make(), "classical", reads_tables=reads_tables, suits=suits)
 
 
-def _operator(kind: Any, base: str | None) -> Callable[[_Run], Any]:
-    """An operator over a base or alone. Defaults may change, so that the base is always said."""
+def _operator(kind: Any, base: str | None, *, rate: float | None = None, **training: Any) -> Callable[[_Run], Any]:
+    """An operator over a base or alone, with a learning rate. Defaults may change, so that the base is always said."""
     grid_only = kind in {GeoMaNORegressor, UNetRegressor, FNORegressor}
-    return lambda run: kind(base=base, **run.limits, **(run.grid if grid_only else run.points))
-
-
-def _with_drop_path(rate: float) -> Callable[[_Run], Any]:
-    """LaMO alone with one rate of drop path in all of the training."""
-    return lambda run: LaMORegressor(base=None, training=TrainingOptions(drop_path=rate), **run.limits)
+    changes: dict[str, Any] = {"base": base} if rate is None else {"base": base, "learning_rate_init": rate}
+    changes |= {"training": TrainingOptions(**training)} if training else {}
+    return lambda run: kind(**changes, **run.limits, **(run.grid if grid_only else run.points))
 
 
 def _has_same_points(problem: Problem) -> bool:
@@ -172,6 +169,19 @@ def _pod(regressor: str, **options: Any) -> Callable[[], PODRegressor]:
     return lambda: PODRegressor(regressor=regressor, **options)
 
 
+#: Operators and peers by the words of the command line.
+_OPERATORS: dict[str, tuple[str, Any]] = {
+    "lamo": ("LaMO", LaMORegressor),
+    "geomano": ("GeoMaNO", GeoMaNORegressor),
+    "mno": ("MNO", MNORegressor),
+    "amo": ("AMO", AMORegressor),
+}
+_PEERS: dict[str, tuple[str, Any, Callable[[Problem], bool]]] = {
+    "transolver": ("Transolver", TransolverRegressor, lambda problem: True),
+    "deeponet": ("DeepONet", DeepONetRegressor, lambda problem: True),
+    "unet": ("U-Net", UNetRegressor, _has_same_points),
+    "fno": ("FNO", FNORegressor, _has_same_points),
+}
 #: More components than any training set has modes, so that PODRegressor keeps all of them.
 _ALL: dict[str, Any] = {"n_components": 10**6}
 #: All models by the words of the command line, in the order of the tables. A further estimator is one more line; it is
@@ -194,34 +204,60 @@ _MODELS = {
     "rbf": _classical("radial basis functions", lambda: _Interpolation(None), _has_few_parameters),
     "ridge": _classical("ridge on values", lambda: _OnValues(RidgeCV(np.logspace(-8, 4, 25)))),
     "gp": _classical("GP on values", lambda: _OnValues(None)),
-    "lamo": _Model("LaMO", _operator(LaMORegressor, "auto"), "operators", key="LaMO, base='auto'"),
-    "lamo-alone": _Model("LaMO alone", _operator(LaMORegressor, None), "variants", key="LaMO, base=None"),
+    **{
+        word: _Model(name, _operator(kind, "auto"), "operators", key=f"{name}, base='auto', Muon")
+        for word, (name, kind) in _OPERATORS.items()
+    },
     "lamo-symmetries": _Model(
         "LaMO, symmetries declared",
         lambda run: LaMORegressor(
             symmetries=SymmetryOptions(names=run.problem.symmetries, average_predictions=True), **run.limits
         ),
         "variants",
+        key="LaMO, symmetries declared, Muon",
         suits=lambda problem: bool(problem.symmetries),
     ),
-    "lamo-no-drop-path": _Model("LaMO, drop_path=0", _with_drop_path(0.0), "variants"),
-    "lamo-drop-path": _Model("LaMO, drop_path=0.2", _with_drop_path(0.2), "variants"),
-    "lamo-pod": _Model("LaMO, base='pod'", _operator(LaMORegressor, "pod"), "variants"),
-    "geomano": _Model("GeoMaNO", _operator(GeoMaNORegressor, "auto"), "operators", key="GeoMaNO, base='auto'"),
-    "mno": _Model("MNO", _operator(MNORegressor, "auto"), "operators", key="MNO, base='auto'"),
-    "amo": _Model("AMO", _operator(AMORegressor, "auto"), "operators", key="AMO, base='auto'"),
-    "auto": _Model("AutoRegressor", lambda run: AutoRegressor(max_time=run.seconds, random_state=run.seed), "auto"),
+    **{
+        f"lamo-{word}": _Model(name, _operator(LaMORegressor, None, drop_path=rate), "variants", key=f"{name}, Muon")
+        for word, name, rate in (
+            ("no-drop-path", "LaMO, drop_path=0", 0.0),
+            ("drop-path", "LaMO, drop_path=0.2", 0.2),
+        )
+    },
+    "lamo-pod": _Model("LaMO, base='pod'", _operator(LaMORegressor, "pod"), "variants", key="LaMO, base='pod', Muon"),
+    "auto": _Model(
+        "AutoRegressor",
+        lambda run: AutoRegressor(max_time=run.seconds, random_state=run.seed),
+        "auto",
+        key="AutoRegressor, Muon",
+    ),
     # Models to compare with are as their papers have them, without a base.
-    "transolver": _Model("Transolver", _operator(TransolverRegressor, None), "peers"),
-    "deeponet": _Model("DeepONet", _operator(DeepONetRegressor, None), "peers"),
-    "unet": _Model("U-Net", _operator(UNetRegressor, None), "peers", suits=_has_same_points),
-    "fno": _Model("FNO", _operator(FNORegressor, None), "peers", suits=_has_same_points),
+    **{
+        word: _Model(name, _operator(kind, None), "peers", key=f"{name}, Muon", suits=suits)
+        for word, (name, kind, suits) in _PEERS.items()
+    },
+    # Networks alone by both optimisers; AdamW has the rate of the default and, for LaMO, twice that.
+    **{
+        f"{word}-alone": _Model(f"{name} alone", _operator(kind, None), "alone", key=f"{name}, base=None, Muon")
+        for word, (name, kind) in _OPERATORS.items()
+    },
+    **{
+        f"{word}-adamw": _Model(f"{name} alone, AdamW", _operator(kind, None, optimizer="adamw"), "adamw")
+        for word, (name, kind) in _OPERATORS.items()
+    },
+    "lamo-adamw-0.008": _Model(
+        "LaMO alone, AdamW at 0.008", _operator(LaMORegressor, None, rate=0.008, optimizer="adamw"), "adamw"
+    ),
+    **{
+        f"{word}-adamw": _Model(f"{name}, AdamW", _operator(kind, None, optimizer="adamw"), "adamw", suits=suits)
+        for word, (name, kind, suits) in _PEERS.items()
+    },
 }
 _LAMO, _AUTO = _MODELS["lamo"], _MODELS["auto"]
 #: Words of the command line for several models.
 _GROUPS = {
     group: [word for word, model in _MODELS.items() if model.group == group]
-    for group in ("classical", "operators", "variants", "peers")
+    for group in ("classical", "operators", "variants", "peers", "alone", "adamw")
 }
 
 
@@ -593,7 +629,9 @@ def _summary(report: Report, cases: list[_Case], columns: list[tuple[_Model, flo
         "best classical model": [column for column in columns if column[0].group == "classical"],
         "best peer": [column for column in columns if column[0].group == "peers"],
         "best other operator": [
-            column for column in columns if column[0].group in {"operators", "variants"} and column[0] is not _LAMO
+            column
+            for column in columns
+            if column[0].group in {"operators", "variants", "alone", "adamw"} and column[0] is not _LAMO
         ],
     }
     marked = {_LAMO: _LAMO_LIMIT, _AUTO: _AUTO_LIMIT}

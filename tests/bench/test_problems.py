@@ -8,7 +8,7 @@ from skop.bench._problems import PROBLEMS, make_burgers, read_problem, read_reci
 from skop.exceptions import FieldDataError
 
 #: What is made by finite elements, or takes longer.
-SLOW = {"cantilever", "elasticity", "darcy-32", "darcy-85"}
+SLOW = {"cantilever", "elasticity", "elasticity-100", "darcy-32", "darcy-32-300", "darcy-32-100", "darcy-85"}
 
 
 def values(part):
@@ -28,7 +28,9 @@ def test_problems(row):
     if problem.tables is not None:
         assert [len(table) for table in problem.tables] == [6, 3]
         assert problem.tables[0].ndim == 2
-    assert problem.has_own_points is (row in {"airfoil-shapes", "hole", "hole-scattered", "elasticity"})
+    assert problem.has_own_points is (
+        row in {"airfoil-shapes", "hole", "hole-scattered", "elasticity", "elasticity-100"}
+    )
     assert problem.has_other_points is (row == "antiderivative-between")
     # More training samples leave the tests as they are; times and angles are equally spaced instead.
     more = recipe.make(8, 3, 0)
