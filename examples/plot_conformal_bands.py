@@ -97,9 +97,9 @@ axes.set(xlabel="x", ylabel="field")
 axes.legend()
 
 # %%
-# Inside the range the coverage is as asked. Outside of it nothing is guaranteed: the fixed widths of the residuals fail
-# there, while a scale from the spread, which grows there, still helps. The band is as good as its calibration samples
-# are like the new ones.
+# Inside the range the coverage is as asked. Outside of it nothing is guaranteed: the fixed widths of the residuals hold
+# less than asked there, while a scale from the spread, which grows there, still helps. The band is as good as its
+# calibration samples are like the new ones.
 
 # %%
 # How much the calibration samples decide

@@ -87,7 +87,7 @@ def test_conformal_bands(run_example):
     assert min(covered["pointwise, spread"][0], covered["pointwise, residuals"][0]) > 0.8
     assert covered["simultaneous, spread"][1] > 0.8
     assert covered["pointwise, spread"][2] > covered["pointwise, residuals"][2]
-    assert covered["pointwise, residuals"][2] < 0.85
+    assert covered["pointwise, residuals"][2] < 0.9
 
 
 @pytest.mark.exhaustive
@@ -202,10 +202,13 @@ def test_frequency_response(run_example):
 def test_hosts_and_mixers(run_example):
     variables, lines = run_example("hosts_and_mixers")
     assert lines[-1] == f"mean of the training fields {variables['mean_error']:.4f}"
-    galerkin, *others = variables["errors"]
-    # What the text concludes: one host is ahead with every mixer, and its mixers are close.
-    assert galerkin.max() < min(variables["mean_error"] / 2, np.min(others))
-    assert galerkin.max() < 1.3 * galerkin.min()
+    errors = variables["errors"]
+    galerkin, gnot, _ = errors
+    # What the text concludes: hosts are equal with scans; GNOT is behind with attention, and Galerkin's mixers are close.
+    assert errors.max() < variables["mean_error"] / 2
+    assert errors[:, 0].max() < 1.1 * errors[:, 0].min()
+    assert gnot[1:].min() > 1.05 * gnot[0]
+    assert galerkin.max() < 1.1 * galerkin.min()
 
 
 @pytest.mark.exhaustive

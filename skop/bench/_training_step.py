@@ -10,6 +10,9 @@ linear too. What would take too long or too much memory is left out, and the tab
 import argparse
 import resource
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 from math import isqrt, log
 from typing import Any, NamedTuple
@@ -17,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from joblib.externals.loky import ProcessPoolExecutor
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from skop.bench._models import HOSTS, MIXERS, OPERATORS
 from skop.bench._report import Report
@@ -108,15 +112,17 @@ def run(options: argparse.Namespace) -> None:
         reason = _reason_not_to_run(step, resolution, before, options)
         if reason:
             report.record(name, {"not run": reason})
-            rows.append([*cells, "", f"not run: {reason}", "", ""])
+            rows.append([*cells, "", f"not run: {reason}", "", "", ""])
             continue
         with ProcessPoolExecutor(1, env={"SKOP_BACKEND": step.backend}) as pool:
             numbers = pool.submit(_measure, step, resolution, options.batch, options.repeats).result()
         report.record(name, numbers)
         smaller[str(step)] = resolution, numbers
-        time, memory = f"{numbers['seconds']:.2f} s", f"{numbers['megabytes']:.0f} MB"
-        rows.append([*cells, numbers["backend"], time, _growth(resolution, numbers, before), memory])
-    columns = ["operator", "preset", "batch", "threads", "scans", "step", "growth", "memory above that before"]
+        taken, share = f"{numbers['seconds']:.3g} s", f"{100 * numbers['optimizer_share']:.1f} %"
+        memory = f"{numbers['megabytes']:.0f} MB"
+        rows.append([*cells, numbers["backend"], taken, share, _growth(resolution, numbers, before), memory])
+    columns = ["operator", "preset", "batch", "threads", "scans", "step", "optimiser", "growth"]
+    columns += ["memory above that before"]
     report.table("Mean time of a step, and peak memory of the fit, float32", columns, rows)
 
 
@@ -176,6 +182,36 @@ def _measure(step: _Step, resolution: int, batch: int, repeats: int) -> dict[str
     model = kind(**step.parts, **run) if step.preset is None else kind.from_preset(step.preset, **step.parts, **run)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     model.fit(X, y)  # looks for the kernels, and compiles them where they are new
-    model.set_params(max_iter=repeats).fit(X, y)
+    with _updates_timed() as updates:
+        model.set_params(max_iter=repeats).fit(X, y)
     added = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * _UNIT
-    return {"seconds": model.fit_seconds_ / repeats, "megabytes": added / 1e6, "backend": model.backend_}
+    return {
+        "seconds": model.fit_seconds_ / repeats,
+        "optimizer_share": sum(updates) / model.fit_seconds_,
+        "megabytes": added / 1e6,
+        "backend": model.backend_,
+    }
+
+
+@contextmanager
+def _updates_timed() -> Iterator[list[float]]:
+    """Durations of the updates of the weights within the block; an optimiser within another one is a part of it."""
+    started: list[float] = []
+    durations: list[float] = []
+
+    def start(*arguments: Any) -> None:
+        """Note the time."""
+        started.append(time.perf_counter())
+
+    def end(*arguments: Any) -> None:
+        """Note the time since the outermost start."""
+        duration = time.perf_counter() - started.pop()
+        if not started:
+            durations.append(duration)
+
+    hooks = [register_optimizer_step_pre_hook(start), register_optimizer_step_post_hook(end)]
+    try:
+        yield durations
+    finally:
+        for hook in hooks:
+            hook.remove()

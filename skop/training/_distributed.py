@@ -39,6 +39,8 @@ T = TypeVar("T")
 _LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 #: Variable by which processes that one of them starts, such as workers of joblib, know that they are not it.
 _OWNER = "SKOP_RANK_PROCESS"
+#: Seconds before the end of the process in which other threads give up the last exchange.
+_LAST_EXCHANGE = 0.1
 #: Process that has imported this file; a fork of it cannot use its connections.
 _IMPORTED_BY = os.getpid()
 #: Whether the code that runs is that of a single process, such as a fit of a base model on rank 0.
@@ -419,3 +421,6 @@ def _disconnect(process: int) -> None:
     """Destroy the process group, in the process that has made it."""
     if os.getpid() == process and dist.is_initialized():
         dist.destroy_process_group()
+        # A thread of gloo takes Python's lock to give up the tensors of the last exchange. It has to have it before
+        # Python ends: a thread that asks for it later aborts the process (torch 2.13, after an exchange that failed).
+        time.sleep(_LAST_EXCHANGE)
