@@ -204,7 +204,7 @@ def test_hosts_and_mixers(run_example):
     assert lines[-1] == f"mean of the training fields {variables['mean_error']:.4f}"
     errors = variables["errors"]
     galerkin, gnot, _ = errors
-    # What the text concludes: hosts are equal with scans; GNOT is behind with attention, and Galerkin's mixers are close.
+    # What the text concludes: hosts are equal with scans, GNOT is behind with attention, mixers of Galerkin are close.
     assert errors.max() < variables["mean_error"] / 2
     assert errors[:, 0].max() < 1.1 * errors[:, 0].min()
     assert gnot[1:].min() > 1.05 * gnot[0]
