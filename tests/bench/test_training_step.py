@@ -43,7 +43,7 @@ def test_mno_grows_by_host_and_mixer_and_large_softmax_is_left_out(tmp_path):
         for mixer in ("softmax", "mamba")
         for size in ("1 x 4 x 4", "1 x 8 x 8")
     ]
-    assert [bool(row[6]) for row in rows] == [False, False, False, True]  # growth
+    assert [bool(row[7]) for row in rows] == [False, False, False, True]  # growth
     assert rows[1][5] == "not run: more than 20 points"
     numbers = json.loads(output.with_suffix(".json").read_text())
     assert numbers["mno gnot softmax, default, 1 x 8 x 8, torch, 1 threads"] == {"not run": "more than 20 points"}
