@@ -62,10 +62,10 @@ for display in displays.values():
 # frequencies in the networks with attention, as in image classifiers, and not in that with scans.
 #
 # These two statements held for all of four seeds: the changes by the mixers sum up to 2.1 to 2.9 for scans and -0.5 to
-# 1.5 for attention, those by the feed-forward parts to -0.8 to 0.0 and 0.5 to 2.7. Others did not: attention often
-# raised high frequencies too, and the curve of the scans was the steadiest after the first layer, as in the paper, for
-# two seeds of four. Networks, data and training are far smaller than there; draw several seeds before you read more
-# into a curve.
+# 1.5 for attention, those by the feed-forward parts to -0.8 to 0.0 and 0.5 to 2.7. By Muon, the default, the second one
+# failed for the one seed that was tried. Others did not hold by AdamW either: attention often raised high frequencies
+# too, and the curve of the scans was the steadiest after the first layer, as in the paper, for two seeds of four.
+# Networks, data and training are far smaller than there; draw several seeds before you read more into a curve.
 
 changes = {}
 for mixer, display in displays.items():

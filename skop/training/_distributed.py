@@ -422,5 +422,5 @@ def _disconnect(process: int) -> None:
     if os.getpid() == process and dist.is_initialized():
         dist.destroy_process_group()
         # A thread of gloo takes Python's lock to give up the tensors of the last exchange. It has to have it before
-        # Python ends: a thread that asks for it later aborts the process (torch 2.13, after an exchange that failed).
+        # Python ends: a thread that asks for it later aborts the process (torch 2.13).
         time.sleep(_LAST_EXCHANGE)
