@@ -217,11 +217,19 @@ _MODELS = {
         key="LaMO, symmetries declared, Muon",
         suits=lambda problem: bool(problem.symmetries),
     ),
+    # What of the regularisation acts from the first step on, in place of the default, which waits until it is due.
     **{
-        f"lamo-{word}": _Model(name, _operator(LaMORegressor, None, drop_path=rate), "variants", key=f"{name}, Muon")
-        for word, name, rate in (
-            ("no-drop-path", "LaMO, drop_path=0", 0.0),
-            ("drop-path", "LaMO, drop_path=0.2", 0.2),
+        f"lamo-{word}": _Model(
+            name,
+            _operator(LaMORegressor, None, drop_path=rate, shift_patches=shifts),
+            "variants",
+            key=f"{name}, Muon",
+        )
+        for word, name, rate, shifts in (
+            ("plain", "LaMO alone, drop_path=0, shift_patches=False", 0.0, False),
+            ("drop-path", "LaMO alone, drop_path=0.2, shift_patches=False", 0.2, False),
+            ("shift", "LaMO alone, drop_path=0, shift_patches=True", 0.0, True),
+            ("drop-path-shift", "LaMO alone, drop_path=0.2, shift_patches=True", 0.2, True),
         )
     },
     "lamo-pod": _Model("LaMO, base='pod'", _operator(LaMORegressor, "pod"), "variants", key="LaMO, base='pod', Muon"),

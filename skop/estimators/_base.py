@@ -99,7 +99,7 @@ from skop.metrics._flat import (
     sizes_of_channels,
 )
 from skop.modules import ResidualDropout, observe_features, set_drop_path
-from skop.networks import Outputs
+from skop.networks import Outputs, shift_patches
 from skop.ops import record_backends
 from skop.training import (
     DIRECT_TRAINING,
@@ -1243,7 +1243,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                     self.base_, setup.unseen = None, None
                     loader = self._loader_without_base(setup)
             reviewed.pass_by(part)
-            if not reviewed.overfits and self._options("training").drop_path == "auto":
+            if not reviewed.overfits and self._may_regularise:
                 reviewed.overfits = self._overfits(setup, setup.held)
                 if reviewed.overfits:
                     self._regularise(setup)
@@ -1256,18 +1256,23 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     def _needs_judging(self, n_samples: int, plan: TrainingPlan) -> bool:
         """Whether a training without held-out samples needs some, by which it is judged to overfit."""
+        training = self._options("training")
+        has_effect = any(
+            (training.drop_path == "auto" and isinstance(module, ResidualDropout))
+            or (training.shift_patches == "auto" and getattr(module, "can_shift_patches", False))
+            for module in self.module_.modules()
+        )
         return (
-            self._options("training").drop_path == "auto"
+            has_effect
             and n_samples >= _LEAST_JUDGED
             and self.max_iter >= _LEAST_EPOCHS
             and not self._continues
             and plan == DIRECT_TRAINING
-            and any(isinstance(module, ResidualDropout) for module in self.module_.modules())
         )
 
     def _returns_held_out(self, setup: _Setup, reviewed: Review) -> bool:
         """Whether samples that are held out, but not for early stopping or for a base, have no use any more."""
-        is_judged = reviewed.overfits or not reviewed.due or self._options("training").drop_path != "auto"
+        is_judged = reviewed.overfits or not reviewed.due or not self._may_regularise
         return setup.unseen is None and setup.held is not setup.valid and is_judged
 
     def _overfits(self, setup: _Setup, held: IntArray) -> bool:
@@ -1283,12 +1288,22 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             if ours is not None and theirs is not None
         )
 
+    @property
+    def _may_regularise(self) -> bool:
+        """Whether a training that overfits is regularised from then on."""
+        training = self._options("training")
+        return "auto" in (training.drop_path, training.shift_patches)
+
     def _regularise(self, setup: _Setup) -> None:
         """Regularise the rest of a training that overfits."""
-        set_drop_path(self.module_, _DROP_PATH)
-        assert setup.trainer is not None
-        for group in setup.trainer.optimizer.param_groups:
-            group["weight_decay"] *= _MORE_DECAY
+        training = self._options("training")
+        if training.shift_patches == "auto":
+            shift_patches(self.module_, True)
+        if training.drop_path == "auto":
+            set_drop_path(self.module_, _DROP_PATH)
+            assert setup.trainer is not None
+            for group in setup.trainer.optimizer.param_groups:
+                group["weight_decay"] *= _MORE_DECAY
 
     def _loader_without_base(self, setup: _Setup) -> FieldLoader:
         """Samples that are not held out, for a network without a base from some time of the training on."""
@@ -1442,17 +1457,22 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     def _make_trainer(
         self, setup: _Setup, callbacks: EpochCallbacks | None, kept: FitCheckpoints | None = None
     ) -> Trainer:
-        """Build the trainer with loss, validation and callbacks, and set the rate of drop path."""
-        drop_path = self._options("training").drop_path
-        is_automatic = drop_path == "auto"
-        if set_drop_path(self.module_, 0.0 if is_automatic else drop_path) == 0 and drop_path not in ("auto", 0):
+        """Build the trainer with loss, validation and callbacks, and set drop path and the shift of patches."""
+        drop_path, shifts = self._options("training").drop_path, self._options("training").shift_patches
+        if set_drop_path(self.module_, 0.0 if drop_path == "auto" else drop_path) == 0 and drop_path not in ("auto", 0):
             raise ValueError(
                 f"training__drop_path={drop_path} leaves out residual branches, and the network of "
                 f"{type(self).__name__} has none that can be left out; expected 0."
             )
+        is_shifted = shifts != "auto" and bool(shifts)
+        if shift_patches(self.module_, is_shifted) == 0 and is_shifted:
+            raise ValueError(
+                "training__shift_patches=True moves the patches of a grid, and this network has none that can move: it "
+                "has no patches, or a learned positional encoding of them; expected False."
+            )
         data, valid, plan = setup.data, setup.valid, setup.plan
         field = data.targets.field
-        is_reviewed = setup.unseen is not None or (setup.held is not None and is_automatic)
+        is_reviewed = setup.unseen is not None or (setup.held is not None and self._may_regularise)
         objective = self._make_loss(_spacing(field if data.targets.elsewhere and field is not None else data.inputs))
         setup.trainer = Trainer(
             self.module_,

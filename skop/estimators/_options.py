@@ -65,6 +65,11 @@ class TrainingOptions(Options):
         the base model, is more than 1.5 times that on others, by twice its standard error. Without either, a tenth of
         100 samples or more, at most 64, is held out for this in fits of 8 epochs or more, and trained on as soon as it
         is decided. Networks without such blocks (FNO, U-Net, DeepONet) refuse a number above 0.
+    shift_patches : bool or "auto", default="auto"
+        Whether the patches into which an operator cuts a regular grid begin at a random point in each step of training,
+        see `skop.networks.shift_patches`. It regularises: what is learned of a patch holds wherever the patch begins,
+        and no symmetry of the problem is assumed (papers: no). ``"auto"`` begins with it when ``drop_path="auto"``
+        would begin to regularise. It has no effect on networks without patches, and is refused with them if True.
     beta_2 : float, default=0.99
         Decay of AdamW's running mean of squared gradients, in (0, 1) (papers: 0.999).
     max_grad_norm : float or None, default=1.0
@@ -106,6 +111,7 @@ class TrainingOptions(Options):
     weight_decay: float = 0.1
     decay_bias_and_norm: bool = False
     drop_path: float | str = "auto"
+    shift_patches: bool | str = "auto"
     beta_2: float = 0.99
     max_grad_norm: float | None = 1.0
     ema_decay: float | None = 0.99
@@ -127,6 +133,7 @@ class TrainingOptions(Options):
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "decay_bias_and_norm": ["boolean"],
         "drop_path": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="left")],
+        "shift_patches": [StrOptions({"auto"}), "boolean"],
         "beta_2": [Interval(Real, 0, 1, closed="neither")],
         "max_grad_norm": [Interval(Real, 0, None, closed="neither"), None],
         "ema_decay": [Interval(Real, 0, 1, closed="left"), None],

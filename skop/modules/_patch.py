@@ -48,7 +48,8 @@ def _check_init(init: str) -> None:
 class PatchEmbedding(nn.Module):
     """Linear embedding of non-overlapping patches, then layer normalisation.
 
-    The grid is padded with zeros at the end of each axis up to the given number of tokens.
+    The grid is padded with zeros up to the given number of tokens: by `offset` points at the start of each axis, none
+    by default, and by all others at its end.
 
     Parameters
     ----------
@@ -83,13 +84,17 @@ class PatchEmbedding(nn.Module):
             nn.init.normal_(self.linear.weight)
             nn.init.normal_(self.linear.bias)
 
-    def forward(self, grid: torch.Tensor, tokens: GridShape) -> torch.Tensor:
+    def forward(self, grid: torch.Tensor, tokens: GridShape, offset: GridShape | None = None) -> torch.Tensor:
         """Embed fields ``(B, *grid, c)`` as a grid of tokens ``(B, prod(tokens), width)`` in C order."""
         sizes = grid.shape[1:-1]
-        padding = [count * patch - size for count, patch, size in zip(tokens, self.patch_shape, sizes, strict=True)]
-        if any(padding):
+        starts = offset or (0,) * len(sizes)
+        padding = [
+            (start, count * patch - size - start)
+            for count, patch, size, start in zip(tokens, self.patch_shape, sizes, starts, strict=True)
+        ]
+        if any(map(any, padding)):
             # F.pad takes the axes from the last to the first: the first pair belongs to the channels and pads nothing.
-            grid = nn.functional.pad(grid, [0, 0, *(side for amount in reversed(padding) for side in (0, amount))])
+            grid = nn.functional.pad(grid, [0, 0, *(side for sides in reversed(padding) for side in sides)])
         split = [size for count, patch in zip(tokens, self.patch_shape, strict=True) for size in (count, patch)]
         n_dims = len(sizes)
         blocks = grid.reshape(grid.shape[0], *split, grid.shape[-1])
@@ -99,6 +104,8 @@ class PatchEmbedding(nn.Module):
 
 class PatchUnembedding(nn.Module):
     """Linear map from each token to the points of its patch; the patches are put back together into a grid.
+
+    Points of padding are left out, `offset` of which precede the grid along each axis, see `PatchEmbedding`.
 
     Parameters
     ----------
@@ -131,7 +138,9 @@ class PatchUnembedding(nn.Module):
             nn.init.normal_(self.shift)
             nn.init.normal_(self.linear.weight)
 
-    def forward(self, tokens: torch.Tensor, counts: GridShape, grid_shape: GridShape) -> torch.Tensor:
+    def forward(
+        self, tokens: torch.Tensor, counts: GridShape, grid_shape: GridShape, offset: GridShape | None = None
+    ) -> torch.Tensor:
         """Expand tokens ``(B, prod(counts), width)`` to ``(B, *grid_shape, out_channels)``, without the padding."""
         n_dims = len(counts)
         blocks = self.linear(self.norm(tokens) + self.shift)
@@ -139,4 +148,5 @@ class PatchUnembedding(nn.Module):
         order = [0, *(axis for pair in range(1, n_dims + 1) for axis in (pair, pair + n_dims)), 2 * n_dims + 1]
         full = [count * patch for count, patch in zip(counts, self.patch_shape, strict=True)]
         grid = blocks.permute(order).reshape(tokens.shape[0], *full, self.out_channels)
-        return grid[(slice(None), *(slice(size) for size in grid_shape))]
+        starts = offset or (0,) * n_dims
+        return grid[(slice(None), *(slice(at, at + size) for at, size in zip(starts, grid_shape, strict=True)))]

@@ -2,7 +2,7 @@
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.networks._interface import OperatorNetwork, Outputs
-from skop.networks._patch_network import PatchNetwork
+from skop.networks._patch_network import PatchNetwork, shift_patches
 from skop.networks._point_network import PointNetwork
 from skop.networks._sequence_network import Points, Queries, SequenceNetwork
 from skop.networks.amo import AMOPatchNetwork, AMOPointNetwork
@@ -36,4 +36,5 @@ __all__ = [
     "SequenceNetwork",
     "TransolverNetwork",
     "UNetNetwork",
+    "shift_patches",
 ]

@@ -26,7 +26,7 @@ from skop.modules import (
 from skop.networks._channels import join_channels
 from skop.networks._interface import OperatorNetwork, Outputs
 
-__all__ = ["PatchNetwork"]
+__all__ = ["PatchNetwork", "shift_patches"]
 
 
 class PatchNetwork(OperatorNetwork):
@@ -122,7 +122,7 @@ class PatchNetwork(OperatorNetwork):
     ) -> None:
         super().__init__()
         self.patch_shape = tuple(min(patch_size, size) for size in grid_shape)
-        self.pad_to_multiple = pad_to_multiple
+        self.pad_to_multiple, self.shifts_patches = pad_to_multiple, False
         # Learned input that replaces the fields where there are none. It is always created, as in LaMO's public code.
         self.placeholder = nn.Parameter(torch.rand(n_dims) / 2)
         self.skip_coords = not coordinate_channels and n_fields + n_params > 0
@@ -162,14 +162,15 @@ class PatchNetwork(OperatorNetwork):
         grid = points.unflatten(1, shape)
         if self.conv_stem is not None:
             grid = self.conv_stem(grid)
-        counts = self._token_grid(shape)
-        tokens = self.embedding(grid if self.lifting is None else self.lifting(grid), counts)
+        offset = self._draw_offset()
+        counts = self._token_grid(tuple(size + before for size, before in zip(shape, offset, strict=True)))
+        tokens = self.embedding(grid if self.lifting is None else self.lifting(grid), counts, offset)
         if self.positional_encoding is not None:
-            tokens = tokens + self.positional_encoding(self._corners(coords, shape, counts))
+            tokens = tokens + self.positional_encoding(self._corners(coords, shape, counts, offset))
         note_features("input", tokens, counts)
         for block in self.blocks:
             tokens = block(tokens, counts)
-        field = None if self.unembedding is None else self.unembedding(tokens, counts, shape)
+        field = None if self.unembedding is None else self.unembedding(tokens, counts, shape, offset)
         if field is not None and self.conv_head is not None:
             field = self.conv_head(field, grid)
         scalars = None if self.scalar_head is None else self.scalar_head(tokens)
@@ -179,13 +180,58 @@ class PatchNetwork(OperatorNetwork):
         """Number of tokens along each axis of a grid."""
         return token_grid(grid_shape, self.patch_shape, self.pad_to_multiple)
 
-    def _corners(self, coords: torch.Tensor, grid_shape: GridShape, counts: GridShape) -> torch.Tensor:
-        """Coordinates of the first point of each patch; for patches of padding, of the last point along the axis."""
+    @property
+    def can_shift_patches(self) -> bool:
+        """Whether patches can begin elsewhere: they have several points, and the number of tokens is not fixed."""
+        return max(self.patch_shape) > 1 and not isinstance(self.positional_encoding, LearnedPositionalEncoding)
+
+    def _draw_offset(self) -> GridShape:
+        """Number of points by which the patches begin before the grid, along each axis."""
+        if not (self.training and self.shifts_patches):
+            return (0,) * len(self.patch_shape)
+        return tuple(int(torch.randint(patch, ())) for patch in self.patch_shape)
+
+    def _corners(
+        self, coords: torch.Tensor, grid_shape: GridShape, counts: GridShape, offset: GridShape
+    ) -> torch.Tensor:
+        """Coordinates of the first point of each patch; outside the grid, of the nearest one of it along the axis."""
         grid = coords.unflatten(-2, grid_shape)
         for axis, (patch, count, size) in enumerate(zip(self.patch_shape, counts, grid_shape, strict=True)):
-            first = (torch.arange(count, device=coords.device) * patch).clamp_max(size - 1)
+            first = (torch.arange(count, device=coords.device) * patch - offset[axis]).clamp(0, size - 1)
             grid = grid.index_select(axis - 1 - len(grid_shape), first)
         return grid.flatten(-1 - len(grid_shape), -2)
+
+
+def shift_patches(network: nn.Module, shifts: bool) -> int:
+    """Set whether the patches of a network begin at a random point in each step of a training.
+
+    The points before the grid are padding, of 0 to p - 1 points for patches of p points along an axis, drawn for each
+    batch. In predictions the patches begin with the grid.
+
+    Parameters
+    ----------
+    network : Module
+        Network with parts that are a `PatchNetwork`.
+    shifts : bool
+        Whether they do.
+
+    Returns
+    -------
+    int
+        Number of networks with patches that can begin elsewhere; 0 if this has no effect. With a learned positional
+        encoding, whose number of tokens is fixed, they cannot.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skop.networks import shift_patches
+    >>> shift_patches(torch.nn.Linear(2, 3), True)
+    0
+    """
+    found = [module for module in network.modules() if isinstance(module, PatchNetwork) and module.can_shift_patches]
+    for module in found:
+        module.shifts_patches = shifts
+    return len(found)
 
 
 def _positional_encoding(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import torch
@@ -215,7 +216,19 @@ def orthogonalized(matrices: torch.Tensor) -> torch.Tensor:
     least = torch.finfo(found.dtype).tiny
     found = found / found.abs().amax(dim=(1, 2), keepdim=True).clamp_min(least)
     found = found / (_ROOM * torch.linalg.matrix_norm(found, keepdim=True)).clamp_min(least)
+    if found.dtype == torch.bfloat16 or found.shape[2] < 2 * found.shape[1]:
+        for a, b, c in _POLYNOMIALS:
+            gram = found @ found.mT
+            found = torch.baddbmm(found, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), found, beta=a)
+        return found.to(matrices.dtype)
+    # The same product of polynomials from the Gram matrix alone takes fewer operations where matrices are wide. Its
+    # eigenvalues are squares, some of which bfloat16 would lose.
+    gram = found @ found.mT
+    factors: list[torch.Tensor] = []
     for a, b, c in _POLYNOMIALS:
-        gram = found @ found.mT
-        found = torch.baddbmm(found, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), found, beta=a)
-    return found.to(matrices.dtype)
+        if factors:
+            gram = factors[-1] @ gram @ factors[-1]
+        factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        factor.diagonal(dim1=1, dim2=2).add_(a)
+        factors.append(factor)
+    return reduce(torch.matmul, factors) @ found

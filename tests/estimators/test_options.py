@@ -188,6 +188,24 @@ def test_drop_path_is_refused_without_branches():
         skop.DeepONetRegressor(max_iter=1, training=TrainingOptions(drop_path=0.2)).fit(FIELDS, FIELDS)
 
 
+@pytest.mark.parametrize("kind", [skop.DeepONetRegressor, LaMORegressor])
+def test_shifted_patches_are_refused_without_patches(kind):
+    model = kind(max_iter=1, training=TrainingOptions(shift_patches=True))
+    with pytest.raises(ValueError, match="training__shift_patches=True moves the patches of a grid, and this network"):
+        model.fit(FIELDS, FIELDS) if kind is not LaMORegressor else model.set_params(patch_size=1).fit(FIELDS, FIELDS)
+
+
+@pytest.mark.parametrize(("shifts", "expected"), [("auto", True), (True, True), (False, False)])
+@pytest.mark.parametrize("overfits", [True, False])
+def test_patches_shift_where_a_training_overfits(shifts, expected, overfits, monkeypatch):
+    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, held: overfits)
+    training = TrainingOptions(drop_path=0, shift_patches=shifts)
+    fields = np.random.default_rng(0).normal(size=(40, 6, 6, 1))
+    model = LaMORegressor(**SMALL, patch_size=2, early_stopping=True, training=training)
+    model.set_params(max_iter=8).fit(fields, fields)
+    assert model.module_.shifts_patches == (expected if overfits else shifts is True)
+
+
 def fit_and_note_drop_path(monkeypatch, **options):
     """Rates of drop path that a fit of 60 samples sets; the target is noise."""
     rng = np.random.default_rng(3)
@@ -278,8 +296,8 @@ def test_samples_are_held_out_to_judge_a_training_and_returned(seen, monkeypatch
     "changes",
     [
         {"max_iter": 7},
-        {"training": TrainingOptions(drop_path=0.0)},
-        {"training": TrainingOptions(drop_path=0.2)},
+        {"training": TrainingOptions(drop_path=0.0, shift_patches=False)},
+        {"training": TrainingOptions(drop_path=0.2, shift_patches=True)},
         {"n_samples": 99},
         {"kind": skop.DeepONetRegressor},
     ],

@@ -52,7 +52,7 @@ def test_the_parts_follow_each_other_as_in_the_paper():
 def test_tokens_of_padding_take_the_last_point_of_their_axis():
     network = make_network((4, 4), pad_to_multiple=4)
     coords = coords_of((5, 4)).reshape(5, 4, 2)
-    corners = network._corners(coords.reshape(20, 2), (5, 4), (4, 2)).reshape(4, 2, 2)
+    corners = network._corners(coords.reshape(20, 2), (5, 4), (4, 2), (0, 0)).reshape(4, 2, 2)
     np.testing.assert_array_equal(corners[:, 0, 0], coords[[0, 2, 4, 4], 0, 0])
     np.testing.assert_array_equal(corners[0, :, 1], coords[0, [0, 2], 1])
 

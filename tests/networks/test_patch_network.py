@@ -6,6 +6,8 @@ from functools import partial
 import pytest
 import torch
 
+from skop.networks import shift_patches
+
 from .problems import coords_of, fields_on, make_amo, make_geomano, make_lamo
 
 MAKERS = {
@@ -190,3 +192,55 @@ def test_what_a_patch_network_does_not_support_is_refused(make_network):
     for grid in (None, (2, 2)):
         with pytest.raises(ValueError, match=r"needs the grid of its points, but grid_shape is .* for 6 points"):
             network(coords, fields, None, grid)
+
+
+# ---------------------------------------------------------------------- shifted patches
+@pytest.mark.parametrize(("grid", "patch_size"), [((6,), 3), ((5, 4), 2), ((3, 4, 2), 2)])
+def test_shifted_patches_are_those_of_a_grid_with_zeros_before_it(make_network, grid, patch_size, monkeypatch):
+    """The offset 1 along each axis. Tokens have no positions, so that inputs of zeros are all that a point adds."""
+    # A lifting makes other numbers of zeros, before which patches are padded.
+    plain = {} if make_network in (make_amo, make_lamo) else {"lifting_width": 0}
+    network = make_network(grid, patch_size=patch_size, positional_encoding=None, **plain).train()
+    assert shift_patches(network, True) == 1
+    monkeypatch.setattr(torch, "randint", lambda high, size: torch.ones(size, dtype=torch.int64))
+    coords, fields = coords_of(grid), fields_on(grid)
+    shifted = network(coords, fields, None, grid).field
+    before = [0, 0, *(1, 0) * len(grid)]
+    larger = [
+        torch.nn.functional.pad(part.unflatten(-2, grid), before).flatten(-1 - len(grid), -2)
+        for part in (coords, fields)
+    ]
+    expected = network.eval()(*larger, None, tuple(size + 1 for size in grid)).field
+    expected = expected.unflatten(1, [size + 1 for size in grid])[(slice(None), *[slice(1, None)] * len(grid))]
+    torch.testing.assert_close(shifted, expected.flatten(1, -2))
+
+
+def test_shifted_patches_have_the_positions_of_their_first_points_on_the_grid(monkeypatch):
+    network = make_lamo((5,), patch_size=2).train()
+    shift_patches(network, True)
+    monkeypatch.setattr(torch, "randint", lambda high, size: torch.ones(size, dtype=torch.int64))
+    positions = []
+    network.positional_encoding.register_forward_pre_hook(lambda module, inputs: positions.append(inputs[0]))
+    coords = coords_of((5,))
+    network(coords, fields_on((5,)), None, (5,))
+    torch.testing.assert_close(positions[0].reshape(-1), coords.reshape(-1)[[0, 1, 3]])
+
+
+def test_patches_begin_at_every_point_in_training_and_with_the_grid_otherwise():
+    torch.manual_seed(0)
+    network = make_lamo((6, 4), patch_size=3).train()
+    assert (network._draw_offset(), torch.initial_seed()) == ((0, 0), 0)
+    random_state = torch.get_rng_state()
+    shift_patches(network, True)
+    assert network.eval()._draw_offset() == (0, 0)
+    assert torch.equal(torch.get_rng_state(), random_state)
+    drawn = [network.train()._draw_offset() for _ in range(900)]
+    counts = [drawn.count((row, column)) for row in range(3) for column in range(3)]
+    # 100 in the mean each: 50 is five standard deviations from it.
+    assert sum(counts) == 900
+    assert max(abs(count - 100) for count in counts) < 50
+
+
+@pytest.mark.parametrize("changes", [{"patch_size": 1}, {"positional_encoding": "learned"}])
+def test_patches_of_one_point_and_a_fixed_number_of_tokens_stay(changes):
+    assert shift_patches(make_lamo((6, 4), **changes), True) == 0

@@ -20,6 +20,7 @@ _TRAINING = {
     "weight_decay": 1e-5,
     "decay_bias_and_norm": True,
     "drop_path": 0.0,
+    "shift_patches": False,
     "beta_2": 0.999,
     "max_grad_norm": 0.1,
     "ema_decay": None,

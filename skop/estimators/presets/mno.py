@@ -120,6 +120,7 @@ _TRAINING: dict[str, Any] = {
     "weight_decay": 0.0,
     "decay_bias_and_norm": True,
     "drop_path": 0.0,
+    "shift_patches": False,
     "beta_2": 0.999,
     "max_grad_norm": None,
     "ema_decay": None,
