@@ -97,7 +97,7 @@ def test_novelty(run_example):
     assert lines[-1] == f"rank correlation of score and error: {variables['rank']:.2f}"
     # What the text concludes: quantiles of samples like the training are spread evenly, and scores follow errors.
     assert 0.35 < np.mean(quantiles["like the training"]) < 0.65
-    assert np.mean(quantiles["holes further out"] == 1) > 0.25
+    assert np.mean(quantiles["holes further out"] == 1) > 0.15
     assert variables["rank"] > 0.5
     assert {name: len(part) for name, part in scores.items()} == {name: len(part) for name, part in errors.items()}
 

@@ -116,12 +116,11 @@ from skop.training import (
 
 __all__ = ["OperatorRegressor"]
 
-#: Target number of points per mini-batch for ``batch_size="auto"``. On point sets most layers act on single points, so
-#: small batches already give gradients of low variance and allow more steps. The same holds for large grids, where
-#: batches are not smaller than the least number of samples, as far as the largest number of points, a bound on the
-#: memory, allows.
-_BATCH_POINTS = {"grid": 2**15, "structured": 2**12, "points": 2**12}
-_LEAST_BATCH, _LARGEST_BATCH_POINTS = 4, 2**17
+#: Number of points, and least and largest number of samples, of a mini-batch for ``batch_size="auto"``. On point sets
+#: most layers act on single points, so small batches already give gradients of low variance and allow more steps.
+_BATCHES = {"grid": (2**13, 8, 16), "structured": (2**12, 1, 8), "points": (2**12, 1, 8)}
+#: Largest number of points of a mini-batch that is held to the least number of samples, a bound on the memory.
+_LARGEST_BATCH_POINTS = 2**17
 #: Largest size of a parameter of a network that is not tried without memory first.
 _USUAL_SIZE = 256
 #: Relative error of resampling to a grid and back above which a fit warns.
@@ -260,9 +259,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         Time limit of the training in seconds. The learning rate schedule then follows the time and is complete when the
         time is up. The fit of a `base` counts. Results depend on the speed of the machine.
     batch_size : int or "auto", default="auto"
-        Number of samples in a mini-batch (papers: 1 to 8). ``"auto"``: up to 16 samples, fewer if there are less than
-        128 samples; about 32768 points, but at least 4 samples where these have at most 131072 points, on grids; about
-        4096 points if they form no grid; up to 200 samples for tables of plain features.
+        Number of samples in a mini-batch (papers: 1 to 8). ``"auto"``: an eighth of the samples or fewer; on grids up
+        to 16 samples of about 8192 points together, but at least 8 if these have at most 131072 points; up to 8 samples
+        of about 4096 points together if the points form no grid; up to 200 samples for tables of plain features.
     learning_rate_init : float, default=0.004
         Peak learning rate of the optimiser (papers: 3e-4 to 1e-3).
     early_stopping : bool, default=False
@@ -1522,10 +1521,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             # and for the memory.
             together = plan.group_size if plan.grouping == "together" else 1
             n_points = min(int(np.ceil(inputs.n_points.mean())), plain.subsample_points or np.inf)
-            fields = int(_BATCH_POINTS[self.geometry_] // n_points)
-            if self.geometry_ == "grid":
-                fields = max(fields, min(_LEAST_BATCH, int(_LARGEST_BATCH_POINTS // n_points)))
-            fields = min(16, fields) // together
+            points, least, largest = _BATCHES[self.geometry_]
+            fields = max(int(points // n_points), min(least, int(_LARGEST_BATCH_POINTS // n_points)))
+            fields = min(largest, fields) // together
             table = self.spec_.role == "features"
             batch_size = min(200, n_samples) if table else max(1, min(fields, n_samples // 8))
         training = plain._options("training")

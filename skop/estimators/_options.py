@@ -47,7 +47,7 @@ class TrainingOptions(Options):
         Learning rate schedule, see `skop.training.schedule_at` (papers: ``"one_cycle"``).
     schedule_interval : {"step", "epoch"}, default="step"
         Interval at which the learning rate changes (public code of LaMO for elasticity: ``"epoch"``).
-    warmup_fraction : float, default=0.15
+    warmup_fraction : float, default=0.05
         Fraction of the training, in [0, 1], in which ``"cosine"`` and ``"constant"`` rise to the peak learning rate.
     one_cycle : sequence of three floats, default=(0.3, 25.0, 10000.0)
         Shape of ``"one_cycle"``: fraction of the training in which the learning rate rises, in (0, 1), and the factors
@@ -75,7 +75,7 @@ class TrainingOptions(Options):
     max_grad_norm : float or None, default=1.0
         Norm for gradient clipping: larger gradients are scaled down to it. None does not clip (public code of LaMO:
         0.1; None for Navier-Stokes).
-    ema_decay : float or None, default=0.99
+    ema_decay : float or None, default=0.98
         Decay of the exponential moving average (EMA) of the weights, which is used for validation and prediction; None
         uses the weights of the last step (papers).
     validation_fraction : float, default=0.1
@@ -106,7 +106,7 @@ class TrainingOptions(Options):
     optimizer: str = "muon"
     schedule: str = "cosine"
     schedule_interval: str = "step"
-    warmup_fraction: float = 0.15
+    warmup_fraction: float = 0.05
     one_cycle: Any = ONE_CYCLE
     weight_decay: float = 0.1
     decay_bias_and_norm: bool = False
@@ -114,7 +114,7 @@ class TrainingOptions(Options):
     shift_patches: bool | str = "auto"
     beta_2: float = 0.99
     max_grad_norm: float | None = 1.0
-    ema_decay: float | None = 0.99
+    ema_decay: float | None = 0.98
     validation_fraction: float = 0.1
     n_iter_no_change: int = 10
     tol: float = 1e-4

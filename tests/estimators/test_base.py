@@ -57,9 +57,9 @@ def test_a_local_map_is_learned():
     assert estimator.loss_curve_[-1] < 0.5 * estimator.loss_curve_[0]
 
 
-def test_automatic_batches_shrink_on_large_grids_down_to_four_samples_where_memory_allows():
+def test_automatic_batches_shrink_on_large_grids_down_to_eight_samples_where_memory_allows():
     model = small(max_iter=1).fit(*make_data())
-    for points, samples in ((32**2, 16), (2048, 16), (64**2, 8), (85**2, 4), (128**2, 4), (2**15, 4), (2**16, 2)):
+    for points, samples in ((16**2, 16), (800, 10), (32**2, 8), (85**2, 8), (2**14, 8), (2**15, 4), (2**16, 2)):
         fields = FieldSet(np.zeros((points, 2)), np.zeros((128, points, 0)))
         assert model._training_options(fields, DIRECT_TRAINING).batch_size == samples
     few = FieldSet(np.zeros((85**2, 2)), np.zeros((16, 85**2, 0)))
