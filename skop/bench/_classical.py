@@ -5,6 +5,7 @@ are relative L2 errors of test samples, with other data and another start for ea
 """
 
 import argparse
+import ast
 import json
 import sys
 import time
@@ -40,7 +41,6 @@ from skop.estimators import (
     MNORegressor,
     PODRegressor,
     SymmetryOptions,
-    TrainingOptions,
     TransolverRegressor,
     UNetRegressor,
 )
@@ -125,12 +125,10 @@ def _classical(
     return _Model(name, lambda run: make(), "classical", reads_tables=reads_tables, suits=suits)
 
 
-def _operator(kind: Any, base: str | None, *, rate: float | None = None, **training: Any) -> Callable[[_Run], Any]:
-    """An operator over a base or alone, with a learning rate. Defaults may change, so that the base is always said."""
+def _operator(kind: Any, base: str | None) -> Callable[[_Run], Any]:
+    """An operator over a base or alone. Defaults may change, so that the base is always said."""
     grid_only = kind in {GeoMaNORegressor, UNetRegressor, FNORegressor}
-    changes: dict[str, Any] = {"base": base} if rate is None else {"base": base, "learning_rate_init": rate}
-    changes |= {"training": TrainingOptions(**training)} if training else {}
-    return lambda run: kind(**changes, **run.limits, **(run.grid if grid_only else run.points))
+    return lambda run: kind(base=base, **run.limits, **(run.grid if grid_only else run.points))
 
 
 def _has_same_points(problem: Problem) -> bool:
@@ -217,22 +215,6 @@ _MODELS = {
         key="LaMO, symmetries declared, Muon",
         suits=lambda problem: bool(problem.symmetries),
     ),
-    # What of the regularisation acts from the first step on, in place of the default, which waits until it is due.
-    **{
-        f"lamo-{word}": _Model(
-            name,
-            _operator(LaMORegressor, None, drop_path=rate, shift_patches=shifts),
-            "variants",
-            key=f"{name}, Muon",
-        )
-        for word, name, rate, shifts in (
-            ("plain", "LaMO alone, drop_path=0, shift_patches=False", 0.0, False),
-            ("drop-path", "LaMO alone, drop_path=0.2, shift_patches=False", 0.2, False),
-            ("shift", "LaMO alone, drop_path=0, shift_patches=True", 0.0, True),
-            ("drop-path-shift", "LaMO alone, drop_path=0.2, shift_patches=True", 0.2, True),
-        )
-    },
-    "lamo-pod": _Model("LaMO, base='pod'", _operator(LaMORegressor, "pod"), "variants", key="LaMO, base='pod', Muon"),
     "auto": _Model(
         "AutoRegressor",
         lambda run: AutoRegressor(max_time=run.seconds, random_state=run.seed),
@@ -244,29 +226,44 @@ _MODELS = {
         word: _Model(name, _operator(kind, None), "peers", key=f"{name}, Muon", suits=suits)
         for word, (name, kind, suits) in _PEERS.items()
     },
-    # Networks alone by both optimisers; AdamW has the rate of the default and, for LaMO, twice that.
     **{
         f"{word}-alone": _Model(f"{name} alone", _operator(kind, None), "alone", key=f"{name}, base=None, Muon")
         for word, (name, kind) in _OPERATORS.items()
-    },
-    **{
-        f"{word}-adamw": _Model(f"{name} alone, AdamW", _operator(kind, None, optimizer="adamw"), "adamw")
-        for word, (name, kind) in _OPERATORS.items()
-    },
-    "lamo-adamw-0.008": _Model(
-        "LaMO alone, AdamW at 0.008", _operator(LaMORegressor, None, rate=0.008, optimizer="adamw"), "adamw"
-    ),
-    **{
-        f"{word}-adamw": _Model(f"{name}, AdamW", _operator(kind, None, optimizer="adamw"), "adamw", suits=suits)
-        for word, (name, kind, suits) in _PEERS.items()
     },
 }
 _LAMO, _AUTO = _MODELS["lamo"], _MODELS["auto"]
 #: Words of the command line for several models.
 _GROUPS = {
     group: [word for word, model in _MODELS.items() if model.group == group]
-    for group in ("classical", "operators", "variants", "peers", "alone", "adamw")
+    for group in ("classical", "operators", "variants", "peers", "alone")
 }
+
+
+def _chosen(text: str) -> list[_Model]:
+    """Models of a word of the command line, with what its part after a colon changes: ``lamo-alone:batch_size=4``."""
+    word, _, changes = text.partition(":")
+    if word not in {*_GROUPS, *_MODELS}:
+        raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join([*_GROUPS, *_MODELS])}")
+    models = [_MODELS[name] for name in _GROUPS.get(word, [word])]
+    return [_changed(model, changes) for model in models] if changes else models
+
+
+def _changed(model: _Model, changes: str) -> _Model:
+    """A model with other parameters: ``name=value`` with commas between, values as in Python or plain words."""
+    params = {}
+    for change in changes.split(","):
+        name, _, value = change.partition("=")
+        try:
+            params[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            params[name] = value
+    words = ", ".join(f"{name.removeprefix('training__')}={value}" for name, value in params.items())
+    return replace(
+        model,
+        name=f"{model.name}, {words}",
+        key=f"{model.key or model.name}, {words}",
+        make=lambda run: model.make(run).set_params(**params),
+    )
 
 
 class _Interpolation:
@@ -418,7 +415,14 @@ def add_command(commands: Any) -> None:
         "--rows", nargs="*", default=list(PROBLEMS), choices=list(PROBLEMS), metavar="ROW", help="problems; may be none"
     )
     parser.add_argument("--data", help="an .npz file with X_train, y_train, X_test, y_test, as a further row")
-    parser.add_argument("--models", nargs="+", default=list(_MODELS), choices=[*_GROUPS, *_MODELS], metavar="MODEL")
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        type=_chosen,
+        default=[list(_MODELS.values())],
+        metavar="MODEL",
+        help=f"{', '.join([*_GROUPS, *_MODELS])}; with other parameters after a colon: lamo-alone:batch_size=4",
+    )
     parser.add_argument("--seconds", type=float, nargs="+", default=[60.0], help="limits of the training time")
     parser.add_argument("--threads", type=int, default=1, help="threads of a fit")
     parser.add_argument(
@@ -454,8 +458,8 @@ def run(options: argparse.Namespace) -> None:
     report.resume()
     for path in options.merge:
         _take_over(report, Path(path))
-    words = dict.fromkeys(word for given in options.models for word in _GROUPS.get(given, [given]))
-    columns = _columns([model for word, model in _MODELS.items() if word in words], options.seconds)
+    models = {model.name: model for given in options.models for model in given}
+    columns = _columns(list(models.values()), options.seconds)
     cases = [_Case(*row) for row in _rows(options)]
     if options.processor_time and options.threads != 1:
         raise SystemExit("--processor-time adds up the time of all threads; set --threads 1")
@@ -639,7 +643,7 @@ def _summary(report: Report, cases: list[_Case], columns: list[tuple[_Model, flo
         "best other operator": [
             column
             for column in columns
-            if column[0].group in {"operators", "variants", "alone", "adamw"} and column[0] is not _LAMO
+            if column[0].group in {"operators", "variants", "alone"} and column[0] is not _LAMO
         ],
     }
     marked = {_LAMO: _LAMO_LIMIT, _AUTO: _AUTO_LIMIT}

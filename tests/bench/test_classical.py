@@ -10,9 +10,9 @@ from sklearn.linear_model import RidgeCV
 from skop import FieldSet
 from skop.bench import _classical
 from skop.bench.__main__ import main
-from skop.bench._classical import _MODELS, _Interpolation, _OnGrid, _OnValues, _Run
+from skop.bench._classical import _MODELS, _chosen, _Interpolation, _OnGrid, _OnValues, _Run
 from skop.bench._problems import PROBLEMS, Problem
-from skop.estimators import AutoRegressor, LaMORegressor, PODRegressor
+from skop.estimators import AutoRegressor, LaMORegressor, PODRegressor, TrainingOptions
 
 T = np.linspace(0, 1, 9)[:, None]
 Q = np.array([[0.03], [0.71]])
@@ -79,6 +79,27 @@ def test_models_get_what_suits_the_problem():
     for model in _MODELS.values():
         parameters = model.make(_Run(wake, 7.0, 3)).get_params() if model.is_timed else {"max_time": 7.0}
         assert parameters["max_time"] == 7.0
+
+
+def test_words_for_models_may_change_parameters(capsys):
+    run = _Run(PROBLEMS["wake"].make(5, 2, 0), 7.0, 3)
+    assert _chosen("lamo-alone") == [_MODELS["lamo-alone"]]
+    (changed,) = _chosen("lamo-alone:batch_size=4,training__optimizer=adamw,training__ema_decay=None")
+    parameters, plain = (model.make(run).get_params() for model in (changed, _MODELS["lamo-alone"]))
+    assert {name for name in plain if parameters[name] != plain[name]} == {"batch_size", "training"}
+    assert parameters["batch_size"] == 4
+    expected = TrainingOptions(optimizer="adamw", ema_decay=None)
+    assert parameters["training"].get_params() == expected.get_params()
+    assert changed.label(7) == "LaMO alone, batch_size=4, optimizer=adamw, ema_decay=None, 7 s"
+    assert changed.kept_as(7) != _MODELS["lamo-alone"].kept_as(7)
+    names = [model.name for model in _chosen("peers:learning_rate_init=0.1")]
+    assert names == [f"{name}, learning_rate_init=0.1" for name in ("Transolver", "DeepONet", "U-Net", "FNO")]
+    with pytest.raises(SystemExit):
+        main(["classical", "--models", "lam:batch_size=4"])
+    assert "'lam' is none of classical," in capsys.readouterr().err
+    # A wrong name fails that model alone, and is named.
+    with pytest.raises(ValueError, match="Invalid parameter 'wide'"):
+        _chosen("lamo:wide=4")[0].make(run)
 
 
 def test_a_run_reports_continues_and_tries_failures_again(tmp_path, capsys, monkeypatch):
