@@ -22,7 +22,7 @@ _OPTIONAL_PACKAGES = ("matplotlib", "h5py", "zarr", "triton", "mamba-ssm", "pand
 @click.option("--samples", type=click.IntRange(min=16), default=500, help="Simulations to train on.")
 @click.option("--resolution", type=click.IntRange(min=4), default=32, help="Points per side of the grid.")
 @click.option("--epochs", type=click.IntRange(min=1), default=60, help="Largest number of epochs.")
-@click.option("--max-time", type=click.FloatRange(min=0.01), default=120.0, help="Time limit of the training, seconds.")
+@click.option("--max-time", type=click.FloatRange(min=0.01), default=40.0, help="Time limit of the training, seconds.")
 @click.option("--seed", type=click.IntRange(min=0, max=2**31 - 1), default=0, help="Seed of data and training.")
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html", show_default=False,
               help="Report to write, one file that any browser shows.")  # fmt: skip
