@@ -152,9 +152,9 @@ _MOST_GRID_AXES = 3
 _LEAST_SAMPLES = 10
 #: Least and largest number of samples by which the share of the correction to a base model is chosen.
 _HELD_OUT = (5, 64)
-#: When ``drop_path="auto"`` regularises the rest of a training: error on held-out samples, less twice its standard
-#: error, in units of that on other samples, and the least number of these.
-_OVERFITTED, _LEAST_COMPARED = 1.5, 32
+#: Held-out error in units of that at half the time from which a training stalls, and the least number of other samples
+#: with which those held out are compared.
+_STALLED, _LEAST_COMPARED = 0.8, 32
 #: The rate of drop path, and the factor on the weight decay, with which it does.
 _DROP_PATH, _MORE_DECAY = 0.2, 10.0
 #: Least numbers of samples and of epochs from which some samples are held out for this alone, and their part.
@@ -1243,7 +1243,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                     loader = self._loader_without_base(setup)
             reviewed.pass_by(part)
             if not reviewed.overfits and self._may_regularise:
-                reviewed.overfits = self._overfits(setup, setup.held)
+                reviewed.overfits, reviewed.unseen = self._overfits(setup, setup.held, part, reviewed.unseen)
                 if reviewed.overfits:
                     self._regularise(setup)
             if self._returns_held_out(setup, reviewed):
@@ -1274,18 +1274,30 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         is_judged = reviewed.overfits or not reviewed.due or not self._may_regularise
         return setup.unseen is None and setup.held is not setup.valid and is_judged
 
-    def _overfits(self, setup: _Setup, held: IntArray) -> bool:
-        """Whether the error on held-out samples is far above that on as many of the others, or more, beyond chance."""
+    def _overfits(
+        self, setup: _Setup, held: IntArray, part: float, before: tuple[float, list[float]] | None
+    ) -> tuple[bool, tuple[float, list[float]] | None]:
+        """Whether held-out errors are above others beyond chance and fall no more; and the errors at this part.
+
+        While they fall, a training gains from what it learns by heart too, and regularisation would slow it down.
+        """
         if len(held) < _HELD_OUT[0]:  # too few to tell
-            return False
+            return False, None
         rows = _trained_on(setup)
         rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(len(held), _LEAST_COMPARED))).astype(int)]
-        unseen, seen = (setup.group.once(self._make_errors(setup.data, part, setup.unseen)) for part in (held, rows))
-        return any(
-            bool(np.mean(ours) - 2 * np.std(ours, ddof=1) / len(ours) ** 0.5 > _OVERFITTED * np.mean(theirs))
-            for ours, theirs in zip(unseen, seen, strict=True)
-            if ours is not None and theirs is not None
+        unseen, seen = (setup.group.once(self._make_errors(setup.data, those, setup.unseen)) for those in (held, rows))
+        pairs = [
+            (ours, theirs) for ours, theirs in zip(unseen, seen, strict=True) if ours is not None and theirs is not None
+        ]
+        means = [float(np.mean(ours)) for ours, _ in pairs]
+        if before is None:
+            return False, (part, means)
+        stalled = _STALLED ** np.log2(part / before[0])
+        overfits = any(
+            mean > stalled * earlier and mean - 2 * np.std(ours, ddof=1) / len(ours) ** 0.5 > np.mean(theirs)
+            for mean, earlier, (ours, theirs) in zip(means, before[1], pairs, strict=True)
         )
+        return overfits, (part, means)
 
     @property
     def _may_regularise(self) -> bool:
@@ -1296,8 +1308,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     def _regularise(self, setup: _Setup) -> None:
         """Regularise the rest of a training that overfits."""
         training = self._options("training")
-        if training.shift_patches == "auto":
-            shift_patches(self.module_, True)
+        if training.shift_patches == "auto" and shift_patches(self.module_, True):
+            return
         if training.drop_path == "auto":
             set_drop_path(self.module_, _DROP_PATH)
             assert setup.trainer is not None

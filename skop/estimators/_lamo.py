@@ -161,7 +161,7 @@ class LaMORegressor(OperatorRegressor):
     ----------
     width : int, default=64
         Size of a token (paper: 64 for Darcy, 256 for Navier-Stokes).
-    depth : int, default=4
+    depth : int, default=2
         Number of blocks (paper: 8).
     patch_size : int or "auto", default="auto"
         Number of points of a patch along each axis of a grid (paper: 2). The number of tokens, and with it the cost, is
@@ -208,7 +208,7 @@ class LaMORegressor(OperatorRegressor):
     """
 
     width: int = 64
-    depth: int = 4
+    depth: int = 2
     patch_size: int | str = "auto"
     n_latents: int = 32
     d_state: int = 16

@@ -198,12 +198,15 @@ def test_shifted_patches_are_refused_without_patches(kind):
 @pytest.mark.parametrize(("shifts", "expected"), [("auto", True), (True, True), (False, False)])
 @pytest.mark.parametrize("overfits", [True, False])
 def test_patches_shift_where_a_training_overfits(shifts, expected, overfits, monkeypatch):
-    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, held: overfits)
-    training = TrainingOptions(drop_path=0, shift_patches=shifts)
+    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, *_: (overfits, None))
+    training = TrainingOptions(shift_patches=shifts)
     fields = np.random.default_rng(0).normal(size=(40, 6, 6, 1))
     model = LaMORegressor(**SMALL, patch_size=2, early_stopping=True, training=training)
     model.set_params(max_iter=8).fit(fields, fields)
     assert model.module_.shifts_patches == (expected if overfits else shifts is True)
+    # What shifts its patches by itself drops no branches.
+    rates = {module.drop_path for module in model.module_.modules() if isinstance(module, ResidualDropout)}
+    assert rates == {0.2 if overfits and shifts != "auto" else 0.0}
 
 
 def fit_and_note_drop_path(monkeypatch, **options):
@@ -219,30 +222,51 @@ def fit_and_note_drop_path(monkeypatch, **options):
 
 
 @pytest.mark.parametrize(
-    ("seen", "rates"),
-    [([0.6], [0.0, 0.2]), ([1.2, 0.6], [0.0, 0.2]), ([1.2, 0.7, 0.5], [0.0, 0.2]), ([1.2, 1.0, 0.7], [0.0])],
-    ids=["at an eighth", "at a quarter", "at a half", "never"],
+    ("unseen", "seen", "rates"),
+    [
+        ([1.0, 0.85], [1.0, 0.7], [0.0, 0.2]),
+        ([1.0, 0.75, 0.65], [0.5, 0.4, 0.3], [0.0, 0.2]),
+        ([1.0, 0.75, 0.55], [0.1, 0.1, 0.1], [0.0]),
+        ([1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [0.0]),
+    ],
+    ids=["at a quarter", "at a half", "errors fall", "no gap"],
 )
 @pytest.mark.parametrize("base", [None, "linear"], ids=["early stopping", "a base"])
-def test_drop_path_begins_where_a_training_overfits(seen, rates, base, monkeypatch):
-    # Errors of held-out samples, which are always 1, and of others, at an eighth, a quarter and half of the training.
-    errors = iter([np.full(6, error) for other in seen for error in (1.0, other)])
+def test_drop_path_begins_where_a_training_overfits(unseen, seen, rates, base, monkeypatch):
+    # Errors of held-out samples and of others at an eighth, a quarter and half of the training.
+    errors = iter([np.full(6, error) for pair in zip(unseen, seen, strict=True) for error in pair])
     monkeypatch.setattr(LaMORegressor, "_make_validation", lambda *arguments: lambda: 1.0)
     monkeypatch.setattr(LaMORegressor, "_make_errors", lambda *arguments: lambda: (None, next(errors)))
     assert fit_and_note_drop_path(monkeypatch, early_stopping=base is None, base=base, max_iter=8) == rates
     assert not list(errors)
 
 
-@pytest.mark.parametrize(("scatter", "overfits"), [(0.1, True), (4.0, False)])
-def test_drop_path_does_not_begin_by_chance(scatter, overfits, monkeypatch):
-    """Held-out errors of 2 in the mean, others of 1: it depends on their scatter whether this says anything."""
-    unseen = np.exp(scatter * np.random.default_rng(0).normal(size=10))
-    errors = iter([2 * unseen / unseen.mean(), np.ones(32)])
-    model = LaMORegressor()
-    monkeypatch.setattr(LaMORegressor, "_make_errors", lambda *arguments: lambda: (next(errors), None))
+def judged(unseen, seen, *, before, part):
+    """Whether a model with these errors of held-out and of other samples overfits."""
+    errors = iter([unseen, seen])
     setup = SimpleNamespace(data=SimpleNamespace(inputs=np.zeros(60)), weight=None, held=np.arange(10), unseen=None)
     setup.group = Group()
-    assert model._overfits(setup, setup.held) == overfits
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LaMORegressor, "_make_errors", lambda *arguments: lambda: (next(errors), None))
+        overfits, (noted, means) = LaMORegressor()._overfits(setup, setup.held, part, before)
+    assert (noted, means) == (part, [pytest.approx(np.mean(unseen))])
+    return overfits
+
+
+@pytest.mark.parametrize(("scatter", "overfits"), [(0.1, True), (4.0, False)])
+def test_drop_path_does_not_begin_by_chance(scatter, overfits):
+    """Held-out errors of 2 in the mean, others of 1: it depends on their scatter whether this says anything."""
+    unseen = np.exp(scatter * np.random.default_rng(0).normal(size=10))
+    assert judged(2 * unseen / unseen.mean(), np.ones(32), before=(0.25, [2.0]), part=0.5) == overfits
+
+
+def test_whether_errors_stall_does_not_depend_on_the_times_of_the_reviews():
+    """Errors that fall by one power of the time stall at all reviews or at none, and not where there is none before."""
+    for power, stalls in ((-0.3, True), (-0.35, False)):
+        for first, second in ((0.125, 0.25), (0.25, 0.5), (0.2, 0.3), (0.13, 0.52)):
+            errors = np.full(10, second**power)
+            assert judged(errors, np.zeros(32), before=(first, [first**power]), part=second) == stalls
+    assert not judged(np.ones(10), np.zeros(32), before=None, part=0.125)
 
 
 def test_regularised_trainings_have_more_weight_decay(monkeypatch):
@@ -254,12 +278,12 @@ def test_regularised_trainings_have_more_weight_decay(monkeypatch):
             return super()._train_step(batch)
 
     monkeypatch.setattr(_base, "Trainer", Noted)
-    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, held: True)
+    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, *_: (True, None))
     fit_and_note_drop_path(monkeypatch, base="linear", max_iter=8)
     assert (decays[0], decays[-1], len(set(decays))) == (0.1, 1.0, 2)
 
 
-@pytest.mark.parametrize("seen", [[0.5], [1.0, 0.5], [1.0, 1.0, 0.7]], ids=["an eighth", "a quarter", "never"])
+@pytest.mark.parametrize("seen", [[1.0, 0.5], [1.0, 1.0, 0.5], [1.0, 1.0, 1.0]], ids=["a quarter", "a half", "never"])
 def test_samples_are_held_out_to_judge_a_training_and_returned(seen, monkeypatch):
     X, y = np.random.default_rng(0).uniform(-1, 1, (130, 2)), np.arange(130.0)
     # Errors of held-out samples, which are always 1, and of others.
@@ -287,7 +311,7 @@ def test_samples_are_held_out_to_judge_a_training_and_returned(seen, monkeypatch
     assert not set(held) & set(np.concatenate(compared[1::2]))
     np.testing.assert_array_equal(np.sort(np.concatenate([first, held])), np.arange(10, 130))
     np.testing.assert_array_equal(every, np.arange(10, 130))
-    rate = 0.2 if seen[-1] < 0.6 else 0.0
+    rate = 0.2 if seen[-1] < 1 else 0.0
     rates = {module.drop_path for module in model.module_.modules() if isinstance(module, ResidualDropout)}
     assert rates == {rate}
 
