@@ -161,7 +161,7 @@ class AMORegressor(OperatorRegressor):
     ----------
     width : int, default=64
         Size of a token (paper: 128).
-    depth : int, default=4
+    depth : int, default=2
         Number of blocks (paper: 4).
     patch_size : int or "auto", default="auto"
         Number of points of a patch along each axis of a grid. ``"auto"`` is the smallest size of at least 2 that gives
@@ -207,7 +207,7 @@ class AMORegressor(OperatorRegressor):
     """
 
     width: int = 64
-    depth: int = 4
+    depth: int = 2
     patch_size: int | str = "auto"
     n_latents: int = 32
     n_poles: int = 16

@@ -134,7 +134,7 @@ class GeoMaNORegressor(OperatorRegressor):
         `refinement`. ``"structured"``: curvilinear. ``"auto"`` detects which of them it is.
     width : int, default=64
         Size of a token (paper: 64 for Darcy, 256 for Navier-Stokes).
-    depth : int, default=4
+    depth : int, default=2
         Number of blocks (paper: 8).
     patch_size : int or "auto", default="auto"
         Number of points of a patch along each axis (paper: not stated). The number of tokens, and with it the cost, is
@@ -183,7 +183,7 @@ class GeoMaNORegressor(OperatorRegressor):
     """
 
     width: int = 64
-    depth: int = 4
+    depth: int = 2
     patch_size: int | str = "auto"
     d_state: int = 2
     recurrence: str = "sequence"
