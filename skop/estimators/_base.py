@@ -809,8 +809,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             return
         if reviewed is not None:
             reviewed.load_state_dict(state["review"])
-            if reviewed.overfits:
-                self._regularise(setup)
+            for remedy in self._remedies[: reviewed.n_remedies]:
+                self._regularise(setup, remedy)
         if state["drops_base"]:
             self.base_, setup.unseen = None, None
         is_returned = reviewed is not None and self._returns_held_out(setup, reviewed)
@@ -1242,10 +1242,11 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                     self.base_, setup.unseen = None, None
                     loader = self._loader_without_base(setup)
             reviewed.pass_by(part)
-            if not reviewed.overfits and self._may_regularise:
-                reviewed.overfits, reviewed.unseen = self._overfits(setup, setup.held, part, reviewed.unseen)
-                if reviewed.overfits:
-                    self._regularise(setup)
+            if reviewed.n_remedies < len(self._remedies):
+                overfits, reviewed.unseen = self._overfits(setup, setup.held, part, reviewed.unseen)
+                if overfits:
+                    self._regularise(setup, self._remedies[reviewed.n_remedies])
+                    reviewed.n_remedies += 1
             if self._returns_held_out(setup, reviewed):
                 setup.held = setup.valid
                 loader = self._loader_without_base(setup)
@@ -1255,14 +1256,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     def _needs_judging(self, n_samples: int, plan: TrainingPlan) -> bool:
         """Whether a training without held-out samples needs some, by which it is judged to overfit."""
-        training = self._options("training")
-        has_effect = any(
-            (training.drop_path == "auto" and isinstance(module, ResidualDropout))
-            or (training.shift_patches == "auto" and getattr(module, "can_shift_patches", False))
-            for module in self.module_.modules()
-        )
         return (
-            has_effect
+            bool(self._remedies)
             and n_samples >= _LEAST_JUDGED
             and self.max_iter >= _LEAST_EPOCHS
             and not self._continues
@@ -1271,7 +1266,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     def _returns_held_out(self, setup: _Setup, reviewed: Review) -> bool:
         """Whether samples that are held out, but not for early stopping or for a base, have no use any more."""
-        is_judged = reviewed.overfits or not reviewed.due or not self._may_regularise
+        is_judged = reviewed.n_remedies == len(self._remedies) or not reviewed.due
         return setup.unseen is None and setup.held is not setup.valid and is_judged
 
     def _overfits(
@@ -1300,21 +1295,24 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         return overfits, (part, means)
 
     @property
-    def _may_regularise(self) -> bool:
-        """Whether a training that overfits is regularised from then on."""
-        training = self._options("training")
-        return "auto" in (training.drop_path, training.shift_patches)
+    def _remedies(self) -> list[str]:
+        """What is done against overfitting, one after the other."""
+        training, modules = self._options("training"), list(self.module_.modules())
+        able = {
+            "shift_patches": any(getattr(module, "can_shift_patches", False) for module in modules),
+            "drop_path": any(isinstance(module, ResidualDropout) for module in modules),
+        }
+        return [name for name, has_effect in able.items() if has_effect and getattr(training, name) == "auto"]
 
-    def _regularise(self, setup: _Setup) -> None:
+    def _regularise(self, setup: _Setup, remedy: str) -> None:
         """Regularise the rest of a training that overfits."""
-        training = self._options("training")
-        if training.shift_patches == "auto" and shift_patches(self.module_, True):
+        if remedy == "shift_patches":
+            shift_patches(self.module_, True)
             return
-        if training.drop_path == "auto":
-            set_drop_path(self.module_, _DROP_PATH)
-            assert setup.trainer is not None
-            for group in setup.trainer.optimizer.param_groups:
-                group["weight_decay"] *= _MORE_DECAY
+        set_drop_path(self.module_, _DROP_PATH)
+        assert setup.trainer is not None
+        for group in setup.trainer.optimizer.param_groups:
+            group["weight_decay"] *= _MORE_DECAY
 
     def _loader_without_base(self, setup: _Setup) -> FieldLoader:
         """Samples that are not held out, for a network without a base from some time of the training on."""
@@ -1483,7 +1481,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             )
         data, valid, plan = setup.data, setup.valid, setup.plan
         field = data.targets.field
-        is_reviewed = setup.unseen is not None or (setup.held is not None and self._may_regularise)
+        is_reviewed = setup.unseen is not None or (setup.held is not None and bool(self._remedies))
         objective = self._make_loss(_spacing(field if data.targets.elsewhere and field is not None else data.inputs))
         setup.trainer = Trainer(
             self.module_,

@@ -876,19 +876,20 @@ class Review:
     def __init__(self, learns_rest: bool) -> None:
         self.learns_rest, self.due = learns_rest, list(_REVIEWS)
         self.before: tuple[float, Comparison] | None = None
-        self.overfits = False
+        #: Number of remedies against overfitting that are in use.
+        self.n_remedies = 0
         #: Part of the training at the last review, and errors on held-out samples then, of fields, scalars, or both.
         self.unseen: tuple[float, list[float]] | None = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been seen so far, as nested dicts and lists of numbers and arrays."""
         before = None if self.before is None else {"part": self.before[0], **vars(self.before[1])}
-        return {"due": list(self.due), "before": before, "overfits": self.overfits, "unseen": self.unseen}
+        return {"due": list(self.due), "before": before, "n_remedies": self.n_remedies, "unseen": self.unseen}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
         self.due, before = list(state["due"]), state["before"]
-        self.overfits, unseen = state["overfits"], state["unseen"]
+        self.n_remedies, unseen = state["n_remedies"], state["unseen"]
         self.unseen = None if unseen is None else (unseen[0], list(unseen[1]))
         parts = {} if before is None else {name: held for name, held in before.items() if name != "part"}
         self.before = None if before is None else (before["part"], Comparison(**parts))

@@ -195,18 +195,18 @@ def test_shifted_patches_are_refused_without_patches(kind):
         model.fit(FIELDS, FIELDS) if kind is not LaMORegressor else model.set_params(patch_size=1).fit(FIELDS, FIELDS)
 
 
-@pytest.mark.parametrize(("shifts", "expected"), [("auto", True), (True, True), (False, False)])
-@pytest.mark.parametrize("overfits", [True, False])
-def test_patches_shift_where_a_training_overfits(shifts, expected, overfits, monkeypatch):
-    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, *_: (overfits, None))
-    training = TrainingOptions(shift_patches=shifts)
+@pytest.mark.parametrize("shifts", ["auto", True, False])
+@pytest.mark.parametrize("stalls", [0, 1, 2])
+def test_patches_shift_where_a_training_overfits_and_drop_path_follows(shifts, stalls, monkeypatch):
+    left = iter([True] * stalls)
+    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, *_: (next(left, False), None))
     fields = np.random.default_rng(0).normal(size=(40, 6, 6, 1))
-    model = LaMORegressor(**SMALL, patch_size=2, early_stopping=True, training=training)
+    options = {"early_stopping": True, "base": None, "training": TrainingOptions(shift_patches=shifts)}
+    model = LaMORegressor(**SMALL, patch_size=2, **options)
     model.set_params(max_iter=8).fit(fields, fields)
-    assert model.module_.shifts_patches == (expected if overfits else shifts is True)
-    # What shifts its patches by itself drops no branches.
+    assert model.module_.shifts_patches == (stalls > 0 if shifts == "auto" else shifts)
     rates = {module.drop_path for module in model.module_.modules() if isinstance(module, ResidualDropout)}
-    assert rates == {0.2 if overfits and shifts != "auto" else 0.0}
+    assert rates == {0.2 if stalls > (1 if shifts == "auto" else 0) else 0.0}
 
 
 def fit_and_note_drop_path(monkeypatch, **options):
