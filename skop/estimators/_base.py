@@ -1231,7 +1231,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 return None
             network.eval()
             loader = None
-            if setup.unseen is not None:
+            if setup.unseen is not None and reviewed.compares(part):
                 winner = reviewed.winner(part, self._compare_with_base(setup, setup.unseen, setup.held))
                 if winner == "base":
                     return winner

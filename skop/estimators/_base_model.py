@@ -54,8 +54,8 @@ _USEFUL = 0.3
 #: Part of the variation up to which the network learns what the base leaves over. It is worse at this than at the whole
 #: map where the base is rough: the errors of the base are then as hard to learn as the map.
 _SMALL_REST = 0.02
-#: Parts of a training after which the network is compared with the base.
-_REVIEWS = (1 / 8, 1 / 4, 1 / 2)
+#: Parts of a training after which it is reviewed, and from which on the network is compared with the base.
+_REVIEWS, _COMPARED_FROM = (1 / 16, 1 / 8, 1 / 4, 1 / 2), 1 / 8
 #: Share of a network that learns the whole map, and its error in units of that of the base, from which the base is of
 #: no use: if their errors are independent, it lowers that of the network by a twentieth now, and by less later.
 _NETWORK_ALONE, _CLEARLY_BETTER = 0.9, 0.5
@@ -895,8 +895,12 @@ class Review:
         self.before = None if before is None else (before["part"], Comparison(**parts))
 
     def is_due(self, part: float) -> bool:
-        """Whether they are to be compared when this fraction of the training is complete."""
+        """Whether a review is due when this fraction of the training is complete."""
         return bool(self.due) and part >= self.due[0]
+
+    def compares(self, part: float) -> bool:
+        """Whether the network and the base are to be compared then."""
+        return part >= _COMPARED_FROM
 
     def pass_by(self, part: float) -> None:
         """Note that what is due when this fraction of the training is complete is done."""

@@ -27,6 +27,7 @@ from skop import (
 )
 from skop.data import unit_grid
 from skop.estimators import _base
+from skop.estimators._base_model import Review
 from skop.exceptions import SkopWarning
 from skop.modules import MIXERS, ResidualDropout, set_drop_path
 from skop.training import Group
@@ -251,6 +252,14 @@ def judged(unseen, seen, *, before, part):
         overfits, (noted, means) = LaMORegressor()._overfits(setup, setup.held, part, before)
     assert (noted, means) == (part, [pytest.approx(np.mean(unseen))])
     return overfits
+
+
+def test_a_base_is_compared_from_an_eighth_of_the_training_on(monkeypatch):
+    compared, judged = [], []
+    monkeypatch.setattr(Review, "winner", lambda self, part, now: (compared.append(part), self.pass_by(part))[0])
+    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, held, part, *_: (judged.append(part), None))
+    fit_and_note_drop_path(monkeypatch, base="linear", max_iter=16)
+    assert (compared, judged) == ([1 / 8, 1 / 4, 1 / 2], [1 / 16, 1 / 8, 1 / 4, 1 / 2])
 
 
 @pytest.mark.parametrize(("scatter", "overfits"), [(0.1, True), (4.0, False)])
