@@ -131,7 +131,7 @@ TRAINED = {
         *mno(width=16, max_iter=20, learning_rate_init=3e-2),
         transolver(width=16, max_iter=20, learning_rate_init=3e-2),
         deeponet(width=16, max_iter=40, learning_rate_init=3e-2),
-        unet(max_iter=20, learning_rate_init=3e-2),
+        unet(max_iter=40, learning_rate_init=3e-2),
         *fno(width=8, max_iter=20, learning_rate_init=3e-2),
         choice=auto(Ridge(), Ridge(alpha=1e6)),
         banded=band(Ridge()),
