@@ -64,7 +64,7 @@ for display in displays.values():
 #
 # These two statements held for all of four seeds: the changes by the mixers sum up to 2.2 to 3.0 for scans and -0.4 to
 # 1.2 for attention, those by the feed-forward parts to -1.2 to 0.1 and 0.5 to 2.9. By AdamW with the default schedule
-# the second one failed for three seeds of four. Networks, data and training are far smaller than in the paper; draw
+# the second one failed for two seeds of four. Networks, data and training are far smaller than in the paper; draw
 # several seeds before you read more into a curve.
 
 changes = {}

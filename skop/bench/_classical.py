@@ -252,7 +252,9 @@ def _changed(model: _Model, changes: str) -> _Model:
     """A model with other parameters: ``name=value`` with commas between, values as in Python or plain words."""
     params = {}
     for change in changes.split(","):
-        name, _, value = change.partition("=")
+        name, is_given, value = change.partition("=")
+        if not (name and is_given):
+            raise argparse.ArgumentTypeError(f"{change!r} is no name=value; values with commas cannot be given")
         try:
             params[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):

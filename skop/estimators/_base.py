@@ -1280,7 +1280,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             return False, None
         rows = _trained_on(setup)
         rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(len(held), _LEAST_COMPARED))).astype(int)]
-        unseen, seen = (setup.group.once(self._make_errors(setup.data, those, setup.unseen)) for those in (held, rows))
+        unseen, seen = (
+            setup.group.once(self._make_errors(setup.data, chosen, setup.unseen)) for chosen in (held, rows)
+        )
         pairs = [
             (ours, theirs) for ours, theirs in zip(unseen, seen, strict=True) if ours is not None and theirs is not None
         ]

@@ -97,6 +97,9 @@ def test_words_for_models_may_change_parameters(capsys):
     with pytest.raises(SystemExit):
         main(["classical", "--models", "lam:batch_size=4"])
     assert "'lam' is none of classical," in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["classical", "--models", "lamo:symmetries=['flip_x','flip_y']"])
+    assert "no name=value" in capsys.readouterr().err
     # A wrong name fails that model alone, and is named.
     with pytest.raises(ValueError, match="Invalid parameter 'wide'"):
         _chosen("lamo:wide=4")[0].make(run)
