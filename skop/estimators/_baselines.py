@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldSet, Predictions, Targets, TrainingData, interpolate_fields
+from skop.data import FieldSet, Predictions, Targets, TrainingData, interpolate_fields, refuse_mask
 from skop.estimators._field import FieldRegressor, restored_on_failure
 from skop.estimators._kernel_models import Decomposition, KernelModel, Selection
 from skop.estimators._parts import by_chunks
@@ -188,13 +188,17 @@ class PODRegressor(FieldRegressor):
         self.cell_data = cell_data
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, *, params: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, params: Any = None, groups: Any = None) -> Self:
         """Compute the principal components and fit the regressor.
 
         Parameters
         ----------
         X, y, params : as in `LaMORegressor.fit`
             Inputs, targets and global parameters.
+        groups : array-like of shape (n,) or None, default=None
+            Labels of groups of samples, such as the frames of a run. Leave-one-out errors then leave out whole groups,
+            since the other samples of a group tell too much of one of them. `TimeConditionedRegressor` and
+            `RolloutRegressor` pass the trajectories.
 
         Returns
         -------
@@ -204,13 +208,15 @@ class PODRegressor(FieldRegressor):
         Raises
         ------
         FieldDataError
-            If X or y cannot be used, or samples have the same points in another order; a ValueError.
+            If X or y cannot be used, samples have the same points in another order, or there are fewer than two
+            groups; a ValueError.
         """
         with restored_on_failure(self):
-            self._fit(self._read(X, y, params=params))
+            data = self._read(X, y, params=params)
+            self._fit(data, None if groups is None else _numbered(groups, len(data.inputs)))
         return self
 
-    def _fit(self, data: TrainingData) -> None:
+    def _fit(self, data: TrainingData, groups: IntArray | None = None) -> None:
         """Find the bases and fit the map."""
         _refuse_ragged(data.inputs)
         self._store_spec(data.inputs, data.spec)
@@ -244,17 +250,19 @@ class PODRegressor(FieldRegressor):
         is_ours = isinstance(self.regressor, str)
         parts = Decomposition(targets.rows, count if is_ours or not is_auto else 1 - _SHARE)
         if is_ours:
-            self._fit_kernels(points, parts, targets)
+            self._fit_kernels(points, parts, targets, groups)
             return
         self.output_basis_, coefficients = parts.basis(), parts.coefficients
         # Coefficients are divided by the size of the leading one, since penalties expect numbers of order 1.
         self.output_scale_ = coefficients.std(axis=0).max() or 1.0
         self.regressor_ = clone(self.regressor).fit(points, coefficients / self.output_scale_)
 
-    def _fit_kernels(self, points: FloatArray, parts: Decomposition, targets: _Targets) -> None:
+    def _fit_kernels(
+        self, points: FloatArray, parts: Decomposition, targets: _Targets, groups: IntArray | None
+    ) -> None:
         """Choose and fit a model with kernels."""
         weights, error = targets.measure(parts)
-        selection = Selection(points, parts.coefficients, weights, error, len(self.shift_))
+        selection = Selection(points, parts.coefficients, weights, error, len(self.shift_), groups)
         names = _MODELS if self.regressor == "auto" else dict.fromkeys(("mean", self.regressor))
         screened = {name: trials[0][0] for name in names if (trials := selection.screen(name))}
         shares = np.sqrt(np.cumsum(parts.variances[::-1])[::-1] / max(parts.variances.sum(), _TINY))
@@ -488,6 +496,18 @@ def nodes_correspond(inputs: FieldSet) -> bool:
         return _Numbering.from_fit(inputs.coords).is_known
     except FieldDataError:
         return False
+
+
+def _numbered(groups: Any, n_samples: int) -> IntArray:
+    """Numbers of the groups of samples."""
+    refuse_mask(groups, "groups")
+    labels = np.asarray(groups)
+    if labels.shape != (n_samples,):
+        raise FieldDataError(f"groups has shape {labels.shape}, expected ({n_samples},): one label for each sample.")
+    names, numbers = np.unique(labels, return_inverse=True)
+    if len(names) < 2:
+        raise FieldDataError("groups has 1 group, and 2 or more are needed to leave one out; pass groups=None.")
+    return np.asarray(numbers)
 
 
 def groups_of_same_inputs(inputs: FieldSet) -> IntArray:

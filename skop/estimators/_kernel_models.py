@@ -5,7 +5,8 @@ W solves the saddle-point system ``[[K + penalty I, T], [T', 0]] W = [Y, 0]``. T
 regression has the linear kernel; kernel ridge regression and the mean of a Gaussian process have a positive definite
 one; interpolation by polyharmonic radial functions has a conditionally positive definite one, which for one input is
 the natural spline. Leave-one-out residuals of all of them are ``C_i / B_ii``, where C are the coefficients of the
-kernel and B is the first block of the inverse of the system, and the variance of a prediction is that of kriging.
+kernel and B is the first block of the inverse of the system, and the variance of a prediction is that of kriging. Where
+samples belong to groups, such as the frames of a run, a whole group is left out: its residuals are ``B_gg^-1 C_g``.
 
 Notation: n training points, d inputs, m monomials, r targets (coefficients of modes), q points of a prediction.
 """
@@ -67,6 +68,8 @@ _WORSE = 1.2
 _DECADES = 3.5
 #: Number of samples up to which kernels are those between all of them, and of inducing samples beyond it.
 _MOST_EXACT, _INDUCING = 2000, 1500
+#: Least part of B, in units of its largest possible value, below which nothing but the samples themselves tells of them.
+_LEAST_FREE = 1e-9
 #: Degree of the tail that makes a polyharmonic kernel definite.
 _POLYHARMONIC = {"linear_spline": 0, "thin_plate": 1, "cubic": 1, "quintic": 2, "septic": 3}
 
@@ -182,10 +185,19 @@ class System:
         Training points.
     inducing : ndarray of int or None, default=None
         Indices of the inducing samples, or None for the kernel itself.
+    groups : ndarray of int, shape (n,), or None, default=None
+        Numbers of the groups that are left out as a whole; None leaves out one sample at a time.
     """
 
-    def __init__(self, kernel: Kernel, points: FloatArray, inducing: IntArray | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        points: FloatArray,
+        inducing: IntArray | None = None,
+        groups: IntArray | None = None,
+    ) -> None:
         self.kernel, self.points, self.inducing = kernel, points, inducing
+        self._parts = _same_sizes(groups)
         self.monomials = kernel.tail(points)
         left, sizes, _ = svd(self.monomials, full_matrices=False, check_finite=False)
         self.tail = left[:, sizes > 1e-10 * sizes[0]]
@@ -273,11 +285,38 @@ class System:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Coefficients, leave-one-out residuals, and diagonal of B, all (n, r) or with one column.
 
-        Where a sample alone determines a part of the model, its residual is infinite.
+        Where a sample or a group alone determines a part of the model, its residuals are infinite.
         """
         coefficients, diagonal = self.solve(projected, penalties), self.diagonal(penalties)
-        is_free = diagonal > 1e-9 / (self.largest + penalties)
-        return coefficients, np.where(is_free, coefficients / np.where(is_free, diagonal, 1.0), np.inf), diagonal
+        least = _LEAST_FREE / (self.largest + penalties)
+        if not self._parts:
+            is_free = diagonal > least
+            return coefficients, np.where(is_free, coefficients / np.where(is_free, diagonal, 1.0), np.inf), diagonal
+        residuals = np.empty_like(coefficients)
+        for penalty, own in self._of_equal_penalties(penalties, coefficients.shape[1]):
+            for rows in self._parts:
+                place = rows[..., np.newaxis], own
+                values, vectors = np.linalg.eigh(self._blocks(rows, penalty))
+                is_free = (values[:, :1] > _LEAST_FREE / (self.largest + penalty))[..., np.newaxis]
+                turned = vectors.mT @ coefficients[place] / np.where(is_free, values[..., np.newaxis], 1.0)
+                residuals[place] = np.where(is_free, vectors @ turned, np.inf)
+        return coefficients, residuals, diagonal
+
+    def _blocks(self, rows: IntArray, penalty: float) -> FloatArray:
+        """Blocks of B (g, s, s) that belong to groups of samples (g, s)."""
+        vectors = self.vectors[rows]
+        found = (vectors / (self.values + penalty)) @ vectors.mT
+        if self.is_thin:
+            tail = self.tail[rows]
+            found += (np.eye(rows.shape[1]) - vectors @ vectors.mT - tail @ tail.mT) / penalty
+        return found
+
+    @staticmethod
+    def _of_equal_penalties(penalties: FloatArray, n_targets: int) -> Iterator[tuple[float, IntArray]]:
+        """Each penalty, and the targets that have it; one penalty is that of all."""
+        each = np.broadcast_to(penalties, n_targets)
+        for penalty in np.unique(each):
+            yield float(penalty), np.flatnonzero(each == penalty)
 
     def weights(
         self, targets: FloatArray, projected: tuple[FloatArray, FloatArray | None], penalties: FloatArray
@@ -336,7 +375,14 @@ class System:
 
     def left_out_variances(self, penalties: FloatArray) -> FloatArray:
         """Variances (n, r) of the training samples, each by the fit to all others, for a kernel of unit size."""
-        found = 1.0 / np.maximum(self.diagonal(penalties), _SAME)
+        if self._parts:
+            found = np.empty((len(self.points), len(penalties)))
+            for penalty, own in self._of_equal_penalties(penalties, len(penalties)):
+                for rows in self._parts:
+                    inverse = np.linalg.pinv(self._blocks(rows, penalty), hermitian=True)
+                    found[rows[..., np.newaxis], own] = np.einsum("gii->gi", inverse)[..., np.newaxis]
+        else:
+            found = 1.0 / np.maximum(self.diagonal(penalties), _SAME)
         return found if self.inducing is None else found + self.unexplained(self.points)[:, None]
 
 
@@ -357,11 +403,13 @@ class KernelModel:
     weights, tails : list of ndarray of shape (n or number of inducing points, r_k) and (m_k, r_k)
         Coefficients of each kernel and of its tail.
     left_out : ndarray of shape (n, r)
-        Leave-one-out residuals.
+        Leave-one-out residuals, by groups where there are such.
     sizes : ndarray of shape (r,)
         Mean squares of the leave-one-out residuals, divided by their variances for a kernel of unit size.
     inducing : list of (ndarray of int or None), or None
         Indices of the training points to which the coefficients of each kernel belong; None is all of them.
+    groups : ndarray of int, shape (n,), or None
+        Numbers of the groups of samples that are left out as a whole.
     """
 
     points: FloatArray
@@ -373,10 +421,16 @@ class KernelModel:
     left_out: FloatArray
     sizes: FloatArray
     inducing: list[IntArray | None] | None = None
+    groups: IntArray | None = None
 
     @classmethod
     def fit(
-        cls, targets: FloatArray, systems: Sequence[System], choice: IntArray, penalties: FloatArray
+        cls,
+        targets: FloatArray,
+        systems: Sequence[System],
+        choice: IntArray,
+        penalties: FloatArray,
+        groups: IntArray | None = None,
     ) -> KernelModel:
         """Solve the systems of given kernels and penalties.
 
@@ -390,6 +444,8 @@ class KernelModel:
             Number of the system of each target.
         penalties : ndarray of shape (r,)
             Penalty of each target.
+        groups : ndarray of int, shape (n,), or None, default=None
+            Groups of the systems.
 
         Returns
         -------
@@ -418,7 +474,7 @@ class KernelModel:
             tails.append(np.ascontiguousarray(found[1]))
         kernels = [systems[number].kernel for number in used]
         inducing = [systems[number].inducing for number in used]
-        return cls(systems[0].points, kernels, columns, penalties, weights, tails, left_out, sizes, inducing)
+        return cls(systems[0].points, kernels, columns, penalties, weights, tails, left_out, sizes, inducing, groups)
 
     def predict(self, points: Any) -> Any:
         """Predict targets (q, r) at points (q, d): arrays, or tensors through which gradients flow."""
@@ -457,7 +513,7 @@ class KernelModel:
     def _systems(self) -> Iterator[System]:
         """Systems of the kernels."""
         for kernel, chosen in zip(self.kernels, self._chosen, strict=True):
-            yield System(kernel, self.points, chosen)
+            yield System(kernel, self.points, chosen, self.groups)
 
 
 @dataclass(eq=False)
@@ -603,12 +659,21 @@ class Selection:
         Error of leave-one-out residuals (k, s) of the leading s targets, at k samples whose numbers it is given.
     n_params : int
         Number of leading inputs that are global parameters.
+    groups : ndarray of int, shape (n,), or None, default=None
+        Numbers of the groups that are left out as a whole; None leaves out one sample at a time.
     """
 
     def __init__(
-        self, points: FloatArray, targets: FloatArray, weights: FloatArray, error: Error, n_params: int
+        self,
+        points: FloatArray,
+        targets: FloatArray,
+        weights: FloatArray,
+        error: Error,
+        n_params: int,
+        groups: IntArray | None = None,
     ) -> None:
         self.points, self.targets, self.weights, self.error, self.n_params = points, targets, weights, error, n_params
+        self.groups = groups
         self.all = np.arange(len(points))
         self._trials: dict[str, list[Trial]] = {}
         # Samples in an order that does not depend on the caller's, of which every k-th is taken.
@@ -658,6 +723,7 @@ class Selection:
         is_small = kernel.name == "none" and self.points.shape[1] <= len(self.all) // 4
         if (
             thorough
+            or self.groups is not None
             or is_small
             or not kernel.linear + (kernel.name != "none")
             or error <= _WORSE * self.least_screened()
@@ -669,8 +735,13 @@ class Selection:
         """System of a kernel at all samples, on inducing ones where these are too many for its matrix."""
         is_small = kernel.name == "none" and (not kernel.linear or self.points.shape[1] <= len(self.points) // 4)
         if is_small or len(self.points) <= _MOST_EXACT:
-            return System(kernel, self.points)
-        return System(kernel, self.points, farthest_points(self.points / kernel.scales, n_inducing))
+            return System(kernel, self.points, groups=self.groups)
+        inducing = farthest_points(self.points / kernel.scales, n_inducing)
+        return System(kernel, self.points, inducing, self.groups)
+
+    def _groups_of(self, samples: IntArray) -> IntArray | None:
+        """Groups of some of the samples."""
+        return None if self.groups is None else self.groups[samples]
 
     def _rough(self, kernel: Kernel, penalty: float) -> Found:
         """Error of a kernel on all samples, with one penalty, and where these are too many on few inducing ones."""
@@ -692,7 +763,8 @@ class Selection:
 
     def likeliest(self, best: Found) -> Found:
         """Process of the largest likelihood over one input, if its leave-one-out error tells nothing against it."""
-        if self.points.shape[1] > 1 or len(self.few) < len(self.all) or best.error == 0:
+        is_line = self.points.shape[1] == 1 and self.groups is None
+        if not is_line or len(self.few) < len(self.all) or best.error == 0:
             return best
         likely = self._likeliest()
         return likely if likely.error < _EQUIVALENT * best.error else best
@@ -732,7 +804,10 @@ class Selection:
         error of these, the error after it is that of the start times the quotient of both; where it does not, none of
         its kernels is taken, whatever their leave-one-out errors. Half of the parts decide where all of them agree.
         """
-        order = np.argsort(_key(self.points[self.few]), kind="stable")
+        # Samples, or groups, in an order that does not depend on the caller's.
+        labels = np.arange(len(self.few)) if self.groups is None else self.groups[self.few]
+        keys, numbers = _key(self.points[self.few]), np.unique(labels, return_inverse=True)[1]
+        order = np.argsort(np.bincount(numbers, keys) / np.bincount(numbers), kind="stable")
         n_scales = min(self.points.shape[1], self.n_params + _OWN_SCALES + 1)
         if not _PARTS * _FEWEST <= len(order) < _ENOUGH * n_scales:
             return 1.0
@@ -743,9 +818,10 @@ class Selection:
             if len(before) == _PARTS // 2 and abs(int(np.sign(np.subtract(after, before)).sum())) == len(before):
                 # All parts that were predicted agree.
                 break
-            out = self.few[order[part::_PARTS]]
+            out = self.few[np.isin(numbers, order[part::_PARTS])]
             kept = np.setdiff1d(self.few, out)
-            turned = Selection(self._turned(within, kept), self.targets, self.weights, self.error, self.n_params)
+            points, options = self._turned(within, kept), (self.error, self.n_params, self.groups)
+            turned = Selection(points, self.targets, self.weights, *options)
             before.append(turned._held_out(start[1], kept, out))
             after.append(turned._held_out(turned._optimised(*start[1:], kept), kept, out))
         if not sum(after) < sum(before):
@@ -755,7 +831,7 @@ class Selection:
     def _held_out(self, kernel: Kernel, kept: IntArray, out: IntArray) -> float:
         """Error of a kernel on some of the samples, with the penalty that others choose, which predict them."""
         targets = self.targets[:, :_LEADING]
-        system = System(kernel, self.points[kept])
+        system = System(kernel, self.points[kept], groups=self._groups_of(kept))
         projected, penalties = system.project(targets[kept]), system.largest * _PENALTIES[::2]
         errors = [self.error(system.left_out(projected, np.array([p]))[1], kept) for p in penalties]
         weights, tail = system.weights(targets[kept], projected, penalties[[int(np.argmin(errors))]])
@@ -801,7 +877,7 @@ class Selection:
     def _screen(self, kernel: Kernel, samples: IntArray) -> Trial:
         """Error and penalty of a kernel on some of the samples."""
         targets = self.targets[samples, :_LEADING]
-        system = System(kernel, self.points[samples])
+        system = System(kernel, self.points[samples], groups=self._groups_of(samples))
         projected, penalties = system.project(targets), system.largest * _PENALTIES[::2]
         errors = [self.error(system.left_out(projected, np.array([p]))[1], samples) for p in penalties]
         best = int(np.argmin(errors))
@@ -876,14 +952,17 @@ class Selection:
         varies = ~(is_flat[found.choice] & (found.penalties >= found.tried[found.choice, -1]))
         kept = int(np.flatnonzero(varies).max(initial=0)) + 1 if cut else len(varies)
         kept = kept if most is None else min(kept, most)
-        return KernelModel.fit(self.targets[:, :kept], found.systems, found.choice[:kept], found.penalties[:kept])
+        choice, penalties = found.choice[:kept], found.penalties[:kept]
+        return KernelModel.fit(self.targets[:, :kept], found.systems, choice, penalties, self.groups)
 
     def _optimised(self, kernel: Kernel, penalty: float, samples: IntArray) -> Kernel:
         """Length scales of the smallest leave-one-out error of some samples, by its gradient, from those of a kernel.
 
         With S the derivative of the error by the kernel matrix, B = A^-1 on the complement of the tail, C = B Y and
-        E = C / diag(B): S = B diag(h) B - (B G) C', where G is the derivative by C, and h_i = sum_j G_ij E_ij.
+        E = C / diag(B): S = B diag(h) B - (B G) C', where G is the derivative by C, and h_i = sum_j G_ij E_ij. Where
+        groups are left out, E = D^-1 C with the blocks D of B, and E G' takes the place of diag(h), in these blocks.
         """
+        parts = _same_sizes(self._groups_of(samples))
         points, targets, weights = self.points[samples], self.targets[samples, :_LEADING], self.weights[samples]
         n, d = points.shape
         # Each global parameter and each leading mode has a scale of its own; the other modes share one.
@@ -908,16 +987,23 @@ class Selection:
             system = complement(complement(kernel._radial(squares) + slope * line).T)
             system[np.diag_indices(n)] += noise
             inverse = _inverse(system + (1.0 - noise) * ends) - ends
-            diagonal = np.maximum(inverse.diagonal(), _SAME)
             coefficients = inverse @ targets
-            residuals = coefficients / diagonal[:, None]
+            solve = _left_out_solver(inverse, parts)
+            residuals = solve(coefficients)
             norms = np.sqrt((residuals**2).sum(axis=1)) + _SAME
             loss = float(weights @ norms) + _SAME
-            by_coefficients = (weights / norms / diagonal)[:, None] * residuals
-            leverage = (by_coefficients * residuals).sum(axis=1)
-            # A product with its own transpose takes half the time.
-            root = inverse * np.sqrt(leverage)
-            by_matrix = root @ root.T - (inverse @ by_coefficients) @ coefficients.T
+            by_coefficients = solve((weights / norms)[:, None] * residuals)
+            if parts:
+                leverage = np.zeros((n, n))
+                for rows in parts:
+                    place = rows[:, :, np.newaxis], rows[:, np.newaxis]
+                    leverage[place] = residuals[rows] @ by_coefficients[rows].mT
+                by_matrix = inverse @ leverage @ inverse
+            else:
+                # A product with its own transpose takes half the time.
+                root = inverse * np.sqrt((by_coefficients * residuals).sum(axis=1))
+                by_matrix = root @ root.T
+            by_matrix -= (inverse @ by_coefficients) @ coefficients.T
             by_matrix = 0.5 * (by_matrix + by_matrix.T)
             flow = by_matrix * kernel.slope(squares)
             by_scales = -4 * (flow.sum(axis=1) @ scaled**2 - ((flow @ scaled) * scaled).sum(axis=0))
@@ -932,6 +1018,32 @@ class Selection:
         options = {"maxiter": _STEPS, "ftol": _SMALL_STEP}
         logs = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
         return replace(kernel, scales=np.exp(logs[:-2])[groups], linear=float(is_linear * np.exp(logs[-1])))
+
+
+def _same_sizes(groups: IntArray | None) -> list[IntArray]:
+    """Samples of the groups (g, s) of each size s; none where each sample is one by itself."""
+    if groups is None or len(np.unique(groups)) == len(groups):
+        return []
+    numbers, counts = np.unique(groups, return_inverse=True, return_counts=True)[1:]
+    samples = np.split(np.argsort(numbers, kind="stable"), np.cumsum(counts)[:-1])
+    return [np.stack([rows for rows in samples if len(rows) == size]) for size in np.unique(counts)]
+
+
+def _left_out_solver(inverse: FloatArray, parts: list[IntArray]) -> Callable[[FloatArray], FloatArray]:
+    """Function that solves (n, r) with the blocks of a matrix that belong to groups, or with its diagonal."""
+    if not parts:
+        diagonal = np.maximum(inverse.diagonal(), _SAME)[:, np.newaxis]
+        return lambda values: values / diagonal
+    blocks = [inverse[rows[:, :, np.newaxis], rows[:, np.newaxis]] for rows in parts]
+    inverses = [np.linalg.pinv(block, hermitian=True) for block in blocks]
+
+    def solve(values: FloatArray) -> FloatArray:
+        found = np.empty_like(values)
+        for rows, block in zip(parts, inverses, strict=True):
+            found[rows] = block @ values[rows]
+        return found
+
+    return solve
 
 
 def _inverse(matrix: FloatArray) -> FloatArray:

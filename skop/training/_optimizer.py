@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -170,20 +171,12 @@ class Muon(torch.optim.Optimizer):
         torch._foreach_lerp_(means, gradients, 1 - momentum)
         # Nesterov's momentum is the mean after one more step with the same gradient.
         steps = list(torch._foreach_lerp(means, gradients, 1 - momentum))
-        # Matrices of one shape, or its transpose, are one batch.
-        batches: dict[tuple[int, int], list[int]] = {}
-        for number, step in enumerate(steps):
-            batches.setdefault((min(step.shape), max(step.shape)), []).append(number)
-        for shape, batch in batches.items():
-            wide = torch.stack(
-                [steps[number] if steps[number].shape == shape else steps[number].mT for number in batch]
-            )
-            for number, found in zip(batch, orthogonalized(wide) * shape[1] ** 0.5, strict=True):
-                steps[number] = found if found.shape == steps[number].shape else found.mT
-        return steps
+        found = orthogonalized(steps)
+        torch._foreach_mul_(found, [max(step.shape) ** 0.5 for step in steps])
+        return found
 
 
-def orthogonalized(matrices: torch.Tensor) -> torch.Tensor:
+def orthogonalized(matrices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Set all singular values of matrices to about 1, but for zeros.
 
     Five steps of a Newton-Schulz iteration with the polynomials of Polar Express: singular values of a thousandth of
@@ -191,13 +184,13 @@ def orthogonalized(matrices: torch.Tensor) -> torch.Tensor:
 
     Parameters
     ----------
-    matrices : Tensor of shape (b, m, n)
-        Matrices; the cost is least for m <= n.
+    matrices : sequence of Tensor of shape (m, n)
+        Matrices, of one shape or several.
 
     Returns
     -------
-    Tensor of shape (b, m, n)
-        Near ``U V^T`` for the singular value decomposition ``U S V^T``; computed in bfloat16 on a GPU.
+    list of Tensor of shape (m, n)
+        Near ``U V^T`` for the singular value decompositions ``U S V^T``; computed in bfloat16 on a GPU.
 
     References
     ----------
@@ -207,23 +200,50 @@ def orthogonalized(matrices: torch.Tensor) -> torch.Tensor:
     --------
     >>> import torch
     >>> from skop.training import orthogonalized
-    >>> orthogonalized(torch.diag(torch.tensor([3.0, 2.0]))[None]).round()[0]
+    >>> orthogonalized([torch.diag(torch.tensor([3.0, 2.0]))])[0].round()
     tensor([[1., 0.],
             [0., 1.]])
     """
-    found = matrices.to(torch.bfloat16) if matrices.device.type == "cuda" else matrices
-    # The squares of a norm must neither overflow nor vanish.
-    least = torch.finfo(found.dtype).tiny
-    found = found / found.abs().amax(dim=(1, 2), keepdim=True).clamp_min(least)
-    found = found / (_ROOM * torch.linalg.matrix_norm(found, keepdim=True)).clamp_min(least)
-    if found.dtype == torch.bfloat16 or found.shape[2] < 2 * found.shape[1]:
-        for a, b, c in _POLYNOMIALS:
-            gram = found @ found.mT
-            found = torch.baddbmm(found, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), found, beta=a)
-        return found.to(matrices.dtype)
-    # The same product of polynomials from the Gram matrix alone takes fewer operations where matrices are wide. Its
-    # eigenvalues are squares, some of which bfloat16 would lose.
-    gram = found @ found.mT
+    # Matrices of one shape, or its transpose, are one batch.
+    wide = [matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT for matrix in matrices]
+    numbers: dict[torch.Size, list[int]] = {}
+    for number, matrix in enumerate(wide):
+        numbers.setdefault(matrix.shape, []).append(number)
+    batches = {shape: torch.stack([wide[number] for number in batch]) for shape, batch in numbers.items()}
+    if any(matrix.is_cuda or matrix.dtype == torch.bfloat16 for matrix in matrices):
+        found = {shape: _by_products(batch.to(torch.bfloat16)).to(batch.dtype) for shape, batch in batches.items()}
+    else:
+        found = {}
+        for rows in {shape[0] for shape in batches}:
+            alike = {shape: batch for shape, batch in batches.items() if shape[0] == rows}
+            found.update(zip(alike, _by_gram_matrices(list(alike.values())), strict=True))
+    parts = {number: part for shape, batch in numbers.items() for number, part in zip(batch, found[shape], strict=True)}
+    return [
+        parts[number] if parts[number].shape == matrix.shape else parts[number].mT
+        for number, matrix in enumerate(matrices)
+    ]
+
+
+def _by_products(batch: torch.Tensor) -> torch.Tensor:
+    """Polar factors of a batch of shape (b, m, n), by products of the matrices themselves."""
+    found = batch / _largest(batch)
+    found = found / (_ROOM * torch.linalg.matrix_norm(found, keepdim=True)).clamp_min(torch.finfo(found.dtype).tiny)
+    for a, b, c in _POLYNOMIALS:
+        gram = found @ found.mT
+        found = torch.baddbmm(found, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), found, beta=a)
+    return found
+
+
+def _by_gram_matrices(batches: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Polar factors of batches of as many rows, by the same polynomials of all their Gram matrices as one batch.
+
+    It takes fewer operations, above all where matrices are wide. The eigenvalues are squares of the singular values,
+    some of which bfloat16 would lose.
+    """
+    batches = [batch / _largest(batch) for batch in batches]
+    gram = torch.cat([batch @ batch.mT for batch in batches])
+    squared_norm = gram.diagonal(dim1=1, dim2=2).sum(1)[:, None, None].clamp_min(torch.finfo(gram.dtype).tiny)
+    gram = gram / (_ROOM**2 * squared_norm)
     factors: list[torch.Tensor] = []
     for a, b, c in _POLYNOMIALS:
         if factors:
@@ -231,4 +251,11 @@ def orthogonalized(matrices: torch.Tensor) -> torch.Tensor:
         factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
         factor.diagonal(dim1=1, dim2=2).add_(a)
         factors.append(factor)
-    return reduce(torch.matmul, factors) @ found
+    product = reduce(torch.matmul, factors) / (_ROOM * squared_norm.sqrt())
+    parts = product.split([len(batch) for batch in batches])
+    return [part @ batch for part, batch in zip(parts, batches, strict=True)]
+
+
+def _largest(batch: torch.Tensor) -> torch.Tensor:
+    """Largest element of each matrix, by which the squares of its norm neither overflow nor vanish."""
+    return batch.abs().amax(dim=(1, 2), keepdim=True).clamp_min(torch.finfo(batch.dtype).tiny)

@@ -215,6 +215,20 @@ def test_leave_one_out_predictions_are_those_of_refits_with_the_same_choice():
     assert model.leave_one_out_error_ == pytest.approx(error, rel=1e-8)
 
 
+def test_groups_of_samples_are_left_out_as_a_whole():
+    """Copies of a sample tell all of it; without them, noise is predicted as by the mean."""
+    generator = np.random.default_rng(0)
+    X, y = np.repeat(generator.normal(size=(20, 3)), 3, axis=0), np.repeat(generator.normal(size=20), 3)
+    X = X + 1e-6 * generator.normal(size=X.shape)
+    labels = np.array([f"run {number // 3}" for number in range(60)])
+    assert PODRegressor().fit(X, y).leave_one_out_error_ < 0.1
+    assert PODRegressor().fit(X, y, groups=labels).leave_one_out_error_ > 0.9
+    with pytest.raises(FieldDataError, match="groups has 1 group, and 2 or more"):
+        PODRegressor().fit(X, y, groups=np.zeros(60))
+    with pytest.raises(FieldDataError, match=r"groups has shape \(59,\), expected \(60,\)"):
+        PODRegressor().fit(X, y, groups=labels[1:])
+
+
 def test_leave_one_out_of_the_mean_and_of_a_regressor_of_scikit_learn():
     X, y = make_data()
     mean = PODRegressor(regressor="mean").fit(X, y)

@@ -31,26 +31,43 @@ def samples(n=24, d=2, r=3, seed=0):
     return points, np.stack([np.sin(2 * points.sum(axis=1) + k) + 0.1 * points[:, 0] ** k for k in range(r)], axis=1)
 
 
-def fitted(kernel, points, targets, penalty, inducing=None):
-    penalties = np.broadcast_to(penalty, targets.shape[1])
-    return KernelModel.fit(targets, [System(kernel, points, inducing)], np.zeros(targets.shape[1], int), penalties)
+#: Numbers of the groups of 24 samples: one of one sample, several of two, one of five.
+GROUPS = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 10, 10, 10])[::-1]
 
 
+def fitted(kernel, points, targets, penalty, inducing=None, groups=None):
+    penalties, choice = np.broadcast_to(penalty, targets.shape[1]), np.zeros(targets.shape[1], int)
+    return KernelModel.fit(targets, [System(kernel, points, inducing, groups)], choice, penalties, groups)
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS], ids=["samples", "groups"])
 @pytest.mark.parametrize("name", KERNELS)
-def test_the_closed_form_of_leave_one_out_is_that_of_refits(name):
+def test_the_closed_form_of_leave_one_out_is_that_of_refits(name, groups):
     points, targets = samples()
     penalties = np.array([1e-3, 1e-1, 2.0])
-    model = fitted(KERNELS[name], points, targets, penalties)
+    model = fitted(KERNELS[name], points, targets, penalties, groups=groups)
     variances = model.left_out_variances()
-    for sample in range(len(points)):
-        others = np.arange(len(points)) != sample
+    labels = np.arange(len(points)) if groups is None else groups
+    for label in np.unique(labels):
+        out, others = labels == label, labels != label
         refit = fitted(KERNELS[name], points[others], targets[others], penalties)
-        expected = targets[sample] - refit.predict(points[[sample]])[0]
-        np.testing.assert_allclose(model.left_out[sample], expected, rtol=1e-8, atol=1e-8)
+        expected = targets[out] - refit.predict(points[out])
+        np.testing.assert_allclose(model.left_out[out], expected, rtol=1e-8, atol=1e-8)
         # The variance of a training sample is that of a new one, apart from the size of the residuals.
-        np.testing.assert_allclose(
-            variances[sample] / model.sizes, refit.variances(points[[sample]])[0] / refit.sizes, rtol=1e-6
-        )
+        known = refit.variances(points[out]) / refit.sizes
+        np.testing.assert_allclose(variances[out] / model.sizes, known, rtol=1e-6)
+
+
+def test_what_a_group_alone_tells_has_no_residual():
+    """Without the group there is no slope, with either of its samples there is one."""
+    points = np.array([[0.0], [0.0], [0.0], [1.0], [1.0]])
+    groups = np.array([0, 1, 2, 3, 3])
+    found = []
+    for labels in (None, groups):
+        system = System(Kernel("none", 1), points, groups=labels)
+        found.append(np.isinf(system.left_out(system.project(points), np.ones(1))[1][:, 0]))
+    assert not found[0].any()
+    np.testing.assert_array_equal(found[1], [False, False, False, True, True])
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -139,7 +156,8 @@ def test_length_scales_lower_the_error_and_find_what_does_not_matter():
     assert found.error < 0.1 * isotropic
 
 
-def test_the_gradient_of_the_leave_one_out_error_is_that_of_differences(monkeypatch):
+@pytest.mark.parametrize("groups", [None, np.arange(30) // 4], ids=["samples", "groups"])
+def test_the_gradient_of_the_leave_one_out_error_is_that_of_differences(monkeypatch, groups):
     points, targets = samples(30)
     caught = []
 
@@ -151,7 +169,7 @@ def test_the_gradient_of_the_leave_one_out_error_is_that_of_differences(monkeypa
         return type("Result", (), {"x": start})
 
     monkeypatch.setattr("skop.estimators._kernel_models.minimize", spy)
-    selection = Selection(points, targets, np.linspace(0.5, 1, 30) / 30, lambda residuals, samples: 0.0, 0)
+    selection = Selection(points, targets, np.linspace(0.5, 1, 30) / 30, lambda residuals, samples: 0.0, 0, groups)
     for name in ("gaussian", "matern52", "matern32"):
         selection._optimised(Kernel(name, 0, 0.8, linear=0.3), 1e-3, np.arange(30))
     for found, expected in caught:

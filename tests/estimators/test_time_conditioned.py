@@ -100,13 +100,27 @@ def test_a_field_that_is_linear_in_time_is_learned_between_the_frames():
     np.testing.assert_array_equal(coords, unit_grid((16,)))
 
 
+def test_a_classical_model_is_chosen_by_runs_that_it_has_not_seen():
+    """A bump that spreads: frames next to one that is left out tell nothing of new runs."""
+    generator, times, x = np.random.default_rng(0), np.linspace(0, 1, 9), np.linspace(0, 1, 40)[:, np.newaxis]
+    runs = generator.uniform([0.3, 0.2, 0.01], [1.5, 0.8, 0.2], (24, 3))
+    size, place, spread = runs.T[:, :, np.newaxis, np.newaxis]
+    width = 0.01 + spread * times
+    y = 1 + 0.2 * size * np.exp(-((x - place) ** 2) / width) * (0.01 / width) ** 0.3
+    model = TimeConditionedRegressor(PODRegressor(), times=9).fit(runs[:18], FieldSet(x, y[:18]))
+    found = model.predict(runs[18:]).values
+    error, plain = (relative_l2_error(y[18:], part) for part in (found, np.broadcast_to(y[:18].mean(0), found.shape)))
+    assert error < 0.4 * plain
+    assert 0.3 * error < model.estimator_.leave_one_out_error_ < 3 * error
+
+
 def test_the_same_by_hand(fields):
     X, y = fields
     model = TimeConditionedRegressor(PODRegressor(), times=5).fit(X, y)
     times = np.linspace(0, 1, 5)
     inputs = FieldSet(unit_grid(GRID), np.repeat(X, 5, axis=0).reshape(60, 16, 2), params=np.tile(times, 12)[:, None])
     frames = np.moveaxis(y.reshape(12, 16, 5, 2), 2, 1).reshape(60, 16, 2)
-    alone = PODRegressor().fit(inputs, FieldSet(unit_grid(GRID), frames))
+    alone = PODRegressor().fit(inputs, FieldSet(unit_grid(GRID), frames), groups=np.repeat(np.arange(12), 5))
     expected = np.moveaxis(alone.predict(inputs).values.reshape(12, 5, 16, 2), 1, 2).reshape(12, *GRID, 10)
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-10)
 

@@ -51,7 +51,8 @@ def test_singular_values_become_one_and_singular_vectors_stay(shape):
 def test_singular_values_of_a_thousandth_and_more_become_one():
     """The bounds of the minimax composition, 0.1236 each, and what the room for rounding takes below."""
     small = torch.logspace(-3, 0, 2001, dtype=torch.float64)
-    found = orthogonalized(torch.diag_embed(torch.stack([small, (1 - small**2).sqrt()], dim=1)))[:, 0, 0]
+    matrices = torch.diag_embed(torch.stack([small, (1 - small**2).sqrt()], dim=1))
+    found = torch.stack(orthogonalized(matrices))[:, 0, 0]
     assert found.max() < 1.124
     assert found.min() > 0.84
     assert (torch.diff(torch.sign(found - 1)) != 0).sum() > 20  # the error alternates, as that of a minimax polynomial
@@ -61,7 +62,7 @@ def test_singular_values_of_a_thousandth_and_more_become_one():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_low_precision_and_low_rank_do_not_diverge(rank, dtype):
     matrix = (draw(4, 64, rank) @ draw(4, rank, 128, seed=1)).to(dtype)
-    values = torch.linalg.svdvals(orthogonalized(matrix).double())
+    values = torch.linalg.svdvals(torch.stack(orthogonalized(matrix)).double())
     assert values[:, :rank].sub(1).abs().max() < 0.15
     assert values.max() < 1.15
 
@@ -69,12 +70,13 @@ def test_low_precision_and_low_rank_do_not_diverge(rank, dtype):
 def test_wide_matrices_are_made_orthogonal_as_square_ones():
     """A wide matrix is a square one times orthonormal rows, which stay; the computation of the two differs."""
     square, rows = draw(3, 16, 16), torch.linalg.qr(draw(40, 16, seed=1))[0].mT
-    torch.testing.assert_close(orthogonalized(square @ rows), orthogonalized(square) @ rows, rtol=0, atol=1e-10)
+    for wide, found in zip(orthogonalized(square @ rows), orthogonalized(square), strict=True):
+        torch.testing.assert_close(wide, found @ rows, rtol=0, atol=1e-10)
 
 
 def test_zeros_stay_zeros():
     for columns in (9, 16):
-        assert not orthogonalized(torch.zeros(2, 8, columns)).any()
+        assert not torch.stack(orthogonalized(torch.zeros(2, 8, columns))).any()
 
 
 # ---------------------------------------------------------------------- updates
