@@ -67,7 +67,7 @@ for name, model in models.items():
     forecast = model.fit(X[train], y[train]).predict(X[test])
     errors[name] = [relative_l2_error(y[test][..., [t]], forecast[..., [t]]) for t in range(y.shape[-1])]
 for name in list(models)[:2]:
-    basis = models[name].output_basis_
+    basis = models[name].models_[0].basis
     print(f"{name}: {basis.n_components_} components of the frames to come")
 
 # %%

@@ -194,6 +194,21 @@ def _cantilever(n_train: int, n_test: int, seed: int) -> Problem:
     return _split(beams.params, FieldSet(beams.coords, beams.stress), n_test)
 
 
+def _beam(n_train: int, n_test: int, seed: int) -> Problem:
+    """Stress and deflection of a cantilever under a load at its end, as a table; shear makes neither a power.
+
+    Length and sides of the section in m, modulus in Pa, load in N; Timoshenko's beam of a shear modulus of 0.4 E, and a
+    concentration of the stress that depends on the slenderness.
+    """
+    lower, upper = np.log([[0.5, 0.02, 0.02, 5e10, 10.0], [3.0, 0.1, 0.2, 2.2e11, 1e4]])
+    table = np.exp(np.random.default_rng(seed).uniform(lower, upper, (n_test + n_train, 5)))
+    length, width, height, modulus, load = table.T
+    stress = 6 * load * length / (width * height**2) * (1 + 0.3 * height / length)
+    bending = 4 * load * length**3 / (modulus * width * height**3)
+    shear = load * length / (5 / 6 * 0.4 * modulus * width * height)
+    return _split(table, np.stack([stress, bending + shear], axis=1), n_test)
+
+
 def _european_option(n_train: int, n_test: int, seed: int) -> Problem:
     """Six parameters to the price over spot and time."""
     return _split(*make_european_option(n_test + n_train, random_state=seed), n_test)
@@ -239,6 +254,7 @@ PROBLEMS = {
     "hole": Recipe("position of a hole to Poisson's field, corresponding nodes", _hole("corresponding"), 40, 40),
     "hole-scattered": Recipe("the same, nodes drawn anew for each sample", _hole("scattered"), 40, 40),
     "cantilever": Recipe("three numbers of a load to the stress in a beam", _cantilever, 90, 40),
+    "beam": Recipe("five numbers of a beam over decades to its stress and its deflection, a table", _beam, 40, 100),
     "european-option": Recipe("six parameters to the price over spot and time, 64 x 64", _european_option, 500, 100),
     "darcy-32": Recipe("permeability to pressure, 32 x 32", _darcy(32), 1000, 100),
     "darcy-32-300": Recipe("the same with 300 samples", _darcy(32), 300, 100),

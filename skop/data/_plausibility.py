@@ -39,6 +39,8 @@ _CONSTANT = 1e-7
 _NOISE = 1e-6
 #: Relative difference of targets of equal inputs above which they differ, and the largest number of comparisons.
 _SAME, _COMPARISONS = 1e-6, 50
+#: Relative difference up to which a parameter is a result, which a table may hold with few digits.
+_RESULT = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,8 +141,8 @@ def boxes(fields: FieldSet) -> tuple[FloatArray, FloatArray]:
 def warn_of_odd_data(data: TrainingData) -> None:
     """Warn about samples of a fit that look like mistakes; each warning names samples, or files of meshes.
 
-    Tables of features are measured data, with all kinds of outliers and repetitions, and only their targets' offset is
-    looked at.
+    Tables of features are measured data, with all kinds of outliers, and only the offset of their targets, and single
+    repetitions that differ by more than the targets vary, are looked at.
 
     Parameters
     ----------
@@ -151,8 +153,8 @@ def warn_of_odd_data(data: TrainingData) -> None:
     -----
     SkopWarning
         If the field of a sample, or its points, are of another size than those of the others; points of plane meshes
-        have noise in a coordinate; numbers are far from the others; equal inputs have different targets; or the
-        variation of the targets is small against their mean.
+        have noise in a coordinate; numbers are far from the others; a global parameter is a result of the targets;
+        equal inputs have different targets; or the variation of the targets is small against their mean.
     """
     inputs, targets, who = data.inputs, data.targets, _Names(data.names)
     if data.spec.role != "features":
@@ -168,7 +170,8 @@ def warn_of_odd_data(data: TrainingData) -> None:
             _warn_of_noise(inputs, data.spec.kept_axes, who)
         _warn_of_numbers(inputs.params, "global parameter", "X", who)
         _warn_of_numbers(targets.scalars, "scalar", "y", who)
-        _warn_of_contradictions(data, who)
+        _warn_of_results(data)
+    _warn_of_contradictions(data, who)
     _warn_of_offset(data)
 
 
@@ -281,6 +284,32 @@ def _warn_of_numbers(numbers: FloatArray | None, kind: str, what: str, who: _Nam
             return
 
 
+def _warn_of_results(data: TrainingData) -> None:
+    """Warn about global parameters that are the extremes, mean or size of a target, and known only after a run."""
+    params, targets = data.inputs.params, data.targets
+    if params is None or len(params) < _ENOUGH:
+        return
+    results: dict[str, FloatArray] = {}
+    if data.target_extremes is not None and targets.field is not None:
+        names = targets.field.channel_names or range(targets.field.n_channels)
+        for what in ("low", "high", "mean", "size"):
+            word = {"low": "smallest value", "high": "largest value", "mean": "mean", "size": "root mean square"}[what]
+            columns = np.asarray(getattr(data.target_extremes, what))
+            results |= {
+                f"the {word} of channel {name!r}": column for name, column in zip(names, columns.T, strict=True)
+            }
+    if targets.scalars is not None:
+        results |= {f"scalar {number}": column for number, column in enumerate(np.asarray(targets.scalars).T)}
+    for number, column in enumerate(np.asarray(params, dtype=np.float64).T):
+        for what, result in results.items():
+            if np.ptp(column) > 0 and np.allclose(column, result, rtol=_RESULT, atol=0):
+                warn(
+                    f"global parameter {number} of X equals {what} of y in every sample: it is a result, which is not "
+                    "known before a run, so that errors of held-out samples say nothing of new ones. Leave it out of X."
+                )
+                return
+
+
 def _warn_of_offset(data: TrainingData) -> None:
     """Warn if the mean of a target hides its variation, so that a relative error says little."""
     kinds: list[tuple[str, FloatArray, FloatArray]] = []
@@ -321,10 +350,15 @@ def _warn_of_contradictions(data: TrainingData, who: _Names) -> None:
         if earlier != row:
             pairs.append((earlier, row))
     found = []
+    is_table = data.spec.role == "features"
+    # Where every second measurement or more is repeated, it is to show how much these differ.
+    if is_table and 4 * len(pairs) >= len(inputs):
+        return
+    least = 1.0 if is_table else _SAME
     for pair in pairs[:_COMPARISONS]:
-        difference = _difference(targets, *pair)
-        if difference > _SAME and _are_equal(inputs, *pair):
-            found.append((difference, pair))
+        difference = _scatter(targets, *pair) if is_table else _difference(targets, *pair)
+        if difference > least and _are_equal(inputs, *pair):
+            found.append((_difference(targets, *pair), pair))
     if found:
         difference, pair = max(found)
         count = f"{len(found)} pairs of samples have" if len(found) > 1 else "two samples have"
@@ -356,6 +390,15 @@ def _are_equal(inputs: FieldSet, row: int, other: int) -> bool:
     if not inputs.shared_coords and not np.array_equal(a.coords, b.coords):
         return False
     return a.values is None or np.array_equal(a.values, np.asarray(b.values))
+
+
+def _scatter(targets: Targets, row: int, other: int) -> float:
+    """Largest difference of scalars of two samples in units of their standard deviation over all samples."""
+    if targets.scalars is None:
+        return 0.0
+    numbers = np.asarray(targets.scalars, dtype=np.float64)
+    spread = numbers.std(axis=0)
+    return float((np.abs(numbers[row] - numbers[other]) / np.where(spread > 0, spread, np.inf)).max())
 
 
 def _difference(targets: Targets, row: int, other: int) -> float:

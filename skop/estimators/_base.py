@@ -1125,7 +1125,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             if not (inputs.in_memory and targets.in_memory):
                 inputs, targets = inputs.read(slice(None)), targets.read(slice(None))
             samples = replace(whole, inputs=inputs, targets=standardized(targets, scalers))
-            model, unseen = BaseModel.fit(self.base, samples, used)
+            model, unseen = BaseModel.fit(self.base, samples, used, _units_of(scalers))
             return model, unseen if resampler is None else _to_grid(unseen, inputs, resampler)
 
         model, unseen, self._base_seconds = kept.base_model(fit)
@@ -2251,6 +2251,15 @@ def _weight_of_errors(targets: Targets) -> FloatArray:
     size = np.mean(values**2 / np.maximum(np.mean(values**2, axis=(0, 1)), np.finfo(float).tiny), axis=(1, 2))
     # A sample of nearly nothing would outweigh all others.
     return 1 / np.maximum(size, 1e-3)
+
+
+def _units_of(scalers: Scalers) -> tuple[FloatArray, FloatArray] | None:
+    """Shift and factor by which standardised outputs become physical ones; None where these differ between points."""
+    held = [scaler for scaler in (scalers.target, scalers.scalars) if scaler is not None]
+    if scalers.learns_logarithms or scalers.per_point:
+        return None
+    shifts, factors = ([getattr(scaler, name) for scaler in held] for name in ("mean_", "scale_"))
+    return np.concatenate(shifts), np.concatenate(factors)
 
 
 def _trained_on(setup: _Setup) -> IntArray:

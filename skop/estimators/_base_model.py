@@ -87,6 +87,10 @@ _MOST_KEPT = 2
 _KEPT: ContextVar[dict[str, Any] | None] = ContextVar("kept base model", default=None)
 
 
+#: Shift and factor by which standardised outputs become physical ones.
+Units = tuple[FloatArray, FloatArray]
+
+
 @contextmanager
 def shared_between_fits() -> Iterator[None]:
     """Fit a base model that is given by a word once for fits on the same samples, one after the other in this context.
@@ -138,7 +142,9 @@ class BaseModel:
     keeps_distances: bool = False
 
     @classmethod
-    def fit(cls, kind: Any, data: TrainingData, used: IntArray) -> tuple[BaseModel, Predictions]:
+    def fit(
+        cls, kind: Any, data: TrainingData, used: IntArray, units: Units | None = None
+    ) -> tuple[BaseModel, Predictions]:
         """Fit a base model, and predict samples as if each had not been in the fit.
 
         Parameters
@@ -149,6 +155,9 @@ class BaseModel:
             Samples, with standardised targets.
         used : ndarray of int
             Indices of the samples that are used.
+        units : tuple of (ndarray of shape (q + s,)), or None, default=None
+            Shift and factor by which the standardised targets become physical ones, whose logarithms a model may take;
+            None if they are to have none.
 
         Returns
         -------
@@ -160,18 +169,18 @@ class BaseModel:
         """
         kept = _KEPT.get()
         if kept is None or not isinstance(kind, str) or not (data.inputs.in_memory and data.targets.in_memory):
-            return cls._fit(kind, data, used)
-        key = joblib.hash((kind, used, data.inputs, data.targets, data.spec.network_spec))
+            return cls._fit(kind, data, used, units)
+        key = joblib.hash((kind, used, data.inputs, data.targets, data.spec.network_spec, units))
         if key not in kept:
             while len(kept) >= _MOST_KEPT:
                 kept.pop(next(iter(kept)))
-            kept[key] = cls._fit(kind, data, used)
+            kept[key] = cls._fit(kind, data, used, units)
         model, unseen = kept[key]
         # A fit that goes on with a network changes what the network learns over its base.
         return replace(model), unseen
 
     @classmethod
-    def _fit(cls, kind: Any, data: TrainingData, used: IntArray) -> tuple[BaseModel, Predictions]:
+    def _fit(cls, kind: Any, data: TrainingData, used: IntArray, units: Units | None) -> tuple[BaseModel, Predictions]:
         """Fit a base model, and predict samples as if each had not been in the fit."""
         if isinstance(kind, type):
             raise FieldDataError(f"base is the class {kind.__name__}, but an estimator is needed: {kind.__name__}().")
@@ -185,11 +194,11 @@ class BaseModel:
         chosen, group = merged(whole)
         estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
         with checked_by_caller():
-            _fit_on(estimator, chosen)
+            _fit_on(estimator, chosen, units)
             found = _unseen_predictions(estimator, chosen)
             if isinstance(kind, str) and (by_params := _by_params_alone(chosen)) is not None:
                 other = _classical(kind)
-                _fit_on(other, by_params)
+                _fit_on(other, by_params, units)
                 again = _unseen_predictions(other, by_params)
                 if _TIE * _relative_error(again, chosen.targets) <= _relative_error(found, chosen.targets):
                     found, nodes, estimator = again, estimator.numbering_, other
@@ -680,10 +689,12 @@ def _classical(kind: str) -> Any:
     return PODRegressor(regressor="ridge") if kind == "linear" else PODRegressor()
 
 
-def _fit_on(estimator: Any, data: TrainingData) -> None:
+def _fit_on(estimator: Any, data: TrainingData, units: Units | None = None) -> None:
     """Fit an estimator to samples that have been read."""
     if isinstance(estimator, PODRegressor):
-        estimator._fit(data)
+        # Without units, standardised targets that happen to be positive have no logarithms.
+        nothing = np.zeros(data.targets.n_outputs + data.targets.n_scalars)
+        estimator._fit(data, units=(nothing, nothing) if units is None else units)
         return
     X: Any = data.inputs.params if data.spec.role == "features" else data.inputs
     estimator.fit(X, _as_y(data.targets))

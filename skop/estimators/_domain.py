@@ -32,16 +32,21 @@ _SAME_LINE = 0.05
 #: How far points may lie outside the box of the fit, as a part of its extent.
 _OUTSIDE = 0.05
 #: How far parameters may lie outside their range, as a part of it, and the same times the number of samples: new
-#: samples of a design leave the range of a few samples by more than that of many.
+#: samples of a design leave the range of a few samples by more than that of many. One of n uniform numbers is further
+#: outside than 8 / n with a probability of exp(-8) / n.
 _PARAMETER, _PARAMETER_OF_FEW = 0.05, 8.0
-#: The same for values of fields, and for parameters whose distribution has tails.
+#: What is added where the distribution of a parameter has tails, so that normal numbers are rarely outside.
+_PARAMETER_WITH_TAILS = 0.6
+#: How far values of fields may lie outside their range, as a part of it.
 _FIELD = 1.0
+#: Ratio of the largest to the smallest number up to which logarithms are spread as the numbers.
+_SPANS = 3.0
 #: Kurtosis up to which a distribution has no tails, and from which it has: 1.8 is that of a uniform design, 3 that of
 #: normal numbers, with some scatter for few samples.
 _KURTOSIS = 1.9, 2.3
-#: How many times smaller than any before a positive parameter may be: one whose range ends well above zero, that is,
-#: above this many parts in n of its highest value; and one that is spread down to zero.
-_SMALLER, _ENDS_ABOVE, _SMALLER_TO_ZERO = 30.0, 5.0, 1000.0
+#: How many times smaller than any before a positive parameter may be whose range ends well above zero, that is, above
+#: this many parts in n of its highest value.
+_SMALLER, _ENDS_ABOVE = 30.0, 5.0
 #: How far the sizes of fields may lie outside their range: part of the logarithm of the range, and a factor.
 _SIZE_PART, _SIZE_FACTOR = 0.5, 2.0
 #: How many times larger or smaller than any before a sample, or the distance of its points, may be.
@@ -270,6 +275,11 @@ class SeenRanges:
         Global parameters, or the features of a table.
     tailed : ndarray of shape (p,) or None
         1 for parameters whose distribution has tails, as measured data have, 0 for those of a design, or between.
+    medians : ndarray of shape (p,) or None
+        Medians of the parameters.
+    in_logarithms : ndarray of shape (p,) or None
+        1 for parameters of one sign whose logarithms are spread more evenly than they are themselves, so that distances
+        from the range are those of logarithms; otherwise 0.
     values, sizes : ndarray of shape (2, c) or None
         Values of the input fields, and root mean squares of the fields of a sample.
     coords : ndarray of shape (2, d)
@@ -291,6 +301,8 @@ class SeenRanges:
     sides: FloatArray
     spacing: FloatArray
     times: FloatArray | None = None
+    medians: FloatArray | None = None
+    in_logarithms: FloatArray | None = None
 
     @classmethod
     def from_fit(cls, inputs: FieldSet, extremes: Extremes | None, times: FloatArray | None = None) -> SeenRanges:
@@ -311,17 +323,23 @@ class SeenRanges:
             Their ranges.
         """
         params = None if inputs.params is None else np.asarray(inputs.params, dtype=np.float64)
+        spread: dict[str, Any] = {"tailed": None}
+        if params is not None:
+            in_logarithms = _is_even_in_logarithms(params)
+            scaled = np.where(in_logarithms, np.log(np.abs(np.where(params == 0, 1.0, params))), params)
+            tailed = np.interp(_kurtosis(scaled), _KURTOSIS, (0.0, 1.0))
+            spread = {"tailed": tailed, "in_logarithms": 1.0 * in_logarithms, "medians": np.median(params, axis=0)}
         lower, upper = boxes(inputs)
         return cls(
             n_samples=len(inputs),
             params=None if params is None else _range(params),
-            tailed=None if params is None else np.interp(_kurtosis(params), _KURTOSIS, (0.0, 1.0)),
             values=None if extremes is None else np.stack([extremes.low.min(axis=0), extremes.high.max(axis=0)]),
             sizes=None if extremes is None else _range(extremes.size),
             coords=np.stack([lower.min(axis=0), upper.max(axis=0)]),
             sides=_range((upper - lower).max(axis=1, keepdims=True)),
             spacing=_range(_mean_spacing(inputs, lower, upper)),
             times=None if times is None else _range(times[:, np.newaxis]),
+            **spread,
         )
 
     def joined(self, other: SeenRanges) -> SeenRanges:
@@ -334,6 +352,9 @@ class SeenRanges:
                 parts[name] = np.stack([np.minimum(old[0], new[0]), np.maximum(old[1], new[1])])
         if self.tailed is not None and other.tailed is not None and self.tailed.shape == other.tailed.shape:
             parts["tailed"] = np.maximum(self.tailed, other.tailed)
+        if "params" in parts and self.in_logarithms is not None and other.in_logarithms is not None:
+            # A later fit may have seen numbers without logarithms.
+            parts["in_logarithms"] = self.in_logarithms * (np.prod(parts["params"], axis=0) > 0)
         return replace(self, **parts)
 
     def findings(
@@ -379,20 +400,24 @@ class SeenRanges:
     def _limits_of_parameters(self, params: FloatArray, tailed: FloatArray) -> FloatArray:
         """Lowest and highest parameters ``(2, p)`` without a finding."""
         low, high = params
-        part = np.maximum(tailed * _FIELD, _PARAMETER + _PARAMETER_OF_FEW / self.n_samples)
-        slack = part * (high - low) + self._slack_of_few(params)
-        lowest, highest = low - slack, high + slack
-        # Numbers of one sign are compared by their ratios too: downwards, since a difference says little of a thickness
-        # in another unit; and upwards where they have tails, since those of lognormal numbers are long.
+        in_logarithms = np.zeros(len(low), bool) if self.in_logarithms is None else self.in_logarithms > 0
+        medians = (low + high) / 2 if self.medians is None else self.medians
+        part = tailed * _PARAMETER_WITH_TAILS + max(_PARAMETER, _PARAMETER_OF_FEW / self.n_samples)
+        # Twice the distance of an end from the median is the range of an even design, and the longer side is that of a
+        # longer tail.
+        lowest, highest = (end + 2 * part * (end - medians) for end in (low, high))
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            ratios = [end * (end / medians) ** (2 * part) for end in (low, high)]
+        lowest, highest = np.where(in_logarithms, ratios, [lowest, highest])
+        slack = self._slack_of_few(params)
+        lowest, highest = lowest - slack * (1 - in_logarithms), highest + slack * (1 - in_logarithms)
+        # Numbers of one sign whose range ends well above zero are compared by their ratios too, since a difference says
+        # little of a thickness in another unit.
         inner, outer = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
-        of_one_sign = low * high > 0
-        smaller = np.where(inner * self.n_samples > _ENDS_ABOVE * outer, _SMALLER, _SMALLER_TO_ZERO)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            larger = np.where(tailed < 1, 0.0, outer * np.sqrt(outer / inner))
-        nearest = np.where(of_one_sign, np.sign(high) * inner / smaller, np.nan)
-        furthest = np.where(of_one_sign, np.sign(high) * larger, 0.0)
-        lowest = np.where(high < 0, np.minimum(lowest, furthest), np.fmax(lowest, nearest))
-        highest = np.where(high < 0, np.fmin(highest, nearest), np.maximum(highest, furthest))
+        ends_above = (low * high > 0) & (inner * self.n_samples > _ENDS_ABOVE * outer) & ~in_logarithms
+        nearest = np.where(ends_above, np.sign(high) * inner / _SMALLER, np.nan)
+        lowest = np.where(high > 0, np.fmax(lowest, nearest), lowest)
+        highest = np.where(high < 0, np.fmin(highest, nearest), highest)
         return np.stack([lowest, highest])
 
     def _slack_of_few(self, ranges: FloatArray) -> FloatArray:
@@ -517,6 +542,24 @@ def _kurtosis(numbers: FloatArray) -> FloatArray:
     squares = (deviation / np.where(largest > 0, largest, 1.0)) ** 2
     variance = squares.mean(axis=0)
     return (squares**2).mean(axis=0) / np.where(variance > 0, variance**2, 1.0)
+
+
+def _is_even_in_logarithms(numbers: FloatArray) -> Any:
+    """Whether each column of numbers ``(n, k)`` is spread more evenly about the middle of its range in logarithms.
+
+    The mean of an even design is in the middle. Where a range is short, both are nearly so, and the numbers themselves
+    are taken.
+    """
+    low, high = _range(numbers)
+    of_one_sign = low * high > 0
+    sizes = np.abs(np.where(of_one_sign, numbers, 1.0))
+    spans = sizes.max(axis=0) > _SPANS * sizes.min(axis=0)
+    off = []
+    for values in (numbers, np.log(sizes)):
+        width = np.ptp(values, axis=0)
+        middle = 0.5 * (values.min(axis=0) + values.max(axis=0))
+        off.append(np.abs(values.mean(axis=0) - middle) / np.where(width > 0, width, 1.0))
+    return of_one_sign & spans & (2 * off[1] < off[0])
 
 
 def _mean_spacing(inputs: FieldSet, lower: FloatArray, upper: FloatArray) -> FloatArray:

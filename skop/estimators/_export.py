@@ -29,7 +29,7 @@ from skop._typing import FloatArray, GridShape, PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, FieldScaler, FieldSet
 from skop.estimators._base_model import BaseModel, CorrectionNetwork
-from skop.estimators._baselines import NOTHING_OUTSIDE, PODRegressor
+from skop.estimators._baselines import NOTHING_OUTSIDE, OutputModel, PODRegressor
 from skop.estimators._kernel_models import KernelModel
 from skop.estimators._persistence import write_in_one_step
 from skop.exceptions import FieldDataError, OptionalDependencyError, SkopError
@@ -162,8 +162,8 @@ def _reasons_of_base(base: BaseModel | None, samples: FieldSet) -> dict[str, boo
     model = base.estimator
     kind = f"a {type(model).__name__}"
     if isinstance(model, PODRegressor):
-        kind = f"PODRegressor(regressor={type(model.regressor_).__name__}(...))"
-    has_graph = isinstance(model, PODRegressor) and isinstance(model.regressor_, KernelModel)
+        kind = f"PODRegressor(regressor={type(model.models_[0].regressor).__name__}(...))"
+    has_graph = isinstance(model, PODRegressor) and isinstance(model.models_[0].regressor, KernelModel)
     return {
         f"the base of this one is {kind}, and only a PODRegressor with a regressor of skop has a graph; fit with "
         "base='pod' or base=None": not has_graph,
@@ -229,15 +229,61 @@ class _Restore(nn.Module):
         return values.exp() if self.is_logarithm else values
 
 
-class _BaseGraph(nn.Module):
-    """Predictions of a base model that is a PODRegressor, for the points of given samples."""
+class _OutputGraph(nn.Module):
+    """Predictions of some outputs by a base model."""
 
-    coords: torch.Tensor | None
+    reads: torch.Tensor
     shift: torch.Tensor
     scale: torch.Tensor
     components: torch.Tensor
     mean: torch.Tensor
     unit: torch.Tensor
+    origin: torch.Tensor
+    size: torch.Tensor
+    bounds: torch.Tensor | None
+
+    def __init__(self, model: OutputModel) -> None:
+        super().__init__()
+        self.regressor: KernelModel = model.regressor
+        self.n_outputs = len(model.channels)
+        self.n_values = len(model.basis.mean_) - len(model.scalars)
+        held = {
+            "shift": model.shift,
+            "scale": model.scale,
+            "components": model.basis.components_,
+            "mean": model.basis.mean_,
+            "unit": model.units,
+            "origin": model.spread_out(model.origin),
+            "size": model.spread_out(model.size),
+        }
+        for name, values in held.items():
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
+        bounds = None if model.bounds is None else torch.tensor(model.bounds, dtype=torch.float64)
+        self.register_buffer("bounds", bounds)
+        self.register_buffer("reads", torch.tensor(model.reads_logarithms, dtype=torch.bool))
+
+    def forward(
+        self, params: torch.Tensor | None, features: list[torch.Tensor]
+    ) -> tuple[torch.Tensor | None, torch.Tensor]:
+        """Map parameters and coefficients of fields to fields and scalars."""
+        points = features
+        if params is not None:
+            params = params.double()
+            turned = torch.where(self.reads, torch.where(self.reads, params, 1.0).log(), params)
+            points = [(turned - self.shift) / self.scale, *features]
+        found = self.regressor.predict(torch.cat(points, dim=1)) @ self.components + self.mean
+        if self.bounds is None:
+            found = found * self.unit
+        else:
+            found = ((found.clamp(self.bounds[0], self.bounds[1]) * self.unit).exp() - self.origin) / self.size
+        field = found[:, : self.n_values].unflatten(1, (-1, self.n_outputs)) if self.n_outputs else None
+        return field, found[:, self.n_values :]
+
+
+class _BaseGraph(nn.Module):
+    """Predictions of a base model that is a PODRegressor, for the points of given samples."""
+
+    coords: torch.Tensor | None
     input_unit: torch.Tensor
     input_scale: torch.Tensor
     input_mean: torch.Tensor
@@ -246,21 +292,15 @@ class _BaseGraph(nn.Module):
     def __init__(self, base: BaseModel, samples: FieldSet, dtype: torch.dtype) -> None:
         super().__init__()
         estimator: Any = base.estimator
-        self.regressor: KernelModel = estimator.regressor_
+        self.outputs = nn.ModuleList([_OutputGraph(model) for model in estimator.models_])
+        self.orders = [
+            np.argsort(np.concatenate([getattr(model, name) for model in estimator.models_])).tolist()
+            for name in ("channels", "scalars")
+        ]
         self.dtype, self.has_rest, basis = dtype, estimator.has_rest_, estimator.input_basis_
-        self.n_outputs, self.n_scalars = estimator.spec_.n_outputs, estimator.spec_.n_scalars
-        outputs = estimator.output_basis_
-        self.n_values = len(outputs.mean_) - self.n_scalars
-        units = np.tile(estimator.channel_unit_, self.n_values // max(self.n_outputs, 1))
-        held = {
-            "shift": estimator.shift_,
-            "scale": estimator.scale_,
-            "components": outputs.components_,
-            "mean": outputs.mean_,
-            "unit": np.append(units, estimator.scalar_unit_),
-        }
+        held = {}
         if basis is not None:
-            held |= {
+            held = {
                 "input_unit": estimator.input_unit_,
                 "input_scale": estimator.input_scale_,
                 "input_mean": basis.mean_,
@@ -282,26 +322,25 @@ class _BaseGraph(nn.Module):
         params: torch.Tensor | None = None,
     ) -> Outputs:
         """Map physical inputs, with the coordinates where they are inputs, to standardised fields and scalars."""
-        points = []
-        if params is not None:
-            points.append((params.double() - self.shift) / self.scale)
         if self.coords is not None:
             given: Any = params if fields is None else fields
             coords = self.coords.expand(given.shape[0], -1, -1)
         held = [part.double().flatten(1) for part in (coords, fields) if part is not None]
+        features = []
         if held and self.reads_fields:
             rows = torch.cat(held, dim=1) / self.input_unit - self.input_mean
             coefficients = rows @ self.input_components.T
-            points.append(coefficients / self.input_scale)
+            features.append(coefficients / self.input_scale)
             if self.has_rest:
                 whole = (rows**2).sum(dim=1)
                 outside = whole - (coefficients**2).sum(dim=1)
                 outside = torch.where(outside > NOTHING_OUTSIDE * whole, outside, torch.zeros_like(outside))
-                points.append(outside.sqrt()[:, None] / self.input_scale)
-        found = self.regressor.predict(torch.cat(points, dim=1)) @ self.components
-        found = ((found + self.mean) * self.unit).to(self.dtype)
-        field = found[:, : self.n_values].unflatten(1, (-1, self.n_outputs)) if self.n_outputs else None
-        return Outputs(field, found[:, self.n_values :] if self.n_scalars else None)
+                features.append(outside.sqrt()[:, None] / self.input_scale)
+        found = [graph(params, features) for graph in self.outputs]
+        channels, scalars = self.orders
+        field = torch.cat([part for part, _ in found if part is not None], dim=-1)[..., channels] if channels else None
+        numbers = torch.cat([part for _, part in found], dim=-1)[..., scalars] if scalars else None
+        return Outputs(*(None if part is None else part.to(self.dtype) for part in (field, numbers)))
 
 
 class _PredictionGraph(nn.Module):

@@ -423,6 +423,7 @@ def _check_kernel_model(held: Held) -> None:
     n_targets = len(held.array("penalties", None, finite=False))
     held.array("left_out", n, n_targets)
     held.array("sizes", n_targets, finite=False)
+    held.array("groups", n, whole=True, optional=True)
     inducing = held.get("inducing")
     if inducing is None:
         inducing = [None] * len(kernels)
@@ -544,8 +545,6 @@ def _check_pod(held: Held) -> None:
     held.need(points is not None or numbering is not None, "points_", "the points of the fit")
     own = points if points is not None else numbering.first
     held.need(own.shape[1] == spec.n_dims, "numbering_", f"points in {spec.n_dims} dimensions")
-    held.array("shift_", spec.n_params)
-    held.array("scale_", spec.n_params, positive=True)
     width = len(own) * (spec.n_fields + (spec.n_dims if points is None else 0))
     held.array("input_unit_", width, positive=True)
     basis = held.part("input_basis_", "Basis", optional=True)
@@ -553,28 +552,50 @@ def _check_pod(held: Held) -> None:
     held.need(basis is None or len(basis.mean_) == width, "input_basis_", f"components of {width} values")
     has_rest = held.flag("has_rest_")
     held.number("input_scale_", positive=True)
-    held.number("output_scale_", positive=True)
-    output = held.part("output_basis_", "Basis")
-    held.array("channel_unit_", spec.n_outputs, positive=True)
-    held.array("scalar_unit_", spec.n_scalars, positive=True)
     places = len(held.get("coords_")) if spec.target_points == "shared" else len(own)
-    held.need(
-        len(output.mean_) == places * spec.n_outputs + spec.n_scalars, "output_basis_", f"components of {places} points"
-    )
-    n_inputs = spec.n_params + (0 if basis is None else len(basis.components_) + has_rest)
-    n_targets = len(output.components_)
-    regressor = held.get("regressor_")
+    n_features = 0 if basis is None else len(basis.components_) + has_rest
+    models = held.parts("models_", "OutputModel")
+    for name, count in (("channels", spec.n_outputs), ("scalars", spec.n_scalars)):
+        every = sorted(int(number) for model in models for number in getattr(model, name))
+        held.need(every == list(range(count)), "models_", f"models of {count} {name}")
+    for model in models:
+        _check_outputs_of(held, model, places, spec.n_params, n_features)
+
+
+def _check_outputs_of(held: Held, model: Any, places: int, n_params: int, n_features: int) -> None:
+    """Whether a model of some outputs fits the inputs and the points of an estimator."""
+    n_inputs, n_targets, size = n_params + n_features, len(model.basis.components_), len(model.basis.mean_)
+    held.need(len(model.shift) == n_params, "models_", f"models of {n_params} parameters")
+    held.need(size == places * len(model.channels) + len(model.scalars), "models_", f"components of {places} points")
+    regressor = model.regressor
     if is_one_of(regressor, "KernelModel"):
         held.need(
             regressor.points.shape[1] == n_inputs and len(regressor.penalties) == n_targets,
-            "regressor_",
+            "models_",
             f"a model of {n_targets} targets of {n_inputs} inputs",
         )
-        held.array("rest_variance_", len(output.mean_), finite=False)
+        held.need(model.rest_variance is not None, "models_", "the variance that the components leave over")
         return
-    held.need(hasattr(regressor, "predict"), "regressor_", "a fitted regressor")
-    found = _tried(held, "regressor_", regressor.predict, n_inputs)
-    held.need(found.shape[1] == n_targets, "regressor_", f"one with {n_targets} targets of {n_inputs}")
+    held.need(hasattr(regressor, "predict"), "models_", "a fitted regressor")
+    found = _tried(held, "models_", regressor.predict, n_inputs)
+    held.need(found.shape[1] == n_targets, "models_", f"one with {n_targets} targets of {n_inputs}")
+
+
+def _check_output_model(held: Held) -> None:
+    n_params = len(held.array("shift", None))
+    held.array("scale", n_params, positive=True)
+    reads = held.get("reads_logarithms")
+    is_mask = isinstance(reads, np.ndarray) and reads.dtype == bool and reads.shape == (n_params,)
+    held.need(is_mask, "reads_logarithms", f"an array of {n_params} truth values")
+    held.flag("learns_logarithms")
+    n_channels, n_scalars = (len(held.array(name, None, whole=True)) for name in ("channels", "scalars"))
+    held.array("channel_unit", n_channels, positive=True)
+    held.array("scalar_unit", n_scalars, positive=True)
+    held.number("output_scale", positive=True)
+    basis = held.part("basis", "Basis")
+    held.array("rest_variance", len(basis.mean_), finite=False, optional=True)
+    bounds = held.array("bounds", 2, len(basis.mean_), optional=True)
+    held.need((bounds is not None) == held.get("learns_logarithms"), "bounds", "the range of logarithms")
 
 
 def _tried(held: Held, name: str, function: Callable[[Any], Any], n_inputs: int) -> Any:
@@ -889,6 +910,7 @@ _CHECKS: dict[str, Callable[[Held], None]] = {
     "Kernel": _check_kernel,
     "KernelModel": _check_kernel_model,
     "Basis": _check_basis,
+    "OutputModel": _check_output_model,
     "_Numbering": _check_numbering,
     "BaseModel": _check_base_model,
     "FieldRegressor": _check_field_regressor,

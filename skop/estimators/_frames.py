@@ -359,7 +359,7 @@ def _fit_with_plan(
 ) -> None:
     """Fit an estimator as its `fit` does, but an operator with another training plan.
 
-    One that takes groups, such as `AutoRegressor`, gets the trajectories.
+    One that takes groups, such as `AutoRegressor` and `PODRegressor`, gets the trajectories.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ def _fit_with_plan(
         return
     options = kept if sample_weight is None else {"sample_weight": sample_weight, **kept}
     if plan.n_steps is not None and len(X) > plan.n_steps and "groups" in signature(estimator.fit).parameters:
-        # Steps of one trajectory in the training would tell of the others in a cross-validation.
+        # Steps of one trajectory in the training would tell of the others that are left out.
         options = {"groups": np.arange(len(X)) // plan.n_steps, **options}
     estimator.fit(X, y, **options)
 

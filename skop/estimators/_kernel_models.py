@@ -13,7 +13,7 @@ Notation: n training points, d inputs, m monomials, r targets (coefficients of m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from numbers import Integral, Real
@@ -68,7 +68,7 @@ _WORSE = 1.2
 _DECADES = 3.5
 #: Number of samples up to which kernels are those between all of them, and of inducing samples beyond it.
 _MOST_EXACT, _INDUCING = 2000, 1500
-#: Least part of B, in units of its largest possible value, below which nothing but the samples themselves tells of them.
+#: Least part of B, in units of its largest possible value, below which only the samples themselves tell of them.
 _LEAST_FREE = 1e-9
 #: Degree of the tail that makes a polyharmonic kernel definite.
 _POLYHARMONIC = {"linear_spline": 0, "thin_plate": 1, "cubic": 1, "quintic": 2, "septic": 3}
@@ -628,6 +628,8 @@ class Decomposition:
 Trial = tuple[float, Kernel, float]
 #: Error of leave-one-out residuals (k, s) of the leading s targets, at k samples whose numbers are given.
 Error = Callable[[FloatArray, IntArray], float]
+#: Error of each output of such residuals of all samples, in any unit.
+Each = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(eq=False)
@@ -642,6 +644,8 @@ class Found:
     #: Error of each leading target by system and penalty (k, l, s), and these penalties (k, l).
     each: FloatArray
     tried: FloatArray
+    #: Least error of each output among these; None for one output.
+    least: FloatArray | None = None
 
 
 class Selection:
@@ -661,6 +665,8 @@ class Selection:
         Number of leading inputs that are global parameters.
     groups : ndarray of int, shape (n,), or None, default=None
         Numbers of the groups that are left out as a whole; None leaves out one sample at a time.
+    each : callable or None, default=None
+        Error of each output of residuals (n, s); None for one output.
     """
 
     def __init__(
@@ -671,9 +677,10 @@ class Selection:
         error: Error,
         n_params: int,
         groups: IntArray | None = None,
+        each: Each | None = None,
     ) -> None:
         self.points, self.targets, self.weights, self.error, self.n_params = points, targets, weights, error, n_params
-        self.groups = groups
+        self.groups, self.each = groups, each
         self.all = np.arange(len(points))
         self._trials: dict[str, list[Trial]] = {}
         # Samples in an order that does not depend on the caller's, of which every k-th is taken.
@@ -703,9 +710,18 @@ class Selection:
         """Least error of all kernels that were screened."""
         return min((trials[0][0] for trials in self._trials.values() if trials), default=np.inf)
 
-    def narrow(self, targets: FloatArray, error: Error) -> None:
-        """Go on with fewer targets, and the error of these."""
-        self.targets, self.error = targets, error
+    def narrow(self, targets: FloatArray, error: Error, each: Each | None) -> None:
+        """Go on with fewer targets, and the errors of these."""
+        self.targets, self.error, self.each = targets, error, each
+
+    def gains(self, found: Found, tried: Iterable[Found]) -> FloatArray:
+        """Least error of each output by a model that was tried, in units of that by the model that was found."""
+        if self.each is None:
+            return np.ones(1)
+        count = min(len(found.choice), _LEADING)
+        own = self.each(self._residuals(found.systems, found.choice[:count], found.penalties[:count]))
+        least = np.min([item.least for item in tried if item.least is not None], axis=0)
+        return np.divide(least, own, out=np.ones_like(own), where=own > 0)
 
     def search(self, name: str, *, thorough: bool = False) -> Found | None:
         """Choose the kernel of a kind of model, and its penalties; None where the samples do not suffice.
@@ -894,15 +910,18 @@ class Selection:
         if about is not None:
             is_near = np.abs(np.log10(penalties) - np.log10(about)) < _DECADES
             penalties = penalties[is_near | (penalties == penalties[-1])]
-        errors, each = [], []
+        errors, each, outputs = [], [], []
         for penalty in penalties:
             residuals = system.left_out(projected, np.array([penalty]))[1]
             errors.append(kernel.handicap * self.error(residuals, self.all))
             each.append(kernel.handicap * (self.weights @ np.abs(residuals)))
+            if self.each is not None:
+                outputs.append(kernel.handicap * self.each(residuals))
         count = self.targets.shape[1]
         choice, chosen = np.zeros(count, int), np.full(count, penalties[int(np.argmin(errors))])
         error = self._error([system], choice, chosen)
-        found = Found(error, [system], choice, chosen, np.stack(each)[None], penalties[None])
+        least = np.min(outputs, axis=0) if outputs else None
+        found = Found(error, [system], choice, chosen, np.stack(each)[None], penalties[None], least)
         return self._each_alone(found, _BETTER_BY_PENALTIES)
 
     def mix(self, found: Sequence[Found]) -> Found:
@@ -939,12 +958,16 @@ class Selection:
 
     def _error(self, systems: Sequence[System], choice: IntArray, penalties: FloatArray) -> float:
         """Error on all samples, of the targets whose choice is given."""
+        return self.error(self._residuals(systems, choice, penalties), self.all)
+
+    def _residuals(self, systems: Sequence[System], choice: IntArray, penalties: FloatArray) -> FloatArray:
+        """Leave-one-out residuals of the targets whose choice is given."""
         residuals = np.empty((len(self.targets), len(choice)))
         for number in np.unique(choice):
             own, system = np.flatnonzero(choice == number), systems[number]
             found = system.left_out(system.project(self.targets[:, own]), penalties[own])[1]
             residuals[:, own] = system.kernel.handicap * found
-        return self.error(residuals, self.all)
+        return residuals
 
     def fit(self, found: Found, *, cut: bool, most: int | None = None) -> KernelModel:
         """Fit the model that was found to all targets, to the first ones, or `cut` after the last that is no mean."""

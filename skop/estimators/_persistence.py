@@ -549,6 +549,8 @@ def _complete(value: Any) -> None:
         training, epochs = held["training"] or TrainingOptions(), held.pop("n_iter_no_change")
         if epochs != training.n_iter_no_change:
             held["training"] = replace(training, n_iter_no_change=epochs)
+    if hasattr(kind, "_upgrade"):
+        kind._upgrade(held)
     unknown = sorted(name for name in held if name not in usual and not name.endswith("_"))
     if unknown:
         raise ModelFileError(

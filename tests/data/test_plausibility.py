@@ -166,6 +166,29 @@ def test_a_table_of_features_may_repeat_itself_and_have_outliers():
     assert not said(features, numbers)
 
 
+def test_a_repetition_in_a_table_that_differs_by_more_than_the_targets_vary_is_named():
+    features, numbers = RANDOM.random((30, 3)), RANDOM.random(30)
+    features[29], numbers[29] = features[4], numbers[4] + 0.1 * numbers.std()
+    assert not said(features, numbers)
+    numbers[29] = numbers[4] + 2 * numbers.std()
+    (message,) = said(features, numbers)
+    assert message.startswith("X is the same in sample 4 and sample 29, but y differs by")
+
+
+def test_a_parameter_that_is_a_result_is_named():
+    channels = FieldSet(POINTS, TARGET, channel_names=["mises"])
+    for result, words in (
+        (TARGET.max(axis=(1, 2)), "the largest value of channel 'mises'"),
+        (TARGET.mean(axis=(1, 2)), "the mean of channel 'mises'"),
+        (np.sqrt((TARGET**2).mean(axis=(1, 2))), "the root mean square of channel 'mises'"),
+    ):
+        rounded = np.array([float(f"{number:.6g}") for number in result])
+        (message,) = said(np.stack([PARAMS[:, 0], rounded], axis=1), channels)
+        assert message.startswith(f"global parameter 1 of X equals {words} of y in every sample")
+    # A load that the largest value follows is none.
+    assert not said(PARAMS, FieldSet(POINTS, TARGET * PARAMS[:, :1, None]))
+
+
 # ---------------------------------------------------------------- sound data, and estimators that wrap others
 def test_data_of_the_library_are_sound():
     for X, y in (

@@ -741,8 +741,8 @@ def test_the_rounding_of_fields_is_no_input_of_a_base():
     fields = (rng.normal(size=(24, 2)) @ np.sin(np.arange(22.0).reshape(2, 11)))[..., None]
     model = PODRegressor(regressor="ridge").fit(FieldSet(rng.random((11, 2)), fields), fields)
     # Two components, and what they leave out of the training samples.
-    assert model.regressor_.points.shape == (24, 3)
-    assert not model.regressor_.points[:, 2].any()
+    assert model.models_[0].regressor.points.shape == (24, 3)
+    assert not model.models_[0].regressor.points[:, 2].any()
 
 
 def test_a_failed_warm_start_keeps_the_shares(linear_map, monkeypatch):

@@ -49,7 +49,7 @@ def test_pod_and_ridge_written_out(count):
     mean_out, basis_out = leading(targets[:15], count)
     inputs, outputs = (rows[:15] - mean_in) @ basis_in.T, (targets[:15] - mean_out) @ basis_out.T
     found = PODRegressor(regressor="ridge", n_components=count).fit(X[:15], y[:15])
-    penalties = found.regressor_.penalties * found.input_scale_**2
+    penalties = found.models_[0].regressor.penalties * found.input_scale_**2
     models = [ridge(inputs, outputs[:, mode], penalties[mode]) for mode in range(len(penalties))]
     slope, shift = (np.stack(part, axis=-1) for part in zip(*models, strict=True))
     basis_out = basis_out[: len(penalties)]
@@ -67,7 +67,7 @@ def test_a_linear_map_is_found_with_enough_components():
 def test_the_part_of_the_variance_decides_the_number_of_components():
     X, y = make_data(40)
     estimator = PODRegressor(n_components=0.8).fit(X, y)
-    for basis, rows in ((estimator.input_basis_, X.reshape(40, -1)), (estimator.output_basis_, y.reshape(40, -1))):
+    for basis, rows in ((estimator.input_basis_, X.reshape(40, -1)), (estimator.models_[0].basis, y.reshape(40, -1))):
         variances = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False) ** 2
         assert basis.n_components_ == np.searchsorted(np.cumsum(variances) / variances.sum(), 0.8) + 1
 
@@ -94,7 +94,7 @@ def test_any_regressor_is_cloned_and_used():
     X, y = make_data(60, noise=0.0)
     regressor = LinearRegression()
     estimator = PODRegressor(regressor=regressor, n_components=24).fit(X[:50], y[:50])
-    assert isinstance(estimator.regressor_, LinearRegression)
+    assert isinstance(estimator.models_[0].regressor, LinearRegression)
     assert not hasattr(regressor, "coef_")
     np.testing.assert_allclose(estimator.predict(X[50:]), y[50:], rtol=1e-8)
 
@@ -198,17 +198,17 @@ def test_leave_one_out_predictions_are_those_of_refits_with_the_same_choice():
     model = PODRegressor(regressor="rbf").fit(X, y)
     data = model._read(X, y)
     found = model._leave_one_out(data)
-    points = model._points(np.zeros((18, 0)), X)
+    points = model.models_[0].scaled(X)
     for sample in (0, 5, 17):
         others = np.arange(18) != sample
-        (kernel,) = model.regressor_.kernels
+        (kernel,) = model.models_[0].regressor.kernels
         # Fields themselves, and not their components, with the penalty of all components.
-        assert len(set(model.regressor_.penalties)) == 1
+        assert len(set(model.models_[0].regressor.penalties)) == 1
         refit = KernelModel.fit(
             fields.reshape(18, -1)[others],
             [System(kernel, points[others])],
             np.zeros(14, int),
-            np.full(14, model.regressor_.penalties[0]),
+            np.full(14, model.models_[0].regressor.penalties[0]),
         )
         np.testing.assert_allclose(found.fields[sample].ravel(), refit.predict(points[[sample]])[0], rtol=1e-8)
     error = 1 - relative_l2_score(fields, found.fields, units=channel_sizes(fields))
@@ -404,7 +404,7 @@ def test_many_samples_have_inducing_ones(monkeypatch, tmp_path):
     fields = lambda params: np.sin(3 * params[:, :1] * places) + params[:, 1:] * places  # noqa: E731
     params, new = (np.random.default_rng(seed).uniform(0, 1, (n, 2)) for seed, n in ((0, 90), (1, 20)))
     model = PODRegressor(regressor="gaussian_process").fit(params, fields(params))
-    assert len(model.regressor_.weights[0]) == 30
+    assert len(model.models_[0].regressor.weights[0]) == 30
     # With the same samples as inducing ones the others add what they know.
     fewer = PODRegressor(regressor="gaussian_process").fit(params[:30], fields(params[:30]))
     errors = [1 - relative_l2_score(fields(new), each.predict(new)) for each in (model, fewer)]

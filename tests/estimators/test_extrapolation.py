@@ -96,15 +96,61 @@ def test_the_table_has_a_row_for_each_number_outside(on_table):
     assert list(on_table.check(DESIGN)) == ["sample", "what", "value", "lowest", "highest", "excess"]
 
 
-def test_new_samples_of_the_same_kind_are_inside():
-    """Of 200 predictions of 50 samples each, less than 2 % warn: uniform, normal and lognormal numbers."""
-    rng = np.random.default_rng(1)
-    for draw in (rng.random, rng.standard_normal, lambda size: rng.lognormal(size=size)):
-        warned = 0
-        for _ in range(200):
-            seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=draw((100, 3))), None)
-            warned += bool(seen.findings(FieldSet(np.zeros((1, 1)), params=draw((50, 3))), every=False))
-        assert warned < 4
+#: Twenty kinds of parameters by functions of a generator and a size.
+KINDS = {
+    "uniform": lambda rng, size: rng.random(size),
+    "uniform away from zero": lambda rng, size: 1 + 2 * rng.random(size),
+    "uniform about zero": lambda rng, size: -2 + 7 * rng.random(size),
+    "uniform in a short range": lambda rng, size: 2e11 + 1e10 * rng.random(size),
+    "uniform and small": lambda rng, size: 1e-3 * rng.random(size),
+    "log-uniform over three decades": lambda rng, size: 10 ** (3 * rng.random(size) - 1.5),
+    "log-uniform over a decade": lambda rng, size: 10 ** rng.random(size),
+    "negative log-uniform": lambda rng, size: -(10 ** (2 * rng.random(size))),
+    "five levels": lambda rng, size: rng.integers(0, 5, size) / 4,
+    "two levels": lambda rng, size: 1.0 * rng.integers(0, 2, size),
+    "integers": lambda rng, size: 1.0 * rng.integers(1, 9, size),
+    "powers of ten": lambda rng, size: 10.0 ** rng.integers(-2, 3, size),
+    "normal": lambda rng, size: rng.standard_normal(size),
+    "normal and positive": lambda rng, size: 10 + rng.standard_normal(size),
+    "lognormal": lambda rng, size: rng.lognormal(size=size),
+    "narrow lognormal": lambda rng, size: rng.lognormal(sigma=0.3, size=size),
+    "exponential": lambda rng, size: rng.exponential(size=size),
+    "gamma": lambda rng, size: rng.gamma(2.0, size=size),
+    "beta": lambda rng, size: rng.beta(2, 5, size=size),
+    "Weibull": lambda rng, size: rng.weibull(2, size=size),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_new_samples_of_the_same_kind_are_inside(kind):
+    """Of 200 predictions of 50 samples each, at most 6 % warn."""
+    rng, warned = np.random.default_rng(1), 0
+    for _ in range(200):
+        seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=KINDS[kind](rng, (100, 3))), None)
+        warned += bool(seen.findings(FieldSet(np.zeros((1, 1)), params=KINDS[kind](rng, (50, 3))), every=False))
+    assert warned <= 12
+
+
+def test_what_lies_far_outside_is_named_for_every_kind():
+    """A mistake of a factor 1,000 always, a third of an even range, and a factor of 3 over decades."""
+    rng = np.random.default_rng(2)
+    even = [kind for kind in KINDS if "uniform" in kind and "log" not in kind] + ["five levels", "two levels"]
+    for kind, draw in KINDS.items():
+        params = draw(rng, (100, 1))
+        seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=params), None)
+        low, high = params.min(), params.max()
+        further = [1000 * max(low, high, key=abs)]
+        further += [low - 0.35 * (high - low), high + 0.35 * (high - low)] if kind in even else []
+        further += [3 * high, low / 3] if "log-uniform over" in kind else []
+        for value in further:
+            assert seen.findings(FieldSet(np.zeros((1, 1)), params=np.array([[value]]))), (kind, value)
+
+
+def test_the_corner_of_a_unit_cube_is_inside():
+    design = np.random.default_rng(0).random((100, 2))
+    seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=design), None)
+    assert not seen.findings(FieldSet(np.zeros((1, 1)), params=np.array([[0.0, 1.0], [1.0, 0.0]])))
+    assert seen.findings(FieldSet(np.zeros((1, 1)), params=np.array([[-0.2, 0.5]])))
 
 
 def test_a_parameter_that_never_varied_may_not_vary_now(on_table):

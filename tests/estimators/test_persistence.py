@@ -443,7 +443,7 @@ def test_a_band_around_what_is_no_estimator_of_such_samples_is_refused(tmp_path)
     band.save(tmp_path / "band.skop")
 
     def change(header, _):
-        state_of(header)["estimator_"] = state_of(header)["estimator_"]["state"]["regressor_"]
+        state_of(header)["estimator_"] = state_of(header)["estimator_"]["state"]["models_"][0]["state"]["regressor"]
 
     rewrite(tmp_path / "band.skop", change)
     with pytest.raises(ModelFileError, match=r"(?s)estimator_ of .*fitted estimators that take such X"):

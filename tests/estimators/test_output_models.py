@@ -1,0 +1,118 @@
+"""Models of the outputs of PODRegressor: laws of powers, outputs of different kind, and both as a base."""
+
+import numpy as np
+import pytest
+import torch
+
+import skop
+from skop import FieldSet, LaMORegressor, PODRegressor
+from skop.exceptions import FieldDataError
+from skop.metrics import relative_l2_error
+
+X = np.exp(np.random.default_rng(0).uniform(-1, 1, (40, 3)))
+NEW = np.exp(np.random.default_rng(1).uniform(-1, 1, (30, 3)))
+
+
+def power_law(params):
+    """A stress and a displacement."""
+    return np.stack([params[:, 0] / params[:, 1] ** 2, 1e-6 * params[:, 0] ** 3 / params[:, 2]], axis=1)
+
+
+def wave(params):
+    return np.sin(params.sum(axis=1))
+
+
+def with_noise(n_noise=3):
+    return np.concatenate([wave(X)[:, None], np.random.default_rng(2).normal(size=(40, n_noise))], axis=1)
+
+
+def test_a_law_of_powers_is_found_and_its_logarithms_are_told():
+    y = power_law(X)
+    found = PODRegressor().fit(X, y)
+    np.testing.assert_allclose(found.predict(NEW), power_law(NEW), rtol=1e-6)
+    assert found.leave_one_out_errors_["logarithms"] == found.leave_one_out_error_ < 1e-6
+    (model,) = found.models_
+    assert model.learns_logarithms
+    assert model.reads_logarithms.all()
+    plain = PODRegressor(param_transform=None, target_transform=None).fit(X, y)
+    assert relative_l2_error(power_law(NEW), plain.predict(NEW), kind="scalar") > 0.01
+
+
+def test_each_logarithm_is_taken_where_it_alone_helps():
+    for y, learns in ((np.log(X) @ [[1.0], [2.0], [-1.0]], False), (np.exp(X @ [[2.0], [1.0], [-2.0]]), True)):
+        (model,) = PODRegressor().fit(X, y).models_
+        assert model.learns_logarithms == learns
+        assert model.reads_logarithms.all() != learns
+
+
+def test_a_function_that_is_no_law_of_powers_is_learnt_as_it_is():
+    (model,) = PODRegressor().fit(X, X.sum(axis=1)).models_
+    assert not model.learns_logarithms
+    assert not model.reads_logarithms.any()
+
+
+def test_an_output_beside_noise_is_predicted_as_alone():
+    alone = PODRegressor().fit(X, wave(X))
+    beside = PODRegressor().fit(X, with_noise())
+    np.testing.assert_allclose(beside.predict(NEW)[:, 0], alone.predict(NEW), rtol=1e-10)
+    assert [model.scalars.tolist() for model in beside.models_] == [[0], [1, 2, 3]]
+    assert beside.leave_one_out_errors_["apart"] == beside.leave_one_out_error_
+
+
+def test_a_channel_beside_noise_is_predicted_as_alone():
+    places = np.linspace(0, 1, 9)
+    smooth = np.sin(X[:, :1] + X[:, 1:2] * places)
+    noise = np.random.default_rng(3).normal(size=smooth.shape)
+    fields = lambda *channels: FieldSet(places[:, None], np.stack(channels, axis=-1))  # noqa: E731
+    alone = PODRegressor().fit(X, fields(smooth)).predict(NEW).values[..., 0]
+    beside = PODRegressor().fit(X, fields(1e-4 * noise, 1e8 * smooth)).predict(NEW).values[..., 1]
+    np.testing.assert_allclose(beside, 1e8 * alone, rtol=1e-4, atol=1e3)
+
+
+def test_order_and_units_of_the_outputs_do_not_matter():
+    y = np.concatenate([with_noise(), power_law(X)], axis=1)
+    order, units = np.array([4, 2, 0, 5, 1, 3]), np.array([1e3, 1e-3, 2.0, 1e6, 0.5, 1.0])
+    first, second = PODRegressor().fit(X, y), PODRegressor().fit(X, y[:, order] * units)
+    np.testing.assert_allclose(first.predict(NEW)[:, order] * units, second.predict(NEW), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("y", [power_law(X), with_noise()], ids=["logarithms", "apart"])
+def test_files_gradients_and_leave_one_out_are_those_of_the_predictions(y, tmp_path):
+    model = PODRegressor().fit(X, y)
+    model.save(tmp_path / "model.skop")
+    np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(NEW), model.predict(NEW))
+    params = torch.tensor(NEW, requires_grad=True)
+    found = model._predict_tensor(params)
+    np.testing.assert_allclose(found.detach().numpy(), model.predict(NEW), rtol=1e-8, atol=1e-12)
+    found[:, 0].sum().backward()
+    steps = 1e-5 * np.eye(3)
+    slopes = np.stack([(model.predict(NEW + s)[:, 0] - model.predict(NEW - s)[:, 0]) / 2e-5 for s in steps], axis=1)
+    np.testing.assert_allclose(params.grad.numpy(), slopes, rtol=1e-5, atol=1e-6)
+    left_out = model._leave_one_out(model._read(X, y)).scalars
+    error = np.linalg.norm((left_out - y) / np.sqrt((y**2).mean(axis=0))) / y.size**0.5
+    assert error == pytest.approx(model.leave_one_out_error_, rel=0.05)
+
+
+def test_the_spread_of_a_logarithm_is_relative():
+    noisy = power_law(X)[:, 0] * np.exp(0.1 * np.random.default_rng(4).normal(size=40))
+    model = PODRegressor(param_transform="log", target_transform="log").fit(X, noisy)
+    mean, spread = model.predict(NEW, return_std=True)
+    assert 0.05 < np.median(spread / mean) < 0.2
+    assert np.mean(np.abs(mean - power_law(NEW)[:, 0]) < 2 * spread) > 0.9
+
+
+def test_numbers_without_logarithms_are_named():
+    model = PODRegressor().fit(X, power_law(X))
+    with pytest.raises(FieldDataError, match=r"parameter 1 of X is -2 in sample 1, .* param_transform=None"):
+        model.predict([[1.0, 1.0, 1.0], [1.0, -2.0, 1.0]])
+    with pytest.raises(FieldDataError, match=r"target_transform='log' needs positive values, .* is -0\.99"):
+        PODRegressor(target_transform="log").fit(X, np.cos(np.arange(40.0) * 0.1 + 3.0))
+    PODRegressor(param_transform="log").fit(X - X.min(axis=0) + [[0.0, 1.0, 1.0]], wave(X))
+
+
+def test_a_base_has_the_logarithms_of_physical_targets(tmp_path):
+    model = LaMORegressor(width=8, depth=1, d_state=4, max_iter=3, random_state=0).fit(X, power_law(X))
+    assert model.base_.estimator.models_[0].learns_logarithms
+    np.testing.assert_allclose(model.predict(NEW), power_law(NEW), rtol=1e-5)
+    model.save(tmp_path / "model.skop")
+    np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(NEW), model.predict(NEW))
