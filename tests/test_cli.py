@@ -238,7 +238,9 @@ def test_fit_prints_the_error_of_the_held_out_runs(study):
     score = skop.load(folder / "model.skop").score(X[rows], y[rows])
     assert f"relative L2 error of 3 held-out samples: {1 - score:.2%}" in lines[1]
     errors = relative_l2_error(y[rows], skop.load(folder / "model.skop").predict(X[rows]), average="none")
-    assert lines[1].endswith(f"(median {np.median(errors):.2%}, worst {errors.max():.2%})")
+    mean = relative_l2_error(y[rows], y[rows].with_values(np.full_like(y[rows].values, y[rows].values.mean())))
+    spread = f"(median {np.median(errors):.2%}, worst {errors.max():.2%})"
+    assert lines[1].endswith(f"{spread}; their mean field has {mean:.2%}")
     assert [line.split()[-1] for line in lines[2:]] == [f"{error:.2%}" for error in errors]
 
 

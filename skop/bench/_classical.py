@@ -45,7 +45,7 @@ from skop.estimators import (
     UNetRegressor,
 )
 from skop.exceptions import FieldDataError
-from skop.metrics import relative_l2_error
+from skop.metrics import channel_sizes, relative_l2_error
 
 __all__ = ["add_command"]
 
@@ -585,8 +585,9 @@ def _measure(model: _Model, lazy: _Lazy, seconds: float) -> dict[str, Any]:
     estimator.predict(X_test)
     milliseconds = 1000 * (time.perf_counter() - start) / len(predicted)
     truth = _values(problem.y_test)
+    kind: Any = {"kind": "scalar", "units": channel_sizes(truth, kind="scalar")} if truth.ndim == 2 else {}
     numbers = {
-        "error": float(relative_l2_error(truth, predicted.reshape(truth.shape))),
+        "error": float(relative_l2_error(truth, predicted.reshape(truth.shape), **kind)),
         "fit_seconds": fit_seconds,
         "predict_milliseconds": milliseconds,
     }

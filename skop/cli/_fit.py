@@ -302,10 +302,14 @@ def print_errors(evaluation: Evaluation, what: str) -> None:
     import numpy as np
 
     total = len(evaluation)
+    mean = evaluation.mean_field_error
+    compared = "" if mean is None else f"; their mean field has {mean:.2%}"
     click.echo(
         f"relative L2 error of {total} {what} sample{'s' if total > 1 else ''}: {evaluation.mean_error:.2%} "
-        f"(median {np.median(evaluation.errors):.2%}, worst {evaluation.errors.max():.2%})"
+        f"(median {np.median(evaluation.errors):.2%}, worst {evaluation.errors.max():.2%}){compared}"
     )
+    if evaluation.n_seen:
+        click.echo(f"{evaluation.n_seen} of them were in the fit: their errors say nothing of new samples")
     by_channel = evaluation.to_dict()["channels"]
     rows = [("channel", name, error) for name, error in by_channel.items()] if len(by_channel) > 1 else []
     if len(rows) > _SHOWN_CHANNELS:

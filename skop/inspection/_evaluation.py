@@ -11,13 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.spatial import KDTree
 
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, TrainingData, read
+from skop.estimators._novelty import features
 from skop.exceptions import FieldDataError
 from skop.metrics import channel_sizes, relative_l2_error
 
 __all__ = ["Evaluation", "evaluate"]
+
+#: Distance from a sample of the fit, in those of neighbouring samples of it, up to which the inputs are the same.
+_SEEN = 1e-3
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,13 @@ class Evaluation:
         Points of the fields, with cells if all samples share them; None for scalars.
     seconds : float
         Duration of the prediction of all samples.
+    mean_field_error : float or None
+        Error of the mean of the true fields or scalars of these samples, in the unit of `mean_error`, which a model
+        must undercut to be of use: a field with a large mean has a small relative error whatever predicts it. None for
+        fewer than three samples.
+    n_seen : int or None
+        Number of samples whose inputs are among those of the fit; None where the model does not know these. Of fits on
+        more than some thousand samples, every k-th one is known.
     """
 
     names: tuple[str, ...]
@@ -51,6 +63,8 @@ class Evaluation:
     predicted: list[FloatArray]
     points: FieldSet | None
     seconds: float
+    mean_field_error: float | None = None
+    n_seen: int | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -63,9 +77,7 @@ class Evaluation:
     @property
     def mean_error(self) -> float:
         """Mean error over the samples; for scalars the norms run over all samples, as in `score`."""
-        if self.points is not None:
-            return float(np.mean(self.errors))
-        return float(np.sqrt(np.mean(np.square(self.errors))))
+        return _mean(self.errors, "scalar" if self.points is None else "field")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the errors as JSON types.
@@ -73,13 +85,16 @@ class Evaluation:
         Returns
         -------
         dict
-            Mean error, errors by channel, and errors by sample, the worst first.
+            Mean error, that of the mean field, errors by channel, and errors by sample, the worst first; and the number
+            of samples that were in the fit.
         """
         by_channel = np.sqrt(np.mean(np.square(self.channel_errors), axis=0))
         if self.points is not None:
             by_channel = self.channel_errors.mean(axis=0)
         return {
             "error": self.mean_error,
+            "mean_field_error": self.mean_field_error,
+            "samples_of_the_fit": self.n_seen,
             "channels": {name: float(error) for name, error in zip(self.channels, by_channel, strict=True)},
             "samples": {self.names[row]: float(self.errors[row]) for row in self.ranking},
             "seconds": self.seconds,
@@ -126,17 +141,44 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
         channels = form.scalar_names or [f"scalar {number}" for number in range(targets.n_scalars)]
     channel_errors = np.stack([_errors_of(truth, predicted, [c], kind) for c in range(len(channels))], axis=1)
     # A channel of zeros has no relative error, and no part in the mean.
-    errors = channel_errors[:, 0]
+    errors, sizes = channel_errors[:, 0], np.ones(len(channels))
     # Frames in time of one field share its unit, as in the score of the estimator.
     n_components = getattr(estimator, "_n_components", None) if is_own else None
     if len(channels) > 1:
         whole = truth if kind == "field" else np.concatenate(truth)
         sizes = channel_sizes(whole, kind=kind, n_components=n_components)  # type: ignore[arg-type]
         errors = _errors_of([t / sizes for t in truth], [p / sizes for p in predicted], slice(None), kind)
-    return Evaluation(labels, tuple(channels), errors, channel_errors, truth, predicted, fields, seconds)
+    mean = None
+    if len(truth) > 2:
+        means = [held / sizes for held in _means_of(truth, fields)]
+        mean = _mean(_errors_of([t / sizes for t in truth], means, slice(None), kind), kind)
+    n_seen = _n_seen(estimator, data.inputs) if is_own else None
+    return Evaluation(labels, tuple(channels), errors, channel_errors, truth, predicted, fields, seconds, mean, n_seen)
 
 
-def _errors_of(truth: list[FloatArray], predicted: list[FloatArray], channels: Any, kind: str) -> FloatArray:
+def _mean(errors: FloatArray, kind: str) -> float:
+    """Error of all samples by those of each."""
+    return float(np.mean(errors)) if kind == "field" else float(np.sqrt(np.mean(np.square(errors))))
+
+
+def _means_of(truth: list[FloatArray], fields: FieldSet | None) -> list[FloatArray]:
+    """Mean field of samples on the same points, or mean of each channel over all points, for each sample."""
+    if fields is None or fields.shared_coords:
+        return [np.mean(truth, axis=0)] * len(truth)
+    mean = np.concatenate(truth).mean(axis=0)
+    return [np.broadcast_to(mean, item.shape) for item in truth]
+
+
+def _n_seen(estimator: Any, inputs: FieldSet) -> int | None:
+    """Number of samples whose inputs are among those of a fit; None where it has no features of these."""
+    reference = getattr(estimator, "reference_", None)
+    if reference is None:
+        return None
+    distances = KDTree(reference.points).query(features(estimator, inputs))[0]
+    return int((distances < _SEEN).sum())
+
+
+def _errors_of(truth: Sequence[Any], predicted: Sequence[Any], channels: Any, kind: str) -> FloatArray:
     """Relative L2 error of each sample for some channels; zero where the channel is zero in all samples."""
     parts = [[np.asarray(item, dtype=float)[..., channels] for item in samples] for samples in (truth, predicted)]
     if not any(item.any() for item in parts[0]):

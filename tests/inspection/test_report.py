@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from skop import FieldSet, LaMORegressor, PODRegressor
+from skop import FieldSet, LaMORegressor, MeanFieldRegressor, PODRegressor
 from skop.exceptions import OptionalDependencyError
 from skop.inspection import compare_models, describe_data, evaluate, write_report
 from skop.metrics import relative_l2_error
@@ -219,3 +219,17 @@ def test_a_channel_of_zeros_has_no_error_and_no_part_in_the_mean():
     found = evaluate(model, X[7:], y[7:])
     assert found.to_dict()["channels"]["channel 1"] == 0
     np.testing.assert_allclose(found.errors, found.channel_errors[:, 0])
+
+
+@pytest.mark.parametrize("form", ["fields", "scalars"])
+def test_errors_stand_beside_those_of_the_mean_and_samples_of_the_fit_are_counted(form):
+    X = np.random.default_rng(0).random((40, 3))
+    y = 300 + np.sin(X.sum(axis=1))[:, None] * np.array([[1.0, 2.0]])
+    y = y if form == "scalars" else FieldSet(np.array([[0.0], [1.0]]), y[..., None])
+    model = PODRegressor().fit(X[:30], y[:30])
+    for rows, n_seen in ((slice(30, None), 0), (slice(25, None), 5)):
+        found = evaluate(model, X[rows], y[rows])
+        mean = MeanFieldRegressor().fit(X[rows], y[rows])
+        assert found.mean_field_error == pytest.approx(1 - mean.score(X[rows], y[rows]), rel=1e-6)
+        assert found.n_seen == found.to_dict()["samples_of_the_fit"] == n_seen
+    assert evaluate(model, X[:2], y[:2]).mean_field_error is None
