@@ -209,6 +209,18 @@ def _beam(n_train: int, n_test: int, seed: int) -> Problem:
     return _split(table, np.stack([stress, bending + shear], axis=1), n_test)
 
 
+def _noisy(n_train: int, n_test: int, seed: int) -> Problem:
+    """Smooth functions of five numbers with noise of a larger size, to be predicted without it."""
+    rng = np.random.default_rng(seed)
+    table = rng.random((n_test + n_train, 5))
+    first, second, third, fourth, fifth = table.T
+    truth = np.stack([np.sin(3 * first + second), third * fourth, np.cos(4 * fifth)], axis=1)
+    truth = (truth - truth.mean(axis=0)) / truth.std(axis=0)
+    noise = 1.2 * rng.standard_normal(truth.shape)
+    noise[:n_test] = 0.0
+    return _split(table, truth + noise, n_test)
+
+
 def _european_option(n_train: int, n_test: int, seed: int) -> Problem:
     """Six parameters to the price over spot and time."""
     return _split(*make_european_option(n_test + n_train, random_state=seed), n_test)
@@ -255,6 +267,7 @@ PROBLEMS = {
     "hole-scattered": Recipe("the same, nodes drawn anew for each sample", _hole("scattered"), 40, 40),
     "cantilever": Recipe("three numbers of a load to the stress in a beam", _cantilever, 90, 40),
     "beam": Recipe("five numbers of a beam over decades to its stress and its deflection, a table", _beam, 40, 100),
+    "noisy": Recipe("five numbers to three scalars under larger noise, tests without it, a table", _noisy, 80, 200),
     "european-option": Recipe("six parameters to the price over spot and time, 64 x 64", _european_option, 500, 100),
     "darcy-32": Recipe("permeability to pressure, 32 x 32", _darcy(32), 1000, 100),
     "darcy-32-300": Recipe("the same with 300 samples", _darcy(32), 300, 100),

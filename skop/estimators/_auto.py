@@ -274,7 +274,7 @@ class AutoRegressor(FieldRegressor):
         search.run()
         search.fit_members(self.ensemble, None if self.max_time is None else start + self.max_time)
         self._store_spec(data.inputs, data.spec)
-        self._store_seen(data.inputs, data.input_extremes)
+        self._store_seen(data)
         if data.spec.target_points == "shared" and data.targets.field is not None:
             self.coords_ = data.targets.field.coords
         chosen = [candidate for candidate in search.candidates if candidate.fitted is not None]
@@ -376,10 +376,12 @@ class AutoRegressor(FieldRegressor):
         """
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
-            self._warn_if_outside(inputs)
+            is_told = self._warn_if_outside(inputs)
             found = self._members_at(inputs, points)
             target, labels = (self._places(inputs, points, found[0][1]), meshes), self._labels(X)
-            mean = self._restore(weighted([part for part, _ in found], self.weights_), *target, labels)
+            whole = weighted([part for part, _ in found], self.weights_)
+            self._warn_if_far(whole, is_told=is_told)
+            mean = self._restore(whole, *target, labels)
             if not return_std:
                 return mean
             spread = self._spread(inputs, points, [part for part, _ in found])

@@ -241,9 +241,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         resampled.
     base : {"auto", "linear", "pod"}, estimator or None, default="auto"
         Classical model with which the network is combined. ``"pod"`` is `PODRegressor`, ``"linear"`` its linear map;
-        ``"auto"`` takes `PODRegressor` if it leaves less than 30 % of the variation over in samples that it has not
-        seen, and no base otherwise; an estimator of skop is taken as it is. If this is less than 2 %, the network
-        learns what the base leaves over, with its predictions as further inputs; otherwise it learns the whole map.
+        ``"auto"`` takes `PODRegressor` if it is better than the mean in samples that it has not seen, and no base
+        otherwise; an estimator of skop is taken as it is. If the base leaves less than 2 % of the variation over, the
+        network learns the rest, with its predictions as further inputs; otherwise it learns the whole map.
         Some samples are held out to choose the shares of both: half the square root of their number, 5 to 64. By these
         the training ends early where the network is of no use, and goes on without the base, and with these samples,
         where the network is far better. Without the same number of points in all samples there is none; nor in
@@ -1025,7 +1025,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             )
         self.device_ = pick_device(self.device)
         if self._continues:
-            self._store_ranges(whole.inputs, data.input_extremes, weight, self.ranges_)
+            self._store_ranges(replace(data, inputs=whole.inputs), weight, self.ranges_)
             self.spec_ = data.spec
             self.module_.to(self.device_)
             self.domain_.check(data.inputs)
@@ -1065,7 +1065,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             )
         # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
         self._store_spec(whole.inputs, data.spec)
-        self._store_ranges(whole.inputs, data.input_extremes, weight, None)
+        self._store_ranges(replace(data, inputs=whole.inputs), weight, None)
         self.spacing_, self.geometry_ = _spacing(data.inputs), geometry
         self.domain_: Domain = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
         self.symmetry_centre_ = centre

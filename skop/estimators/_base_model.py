@@ -49,8 +49,8 @@ __all__ = [
     "without_base",
 ]
 
-#: Part of the variation that ``base="auto"`` may leave over: with a larger one there is no base.
-_USEFUL = 0.3
+#: Standard errors by which the squared error of a base must be below that of the mean.
+_ERRORS = 2.0
 #: Part of the variation up to which the network learns what the base leaves over. It is worse at this than at the whole
 #: map where the base is rough: the errors of the base are then as hard to learn as the map.
 _SMALL_REST = 0.02
@@ -129,6 +129,8 @@ class BaseModel:
         Numbering of the nodes of samples with points of their own, of which it takes the global parameters alone.
     keeps_distances : bool, default=False
         Whether distances between nodes were alike in all samples of the fit with points of their own.
+    is_useful : bool, default=True
+        Whether it predicts one of the outputs of unseen samples better than their mean does, beyond chance.
     """
 
     estimator: FieldRegressor
@@ -140,6 +142,7 @@ class BaseModel:
     leaves_rest: bool = True
     nodes: Any = None
     keeps_distances: bool = False
+    is_useful: bool = True
 
     @classmethod
     def fit(
@@ -202,20 +205,17 @@ class BaseModel:
                 again = _unseen_predictions(other, by_params)
                 if _TIE * _relative_error(again, chosen.targets) <= _relative_error(found, chosen.targets):
                     found, nodes, estimator = again, estimator.numbering_, other
+        is_useful = _is_better_than_mean(found, chosen.targets)
         found = rows_of(found, group)
         error = _relative_error(found, whole.targets)
         shared = data.inputs.shared_coords
         model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape, nodes=nodes)
         model.leaves_rest = error < _SMALL_REST
+        model.is_useful = is_useful
         model.keeps_distances = not shared and keep_their_distances(whole.inputs)
         if data.targets.elsewhere and data.targets.field is not None:
             model.target_points, model.target_grid = data.targets.field.coords, data.targets.field.grid_shape
         return model, _spread_to_all(found, used, len(data.inputs))
-
-    @property
-    def is_useful(self) -> bool:
-        """Whether it leaves so little over that an operator is better with it."""
-        return self.error < _USEFUL
 
     def predict(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
         """Predict at points of the samples.
@@ -681,6 +681,27 @@ def _relative_error(found: Predictions, targets: Targets) -> float:
     rest = np.concatenate(parts)
     # Where nothing varies, there is nothing to explain.
     return float(np.sqrt(np.mean(rest))) if len(rest) else 0.0
+
+
+def _is_better_than_mean(found: Predictions, targets: Targets) -> bool:
+    """Whether predictions of unseen samples have smaller squared errors than the mean of the others, by two errors.
+
+    Each channel and scalar counts by itself, since a share of the network is chosen for each. Where nothing varies, the
+    base is all there is to know.
+    """
+    n_samples, varies = len(targets), False
+    for own, true in _pairs(found, targets):
+        if own is not None:
+            by_mean = (true - true.mean(axis=0)) * n_samples / (n_samples - 1)
+            mean, base = (
+                np.square(part).reshape(n_samples, -1, true.shape[-1]).sum(axis=1) for part in (by_mean, true - own)
+            )
+            gain, size = mean - base, mean.mean(axis=0)
+            least = np.maximum(_ERRORS * gain.std(axis=0, ddof=1) / n_samples**0.5, _ROUNDING * size)
+            varies = varies or bool((size > _ROUNDING**2 * np.square(true).mean()).any())
+            if (gain.mean(axis=0) > least).any():
+                return True
+    return not varies
 
 
 # ---------------------------------------------------------------------- fits

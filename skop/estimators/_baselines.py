@@ -242,7 +242,7 @@ class PODRegressor(FieldRegressor):
         """Find the bases and fit the map; units are those of standardised targets."""
         _refuse_ragged(data.inputs)
         self._store_spec(data.inputs, data.spec)
-        self._store_seen(data.inputs, data.input_extremes)
+        self._store_seen(data)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
         self.numbering_ = None
         if not data.inputs.shared_coords:
@@ -351,8 +351,9 @@ class PODRegressor(FieldRegressor):
             return super().predict(X, coords, params=params)
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
-            self._warn_if_outside(inputs)
+            is_told = self._warn_if_outside(inputs)
             predictions, places = self._predict_where_asked(inputs, points)
+            self._warn_if_far(predictions, is_told=is_told)
             spread = self._predict_spread(inputs)
         if points is not None and spread.fields is not None:
             fields = interpolate_fields(inputs.with_values(spread.fields), places)

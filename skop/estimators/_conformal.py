@@ -293,7 +293,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir)
             self._fit(samples, labels, np.arange(len(samples)) if used is None else used)
             self._store_spec(data.inputs, data.spec)
-            self._store_seen(data.inputs, data.input_extremes)
+            self._store_seen(data)
             if data.spec.target_points == "shared" and data.targets.field is not None:
                 self.coords_ = data.targets.field.coords
         return self

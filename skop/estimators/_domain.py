@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skop._typing import FloatArray, GridShape
-from skop.data import Extremes, FieldSet, PointSymmetries, boxes, iterate_coords, iterate_rows
+from skop.data import Extremes, FieldSet, PointSymmetries, Predictions, boxes, iterate_coords, iterate_rows
 from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning, warn
 
-__all__ = ["Domain", "Finding", "SeenRanges", "warn_of_findings"]
+__all__ = ["Domain", "Finding", "SeenRanges", "ranges_of_outputs", "warn_of_findings"]
 
 #: How far a point may be off the straight line of its grid, in grid spacings.
 _BENT = 0.01
@@ -51,6 +51,8 @@ _SMALLER, _ENDS_ABOVE = 30.0, 5.0
 _SIZE_PART, _SIZE_FACTOR = 0.5, 2.0
 #: How many times larger or smaller than any before a sample, or the distance of its points, may be.
 _SCALE_FACTOR = 3.0
+#: Distance of a prediction from the range of y of the fit, in units of this range, from which it is named.
+_FAR_OUTPUT = 10.0
 #: Number of samples below which ranges say little, and the factor by which values must then be larger or smaller.
 _FEW, _FEW_FACTOR = 10, 3.0
 #: Rounding of numbers that were all equal in the fit, relative to their size.
@@ -280,6 +282,8 @@ class SeenRanges:
     in_logarithms : ndarray of shape (p,) or None
         1 for parameters of one sign whose logarithms are spread more evenly than they are themselves, so that distances
         from the range are those of logarithms; otherwise 0.
+    outputs : ndarray of shape (2, q + s) or None
+        Values of the target fields, and scalars.
     values, sizes : ndarray of shape (2, c) or None
         Values of the input fields, and root mean squares of the fields of a sample.
     coords : ndarray of shape (2, d)
@@ -303,6 +307,7 @@ class SeenRanges:
     times: FloatArray | None = None
     medians: FloatArray | None = None
     in_logarithms: FloatArray | None = None
+    outputs: FloatArray | None = None
 
     @classmethod
     def from_fit(cls, inputs: FieldSet, extremes: Extremes | None, times: FloatArray | None = None) -> SeenRanges:
@@ -342,10 +347,43 @@ class SeenRanges:
             **spread,
         )
 
+    def warn_of_outputs(self, found: Predictions) -> None:
+        """Warn if a prediction is far outside of what the fit has seen of y, which no mistake of X need tell.
+
+        Parameters
+        ----------
+        found : Predictions
+            Outputs of n samples; those of another number of channels are not looked at.
+        """
+        parts = [
+            np.reshape(part, (-1, np.shape(part)[-1])) for part in (found.fields, found.scalars) if part is not None
+        ]
+        if (
+            self.outputs is None
+            or self.n_samples < _FEW
+            or sum(part.shape[1] for part in parts) != self.outputs.shape[1]
+        ):
+            return
+        low, high = self.outputs
+        extremes = np.concatenate([_range(part) for part in parts if len(part)], axis=1)
+        excess = np.maximum(low - extremes[0], extremes[1] - high)
+        width = np.where(high - low > _ROUNDING * np.maximum(np.abs(low), np.abs(high)), high - low, np.inf)
+        worst = int(np.argmax(excess / width))
+        if excess[worst] > _FAR_OUTPUT * width[worst]:
+            n_channels = 0 if found.fields is None else np.shape(found.fields)[-1]
+            what = f"channel {worst}" if worst < n_channels else f"scalar {worst - n_channels}"
+            value = extremes[int(extremes[1, worst] - high[worst] == excess[worst]), worst]
+            warn(
+                f"a prediction of {what} is {value:.3g}, but y of the fit was {low[worst]:.3g} to {high[worst]:.3g} "
+                f"({excess[worst] / width[worst]:.2g} times this range outside), although X is inside: the model is "
+                "wrong there. Compare with other estimators, or with other samples; add samples there.",
+                ExtrapolationWarning,
+            )
+
     def joined(self, other: SeenRanges) -> SeenRanges:
         """Return the ranges of this fit and of a later one that went on from it."""
         parts: dict[str, Any] = {"n_samples": max(self.n_samples, other.n_samples)}
-        for name in ("params", "values", "sizes", "coords", "sides", "spacing", "times"):
+        for name in ("params", "values", "sizes", "coords", "sides", "spacing", "times", "outputs"):
             old, new = getattr(self, name), getattr(other, name)
             # Data of another kind are refused where the fit goes on.
             if old is not None and new is not None and old.shape == new.shape:
@@ -480,6 +518,26 @@ class SeenRanges:
                 found += _beyond(numbers, numbers, ranges, limits, [label], every)
         shared = inputs.shared_coords
         return [finding._replace(is_of_points=True, sample=None if shared else finding.sample) for finding in found]
+
+
+def ranges_of_outputs(extremes: Extremes | None, scalars: FloatArray | None) -> FloatArray | None:
+    """Return the ranges of the targets of a fit.
+
+    Parameters
+    ----------
+    extremes : Extremes or None
+        Statistics of the target fields; None without any.
+    scalars : ndarray of shape (n, s) or None
+        Target scalars.
+
+    Returns
+    -------
+    ndarray of shape (2, q + s) or None
+        Lowest and highest values; None without targets.
+    """
+    parts = [] if extremes is None else [np.stack([extremes.low.min(axis=0), extremes.high.max(axis=0)])]
+    parts += [] if scalars is None else [_range(np.asarray(scalars, dtype=np.float64))]
+    return np.concatenate(parts, axis=1) if parts else None
 
 
 def warn_of_findings(found: list[Finding], files: Sequence[str] | None = None) -> None:

@@ -16,7 +16,6 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
     DataSpec,
-    Extremes,
     FieldSet,
     Predictions,
     Targets,
@@ -35,7 +34,7 @@ from skop.data import (
     series_files,
     warn_of_odd_data,
 )
-from skop.estimators._domain import Finding, SeenRanges, warn_of_findings
+from skop.estimators._domain import Finding, SeenRanges, ranges_of_outputs, warn_of_findings
 from skop.estimators._novelty import Novelty, Reference, check_level, features, reference_of, warn_of_novelty
 from skop.estimators._parts import by_chunks
 from skop.estimators._persistence import ESTIMATORS, save_estimator
@@ -313,24 +312,19 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ what the fit has seen
     def _store_seen(
-        self,
-        inputs: FieldSet,
-        extremes: Extremes | None,
-        weight: FloatArray | None = None,
-        earlier: SeenRanges | None = None,
+        self, data: TrainingData, weight: FloatArray | None = None, earlier: SeenRanges | None = None
     ) -> None:
-        """Store the ranges of the inputs of a fit, joined with those of an earlier one, and their features."""
-        self._store_ranges(inputs, extremes, weight, earlier)
-        self._store_reference(inputs, weight)
+        """Store the ranges of the samples of a fit, joined with those of an earlier one, and features of the inputs."""
+        self._store_ranges(data, weight, earlier)
+        self._store_reference(data.inputs, weight)
 
-    def _store_ranges(
-        self, inputs: FieldSet, extremes: Extremes | None, weight: FloatArray | None, earlier: SeenRanges | None
-    ) -> None:
-        """Store the ranges of the inputs with positive weight, joined with those of an earlier fit."""
-        if weight is not None:
-            used = np.flatnonzero(weight)
-            inputs, extremes = inputs[used], None if extremes is None else extremes[used]
-        seen = SeenRanges.from_fit(inputs, extremes)
+    def _store_ranges(self, data: TrainingData, weight: FloatArray | None, earlier: SeenRanges | None) -> None:
+        """Store the ranges of the samples with positive weight, joined with those of an earlier fit."""
+        used: Any = slice(None) if weight is None else np.flatnonzero(weight)
+        inputs, target = (None if held is None else held[used] for held in (data.input_extremes, data.target_extremes))
+        scalars = None if data.targets.scalars is None else data.targets.scalars[used]
+        seen = SeenRanges.from_fit(data.inputs if weight is None else data.inputs[used], inputs)
+        seen = replace(seen, outputs=ranges_of_outputs(target, scalars))
         self.ranges_ = seen if earlier is None else earlier.joined(seen)
 
     def _store_reference(self, inputs: FieldSet, weight: FloatArray | None) -> None:
@@ -470,15 +464,21 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         files = series_files(X) if self._is_of_series else sample_files(X)
         return files if files is not None and len(files) == count else None
 
-    def _warn_if_outside(self, inputs: FieldSet, X: Any = None) -> None:
-        """Warn if a prediction is outside of what the fit has seen; X, as the caller passed it, may name files."""
+    def _warn_if_outside(self, inputs: FieldSet, X: Any = None) -> bool:
+        """Warn if inputs are outside of what the fit has seen, and tell it; X, as it was passed, may name files."""
         if _is_checked.get():
-            return
+            return True
         found = self._findings(inputs, every=False)
         # Points outside of the box, and grids, have a warning of their own.
         is_told = self.spec_.geometry != "points" or any(finding.what.startswith("coordinate") for finding in found)
         found = [finding for finding in found if not (finding.is_of_points and is_told)]
         warn_of_findings(found, self._files(X, len(inputs)) if found else None)
+        return bool(found)
+
+    def _warn_if_far(self, predictions: Predictions, *, is_told: bool) -> None:
+        """Warn if predictions are far outside of the targets of the fit, unless it is told that their inputs are."""
+        if self.ranges_ is not None and not is_told:
+            self.ranges_.warn_of_outputs(predictions)
 
     # ------------------------------------------------------------------ prediction
     def _predict_values(self, inputs: FieldSet) -> Predictions:
@@ -546,8 +546,9 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         """
         with each_warning_once():
             inputs, points, meshes = self._read_query(X, coords, params)
-            self._warn_if_outside(inputs, X)
+            is_told = self._warn_if_outside(inputs, X)
             predictions, places = self._predict_where_asked(inputs, points)
+            self._warn_if_far(predictions, is_told=is_told)
             return self._restore(predictions, places, meshes, self._labels(X))
 
     def _labels(self, X: Any) -> Any:

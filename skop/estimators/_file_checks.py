@@ -373,6 +373,10 @@ def _check_ranges(held: Held) -> None:
     values = held.array("values", 2, None, optional=True)
     sizes = held.array("sizes", 2, None, optional=True)
     held.need(np.shape(values) == np.shape(sizes), "sizes", "two numbers for each channel")
+    for name in ("medians", "in_logarithms"):
+        found = held.array(name, None, optional=True)
+        held.need(found is None or np.shape(found) == np.shape(params)[1:], name, "a number for each parameter")
+    held.array("outputs", 2, None, optional=True)
     held.array("coords", 2, None)
     for name in ("sides", "spacing"):
         held.array(name, 2, 1)

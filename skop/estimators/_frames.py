@@ -191,7 +191,7 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         data = self._read(X, y, params=params, sample_weight=sample_weight)
         weight = check_weight(sample_weight, len(data.inputs))
         earlier = self.ranges_ if goes_on(self.estimator, getattr(self, "estimator_", None)) else None
-        self._store_seen(data.inputs, data.input_extremes, weight, earlier)
+        self._store_seen(data, weight, earlier)
         if data.spec.role == "features":
             return replace(data, inputs=_one_point(data.inputs.params)), weight
         if data.targets.field is not None and data.targets.scalars is not None:

@@ -463,11 +463,12 @@ class KernelModel:
             # Without other samples there is no prediction, which then is that of the mean.
             left_out[:, own] = np.where(np.isfinite(residuals), residuals, targets[:, own])
             is_known = np.isfinite(residuals) & (diagonal > 0)
+            known = np.where(is_known, residuals, 0.0)
             if system.inducing is None:
-                sizes[own] = (residuals * coefficients).mean(axis=0, where=is_known)
+                squares = known * coefficients
             else:
-                squares = residuals**2 / system.left_out_variances(penalties[own])
-                sizes[own] = squares.mean(axis=0, where=is_known)
+                squares = known**2 / system.left_out_variances(penalties[own])
+            sizes[own] = squares.sum(axis=0) / np.maximum(np.sum(is_known, axis=0), 1)
             found = system.weights(targets[:, own], projected, penalties[own])
             # A file keeps the order in memory of whole arrays, on which rounding depends.
             weights.append(np.ascontiguousarray(found[0]))

@@ -93,7 +93,7 @@ class MeanFieldRegressor(FieldRegressor):
         with restored_on_failure(self):
             data = self._read(X, y, params=params)
             self._store_spec(data.inputs, data.spec)
-            self._store_seen(data.inputs, data.input_extremes)
+            self._store_seen(data)
             field, scalars = data.targets.field, data.targets.scalars
             self.mean_scalars_: FloatArray | None = (
                 None if scalars is None else np.asarray(scalars, np.float64).mean(axis=0)

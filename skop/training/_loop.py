@@ -508,7 +508,8 @@ class Trainer:
             return
         reached, mean_field = self._compare_with_mean_field(loader)
         has_diverged = rise >= _DIVERGED and reached >= _DIVERGED * mean_field
-        if not 0 < mean_field <= reached or (has_few_epochs and not has_diverged):
+        # A target that does not vary is predicted by its mean, up to rounding.
+        if not torch.finfo(torch.float32).eps ** 2 < mean_field <= reached or (has_few_epochs and not has_diverged):
             return
         if has_diverged:
             found = "the training has diverged. Lower learning_rate_init, or set max_grad_norm."

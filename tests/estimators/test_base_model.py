@@ -178,6 +178,15 @@ def test_auto_takes_no_base_that_is_of_no_use():
     assert np.array_equal(model.predict(X), plain.predict(X))
 
 
+def test_auto_keeps_a_base_that_is_rough_but_better_than_the_mean_in_one_output():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(80, 4))
+    y = np.stack([X[:, 0] + 1.2 * rng.normal(size=80), rng.normal(size=80)], axis=1)
+    model = small(base="auto", max_iter=1).fit(X, y)
+    assert 0.8 < model.base_.error < 1
+    assert small(base="auto", max_iter=1).fit(X, rng.permutation(y)).base_ is None
+
+
 def test_what_a_base_explains_is_measured_about_the_mean():
     X, y = np.random.default_rng(16).normal(size=(2, 30, 5, 1))
     options = {"scaling": skop.ScalingOptions(targets=None), "max_iter": 1}
@@ -187,7 +196,7 @@ def test_what_a_base_explains_is_measured_about_the_mean():
 def test_copies_of_a_sample_do_not_tell_of_each_other():
     X, y = np.random.default_rng(17).normal(size=(2, 15, 3))
     X, y = np.concatenate([X, X]), np.concatenate([y, y])
-    assert small(base="auto", max_iter=1).fit(X, y).base_ is None
+    assert small(base="pod", max_iter=1).fit(X, y).base_.error > 0.8
     noise = np.random.default_rng(18).normal(size=y.shape)
     single = small(base="pod", max_iter=1).fit(X[:15], (y + noise)[:15] / 2 + (y + noise)[15:] / 2)
     double = small(base="pod", max_iter=1).fit(X, y + noise)

@@ -1,6 +1,7 @@
 """PODRegressor against POD and ridge regression written out in NumPy."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -227,6 +228,15 @@ def test_groups_of_samples_are_left_out_as_a_whole():
         PODRegressor().fit(X, y, groups=np.zeros(60))
     with pytest.raises(FieldDataError, match=r"groups has shape \(59,\), expected \(60,\)"):
         PODRegressor().fit(X, y, groups=labels[1:])
+
+
+@pytest.mark.parametrize("y", [np.array([5.73]), np.ones((1, 4, 4, 1))])
+def test_one_sample_is_predicted_without_a_word_of_numpy(y):
+    X = np.ones((1, 4, 4, 1)) if y.ndim > 1 else np.ones((1, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model = PODRegressor().fit(X, y)
+    np.testing.assert_allclose(model.predict(X), y)
 
 
 def test_leave_one_out_of_the_mean_and_of_a_regressor_of_scikit_learn():

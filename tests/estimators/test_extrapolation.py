@@ -231,7 +231,7 @@ def test_times_outside_of_those_of_the_fit_are_named():
 def test_estimators_that_wrap_others_warn_once_and_of_the_users_data(on_fields):
     inputs = fields(12)
     wrong = fields(2, seed=1, scale=1e3)
-    frames = np.repeat(np.asarray(inputs.values), 2, axis=-1)
+    frames = np.tile(np.asarray(inputs.values), 2)
     rollout = RolloutRegressor(small(), window=1).fit(inputs, inputs.with_values(frames))
     ensemble = EnsembleRegressor(small(), n_members=2).fit(inputs, inputs.with_values(inputs.values[..., :1]))
     for model in (rollout, ensemble):
@@ -334,6 +334,17 @@ def test_few_samples_say_little():
     assert seen.findings(asked)
     assert not few.findings(asked)
     assert few.findings(asked.with_params(np.array([[29.0]])))
+
+
+def test_a_prediction_far_outside_of_y_is_named_whatever_x_is():
+    params = np.linspace(0, 1, 30)[:, None]
+    inner = PODRegressor(regressor="polynomial").fit(params, 1 + params**3)
+    assert not said_of(lambda: inner.predict([[0.5], [1.04]]))
+    inner.ranges_ = replace(inner.ranges_, params=10 * inner.ranges_.params)  # so that nothing is said of X
+    (message,) = said_of(lambda: inner.predict([[4.0], [0.5]]))
+    assert message.startswith(
+        "a prediction of scalar 0 is 65, but y of the fit was 1 to 2 (63 times this range outside)"
+    )
 
 
 # ---------------------------------------------------------------- samples from files
