@@ -141,9 +141,11 @@ class PODRegressor(FieldRegressor):
     inducing samples (deterministic training conditional). A regressor that is at least 1.2 times worse on some of the
     samples has 400 inducing samples.
 
-    Over one parameter, a sample that is left out doubles the gap in which it is predicted. There the Gaussian process
-    of the largest likelihood is taken where its leave-one-out error is at most twice the smallest, and this error is
-    much larger than that of new samples between those of the fit.
+    Over one parameter, the first and the last sample do not count in leave-one-out errors, since they would be
+    extrapolated. Length scales are tried in small steps there, all components share one regressor and one penalty, and
+    of Gaussian processes whose errors are up to a tenth above the least the likeliest is taken.
+    A sample that is left out doubles the gap in which it is predicted, so that this error is much larger than that of
+    new samples between those of the fit.
 
     The standard deviation of ``predict(X, return_std=True)`` is that of a new observation by a Gaussian process with
     the kernel of the regressor: it grows with the distance from the training samples. Its size is such that the

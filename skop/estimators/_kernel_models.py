@@ -27,7 +27,7 @@ from scipy.spatial.distance import cdist
 
 from skop._typing import FloatArray, IntArray
 
-__all__ = ["Basis", "Decomposition", "Found", "Kernel", "KernelModel", "Selection", "System"]
+__all__ = ["Basis", "Decomposition", "Found", "Kernel", "KernelModel", "Selection", "System", "between_ends"]
 
 #: Penalties that are tried, as parts of the largest eigenvalue of the kernel matrix; the last one leaves the tail.
 _PENALTIES = np.append(np.logspace(-14, 1, 16), 1e6)
@@ -55,9 +55,12 @@ _BETTER_BY_PENALTIES, _BETTER_BY_KERNELS = 0.93, 0.8
 _LARGE = 1e9
 #: Parts of the samples that tell what the search for length scales is worth, and their smallest size.
 _PARTS, _FEWEST = 8, 2
-#: Length scales over one input whose likelihood is computed, in mean distances of two samples, and the factor up to
-#: which leave-one-out errors tell nothing against the likeliest.
-_DENSE_SCALES, _EQUIVALENT = np.geomspace(0.03, 8.0, 25), 2.0
+#: Length scales over one input, where few numbers decide all, in mean distances of two samples.
+_DENSE_SCALES = tuple(np.geomspace(0.03, 8.0, 25))
+#: Factor up to which leave-one-out errors over one input are as good as the least.
+_EQUIVALENT = 1.1
+#: Number of samples over one input from which those at its ends do not count.
+_FEWEST_BETWEEN = 5
 #: Number of samples for each length scale from which their search costs nothing.
 _ENOUGH = 15
 #: Number of samples from which a half of them decides where the search for length scales starts.
@@ -680,9 +683,11 @@ class Selection:
         groups: IntArray | None = None,
         each: Each | None = None,
     ) -> None:
-        self.points, self.targets, self.weights, self.error, self.n_params = points, targets, weights, error, n_params
-        self.groups, self.each = groups, each
-        self.all = np.arange(len(points))
+        self.points, self.n_params = points, n_params
+        self.groups, self.all = groups, np.arange(len(points))
+        self._inside = between_ends(points) if groups is None else np.ones(len(points), bool)
+        self.weights = np.where(self._inside, weights, 0.0)
+        self.narrow(targets, error, each)
         self._trials: dict[str, list[Trial]] = {}
         # Samples in an order that does not depend on the caller's, of which every k-th is taken.
         step = -(-len(points) // _SCREENED)
@@ -698,7 +703,7 @@ class Selection:
             starts = [self._screen(kernel, half) for kernel in candidates]
             candidates = [min((t for t in starts if t[1].name == kind), key=_first)[1] for kind in _STATIONARY]
         trials = [self._screen(kernel, self.few) for kernel in candidates]
-        if trials and name == "gaussian_process":
+        if trials and name == "gaussian_process" and not self._is_line:
             starts = [min((t for t in trials if t[1].name == kind), key=_first) for kind in _STATIONARY]
             tuned = [(start, self._screen(self._optimised(*start[1:], self.few), self.few)) for start in starts]
             handicap = self._handicap(*min(tuned, key=lambda pair: _first(pair[1])))
@@ -707,20 +712,34 @@ class Selection:
         self._trials[name] = sorted(trials, key=_first)
         return self._trials[name]
 
+    @property
+    def _is_line(self) -> bool:
+        """Whether the input is one number, whose length scales are all tried."""
+        return self.points.shape[1] == 1
+
     def least_screened(self) -> float:
         """Least error of all kernels that were screened."""
         return min((trials[0][0] for trials in self._trials.values() if trials), default=np.inf)
 
     def narrow(self, targets: FloatArray, error: Error, each: Each | None) -> None:
         """Go on with fewer targets, and the errors of these."""
-        self.targets, self.error, self.each = targets, error, each
+        self.targets, self._error_of, self._each_of = targets, error, each
+
+    def error(self, residuals: FloatArray, samples: IntArray) -> float:
+        """Error of leave-one-out residuals of some of the samples, without those at the ends."""
+        inside = self._inside[samples]
+        return self._error_of(residuals[inside], samples[inside])
+
+    def each(self, residuals: FloatArray) -> FloatArray | None:
+        """Error of each output of such residuals of all samples; None for one output."""
+        return None if self._each_of is None else self._each_of(residuals[self._inside])
 
     def gains(self, found: Found, tried: Iterable[Found]) -> FloatArray:
         """Least error of each output by a model that was tried, in units of that by the model that was found."""
-        if self.each is None:
-            return np.ones(1)
         count = min(len(found.choice), _LEADING)
         own = self.each(self._residuals(found.systems, found.choice[:count], found.penalties[:count]))
+        if own is None:
+            return np.ones(1)
         least = np.min([item.least for item in tried if item.least is not None], axis=0)
         return np.divide(least, own, out=np.ones_like(own), where=own > 0)
 
@@ -779,37 +798,33 @@ class Selection:
         return replace(found, error=kernel.handicap * self.error(residuals, self.all))
 
     def likeliest(self, best: Found) -> Found:
-        """Process of the largest likelihood over one input, if its leave-one-out error tells nothing against it."""
-        is_line = self.points.shape[1] == 1 and self.groups is None
-        if not is_line or len(self.few) < len(self.all) or best.error == 0:
-            return best
-        likely = self._likeliest()
-        return likely if likely.error < _EQUIVALENT * best.error else best
+        """Process of the largest likelihood over one input among those whose leave-one-out errors are as good.
 
-    def _likeliest(self) -> Found:
-        """Kernel and penalty of the largest likelihood over one input.
-
-        On a line, a sample that is left out doubles the gap in which it is predicted, so that its error favours kernels
-        for samples half as dense. The likelihood is that of all targets, with one variance, given the tail.
+        A sample that is left out doubles the gap in which it is predicted, so that its error alone favours kernels for
+        samples half as dense. The likelihood is that of all targets, with one variance, given the tail.
         """
-        targets = self.targets[:, :_LEADING]
+        if not self._is_line or self.groups is not None or len(self.few) < len(self.all) or best.error == 0:
+            return best
+        targets, least, likely = self.targets[:, :_LEADING], np.inf, None
         rank = max(int((np.square(targets).sum(axis=0) > 0).sum()), 1)
-        distance = float(np.sqrt(2 * self.points.var(axis=0).sum())) or 1.0
-        best, values = np.inf, (System(Kernel("none"), self.points), 1.0)
-        for kernel in (Kernel(k, 0, distance * factor) for k in _STATIONARY for factor in _DENSE_SCALES):
+        for kernel in self._candidates("gaussian_process"):
             system = System(kernel, self.points)
-            squares = np.square(system.project(targets)[0]).sum(axis=1)
+            projected = system.project(targets)
+            squares = np.square(projected[0]).sum(axis=1)
             for penalty in system.largest * _PENALTIES[:-1]:
                 sums = system.values + penalty
                 size = float((squares / sums).sum()) + _SAME
                 value = rank * (len(sums) * np.log(size) + float(np.log(sums).sum()))
-                if value < best:
-                    best, values = value, (system, penalty)
-        system, penalty = values
-        found, count = self._finish(system.kernel), self.targets.shape[1]
-        choice, chosen = np.zeros(count, int), np.full(count, penalty)
-        error = self._error(found.systems, choice, chosen)
-        return replace(found, error=error, choice=choice, penalties=chosen)
+                if value < least:
+                    error = self.error(system.left_out(projected, np.array([penalty]))[1], self.all)
+                    if error <= _EQUIVALENT * best.error:
+                        least, likely = value, (system, penalty)
+        if likely is None:
+            return best
+        found, count = self._finish(likely[0].kernel), self.targets.shape[1]
+        choice, penalties = np.zeros(count, int), np.full(count, likely[1])
+        error = self._error(found.systems, choice, penalties)
+        return replace(found, error=error, choice=choice, penalties=penalties)
 
     def _handicap(self, start: Trial, tuned: Trial) -> float:
         """Factor by which a search for length scales makes leave-one-out errors too small; infinite if it is in vain.
@@ -837,7 +852,7 @@ class Selection:
                 break
             out = self.few[np.isin(numbers, order[part::_PARTS])]
             kept = np.setdiff1d(self.few, out)
-            points, options = self._turned(within, kept), (self.error, self.n_params, self.groups)
+            points, options = self._turned(within, kept), (self._error_of, self.n_params, self.groups)
             turned = Selection(points, self.targets, self.weights, *options)
             before.append(turned._held_out(start[1], kept, out))
             after.append(turned._held_out(turned._optimised(*start[1:], kept), kept, out))
@@ -887,8 +902,8 @@ class Selection:
             found = [Kernel(radial, degree) for radial, degree in _POLYHARMONIC.items()]
         else:
             distance = float(np.sqrt(2 * self.points.var(axis=0).sum())) or 1.0
-            linear = 0.0 if is_few else 1.0
-            found = [Kernel(k, 0, distance * factor, linear) for k in _STATIONARY for factor in _SCALES]
+            linear, factors = 0.0 if is_few else 1.0, _DENSE_SCALES if self._is_line else _SCALES
+            found = [Kernel(k, 0, distance * factor, linear) for k in _STATIONARY for factor in factors]
         return [k for k in found if not k.degree or (is_few and k.n_monomials(d) <= n // 3)]
 
     def _screen(self, kernel: Kernel, samples: IntArray) -> Trial:
@@ -916,8 +931,8 @@ class Selection:
             residuals = system.left_out(projected, np.array([penalty]))[1]
             errors.append(kernel.handicap * self.error(residuals, self.all))
             each.append(kernel.handicap * (self.weights @ np.abs(residuals)))
-            if self.each is not None:
-                outputs.append(kernel.handicap * self.each(residuals))
+            if (of_outputs := self.each(residuals)) is not None:
+                outputs.append(kernel.handicap * of_outputs)
         count = self.targets.shape[1]
         choice, chosen = np.zeros(count, int), np.full(count, penalties[int(np.argmin(errors))])
         error = self._error([system], choice, chosen)
@@ -939,7 +954,12 @@ class Selection:
         return self._each_alone(mixed, _BETTER_BY_KERNELS)
 
     def _each_alone(self, found: Found, factor: float) -> Found:
-        """Choose kernel and penalty of each target alone, if this lowers the error to less than a part of it."""
+        """Choose kernel and penalty of each target alone, if this lowers the error to less than a part of it.
+
+        Over one input, few samples near each decide of a target, and all targets are as smooth in it.
+        """
+        if self._is_line:
+            return found
         size = found.each.shape[1]
         places = found.each.reshape(-1, found.each.shape[-1]).argmin(axis=0)
         # The leading targets decide for themselves, the last ones of these for all others together.
@@ -1042,6 +1062,28 @@ class Selection:
         options = {"maxiter": _STEPS, "ftol": _SMALL_STEP}
         logs = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
         return replace(kernel, scales=np.exp(logs[:-2])[groups], linear=float(is_linear * np.exp(logs[-1])))
+
+
+def between_ends(points: FloatArray) -> Any:
+    """Tell which samples lie between others, where this is known.
+
+    The least and the largest of one input have no neighbour on one side: without them, models extrapolate, and their
+    errors say little of new samples between those of the fit.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+        Inputs.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        False for the samples at the ends of one input; all True for several inputs, or fewer than five samples.
+    """
+    found = np.ones(len(points), bool)
+    if points.shape[1] == 1 and len(points) >= _FEWEST_BETWEEN:
+        found = (points[:, 0] > points.min()) & (points[:, 0] < points.max())
+    return found if found.any() else ~found
 
 
 def _same_sizes(groups: IntArray | None) -> list[IntArray]:

@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
-from skop.estimators._kernel_models import Decomposition, KernelModel, Selection
+from skop.estimators._kernel_models import Decomposition, KernelModel, Selection, between_ends
 from skop.estimators._persistence import KNOWN
 from skop.exceptions import FieldDataError, warn
 from skop.metrics import channel_sizes
@@ -244,6 +244,13 @@ class OutputSamples:
     groups: IntArray | None
     units: tuple[FloatArray, FloatArray] | None = None
 
+    @property
+    def is_between(self) -> Any:
+        """Which samples count in leave-one-out errors."""
+        if self.groups is not None:
+            return np.ones(len(self.params), bool)
+        return between_ends(np.concatenate([self.params, self.features], axis=1))
+
     def points(self, model: OutputModel) -> FloatArray:
         """Inputs of the regressor of a model."""
         return np.concatenate([model.scaled(self.params), self.features], axis=1)
@@ -269,8 +276,10 @@ class _Trial:
 
     def errors(self, samples: OutputSamples) -> FloatArray:
         """Leave-one-out error of each of its outputs."""
-        part = _part_of(samples.targets, self.model.outputs)
-        return self.factor * TargetRows(part).errors_of(part, self.left_out(samples))
+        part, rows = _part_of(samples.targets, self.model.outputs), np.flatnonzero(samples.is_between)
+        found = self.left_out(samples)
+        found = Predictions(*(None if held is None else held[rows] for held in (found.fields, found.scalars)))
+        return self.factor * TargetRows(part).errors_of(part[rows], found)
 
 
 class ModelSearch:
@@ -331,7 +340,8 @@ class ModelSearch:
             return [first.model], first.error, first.tried
         models, targets = [trial.model for trial in trials], self.samples.targets
         found = joined(models, [trial.left_out(self.samples) for trial in trials])
-        error = max(trial.factor for trial in trials) * TargetRows(targets).error_of(targets, found)
+        is_between = self.samples.is_between
+        error = max(trial.factor for trial in trials) * TargetRows(targets).error_of(targets, found, is_between)
         return models, error, first.tried | {"apart" if len(trials) > 1 else "logarithms": error}
 
     def begin(self, n_components: int | float | None) -> tuple[OutputModel, Decomposition]:
@@ -649,16 +659,17 @@ class TargetRows:
                 errors += np.sqrt(squares[0] / np.maximum(squares[1], _TINY)).tolist()
         return np.array(errors)
 
-    def error_of(self, targets: Targets, found: Predictions) -> float:
-        """Error of predictions of all samples, as that of their residuals."""
+    def error_of(self, targets: Targets, found: Predictions, chosen: Any) -> float:
+        """Error of predictions of all samples, as that of the residuals of those that are chosen."""
         errors: list[float] = []
         if found.fields is not None and targets.field is not None:
             left = (np.asarray(targets.field.values, dtype=np.float64) - found.fields) / self.channel_unit
             rows = left.reshape(len(left), -1) * self.field_ratio
-            errors.append(float((np.linalg.norm(rows, axis=1) / self.norms).mean()))
+            errors.append(float((np.linalg.norm(rows, axis=1) / self.norms)[chosen].mean()))
         if found.scalars is not None:
             left = (np.asarray(targets.scalars, dtype=np.float64) - found.scalars) / self.scalar_unit
-            errors.append(float(np.linalg.norm(left * self.scalar_ratio) / np.sqrt(self.squares.sum() or 1.0)))
+            size = float(np.sqrt(self.squares[chosen].sum())) or 1.0
+            errors.append(float(np.linalg.norm((left * self.scalar_ratio)[chosen])) / size)
         return float(np.mean(errors))
 
 

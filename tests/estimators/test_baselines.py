@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from scipy.interpolate import CubicSpline, make_interp_spline
 from sklearn.linear_model import LinearRegression
 
 from skop import FieldSet, PODRegressor, load
@@ -400,11 +401,33 @@ def test_length_scales_of_many_modes_do_not_deceive_about_the_error(seed):
     assert 0.5 * error < model.leave_one_out_error_ < 2 * error
 
 
-def test_between_samples_on_a_line_the_likeliest_process_is_taken():
+def test_between_snapshots_of_a_flow_the_error_is_small():
     X, y = make_wake(48, random_state=0)
     times = X[0] + (X[-1] - X[0]) * np.linspace(0.05, 0.95, 30)[:, None]
     truth = make_wake(times=times[:, 0], random_state=0)[1]
     assert relative_l2_error(truth.values, PODRegressor().fit(X, y).predict(times).values) < 0.002
+
+
+PLACES = np.linspace(0, 1, 40)
+CURVES = {
+    "front": lambda p: np.tanh((PLACES - p) / 0.03),
+    "sudden start": lambda p: np.where(p < 0.1, p / 0.1, 1 + 0.3 * np.exp(-(p - 0.1) / 0.05)) * np.sin(3 * PLACES),
+    "kink": lambda p: np.abs(p - 0.4 - 0.1 * PLACES),
+    "jump": lambda p: (p > 0.5) * np.sin(5 * PLACES) + 0.2 * p,
+    "oscillation": lambda p: np.sin(20 * p + 3 * PLACES),
+}
+
+
+@pytest.mark.parametrize("kind", CURVES)
+@pytest.mark.parametrize("n_samples", [16, 48])
+def test_over_one_parameter_it_is_near_the_best_interpolation(kind, n_samples):
+    params, new = np.linspace(0, 1, n_samples)[:, None], np.linspace(0.01, 0.99, 150)[:, None]
+    y, truth = (CURVES[kind](rows) for rows in (params, new))
+    by_hand = [interpolation(params[:, 0], y)(new[:, 0]) for interpolation in (make_interp_spline, CubicSpline)]
+    by_hand.append(make_interp_spline(params[:, 0], y, k=1)(new[:, 0]))
+    found = PODRegressor().fit(params, FieldSet(PLACES[:, None], y[..., None])).predict(new).values[..., 0]
+    errors = [relative_l2_error(truth[..., None], part[..., None]) for part in (found, *by_hand)]
+    assert errors[0] < 1.5 * min(errors[1:])
 
 
 def test_many_samples_have_inducing_ones(monkeypatch, tmp_path):
