@@ -313,7 +313,7 @@ class AutoRegressor(FieldRegressor):
         verbose = int((self.max_time or 0.0) >= _LONG) if self.verbose == "auto" else 2 * int(self.verbose)
         if self.verbose == "auto" and is_called_by_another_tool():
             verbose = 0
-        samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir)
+        samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, further["groups"])
         deadline = None if self.max_time is None else start + part * self.max_time
         final = 0.0 if self.max_time is None else (1 - part) * self.max_time
         n_jobs = workers_for(self.n_jobs, len(candidates) * len(folds))

@@ -290,7 +290,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             if weight is not None:
                 data, used = samples_with_weight(data, weight), np.flatnonzero(weight)
                 weight, labels = weight[used], None if labels is None else labels[used]
-            samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir)
+            samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, labels)
             self._fit(samples, labels, np.arange(len(samples)) if used is None else used)
             self._store_spec(data.inputs, data.spec)
             self._store_seen(data)

@@ -259,10 +259,12 @@ class Samples:
     weight: FloatArray | None = None
     #: Folder for the checkpoints of fits.
     checkpoint_dir: Any = None
+    #: Labels of groups of samples; None without any.
+    groups: Any = None
 
     def __getitem__(self, rows: Any) -> Samples:
-        weight = None if self.weight is None else self.weight[rows]
-        return replace(self, inputs=self.inputs[rows], targets=self.targets[rows], weight=weight)
+        weight, groups = (None if held is None else held[rows] for held in (self.weight, self.groups))
+        return replace(self, inputs=self.inputs[rows], targets=self.targets[rows], weight=weight, groups=groups)
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -300,6 +302,8 @@ class Samples:
         options: dict[str, Any] = {} if self.weight is None else {"sample_weight": self.weight}
         if self.checkpoint_dir is not None and has_fit_parameter(model, "checkpoint_dir"):
             options["checkpoint_dir"] = self.checkpoint_dir
+        if self.groups is not None and len(np.unique(self.groups)) > 1 and has_fit_parameter(model, "groups"):
+            options["groups"] = self.groups
         return model.fit(self.X, self.y, **options)
 
     def predicted_by(self, model: Any) -> Predictions:

@@ -609,3 +609,12 @@ def test_backends_that_give_all_results_at_the_end_serve_too():
         model = by_epochs(("a", Known(0.2)), ("b", Known(0.1)), ("c", Known(action=ValueError("odd")))).fit(TABLE, ONES)
     assert [row["status"] for row in model.results_] == ["chosen", "compared", "failed"]
     assert model.estimators_[0].error == 0.1
+
+
+def test_groups_reach_candidates_that_take_them():
+    """Copies of a sample tell all of it, so that a model that is chosen by single samples interpolates noise."""
+    rng = np.random.default_rng(0)
+    X, y = (np.repeat(part, 3, axis=0) for part in (rng.normal(size=(20, 3)), rng.normal(size=(20, 1))))
+    X = X + 1e-6 * rng.normal(size=X.shape)
+    model = AutoRegressor(candidates=[("pod", PODRegressor())], cv=4, random_state=0).fit(X, y, groups=np.arange(60) // 3)
+    assert model.estimators_[0].leave_one_out_error_ > 0.9
