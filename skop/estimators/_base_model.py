@@ -978,8 +978,9 @@ def correction_shares(
 ) -> tuple[FloatArray | None, FloatArray | None]:
     """Shares of a correction that lower the error of samples which the network has not seen.
 
-    Each is the factor of least squares, in [0, 1], that is pulled towards 0 by its uncertainty over the samples, like a
-    positive-part estimator of James and Stein, and is at most the smallest factor without any one of the samples.
+    Each is the factor of least squares less its standard error over the samples, in [0, 1], and is at most the smallest
+    factor without any one of the samples. Errors of a base on samples that it has not seen are larger than those between
+    the samples of its fit, so that the factor itself is too large.
 
     Parameters
     ----------
@@ -994,10 +995,6 @@ def correction_shares(
     -------
     tuple of (ndarray or None)
         Shares ``(q,)`` of the channels and ``(s,)`` of the scalars.
-
-    References
-    ----------
-    W. James, C. Stein, "Estimation with quadratic loss", Proc. Fourth Berkeley Symp. Math. Statist. Prob. 1 (1961).
     """
     shares: list[FloatArray | None] = [None, None]
     pairs = zip(_pairs(unseen, corrected), _pairs(unseen, truth), strict=True)
@@ -1024,7 +1021,7 @@ def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight:
     scatter = np.sum((gain - share * size) ** 2, axis=0)
     infinite = np.full(n_channels, np.inf)
     variance = np.divide(scatter, total**2 * freedom, out=infinite, where=(total > 0) & (freedom > _ROUNDING))
-    pulled = np.divide(share**2 - variance, share, out=np.zeros(n_channels), where=share > 0)
+    pulled = share - np.sqrt(variance)
     # A sample with a small field has a large weight, and would decide where the others are against a correction.
     others = total - size
     without = np.divide(gain.sum(axis=0) - gain, others, out=np.zeros_like(size), where=others > _ROUNDING * total)
