@@ -141,6 +141,13 @@ def read(
         raise FieldDataError(
             f"X has {len(inputs)} samples and y has {len(targets)}: inconsistent numbers of samples; one y per sample."
         )
+    if held.input_form == "meshes" and target_fields and targets.field is None:
+        raise FieldDataError(
+            f"target_fields={list(target_fields)!r} names fields of the meshes, but y is scalars, which would be the only "
+            "targets. Leave target_fields out for scalars alone; or pass both: read the meshes by "
+            "samples = skop.data.read_meshes(X, fields), and fit on samples.select(...) as X and "
+            "samples.select(...).with_params(scalars) as y."
+        )
     input_extremes, target_extremes = (
         check_finite(inputs, "X", fitting=True),
         check_targets(targets, held.names, fitting=True),

@@ -616,5 +616,7 @@ def test_groups_reach_candidates_that_take_them():
     rng = np.random.default_rng(0)
     X, y = (np.repeat(part, 3, axis=0) for part in (rng.normal(size=(20, 3)), rng.normal(size=(20, 1))))
     X = X + 1e-6 * rng.normal(size=X.shape)
-    model = AutoRegressor(candidates=[("pod", PODRegressor())], cv=4, random_state=0).fit(X, y, groups=np.arange(60) // 3)
+    model = AutoRegressor(candidates=[("pod", PODRegressor())], cv=4, random_state=0).fit(
+        X, y, groups=np.arange(60) // 3
+    )
     assert model.estimators_[0].leave_one_out_error_ > 0.9
