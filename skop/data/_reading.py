@@ -143,8 +143,8 @@ def read(
         )
     if held.input_form == "meshes" and target_fields and targets.field is None:
         raise FieldDataError(
-            f"target_fields={list(target_fields)!r} names fields of the meshes, but y is scalars, which would be the only "
-            "targets. Leave target_fields out for scalars alone; or pass both: read the meshes by "
+            f"target_fields={list(target_fields)!r} names fields of the meshes, but y is scalars, which would be the "
+            "only targets. Leave target_fields out for scalars alone; or pass both: read the meshes by "
             "samples = skop.data.read_meshes(X, fields), and fit on samples.select(...) as X and "
             "samples.select(...).with_params(scalars) as y."
         )

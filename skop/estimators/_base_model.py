@@ -979,8 +979,8 @@ def correction_shares(
     """Shares of a correction that lower the error of samples which the network has not seen.
 
     Each is the factor of least squares less its standard error over the samples, in [0, 1], and is at most the smallest
-    factor without any one of the samples. Errors of a base on samples that it has not seen are larger than those between
-    the samples of its fit, so that the factor itself is too large.
+    factor without any one of the samples. Errors of a base on samples that it has not seen are larger than those
+    between the samples of its fit, so that the factor itself is too large.
 
     Parameters
     ----------
