@@ -684,7 +684,7 @@ def _relative_error(found: Predictions, targets: Targets) -> float:
 
 
 def _is_better_than_mean(found: Predictions, targets: Targets) -> bool:
-    """Whether predictions of unseen samples have smaller squared errors than the mean of the others, by two errors.
+    """Whether predictions of unseen samples have smaller squared errors than the mean of the others, beyond chance.
 
     Each channel and scalar counts by itself, since a share of the network is chosen for each. Where nothing varies, the
     base is all there is to know.
@@ -696,11 +696,15 @@ def _is_better_than_mean(found: Predictions, targets: Targets) -> bool:
             mean, base = (
                 np.square(part).reshape(n_samples, -1, true.shape[-1]).sum(axis=1) for part in (by_mean, true - own)
             )
-            gain, size = mean - base, mean.mean(axis=0)
-            least = np.maximum(_ERRORS * gain.std(axis=0, ddof=1) / n_samples**0.5, _ROUNDING * size)
+            size = mean.mean(axis=0)
             varies = varies or bool((size > _ROUNDING**2 * np.square(true).mean()).any())
-            if (gain.mean(axis=0) > least).any():
-                return True
+            is_smaller = base.mean(axis=0) < (1 - _ROUNDING) * size
+            # As a part of both for each sample too, since few large samples can make up all of a difference.
+            both = mean + base
+            for gain in (mean - base, np.divide(mean - base, both, out=np.zeros_like(both), where=both > 0)):
+                is_clear = gain.mean(axis=0) > _ERRORS * gain.std(axis=0, ddof=1) / n_samples**0.5
+                if (is_smaller & is_clear).any():
+                    return True
     return not varies
 
 

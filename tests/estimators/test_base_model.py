@@ -187,6 +187,12 @@ def test_auto_keeps_a_base_that_is_rough_but_better_than_the_mean_in_one_output(
     assert small(base="auto", max_iter=1).fit(X, rng.permutation(y)).base_ is None
 
 
+def test_auto_keeps_a_base_of_targets_over_decades():
+    X = np.exp(np.random.default_rng(6).uniform(-3, 3, (40, 3)))
+    model = small(base="auto", max_iter=1).fit(X, X[:, 0] ** 2 / X[:, 1] / X[:, 2])
+    assert model.base_.error < 1e-6
+
+
 def test_what_a_base_explains_is_measured_about_the_mean():
     X, y = np.random.default_rng(16).normal(size=(2, 30, 5, 1))
     options = {"scaling": skop.ScalingOptions(targets=None), "max_iter": 1}
