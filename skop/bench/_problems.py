@@ -211,14 +211,17 @@ def _beam(n_train: int, n_test: int, seed: int) -> Problem:
 
 def _noisy(n_train: int, n_test: int, seed: int) -> Problem:
     """Smooth functions of five numbers with noise of a larger size, to be predicted without it."""
-    rng = np.random.default_rng(seed)
-    table = rng.random((n_test + n_train, 5))
-    first, second, third, fourth, fifth = table.T
-    truth = np.stack([np.sin(3 * first + second), third * fourth, np.cos(4 * fifth)], axis=1)
-    truth = (truth - truth.mean(axis=0)) / truth.std(axis=0)
-    noise = 1.2 * rng.standard_normal(truth.shape)
+
+    def functions(table: FloatArray) -> FloatArray:
+        """Values of the functions."""
+        first, second, third, fourth, fifth = table.T
+        return np.stack([np.sin(3 * first + second), third * fourth, np.cos(4 * fifth)], axis=1)
+
+    usual = functions(np.random.default_rng(0).random((4096, 5)))
+    table = np.random.default_rng(seed).random((n_test + n_train, 5))
+    noise = 1.2 * np.random.default_rng([seed, 1]).standard_normal((n_test + n_train, 3))
     noise[:n_test] = 0.0
-    return _split(table, truth + noise, n_test)
+    return _split(table, (functions(table) - usual.mean(axis=0)) / usual.std(axis=0) + noise, n_test)
 
 
 def _european_option(n_train: int, n_test: int, seed: int) -> Problem:
