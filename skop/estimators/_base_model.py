@@ -698,7 +698,7 @@ def _is_better_than_mean(found: Predictions, targets: Targets) -> bool:
             )
             size = mean.mean(axis=0)
             varies = varies or bool((size > _ROUNDING**2 * np.square(true).mean()).any())
-            is_smaller = base.mean(axis=0) < (1 - _ROUNDING) * size
+            is_smaller = base.mean(axis=0) < _TIE**2 * size
             # As a part of both for each sample too, since few large samples can make up all of a difference.
             both = mean + base
             for gain in (mean - base, np.divide(mean - base, both, out=np.zeros_like(both), where=both > 0)):

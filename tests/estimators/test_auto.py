@@ -176,7 +176,7 @@ def test_auto_takes_the_best_alone_where_a_mean_gains_nothing():
 
 def test_one_member_with_a_spread_gives_its_own(fields):
     X, y = fields
-    model = by_epochs(("two", EnsembleRegressor(lamo(), n_members=2)), cv=2).fit(X, y)
+    model = by_epochs(("two", EnsembleRegressor(lamo(base=None), n_members=2)), cv=2).fit(X, y)
     found = model.predict(X, return_std=True)
     expected = model.estimators_[0].predict(FieldSet(unit_grid(GRID), X), return_std=True)
     np.testing.assert_allclose(found[1].ravel(), expected[1].values.ravel(), rtol=1e-6)
@@ -268,9 +268,9 @@ def test_operators_share_the_base_of_the_same_samples(max_time, fields, monkeypa
     X, y = fields
     fitted, original = [], BaseModel._fit.__func__
 
-    def recorded(cls, kind, data, used):
+    def recorded(cls, kind, data, used, units):
         fitted.append(joblib.hash(np.asarray(data.inputs.values)[used]))
-        return original(cls, kind, data, used)
+        return original(cls, kind, data, used, units)
 
     monkeypatch.setattr(BaseModel, "_fit", classmethod(recorded))
     candidates = [("LaMO", lamo(base="pod", max_iter=2)), ("wide", lamo(base="pod", max_iter=2, width=12))]

@@ -234,7 +234,7 @@ def test_validation_on_zero_fields_takes_the_absolute_error():
 def test_scalar_validation_is_the_score_of_the_set():
     X, _ = make_data(12)
     y = X[:, 0, 0, 0]
-    estimator = small(early_stopping=True, training__validation_fraction=0.25, max_iter=4).fit(X, y)
+    estimator = small(base=None, early_stopping=True, training__validation_fraction=0.25, max_iter=4).fit(X, y)
     held_out = np.sort(np.random.RandomState(0).permutation(12)[:3])
     np.testing.assert_allclose(estimator.score(X[held_out], y[held_out]), max(estimator.validation_scores_), rtol=1e-6)
 
