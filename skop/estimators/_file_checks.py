@@ -559,6 +559,9 @@ def _check_pod(held: Held) -> None:
     places = len(held.get("coords_")) if spec.target_points == "shared" else len(own)
     n_features = 0 if basis is None else len(basis.components_) + has_rest
     models = held.parts("models_", "OutputModel")
+    for model in models:
+        # Those of files of earlier versions were made of attributes of the estimator.
+        check_loaded(model)
     for name, count in (("channels", spec.n_outputs), ("scalars", spec.n_scalars)):
         every = sorted(int(number) for model in models for number in getattr(model, name))
         held.need(every == list(range(count)), "models_", f"models of {count} {name}")
