@@ -314,7 +314,7 @@ class ModelSearch:
         elif param_transform == "auto" and is_auto and ((least > 0) & (largest > _SPAN * least)).any():
             reads = [nothing, least > 0]
         if target_transform == "log":
-            _require_positive(samples.targets)
+            _require_positive(samples.targets if samples.units is None else _physical(samples.targets, *samples.units))
             learns = [True]
         elif target_transform == "auto" and is_auto:
             learns = [False, True]
