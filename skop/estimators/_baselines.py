@@ -14,8 +14,8 @@ from sklearn.base import clone
 
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldSet, Predictions, Targets, TrainingData, interpolate_fields, refuse_mask
-from skop.estimators._field import FieldRegressor, restored_on_failure
+from skop.data import FieldSet, Predictions, Targets, TrainingData, interpolate_fields
+from skop.estimators._field import FieldRegressor, labels_of_groups, restored_on_failure
 from skop.estimators._kernel_models import Decomposition, KernelModel
 from skop.estimators._output_models import (
     REGRESSORS,
@@ -448,11 +448,7 @@ def nodes_correspond(inputs: FieldSet) -> bool:
 
 def _numbered(groups: Any, n_samples: int) -> IntArray:
     """Numbers of the groups of samples."""
-    refuse_mask(groups, "groups")
-    labels = np.asarray(groups)
-    if labels.shape != (n_samples,):
-        raise FieldDataError(f"groups has shape {labels.shape}, expected ({n_samples},): one label for each sample.")
-    names, numbers = np.unique(labels, return_inverse=True)
+    names, numbers = np.unique(labels_of_groups(groups, n_samples), return_inverse=True)
     if len(names) < 2:
         raise FieldDataError("groups has 1 group, and 2 or more are needed to leave one out; pass groups=None.")
     return np.asarray(numbers)

@@ -40,7 +40,13 @@ from skop.data import (
 from skop.estimators._base import check_weight
 from skop.estimators._checkpoint import passed_on, require_seed
 from skop.estimators._ensemble import EnsembleRegressor
-from skop.estimators._field import FieldRegressor, checked_by_caller, restored_on_failure, samples_with_weight
+from skop.estimators._field import (
+    FieldRegressor,
+    checked_by_caller,
+    labels_of_groups,
+    restored_on_failure,
+    samples_with_weight,
+)
 from skop.estimators._frames import BaseFrameRegressor
 from skop.estimators._parts import by_chunks
 from skop.estimators._persistence import KNOWN
@@ -281,12 +287,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         with restored_on_failure(self), each_warning_once():
             data, used = self._read(X, y, params=params, sample_weight=sample_weight), None
             weight = check_weight(sample_weight, len(data.inputs))
-            refuse_mask(groups, "groups")
-            labels = None if groups is None else np.asarray(groups)
-            if labels is not None and labels.shape != (len(data.inputs),):
-                raise FieldDataError(
-                    f"groups has shape {labels.shape}, expected ({len(data.inputs)},): one label for each sample."
-                )
+            labels = labels_of_groups(groups, len(data.inputs))
             if weight is not None:
                 data, used = samples_with_weight(data, weight), np.flatnonzero(weight)
                 weight, labels = weight[used], None if labels is None else labels[used]

@@ -29,6 +29,7 @@ from skop.data import (
     read_inputs,
     read_query,
     read_scored,
+    refuse_mask,
     row_labels,
     sample_files,
     series_files,
@@ -42,8 +43,8 @@ from skop.exceptions import FieldDataError, each_warning_once, held_warnings, wa
 from skop.metrics import channel_sizes, relative_l2_error, relative_l2_score
 
 __all__ = [
-    *("FieldRegressor", "checked_by_caller", "fitted_attributes", "restored_on_failure", "samples_at_once"),
-    "samples_with_weight",
+    *("FieldRegressor", "checked_by_caller", "fitted_attributes", "labels_of_groups", "restored_on_failure"),
+    *("samples_at_once", "samples_with_weight"),
 ]
 
 #: Whether an estimator of skop has called this one, and has looked at the data itself.
@@ -221,6 +222,35 @@ def _of_channels(samples: Any, channels: IntArray) -> Any:
     if isinstance(samples, _SampleSequence):
         return samples.of_channels(channels)
     return [np.asarray(item)[..., channels] for item in samples]
+
+
+def labels_of_groups(groups: Any, n_samples: int) -> Any:
+    """Check labels of groups of samples, one for each.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n,) or None
+        Labels, or None without groups.
+    n_samples : int
+        Number of samples.
+
+    Returns
+    -------
+    ndarray of shape (n,) or None
+        The labels.
+
+    Raises
+    ------
+    FieldDataError
+        If there are not as many, or they are masked.
+    """
+    if groups is None:
+        return None
+    refuse_mask(groups, "groups")
+    labels = np.asarray(groups)
+    if labels.shape != (n_samples,):
+        raise FieldDataError(f"groups has shape {labels.shape}, expected ({n_samples},): one label for each sample.")
+    return labels
 
 
 class FieldRegressor(RegressorMixin, BaseEstimator):

@@ -28,7 +28,7 @@ from skop.data import DataSpec, FieldSet, Predictions, Targets, TrainingData
 from skop.estimators._base_model import shared_between_fits
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._checkpoint import SearchJournal
-from skop.estimators._field import checked_by_caller, samples_at_once
+from skop.estimators._field import checked_by_caller, labels_of_groups, samples_at_once
 from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.metrics import channel_sizes
 from skop.training import DIRECT_TRAINING, in_words
@@ -357,9 +357,7 @@ def make_folds(
     list of (train, valid)
         Numbers of the used samples in each fold.
     """
-    labels = None if groups is None else np.asarray(groups)
-    if labels is not None and labels.shape != (n_samples,):
-        raise FieldDataError(f"groups has shape {labels.shape}, expected ({n_samples},): one label for each sample.")
+    labels = labels_of_groups(groups, n_samples)
     seed = int(rng.randint(np.iinfo(np.int32).max))
     splitter = cv
     if not isinstance(cv, Integral) and not hasattr(cv, "split"):
