@@ -57,7 +57,7 @@ _SEARCH = 1 / 10
 _DEFAULT = "default"
 #: Number of epochs of the default operators under a time limit, which ends them before.
 _MANY_EPOCHS = 10**6
-#: Seconds of the budget for each operator that takes part by default, since a training of some steps tells nothing.
+#: Seconds of the search for each operator that takes part by default, since a training of some steps tells nothing.
 _SECONDS_EACH = 60.0
 #: Time limit in seconds from which a fit says what it will do.
 _LONG = 60.0
@@ -75,7 +75,7 @@ class AutoRegressor(FieldRegressor):
     candidates : list of (str, estimator) and "default", or None, default=None
         Models to choose from, by name. Any estimator with `fit` and `predict` on FieldSets, or for plain tables on
         arrays, such as a scikit-learn regressor. None takes the mean, `PODRegressor`, and operators over it
-        (``base="auto"``), one for each minute of the budget and at least one, in this order: `LaMORegressor`,
+        (``base="auto"``), one for each minute of the search and at least one, in this order: `LaMORegressor`,
         `AMORegressor`, LaMO with latent tokens on grids, `MNORegressor`, `GeoMaNORegressor`, a wide LaMO, and LaMO
         without a base. The word ``"default"`` in a list stands for these, such as in
         ``["default", ("U-Net", UNetRegressor())]``.
@@ -140,10 +140,9 @@ class AutoRegressor(FieldRegressor):
     that of `PODRegressor` or less, but for the noise of these samples, and it ends its training early where the network
     adds nothing. It is therefore preferred to the model alone, unless its error in the search is more than 10 % larger,
     and its expected error is at most that of the model. Operators whose errors are within 2 % of that of the model
-    count as equal, and the first one is taken. An ensemble does not hold the model a second time. If there is one
-    operator, and a fit of the model takes more than a quarter of the time left for the search, or all of it, the
-    operator is not tried at all, and has the whole rest of the budget. Fits to the same samples, one after the other,
-    share one fit of this model as their base.
+    count as equal, and the first one is taken. An ensemble does not hold the model a second time, nor the mean. If
+    there is one operator, and all other candidates are models that it holds, it is not tried at all, and has the whole
+    rest of the budget. Fits to the same samples, one after the other, share one fit of this model as their base.
 
     Errors of operators in the table are those of a short training on a part of the samples. The final fit is longer,
     and the error to be expected of it is extrapolated from the last two rungs: as a power of the time, with 3/4 of
@@ -308,13 +307,14 @@ class AutoRegressor(FieldRegressor):
         journal = SearchJournal.of(checkpoint_dir, self, data, further, start)
         rng = check_random_state(self.random_state)
         folds = make_folds(self.cv, len(data.inputs), groups, rng, used)
-        given = self._candidates(data.spec)
+        search_seconds = None if self.max_time is None else part * self.max_time
+        given = self._candidates(data.spec, search_seconds)
         candidates = make_candidates(given, rng, self.symmetries, weight is not None)
         verbose = int((self.max_time or 0.0) >= _LONG) if self.verbose == "auto" else 2 * int(self.verbose)
         if self.verbose == "auto" and is_called_by_another_tool():
             verbose = 0
         samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, further["groups"])
-        deadline = None if self.max_time is None else start + part * self.max_time
+        deadline = None if search_seconds is None else start + search_seconds
         final = 0.0 if self.max_time is None else (1 - part) * self.max_time
         n_jobs = workers_for(self.n_jobs, len(candidates) * len(folds))
         settings = (deadline, final, n_jobs, int(verbose), type(self).__name__)
@@ -322,10 +322,10 @@ class AutoRegressor(FieldRegressor):
         search.tell_plan(self.max_time)
         return search, data
 
-    def _candidates(self, spec: DataSpec) -> list[Any]:
+    def _candidates(self, spec: DataSpec, search_seconds: float | None) -> list[Any]:
         """Candidates as they were given, with the default ones in the place of their word."""
         every: list[Any] = [_DEFAULT] if self.candidates is None else list(self.candidates)
-        default = _default_candidates(spec, self.max_time, effective_n_jobs(self.n_jobs))
+        default = _default_candidates(spec, search_seconds, effective_n_jobs(self.n_jobs))
         parts = [default if isinstance(item, str) and item == _DEFAULT else [item] for item in every]
         return [item for part in parts for item in part]
 
@@ -536,9 +536,9 @@ def classical_candidates() -> list[tuple[str, Any]]:
     return [("mean", PODRegressor(regressor="mean")), ("POD", PODRegressor())]
 
 
-def _default_candidates(spec: DataSpec, max_time: float | None, n_workers: int) -> list[tuple[str, Any]]:
-    """Models for the kind of the data; of the operators the first ones that the budget allows."""
-    many: dict[str, Any] = {} if max_time is None else {"max_iter": _MANY_EPOCHS}
+def _default_candidates(spec: DataSpec, search_seconds: float | None, n_workers: int) -> list[tuple[str, Any]]:
+    """Models for the kind of the data; of the operators the first ones for which the search has time."""
+    many: dict[str, Any] = {} if search_seconds is None else {"max_iter": _MANY_EPOCHS}
     if spec.target_points != "inputs":
         # Patches of a grid have outputs at its own points only.
         many["geometry"] = "points"
@@ -555,7 +555,7 @@ def _default_candidates(spec: DataSpec, max_time: float | None, n_workers: int) 
     if spec.role != "fields" or spec.geometry == "points" or "geometry" in many:
         # There LaMO has latent tokens anyway.
         operators.pop(2)
-    count = len(operators) if max_time is None else max(1, int(n_workers * max_time / _SECONDS_EACH))
+    count = len(operators) if search_seconds is None else max(1, int(n_workers * search_seconds / _SECONDS_EACH))
     return classical_candidates() + operators[:count]
 
 

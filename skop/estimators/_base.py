@@ -155,8 +155,8 @@ _HELD_OUT = (5, 64)
 #: Held-out error in units of that at half the time from which a training stalls, and the least number of other samples
 #: with which those held out are compared.
 _STALLED, _LEAST_COMPARED = 0.8, 32
-#: The rate of drop path, and the factor on the weight decay, with which it does.
-_DROP_PATH, _MORE_DECAY = 0.2, 10.0
+#: The rate of drop path with which it does.
+_DROP_PATH = 0.2
 #: Least numbers of samples and of epochs from which some samples are held out for this alone, and their part.
 _LEAST_JUDGED, _LEAST_EPOCHS, _JUDGED = 100, 8, 1 / 10
 #: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
@@ -810,7 +810,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         if reviewed is not None:
             reviewed.load_state_dict(state["review"])
             for remedy in self._remedies[: reviewed.n_remedies]:
-                self._regularise(setup, remedy)
+                self._regularise(remedy)
         if state["drops_base"]:
             self.base_, setup.unseen = None, None
         is_returned = reviewed is not None and self._returns_held_out(setup, reviewed)
@@ -1245,7 +1245,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             if reviewed.n_remedies < len(self._remedies):
                 overfits, reviewed.unseen = self._overfits(setup, setup.held, part, reviewed.unseen)
                 if overfits:
-                    self._regularise(setup, self._remedies[reviewed.n_remedies])
+                    self._regularise(self._remedies[reviewed.n_remedies])
                     reviewed.n_remedies += 1
             if self._returns_held_out(setup, reviewed):
                 setup.held = setup.valid
@@ -1306,15 +1306,12 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         }
         return [name for name, has_effect in able.items() if has_effect and getattr(training, name) == "auto"]
 
-    def _regularise(self, setup: _Setup, remedy: str) -> None:
+    def _regularise(self, remedy: str) -> None:
         """Regularise the rest of a training that overfits."""
         if remedy == "shift_patches":
             shift_patches(self.module_, True)
-            return
-        set_drop_path(self.module_, _DROP_PATH)
-        assert setup.trainer is not None
-        for group in setup.trainer.optimizer.param_groups:
-            group["weight_decay"] *= _MORE_DECAY
+        else:
+            set_drop_path(self.module_, _DROP_PATH)
 
     def _loader_without_base(self, setup: _Setup) -> FieldLoader:
         """Samples that are not held out, for a network without a base from some time of the training on."""

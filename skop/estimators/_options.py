@@ -60,12 +60,12 @@ class TrainingOptions(Options):
     drop_path : float or "auto", default="auto"
         Probability with which the residual branches of a network's blocks are left out of a training step, drawn for
         each sample and branch, in [0, 1). It regularises, and makes trainings worse that do not overfit (papers: 0).
-        ``"auto"`` is 0 at first, and 0.2, with ten times the weight decay, from an eighth, a quarter or half of a
-        training on if it overfits then, and no patches are left to shift: if the error on samples that were held out,
-        for `early_stopping` or to judge the base model, is above that on others by twice its standard error, and has
-        fallen by less than a fifth since half that time. Without either, a tenth of 100 samples or more, at most 64, is
-        held out for this in fits of 8 epochs or more, and trained on as soon as it is decided. Networks without such
-        blocks (FNO, U-Net, DeepONet) refuse a number above 0.
+        ``"auto"`` is 0 at first, and 0.2 from an eighth, a quarter or half of a training on if it overfits then, and no
+        patches are left to shift: if the error on samples that were held out, for `early_stopping` or to judge the base
+        model, is above that on others by twice its standard error, and has fallen by less than a fifth since half that
+        time. Without either, a tenth of 100 samples or more, at most 64, is held out for this in fits of 8 epochs or
+        more, and trained on as soon as it is decided. Networks without such blocks (FNO, U-Net, DeepONet) refuse a
+        number above 0.
     shift_patches : bool or "auto", default="auto"
         Whether the patches into which an operator cuts a regular grid begin at a random point in each step of training,
         see `skop.networks.shift_patches`. It regularises: what is learned of a patch holds wherever the patch begins,

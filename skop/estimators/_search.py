@@ -46,9 +46,6 @@ _FINALISTS = 2
 #: Part by which a short training of an operator over PODRegressor may be worse than this model, so that the operator is
 #: still preferred: after a longer one it is not worse, but for the noise of its held-out samples.
 _TIE = 0.1
-#: Part of the time left for the search that a fit of PODRegressor takes, from which one operator over it is not tried,
-#: because it fits this model first, and would have no time to improve on it.
-_NO_TIME = 1 / 4
 #: Damping of the slope of an operator's learning curve, error over time on two logarithmic scales, in the time of the
 #: final fit, and the largest slope that is believed. Slopes of 0.6 to 0.7 were measured in the first 40 s on Darcy flow
 #: at 32 x 32 points, smaller ones later.
@@ -122,6 +119,11 @@ class Candidate:
     def may_be_base(self) -> bool:
         """Whether it is a model that operators may have as their base."""
         return isinstance(self.estimator, PODRegressor)
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether it is the mean of the samples, by which the others are judged."""
+        return self.may_be_base and self.estimator.regressor == "mean"
 
     @property
     def has_base(self) -> bool:
@@ -724,24 +726,24 @@ class Search:
         self._rank(finalists)
         for candidate in untried:
             candidate.status, candidate.rung = "compared", rung
-            candidate.reason = "not tried, since the search is too short; it holds POD, and is not worse"
+            candidate.reason = "not tried, since it holds the other models, and adds what samples outside its fit support"
             candidate.expected = min(other.expected for other in finalists if other.may_be_base)
         self.ranked = [*finalists, *untried]
         self._tell_rung(rung, finalists)
 
     def _untried(self, classical: list[Candidate], timed: list[Candidate]) -> list[Candidate]:
-        """The only operator, if it holds a classical model for which the time of the search is too short."""
+        """The only operator, if it holds all other models, so that a comparison with them would cost training alone."""
         bases = [candidate for candidate in classical if candidate.may_be_base]
-        alive = [candidate.trials[0].seconds for candidate in bases if candidate.is_alive]
-        if len(timed) != 1 or not (timed[0].has_base and self.final_seconds and alive):
+        others = [candidate for candidate in classical if candidate.is_alive and not candidate.may_be_base]
+        is_known = any(candidate.is_alive for candidate in bases)
+        if len(timed) != 1 or others or not (timed[0].has_base and self.final_seconds and is_known):
             return []
         data, every = TrainingData(self.samples.inputs, self.samples.targets, self.samples.spec), len(self.samples)
         why_not = getattr(timed[0].estimator, "_why_no_base", None)
         if why_not is not None and why_not(data, np.arange(every), DIRECT_TRAINING):
             # Without a base, such as of too few samples, it may be worse than the model.
             return []
-        is_short = any(candidate.is_slow for candidate in bases) or max(alive) > _NO_TIME * self._left()
-        return timed if is_short else []
+        return timed
 
     def _fit_base(self, timed: list[Candidate]) -> None:
         """Train the first operator over a base for one step, so that this has been fitted for all of them.
@@ -975,7 +977,9 @@ class Search:
         members = [i for i, one in enumerate(self.ranked) if not (one.may_be_base and over <= one.expected)]
         best = min(members, key=lambda i: (self.ranked[i].expected, self.ranked[i].rank_error))
         weights = np.eye(len(self.ranked))[best]
-        if ensemble != "best":
+        # A part of the mean would draw all predictions towards it, by what a few held-out samples happen to support.
+        members = [i for i in members if not self.ranked[i].is_mean]
+        if ensemble != "best" and best in members:
             # Two operators share the time.
             gains = np.array([candidate.gain(self.final_seconds / _FINALISTS) for candidate in self.ranked])
             mixed = _greedy_weights(self.residuals, gains, members)

@@ -167,6 +167,14 @@ def test_greedy_finds_the_weights_of_errors_that_cancel():
     np.testing.assert_allclose(mean, 1.0)
 
 
+def test_the_mean_of_the_samples_is_chosen_alone_or_not_at_all():
+    """Half of each would have no error."""
+    targets = np.random.default_rng(0).permutation(np.tile([0.9, 1.1], 6))
+    for error, chosen in ((0.05, "mean"), (-0.001, "known")):
+        model = by_epochs(("mean", pod("mean")), ("known", Known(error)), ensemble="greedy").fit(TABLE, targets)
+        assert [row["candidate"] for row in model.results_ if row["weight"]] == [chosen]
+
+
 def test_auto_takes_the_best_alone_where_a_mean_gains_nothing():
     model = by_epochs(("a", Known(0.1)), ("b", Known(0.2))).fit(TABLE, ONES)
     assert [(row["candidate"], row["status"]) for row in model.results_] == [("a", "chosen"), ("b", "compared")]
@@ -280,7 +288,7 @@ def test_operators_share_the_base_of_the_same_samples(max_time, fields, monkeypa
     assert len(fitted) == len(set(fitted)) == (2 if max_time else 3)
 
 
-def test_an_operator_over_a_base_that_takes_long_is_not_tried(budget):
+def test_a_lone_operator_that_holds_all_other_models_is_not_tried(budget):
     class SlowPOD(PODRegressor):
         def fit(self, X, y):
             budget.now += 2.5
@@ -308,10 +316,15 @@ def test_an_operator_over_a_base_that_takes_long_is_not_tried(budget):
     model = AutoRegressor(candidates=[("mean", pod("mean")), slow, candidates[1]], max_time=60)
     assert [row["status"] for row in model.fit(many, np.ones(600)).results_] == ["chosen", "compared", "left out"]
     assert len(Operator.fits) == 1
-    # Without a base it is compared.
+    # However soon a fit of the model is done.
     Operator.fits.clear()
-    AutoRegressor(candidates=[candidates[0], ("over", Operator(base=None))], max_time=60).fit(TABLE, ONES)
-    assert len(Operator.fits) > 1
+    AutoRegressor(candidates=[("mean", pod("mean")), candidates[1]], max_time=60).fit(TABLE, ONES)
+    assert [limit for _, limit, *_ in Operator.fits] == [60]
+    # Without a base it is compared, and beside a model that it does not hold.
+    for others in ([candidates[0], ("over", Operator(base=None))], [*candidates, ("ridge", Ridge())]):
+        Operator.fits.clear()
+        AutoRegressor(candidates=others, max_time=60).fit(TABLE, ONES)
+        assert len(Operator.fits) > 1
     # Of fewer than 10 samples there is none, and the model may be the better one.
     Operator._why_no_base, Operator._symmetries = LaMORegressor._why_no_base, None
     for count in (9, 12):
@@ -555,7 +568,7 @@ def test_words_go_to_the_user_and_not_to_other_tools(budget, capsys):
 
 @pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
 def test_default_candidates_take_grids_points_and_tables(fields, monkeypatch):
-    monkeypatch.setattr(_auto, "_SECONDS_EACH", 0.01)
+    monkeypatch.setattr(_auto, "_SECONDS_EACH", 0.001)
     X, y = fields
     sets = {"grid": (X, y), "table": (TABLE, TABLE.sum(axis=1))}
     points = FieldSet(np.random.default_rng(1).random((24, 2)), X.reshape(12, 24, 1))
@@ -569,13 +582,13 @@ def test_default_candidates_take_grids_points_and_tables(fields, monkeypatch):
         assert not [row for row in model.results_ if row["status"] in ("failed", "left out")]
 
 
-def test_the_default_has_an_operator_for_each_minute_and_a_word_in_lists():
+def test_the_default_has_an_operator_for_each_minute_of_the_search_and_a_word_in_lists():
     spec = FieldSet(unit_grid(GRID), np.zeros((2, 24, 1)))
     spec = PODRegressor().fit(spec, spec.values).spec_
     extra = ("extra", Known())
     for seconds, operators in {1.0: ["LaMO"], 180.0: ["LaMO", "AMO", "LaMO, latent tokens"]}.items():
-        model = AutoRegressor(candidates=["default", extra], max_time=seconds)
-        assert [name for name, _ in model._candidates(spec)] == ["mean", "POD", *operators, "extra"]
+        model = AutoRegressor(candidates=["default", extra])
+        assert [name for name, _ in model._candidates(spec, seconds)] == ["mean", "POD", *operators, "extra"]
 
 
 @pytest.mark.exhaustive

@@ -278,20 +278,6 @@ def test_whether_errors_stall_does_not_depend_on_the_times_of_the_reviews():
     assert not judged(np.ones(10), np.zeros(32), before=None, part=0.125)
 
 
-def test_regularised_trainings_have_more_weight_decay(monkeypatch):
-    decays = []
-
-    class Noted(_base.Trainer):
-        def _train_step(self, batch):
-            decays.append(max(group["weight_decay"] for group in self.optimizer.param_groups))
-            return super()._train_step(batch)
-
-    monkeypatch.setattr(_base, "Trainer", Noted)
-    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, *_: (True, None))
-    fit_and_note_drop_path(monkeypatch, base="linear", max_iter=8)
-    assert (decays[0], decays[-1], len(set(decays))) == (0.1, 1.0, 2)
-
-
 @pytest.mark.parametrize("seen", [[1.0, 0.5], [1.0, 1.0, 0.5], [1.0, 1.0, 1.0]], ids=["a quarter", "a half", "never"])
 def test_samples_are_held_out_to_judge_a_training_and_returned(seen, monkeypatch):
     X, y = np.random.default_rng(0).uniform(-1, 1, (130, 2)), np.arange(130.0)
