@@ -726,7 +726,7 @@ class Search:
         self._rank(finalists)
         for candidate in untried:
             candidate.status, candidate.rung = "compared", rung
-            candidate.reason = "not tried, since it holds the other models, and adds what samples outside its fit support"
+            candidate.reason = "not tried, since it holds the other models, and adds what held-out samples support"
             candidate.expected = min(other.expected for other in finalists if other.may_be_base)
         self.ranked = [*finalists, *untried]
         self._tell_rung(rung, finalists)
