@@ -543,6 +543,10 @@ def test_tables_from_csv_to_csv(tmp_path, monkeypatch, capsys):
     table.to_csv("all.csv", index=False)
     assert main(["fit", "all.csv", "--target", "drag", "--input", "load,width", "--estimator", "pod",
                  "-o", "m.skop"]) == 0  # fmt: skip
+    model = skop.load("m.skop")
+    (name,) = [name for name, error in model.leave_one_out_errors_.items() if error == model.leave_one_out_error_]
+    errors = f"{model.leave_one_out_error_:.2%} ({name}); that of the mean {model.leave_one_out_errors_['mean']:.2%}"
+    assert f"m.skop: PODRegressor, leave-one-out error {errors}, " in capsys.readouterr().out
     # The columns of the fit are found by their names, in any order.
     table[["note", "width", "load"]].to_csv("new.csv", index=False)
     assert main(["predict", "m.skop", "new.csv", "-o", "out.csv"]) == 0

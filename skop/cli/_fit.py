@@ -169,13 +169,26 @@ def _cell_data_of(samples: Samples, choice: dict[str, Any]) -> str | None:
 
 
 def _outcome(model: Any) -> str:
-    """Number of epochs of a fit, or the models that were chosen, in words."""
+    """What was chosen in a fit, with its error beside that of the mean where both are known; or its number of epochs."""
     if hasattr(model, "results_"):
         chosen = [(row["candidate"], row["weight"]) for row in model.results_ if row["status"] == "chosen"]
         weights = [f"{name} ({weight:.0%})" for name, weight in chosen]
         return f"{chosen[0][0] if len(chosen) == 1 else ' + '.join(weights)}, "
-    count = getattr(model, "n_iter_", None)
+    errors = getattr(model, "leave_one_out_errors_", None)
+    if errors:
+        mean = f"; that of the mean {errors['mean']:.2%}" if "mean" in errors else ""
+        return f"leave-one-out error {model.leave_one_out_error_:.2%}{_chosen(model)}{mean}, "
+    count, base = getattr(model, "n_iter_", None), getattr(model, "base_", None)
+    if base is not None:
+        # The base is fitted to standardised targets, so that its errors are others.
+        return f"over {type(base.estimator).__name__}{_chosen(base.estimator)}, {count} epochs ({model.stopped_}), "
     return "" if count is None else f"{count} epoch{'s' if count > 1 else ''} ({model.stopped_}), "
+
+
+def _chosen(model: Any) -> str:
+    """Regressor of a fitted classical model, in brackets; nothing where it has no choice of one."""
+    errors = getattr(model, "leave_one_out_errors_", {})
+    return "".join(f" ({name})" for name, error in errors.items() if error == model.leave_one_out_error_)
 
 
 def fit_samples(model: Any, samples: Samples, groups: Any = None, checkpoint_dir: Path | None = None) -> None:
