@@ -169,7 +169,7 @@ def _cell_data_of(samples: Samples, choice: dict[str, Any]) -> str | None:
 
 
 def _outcome(model: Any) -> str:
-    """What was chosen in a fit, with its error beside that of the mean where both are known; or its number of epochs."""
+    """What was chosen in a fit, and its error beside that of the mean where it is known, or its number of epochs."""
     if hasattr(model, "results_"):
         chosen = [(row["candidate"], row["weight"]) for row in model.results_ if row["status"] == "chosen"]
         weights = [f"{name} ({weight:.0%})" for name, weight in chosen]
