@@ -21,9 +21,11 @@ import torch
 from scipy.interpolate import RBFInterpolator, make_interp_spline
 from scipy.spatial import KDTree
 from sklearn.decomposition import PCA
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.linear_model import RidgeCV
+from sklearn.multioutput import MultiOutputRegressor
 from threadpoolctl import threadpool_limits
 
 from skop._typing import FloatArray
@@ -53,6 +55,8 @@ __all__ = ["add_command"]
 _LEADING_MODES, _MOST_SAMPLES = 10, 300
 #: Most values of scikit-learn's array of samples x samples x outputs, which grows when a process has many outputs.
 _MOST_VALUES = 5e7
+#: Largest number of outputs that have models of their own.
+_FEW_OUTPUTS = 16
 #: Quotients of an error and the least error of all other models above which the summary marks a model.
 _LAMO_LIMIT, _AUTO_LIMIT = 1.05, 1.1
 #: Points per side of the common grid of samples on own points.
@@ -157,6 +161,11 @@ def _n_outputs(problem: Problem) -> int:
     return int(np.prod(problem.y_train.shape[1:]))
 
 
+def _has_few_outputs(problem: Problem) -> bool:
+    """Whether a model of its own for each output is soon fitted."""
+    return _n_outputs(problem) <= _FEW_OUTPUTS
+
+
 def _lies_in_plane(problem: Problem) -> bool:
     """Whether every sample has points of its own, in the plane."""
     return problem.has_own_points and problem.X_train.coords.shape[-1] == 2
@@ -202,6 +211,11 @@ _MODELS = {
     "rbf": _classical("radial basis functions", lambda: _Interpolation(None), _has_few_parameters),
     "ridge": _classical("ridge on values", lambda: _OnValues(RidgeCV(np.logspace(-8, 4, 25)))),
     "gp": _classical("GP on values", lambda: _OnValues(None)),
+    "boosting": _classical(
+        "gradient boosting",
+        lambda: _OnValues(MultiOutputRegressor(HistGradientBoostingRegressor(random_state=0))),
+        _has_few_outputs,
+    ),
     **{
         word: _Model(name, _operator(kind, "auto"), "operators", key=f"{name}, base='auto', Muon")
         for word, (name, kind) in _OPERATORS.items()

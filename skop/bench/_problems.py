@@ -224,6 +224,26 @@ def _noisy(n_train: int, n_test: int, seed: int) -> Problem:
     return _split(table, (functions(table) - usual.mean(axis=0)) / usual.std(axis=0) + noise, n_test)
 
 
+def _kinds(n_train: int, n_test: int, seed: int) -> Problem:
+    """Outputs of different kinds of four numbers: a plane, a law of powers over decades, a front, and a wave."""
+    table = np.random.default_rng(seed).random((n_test + n_train, 4))
+    first, second, third, fourth = table.T
+    power = 10 ** (2 * first - 3 * second + third)
+    wave = np.sin(8 * first) + np.cos(5 * third * fourth)
+    outputs = [first + 2 * second - fourth, power, np.tanh(20 * (third - 0.5)), wave]
+    return _split(table, np.stack(outputs, axis=1), n_test)
+
+
+def _extrapolation(n_train: int, n_test: int, seed: int) -> Problem:
+    """A wave along a line from three numbers, one of which lies up to a tenth outside its range in every test."""
+    table, place = np.random.default_rng(seed).random((n_test + n_train, 3)), np.linspace(0, 1, 64)
+    tests, beyond = np.arange(n_test), np.random.default_rng([seed, 1]).uniform(0, 0.1, n_test)
+    table[tests, tests % 3] = np.where(tests % 2, -beyond, 1 + beyond)
+    amplitude, wavenumber, decay = (part[:, np.newaxis] for part in table.T)
+    values = (1 + amplitude) * np.sin(np.pi * (1 + wavenumber) * place) * np.exp(-2 * decay * place)
+    return _split(table, FieldSet(place[:, np.newaxis], values[..., np.newaxis]), n_test)
+
+
 def _european_option(n_train: int, n_test: int, seed: int) -> Problem:
     """Six parameters to the price over spot and time."""
     return _split(*make_european_option(n_test + n_train, random_state=seed), n_test)
@@ -271,6 +291,8 @@ PROBLEMS = {
     "cantilever": Recipe("three numbers of a load to the stress in a beam", _cantilever, 90, 40),
     "beam": Recipe("five numbers of a beam over decades to its stress and its deflection, a table", _beam, 40, 100),
     "noisy": Recipe("five numbers to three scalars under larger noise, tests without it, a table", _noisy, 80, 200),
+    "kinds": Recipe("four numbers to a plane, a law of powers, a front and a wave, a table", _kinds, 80, 200),
+    "extrapolation": Recipe("three numbers to a wave, tests up to a tenth outside a range", _extrapolation, 40, 60),
     "european-option": Recipe("six parameters to the price over spot and time, 64 x 64", _european_option, 500, 100),
     "darcy-32": Recipe("permeability to pressure, 32 x 32", _darcy(32), 1000, 100),
     "darcy-32-300": Recipe("the same with 300 samples", _darcy(32), 300, 100),

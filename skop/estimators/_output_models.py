@@ -39,6 +39,8 @@ _NEGLIGIBLE = 0.01
 _VARIES = 0.5
 #: Part of the error below which outputs have a model apart from others, or logarithms are taken.
 _BETTER = 0.8
+#: Largest number of outputs of which each is tried alone; more are first divided by what suits them of what was tried.
+_FEW_OUTPUTS = 16
 #: Ratio of the largest to the smallest of positive numbers from which their logarithms are tried.
 _SPAN = 1.5
 #: Smallest positive number.
@@ -393,20 +395,44 @@ class ModelSearch:
 
     def _apart(self, first: _Trial) -> list[_Trial]:
         """Models of the outputs of a trial: its own, or several where others are better for some of the outputs."""
-        own, plain = first.model.outputs, self.variants[0]
-        wants = first.gains < _BETTER
+        are_few = len(first.gains) <= _FEW_OUTPUTS
+        parts, again = (self._one_by_one(first), self._variant) if are_few else (self._in_two(first), self._apart)
+        if parts:
+            return [trial for part in parts for trial in again(part)]
+        return self._variant(first)
+
+    def _one_by_one(self, first: _Trial) -> list[_Trial]:
+        """Models of single outputs that are better alone, and one for all others; nothing where none is."""
+        own, shared = first.model.outputs, first.errors(self.samples)
+        if len(shared) == 1:
+            return []
+        alone = [self._trial(_subset(own, one), *self.variants[0]) for one in np.eye(len(shared), dtype=bool)]
+        wants = np.array([trial.errors(self.samples)[0] for trial in alone]) < _BETTER * shared
+        if wants.sum() >= len(wants) - 1 or not wants.any():
+            return alone if wants.any() else []
+        rest = self._trial(_subset(own, ~wants), *self.variants[0])
+        # A search for some outputs alone can end elsewhere.
+        is_worse = (_BETTER * rest.errors(self.samples) > shared[~wants]).any()
+        return [] if is_worse else [*(trial for trial, is_apart in zip(alone, wants, strict=True) if is_apart), rest]
+
+    def _in_two(self, first: _Trial) -> list[_Trial]:
+        """One model for the outputs that another regressor suits better, and one for the others, or nothing."""
+        own, wants = first.model.outputs, first.gains < _BETTER
         if wants.all():
             # Those that gain most do not share one of the models that were tried with all others.
             wants = first.gains <= np.sort(first.gains)[(len(wants) - 1) // 2]
-        if wants.any() and not wants.all():
-            parts, errors = [], np.empty(len(wants))
-            for chosen in (wants, ~wants):
-                parts.append(self._trial(_subset(own, chosen), *plain))
-                errors[chosen] = parts[-1].errors(self.samples)
-            # A search for some outputs alone can end elsewhere.
-            if (_BETTER * errors <= first.errors(self.samples)).all():
-                return [trial for part in parts for trial in self._apart(part)]
-        variants = [plain, *(variant for variant in self.variants[1:] if self._is_allowed(own, variant))]
+        if not wants.any() or wants.all():
+            return []
+        parts, errors = [], np.empty(len(wants))
+        for chosen in (wants, ~wants):
+            parts.append(self._trial(_subset(own, chosen), *self.variants[0]))
+            errors[chosen] = parts[-1].errors(self.samples)
+        return parts if (_BETTER * errors <= first.errors(self.samples)).all() else []
+
+    def _variant(self, first: _Trial) -> list[_Trial]:
+        """The model of a trial, or others with logarithms where these are better for some of its outputs."""
+        own = first.model.outputs
+        variants = [self.variants[0], *(variant for variant in self.variants[1:] if self._is_allowed(own, variant))]
         trials = [first, *(self._trial(own, *variant) for variant in variants[1:])]
         found = np.stack([trial.errors(self.samples) for trial in trials])
         found[0] *= _BETTER

@@ -71,8 +71,8 @@ def test_models_get_what_suits_the_problem():
         name: {word for word, model in _MODELS.items() if not model.suits(problem)}
         for name, problem in (("wake", wake), ("shapes", shapes), ("darcy", PROBLEMS["darcy-32"].make(5, 2, 0)))
     }
-    assert unsuited["wake"] == {"pod-gp-grid", "lamo-symmetries"}
-    assert unsuited["shapes"] == {"linear", "spline", "lamo-symmetries"}
+    assert unsuited["wake"] == {"pod-gp-grid", "boosting", "lamo-symmetries"}
+    assert unsuited["shapes"] == {"linear", "spline", "boosting", "lamo-symmetries"}
     assert "lamo-symmetries" not in unsuited["darcy"]
     many = Problem(np.zeros((900, 4, 1)), np.zeros((900, 900, 1)), None, None)
     assert not _MODELS["pod-gp-all"].suits(many)

@@ -30,6 +30,9 @@ def test_a_law_of_powers_is_found_and_its_logarithms_are_told():
     y = power_law(X)
     found = PODRegressor().fit(X, y)
     np.testing.assert_allclose(found.predict(NEW), power_law(NEW), rtol=1e-6)
+    assert all(model.learns_logarithms for model in found.models_)
+    found = PODRegressor().fit(X, y[:, 0])
+    np.testing.assert_allclose(found.predict(NEW), power_law(NEW)[:, 0], rtol=1e-6)
     assert found.leave_one_out_errors_["logarithms"] == found.leave_one_out_error_ < 1e-6
     (model,) = found.models_
     assert model.learns_logarithms
@@ -57,6 +60,19 @@ def test_an_output_beside_noise_is_predicted_as_alone():
     np.testing.assert_allclose(beside.predict(NEW)[:, 0], alone.predict(NEW), rtol=1e-10)
     assert [model.scalars.tolist() for model in beside.models_] == [[0], [1, 2, 3]]
     assert beside.leave_one_out_errors_["apart"] == beside.leave_one_out_error_
+
+
+def test_outputs_of_different_kinds_are_predicted_as_alone():
+    """A wave, a front and a law of powers ask for length scales of their own, and none is noise to another."""
+    rows = np.random.default_rng(1).random((280, 4))
+    first, second, third, fourth = rows.T
+    wave, front = np.sin(8 * first) + np.cos(5 * third * fourth), np.tanh(20 * (third - 0.5))
+    y = np.stack([first + 2 * second - fourth, 10 ** (2 * first - 3 * second + third), front, wave], axis=1)
+    X, y, new = rows[200:], y[200:], rows[:200]
+    beside = PODRegressor().fit(X, y).predict(new)
+    for number in range(4):
+        alone = PODRegressor().fit(X, y[:, number]).predict(new)
+        np.testing.assert_allclose(beside[:, number], alone, rtol=1e-6, atol=1e-6)
 
 
 def test_a_channel_beside_noise_is_predicted_as_alone():
