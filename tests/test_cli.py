@@ -917,6 +917,23 @@ def test_a_table_of_scalars_overwrites_nothing_in_silence(study, tmp_path, monke
     assert "parameters are needed (batch); pass their table by --params" in capsys.readouterr().err
 
 
+def test_scalars_beside_fields_go_to_a_table(study, tmp_path, monkeypatch):
+    folder, _ = study
+    monkeypatch.chdir(tmp_path)
+    files = sorted(map(str, folder.glob("run_*.vtu")))
+    peaks = pytest.importorskip("pandas").DataFrame({"peak": np.arange(12.0)})
+    inner = skop.LaMORegressor(target_fields=["stress"], width=8, depth=1, max_iter=1, base=None)
+    skop.ConformalRegressor(inner, coverage=0.5, random_state=0).fit(files, peaks).save("m.skop")
+    for jobs in ([], ["--jobs", "1"]):
+        assert main(["predict", "m.skop", *files, "-o", "out", "--force", *jobs]) == 0
+        assert {"stress", "stress_lower"} <= set(meshio.read("out/run_3.vtu").point_data)
+        lines = Path("out/predictions.csv").read_text().splitlines()
+        assert lines[0] == "file,peak,peak_lower,peak_upper"
+        assert len(lines) == 13
+    assert main(["predict", "m.skop", files[0], "-o", "one.vtu"]) == 0
+    assert Path("one.csv").read_text().startswith("file,peak")
+
+
 def test_a_trained_model_is_saved_elsewhere_if_its_file_cannot_be_written(study, tmp_path, monkeypatch, capsys):
     folder, _ = study
     save = skop.LaMORegressor.save

@@ -88,7 +88,8 @@ def predict(
         read += [file for run in runs for file in run.frame_files]
         targets = outputs_of_runs(runs, output, force)
     else:
-        targets = _outputs(files, output, is_field=bool(estimator.spec_.n_outputs))
+        spec = estimator.spec_
+        targets = _outputs(files, output, is_field=bool(spec.n_outputs), has_scalars=bool(spec.n_scalars))
     check_outputs([*targets, report], read, force)
     samples = read_samples(data, chosen)
     if samples.time is not None:
@@ -180,23 +181,24 @@ def _write_report(report: Path, estimator: Any, samples: Samples, model: Path) -
 
 
 # ---------------------------------------------------------------------- files
-def _outputs(files: list[Path], output: Path, *, is_field: bool) -> list[Path]:
-    """Files to write, one for each input, or for all arrays, rows or scalars of meshes."""
+def _outputs(files: list[Path], output: Path, *, is_field: bool, has_scalars: bool) -> list[Path]:
+    """Files to write, one for each input, or for all arrays, rows or scalars of meshes; these come last."""
     endings = {".npz": ".npz", ".mat": ".npz", ".csv": ".csv"}
     ending = endings.get(files[0].suffix.lower(), ".vtu")
     if ending == ".vtu" and not is_field:
         return [output if output.suffix.lower() == ".csv" and not output.is_dir() else output / "predictions.csv"]
     if output.suffix.lower() in _FILES and output.suffix.lower() != ending and not output.is_dir():
         raise click.UsageError(f"predictions of {files[0].name} are written as {ending}; name a folder, or such a file")
+    table = ending == ".vtu" and has_scalars
     if output.suffix.lower() == ending and not output.is_dir():
         if len(files) > 1:
             raise click.UsageError(f"-o {output} is one file for {len(files)} inputs; name a folder")
-        return [output]
+        return [output, output.with_suffix(".csv")] if table else [output]
     names = [f"{Path(name).stem}{ending}" for name in short_names(files)]
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:
         raise click.UsageError(f"several inputs would be written to {sorted(repeated)[0]}; give files distinct names")
-    return [output / name for name in names]
+    return [output / name for name in [*names, *(["predictions.csv"] if table else [])]]
 
 
 def _predicted(estimator: Any, X: Any, jobs: int | None, **options: Any) -> tuple[Any, dict[str, Any]]:
@@ -214,7 +216,8 @@ def _predicted(estimator: Any, X: Any, jobs: int | None, **options: Any) -> tupl
 
 def _write_meshes(estimator: Any, samples: Samples, targets: list[Path], jobs: int | None) -> None:
     """Write one mesh for each run, with its data, truth and error; scalars of runs go to one table."""
-    if jobs is not None and estimator.spec_.n_outputs:
+    has_scalars = bool(estimator.spec_.n_scalars)
+    if jobs is not None and not has_scalars:
         from skop.estimators import predict_in_parts
 
         method = "predict_interval" if hasattr(estimator, "predict_interval") else "predict"
@@ -223,12 +226,15 @@ def _write_meshes(estimator: Any, samples: Samples, targets: list[Path], jobs: i
         return
     predicted, ends = _predicted(estimator, samples.paths, jobs, params=samples.parameters)
     if estimator.spec_.n_outputs:
-        for mesh, path in zip(predicted, targets, strict=True):
+        meshes, predicted = predicted if has_scalars else (predicted, None)
+        ends = {end: part[1] for end, part in ends.items()} if has_scalars else {}
+        for mesh, path in zip(meshes, targets, strict=False):
             mesh.write(path)
+    if not has_scalars:
         return
     table = _with_ends(estimator, _scalar_table(estimator, predicted), ends)
     table.insert(0, "file", list(samples.names))
-    table.to_csv(targets[0], index=False)
+    table.to_csv(targets[-1], index=False)
 
 
 def _scalar_table(estimator: Any, predicted: Any) -> Any:

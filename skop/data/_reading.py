@@ -84,7 +84,8 @@ def read(
     X : array (n, p) or (n, *grid, c), FieldSet, (coords, fields), list of points or of (coords, fields), or meshes
         Inputs. A table with a column of mesh files holds meshes, and global parameters in its other columns.
     y : ndarray, FieldSet, (coords, fields), list of arrays or of (coords, fields), meshes, or None, default=None
-        Targets; None is for meshes that contain the targets. ``(mesh, values)`` is an array of values on one mesh.
+        Targets; None is for meshes that contain the targets. Scalars beside meshes X are learnt in addition to their
+        `target_fields`, if there are any. ``(mesh, values)`` is an array of values on one mesh.
     estimator : estimator or None, default=None
         Estimator that is being fitted, for which scikit-learn checks tables and sets `n_features_in_` and
         `feature_names_in_`. None omits these checks.
@@ -141,13 +142,6 @@ def read(
         raise FieldDataError(
             f"X has {len(inputs)} samples and y has {len(targets)}: inconsistent numbers of samples; one y per sample."
         )
-    if held.input_form == "meshes" and target_fields and targets.field is None:
-        raise FieldDataError(
-            f"target_fields={list(target_fields)!r} names fields of the meshes, but y is scalars, which would be the "
-            "only targets. Leave target_fields out for scalars alone; or pass both: read the meshes by "
-            "samples = skop.data.read_meshes(X, fields), and fit on samples.select(...) as X and "
-            "samples.select(...).with_params(scalars) as y."
-        )
     input_extremes, target_extremes = (
         check_finite(inputs, "X", fitting=True),
         check_targets(targets, held.names, fitting=True),
@@ -157,6 +151,8 @@ def read(
         warn_if_outside(places, inputs)
     if held.components is not None:
         form = replace(form, container="meshes", components=held.components)
+    if held.scalars is not None:
+        form = replace(form, **{name: getattr(held.scalars, name) for name in ("squeezes_channel", "scalar_names")})
     input_form = "table" if is_table(X) else held.input_form or form_of(X)
     spec = DataSpec(
         input_form=input_form,
@@ -418,9 +414,12 @@ def _read_truth(y: Any, inputs: FieldSet, spec: DataSpec, elsewhere: bool | None
         came = "scalars" if targets.field is None else f"{targets.n_outputs} channels"
         raise FieldDataError(f"y has {came}, but the estimator was fitted on fields of {spec.n_outputs} channels.")
     if targets.n_scalars != spec.n_scalars and spec.n_scalars:
+        remedy = "a FieldSet with the scalars as its params"
+        if spec.target_form.components is not None:
+            remedy = "the scalars as y beside meshes X that hold the fields"
         raise FieldDataError(
             f"the estimator predicts a field and {spec.n_scalars} scalars, but y has {targets.n_scalars} scalars; "
-            "pass a FieldSet with the scalars as its params."
+            f"pass {remedy}."
         )
     if targets.field is not None:
         check_names(targets.field.channel_names, spec.target_form.channel_names, "y")

@@ -8,22 +8,24 @@ Notation: n samples, P points of a mesh, c channels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from skop.data._designs import Design, as_runs, read_design, refuse_params, sample_files, split_params
 from skop.data._fieldset import FieldSet
-from skop.data._forms import ROUNDING, SAME_POINT, is_table
+from skop.data._forms import ROUNDING, SAME_POINT, check_names, column_names, is_table, scalar_names
 from skop.data._mesh_cells import count_places
 from skop.data._mesh_files import is_mesh_input, is_on_mesh, is_path
 from skop.data._mesh_predictions import drop_unused_rows
 from skop.data._meshes import MeshSamples, read_meshes
 from skop.data._pairing import Labels, check_order, index_labels, name_runs, order_of_rows, pair_rows
-from skop.data._spec import DataSpec
-from skop.data._storage import as_storage, read_rows, reshape_rows
+from skop.data._spec import DataSpec, TargetForm
+from skop.data._storage import as_storage, read_rows, refuse_repeated_names, reshape_rows
+from skop.data._targets import read_scalars
 from skop.exceptions import FieldDataError, warn
 
 __all__ = [
@@ -56,6 +58,8 @@ class HeldMeshes:
         Mesh that all samples of y share, if X was not meshes.
     names : tuple of str or None, default=None
         Names of the meshes, in the order of the samples.
+    scalars : TargetForm or None, default=None
+        Form of y, if it was scalars beside target fields in the meshes of X.
     """
 
     axes: tuple[int, ...] | None = None
@@ -63,6 +67,7 @@ class HeldMeshes:
     input_form: str | None = None
     mesh: Any = None
     names: tuple[str, ...] | None = None
+    scalars: TargetForm | None = None
 
 
 # ---------------------------------------------------------------------- fit
@@ -120,8 +125,8 @@ def _read_meshes(
     weighted: bool,
 ) -> tuple[FieldSet, Any, Design | None]:
     """Read inputs on meshes, with targets on the same meshes, on others, or beside them."""
-    names = dict.fromkeys([*(input_fields or ()), *(_named(target_fields) if y is None else ())])
-    samples = _open_meshes(X, names, cell_data, None)
+    wanted = _named(target_fields) if y is None else (target_fields or ()) if _is_numbers(y) else ()
+    samples = _open_meshes(X, dict.fromkeys([*(input_fields or ()), *wanted]), cell_data, None)
     held.axes, held.names = samples.axes, samples.names
     if design is not None:
         design = design.for_runs(X, samples.names, weighted=weighted, fitting=True)
@@ -131,6 +136,8 @@ def _read_meshes(
         targets = _targets_of_runs(X, y, samples, held, target_fields, cell_data)
     else:
         targets = drop_unused_rows(_in_run_order(y, X, samples, weighted), samples.meshes)
+        if wanted and _are_scalars(targets, samples):
+            targets, held.scalars = _with_scalars(_named_targets(samples, target_fields, held), targets)
     return samples.select(input_fields), targets, design
 
 
@@ -298,7 +305,8 @@ def open_scored(
             return X, y, design
         opened = _open_targets(y, HeldMeshes(axes=spec.kept_axes, components=fitted), names, (), cell_data)
         return X, (opened.in_row_order(X, given) if spec.input_form == "table" else opened).fields, design
-    wanted = [] if y is not None else _named(names)
+    has_both = fitted is not None and spec.n_scalars > 0 and _is_numbers(y)
+    wanted = _named(names) if y is None or has_both else []
     samples = _open_as_fitted(X, spec, dict.fromkeys([*(spec.input_fields or ()), *wanted]), cell_data)
     design = None if design is None else design.for_runs(X, samples.names, weighted=weighted)
     if y is None:
@@ -307,7 +315,11 @@ def open_scored(
         y = _targets_of_runs(X, y, samples, HeldMeshes(axes=spec.kept_axes), names, cell_data)
     else:
         y = _in_run_order(y, X, samples, weighted)
-        y = drop_unused_rows(y, samples.meshes) if spec.n_outputs else y
+        if has_both:
+            check_names(column_names(y), spec.target_form.scalar_names, "y")
+            y, _ = _with_scalars(samples.select(wanted), y)
+        else:
+            y = drop_unused_rows(y, samples.meshes) if spec.n_outputs else y
     return samples.select(spec.input_fields), y, design
 
 
@@ -392,6 +404,28 @@ def _targets_of_runs(
     targets = _open_meshes(y, _named(target_fields), cell_data or "refuse", held.axes)
     check_order(samples.names, targets.names)
     return _named_targets(targets, target_fields, held)
+
+
+def _is_numbers(y: Any) -> bool:
+    """Whether y is a table of numbers: scalars of samples, or values on their points."""
+    return y is not None and is_table(y) and not _holds_meshes(y)
+
+
+def _are_scalars(y: Any, samples: MeshSamples) -> bool:
+    """Whether a table of numbers holds scalars of samples, and not values on their points."""
+    sizes = [np.size(row) for row in y] if isinstance(y, list) else [math.prod(np.shape(y)[1:])] * len(y)
+    return set(sizes) == {1} or sizes != samples.fields.n_points.tolist()
+
+
+def _with_scalars(fields: FieldSet, y: Any) -> tuple[FieldSet, TargetForm]:
+    """Add the scalars of a table y to the target fields of the same meshes; also return the form of the table."""
+    refuse_repeated_names([*getattr(y, "columns", ())], "y has {} columns")
+    targets, form = read_scalars(y)
+    if len(targets) != len(fields):
+        raise FieldDataError(
+            f"X has {len(fields)} samples and y has {len(targets)}: inconsistent numbers of samples; one y per sample."
+        )
+    return fields.with_params(targets.scalars), replace(form, scalar_names=scalar_names(y))
 
 
 def _in_run_order(y: Any, X: Any, samples: MeshSamples, weighted: bool) -> Any:

@@ -188,7 +188,7 @@ class TargetForm:
 
         Returns
         -------
-        ndarray, list, FieldSet, tuple, list of meshio.Mesh, DataFrame or Series
+        ndarray, list, FieldSet, tuple, list of meshio.Mesh, (meshes, scalars), DataFrame or Series
             Predictions in the form of y, with three exceptions: a FieldSet if y was meshes and there are none, a list
             if y was an array and samples have different numbers of points, and an array for scalars of samples without
             labels, or where pandas is not installed.
@@ -219,7 +219,26 @@ class TargetForm:
             return result
         if self.components is None or not isinstance(result, FieldSet):
             return restore_unused_rows(result, meshes)
-        return attach_predictions(meshes, result, dict(self.components))
+        return self.beside(attach_predictions(meshes, result, dict(self.components)), scalars, labels)
+
+    def beside(self, meshes: Any, scalars: FloatArray | None, labels: Any = None) -> Any:
+        """Return meshes as they are, or with scalars beside them in the form that these had in y.
+
+        Parameters
+        ----------
+        meshes : list of meshio.Mesh
+            Meshes with predicted fields.
+        scalars : ndarray of shape (n, s) or None
+            Scalars of the same samples, if there are any.
+        labels : as in `restore`
+            Labels of the samples.
+
+        Returns
+        -------
+        list of meshio.Mesh, or (meshes, scalars)
+            The meshes; with scalars a tuple of both.
+        """
+        return meshes if scalars is None else (meshes, self._named_scalars(scalars.astype(self.dtype), labels))
 
     def _named_scalars(self, scalars: FloatArray, labels: Any) -> Any:
         """Convert scalars ``(n, s)`` to the form of y."""

@@ -93,7 +93,7 @@ class AutoRegressor(FieldRegressor):
         Symmetries of the problem, for every candidate that has this parameter and declares none of its own; see
         `skop.SymmetryOptions`.
     input_fields, target_fields : list of str or None, default=None
-        Names of the mesh fields that are inputs and targets.
+        Names of the mesh fields that are inputs and targets; targets also if y is scalars, which are learnt too.
     cell_data : {"refuse", "to_points", "cells"}, default="refuse"
         Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and predicting
         all fields at the centres of the cells, see `skop.data.read_meshes`.
@@ -364,7 +364,7 @@ class AutoRegressor(FieldRegressor):
 
         Returns
         -------
-        mean : ndarray, list, FieldSet, (coords, fields), list of meshes, DataFrame or Series
+        mean : ndarray, list, FieldSet, (coords, fields), list of meshes, (meshes, scalars), DataFrame or Series
             Prediction, in the form of the y of the fit.
         spread : of the same form
             Standard deviation; only if `return_std` is True.

@@ -276,7 +276,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         predictions are averaged. ``"interpolate"``: one such sampling only. ``"native"``: the network is applied to the
         fine grid itself.
     input_fields, target_fields : list of str or None, default=None
-        Names of the mesh fields that are inputs and targets.
+        Names of the mesh fields that are inputs and targets; targets also if y is scalars, which are learnt too.
     cell_data : {"refuse", "to_points", "cells"}, default="refuse"
         Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and predicting
         all fields at the centres of the cells, see `skop.data.read_meshes`.
@@ -682,12 +682,12 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
               [0, 1] needs a channel axis, ``(n, p, 1)``, or a FieldSet.
         y : array-like, FieldSet, (coords, fields), list, meshes, (mesh, values) or None, default=None
             Targets: fields on the points of X, with or without a channel axis, or scalars ``(n,)`` or ``(n, q)``. The
-            `params` of a FieldSet are scalars that are predicted in addition to its field. None is for meshes that
-            contain the targets. Meshes beside a table X are the results of its rows, on one mesh or on each run's own;
-            ``(mesh, values)`` are values ``(n, P)`` or ``(n, P, c)`` on one mesh or file. A FieldSet and meshes may be
-            on other points than an X with coordinates, shared or each sample's own, if the network can be asked at any
-            point: networks on points, DeepONet, and MNO's ``"gnot"`` and ``"oformer"`` on grids. The network is then
-            trained at these points.
+            `params` of a FieldSet are scalars that are predicted in addition to its field, and so are scalars beside
+            meshes X with `target_fields`. None is for meshes that contain the targets. Meshes beside a table X are the
+            results of its rows, on one mesh or on each run's own; ``(mesh, values)`` are values ``(n, P)`` or
+            ``(n, P, c)`` on one mesh or file. A FieldSet and meshes may be on other points than an X with coordinates,
+            shared or each sample's own, if the network can be asked at any point: networks on points, DeepONet, and
+            MNO's ``"gnot"`` and ``"oformer"`` on grids. The network is then trained at these points.
         sample_weight : array-like of shape (n,) or None, default=None
             Weight of each sample in the loss and in the scalers; samples of weight 0 are not used.
         params : DataFrame, dict of columns, array-like of shape (n, p) or None, default=None

@@ -84,7 +84,7 @@ class PODRegressor(FieldRegressor):
         by a factor of 1.5 or more, where this lowers the leave-one-out error by a fifth; with other regressors as None.
         Laws of powers, such as that of a load, a length and a modulus, become linear.
     input_fields, target_fields : list of str or None, default=None
-        Names of the mesh fields that are inputs and targets.
+        Names of the mesh fields that are inputs and targets; targets also if y is scalars, which are learnt too.
     cell_data : {"refuse", "to_points", "cells"}, default="refuse"
         Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and predicting
         all fields at the centres of the cells, see `skop.data.read_meshes`.
@@ -337,7 +337,7 @@ class PODRegressor(FieldRegressor):
 
         Returns
         -------
-        mean : ndarray, list, FieldSet, (coords, fields), list of meshes, DataFrame or Series
+        mean : ndarray, list, FieldSet, (coords, fields), list of meshes, (meshes, scalars), DataFrame or Series
             Prediction, in the form of the y of the fit.
         spread : of the same form
             Standard deviation; only if `return_std` is True. Meshes of the spread hold the fields ``<field>_spread``,

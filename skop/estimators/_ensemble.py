@@ -197,7 +197,7 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
 
         Returns
         -------
-        mean : ndarray, list, FieldSet, (coords, fields), list of meshes, DataFrame or Series
+        mean : ndarray, list, FieldSet, (coords, fields), list of meshes, (meshes, scalars), DataFrame or Series
             Mean prediction, in the form of the y of the fit.
         spread : of the same form
             Standard deviation over the members; only if `return_std` is True. Meshes of the spread hold the fields

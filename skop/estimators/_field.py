@@ -562,11 +562,12 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray, list, FieldSet, (coords, fields), list of meshes, DataFrame or Series
+        ndarray, list, FieldSet, (coords, fields), list of meshes, (meshes, scalars), DataFrame or Series
             Predictions in the form of the y of the fit. If y was meshes, the result is meshes wherever it is on the
             points of meshes, those of X, of `coords`, or the one that all runs of the fit shared; otherwise a FieldSet.
             Scalars of a y with column names come back as a DataFrame, or a Series, if samples have labels: the index of
-            X, or its files.
+            X, or its files. Fields of meshes and scalars beside them come back as a tuple of the meshes and the
+            scalars, or as one FieldSet with the scalars as its `params`.
 
         Raises
         ------
@@ -596,7 +597,9 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         form = self.spec_.target_form
         if meshes is None or form.components is None:
             return form.restore(spread, places, meshes, labels)
-        return attach_spread(mean, form.restore(spread, places), dict(form.components))
+        shown = mean if spread.scalars is None else mean[0]
+        found = attach_spread(shown, form.restore(spread, places), dict(form.components))
+        return form.beside(found, spread.scalars, labels)
 
     def _restore_bounds(
         self, mean: Any, bounds: Sequence[Predictions], places: FieldSet, meshes: list[Any] | None, labels: Any = None
@@ -606,7 +609,9 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         if meshes is None or form.components is None:
             return [form.restore(bound, places, meshes, labels) for bound in bounds]
         lower, upper = (form.restore(bound, places) for bound in bounds)
-        return [*attach_bounds(mean, lower, upper, dict(form.components))]
+        shown = mean if bounds[0].scalars is None else mean[0]
+        found = attach_bounds(shown, lower, upper, dict(form.components))
+        return [form.beside(part, bound.scalars, labels) for part, bound in zip(found, bounds, strict=True)]
 
     # ------------------------------------------------------------------ scoring
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> float:

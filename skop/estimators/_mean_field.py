@@ -25,7 +25,7 @@ class MeanFieldRegressor(FieldRegressor):
     Parameters
     ----------
     input_fields, target_fields : list of str or None, default=None
-        Names of the mesh fields that are inputs and targets.
+        Names of the mesh fields that are inputs and targets; targets also if y is scalars, which are learnt too.
     cell_data : {"refuse", "to_points", "cells"}, default="refuse"
         Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and predicting
         all fields at the centres of the cells, see `skop.data.read_meshes`.

@@ -75,14 +75,15 @@ def predict_in_parts(
 
     Returns
     -------
-    ndarray, list, FieldSet, (coords, fields), list of meshes, DataFrame or Series, a tuple of these, or list of Path
-        Predictions of all samples in their order, in the form of the method; the written files if `output` is given.
+    ndarray, list, FieldSet, (coords, fields), list of meshes, (meshes, scalars), DataFrame, Series, or list of Path
+        Predictions of all samples in their order, in the form of the method, such as a tuple of several; the written
+        files if `output` is given.
 
     Raises
     ------
     FieldDataError
-        If X is a time series of meshes or a dask array, numbers of samples differ, `output` does not fit, there is no
-        such method, or a part cannot be predicted; a ValueError.
+        If X is a time series of meshes or a dask array, numbers of samples differ, `output` does not fit or there are
+        scalars beside the meshes for it, there is no such method, or a part cannot be predicted; a ValueError.
     ValueError
         If `part_size` or `n_jobs` is no such number.
 
@@ -123,8 +124,7 @@ def predict_in_parts(
     found = [result for result, _ in results]
     if files is not None:
         return files
-    # A tuple is (coords, fields), unless the method returns several predictions.
-    if isinstance(found[0], tuple) and (method != "predict" or options.get("return_std")):
+    if isinstance(found[0], tuple) and _returns_several(method, options):
         joined = [_joined(list(each)) for each in zip(*found, strict=True)]
         return found[0]._make(joined) if hasattr(found[0], "_make") else tuple(joined)
     return _joined(found)
@@ -158,16 +158,21 @@ class _Call:
             found = getattr(self.estimator, self.method)(X, **options)
             if files is None:
                 return found, held
-            meshes = found[0] if isinstance(found, tuple) else found
+            meshes = found[0] if _returns_several(self.method, options) else found
             if not isinstance(meshes, list) or not all(hasattr(mesh, "write") for mesh in meshes):
                 raise FieldDataError(
-                    f"output is given, but the predictions are no meshes: they came as {type(meshes).__name__}; leave "
-                    "output out."
+                    f"output is given, but the predictions are no list of meshes: they came as {type(meshes).__name__};"
+                    " leave output out."
                 )
             for mesh, file in zip(meshes, files, strict=True):
                 file.parent.mkdir(parents=True, exist_ok=True)
                 mesh.write(file)
         return None, held
+
+
+def _returns_several(method: str, options: dict[str, Any]) -> bool:
+    """Whether a tuple is several predictions, and not one that is (coords, fields) or (meshes, scalars)."""
+    return method != "predict" or bool(options.get("return_std"))
 
 
 def _as_samples(X: Any, params: Any, is_of_series: bool) -> tuple[Any, int, Any]:
@@ -285,8 +290,9 @@ def _joined(parts: list[Any]) -> Any:
     if isinstance(first, list):
         return [sample for part in parts for sample in part]
     if isinstance(first, tuple):
-        coords = first[0] if np.ndim(first[0]) == 2 else np.concatenate([part[0] for part in parts])
-        return coords, np.concatenate([part[1] for part in parts])
+        # Points, or meshes, and what belongs to them; points that all samples share come once.
+        places, values = (list(each) for each in zip(*parts, strict=True))
+        return first[0] if _axes(first[0]) == 2 else _joined(places), _joined(values)
     if hasattr(first, "iloc"):
         return import_optional("pandas", extra="data", purpose="join tables").concat(parts)
     if any(isinstance(part, list) for part in parts):

@@ -530,7 +530,6 @@ REFUSED_BY_FIT = {
     "targets in another order": (ragged(3), ragged(3)[::-1], {}, ["sample 0", "sample 2", "one order"]),
     "meshes and arrays": ([ragged()[0], np.zeros((3, 2))], None, {}, ["item 1", "ndarray"]),
     "no file": ("/nowhere/run_*.vtu", None, {}, ["/nowhere"]),
-    "scalars beside named fields": (ragged(), np.arange(6.0), {}, ["target_fields=['stress'", "y is scalars"]),
     "too few scalars": (ragged(), np.arange(5.0), {}, ["X has 6 samples", "y has 5"]),
     "an array of fields": (ragged(), np.zeros((6, 9, 1)), {}, ["(6, 9, 1)", "list of arrays"]),
     "a grid": (ragged(), None, {"geometry": "grid"}, ["geometry='grid'"]),

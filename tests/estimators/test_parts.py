@@ -230,7 +230,7 @@ def test_unsuitable_arguments_are_named(on_grids):
         skop.predict_in_parts(on_grids, X, method="guess")
     with pytest.raises(FieldDataError, match="output is a folder, but X is no files"):
         skop.predict_in_parts(on_grids, X, output="out")
-    with pytest.raises(FieldDataError, match="predictions are no meshes: they came as ndarray"):
+    with pytest.raises(FieldDataError, match="predictions are no list of meshes: they came as ndarray"):
         skop.predict_in_parts(on_grids, X, output=[f"{row}.vtu" for row in range(11)])
 
 

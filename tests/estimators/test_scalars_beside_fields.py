@@ -2,11 +2,14 @@
 
 import pickle
 
+import meshio
 import numpy as np
 import pytest
+from sklearn.model_selection import cross_val_score
 
 import skop
-from skop import FieldSet, LaMORegressor
+from skop import ConformalRegressor, FieldSet, LaMORegressor
+from skop.data import read_meshes
 from skop.estimators import EnsembleRegressor, PODRegressor
 from skop.exceptions import FieldDataError
 
@@ -142,3 +145,86 @@ def test_scoring_without_the_scalars_is_refused():
     for truth in (FieldSet(y.coords_list(), y.to_list()), y.to_list()):
         with pytest.raises(FieldDataError, match=r"scalar|params"):
             fitted.score(X, truth)
+
+
+# ---------------------------------------------------------------------- fields of meshes, and a table beside them
+@pytest.fixture
+def runs(tmp_path):
+    """Files of meshes with points of their own, and a table of two scalars."""
+    pandas = pytest.importorskip("pandas")
+    X, y = samples()
+    for number in range(8):
+        points = np.pad(X.coords_list()[number], ((0, 0), (0, 1)))
+        meshio.Mesh(points, [], {"load": X.to_list()[number][:, 0], "u": y.to_list()[number]}).write(
+            tmp_path / f"run_{number}.vtu"
+        )
+    files = [str(tmp_path / f"run_{number}.vtu") for number in range(8)]
+    return files, pandas.DataFrame(y.params, columns=["peak", "mass"])
+
+
+def on_meshes():
+    return tiny(input_fields=["load"], target_fields=["u"])
+
+
+def test_a_table_beside_meshes_is_the_fit_on_their_fields_and_scalars(runs, tmp_path):
+    files, table = runs
+    fitted = on_meshes().fit(files, table)
+    read = read_meshes(files, ["load", "u"])
+    X, y = read.select("load"), read.select("u").with_params(table.to_numpy())
+    by_hand = tiny().fit(X, y)
+    expected = by_hand.predict(X)
+    fitted.save(tmp_path / "model.skop")
+    for model in (fitted, skop.load(tmp_path / "model.skop")):
+        meshes, scalars = model.predict(files)
+        assert list(scalars.index) == files
+        assert list(scalars.columns) == ["peak", "mass"]
+        np.testing.assert_array_equal(scalars, expected.params)
+        for mesh, values in zip(meshes, expected.to_list(), strict=True):
+            np.testing.assert_array_equal(mesh.point_data["u"], values)
+        assert model.score(files, table) == by_hand.score(X, y)
+        assert list(model.score_channels(files, table)) == ["u_0", "u_1", "peak", "mass"]
+    np.testing.assert_array_equal(
+        on_meshes().fit(files, table.to_numpy()[:, 0]).predict(files)[1],
+        tiny().fit(X, y.with_params(y.params[:, :1])).predict(X).params[:, 0],
+    )
+
+
+def test_rows_of_a_table_go_with_their_meshes(runs):
+    files, table = runs
+    fitted = on_meshes().fit(files, table)
+    moved = table.set_axis([file.rpartition("/")[2] for file in files]).iloc[[3, 0, 7, 1, 2, 6, 5, 4]]
+    pattern = files[0].replace("run_0", "run_*")
+    assert on_meshes().fit(pattern, moved).score(pattern, moved) == fitted.score(files, table)
+    halves = [(files[:4], table[:4]), (files[4:], table[4:])]
+    scores = [on_meshes().fit(*train).score(*test) for train, test in (halves[::-1], halves)]
+    assert cross_val_score(on_meshes(), files, table, cv=2).tolist() == scores
+
+
+def test_spreads_bands_and_parts_hold_both(runs):
+    files, table = runs
+    ensemble = EnsembleRegressor(on_meshes(), n_members=2, random_state=0).fit(files, table)
+    mean, spread = ensemble.predict(files, return_std=True)
+    assert {"u", "u_spread"} <= set(mean[0][0].point_data)
+    assert spread[1].shape == mean[1].shape == table.shape
+    band = ConformalRegressor(on_meshes(), coverage=0.5, random_state=0).fit(files, table)
+    mean, lower, upper = band.predict_interval(files)
+    assert {"u", "u_lower", "u_upper"} <= set(mean[0][0].point_data)
+    assert ((lower[1] <= mean[1]) & (mean[1] <= upper[1])).all(axis=None)
+    parts = skop.predict_in_parts(band, files, method="predict_interval", part_size=3)
+    np.testing.assert_allclose(parts[2][1], upper[1], rtol=1e-5)
+    assert len(parts[2][0]) == 8
+    with pytest.raises(FieldDataError, match="no list of meshes: they came as tuple"):
+        skop.predict_in_parts(band, files, method="predict_interval", output=[f"{file}.out.vtu" for file in files])
+
+
+def test_tables_that_do_not_fit_meshes_are_refused(runs):
+    files, table = runs
+    fitted = on_meshes().fit(files, table)
+    for y, words in (
+        (None, "y has 0 scalars; pass the scalars as y"),
+        (table[["mass", "peak"]], "bring them into this order"),
+        (table["peak"], "y has 1 scalars"),
+        (table[:5], "X has 8 samples and y has 5"),
+    ):
+        with pytest.raises(FieldDataError, match=words):
+            fitted.score(files, y)
