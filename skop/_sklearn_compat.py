@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import _fit_context
+from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import Options as AllowedValues
@@ -32,6 +33,8 @@ __all__ = [
     "final_regressor",
     "fit_context",
     "has_callbacks",
+    "has_steps",
+    "last_step",
 ]
 
 fit_context = _fit_context
@@ -93,6 +96,18 @@ def final_regressor(estimator: Any, X: Any) -> tuple[Any, Any]:
             estimator = estimator.steps[-1][1]
         else:
             return estimator, X
+
+
+def has_steps(estimator: Any) -> bool:
+    """Whether an estimator is a Pipeline, or one around it, such as a search or a FrozenEstimator."""
+    return isinstance(getattr(estimator, "estimator", estimator), Pipeline)
+
+
+def last_step(estimator: Any) -> Any:
+    """Return the estimator itself, or the last step of a Pipeline, also where these are nested."""
+    while isinstance(estimator, Pipeline) and estimator.steps:
+        estimator = estimator.steps[-1][1]
+    return estimator
 
 
 def has_callbacks(estimator: Any) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skop._sklearn_compat import last_step
 from skop.exceptions import ModelFileError
 
 __all__ = ["Held", "check_loaded", "check_mesh"]
@@ -605,14 +606,14 @@ def _check_output_model(held: Held) -> None:
     held.need((bounds is not None) == held.get("learns_logarithms"), "bounds", "the range of logarithms")
 
 
-def _tried(held: Held, name: str, function: Callable[[Any], Any], n_inputs: int) -> Any:
+def _tried(held: Held, name: str, function: Callable[[Any], Any], n_inputs: int, *, is_finite: bool = True) -> Any:
     """Result of a part of scikit-learn for rows of zeros, as many rows."""
     with np.errstate(all="ignore"):
         try:
             found = np.asarray(function(np.zeros((_ROWS, n_inputs))), dtype=np.float64)
         except Exception as error:
             raise ModelFileError(f"{name} of {held.kind} in the file cannot predict: {error}") from error
-    held.need(np.isfinite(found).all(), name, "a model of finite predictions")
+    held.need(not is_finite or np.isfinite(found).all(), name, "a model of finite predictions")
     held.need(found.ndim > 0 and len(found) == _ROWS, name, "a model with a prediction for each sample")
     return found.reshape(_ROWS, -1)
 
@@ -760,6 +761,8 @@ def _check_auto(held: Held) -> None:
     for member in members:
         if is_one_of(member, "FieldRegressor"):
             _check_same_outputs(held, "estimators_", member, spec)
+        elif is_one_of(last_step(member), "FieldRegressor"):
+            _check_takes(held, "estimators_", member, spec)
         else:
             held.need(hasattr(member, "predict"), "estimators_", "fitted estimators")
             found = _tried(held, "estimators_", member.predict, spec.n_params)
@@ -772,9 +775,12 @@ def _check_auto(held: Held) -> None:
 
 
 def _check_takes(held: Held, name: str, member: Any, spec: Any) -> None:
-    """A fitted estimator within a band must take its X: one of skop, or on tables another one."""
+    """A fitted estimator must take X and predict y: one of skop, also in a Pipeline, or on tables another one."""
+    member = last_step(member)
     if is_one_of(member, "FieldRegressor"):
         held.need("spec_" in vars(member), name, "fitted estimators")
+        sizes = (member.spec_.n_outputs, member.spec_.n_scalars)
+        held.need(sizes == (spec.n_outputs, spec.n_scalars), name, "estimators of the outputs of y")
         return
     is_estimator = isinstance(member, BaseEstimator) and hasattr(member, "predict")
     held.need(is_estimator and spec.role == "features", name, "fitted estimators that take such X")
@@ -787,9 +793,6 @@ def _check_conformal(held: Held) -> None:
     held.need(isinstance(folds, list), "fold_estimators_", "a list of fitted estimators")
     for name, member in [("estimator_", held.get("estimator_")), *(("fold_estimators_", fold) for fold in folds)]:
         _check_takes(held, name, member, spec)
-        if is_one_of(member, "FieldRegressor"):
-            sizes = (member.spec_.n_outputs, member.spec_.n_scalars)
-            held.need(sizes == (spec.n_outputs, spec.n_scalars), name, "estimators of the outputs of y")
     held.need(0 < held.number("coverage_") < 1, "coverage_", "a number between 0 and 1")
     held.whole("n_calibration_", 1)
     kind = held.word("scale_kind_", ("residuals", "spread", "constant", "learned"))
@@ -888,7 +891,9 @@ def _check_pipeline(held: Held) -> None:
     n_columns = n_inputs
     for _, step in steps[:-1]:
         if step not in ("passthrough", None):
-            n_columns = _tried(held, "steps", step.transform, n_columns).shape[1]
+            # The logarithm of the zeros that are tried is not finite.
+            has_function = any(isinstance(value, np.ufunc) for value in step.get_params().values())
+            n_columns = _tried(held, "steps", step.transform, n_columns, is_finite=not has_function).shape[1]
     expected = getattr(steps[-1][1], "n_features_in_", n_columns)
     held.need(n_columns == expected, "steps", f"transformers that give {expected} columns")
 

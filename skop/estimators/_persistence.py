@@ -49,6 +49,7 @@ from sklearn.preprocessing import (
 from sklearn.utils.validation import check_is_fitted
 
 from skop import losses
+from skop._sklearn_compat import last_step
 from skop._typing import PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm
@@ -67,7 +68,7 @@ __all__ = ["KNOWN", "digest_of", "load", "read_state", "save", "save_estimator",
 _FORMAT = 2
 
 #: Transformers of scikit-learn whose state is numbers and names. ColumnTransformer passes columns on by a
-#: FunctionTransformer without a function; one with a function is refused, because its function is.
+#: FunctionTransformer without a function; one with another function than NumPy's is refused, because its function is.
 _TRANSFORMERS = (
     *(ColumnTransformer, FunctionTransformer, MaxAbsScaler, MinMaxScaler, PCA, PolynomialFeatures, RobustScaler),
     StandardScaler,
@@ -99,8 +100,12 @@ _DEEPEST = 100
 _BESIDE_NUMBERS, _BESIDE_MODULES = 2**22, 1000
 #: Keys in the header that mark values of types that JSON does not have.
 _TAGS = frozenset(
-    {"array", "columns", "device", "dict", "mesh", "module", "object", "slice", "strings", "tensor", "tuple"}
+    {"array", "columns", "device", "dict", "mesh", "module", "object", "slice", "strings", "tensor", "tuple", "ufunc"}
 )
+#: Functions of NumPy that a file may name: those that turn each number into another.
+_UFUNCS = {
+    name: held for name, held in vars(np).items() if isinstance(held, np.ufunc) and (held.nin, held.nout) == (1, 1)
+}
 
 
 def save(estimator: Any, path: PathOrStr) -> None:
@@ -110,7 +115,8 @@ def save(estimator: Any, path: PathOrStr) -> None:
     ----------
     estimator : estimator of skop or Pipeline
         Fitted estimator. The other steps of a Pipeline can be StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler,
-        PolynomialFeatures, PCA, and ColumnTransformer or Pipeline of these.
+        PolynomialFeatures, PCA, FunctionTransformer with a function of NumPy such as ``np.log``, and ColumnTransformer
+        or Pipeline of these.
     path : path-like
         File to write. An existing file is replaced only when the new one is complete.
 
@@ -139,7 +145,7 @@ def save(estimator: Any, path: PathOrStr) -> None:
     True
     """
     if not _is_ours(estimator):
-        last = f", which ends in {_last_step(estimator)!r}" if isinstance(estimator, Pipeline) else ""
+        last = f", which ends in {last_step(estimator)!r}" if isinstance(estimator, Pipeline) else ""
         raise ModelFileError(
             f"a model file holds an estimator of skop, or a Pipeline that ends in one, but this is a "
             f"{type(estimator).__name__}{last}; save others by joblib.dump."
@@ -148,16 +154,9 @@ def save(estimator: Any, path: PathOrStr) -> None:
     save_estimator(estimator, path)
 
 
-def _last_step(estimator: Any) -> Any:
-    """The estimator itself, or the last step of a Pipeline, also where these are nested."""
-    while isinstance(estimator, Pipeline) and estimator.steps:
-        estimator = estimator.steps[-1][1]
-    return estimator
-
-
 def _is_ours(estimator: Any) -> bool:
     """Whether an estimator is one of skop, or a Pipeline that ends in one."""
-    return isinstance(_last_step(estimator), tuple(ESTIMATORS.values()))
+    return isinstance(last_step(estimator), tuple(ESTIMATORS.values()))
 
 
 def save_estimator(estimator: Any, path: PathOrStr) -> None:
@@ -309,7 +308,7 @@ def load(path: PathOrStr) -> Any:
         estimator = _decode(header["estimator"], tensors)
         is_ours = _is_ours(estimator)
         if is_ours:
-            check_is_fitted(_last_step(estimator))
+            check_is_fitted(last_step(estimator))
     if not is_ours:
         raise ModelFileError(f"{path} holds a {type(estimator).__name__} and no estimator of skop.")
     theirs = header["versions"]["scikit-learn"]
@@ -341,6 +340,8 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
         return {"slice": [_encode(part, place, tensors) for part in (value.start, value.stop, value.step)]}
     if isinstance(value, torch.device):
         return {"device": str(value)}
+    if isinstance(value, np.ufunc) and _UFUNCS.get(value.__name__) is value:
+        return {"ufunc": value.__name__}
     if isinstance(value, torch.Tensor):
         tensors[place] = value.detach().cpu().contiguous()
         return {"tensor": place}
@@ -359,6 +360,8 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
     # Compare by name: a class that was defined twice, as in a notebook cell that ran again, is still the same class.
     if known is None or (known.__module__, known.__qualname__) != (type(value).__module__, type(value).__qualname__):
         advice = "use a value of a built-in type, such as the name of a loss"
+        if callable(value):
+            advice += ", or in a FunctionTransformer a function of NumPy for single numbers, such as np.log"
         if isinstance(value, BaseEstimator) and hasattr(value, "transform"):
             names = [kind.__name__ for kind in _TRANSFORMERS if kind is not FunctionTransformer]
             advice = f"of scikit-learn's transformers it takes {', '.join(names)}"
@@ -465,6 +468,10 @@ def _decode(value: Any, tensors: dict[str, torch.Tensor], level: int = 0) -> Any
         return {key: _decode(item, tensors, level + 1) for key, item in content.items()}
     if tag == "device":
         return torch.device(content)
+    if tag == "ufunc":
+        if content not in _UFUNCS:
+            raise ModelFileError(f"the file holds {content[:80]!r}, which is no function of NumPy; fit and save again.")
+        return _UFUNCS[content]
     if tag == "mesh":
         parts = _decode(content, tensors, level + 1)
         check_mesh(parts["points"], parts["cells"], parts["info"])

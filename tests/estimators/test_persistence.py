@@ -466,6 +466,7 @@ CHANGES = {
     "later format": (lambda header, _: header.update(format=99), r"format 99.*Upgrade"),
     "earlier format": (lambda header, _: header.update(format=1), r"format 1.*Fit again"),
     "unknown class": (lambda header, _: header["estimator"].update(object="os.system"), r"'os.system'.*LaMORegressor"),
+    "unknown function": (lambda header, _: state_of(header).update(loss={"ufunc": "system"}), "no function of NumPy"),
     "no estimator": (lambda header, _: header.update(estimator=state_of(header)["scalers_"]), "no estimator of skop"),
     "unknown parameter": (lambda header, _: state_of(header).update(colour="red"), "colour"),
     "missing part without a default": (
