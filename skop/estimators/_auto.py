@@ -74,11 +74,11 @@ class AutoRegressor(FieldRegressor):
     ----------
     candidates : list of (str, estimator) and "default", or None, default=None
         Models to choose from, by name. Any estimator with `fit` and `predict` on FieldSets, or for plain tables on
-        arrays, such as a scikit-learn regressor. None takes the mean, `PODRegressor`, and operators over it
-        (``base="auto"``), one for each minute of the search and at least one, in this order: `LaMORegressor`,
-        `AMORegressor`, LaMO with latent tokens on grids, `MNORegressor`, `GeoMaNORegressor`, a wide LaMO, and LaMO
-        without a base. The word ``"default"`` in a list stands for these, such as in
-        ``["default", ("U-Net", UNetRegressor())]``.
+        arrays, such as a scikit-learn regressor, or a Pipeline, whose steps get any table as it came. None takes the
+        mean, `PODRegressor`, and operators over it (``base="auto"``), one for each minute of the search and at least
+        one, in this order: `LaMORegressor`, `AMORegressor`, LaMO with latent tokens on grids, `MNORegressor`,
+        `GeoMaNORegressor`, a wide LaMO, and LaMO without a base. The word ``"default"`` in a list stands for these,
+        such as in ``["default", ("U-Net", UNetRegressor())]``.
     max_time : float or None, default=600
         Budget in seconds for the whole fit. None compares by numbers of epochs instead, fractions of each candidate's
         own `max_iter`; results then repeat exactly, and take as long as they take.
@@ -313,7 +313,8 @@ class AutoRegressor(FieldRegressor):
         verbose = int((self.max_time or 0.0) >= _LONG) if self.verbose == "auto" else 2 * int(self.verbose)
         if self.verbose == "auto" and is_called_by_another_tool():
             verbose = 0
-        samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, further["groups"])
+        columns = getattr(self, "feature_names_in_", None)
+        samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, further["groups"], columns)
         deadline = None if search_seconds is None else start + search_seconds
         final = 0.0 if self.max_time is None else (1 - part) * self.max_time
         n_jobs = workers_for(self.n_jobs, len(candidates) * len(folds))
@@ -394,11 +395,14 @@ class AutoRegressor(FieldRegressor):
 
     def _members_at(self, inputs: FieldSet, coords: Any) -> list[tuple[Predictions, Any]]:
         """Predictions of the members at points, each also as it came."""
-        X = as_input(inputs, self.spec_)
         options = {} if coords is None else {"coords": coords}
         with checked_by_caller():
-            found = [member.predict(X, **options) for member in self.estimators_]
+            found = [member.predict(self._as_input(member, inputs), **options) for member in self.estimators_]
         return [(as_predictions(part, len(inputs)), part) for part in found]
+
+    def _as_input(self, member: Any, inputs: FieldSet) -> Any:
+        """Inputs as a member takes them."""
+        return as_input(member, inputs, self.spec_, getattr(self, "feature_names_in_", None))
 
     def _places(self, inputs: FieldSet, coords: Any, found: Any) -> FieldSet:
         """Points of a prediction."""
@@ -412,7 +416,6 @@ class AutoRegressor(FieldRegressor):
 
     def _spread(self, inputs: FieldSet, coords: Any, means: list[Predictions]) -> Predictions | None:
         """Standard deviation of the mixture of the members; None if the only one has none."""
-        X = as_input(inputs, self.spec_)
         options = {} if coords is None else {"coords": coords}
         own: list[Predictions | None] = []
         with checked_by_caller():
@@ -420,7 +423,7 @@ class AutoRegressor(FieldRegressor):
                 own.append(None)
                 if "return_std" in inspect.signature(member.predict).parameters:
                     try:
-                        found = member.predict(X, return_std=True, **options)[1]
+                        found = member.predict(self._as_input(member, inputs), return_std=True, **options)[1]
                     except ValueError:
                         # Its regressor has none.
                         continue

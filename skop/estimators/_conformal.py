@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skop._jobs import workers_for
-from skop._optional import import_optional
-from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
+from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context, last_step
 from skop._typing import FloatArray, IntArray
 from skop.data import (
     DataSpec,
@@ -90,9 +90,10 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
     Parameters
     ----------
     estimator : estimator
-        Estimator to put a band around: any one of skop, or for plain tables any regressor of scikit-learn. A fitted
-        estimator within `sklearn.frozen.FrozenEstimator` is not fitted again; X and y of `fit` then only calibrate, and
-        must not have been in its fit.
+        Estimator to put a band around: any one of skop, or for plain tables any regressor of scikit-learn. A Pipeline
+        that ends in one of them gets tables of numbers, or FieldSets, as they came. A fitted estimator within
+        `sklearn.frozen.FrozenEstimator` is not fitted again; X and y of `fit` then only calibrate, and must not have
+        been in its fit.
     coverage : float, default=0.9
         Probability 1 - alpha with which a band holds the truth, between 0 and 1.
     guarantee : {"pointwise", "simultaneous"}, default="pointwise"
@@ -291,7 +292,9 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             if weight is not None:
                 data, used = samples_with_weight(data, weight), np.flatnonzero(weight)
                 weight, labels = weight[used], None if labels is None else labels[used]
-            samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, labels)
+            self._check_steps(data.spec.input_form in ("table", "fieldset"), data.spec)
+            columns = getattr(self, "feature_names_in_", None)
+            samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, labels, columns)
             self._fit(samples, labels, np.arange(len(samples)) if used is None else used)
             self._store_spec(data.inputs, data.spec)
             self._store_seen(data)
@@ -406,7 +409,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         # Without a field, one width for each scalar is what the quantile gives.
         if self.scale in ("auto", "residuals"):
             return "residuals" if field is not None and nodes_are_shared else "constant"
-        inner = self.estimator.estimator if isinstance(self.estimator, FrozenEstimator) else self.estimator
+        inner = last_step(self.estimator.estimator if isinstance(self.estimator, FrozenEstimator) else self.estimator)
         if self.scale == "spread" and "return_std" not in inspect.signature(inner.predict).parameters:
             raise FieldDataError(
                 f"scale='spread' needs an estimator whose predict has return_std, which {type(inner).__name__} has "
@@ -660,7 +663,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
     def _bounds_at(self, inputs: FieldSet, coords: Any, levels: FloatArray | None) -> tuple[Predictions, Predictions]:
         """Lower and upper bounds, up to the same mass of the scores or to that of each sample."""
         found = [
-            _mean_and_scale(_Fitted(model, scale, self.scale_kind_, self.points_), inputs, coords, self.spec_)
+            _mean_and_scale(self._as_fitted(model, scale), inputs, coords, self.spec_)
             for model, scale in zip(self.fold_estimators_ or [self.estimator_], self.scales_, strict=True)
         ]
         ends: list[dict[str, Any]] = [{}, {}]
@@ -683,9 +686,13 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             ends[1][kind] = _upper_bounds(means, widths, tables, level)
         return Predictions(**ends[0]), Predictions(**ends[1])
 
+    def _as_fitted(self, model: Any, scale: Any) -> _Fitted:
+        """A fitted estimator with its scale."""
+        return _Fitted(model, scale, self.scale_kind_, self.points_, getattr(self, "feature_names_in_", None))
+
     def _mean_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
         """Prediction and its points."""
-        found = _predicted(self.estimator_, inputs, coords, self.spec_)
+        found = _predicted(self._as_fitted(self.estimator_, None), inputs, coords, self.spec_)
         is_here = coords is None and self.spec_.target_points == "inputs"
         return as_predictions(found, len(inputs)), inputs if is_here or not isinstance(found, FieldSet) else found
 
@@ -736,12 +743,13 @@ class _Member:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """A fitted estimator and its scale: an array at points, an estimator, or None."""
+    """A fitted estimator and its scale: an array at points, an estimator, or None; names of the columns of a table."""
 
     estimator: Any
     scale: Any
     name: str
     points: FloatArray | None
+    columns: Any
 
 
 def _seeded(estimator: Any, seed: int) -> Any:
@@ -752,21 +760,29 @@ def _seeded(estimator: Any, seed: int) -> Any:
     return new.set_params(**dict.fromkeys(missing, seed)) if missing else new
 
 
-def _on_field_sets(model: Any) -> Any:
-    """Copy a fitted estimator of skop, so that it takes and gives FieldSets whatever it was fitted on."""
+def _on_field_sets(model: Any, *, is_step: bool = False) -> Any:
+    """Copy a fitted estimator of skop, so that it takes and gives FieldSets whatever it was fitted on.
+
+    The last step of a Pipeline still takes the tables that the other steps give. A search is its best estimator.
+    """
+    model = getattr(model, "best_estimator_", model)
+    if isinstance(model, Pipeline):
+        name, last = model.steps[-1]
+        return copy.copy(model).set_params(steps=[*model.steps[:-1], (name, _on_field_sets(last, is_step=True))])
     if not isinstance(model, FieldRegressor) or model.spec_.role == "features":
         return model
     new: Any = copy.copy(model)
     names = model.spec_.target_form.channel_names
     is_field = model.spec_.n_outputs > 0
     form = TargetForm("fieldset" if is_field else "array", channel_names=names)
-    # Parameters on the points of the fit are a FieldSet with these points.
-    new.spec_ = replace(model.spec_, input_form="fieldset", role="fields", target_form=form)
-    new.mesh_ = None
-    if model.spec_.target_points == "inputs":
-        new.coords_ = None
+    new.spec_, new.mesh_ = replace(model.spec_, target_form=form), None
+    if not (is_step and model.spec_.role == "parameters"):
+        # Parameters on the points of the fit are a FieldSet with these points.
+        new.spec_ = replace(new.spec_, input_form="fieldset", role="fields")
+        if model.spec_.target_points == "inputs":
+            new.coords_ = None
     if isinstance(model, EnsembleRegressor):
-        new.estimators_ = [_on_field_sets(member) for member in model.estimators_]
+        new.estimators_ = [_on_field_sets(member, is_step=is_step) for member in model.estimators_]
     return new
 
 
@@ -790,7 +806,8 @@ def _fit_member(
         elif name == "residuals":
             scale = _node_scale(scaled, model)
         field = held.targets.field
-        fitted = _Fitted(model, scale, name, None if field is None or name != "residuals" else field.coords)
+        points = None if field is None or name != "residuals" else field.coords
+        fitted = _Fitted(model, scale, name, points, held.columns)
         return model, scale, _scores(fitted, held, mass, guarantee)
 
 
@@ -884,17 +901,13 @@ def _node_scale(samples: Samples, model: Any) -> FloatArray:
     return np.where(everywhere > 0, scale, 1.0)
 
 
-def _predicted(model: Any, inputs: FieldSet, coords: Any, spec: DataSpec, **options: Any) -> Any:
+def _predicted(fitted: _Fitted, inputs: FieldSet, coords: Any, spec: DataSpec, **options: Any) -> Any:
     """Prediction of a model, as it comes."""
     if coords is not None:
         options["coords"] = coords
-    X = as_input(inputs, spec)
-    if spec.role == "features" and hasattr(model, "feature_names_in_"):
-        # A fitted estimator of the user's, which knows the columns by their names.
-        pandas = import_optional("pandas", extra="data", purpose="pass the names of columns on")
-        X = pandas.DataFrame(X, columns=model.feature_names_in_)
+    X = as_input(fitted.estimator, inputs, spec, fitted.columns)
     with checked_by_caller():
-        return model.predict(X, **options)
+        return fitted.estimator.predict(X, **options)
 
 
 def _mean_and_scale(
@@ -903,11 +916,11 @@ def _mean_and_scale(
     """Prediction of a model, its scale, and the points of both."""
     spread = None
     if fitted.name == "spread":
-        found, spread = _predicted(fitted.estimator, inputs, coords, spec, return_std=True)
+        found, spread = _predicted(fitted, inputs, coords, spec, return_std=True)
     else:
-        found = _predicted(fitted.estimator, inputs, coords, spec)
+        found = _predicted(fitted, inputs, coords, spec)
         if fitted.name == "learned":
-            spread = _predicted(fitted.scale, inputs, coords, spec)
+            spread = _predicted(replace(fitted, estimator=fitted.scale), inputs, coords, spec)
     mean = as_predictions(found, len(inputs))
     places = found if isinstance(found, FieldSet) else inputs
     if spread is not None:

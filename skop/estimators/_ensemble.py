@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skop._jobs import workers_for
-from skop._sklearn_compat import HasMethods, Interval, fit_context
+from skop._sklearn_compat import HasMethods, Interval, fit_context, last_step
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, Targets
 from skop.estimators._base import is_called_by_another_tool
@@ -132,9 +132,12 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
             If X or y cannot be used; a ValueError.
         """
         if not isinstance(self.estimator, FieldRegressor):
+            remedy = "take sklearn.ensemble.BaggingRegressor for it"
+            if isinstance(last_step(self.estimator), FieldRegressor):
+                remedy = "put it around the last step: make_pipeline(..., EnsembleRegressor(...))"
             raise FieldDataError(
-                f"EnsembleRegressor fits estimators of skop, but estimator is a {type(self.estimator).__name__}; take "
-                "sklearn.ensemble.BaggingRegressor for it."
+                f"EnsembleRegressor fits estimators of skop, but estimator is a {type(self.estimator).__name__}; "
+                f"{remedy}."
             )
         if "random_state" not in self.estimator.get_params(deep=False):
             raise FieldDataError(

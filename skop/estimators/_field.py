@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skop._optional import import_optional
+from skop._sklearn_compat import has_steps
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
     DataSpec,
@@ -301,6 +302,15 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         if hasattr(self, "input_fields"):
             return {name: getattr(self, name) for name in ("input_fields", "target_fields", "cell_data")}
         return getattr(getattr(self, "estimator", None), "_mesh_options", {})
+
+    def _check_steps(self, can_pass: bool, spec: DataSpec) -> None:
+        """Raise an error if the estimator is a Pipeline, whose steps cannot get X as it came."""
+        if not can_pass and has_steps(self.estimator):
+            name = type(self).__name__
+            raise FieldDataError(
+                f"X came as {spec.input_form!r}, which {name} cannot pass on to the steps of its Pipeline as it came; "
+                f"put {name} around the last step instead: make_pipeline(..., {name}(...))."
+            )
 
     def _store_spec(self, inputs: FieldSet, spec: DataSpec) -> None:
         """Store the form and sizes of the data."""

@@ -189,6 +189,10 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
     ) -> tuple[TrainingData, FloatArray | None]:
         """Read X and y as FieldSets, and the weights. Columns of two tables become the channels of a single point."""
         data = self._read(X, y, params=params, sample_weight=sample_weight)
+        has_names = hasattr(self, "feature_names_in_")
+        self._check_steps(
+            data.spec.input_form == "fieldset" or (data.spec.role == "features" and not has_names), data.spec
+        )
         weight = check_weight(sample_weight, len(data.inputs))
         earlier = self.ranges_ if goes_on(self.estimator, getattr(self, "estimator_", None)) else None
         self._store_seen(data, weight, earlier)

@@ -23,6 +23,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold, KFold
 from sklearn.utils.validation import has_fit_parameter
 
+from skop._optional import import_optional
+from skop._sklearn_compat import has_steps
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, FieldSet, Predictions, Targets, TrainingData
 from skop.estimators._base_model import shared_between_fits
@@ -263,6 +265,8 @@ class Samples:
     checkpoint_dir: Any = None
     #: Labels of groups of samples; None without any.
     groups: Any = None
+    #: Names of the columns of a table X; None without names.
+    columns: Any = None
 
     def __getitem__(self, rows: Any) -> Samples:
         weight, groups = (None if held is None else held[rows] for held in (self.weight, self.groups))
@@ -286,11 +290,6 @@ class Samples:
             yield rows, self[rows]
 
     @property
-    def X(self) -> Any:
-        """Inputs as candidates take them: a table of features, or a FieldSet."""
-        return as_input(self.inputs, self.spec)
-
-    @property
     def y(self) -> Any:
         """Targets as candidates take them."""
         fields, scalars = self.targets.field, self.targets.scalars
@@ -306,17 +305,28 @@ class Samples:
             options["checkpoint_dir"] = self.checkpoint_dir
         if self.groups is not None and len(np.unique(self.groups)) > 1 and has_fit_parameter(model, "groups"):
             options["groups"] = self.groups
-        return model.fit(self.X, self.y, **options)
+        return model.fit(as_input(model, self.inputs, self.spec, self.columns), self.y, **options)
 
     def predicted_by(self, model: Any) -> Predictions:
         """Predictions of a model at the points of the targets."""
         options = {"coords": self.targets.field} if self.targets.elsewhere else {}
-        return as_predictions(model.predict(self.X, **options), len(self))
+        return as_predictions(
+            model.predict(as_input(model, self.inputs, self.spec, self.columns), **options), len(self)
+        )
 
 
-def as_input(inputs: FieldSet, spec: DataSpec) -> Any:
-    """Inputs as members take them."""
-    return np.asarray(inputs.params) if spec.role == "features" else inputs
+def as_input(model: Any, inputs: FieldSet, spec: DataSpec, columns: Any = None) -> Any:
+    """Inputs as a model takes them: tables of features, else FieldSets; a Pipeline gets any table as it came."""
+    is_pipeline = has_steps(model)
+    if spec.role == "fields" or (spec.role == "parameters" and not is_pipeline):
+        return inputs
+    table = np.asarray(inputs.params)
+    # Names of a fit of the user's, or else those that the caller has seen.
+    columns = getattr(model, "feature_names_in_", columns if is_pipeline else None)
+    if columns is None:
+        return table
+    pandas = import_optional("pandas", extra="data", purpose="pass the names of columns on")
+    return pandas.DataFrame(table, columns=columns)
 
 
 def as_predictions(found: Any, n_samples: int) -> Predictions:

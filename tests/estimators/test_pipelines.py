@@ -9,7 +9,9 @@ import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA, FastICA
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -21,8 +23,18 @@ from sklearn.preprocessing import (
 )
 
 import skop
-from skop import EnsembleRegressor, LaMORegressor, PODRegressor
-from skop.exceptions import ModelFileError
+from skop import (
+    AutoRegressor,
+    ConformalRegressor,
+    EnsembleRegressor,
+    FieldSet,
+    LaMORegressor,
+    MeanFieldRegressor,
+    PODRegressor,
+    RolloutRegressor,
+    TimeConditionedRegressor,
+)
+from skop.exceptions import FieldDataError, ModelFileError
 
 pandas = pytest.importorskip("pandas")
 RANDOM = np.random.default_rng(0)
@@ -133,3 +145,81 @@ def test_what_cannot_be_saved_is_named(model, words, tmp_path):
 def test_a_pipeline_that_is_not_fitted(tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
         skop.save(Pipeline([("model", small())]), tmp_path / "model.skop")
+
+
+# ---------------------------------------------------------------------- estimators around a Pipeline
+def logarithm():
+    """Columns in which one is replaced by its logarithm, which depends on no sample."""
+    return ColumnTransformer([("log", FunctionTransformer(np.log), ["k"])], remainder="passthrough")
+
+
+TABLE = pandas.DataFrame(np.exp(RANDOM.normal(size=(24, 2))), columns=["k", "Q"])
+LOGARITHMS = np.column_stack([np.log(TABLE["k"]), TABLE["Q"]])
+POINTS = RANDOM.random((6, 2))
+VALUES = (np.sin(LOGARITHMS @ RANDOM.normal(size=(2, 6))) + 0.1 * RANDOM.normal(size=(24, 6)))[..., None]
+TARGETS = {
+    "FieldSet": FieldSet(POINTS, VALUES),
+    "grid": VALUES.reshape(24, 2, 3, 1),
+    "field and scalars": FieldSet(POINTS, VALUES, params=VALUES[:, :2, 0]),
+    "scalar": VALUES[:, 0, 0],
+    "table": pandas.DataFrame(VALUES[:, :2, 0], columns=["drag", "lift"]),
+}
+
+
+def arrays(prediction):
+    """Numbers of a prediction, whatever its form."""
+    found = [np.asarray(prediction.values if isinstance(prediction, FieldSet) else prediction)]
+    return found if getattr(prediction, "params", None) is None else [*found, prediction.params]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("method", ["split", "cv+", "frozen"])
+def test_a_band_around_a_pipeline_is_that_of_what_its_steps_give(name, method, tmp_path):
+    y, last = TARGETS[name], PODRegressor(regressor="ridge")
+    pipeline, options = make_pipeline(logarithm(), last), {"coverage": 0.5, "cv": 3, "random_state": 0}
+    if method == "frozen":
+        pipeline, last = FrozenEstimator(pipeline.fit(TABLE, y)), FrozenEstimator(clone(last).fit(LOGARITHMS, y))
+    else:
+        options["method"] = method
+    band = ConformalRegressor(pipeline, **options).fit(TABLE, y)
+    expected = ConformalRegressor(last, **options).fit(LOGARITHMS, y)
+    band.save(tmp_path / "band.skop")
+    for model in (band, skop.load(tmp_path / "band.skop"), pickle.loads(pickle.dumps(band))):
+        assert model.score_coverage(TABLE, y) == pytest.approx(expected.score_coverage(LOGARITHMS, y))
+        assert model.score(TABLE, y) == pytest.approx(expected.score(LOGARITHMS, y), rel=1e-10)
+        pairs = zip(model.predict_interval(TABLE), expected.predict_interval(LOGARITHMS), strict=True)
+        for found, wanted in pairs:
+            assert all(np.allclose(one, other) for one, other in zip(arrays(found), arrays(wanted), strict=True))
+
+
+def test_bands_around_pipelines_go_through_cross_validation_and_searches():
+    band = ConformalRegressor(make_pipeline(logarithm(), PODRegressor()), coverage=0.5, random_state=0)
+    scores = cross_val_score(band, TABLE, TARGETS["FieldSet"], cv=2, error_score="raise")
+    by_hand = ConformalRegressor(PODRegressor(), coverage=0.5, random_state=0)
+    expected = cross_val_score(by_hand, LOGARITHMS, TARGETS["FieldSet"], cv=2, error_score="raise")
+    np.testing.assert_allclose(scores, expected)
+    for model in (make_pipeline(logarithm(), PODRegressor()), PODRegressor()):
+        search = GridSearchCV(model, {}, cv=2).fit(TABLE, TARGETS["grid"])
+        fitted = ConformalRegressor(FrozenEstimator(search), coverage=0.5).fit(TABLE, TARGETS["grid"])
+        np.testing.assert_array_equal(fitted.predict(TABLE), search.predict(TABLE))
+
+
+@pytest.mark.parametrize("name", ["FieldSet", "table"])
+def test_a_pipeline_can_be_a_candidate(name, tmp_path):
+    candidates = [("pipeline", make_pipeline(logarithm(), PODRegressor())), ("mean", MeanFieldRegressor())]
+    y = TARGETS[name]
+    model = AutoRegressor(candidates=candidates, max_time=None, cv=2, ensemble="best", random_state=0).fit(TABLE, y)
+    assert model.leaderboard_["candidate"][0] == "pipeline"
+    model.save(tmp_path / "model.skop")
+    found = skop.load(tmp_path / "model.skop").predict(TABLE)
+    expected = make_pipeline(logarithm(), PODRegressor()).fit(TABLE, y).predict(TABLE)
+    np.testing.assert_allclose(arrays(found)[0], arrays(expected)[0])
+
+
+@pytest.mark.parametrize("outer", [EnsembleRegressor, RolloutRegressor, TimeConditionedRegressor, ConformalRegressor])
+def test_what_cannot_be_passed_on_to_the_steps_is_refused_with_advice(outer):
+    inputs = (TABLE, TARGETS["FieldSet"])
+    if outer is ConformalRegressor:
+        inputs = (np.ones((24, 4, 4, 1)), np.ones((24, 4, 4, 1)))
+    with pytest.raises(FieldDataError, match=rf"around the last step.*make_pipeline\(\.\.\., {outer.__name__}\("):
+        outer(make_pipeline(FunctionTransformer(), small())).fit(*inputs)
