@@ -211,7 +211,7 @@ def _opened(
         return X, y, names, meshes
     try:
         inputs, targets = estimator._read_scored(X, y)
-        truth = targets.scalars if targets.field is None else targets.field
+        truth = targets.scalars if targets.field is None else targets.field.with_params(targets.scalars)
     except FieldDataError:
         if y is not None:
             raise

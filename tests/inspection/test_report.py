@@ -3,6 +3,7 @@
 import re
 from html.parser import HTMLParser
 
+import meshio
 import numpy as np
 import pytest
 
@@ -137,6 +138,14 @@ def test_scalars_predictions_without_truth_and_data_alone(tmp_path):
     text = (tmp_path / "data.html").read_text(encoding="utf-8")
     assert "<h2>Data</h2>" in text
     assert "<h2>Cost</h2>" not in text
+
+
+def test_meshes_with_scalars_beside_their_fields_are_tested(tmp_path):
+    points = RNG.random((12, 3))
+    meshes = [meshio.Mesh(points, [], {"u": RNG.random(12)}) for _ in range(8)]
+    model = MeanFieldRegressor(target_fields=["u"]).fit(meshes, np.arange(8.0))
+    write_report(tmp_path / "report.html", model, meshes, np.arange(8.0), n_worst=1)
+    assert "<h2>Errors</h2>" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_missing_matplotlib_names_the_extra(tmp_path, monkeypatch):
