@@ -28,6 +28,7 @@ __all__ = [
     "check_range",
     "column_names",
     "describe",
+    "entry_of",
     "fields_as_set",
     "find_geometry",
     "form_of",
@@ -282,10 +283,18 @@ def check_not_empty(fields: FieldSet, name: str) -> None:
         raise FieldDataError(f"sample {empty[0]} of {name} has no points; remove it.")
 
 
-def check_finite(fields: FieldSet, name: str, *, fitting: bool = False) -> Extremes | None:
+def check_finite(
+    fields: FieldSet,
+    name: str,
+    *,
+    fitting: bool = False,
+    labels: Sequence[Any] | None = None,
+    param_names: Sequence[str] | None = None,
+) -> Extremes | None:
     """Raise an error if a value or parameter is NaN, infinite or too large; return statistics of the values.
 
-    Values are read in pieces, and once. In a fit, values and coordinates that are too small are an error too.
+    Values are read in pieces, and once. In a fit, values and coordinates that are too small are an error too. Labels of
+    samples and names of parameters are for the message.
     """
     parts = []
     for start, values in iterate_rows(fields):
@@ -300,10 +309,10 @@ def check_finite(fields: FieldSet, name: str, *, fitting: bool = False) -> Extre
         _refuse_large(np.stack([parts[-1].low, parts[-1].high]), f"Input {name}", "channel", start)
     if fields.params is not None:
         if not np.isfinite(fields.params).all():
-            sample, column = np.argwhere(~np.isfinite(fields.params))[0].tolist()
+            place = entry_of(fields.params, "parameter", labels, param_names)
             raise FieldDataError(
-                f"Input {name} contains NaN or infinity in its params, first in sample {sample}, parameter {column}; "
-                "remove the sample or repair the value."
+                f"Input {name} contains NaN or infinity{' in its params' * (fields.values is not None)}, first in "
+                f"{place}; remove the sample or repair the value."
             )
         check_range(fields.params, f"params of {name}", "parameter", fitting=fitting)
     found = Extremes.joined(parts) if parts else None
@@ -314,6 +323,14 @@ def check_finite(fields: FieldSet, name: str, *, fitting: bool = False) -> Extre
         extent = upper.max(axis=0) - lower.min(axis=0)
         _refuse_small(np.zeros(fields.n_dims), extent, f"Input {name} in its coordinates")
     return found
+
+
+def entry_of(numbers: FloatArray, kind: str, labels: Sequence[Any] | None, names: Sequence[str] | None) -> str:
+    """Name the first entry of numbers ``(n, p)`` that is not finite, by labels and names where there are any."""
+    sample, column = np.argwhere(~np.isfinite(numbers))[0].tolist()
+    has_label = labels is not None and sample < len(labels) and labels[sample] != sample
+    label = f" ({labels[sample]})" if labels is not None and has_label else ""
+    return f"sample {sample}{label}, {kind} {column if names is None else repr(names[column])}"
 
 
 def check_range(numbers: FloatArray, what: str, column: str, *, fitting: bool) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
 from skop._typing import FloatArray
-from skop.data._designs import Design, as_runs, read_design, refuse_params, split_params, with_params
+from skop.data._designs import Design, as_runs, read_design, refuse_params, row_labels, split_params, with_params
 from skop.data._fieldset import FieldSet
 from skop.data._forms import (
     as_list,
@@ -142,9 +142,11 @@ def read(
         raise FieldDataError(
             f"X has {len(inputs)} samples and y has {len(targets)}: inconsistent numbers of samples; one y per sample."
         )
+    param_names = column_names(X) if design is None else design.names
+    labels = row_labels(X) if held.names is None else held.names
     input_extremes, target_extremes = (
-        check_finite(inputs, "X", fitting=True),
-        check_targets(targets, held.names, fitting=True),
+        check_finite(inputs, "X", fitting=True, labels=labels, param_names=param_names),
+        check_targets(targets, row_labels(y) if held.names is None else held.names, form.scalar_names, fitting=True),
     )
     places = targets.field if targets.elsewhere else None
     if places is not None:
@@ -311,7 +313,9 @@ def _read_inputs(
         refuse_params(design)
         refuse_mask(X, "X")
         refuse_repeated_names([*getattr(X, "columns", ())], "X has {} columns")
-        table = np.asarray(X) if estimator is None else validate_data(estimator, X, reset=False, dtype=np.float64)
+        table = np.asarray(X)
+        if estimator is not None:
+            table = validate_data(estimator, X, reset=False, dtype=np.float64, ensure_all_finite=False)
         inputs = table_inputs(table, coords, spec.grid_shape)
     else:
         inputs, _ = find_geometry(with_params(fields_as_set(X, "X"), design))
@@ -332,7 +336,7 @@ def _read_inputs(
             raise FieldDataError(f"X has {count} {what}, but the estimator was fitted with {fitted}; {describe(X)}.")
     check_names(inputs.channel_names, spec.channel_names, "X")
     check_not_empty(inputs, "X")
-    check_finite(inputs, "X")
+    check_finite(inputs, "X", labels=row_labels(X), param_names=spec.param_names or column_names(X))
     return inputs
 
 
@@ -436,12 +440,13 @@ def _read_table(X: Any, y: Any, estimator: Any, reset: bool) -> tuple[FieldSet, 
     is_field, names = carries_points(y), scalar_names(y)
     if estimator is None:
         X = np.asarray(X)
-    elif is_field:
-        X = validate_data(estimator, X, reset=reset, dtype=np.float64)
     else:
-        X, y = validate_data(estimator, X, y, reset=reset, multi_output=True, y_numeric=True, dtype=np.float64)
+        # Gaps are named later, by sample and column.
+        X = validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
     if y is None:
         raise FieldDataError("fitting requires y to be passed, but the target y is None.")
+    if estimator is not None and not is_field:
+        y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y")
     if not is_field:
         inputs = table_inputs(X, None, (1,))
         check_not_empty(inputs, "X")

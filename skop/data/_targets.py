@@ -23,6 +23,7 @@ from skop.data._forms import (
     check_finite,
     check_not_empty,
     check_range,
+    entry_of,
     fields_as_set,
     find_geometry,
     form_of,
@@ -156,21 +157,25 @@ def read_scalars(y: Any) -> tuple[Targets, TargetForm]:
     return Targets(scalars=y.reshape(len(y), -1)), TargetForm("array", squeezes_channel=y.ndim == 1)
 
 
-def check_targets(targets: Targets, files: Sequence[str] | None = None, *, fitting: bool = False) -> Extremes | None:
+def check_targets(
+    targets: Targets,
+    labels: Sequence[Any] | None = None,
+    names: Sequence[str] | None = None,
+    *,
+    fitting: bool = False,
+) -> Extremes | None:
     """Raise an error if targets are empty or cannot be used; return statistics of the field.
 
-    Files are those of meshes.
+    Labels of samples, such as the files of meshes, and names of scalars are for the message.
     """
     extremes = None
     if targets.field is not None:
         check_not_empty(targets.field, "y")
         extremes = check_finite(targets.field, "y", fitting=fitting)
     if targets.scalars is not None and not np.isfinite(targets.scalars).all():
-        sample, scalar = np.argwhere(~np.isfinite(targets.scalars))[0].tolist()
-        file = "" if files is None or sample >= len(files) else f" ({files[sample]})"
         raise FieldDataError(
-            f"Input y contains NaN or infinity, first in sample {sample}{file}, scalar {scalar}; remove the sample or "
-            "repair the value."
+            f"Input y contains NaN or infinity, first in {entry_of(targets.scalars, 'scalar', labels, names)}; remove "
+            "the sample or repair the value."
         )
     if targets.scalars is not None:
         check_range(targets.scalars, "Input y", "scalar", fitting=fitting)

@@ -578,7 +578,7 @@ def test_values_that_are_no_numbers_are_located(value):
         read(X, spoiled(Y, (4, 3, 1, 2), value))
     with pytest.raises(FieldDataError, match=r"y .*sample 2, scalar 0"):
         read(TABLE, spoiled(SCALARS, 2, value))
-    with pytest.raises(FieldDataError, match=r"X .*params.*sample 1, parameter 3"):
+    with pytest.raises(FieldDataError, match=r"X .*sample 1, parameter 3"):
         read(spoiled(TABLE, (1, 3), value), Y)
     with pytest.raises(FieldDataError, match=r"X .*coordinates.*point 7, coordinate 1"):
         read((spoiled(COORDS, (7, 1), value), FLAT_X), FLAT_Y)

@@ -5,6 +5,7 @@ import warnings
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.utils._param_validation import InvalidParameterError
@@ -32,6 +33,11 @@ def with_value(array, place, value):
     changed = np.array(array, dtype=float)
     changed[place] = value
     return changed
+
+
+def frame(table):
+    """A table with names of rows and columns."""
+    return pd.DataFrame(table, [f"run_{row}" for row in range(len(table))], ["L", "r", "E"])
 
 
 def ragged(n_channels=1):
@@ -70,7 +76,21 @@ REFUSED_BY_FIT = {
         {},
         ["NaN", "params", "sample 2, parameter 1"],
     ),
-    "NaN in a table": (with_value(TABLE, (0, 0), np.nan), SCALARS, {}, {}, ["X", "NaN"]),
+    "NaN in a table": (with_value(TABLE, (0, 2), np.nan), SCALARS, {}, {}, ["X", "NaN", "sample 0, parameter 2;"]),
+    "infinity in a DataFrame": (
+        frame(with_value(TABLE, (3, 1), np.inf)),
+        Y,
+        {},
+        {},
+        ["X", "infinity", "sample 3 (run_3), parameter 'r'"],
+    ),
+    "NaN in a Series": (
+        TABLE,
+        frame(with_value(TABLE, (3, 1), np.nan))["r"],
+        {},
+        {},
+        ["y", "sample 3 (run_3), scalar"],
+    ),
     "complex fields": (X + 1j, Y, {}, {}, ["X", "complex", "two channels"]),
     "complex target": (X, Y + 1j, {}, {}, ["y", "complex"]),
     "text": (X.astype(str), Y, {}, {}, ["X", "dtype", "numbers"]),
@@ -171,6 +191,7 @@ REFUSED_BY_PREDICT = {
     "no sample": ("fields", X[:0], ["0 samples"]),
     "no row": ("table", TABLE[:0], ["0 sample"]),
     "NaN": ("fields", with_value(X, (1, 0, 0, 1), np.nan), ["NaN", "sample 1", "channel 1"]),
+    "NaN in a table": ("table", with_value(TABLE, (4, 1), np.nan), ["NaN", "sample 4, parameter 1;"]),
     "infinity": ("fields", with_value(X, (0, 5, 3, 0), np.inf), ["infinity", "sample 0", "channel 0"]),
     "text": ("fields", X.astype(str), ["dtype", "numbers"]),
     "objects": ("fields", X.astype(object), ["object"]),
