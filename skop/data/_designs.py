@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from pathlib import PurePath
 from typing import Any
 
@@ -26,6 +27,7 @@ __all__ = [
     "as_runs",
     "read_design",
     "refuse_params",
+    "refuse_strangers",
     "row_labels",
     "sample_files",
     "split_params",
@@ -190,7 +192,7 @@ def read_design(params: Any, what: str = "params") -> Design:
     refuse_repeated_names(names or (), what + " has {} columns")
     texts = [number for number, column in enumerate(columns) if _is_text(column)]
     if len(texts) > 1:
-        raise FieldDataError(_many_texts(names, texts, what))
+        raise FieldDataError(_many_texts(names, columns, texts, what))
     kept = [number for number in range(len(columns)) if number not in texts]
     if not kept:
         raise FieldDataError(f"{what} has no column of numbers; pass at least one parameter, or leave {what} out.")
@@ -244,7 +246,7 @@ def split_runs(X: Any) -> tuple[Any, Design | None]:
     if not runs:
         return X, None
     if len(runs) > 1:
-        raise FieldDataError(_many_texts(names, runs, "X"))
+        raise FieldDataError(_many_texts(names, columns, runs, "X"))
     paths = _whole(columns[runs[0]], _column_name(names, runs[0]), "X")
     others = np.delete(np.arange(X.shape[1]), runs)
     if not len(others):
@@ -286,6 +288,7 @@ def as_runs(y: Any, what: str = "y") -> Any:
         names, columns, _ = _columns_of(y, what, only_objects=True)
         held = [number for number, column in enumerate(columns) if column is not None and _is_runs(column)]
         if held and len(columns) > 1:
+            _whole(columns[held[0]], _column_name(names, held[0]), what)
             raise FieldDataError(
                 f"{what} has mesh files in {_column_name(names, held[0])}, and other columns; pass the files alone, or "
                 "the numbers alone."
@@ -394,6 +397,43 @@ def refuse_params(design: Design | None) -> None:
 
 
 # ---------------------------------------------------------------------- columns
+def refuse_strangers(table: Any, what: str) -> None:
+    """Raise an error for the first column of a table that holds no numbers.
+
+    Parameters
+    ----------
+    table : object
+        Table of numbers. The types of arrays and lists are left to scikit-learn.
+    what : str
+        Name of the argument, for messages.
+
+    Raises
+    ------
+    FieldDataError
+        If a column holds text, dates or other objects, or the table is a dict.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skop.data._designs import refuse_strangers
+    >>> refuse_strangers(pd.DataFrame({"load": ["0,5", "0,7"]}), "X")
+    Traceback (most recent call last):
+    ...
+    skop.exceptions.FieldDataError: column 'load' of X holds '0,5' in row 0; expected numbers with a decimal point. ...
+    """
+    # Some sparse arrays of SciPy are dicts too.
+    if isinstance(table, Mapping) and not hasattr(table, "shape"):
+        raise FieldDataError(
+            f"{what} is a {type(table).__name__}; expected a table with one row for each sample. Pass "
+            f"pandas.DataFrame({what})."
+        )
+    if hasattr(table, "iloc"):
+        names, columns, _ = _columns_of(table, what, only_objects=True)
+        for number, column in enumerate(columns):
+            if column is not None:
+                _as_numbers(column, _column_name(names, number), what)
+
+
 def _columns_of(
     table: Any, what: str, *, only_objects: bool = False
 ) -> tuple[list[Any] | None, list[Any], Sequence[Any] | None]:
@@ -402,11 +442,7 @@ def _columns_of(
         frame = table.to_frame() if table.ndim == 1 else table
         kinds = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
         columns: list[Any] = [
-            None
-            if only_objects and kind in "biufcmM"
-            else list(frame.iloc[:, i])
-            if kind in "OSU"
-            else frame.iloc[:, i]
+            None if only_objects and kind in "biufc" else list(frame.iloc[:, i]) if kind in "OSU" else frame.iloc[:, i]
             for i, kind in enumerate(kinds)
         ]
         return list(frame.columns), columns, list(frame.index)
@@ -431,40 +467,46 @@ def _columns_of(
 
 
 def _is_text(column: Any) -> bool:
-    """Whether a column holds text or paths."""
-    return isinstance(column, list) and bool(column) and all(is_path(item) for item in column)
+    """Whether a column holds text or paths; numbers with a decimal comma are none."""
+    is_text = isinstance(column, list) and bool(column) and all(is_path(item) for item in column)
+    return is_text and not any("," in item and _is_number(item) for item in column if isinstance(item, str))
 
 
-def _is_runs(column: list[Any]) -> bool:
+def _is_runs(column: Iterable[Any]) -> bool:
     """Whether a column holds paths or meshes, some of which may be missing; numbers written as text are none."""
     first = next((item for item in column if is_mesh_input([item]) or not is_missing(item)), None)
     return is_mesh_input([first]) and not (isinstance(first, str) and _is_number(first))
 
 
 def _is_number(text: str) -> bool:
-    """Whether a text is a number."""
+    """Whether a text is a number, which may have a decimal comma."""
     try:
-        float(text)
+        float(text.replace(",", "."))
     except ValueError:
         return False
     return True
 
 
 def _whole(column: list[Any], place: str, what: str) -> list[Any]:
-    """Return the paths or meshes of a column, or raise an error if one is missing or looks like no file."""
+    """Return the paths or meshes of a column, or raise an error if one is missing or none looks like a file."""
+    if any(isinstance(item, str) for item in column) and not _names_files(column):
+        raise FieldDataError(_stranger(column, place, what))
     missing = [row for row, item in enumerate(column) if not is_mesh_input([item])]
     if missing:
         raise FieldDataError(
             f"row {missing[0]} in {place} of {what} is {column[missing[0]]!r}; expected the path of a mesh file in "
             f"each of the {len(column)} rows."
         )
-    if all(isinstance(item, str) and not PurePath(item).suffix and not os.path.exists(item) for item in column):
-        raise FieldDataError(
-            f"{place} of {what} is text, such as {str(column[0])!r}. Text is read as paths of mesh files, and none of "
-            "these is one: write the paths with their ending, such as .vtu, or encode categories as numbers, for "
-            "example by sklearn.preprocessing.OneHotEncoder."
-        )
     return column
+
+
+def _names_files(column: Iterable[Any]) -> bool:
+    """Whether an item is a mesh, or a path that exists or has an ending."""
+    return any(
+        is_mesh_input([item])
+        and (not isinstance(item, str) or PurePath(item).suffix[1:2].isalpha() or os.path.exists(item))
+        for item in column
+    )
 
 
 def _as_numbers(column: Any, place: str, what: str) -> FloatArray:
@@ -477,11 +519,35 @@ def _as_numbers(column: Any, place: str, what: str) -> FloatArray:
             return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
         return np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError):
-        stranger = next((item for item in column if not isinstance(item, int | float | np.number)), column[0])
-        raise FieldDataError(
-            f"{place} of {what} holds {stranger!r}; expected numbers, or file names in every row. Encode categories "
-            "and dates as numbers."
-        ) from None
+        raise FieldDataError(_stranger(column, place, what)) from None
+
+
+def _stranger(column: Iterable[Any], place: str, what: str) -> str:
+    """Error message about the first item of a column that is no number."""
+    items = list(column)
+    is_number = [isinstance(item, int | float | np.number) or item is None for item in items]
+    row = next((i for i, item in enumerate(items) if not (is_number[i] or _is_plain_number(item))), 0)
+    words = f"{place} of {what} holds {_shown(items[row])} in row {row}; expected numbers"
+    if isinstance(items[row], date | timedelta | np.datetime64 | np.timedelta64):
+        return f"{words}. Pass times as numbers, such as days: (time - time.min()) / pandas.Timedelta(days=1)."
+    if isinstance(items[row], str) and _is_number(items[row]):
+        return f"{words} with a decimal point. Read the table by pandas.read_csv(path, decimal=',')."
+    return (
+        f"{words}, or the paths of mesh files with their ending, such as .vtu. Encode categories as numbers, for "
+        "example by pandas.get_dummies or sklearn.preprocessing.OneHotEncoder."
+    )
+
+
+def _is_plain_number(item: Any) -> bool:
+    """Whether an item is a number as text, with a decimal point."""
+    return isinstance(item, str) and "," not in item and _is_number(item)
+
+
+def _shown(item: Any) -> str:
+    """An item of a column in words: text in quotes, meshes by their type."""
+    if is_path(item):
+        return repr(str(os.fspath(item)))
+    return f"a {type(item).__name__}" if is_mesh_input([item]) else str(item)
 
 
 def _column_name(names: Sequence[Any] | None, number: int) -> str:
@@ -489,10 +555,17 @@ def _column_name(names: Sequence[Any] | None, number: int) -> str:
     return f"column {number}" if names is None else f"column {names[number]!r}"
 
 
-def _many_texts(names: Sequence[Any] | None, texts: Sequence[int], what: str) -> str:
+def _many_texts(names: Sequence[Any] | None, columns: Sequence[list[Any]], texts: Sequence[int], what: str) -> str:
     """Error message about several columns of text."""
-    words = ", ".join(_column_name(names, number) for number in texts)
+    kinds = {}
+    for number in texts:
+        repeats = len(set(map(_shown, columns[number]))) < len(columns[number])
+        kinds[number] = "mesh files" if _names_files(columns[number]) else "categories" if repeats else "names"
+    words = [f"{_column_name(names, number)} ({kind}, {_shown(columns[number][0])})" for number, kind in kinds.items()]
+    files = [_column_name(names, number) for number, kind in kinds.items() if kind == "mesh files"]
     return (
-        f"{what} has {len(texts)} columns of text or meshes: {words}. One may hold the mesh files; leave the others "
-        "out, or encode them as numbers, for example by sklearn.preprocessing.OneHotEncoder."
+        f"{what} has {len(texts)} columns of text or meshes: {', '.join(words)}. "
+        f"{f'Keep {files[0]}' if len(files) == 1 else 'Keep the one that holds the mesh files, if any'}; encode "
+        "categories as numbers, for example by pandas.get_dummies or sklearn.preprocessing.OneHotEncoder, and leave "
+        "other text out."
     )

@@ -18,7 +18,16 @@ import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
 from skop._typing import FloatArray
-from skop.data._designs import Design, as_runs, read_design, refuse_params, row_labels, split_params, with_params
+from skop.data._designs import (
+    Design,
+    as_runs,
+    read_design,
+    refuse_params,
+    refuse_strangers,
+    row_labels,
+    split_params,
+    with_params,
+)
 from skop.data._fieldset import FieldSet
 from skop.data._forms import (
     as_list,
@@ -311,8 +320,7 @@ def _read_inputs(
         raise FieldDataError(f"X is {came}, but the estimator was fitted on {expected}; {remedy}.")
     if came_as_table:
         refuse_params(design)
-        refuse_mask(X, "X")
-        refuse_repeated_names([*getattr(X, "columns", ())], "X has {} columns")
+        _check_table(X)
         table = np.asarray(X)
         if estimator is not None:
             table = validate_data(estimator, X, reset=False, dtype=np.float64, ensure_all_finite=False)
@@ -432,11 +440,18 @@ def _read_truth(y: Any, inputs: FieldSet, spec: DataSpec, elsewhere: bool | None
 
 
 # ---------------------------------------------------------------------- tables
-def _read_table(X: Any, y: Any, estimator: Any, reset: bool) -> tuple[FieldSet, tuple[Targets, TargetForm], str, str]:
-    """Read a 2-D X: global parameters if y is a field, features if y is scalars."""
+def _check_table(X: Any) -> None:
+    """Raise an error for a table that scikit-learn would take, or refuse without a remedy."""
     refuse_mask(X, "X")
     refuse_repeated_names([*getattr(X, "columns", ())], "X has {} columns")
+    refuse_strangers(X, "X")
+
+
+def _read_table(X: Any, y: Any, estimator: Any, reset: bool) -> tuple[FieldSet, tuple[Targets, TargetForm], str, str]:
+    """Read a 2-D X: global parameters if y is a field, features if y is scalars."""
+    _check_table(X)
     refuse_mask(y, "y")
+    refuse_strangers(y, "y")
     is_field, names = carries_points(y), scalar_names(y)
     if estimator is None:
         X = np.asarray(X)

@@ -123,10 +123,17 @@ def test_weights_have_no_names():
 
 # ---------------------------------------------------------------------- columns
 REFUSED = {
-    "two columns of text": (frame(a=["x"] * 3, b=["y"] * 3), "2 columns of text or meshes: column 'a', column 'b'"),
+    "three columns of text": (
+        frame(case=["a", "b", "c"], file=FILES, material=["x", "y", "x"]),
+        r"3 columns .* 'case' \(names, 'a'\), .* 'material' \(categories, 'x'\)\. Keep column 'file';",
+    ),
+    "a decimal comma": (frame(thickness=["1", "0,0064", "2"]), "column 'thickness' .* '0,0064' in row 1.* decimal=','"),
     "text alone": (frame(case=NAMES["stems"])[["case"]], "no column of numbers"),
     "a gap in the names": (frame(case=["run_1", None, "run_2"]), "column 'case' of params holds"),
-    "dates": (frame(day=pd.date_range("2026-01-01", periods=3)), "column 'day' of params holds"),
+    "dates": (
+        frame(day=pd.date_range("2026-01-01", periods=3)).set_index(pd.Index(["a", "b", "c"])),
+        "column 'day' of params holds 2026-01-01.*pandas.Timedelta",
+    ),
     "one axis": (LOADS, r"shape \(3,\); expected \(n_runs, n_parameters\)"),
     "columns of different lengths": ({"a": LOADS, "b": LOADS[:2]}, "expected one length"),
 }
@@ -170,9 +177,12 @@ def test_tables_of_numbers_stay_as_they_are():
 def test_columns_of_paths_that_are_not_whole():
     with pytest.raises(FieldDataError, match=r"row 1 in column 'file' of X is (None|nan); expected the path"):
         split_runs(frame(file=[FILES[0], None, FILES[1]]))
-    with pytest.raises(FieldDataError, match=r"column 'material' of X is text, such as 'steel'.*OneHotEncoder"):
-        split_runs(frame(material=["steel", "iron", "steel"]))
-    with pytest.raises(FieldDataError, match="column 'a', column 'b'"):
+    for material in (["steel", "iron", "steel"], ["steel", None, "iron"], pd.Categorical(["steel", "iron", "steel"])):
+        with pytest.raises(FieldDataError, match=r"column 'material' of X holds 'steel' in row 0.*OneHotEncoder"):
+            split_runs(frame(material=material))
+    with pytest.raises(FieldDataError, match=r"'length' of X holds '1.5 mm' in row 1.*expected numbers"):
+        split_runs(frame(length=[1.5, "1.5 mm", 2]))
+    with pytest.raises(FieldDataError, match=r"column 'a' \(mesh files, .*column 'b'.*Keep the one"):
         split_runs(frame(a=FILES, b=FILES))
     with pytest.raises(FieldDataError, match="and other columns"):
         as_runs(frame(file=FILES))

@@ -374,7 +374,7 @@ MISTAKES = {
     "complex_y": (X, Y + 1j, "y: complex"),
     "complex_table": (TABLE + 1j, Y, "complex"),
     "text": (X.astype(str), Y, "X has dtype <U"),
-    "text_y": (X, np.array(list("abcde")), "is text, such as 'a'"),
+    "text_y": (X, np.array(list("abcde")), "of y holds 'a' in row 0"),
     "object": (X.astype(object), Y, "X has dtype object"),
     "object_y": (TABLE, SCALARS.astype(object), "y has dtype object"),
     "dates": (X, Y.astype("M8[s]"), "y has dtype datetime"),
@@ -382,9 +382,9 @@ MISTAKES = {
     "sparse_table": (sparse.eye_array(N), Y, "dtype object|sparse"),
     "masked": (np.ma.masked_array(X, X > 0.5), Y, "masked"),
     "masked_y": (X, np.ma.masked_array(Y, Y > 0.5), "masked"),
-    "frame_of_text": (pd.DataFrame({"a": list("vwxyz")}), Y, "is text, such as 'v'"),
+    "frame_of_text": (pd.DataFrame({"a": list("vwxyz")}), Y, "column 'a' of X holds 'v'"),
     "nothing": (None, Y, "dtype object"),
-    "dictionary": ({"a": 1}, Y, "dtype object"),
+    "dictionary": ({"a": 1}, Y, "X is a dict; expected a table"),
 }
 
 

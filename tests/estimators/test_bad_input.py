@@ -21,6 +21,7 @@ X, Y = RANDOM.normal(size=(5, *GRID, 2)), RANDOM.normal(size=(5, *GRID, 1))
 TABLE, SCALARS = RANDOM.normal(size=(5, 3)), RANDOM.normal(size=5)
 COORDS = unit_grid(GRID)
 FLAT = X.reshape(5, 24, 2)
+DAYS = pd.date_range("2026-01-01", periods=5)
 
 
 def small(**params):
@@ -84,6 +85,9 @@ REFUSED_BY_FIT = {
         {},
         ["X", "infinity", "sample 3 (run_3), parameter 'r'"],
     ),
+    "dates in a table": (frame(TABLE).assign(r=DAYS), SCALARS, {}, {}, ["column 'r' of X", "2026-01-01", "Timedelta"]),
+    "decimal commas in y": (TABLE, pd.Series(["0,5"] * 5, name="peak"), {}, {}, ["column 'peak' of y", "decimal=','"]),
+    "a dict": ({"r": SCALARS}, SCALARS, {}, {}, ["X is a dict", "pandas.DataFrame(X)"]),
     "NaN in a Series": (
         TABLE,
         frame(with_value(TABLE, (3, 1), np.nan))["r"],
@@ -191,6 +195,7 @@ REFUSED_BY_PREDICT = {
     "no sample": ("fields", X[:0], ["0 samples"]),
     "no row": ("table", TABLE[:0], ["0 sample"]),
     "NaN": ("fields", with_value(X, (1, 0, 0, 1), np.nan), ["NaN", "sample 1", "channel 1"]),
+    "a dict": ("table", {"r": SCALARS}, ["X is a dict", "pandas.DataFrame(X)"]),
     "NaN in a table": ("table", with_value(TABLE, (4, 1), np.nan), ["NaN", "sample 4, parameter 1;"]),
     "infinity": ("fields", with_value(X, (0, 5, 3, 0), np.inf), ["infinity", "sample 0", "channel 0"]),
     "text": ("fields", X.astype(str), ["dtype", "numbers"]),
