@@ -22,6 +22,7 @@ from skop.data._mesh_predictions import attach_predictions
 from skop.data._mesh_predictions import attach_spread as attach_spread
 from skop.data._meshes import MeshSamples, read_meshes
 from skop.data._pairing import Labels as Labels
+from skop.data._pairing import check_index as check_index
 from skop.data._pairing import pair_rows as pair_rows
 from skop.data._plausibility import Extremes as Extremes
 from skop.data._plausibility import boxes as boxes

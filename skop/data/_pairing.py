@@ -21,6 +21,7 @@ from skop.exceptions import FieldDataError, warn
 
 __all__ = [
     "Labels",
+    "check_index",
     "check_order",
     "index_labels",
     "is_missing",
@@ -229,6 +230,43 @@ def check_order(names: Sequence[str], others: Sequence[str], what: str = "y") ->
     raise FieldDataError(
         f"sample {place} is {names[place]} in X and {others[place]} in {what}: both hold the same runs in different "
         "order; bring them into one order."
+    )
+
+
+def check_index(X: Any, other: Any, what: str) -> None:
+    """Raise an error if the indexes of X and of a table beside it hold the same labels in different order.
+
+    Parameters
+    ----------
+    X, other : object
+        Arguments of a caller, of which DataFrames and Series have an index.
+    what : str
+        Name of the other argument, for messages.
+
+    Raises
+    ------
+    FieldDataError
+        If both indexes hold the same labels, which are all different, at other places.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skop.data import check_index
+    >>> check_index(pd.DataFrame({"a": [1, 2]}), pd.Series([3, 4], index=[1, 0]), "y")
+    Traceback (most recent call last):
+    ...
+    skop.exceptions.FieldDataError: row 0 is 0 in the index of X and 1 in that of y: both hold the same labels in ...
+    """
+    if not (hasattr(X, "iloc") and hasattr(other, "iloc")) or not X.index.is_unique:
+        return
+    labels, others = list(X.index), list(other.index)
+    if labels == others or len(labels) != len(others) or set(labels) != set(others):
+        return
+    place = next(i for i, pair in enumerate(zip(labels, others, strict=True)) if pair[0] != pair[1])
+    raise FieldDataError(
+        f"row {place} is {labels[place]} in the index of X and {others[place]} in that of {what}: both hold the same "
+        f"labels in different order. Pass {what}.loc[X.index] to match them by label, or {what}.to_numpy() if its rows "
+        "are in the order of X."
     )
 
 

@@ -48,6 +48,7 @@ from skop.data._forms import (
     warn_if_ambiguous,
 )
 from skop.data._mesh_files import is_mesh_input
+from skop.data._pairing import check_index
 from skop.data._reading_meshes import (
     field_names,
     in_plane,
@@ -130,6 +131,7 @@ def read(
     >>> data.spec.grid_shape, data.spec.n_fields, data.targets.n_outputs
     ((8, 8), 2, 1)
     """
+    given = X
     X, y, design, held = open_training(
         X,
         y,
@@ -139,6 +141,7 @@ def read(
         cell_data=cell_data,
         weighted=weighted,
     )
+    check_index(given, y, "y")
     X, y = as_list(X), as_list(y)
     refuse_repeated_names([*getattr(y, "columns", ())], "y has {} columns")
     if is_table(X):
@@ -396,7 +399,9 @@ def read_scored(
     FieldDataError
         If X has another form than in the fit, or y is on other points or has other channels or scalars.
     """
+    given = X
     X, y, design = open_scored(X, y, params, spec, target_fields=target_fields, cell_data=cell_data, weighted=weighted)
+    check_index(given, y, "y")
     inputs = _read_inputs(X, spec, coords, estimator, design)
     return inputs, _read_truth(y, inputs, spec, may_lie_elsewhere(X, y) if other_points else None)
 

@@ -295,7 +295,7 @@ class AutoRegressor(FieldRegressor):
         checkpoint_dir: Any = None,
     ) -> tuple[Search, TrainingData]:
         """Read the data and make the search, which takes a part of the budget."""
-        data = self._read(X, y, params=params, sample_weight=sample_weight)
+        data = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups)
         refuse_mask(groups, "groups")
         weight, used = check_weight(sample_weight, len(data.inputs)), None
         if weight is not None:

@@ -231,7 +231,7 @@ class PODRegressor(FieldRegressor):
             groups; a ValueError.
         """
         with restored_on_failure(self):
-            data = self._read(X, y, params=params)
+            data = self._read(X, y, params=params, groups=groups)
             self._fit(data, None if groups is None else _numbered(groups, len(data.inputs)))
         return self
 

@@ -286,7 +286,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
         if passed_on(checkpoint_dir, self.estimator):
             require_seed(self)
         with restored_on_failure(self), each_warning_once():
-            data, used = self._read(X, y, params=params, sample_weight=sample_weight), None
+            data, used = self._read(X, y, params=params, sample_weight=sample_weight, groups=groups), None
             weight = check_weight(sample_weight, len(data.inputs))
             labels = labels_of_groups(groups, len(data.inputs))
             if weight is not None:

@@ -23,6 +23,7 @@ from skop.data import (
     TrainingData,
     attach_bounds,
     attach_spread,
+    check_index,
     interpolate_fields,
     piece_length,
     query_points,
@@ -285,9 +286,11 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ reading
     def _read(
-        self, X: Any, y: Any, *, params: Any = None, sample_weight: Any = None, reset: bool = True
+        self, X: Any, y: Any, *, params: Any = None, sample_weight: Any = None, groups: Any = None, reset: bool = True
     ) -> TrainingData:
         """X and y of a fit; without `reset` the columns of a table must be those of the earlier one."""
+        check_index(X, sample_weight, "sample_weight")
+        check_index(X, groups, "groups")
         options = {"params": params, "weighted": sample_weight is not None, "reset": reset, **self._mesh_options}
         data = read(X, y, estimator=self, other_points=self._takes_other_points, **options)
         self.mesh_ = data.mesh
@@ -759,6 +762,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
     def _read_scored(self, X: Any, y: Any, params: Any = None, sample_weight: Any = None) -> tuple[FieldSet, Targets]:
         """Read X and y of a score."""
         check_is_fitted(self)
+        check_index(X, sample_weight, "sample_weight")
         options = {name: value for name, value in self._mesh_options.items() if name != "input_fields"}
         options |= {"coords": self.coords_, "estimator": self, "other_points": self._takes_other_points}
         options |= {"params": params, "weighted": sample_weight is not None}

@@ -8,9 +8,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.model_selection import KFold, cross_val_score, train_test_split
 from sklearn.utils._param_validation import InvalidParameterError
 
-from skop import AutoRegressor, EnsembleRegressor, FieldSet, LaMORegressor, MeanFieldRegressor, TrainingOptions
+from skop import (
+    AutoRegressor,
+    EnsembleRegressor,
+    FieldSet,
+    LaMORegressor,
+    MeanFieldRegressor,
+    PODRegressor,
+    TrainingOptions,
+)
 from skop.data import unit_grid
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.testing._samples import state_of
@@ -233,6 +242,26 @@ def test_predict_refuses_and_changes_nothing(name, fitted):
     for word in words:
         assert word in str(caught.value)
     assert state_of(estimator) == before
+
+
+def test_tables_in_another_order_are_refused():
+    """By their indexes, as pairing by position would mix up the rows; indexes that say nothing are not compared."""
+    table, model = frame(TABLE), PODRegressor(regressor="ridge")
+    moved = pd.Series(SCALARS, table.index)[::-1]
+    for y in (moved, moved.to_frame()):
+        for refused in (lambda y=y: model.fit(table, y), lambda y=y: model.fit(table, y.to_numpy()).score(table, y)):
+            with pytest.raises(FieldDataError, match=r"row 0 is run_0 .* X and run_4 .*y\.loc\[X.index\].*y\.to_numpy"):
+                refused()
+    with pytest.raises(FieldDataError, match=r"sample_weight\.loc\[X.index\]"):
+        small().fit(table, SCALARS, sample_weight=moved.abs())
+    with pytest.raises(FieldDataError, match=r"groups\.loc\[X.index\]"):
+        model.fit(table, SCALARS, groups=moved)
+    repeated = table.set_index(pd.Index([*"aabbc"]))
+    for X, y in ((table, moved.loc[table.index]), (table, moved.reset_index()[0]), (repeated, repeated["r"][::-1])):
+        np.testing.assert_array_equal(model.fit(X, y).predict(X), model.fit(X, y.to_numpy()).predict(X))
+    split = train_test_split(table, moved.loc[table.index], random_state=0)
+    assert model.fit(split[0], split[2]).score(split[1], split[3]) <= 1
+    assert cross_val_score(model, table, moved.loc[table.index], cv=KFold(2, shuffle=True)).shape == (2,)
 
 
 def test_errors_about_data_are_of_one_class(fitted):
