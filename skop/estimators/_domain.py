@@ -23,7 +23,7 @@ from skop._typing import FloatArray, GridShape
 from skop.data import Extremes, FieldSet, PointSymmetries, Predictions, boxes, iterate_coords, iterate_rows
 from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning, warn
 
-__all__ = ["Domain", "Finding", "SeenRanges", "ranges_of_outputs", "warn_of_findings"]
+__all__ = ["Domain", "Finding", "SeenRanges", "is_even_in_logarithms", "ranges_of_outputs", "warn_of_findings"]
 
 #: How far a point may be off the straight line of its grid, in grid spacings.
 _BENT = 0.01
@@ -330,7 +330,7 @@ class SeenRanges:
         params = None if inputs.params is None else np.asarray(inputs.params, dtype=np.float64)
         spread: dict[str, Any] = {"tailed": None}
         if params is not None:
-            in_logarithms = _is_even_in_logarithms(params)
+            in_logarithms = is_even_in_logarithms(params)
             scaled = np.where(in_logarithms, np.log(np.abs(np.where(params == 0, 1.0, params))), params)
             tailed = np.interp(_kurtosis(scaled), _KURTOSIS, (0.0, 1.0))
             spread = {"tailed": tailed, "in_logarithms": 1.0 * in_logarithms, "medians": np.median(params, axis=0)}
@@ -602,11 +602,28 @@ def _kurtosis(numbers: FloatArray) -> FloatArray:
     return (squares**2).mean(axis=0) / np.where(variance > 0, variance**2, 1.0)
 
 
-def _is_even_in_logarithms(numbers: FloatArray) -> Any:
-    """Whether each column of numbers ``(n, k)`` is spread more evenly about the middle of its range in logarithms.
+def is_even_in_logarithms(numbers: FloatArray) -> Any:
+    """Tell whether numbers are spread more evenly about the middle of their range in logarithms.
 
     The mean of an even design is in the middle. Where a range is short, both are nearly so, and the numbers themselves
     are taken.
+
+    Parameters
+    ----------
+    numbers : ndarray of shape (n, k)
+        Numbers, in columns.
+
+    Returns
+    -------
+    ndarray of bool, shape (k,)
+        Whether logarithms are more even in each column; False for numbers of both signs or with zeros.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.estimators._domain import is_even_in_logarithms
+    >>> is_even_in_logarithms(np.stack([np.linspace(1, 100, 9), np.geomspace(1, 100, 9)], axis=1)).tolist()
+    [False, True]
     """
     low, high = _range(numbers)
     of_one_sign = low * high > 0

@@ -15,6 +15,7 @@ import numpy as np
 
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, MeshRun, TrainingData, find_runs, is_mesh_series, odd_sizes, read, read_frames
+from skop.estimators._domain import is_even_in_logarithms
 from skop.exceptions import FieldDataError
 
 __all__ = ["ChannelSummary", "DataDescription", "Finding", "describe_data", "describe_runs"]
@@ -433,6 +434,12 @@ def _n_points(data: TrainingData) -> IntArray:
     return np.asarray(data.inputs.n_points, dtype=int)
 
 
+def _are_on_shared_points(inputs: FieldSet) -> bool:
+    """Whether all samples are on the same points, which meshes without fields repeat for each sample."""
+    coords = inputs.coords
+    return inputs.shared_coords or (not inputs.is_ragged and bool((coords == coords[:1]).all()))
+
+
 def _boxes(inputs: FieldSet) -> FloatArray:
     """Smallest and largest coordinates of each sample, (n, 2, d); of shared points only once, (1, 2, d)."""
     listed = [inputs.coords] if inputs.shared_coords else inputs.coords_list()
@@ -485,7 +492,7 @@ def _form(data: TrainingData, counts: IntArray) -> str:
     where = f"in {spec.n_dims}-D"
     if spec.grid_shape is not None:
         places = f"on a grid of {' x '.join(map(str, spec.grid_shape))} points {where}"
-    elif data.inputs.shared_coords:
+    elif _are_on_shared_points(data.inputs):
         places = f"on {counts[0]} shared points {where}"
     else:
         span = f"{counts[0]} to {counts[-1]}" if counts[0] != counts[-1] else f"{counts[0]}"
@@ -581,12 +588,15 @@ def _findings(data: TrainingData, parts: list[_Part], labels: Sequence[str]) -> 
     reported = {name for finding in found for name in finding.samples}
     if data.spec.role != "features":
         _findings_on_points(data.inputs, add)
-    columns = [np.stack([item.mean() for item in part.values]) for part in parts]
-    if columns:
-        far = [row for row in far_samples(np.stack(columns, axis=1)) if labels[row] not in reported]
+    for part in parts:
+        means = np.array([[item.mean()] for item in part.values], dtype=float)
+        far = [row for row in far_samples(means) if labels[row] not in reported]
+        # Of numbers that are even in logarithms, many are far from the others by their differences.
+        if far and is_even_in_logarithms(means)[0]:
+            far = [row for row in far_samples(np.log(np.abs(means))) if labels[row] not in reported]
         if far:
-            add("notice", "the mean of a channel, or a parameter, of these samples is far from the others; check them",
-                far)  # fmt: skip
+            what = "" if part.role in ("parameter", "scalar") else "the mean of "
+            add("notice", f"{what}{part.role} {part.name!r} of these samples is far from the others; check it", far)
     _findings_on_repeats(data, parts, labels, add)
     if len(data.inputs) < _FEW:
         add("notice", f"{len(data.inputs)} samples are few: the error on a handful of held-out ones is a rough "
@@ -653,10 +663,9 @@ def _advice(data: TrainingData, counts: IntArray, *, has_targets: bool) -> dict[
             "a Gaussian process, PODRegressor(regressor='gaussian_process'), or trees of scikit-learn; neural "
             "operators have no advantage on plain tables"
         )
-    elif data.inputs.shared_coords and spec.n_fields == 0:
+    elif spec.n_fields == 0 and _are_on_shared_points(data.inputs):
         advice["estimator"] = (
-            "PODRegressor(regressor='gaussian_process') first, which takes seconds; then LaMORegressor, where fields "
-            "move or jump with the parameters"
+            "PODRegressor first, which takes seconds; then LaMORegressor, where fields move or jump with the parameters"
         )
     else:
         advice["estimator"] = "LaMORegressor; compare with classical models (skop compare)"

@@ -87,8 +87,17 @@ def test_offsets_constants_and_noise_in_a_plane_are_found():
 def test_a_mean_far_from_the_others_is_noticed():
     X = RNG.normal(0, 1, (40, 500, 1))
     X[7] += 1 - X[7].mean()  # 22 standard deviations of the means, but no other size
-    (far,) = (finding for finding in describe_data(X, X**2).findings if "far from the others" in finding.text)
-    assert (far.level, far.samples) == ("notice", ("sample 7",))
+    far = [finding for finding in describe_data(X, X**2).findings if "far from the others" in finding.text]
+    assert [(finding.level, finding.samples) for finding in far] == [("notice", ("sample 7",))] * 2
+    words = [finding.text.partition(" of these samples")[0] for finding in far]
+    assert words == ["the mean of input 'channel 0'", "the mean of target 'channel 0'"]
+    # Of numbers over three decades half are below a thirtieth of the largest, which are even in logarithms.
+    even = np.column_stack([np.geomspace(0.03, 30, 100), np.linspace(0, 1, 100)])
+    table = np.concatenate([even, [[1.0, 5.0]]])
+    (far,) = (
+        finding for finding in describe_data(table, table[:, 0]).findings if "far from the others" in finding.text
+    )
+    assert str(far) == "parameter 'parameter 1' of these samples is far from the others; check it: sample 100"
     # Uniform numbers from 0 to 1 have quartiles 0.25 and 0.75, which is a deviation of 0.37.
     uniform = np.linspace(0, 1, 101)
     assert far_samples(np.append(uniform, [0.5 + 9 * 0.37])[:, None]).tolist() == [101]
@@ -149,5 +158,10 @@ def test_advice_follows_the_kind_of_the_data():
     fixed = describe_data(table, FieldSet(coords, RNG.random((80, 25, 1))))
     assert fixed.advice["estimator"].startswith("PODRegressor")
     assert fixed.advice["batch_size"] == "'auto', which takes 10 here"
+    mesh = meshio.Mesh(coords, [("vertex", np.arange(25)[:, None])])
+    meshes = [meshio.Mesh(coords.copy(), mesh.cells, {"u": u}) for u in RNG.random((80, 25))]
+    shared = describe_data(meshes, target_fields="u")
+    assert shared.form == "80 samples on 25 shared points in 2-D"
+    assert shared.advice["estimator"] == fixed.advice["estimator"]
     large = FieldSet(RNG.random((2, 6000, 2)), RNG.random((2, 6000, 1)))
     assert describe_data(large, large).advice["subsample_points"].startswith("2000: a training step then costs about 3")
