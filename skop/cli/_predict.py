@@ -226,10 +226,12 @@ def _write_meshes(estimator: Any, samples: Samples, targets: list[Path], jobs: i
         return
     predicted, ends = _predicted(estimator, samples.paths, jobs, params=samples.parameters)
     if estimator.spec_.n_outputs:
+        from skop.data import write_mesh
+
         meshes, predicted = predicted if has_scalars else (predicted, None)
         ends = {end: part[1] for end, part in ends.items()} if has_scalars else {}
         for mesh, path in zip(meshes, targets, strict=False):
-            mesh.write(path)
+            write_mesh(mesh, path)
     if not has_scalars:
         return
     table = _with_ends(estimator, _scalar_table(estimator, predicted), ends)

@@ -17,6 +17,7 @@ from skop.data._loading import FieldLoader as FieldLoader
 from skop.data._mesh_cells import carry_cell_data
 from skop.data._mesh_files import find_sources as find_sources
 from skop.data._mesh_files import is_mesh_input as is_mesh_input
+from skop.data._mesh_files import write_mesh as write_mesh
 from skop.data._mesh_predictions import attach_bounds as attach_bounds
 from skop.data._mesh_predictions import attach_predictions
 from skop.data._mesh_predictions import attach_spread as attach_spread

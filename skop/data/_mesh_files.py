@@ -33,6 +33,7 @@ __all__ = [
     "iterate_meshes",
     "named_failures",
     "natural_key",
+    "write_mesh",
 ]
 
 #: Number of file names shown in an error message.
@@ -298,6 +299,20 @@ def _messages_to(said: io.StringIO) -> Iterator[None]:
         yield
     finally:
         _reading.said = outer
+
+
+def write_mesh(mesh: meshio.Mesh, path: Path) -> None:
+    """Write a mesh without what meshio prints, such as that sets become cell data.
+
+    Parameters
+    ----------
+    mesh : meshio.Mesh
+        Mesh.
+    path : Path
+        File, whose ending is that of its format.
+    """
+    with _messages_to(io.StringIO()):
+        mesh.write(path)
 
 
 def _refuse_unread_formats(path: Path) -> None:

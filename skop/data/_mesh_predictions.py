@@ -9,7 +9,7 @@ from typing import Any
 import meshio
 import numpy as np
 
-from skop._typing import FloatArray
+from skop._typing import FloatArray, IntArray
 from skop.data._fieldset import FieldSet
 from skop.data._mesh_cells import (
     ON_CELLS,
@@ -32,10 +32,10 @@ def attach_predictions(
 ) -> list[meshio.Mesh]:
     """Return new meshes with predictions as point data, or as cell data if samples are on cells.
 
-    The data of the given meshes are kept. If a mesh holds a predicted field itself, this is the truth: it becomes
-    ``<field>_true``, and the prediction minus the truth is ``<field>_error``. If a mesh holds ``<field>_true`` already,
-    because it was predicted before, that is the truth. Points and cells that are not part of a sample of `read_meshes`
-    get NaN.
+    The data and sets of the given meshes are kept. If a mesh holds a predicted field itself, this is the truth: it
+    becomes ``<field>_true``, and the prediction minus the truth is ``<field>_error``. If a mesh holds ``<field>_true``
+    already, because it was predicted before, that is the truth. Points and cells that are not part of a sample of
+    `read_meshes` get NaN.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ def attach_predictions(
     Returns
     -------
     list of meshio.Mesh
-        New meshes with copied points and data. Fields of one channel have shape ``(P,)``, others ``(P, c)``. Data that
-        are no real numbers are left out.
+        New meshes with copied points, data and sets. Fields of one channel have shape ``(P,)``, others ``(P, c)``. Data
+        that are no real numbers are left out, and so are sets of what the mesh does not have.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def _attached(
     alone = []
     for mesh, parts in zip(meshes, fields, strict=True):
         named = {f"{name}_{suffix}": part for name, part in parts.items()}
-        new = meshio.Mesh(mesh.points.copy(), mesh.cells, info=mesh.info)
+        new = meshio.Mesh(mesh.points.copy(), mesh.cells, info=mesh.info, **_kept_sets(mesh))
         for target in (mesh, new):
             _set_data(target, {name: part.copy() for name, part in named.items()})
         alone.append(new)
@@ -178,7 +178,7 @@ def _finished(mesh: meshio.Mesh, predicted: Mapping[str, FloatArray], where: str
                 shown[f"{name}_error"] = values - columns.reshape(values.shape)
     # Points are copied, so that a user who moves the points of one mesh in place does not change the others.
     info = {_PREDICTED: tuple(predicted)} | ({ON_CELLS: True} if on_cells else {})
-    new = meshio.Mesh(mesh.points.copy(), mesh.cells, info=info)
+    new = meshio.Mesh(mesh.points.copy(), mesh.cells, info=info, **_kept_sets(mesh))
     _set_data(new, shown | own)
     _set_data(new, other, on_cells=not on_cells)
     return new
@@ -199,6 +199,31 @@ def _kept_data(mesh: meshio.Mesh) -> dict[str, dict[str, Any]]:
         kind: {name: array for name, array in data.items() if array is not None and len(array) == sizes[kind]}
         for kind, data in found.items()
     }
+
+
+def _kept_sets(mesh: meshio.Mesh) -> dict[str, dict[str, Any]]:
+    """Copies of the named sets of points and of cells, if these are indices of what the mesh has."""
+    n_points, n_cells = len(mesh.points), [len(block) for block in mesh.cells]
+    points = {name: _as_indices(rows, n_points) for name, rows in mesh.point_sets.items()}
+    cells = {
+        name: [_as_indices(rows, count) for rows, count in zip(parts, n_cells, strict=True)]
+        for name, parts in mesh.cell_sets.items()
+        # Those of Gmsh's geometry are numbers of curves and surfaces.
+        if name != "gmsh:bounding_entities" and len(parts) == len(n_cells)
+    }
+    return {
+        "point_sets": {name: rows for name, rows in points.items() if rows is not None},
+        "cell_sets": {name: parts for name, parts in cells.items() if all(rows is not None for rows in parts)},
+    }
+
+
+def _as_indices(rows: Any, count: int) -> IntArray | None:
+    """Copy of indices from 0 to count - 1, of which None stands for none; None if they are not."""
+    indices = np.array([] if rows is None else rows)
+    if not indices.size:
+        return np.zeros(0, dtype=int)
+    is_valid = indices.ndim == 1 and indices.dtype.kind in "iu" and indices.min() >= 0 and indices.max() < count
+    return indices if is_valid else None
 
 
 def _as_numbers(array: Any) -> Any:

@@ -28,6 +28,7 @@ from skop.data._mesh_files import (
     iterate_meshes,
     named_failures,
     natural_key,
+    write_mesh,
 )
 from skop.data._meshes import MeshSamples, read_sources
 from skop.data._pairing import check_order, order_of_rows
@@ -116,7 +117,7 @@ class MeshSeries:
         collection = ElementTree.SubElement(root, "Collection")
         for number, (mesh, time) in enumerate(zip(self.meshes, self.times.tolist(), strict=True)):
             name = f"{folder.name}_{number:04d}.vtu"
-            mesh.write(folder / name)
+            write_mesh(mesh, folder / name)
             place = {"timestep": repr(time), "group": "", "part": "0", "file": f"{folder.name}/{name}"}
             ElementTree.SubElement(collection, "DataSet", place)
         ElementTree.indent(root)
@@ -490,7 +491,8 @@ def read_templates(
         warnings.simplefilter("ignore", SkopWarning)
         read = read_sources([run.frames[number] for number in known], None, cell_data=cell_data, keep_data=True)
     meshes = dict(zip(known, read.meshes, strict=True))
-    bare = meshio.Mesh(meshes[0].points, meshes[0].cells, info=meshes[0].info)
+    sets = {"point_sets": meshes[0].point_sets, "cell_sets": meshes[0].cell_sets}
+    bare = meshio.Mesh(meshes[0].points, meshes[0].cells, info=meshes[0].info, **sets)
     for kind in ("point_data", "cell_data"):
         held = getattr(meshes[0], kind)
         getattr(bare, kind).update({name: held[name] for name in inputs if name in held})

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skop._jobs import workers_for
 from skop._optional import import_optional
-from skop.data import FieldSet, find_sources, is_mesh_input, is_mesh_series, sample_files, split_params
+from skop.data import FieldSet, find_sources, is_mesh_input, is_mesh_series, sample_files, split_params, write_mesh
 from skop.exceptions import FieldDataError, held_warnings, warn
 
 __all__ = ["by_chunks", "predict_in_parts"]
@@ -166,7 +166,7 @@ class _Call:
                 )
             for mesh, file in zip(meshes, files, strict=True):
                 file.parent.mkdir(parents=True, exist_ok=True)
-                mesh.write(file)
+                write_mesh(mesh, file)
         return None, held
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skop import FieldSet
-from skop.data import attach_predictions, attach_spread, read_meshes
+from skop.data import attach_predictions, attach_spread, read_meshes, write_mesh
 from skop.exceptions import SkopWarning
 
 POINTS = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
@@ -80,6 +80,25 @@ def test_data_that_files_cannot_hold_are_left_out(tmp_path):
     again = meshio.read(tmp_path / "out.vtu").point_data
     np.testing.assert_array_equal(again["flag"], [1, 0, 1, 1])
     np.testing.assert_array_equal(again["tensor"], np.arange(36.0).reshape(4, 9))
+
+
+def test_sets_of_points_and_cells_are_kept(tmp_path, capfd):
+    cells = [("line", np.array([[0, 1]])), *CELLS]
+    sets = {"inlet": [np.array([0]), None], "domain": [np.array([]), np.array([0, 1])]}
+    odd = {"gmsh:bounding_entities": [np.array([1, -2]), np.array([1])], "gone": [np.array([7]), None]}
+    mesh = meshio.Mesh(POINTS, cells, {"p": np.ones(4)}, point_sets={"corner": np.array([2])}, cell_sets=sets | odd)
+    samples = read_meshes([mesh], ["p"], keep_data=True)
+    (out,) = attach_predictions(samples.meshes, predictions(np.zeros(4), names=["p"]))
+    (alone,) = attach_spread([out], predictions(np.ones(4), names=["p"]))
+    for found in (out, alone):
+        assert found.point_sets["corner"].tolist() == [2]
+        expected = {"inlet": [[0], []], "domain": [[], [0, 1]]}
+        assert {name: [part.tolist() for part in parts] for name, parts in found.cell_sets.items()} == expected
+    write_mesh(out, tmp_path / "out.vtu")
+    assert capfd.readouterr() == ("", "")
+    again = meshio.read(tmp_path / "out.vtu")
+    assert [part.tolist() for part in again.cell_data["inlet-domain"]] == [[0], [1, 1]]
+    assert list(mesh.cell_sets) == [*sets, *odd]
 
 
 def test_a_field_of_another_shape_has_no_error():
