@@ -242,7 +242,7 @@ class PODRegressor(FieldRegressor):
         units: tuple[FloatArray, FloatArray] | None = None,
     ) -> None:
         """Find the bases and fit the map; units are those of standardised targets."""
-        _refuse_ragged(data.inputs)
+        _refuse_ragged(data.inputs, "the mean of fields" if self.regressor == "mean" else "PODRegressor")
         self._store_spec(data.inputs, data.spec)
         self._store_seen(data)
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
@@ -601,10 +601,10 @@ class _Numbering:
 KNOWN[_Numbering.__name__] = _Numbering
 
 
-def _refuse_ragged(inputs: FieldSet) -> None:
+def _refuse_ragged(inputs: FieldSet, model: str = "PODRegressor") -> None:
     """Refuse samples with different numbers of points."""
     if inputs.is_ragged:
-        raise FieldDataError("PODRegressor needs the same points in every sample; interpolate onto common points.")
+        raise FieldDataError(f"{model} needs the same points in every sample; interpolate onto common points.")
 
 
 def _parts(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:

@@ -500,7 +500,7 @@ class Trainer:
         has_few_epochs = n_epochs < _FEW_EPOCHS
         if has_few_epochs and history.stopped == "max_time" and n_epochs < options.max_iter:
             warn(
-                f"max_time={options.max_time} ended the training after {n_epochs} epoch{'s' * (n_epochs > 1)}, too "
+                f"max_time={options.max_time:.4g} ended the training after {n_epochs} epoch{'s' * (n_epochs > 1)}, too "
                 "few to learn much; raise max_time, or make an epoch cheaper by a smaller network or fewer points.",
             )
         rise = history.loss_curve[-1] / (history.first_loss or history.loss_curve[0] or 1.0)

@@ -167,8 +167,9 @@ def test_points_elsewhere_are_refused():
 
 def test_samples_with_different_points_are_refused_with_advice():
     ragged = FieldSet([np.zeros((3, 2)), np.ones((4, 2))], [np.zeros((3, 1)), np.ones((4, 1))])
-    with pytest.raises(FieldDataError, match=r"same points.*interpolate"):
-        PODRegressor().fit(ragged, np.arange(2.0))
+    for regressor, model in (("auto", "PODRegressor"), ("mean", "the mean of fields")):
+        with pytest.raises(FieldDataError, match=rf"{model} needs the same points.*interpolate"):
+            PODRegressor(regressor=regressor).fit(ragged, np.arange(2.0))
 
 
 @pytest.mark.parametrize("params", [{"regressor": "lasso"}, {"n_components": 0}, {"n_components": 1.5}])

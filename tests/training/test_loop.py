@@ -466,8 +466,8 @@ def test_the_untimed_pass_changes_nothing():
 
 def test_a_time_budget_of_few_epochs_warns(monkeypatch):
     clock = Clock(monkeypatch)
-    trainer = make_trainer(forward=clock.compiles_then_takes(1.0, 1.0), max_iter=100, max_time=8.0)
-    with pytest.warns(SkopWarning, match="max_time=8.0 ended the training after 3 epochs.*raise max_time"):
+    trainer = make_trainer(forward=clock.compiles_then_takes(1.0, 1.0), max_iter=100, max_time=8.012345)
+    with pytest.warns(SkopWarning, match="max_time=8.012 ended the training after 3 epochs.*raise max_time"):
         trainer.run(Loader())
 
 
