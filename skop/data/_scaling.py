@@ -1,14 +1,15 @@
 """Scaling (standardisation) of fields, coordinates, global parameters and scalars, and its options.
 
 Statistics are computed over samples and points, as in the published training scripts. The standard deviation of a
-constant channel is set to 1, so that it is scaled to 0, and back to its constant. Targets can be replaced by their
-logarithms before they are standardised.
+constant channel is set to 1, so that it is scaled to 0, and back to its constant, which is also what a prediction of it
+is, whatever the network gives. Targets can be replaced by their logarithms before they are standardised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,6 +60,9 @@ class FieldScaler:
     ----------
     mean_, scale_ : ndarray of shape (c,) or (P, c)
         Shift and factor: scaled = (value - mean_) / scale_, where value is the logarithm for ``function="log"``.
+    spread_ : ndarray of shape (c,) or (P, c), or None
+        Factor of the outputs of a network: `scale_`, and 0 for constants. None is `scale_`, for scalers that were saved
+        before it was stored.
     offset_ : float
         Largest size of a mean in units of its standard deviation, constants left out: digits that are lost where
         values are not shifted in double precision.
@@ -73,6 +77,8 @@ class FieldScaler:
     >>> scaler.transform(torch.tensor([[[3.0]]])).item()
     1.0
     """
+
+    spread_: FloatArray | None = None
 
     def __init__(self, mode: str | None = "channel", function: str | None = None) -> None:
         self.mode = mode
@@ -94,7 +100,7 @@ class FieldScaler:
         """
         inner: Any = (lambda values: values) if self.function is None else np.log
         mean = self._average(chunks, inner)
-        self.offset_ = 0.0
+        self.offset_, self.spread_ = 0.0, None
         if self.mode is None:
             self.mean_, self.scale_ = np.zeros_like(mean), np.ones_like(mean)
         else:
@@ -107,6 +113,7 @@ class FieldScaler:
             deviation = np.sqrt(self._average(chunks, squares))
             constant = deviation <= _CONSTANT * np.maximum(np.abs(mean), np.finfo(float).tiny)
             self.mean_, self.scale_ = mean, np.where(constant, 1.0, deviation)
+            self.spread_ = np.where(constant, 0.0, deviation)
             self.offset_ = float((np.abs(mean) / np.where(constant, np.inf, self.scale_)).max(initial=0.0))
         self.size_ = np.hypot(self.mean_, self.scale_).reshape(-1, self.mean_.shape[-1]).max(axis=0)
         if self.function is not None:
@@ -146,6 +153,12 @@ class FieldScaler:
     def inverse_transform(self, values: torch.Tensor) -> torch.Tensor:
         """Undo `transform` on values ``(B, P, c)``."""
         values = self.destandardize(values)
+        return values if self.function is None else values.exp()
+
+    def restore(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return outputs of a network ``(B, P, c)`` in physical units; constants are those of the fit."""
+        spread = self.scale_ if self.spread_ is None else self.spread_
+        values = outputs * self._tensor(spread, outputs) + self._tensor(self.mean_, outputs)
         return values if self.function is None else values.exp()
 
     def compress(self, values: torch.Tensor) -> torch.Tensor:
@@ -431,10 +444,35 @@ class Scalers:
                     found.append(f"{what.format(channel)} ({size:.1e})")
         return found
 
+    def continued(self, later: Scalers) -> Scalers:
+        """Return scalers for a fit that goes on with other data, whose constants are those of both.
+
+        Parameters
+        ----------
+        later : Scalers
+            Scalers of the other data, fitted with the same options.
+
+        Returns
+        -------
+        Scalers
+            These scalers. Targets that vary in the other data, or have another constant there, are no constants.
+        """
+        return replace(self, target=_varied(self.target, later.target), scalars=_varied(self.scalars, later.scalars))
+
     @property
     def learns_logarithms(self) -> bool:
         """Whether the network learns the logarithms of the targets."""
         return any(scaler is not None and scaler.function == "log" for scaler in (self.target, self.scalars))
+
+
+def _varied(scaler: FieldScaler | None, later: FieldScaler | None) -> FieldScaler | None:
+    """Copy of a scaler of targets, with the constants that a scaler of other data has too."""
+    if scaler is None or later is None or scaler.spread_ is None or later.spread_ is None:
+        return scaler
+    is_same = (later.spread_ == 0) & np.isclose(later.mean_, scaler.mean_, rtol=_CONSTANT, atol=0.0)
+    varied = copy(scaler)
+    varied.spread_ = np.where(is_same, scaler.spread_, scaler.scale_)
+    return varied
 
 
 def _turn_of(symmetries: PointSymmetries, vectors: list[list[int]], tensors: Sequence[list[int]] = ()) -> _Turn | None:

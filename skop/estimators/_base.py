@@ -1030,7 +1030,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             self.module_.to(self.device_)
             self.domain_.check(data.inputs)
             self._declare_later(data, geometry, weight)
-            self._warn_of_other_sizes(data, train, weight)
+            self._continue_scaling(data, train, weight)
             self._store_target_points(data.targets)
             return self._fit_base(data, whole, _usable(len(data.inputs), weight), self.scalers_, plan, kept)
         used = np.ones(len(data.inputs)) if weight is None else weight
@@ -1363,8 +1363,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         if moving is not None:
             self._warn_of_unseen(moving, used_points)
 
-    def _warn_of_other_sizes(self, data: TrainingData, train: IntArray, weight: FloatArray | None) -> None:
-        """Warn where the scaling of the first fit does not suit the samples of a continued one."""
+    def _continue_scaling(self, data: TrainingData, train: IntArray, weight: FloatArray | None) -> None:
+        """Keep the scaling of the first fit for a continued one, and warn where it does not suit its samples."""
         used = np.ones(len(train)) if weight is None else weight[train]
         later = Scalers.fit(data.inputs[train], data.targets[train], used, self._options("scaling"))
         if unsuitable := self.scalers_.unsuitable_for(later):
@@ -1375,6 +1375,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 "both fits.",
                 SkopWarning,
             )
+        self.scalers_ = self.scalers_.continued(later)
 
     def _warn_of_unseen(self, symmetries: PointSymmetries, inputs: FieldSet) -> None:
         """Warn about symmetries which the first fit did not have, and which its scaling does not suit."""
@@ -1874,10 +1875,10 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Return the outputs of a batch in physical units and in the caller's order of points, as tensors."""
         scalars = None
         if outputs.scalars is not None and self.scalers_.scalars is not None:
-            scalars = self.scalers_.scalars.inverse_transform(outputs.scalars)
+            scalars = self.scalers_.scalars.restore(outputs.scalars)
         field = None
         if outputs.field is not None and self.scalers_.target is not None:
-            field = self.scalers_.target.inverse_transform(outputs.field)
+            field = self.scalers_.target.restore(outputs.field)
         field, scalars = loader.undo(field, scalars)
         if field is None:
             return Outputs(None, scalars)

@@ -221,7 +221,8 @@ class _Restore(nn.Module):
         self.shift: torch.Tensor
         self.scale: torch.Tensor
         self.register_buffer("shift", torch.as_tensor(scaler.mean_, dtype=dtype))
-        self.register_buffer("scale", torch.as_tensor(scaler.scale_, dtype=dtype))
+        spread = scaler.scale_ if scaler.spread_ is None else scaler.spread_
+        self.register_buffer("scale", torch.as_tensor(spread, dtype=dtype))
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Scale and shift, and take the exponential where logarithms were learnt."""

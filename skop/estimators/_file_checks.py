@@ -330,6 +330,7 @@ def _check_field_scaler(held: Held) -> None:
     mean = held.get("mean_")
     held.need(_is_array(mean, (None,)) or _is_array(mean, (None, None)), "mean_", "finite numbers of channels")
     held.array("scale_", *mean.shape, positive=True)
+    held.array("spread_", *mean.shape, optional=True)
     held.array("size_", mean.shape[-1], finite=False)
     held.number("offset_", finite=False)
 

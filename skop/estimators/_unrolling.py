@@ -81,7 +81,7 @@ class StepForward:
                 outputs[row] = piece
             goes_on = (steps[rows] + 1 < self.n_steps) & ((steps[rows] + 1) % self.unroll != 0)
             kept = np.flatnonzero(goes_on)
-            frame = scalers.target.inverse_transform(_take(output, kept, part.sizes))
+            frame = scalers.target.restore(_take(output, kept, part.sizes))
             past = scalers.fields.inverse_transform(_take(window, kept, part.sizes))
             window = scalers.fields.transform(torch.cat([past[..., frame.shape[-1] :], frame], dim=-1))
             rows = rows[kept] + 1

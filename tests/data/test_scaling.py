@@ -87,6 +87,9 @@ def test_constant_channel_maps_to_zero_and_back(constant, mode, kind):
     assert np.all(scaler.scale_[..., 1] == 1)
     np.testing.assert_allclose(scaled[..., 1], 0, atol=1e-6 * abs(constant))
     np.testing.assert_allclose(scaler.inverse_transform(scaled)[..., 1], values[..., 1], rtol=1e-6)
+    restored = scaler.restore(scaled + 1.0)
+    np.testing.assert_allclose(restored[..., 1], values[..., 1], rtol=1e-6)
+    assert torch.equal(restored[..., 0], scaler.inverse_transform(scaled + 1.0)[..., 0])
     assert scaler.inverse_transform(torch.zeros(1, P, C, dtype=torch.float64))[0, 0, 1] == pytest.approx(kind(constant))
 
 

@@ -1,9 +1,12 @@
 """Tables of parameters with scalars of different units: every output is learned, whatever the numbers of columns."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.metrics import r2_score
 
+import skop
 from skop import AMORegressor, GeoMaNORegressor, LaMORegressor, MNORegressor, PODRegressor
 from skop.estimators import EnsembleRegressor
 
@@ -59,6 +62,21 @@ def test_as_many_outputs_as_parameters_are_scalars(estimator):
     scores = r2_score(y[N_TRAIN:], fitted.predict(X[N_TRAIN:]), multioutput="raw_values")
     assert (scores > 0.9).all(), scores
     assert fitted.spec_.role == "features"
+
+
+def test_outputs_that_do_not_vary_are_constants(tmp_path):
+    """Also after saving, and until a continued fit has other values of them."""
+    X, y = beams(20)
+    y = np.column_stack([y, np.full(20, 5.73)])
+    fitted = lamo(base=None, warm_start=True).set_params(max_iter=2).fit(X, y)
+    fitted.save(tmp_path / "model.skop")
+    for model in (fitted, skop.load(tmp_path / "model.skop"), fitted.fit(X[:10], y[:10])):
+        np.testing.assert_allclose(model.predict(X)[:, 2], 5.73, rtol=1e-15)
+        assert np.ptp(model.predict(X)[:, :2], axis=0).min() > 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        varied = fitted.fit(X, np.column_stack([y[:, :2], X[:, 1]])).predict(X)
+    assert np.ptp(varied[:, 2]) > 0
 
 
 def test_another_column_does_not_change_the_meaning():
