@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from scipy.interpolate import RBFInterpolator, make_interp_spline
+from scipy.interpolate import Akima1DInterpolator, RBFInterpolator, make_interp_spline
 from scipy.spatial import KDTree
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -208,6 +208,7 @@ _MODELS = {
     ),
     "linear": _classical("linear interpolation", lambda: _Interpolation(1), _has_one_parameter),
     "spline": _classical("cubic spline", lambda: _Interpolation(3), _has_one_parameter),
+    "akima": _classical("Akima's interpolation", lambda: _Interpolation("akima"), _has_one_parameter),
     "rbf": _classical("radial basis functions", lambda: _Interpolation(None), _has_few_parameters),
     "ridge": _classical("ridge on values", lambda: _OnValues(RidgeCV(np.logspace(-8, 4, 25)))),
     "gp": _classical("GP on values", lambda: _OnValues(None)),
@@ -287,11 +288,11 @@ class _Interpolation:
 
     Parameters
     ----------
-    degree : int or None
-        Degree of the spline; None takes thin plates.
+    degree : int, "akima" or None
+        Degree of the spline; ``"akima"`` takes Akima's cubics for each value, and None thin plates.
     """
 
-    def __init__(self, degree: int | None) -> None:
+    def __init__(self, degree: int | str | None) -> None:
         self.degree = degree
 
     def fit(self, X: FloatArray, y: Any) -> Self:
@@ -301,6 +302,9 @@ class _Interpolation:
             spread = rows.std(axis=0)
             self.scale_ = np.where(spread > 0, spread, 1.0)
             self.surface_: Any = RBFInterpolator(rows / self.scale_, values.reshape(len(values), -1))
+        elif isinstance(self.degree, str):
+            order = np.argsort(rows[:, 0])
+            self.surface_ = Akima1DInterpolator(rows[order, 0], values[order])
         else:
             order = np.argsort(rows[:, 0])
             self.surface_ = make_interp_spline(rows[order, 0], values[order], k=min(self.degree, len(rows) - 1))

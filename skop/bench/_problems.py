@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import erfc
 
 from skop._typing import FloatArray, PathOrStr
 from skop.data import FieldSet
@@ -129,6 +130,25 @@ def _wake(n_train: int, n_test: int, seed: int) -> Problem:
     X, y = make_wake(n_train, random_state=seed)
     times = np.random.default_rng([seed, 1]).uniform(0, float(X[-1, 0]) or 1.0, n_test)
     return Problem(X, y, *make_wake(times=times, random_state=seed))
+
+
+def _impulsive(n_train: int, n_test: int, seed: int) -> Problem:
+    """Fluid and a plate at speed 1, until the plate accelerates by 3 from a moment between 0.2 and 0.4 on.
+
+    The speed at 41 distances from the plate, which follows the equation of heat with a viscosity of 0.1: H. S. Carslaw,
+    J. C. Jaeger, "Conduction of Heat in Solids" (1959), section 2.5. Equal steps of the time; tests at random times.
+    """
+    distance, start = np.linspace(0, 1, 41), np.random.default_rng(seed).uniform(0.2, 0.4)
+
+    def speeds(times: FloatArray) -> FieldSet:
+        """Speeds at some times."""
+        passed = np.maximum(times[:, np.newaxis] - start, 0.0)
+        eta = distance / np.sqrt(4 * 0.1 * np.maximum(passed, 1e-9))
+        gained = (1 + 2 * eta**2) * erfc(eta) - 2 / np.sqrt(np.pi) * eta * np.exp(-(eta**2))
+        return FieldSet(distance[:, np.newaxis], (1 + 3 * passed * gained)[..., np.newaxis])
+
+    times, new = np.linspace(0, 1, n_train), np.random.default_rng([seed, 1]).uniform(0, 1, n_test)
+    return Problem(times[:, np.newaxis], speeds(times), new[:, np.newaxis], speeds(new))
 
 
 def _airfoil(n_train: int, n_test: int, seed: int) -> Problem:
@@ -279,6 +299,7 @@ def _on_own_points(table: FloatArray, y: FieldSet, n_test: int) -> Problem:
 #: All problems by the words of the command line, in the order of the tables.
 PROBLEMS = {
     "wake": Recipe("time to the velocity behind a bluff body, 3,000 nodes", _wake, 48, 48),
+    "impulsive": Recipe("time to the speed beside a plate that accelerates from a moment on", _impulsive, 48, 480),
     "airfoil": Recipe("angle of attack to the pressure on an aerofoil", _airfoil, 30, 50),
     "airfoil-shapes": Recipe("angle, thickness, camber to the pressure on own points", _airfoil_shapes, 100, 50),
     "antiderivative": Recipe("function to its antiderivative at 100 sensors", _antiderivative, 150, 100),

@@ -22,12 +22,12 @@ def numbers_of(path):
     return json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("degree", [1, 3])
-def test_splines_are_exact_for_their_polynomials(degree):
+@pytest.mark.parametrize(("kind", "degree"), [(1, 1), (3, 3), ("akima", 1)])
+def test_splines_are_exact_for_their_polynomials(kind, degree):
     def y(t):
         return np.stack([t**degree, 1 - 2 * t**degree], axis=1)
 
-    model = _Interpolation(degree).fit(T[::-1], FieldSet(np.zeros((2, 1)), y(T[::-1])))
+    model = _Interpolation(kind).fit(T[::-1], FieldSet(np.zeros((2, 1)), y(T[::-1])))
     np.testing.assert_allclose(model.predict(Q), y(Q), atol=1e-7)
 
 
@@ -72,7 +72,7 @@ def test_models_get_what_suits_the_problem():
         for name, problem in (("wake", wake), ("shapes", shapes), ("darcy", PROBLEMS["darcy-32"].make(5, 2, 0)))
     }
     assert unsuited["wake"] == {"pod-gp-grid", "boosting", "lamo-symmetries"}
-    assert unsuited["shapes"] == {"linear", "spline", "boosting", "lamo-symmetries"}
+    assert unsuited["shapes"] == {"linear", "spline", "akima", "boosting", "lamo-symmetries"}
     assert "lamo-symmetries" not in unsuited["darcy"]
     many = Problem(np.zeros((900, 4, 1)), np.zeros((900, 900, 1)), None, None)
     assert not _MODELS["pod-gp-all"].suits(many)

@@ -21,8 +21,10 @@ def test_problems(row):
     problem = recipe.make(6, 3, 0)
     assert [len(part) for part in (problem.X_train, problem.y_train, problem.X_test, problem.y_test)] == [6, 6, 3, 3]
     assert np.isfinite(values(problem.y_train)).all()
-    # Tests differ from all training samples, and from each other; six snapshots of a periodic flow may be the same.
-    train, test = (problem.X_train, problem.X_test) if row == "wake" else (problem.y_train, problem.y_test)
+    # Tests differ from all training samples, and from each other; snapshots of a periodic flow, or before a start, may
+    # be the same.
+    has_same = row in {"wake", "impulsive"}
+    train, test = (problem.X_train, problem.X_test) if has_same else (problem.y_train, problem.y_test)
     rows = np.concatenate([values(train).reshape(6, -1), values(test).reshape(3, -1)])
     assert len(np.unique(rows, axis=0)) == 9
     if problem.tables is not None:
