@@ -57,7 +57,7 @@ class PODRegressor(FieldRegressor):
 
     Parameters
     ----------
-    regressor : {"auto", "mean", "ridge", "polynomial", "rbf", "gaussian_process"} or regressor, default="auto"
+    regressor : {"auto", "mean", "ridge", "polynomial", "rbf", "gaussian_process", "akima"} or regressor, default="auto"
         Regressor between the coefficients:
 
         - ``"auto"``: the one of the following with the smallest leave-one-out error, or several of them, each for some
@@ -69,6 +69,9 @@ class PODRegressor(FieldRegressor):
         - ``"gaussian_process"``: the mean of a Gaussian process, which is kernel ridge regression, with a squared
           exponential or Matérn kernel and a length scale for each parameter and each of the leading components; with a
           linear part where inputs are fields.
+        - ``"akima"``: cubics between samples of one parameter, whose slopes depend on two neighbours on either side, so
+          that a kink or a jump is felt there alone, and lines beyond the ends; for six samples or more, all with other
+          values of the parameter.
         - any scikit-learn regressor that supports several outputs.
 
         With ``"auto"``, channels and scalars have models of their own where one model for all would cost some of them a
@@ -126,14 +129,15 @@ class PODRegressor(FieldRegressor):
 
     Notes
     -----
-    All regressors of skop are linear in the targets, so that leave-one-out residuals have a closed form, and no model
-    is fitted again: they are the coefficients of the samples divided by the diagonal of the inverse system. Length
-    scales are found by the gradient of the leave-one-out error. Modes and length scales fit the training samples better
-    than others, so that with fewer than 15 samples for each length scale this error is too small. Then they are found
-    again without an eighth of the samples, which this kernel predicts, and so does the one from which the search
-    starts; the same with the other eighths, or half of them where these agree. Only if the errors of these samples are
-    smaller are length scales of their own taken, and the leave-one-out error is multiplied by a factor that makes it as
-    much smaller than that of the start as these errors are. More than 400 samples decide on kernels by a part of them.
+    All regressors of skop but ``"akima"`` are linear in the targets, so that leave-one-out residuals have a closed
+    form, and no model is fitted again: they are the coefficients of the samples divided by the diagonal of the inverse
+    system. Length scales are found by the gradient of the leave-one-out error. Modes and length scales fit the training
+    samples better than others, so that with fewer than 15 samples for each length scale this error is too small. Then
+    they are found again without an eighth of the samples, which this kernel predicts, and so does the one from which
+    the search starts; the same with the other eighths, or half of them where these agree. Only if the errors of these
+    samples are smaller are length scales of their own taken, and the leave-one-out error is multiplied by a factor that
+    makes it as much smaller than that of the start as these errors are. More than 400 samples decide on kernels by a
+    part of them.
 
     With more than 2,000 samples, kernels are those of 1,500 inducing samples, of which each is the farthest from those
     before it, and ridge regression on these kernels predicts all samples (subset of regressors). Leave-one-out
@@ -145,12 +149,13 @@ class PODRegressor(FieldRegressor):
     extrapolated. Length scales are tried in small steps there, all components share one regressor and one penalty, and
     of Gaussian processes whose errors are up to a tenth above the least the likeliest is taken.
     A sample that is left out doubles the gap in which it is predicted, so that this error is much larger than that of
-    new samples between those of the fit.
+    new samples between those of the fit. The slopes of Akima's interpolation are means of those to both neighbours,
+    with norms over all components of the changes of slope beyond these as weights.
 
     The standard deviation of ``predict(X, return_std=True)`` is that of a new observation by a Gaussian process with
-    the kernel of the regressor: it grows with the distance from the training samples. Its size is such that the
-    leave-one-out residuals of the training samples, divided by their standard deviations, have a mean square of 1.
-    It knows nothing of errors that no training sample shows.
+    the kernel of the regressor, with ``"akima"`` that of a random walk: it grows with the distance from the training
+    samples. Its size is such that the leave-one-out residuals of the training samples, divided by their standard
+    deviations, have a mean square of 1. It knows nothing of errors that no training sample shows.
 
     References
     ----------
@@ -159,6 +164,7 @@ class PODRegressor(FieldRegressor):
     S. Rippa, "An algorithm for selecting a good value for the parameter c in radial basis function interpolation",
     Adv. Comput. Math. 11 (1999), and C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine Learning"
     (2006), section 5.4.2, for leave-one-out residuals and section 8.3 for inducing samples.
+    H. Akima, "A new method of interpolation and smooth curve fitting based on local procedures", J. ACM 17 (1970).
 
     Examples
     --------

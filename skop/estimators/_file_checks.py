@@ -30,7 +30,10 @@ _HIGHEST_DEGREE = 8
 _MOST_CELLS = 2**12
 _FORMS = ("table", "grid", "fieldset", "tuple", "list", "pairs", "meshes")
 _GEOMETRIES = ("grid", "structured", "points")
-_KERNELS = (*("none", "gaussian", "matern32", "matern52", "linear_spline", "thin_plate", "cubic", "quintic", "septic"),)
+_KERNELS = (
+    *("none", "gaussian", "matern32", "matern52"),
+    *("linear_spline", "thin_plate", "cubic", "quintic", "septic", "akima"),
+)
 #: Largest size by which an object of scikit-learn allocates, and number of rows with which it is tried: several, as a
 #: single one fits arrays of wrong shapes.
 _TRIED, _ROWS = 2**24, 3
@@ -442,10 +445,14 @@ def _check_kernel_model(held: Held) -> None:
             _is_array(chosen, (None,), whole=True) and bool(((chosen >= 0) & (chosen < n)).all())
         )
         held.need(is_chosen, "inducing", f"numbers below {n}, or None")
+        count = n if chosen is None else len(chosen)
+        if kernel.name == "akima":
+            is_sorted = chosen is not None and d == 1 and bool((np.diff(held.get("points")[chosen, 0]) > 0).all())
+            held.need(is_sorted, "inducing", "the order of different points of one input")
+            # Values and slopes.
+            count *= 2
         if kernel.name != "none" or kernel.linear:
-            held.need(
-                _is_array(weights, (n if chosen is None else len(chosen), len(columns))), "weights", "coefficients"
-            )
+            held.need(_is_array(weights, (count, len(columns))), "weights", "coefficients")
         held.need(
             np.shape(kernel.scales) in ((), (d,)) and (d == 0 or kernel.degree < _HIGHEST_DEGREE),
             "kernels",

@@ -8,6 +8,9 @@ the natural spline. Leave-one-out residuals of all of them are ``C_i / B_ii``, w
 kernel and B is the first block of the inverse of the system, and the variance of a prediction is that of kriging. Where
 samples belong to groups, such as the frames of a run, a whole group is left out: its residuals are ``B_gg^-1 C_g``.
 
+Akima's interpolation over one input has the same form, with cubics between neighbours as kernel. Its slopes depend on
+the targets, so that it has no closed form of these residuals, but each depends on three neighbours on either side.
+
 Notation: n training points, d inputs, m monomials, r targets (coefficients of modes), q points of a prediction.
 """
 
@@ -27,7 +30,17 @@ from scipy.spatial.distance import cdist
 
 from skop._typing import FloatArray, IntArray
 
-__all__ = ["Basis", "Decomposition", "Found", "Kernel", "KernelModel", "Selection", "System", "between_ends"]
+__all__ = [
+    "AkimaSystem",
+    "Basis",
+    "Decomposition",
+    "Found",
+    "Kernel",
+    "KernelModel",
+    "Selection",
+    "System",
+    "between_ends",
+]
 
 #: Penalties that are tried, as parts of the largest eigenvalue of the kernel matrix; the last one leaves the tail.
 _PENALTIES = np.append(np.logspace(-14, 1, 16), 1e6)
@@ -37,6 +50,8 @@ _SAME = 1e-30
 _ROUNDING = 1e-13
 #: Relative size of eigenvalues that are rounding.
 _RANK = 1e-15
+#: Part of the slopes up to which their changes in Akima's interpolation are rounding, and neighbours on either side.
+_FLAT, _NEIGHBOURS = 1e-9, 3
 #: Number of inputs up to which distances are computed from differences, and not from products.
 _FEW_INPUTS = 32
 #: Names of positive definite kernels, and the length scales that are tried first, in mean distances of two samples.
@@ -83,10 +98,11 @@ class Kernel:
 
     Attributes
     ----------
-    name : {"none", "gaussian", "matern32", "matern52", "linear_spline", "thin_plate", "cubic", "quintic", "septic"}
-        Radial function.
+    name : {"none", "gaussian", "matern32", "matern52", "linear_spline", "thin_plate", "cubic", "quintic", "septic", \
+"akima"}
+        Radial function; ``"akima"`` is none, but cubics between neighbours, two for each of them.
     degree : int
-        Degree of the polynomial tail.
+        Degree of the polynomial tail, or of the polynomials that it holds itself.
     scales : ndarray of shape (d,) or float
         Numbers by which the inputs are divided: length scales.
     linear : float
@@ -103,6 +119,8 @@ class Kernel:
 
     def matrix(self, left: Any, right: Any) -> Any:
         """Values of the kernel between points (q, d) and (n, d), which are arrays or tensors."""
+        if self.name == "akima":
+            return _cubics(left, right)
         line = self.linear * (left @ right.T)
         if self.name == "none":
             return line
@@ -157,6 +175,37 @@ class Kernel:
         for degree in range(self.degree):
             count = count * (n_inputs + degree + 1) // (degree + 1)
         return count
+
+
+def _cubics(points: Any, knots: Any) -> Any:
+    """Cubics (q, 2n) at points (q, 1) for values at sorted knots (n, 1), and for slopes; lines beyond the ends."""
+    xp: Any = torch if isinstance(points, torch.Tensor) else np
+    knots = knots[:, 0]
+    apart, gaps = points - knots, knots[1:] - knots[:-1]
+    # Beyond the ends, the next knot is infinitely far.
+    far = xp.full_like(knots[:1], np.inf)
+    part = xp.where(apart < 0, -apart / xp.concatenate([far, gaps]), apart / xp.concatenate([gaps, far]))
+    part = xp.clip(part, 0.0, 1.0)
+    return xp.concatenate([(1 - part) ** 2 * (1 + 2 * part), (1 - part) ** 2 * apart], 1)
+
+
+def _slopes(knots: FloatArray, values: FloatArray) -> FloatArray:
+    """Slopes (n, r) at sorted knots (n,) of values (n, r), of which all have the same weights.
+
+    H. Akima, "A new method of interpolation and smooth curve fitting based on local procedures", J. ACM 17 (1970), with
+    norms over all values in place of the size of one, so that it does not depend on their axes.
+    """
+    inner = np.diff(values, axis=0) / np.diff(knots)[:, np.newaxis]
+    # Two more intervals at either end, of slopes that go on changing as those next to them.
+    first, last = inner[0] - inner[1], inner[-1] - inner[-2]
+    slopes = np.stack([inner[0] + 2 * first, inner[0] + first, *inner, inner[-1] + last, inner[-1] + 2 * last])
+    sizes = np.linalg.norm(slopes, axis=1)
+    # Where the slopes on either side are the same but for rounding, both weights are.
+    changes = np.linalg.norm(np.diff(slopes, axis=0), axis=1)
+    least = _FLAT * (sizes[1:-2] + sizes[2:-1]) + _SAME
+    left, right = changes[2:] + least, changes[:-2] + least
+    share = (left / (left + right))[:, np.newaxis]
+    return share * slopes[1:-2] + (1 - share) * slopes[2:-1]
 
 
 def _squares(left: Any, right: Any) -> Any:
@@ -230,6 +279,7 @@ class System:
             floor = _ROUNDING * len(points) * size if values[:count].max(initial=0.0) < _ROUNDING * size else 0.0
             self.values, self.vectors = np.maximum(values[:count] - floor, 0.0), vectors[:, :count]
         self.largest = float(self.values.max(initial=0.0)) or 1.0
+        self.penalties = self.largest * _PENALTIES
         self._squares = self.vectors**2
 
     def _decompose_features(self, inducing: IntArray) -> None:
@@ -389,6 +439,80 @@ class System:
         return found if self.inducing is None else found + self.unexplained(self.points)[:, None]
 
 
+class AkimaSystem(System):
+    """Akima's interpolation over one input, in place of the system of a kernel; it has no penalty.
+
+    Variances are those of a random walk through the samples: they grow with the distance from these.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel of this name.
+    points : ndarray of shape (n, 1)
+        Different training points.
+    """
+
+    def __init__(self, kernel: Kernel, points: FloatArray) -> None:
+        # Coefficients belong to the samples in the order of the input.
+        self.kernel, self.points, self.penalties = kernel, points, np.zeros(1)
+        self.inducing = self._order = np.argsort(points[:, 0])
+        self._knots = points[self._order, 0]
+
+    def project(self, targets: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+        """Targets as they are."""
+        return targets, None
+
+    def left_out(
+        self, projected: tuple[FloatArray, FloatArray | None], penalties: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Residuals of interpolations without one sample, after these over their variances and before one over them."""
+        values, residuals = projected[0][self._order], np.empty_like(projected[0])
+        for place, sample in enumerate(self._order):
+            near = np.arange(max(place - _NEIGHBOURS, 0), min(place + _NEIGHBOURS + 1, len(values)))
+            near = near[near != place]
+            knots, own = self._knots[near], values[near]
+            cubics = _cubics(self._knots[[[place]]], knots[:, np.newaxis])
+            residuals[sample] = values[place] - cubics @ np.concatenate([own, _slopes(knots, own)])
+        diagonal = 1 / self.left_out_variances(np.zeros(1))
+        return residuals * diagonal, residuals, diagonal
+
+    def weights(
+        self, targets: FloatArray, projected: tuple[FloatArray, FloatArray | None], penalties: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Values and slopes (2n, r) at the sorted samples, and a tail of zeros."""
+        values = targets[self._order]
+        both = np.concatenate([values, _slopes(self._knots, values)])
+        return both, np.zeros((self.kernel.n_monomials(1), targets.shape[1]))
+
+    def variances(self, points: FloatArray, penalties: FloatArray) -> FloatArray:
+        """Variances (q, r) of new observations."""
+        place = np.searchsorted(self._knots, points[:, 0])
+        ends = np.concatenate([[-np.inf], self._knots, [np.inf]])
+        return np.broadcast_to(
+            _bridge(points[:, 0] - ends[place], ends[place + 1] - points[:, 0])[:, np.newaxis],
+            (len(points), len(penalties)),
+        )
+
+    def left_out_variances(self, penalties: FloatArray) -> FloatArray:
+        """Variances (n, r) of the samples, each given all others."""
+        gaps = np.concatenate([[np.inf], np.diff(self._knots), [np.inf]])
+        found = np.empty((len(self.points), len(penalties)))
+        found[self._order] = _bridge(gaps[:-1], gaps[1:])[:, np.newaxis]
+        return found
+
+
+def _bridge(before: FloatArray, after: FloatArray) -> FloatArray:
+    """Variance of a random walk between two points that are known, given the distances from these; one is finite."""
+    return 1 / (1 / np.maximum(before, _SAME) + 1 / np.maximum(after, _SAME))
+
+
+def _system_of(
+    kernel: Kernel, points: FloatArray, inducing: IntArray | None = None, groups: IntArray | None = None
+) -> System:
+    """System of a kernel at training points."""
+    return AkimaSystem(kernel, points) if kernel.name == "akima" else System(kernel, points, inducing, groups)
+
+
 @dataclass(eq=False)
 class KernelModel:
     """Fitted kernel regressions, one for each target, of which several share a kernel.
@@ -404,7 +528,7 @@ class KernelModel:
     penalties : ndarray of shape (r,)
         Penalty of each target.
     weights, tails : list of ndarray of shape (n or number of inducing points, r_k) and (m_k, r_k)
-        Coefficients of each kernel and of its tail.
+        Coefficients of each kernel and of its tail; with ``"akima"`` values, followed by as many slopes.
     left_out : ndarray of shape (n, r)
         Leave-one-out residuals, by groups where there are such.
     sizes : ndarray of shape (r,)
@@ -517,7 +641,7 @@ class KernelModel:
     def _systems(self) -> Iterator[System]:
         """Systems of the kernels."""
         for kernel, chosen in zip(self.kernels, self._chosen, strict=True):
-            yield System(kernel, self.points, chosen, self.groups)
+            yield _system_of(kernel, self.points, chosen, self.groups)
 
 
 @dataclass(eq=False)
@@ -752,7 +876,7 @@ class Selection:
         trials = self.screen(name)
         if not trials:
             return None
-        if len(self.few) == len(self.all):
+        if len(self.few) == len(self.all) or name == "akima":
             return min((self._finish(kernel) for _, kernel, _ in trials[:_FINALISTS]), key=lambda found: found.error)
         error, kernel, penalty = trials[0]
         about = penalty * len(self.all) / len(self.few)
@@ -770,8 +894,8 @@ class Selection:
     def _system(self, kernel: Kernel, n_inducing: int) -> System:
         """System of a kernel at all samples, on inducing ones where these are too many for its matrix."""
         is_small = kernel.name == "none" and (not kernel.linear or self.points.shape[1] <= len(self.points) // 4)
-        if is_small or len(self.points) <= _MOST_EXACT:
-            return System(kernel, self.points, groups=self.groups)
+        if is_small or len(self.points) <= _MOST_EXACT or kernel.name == "akima":
+            return _system_of(kernel, self.points, groups=self.groups)
         inducing = farthest_points(self.points / kernel.scales, n_inducing)
         return System(kernel, self.points, inducing, self.groups)
 
@@ -811,7 +935,7 @@ class Selection:
             system = System(kernel, self.points)
             projected = system.project(targets)
             squares = np.square(projected[0]).sum(axis=1)
-            for penalty in system.largest * _PENALTIES[:-1]:
+            for penalty in system.penalties[:-1]:
                 sums = system.values + penalty
                 size = float((squares / sums).sum()) + _SAME
                 value = rank * (len(sums) * np.log(size) + float(np.log(sums).sum()))
@@ -864,7 +988,7 @@ class Selection:
         """Error of a kernel on some of the samples, with the penalty that others choose, which predict them."""
         targets = self.targets[:, :_LEADING]
         system = System(kernel, self.points[kept], groups=self._groups_of(kept))
-        projected, penalties = system.project(targets[kept]), system.largest * _PENALTIES[::2]
+        projected, penalties = system.project(targets[kept]), system.penalties[::2]
         errors = [self.error(system.left_out(projected, np.array([p]))[1], kept) for p in penalties]
         weights, tail = system.weights(targets[kept], projected, penalties[[int(np.argmin(errors))]])
         points = self.points[out]
@@ -900,6 +1024,9 @@ class Selection:
             found = [Kernel("none", degree) for degree in (1, 2, 3)]
         elif name == "rbf":
             found = [Kernel(radial, degree) for radial, degree in _POLYHARMONIC.items()]
+        elif name == "akima":
+            is_suited = self._is_line and self.groups is None and len(np.unique(self.points)) == n
+            found = [Kernel("akima", 1)] if is_suited else []
         else:
             distance = float(np.sqrt(2 * self.points.var(axis=0).sum())) or 1.0
             linear, factors = 0.0 if is_few else 1.0, _DENSE_SCALES if self._is_line else _SCALES
@@ -909,8 +1036,8 @@ class Selection:
     def _screen(self, kernel: Kernel, samples: IntArray) -> Trial:
         """Error and penalty of a kernel on some of the samples."""
         targets = self.targets[samples, :_LEADING]
-        system = System(kernel, self.points[samples], groups=self._groups_of(samples))
-        projected, penalties = system.project(targets), system.largest * _PENALTIES[::2]
+        system = _system_of(kernel, self.points[samples], groups=self._groups_of(samples))
+        projected, penalties = system.project(targets), system.penalties[::2]
         errors = [self.error(system.left_out(projected, np.array([p]))[1], samples) for p in penalties]
         best = int(np.argmin(errors))
         return errors[best], kernel, float(penalties[best])
@@ -922,7 +1049,7 @@ class Selection:
         """
         targets = self.targets[:, :_LEADING]
         system = self._system(kernel, _INDUCING)
-        projected, penalties = system.project(targets), system.largest * _PENALTIES
+        projected, penalties = system.project(targets), system.penalties
         if about is not None:
             is_near = np.abs(np.log10(penalties) - np.log10(about)) < _DECADES
             penalties = penalties[is_near | (penalties == penalties[-1])]

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 #: Models with kernels, in the order in which they are tried.
-REGRESSORS = ("mean", "ridge", "polynomial", "rbf", "gaussian_process")
+REGRESSORS = ("mean", "ridge", "polynomial", "rbf", "gaussian_process", "akima")
 #: Part of the error that components may have which are left out of large fields.
 _NEGLIGIBLE = 0.01
 #: Part of the error of the mean below which a model follows the parameter.
@@ -464,10 +464,13 @@ class ModelSearch:
                 again = selection.search(name, thorough=True)
                 tried[name] = item if again is None else again
         if self.regressor not in ("auto", *tried):
-            raise FieldDataError(
-                f"regressor={self.regressor!r} needs more samples than {len(points)}, or inputs that are a few global "
-                "parameters; use regressor='auto'."
-            )
+            needed = f"more samples than {len(points)}, or inputs that are a few global parameters"
+            if self.regressor == "akima":
+                needed = (
+                    "six samples or more of different values of one global parameter, without groups; "
+                    f"X has {len(points)} samples of {points.shape[1]} inputs"
+                )
+            raise FieldDataError(f"regressor={self.regressor!r} needs {needed}; use regressor='auto'.")
         if self.regressor == "auto":
             whole = [item for item in tried.values() if item.systems]
             found = min(whole, key=lambda item: item.error)

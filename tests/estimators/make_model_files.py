@@ -117,6 +117,7 @@ def estimators_without_a_network_or_around_others(random, points):
     yield "mean_field", MeanFieldRegressor(), designs[:4], few
     yield "pod", PODRegressor(), designs, waves
     yield "pod_gaussian_process", PODRegressor(regressor="gaussian_process", n_components=2), designs, waves
+    yield "pod_akima", PODRegressor(regressor="akima"), designs[:, :1], waves
     yield "pod_ridge", PODRegressor(regressor="ridge", n_components=2), few, few
     yield "pod_of_scikit_learn", PODRegressor(regressor=Ridge(), n_components=2), designs, waves
     yield "lamo_base", LaMORegressor(**small, n_latents=4, base="pod"), designs, waves

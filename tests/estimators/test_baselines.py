@@ -13,7 +13,7 @@ from skop import FieldSet, PODRegressor, load
 from skop.data import unit_grid
 from skop.datasets import make_antiderivative, make_wake
 from skop.estimators._kernel_models import KernelModel, System
-from skop.exceptions import FieldDataError, SkopWarning
+from skop.exceptions import FieldDataError, ModelFileError, SkopWarning
 from skop.metrics import channel_sizes, relative_l2_error, relative_l2_score
 
 GRID = (4, 3)
@@ -429,6 +429,79 @@ def test_over_one_parameter_it_is_near_the_best_interpolation(kind, n_samples):
     found = PODRegressor().fit(params, FieldSet(PLACES[:, None], y[..., None])).predict(new).values[..., 0]
     errors = [relative_l2_error(truth[..., None], part[..., None]) for part in (found, *by_hand)]
     assert errors[0] < 1.5 * min(errors[1:])
+
+
+def akima(params, values):
+    """A model by Akima's interpolation."""
+    return PODRegressor(regressor="akima").fit(params, FieldSet(PLACES[:, None], values[..., None]))
+
+
+def test_interpolation_between_neighbours_meets_samples_and_lines_on_any_axes_of_the_values():
+    generator = np.random.default_rng(0)
+    params, new = generator.permutation(np.linspace(0, 2, 24) ** 2)[:, None], generator.uniform(0, 4, (60, 1))
+    fields = np.abs(params - 1.3 - 0.4 * PLACES)
+    model = akima(params, fields)
+    np.testing.assert_allclose(model.predict(params).values[..., 0], fields, atol=1e-12)
+    beyond = np.array([[0.11], [3.7], [4.5]])
+    lines = akima(params, params * np.sin(PLACES) + PLACES).predict(beyond).values[..., 0]
+    np.testing.assert_allclose(lines, beyond * np.sin(PLACES) + PLACES, atol=1e-10)
+    order, turn = np.argsort(params[:, 0]), np.linalg.qr(generator.normal(size=(40, 40)))[0]
+    turned = akima(params[order], fields[order] @ turn).predict(new).values[..., 0]
+    np.testing.assert_allclose(turned, model.predict(new).values[..., 0] @ turn, atol=1e-10)
+
+
+def test_interpolation_between_neighbours_is_of_second_order_beside_a_kink():
+    new, errors = np.linspace(0.6, 0.9, 101)[:, None], []
+    curve = lambda p: np.maximum(0.4 - p, 0) + np.sin(3 * p + PLACES)  # noqa: E731
+    for n_samples in (20, 40, 80, 160):
+        params = np.linspace(0, 1, n_samples)[:, None]
+        errors.append(np.abs(akima(params, curve(params)).predict(new).values[..., 0] - curve(new)).max())
+    assert (np.array(errors[:-1]) / errors[1:] > 4).all()
+
+
+def test_interpolation_between_neighbours_has_gradients_spreads_and_files(tmp_path):
+    params = np.random.default_rng(0).uniform(1, 3, (24, 1))
+    model, new = akima(params, np.abs(params - 2 - 0.1 * PLACES)), np.array([[1.3], [2.05], [2.6]])
+    given = torch.tensor(new, requires_grad=True)
+    found = model._predict_tensor(given)
+    np.testing.assert_allclose(found.detach(), model.predict(new).values[..., 0], atol=1e-12)
+    (slope,) = torch.autograd.grad(found[:, 7].sum(), given)
+    moved = [model.predict(new + sign * 1e-6).values[:, 7, 0] for sign in (1, -1)]
+    np.testing.assert_allclose(slope[:, 0], (moved[0] - moved[1]) / 2e-6, rtol=1e-5, atol=1e-7)
+    middles = np.sort(params, axis=0)[1:] - np.diff(np.sort(params, axis=0), axis=0) / 2
+    at, between = (model.predict(rows, return_std=True)[1].values for rows in (params, middles))
+    assert at.max() < 1e-6 * between.min()
+    model.save(tmp_path / "model.skop")
+    loaded = load(tmp_path / "model.skop")
+    for value, expected in zip(
+        loaded.predict(middles, return_std=True), model.predict(middles, return_std=True), strict=True
+    ):
+        np.testing.assert_array_equal(value.values, expected.values)
+    # Samples in another order are no knots.
+    model.models_[0].regressor.inducing[0] = np.arange(24)
+    model.save(tmp_path / "changed.skop")
+    with pytest.raises(ModelFileError, match="the order of different points of one input"):
+        load(tmp_path / "changed.skop")
+
+
+@pytest.mark.parametrize(
+    "params", [np.arange(5.0)[:, None], np.zeros((8, 2)), np.array([[0], [1], [2], [2], [3], [4], [5.0]])]
+)
+def test_neighbours_are_those_of_six_different_values_of_one_parameter(params):
+    y = np.random.default_rng(0).normal(size=len(params))
+    with pytest.raises(FieldDataError, match=f"of one global parameter.*X has {len(params)} samples"):
+        PODRegressor(regressor="akima").fit(params, y)
+
+
+def test_at_a_kink_neighbours_tell_more_than_all_samples():
+    params, new = np.linspace(0, 1, 48)[:, None], np.linspace(0, 1, 941)[:, None]
+    y, truth = (
+        (np.abs(p - 0.43) * np.sin(3 * PLACES) + 0.3 * np.cos(2 * p + PLACES))[..., None] for p in (params, new)
+    )
+    models = [PODRegressor(regressor=name).fit(params, y) for name in ("auto", "gaussian_process", "rbf")]
+    assert [kernel.name for kernel in models[0].models_[0].regressor.kernels] == ["akima"]
+    errors = [relative_l2_error(truth, model.predict(new)) for model in models]
+    assert errors[0] < 0.5 * min(errors[1:])
 
 
 def test_many_samples_have_inducing_ones(monkeypatch, tmp_path):

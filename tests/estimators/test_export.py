@@ -207,6 +207,7 @@ BASES = {
     "radial basis functions": (LOADS_2D, OF_LOADS, {"base": PODRegressor(regressor="rbf")}),
     "splines": (LOADS_2D[:, :1], FieldSet(CLOUD, np.sin(5 * LOADS_2D[:, :1, None] + CLOUD[:, 1:])), {}),
     "Gaussian process": (LOADS_2D, OF_LOADS, {"base": PODRegressor(regressor="gaussian_process")}),
+    "neighbours": (LOADS_2D[:, :1], OF_LOADS, {"base": PODRegressor(regressor="akima")}),
     "fields to fields": (FieldSet(CLOUD, FIELDS), FieldSet(CLOUD, np.tanh(FIELDS)), {"base": "auto"}),
     "table to scalars": (LOADS_2D, np.sin(3 * LOADS_2D), {"base": "auto"}),
     "coordinates of samples": (FieldSet(NODES, None), FieldSet(NODES, np.cos(3 * NODES)), {"base": "auto"}),

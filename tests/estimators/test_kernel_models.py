@@ -3,11 +3,19 @@
 import numpy as np
 import pytest
 import torch
-from scipy.interpolate import CubicSpline, RBFInterpolator
+from scipy.interpolate import Akima1DInterpolator, CubicSpline, RBFInterpolator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, Matern
 
-from skop.estimators._kernel_models import Decomposition, Kernel, KernelModel, Selection, System, farthest_points
+from skop.estimators._kernel_models import (
+    AkimaSystem,
+    Decomposition,
+    Kernel,
+    KernelModel,
+    Selection,
+    System,
+    farthest_points,
+)
 
 KERNELS = {
     "mean": Kernel("none"),
@@ -103,6 +111,29 @@ def test_the_cubic_of_one_input_is_the_natural_spline():
     targets, new = np.sin(points), np.linspace(points[0], points[-1], 50)
     found = fitted(Kernel("cubic", 1), points[:, None], targets[:, None], 0.0).predict(new[:, None])[:, 0]
     np.testing.assert_allclose(found, CubicSpline(points, targets, bc_type="natural")(new), rtol=1e-9, atol=1e-9)
+
+
+def test_akima_is_that_of_scipy_and_left_out_samples_are_those_of_refits():
+    points = np.random.default_rng(0).uniform(0, 4, (15, 1))
+    targets, order = np.abs(points - [1.3, 2.1, 7.0]), np.argsort(points[:, 0])
+    new = np.linspace(*points[order[[0, -1]], 0], 50)
+
+    def interpolated(points, targets):
+        system, count = AkimaSystem(Kernel("akima", 1), points), targets.shape[1]
+        return KernelModel.fit(targets, [system], np.zeros(count, int), np.zeros(count))
+
+    expected = Akima1DInterpolator(points[order, 0], targets[order, 0])(new)
+    found = interpolated(points, targets[:, :1]).predict(new[:, None])[:, 0]
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+    model = interpolated(points, targets)
+    for sample in range(15):
+        others = np.arange(15) != sample
+        refit, place = interpolated(points[others], targets[others]), points[[sample]]
+        np.testing.assert_allclose(targets[sample] - model.left_out[sample], refit.predict(place)[0], atol=1e-12)
+        known = refit.variances(place)[0] / refit.sizes
+        np.testing.assert_allclose(model.left_out_variances()[sample] / model.sizes, known, rtol=1e-10)
+    # Residuals have the size of their deviations.
+    np.testing.assert_allclose((model.left_out**2 / model.left_out_variances()).mean(axis=0), 1)
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("thin_plate", "thin_plate_spline"), ("quintic", "quintic")])
