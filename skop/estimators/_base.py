@@ -1242,7 +1242,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                     self.base_, setup.unseen = None, None
                     loader = self._loader_without_base(setup)
             reviewed.pass_by(part)
-            if reviewed.n_remedies < len(self._remedies):
+            if reviewed.n_remedies < len(self._remedies) and reviewed.judges(part):
                 overfits, reviewed.unseen = self._overfits(setup, setup.held, part, reviewed.unseen)
                 if overfits:
                     self._regularise(self._remedies[reviewed.n_remedies])

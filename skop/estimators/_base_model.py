@@ -54,14 +54,17 @@ _ERRORS = 2.0
 #: Part of the variation up to which the network learns what the base leaves over. It is worse at this than at the whole
 #: map where the base is rough: the errors of the base are then as hard to learn as the map.
 _SMALL_REST = 0.02
-#: Parts of a training after which it is reviewed, and from which on the network is compared with the base.
-_REVIEWS, _COMPARED_FROM = (1 / 16, 1 / 8, 1 / 4, 1 / 2), 1 / 8
+#: Parts of a training after which it is reviewed, before which a network that learns the rest is compared with the base
+#: for the first time, and from which on one that learns the whole map is.
+_REVIEWS, _EARLY, _COMPARED_FROM = (1 / 16, 1 / 8, 1 / 4, 1 / 2), 1 / 32, 1 / 8
 #: Share of a network that learns the whole map, and its error in units of that of the base, from which the base is of
 #: no use: if their errors are independent, it lowers that of the network by a twentieth now, and by less later.
 _NETWORK_ALONE, _CLEARLY_BETTER = 0.9, 0.5
 #: Error of such a network at the end of the training, in units of that of the base, from which it is of no use: if the
 #: errors are independent of each other, those of both together are smaller by a fiftieth.
 _FAR_BEHIND = 5.0
+#: Error with the shares of a network, in units of that of the base, below which the network is of use.
+_OF_USE = 0.98
 #: Power of the time that the error of such a network falls by in the rest of the training, in units of that up to now,
 #: when the learning rate falls too.
 _FASTER = 2.0
@@ -862,13 +865,14 @@ class Comparison:
     ----------
     field, scalars : ndarray of shape (q,), (s,), or None
         Shares of the network, see `correction_shares`.
-    ratio : ndarray of shape (q + s,)
-        Error with the whole correction in units of that of the base, for each channel and scalar.
+    ratio, blended : ndarray of shape (q + s,)
+        Error with the whole correction, and with its shares, in units of that of the base, for each channel and scalar.
     """
 
     field: FloatArray | None
     scalars: FloatArray | None
     ratio: FloatArray
+    blended: FloatArray
 
     @classmethod
     def of(cls, unseen: Predictions, corrected: Targets, truth: Targets, weight: FloatArray) -> Comparison:
@@ -884,15 +888,19 @@ class Comparison:
         Comparison
             Shares and ratio.
         """
-        ratios = []
-        for (base, whole), (_, true) in zip(_pairs(unseen, corrected), _pairs(unseen, truth), strict=True):
-            if base is not None:
-                network, own = (
-                    np.sqrt(weight @ np.sum((true - part).reshape(len(true), -1, true.shape[-1]) ** 2, axis=1))
-                    for part in (whole, base)
-                )
-                ratios.append(np.divide(network, own, out=np.full(len(own), np.inf), where=own > 0))
-        return cls(*correction_shares(unseen, corrected, truth, weight), np.concatenate(ratios))
+        shares, ratios = correction_shares(unseen, corrected, truth, weight), list[list[FloatArray]]([[], []])
+        for share, (base, whole), (_, true) in zip(
+            shares, _pairs(unseen, corrected), _pairs(unseen, truth), strict=True
+        ):
+            if base is None:
+                continue
+            own, *others = (
+                np.sqrt(weight @ np.sum((true - part).reshape(len(true), -1, true.shape[-1]) ** 2, axis=1))
+                for part in (base, whole, base + share * (whole - base))
+            )
+            for found, error in zip(ratios, others, strict=True):
+                found.append(np.divide(error, own, out=np.full(len(own), np.inf), where=own > 0))
+        return cls(*shares, *map(np.concatenate, ratios))
 
     @property
     def shares(self) -> FloatArray:
@@ -910,7 +918,7 @@ class Review:
     """
 
     def __init__(self, learns_rest: bool) -> None:
-        self.learns_rest, self.due = learns_rest, list(_REVIEWS)
+        self.learns_rest, self.due = learns_rest, [*([_EARLY] if learns_rest else []), *_REVIEWS]
         self.before: tuple[float, Comparison] | None = None
         #: Number of remedies against overfitting that are in use.
         self.n_remedies = 0
@@ -936,7 +944,11 @@ class Review:
 
     def compares(self, part: float) -> bool:
         """Whether the network and the base are to be compared then."""
-        return part >= _COMPARED_FROM
+        return self.learns_rest or part >= _COMPARED_FROM
+
+    def judges(self, part: float) -> bool:
+        """Whether it is to be judged then if the training overfits."""
+        return part >= _REVIEWS[0]
 
     def pass_by(self, part: float) -> None:
         """Note that what is due when this fraction of the training is complete is done."""
@@ -945,8 +957,8 @@ class Review:
     def winner(self, part: float, now: Comparison) -> str | None:
         """Judge by a comparison whether one of the two is of no use for the rest of the training.
 
-        What the base leaves over is either learnt early or not at all, so that two comparisons without any share of the
-        network decide. A network that learns the whole map falls behind a good base for long. It is of no use if its
+        What the base leaves over is either learnt early or not at all, so that two comparisons in which the network
+        lowers no error by a fiftieth decide. A network that learns the whole map falls behind a good base for long. It is of no use if its
         error, falling by a higher power of the time than between the last two comparisons, stays too large.
 
         Parameters
@@ -965,7 +977,7 @@ class Review:
         before, self.before = self.before, (part, now)
         if not self.learns_rest and now.shares.min() >= _NETWORK_ALONE and now.ratio.max() <= _CLEARLY_BETTER:
             return "network"
-        if before is None or now.shares.any() or before[1].shares.any():
+        if before is None or min(now.blended.min(), before[1].blended.min()) < _OF_USE:
             return None
         if self.learns_rest:
             return "base"

@@ -586,17 +586,17 @@ def test_sensors_have_no_base(linear_map):
 def test_a_training_ends_where_the_base_is_exact(linear_map, tmp_path):
     X, y = linear_map
     model = small(base="pod", max_iter=16, warm_start=True).fit(X[:30], y[:30])
-    assert (model.stopped_, model.n_iter_) == ("base", 4)
+    assert (model.stopped_, model.n_iter_) == ("base", 2)
     found = np.asarray(model.predict(X[30:]).values)
     assert np.array_equal(found, base_of(model, X[30:]))
     again = small(base="pod", max_iter=16).fit(X[:30], y[:30])
-    assert (again.stopped_, again.n_iter_, again.loss_curve_) == ("base", 4, model.loss_curve_)
+    assert (again.stopped_, again.n_iter_, again.loss_curve_) == ("base", 2, model.loss_curve_)
     model.save(tmp_path / "model.skop")
     loaded = without_network(skop.load(tmp_path / "model.skop"))
     assert np.array_equal(np.asarray(loaded.predict(X[30:]).values), found)
     # A warm start gives the network another chance.
     model.fit(X[:30], y[:30])
-    assert (model.stopped_, model.n_iter_) == ("base", 8)
+    assert (model.stopped_, model.n_iter_) == ("base", 4)
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])
@@ -633,12 +633,12 @@ def test_a_base_that_the_network_leaves_behind_is_dropped(early_stopping, tmp_pa
     assert model.loss_curve_[-1] < 2 * model.loss_curve_[-2] < 0.1 * model.loss_curve_[0]
 
 
-def compared(shares, ratio):
-    return Comparison(np.asarray(shares), None, np.asarray(ratio))
+def compared(shares, ratio, blended=1.0):
+    return Comparison(np.asarray(shares), None, np.asarray(ratio), np.full(len(ratio), blended))
 
 
-def test_two_reviews_without_a_share_decide_for_the_base():
-    nothing, some = compared([0.0, 0.0], [1.0, 1.2]), compared([0.0, 0.1], [1.0, 0.9])
+def test_two_reviews_in_which_the_network_lowers_no_error_decide_for_the_base():
+    nothing, some = compared([0.0, 0.1], [1.0, 1.2], 0.99), compared([0.0, 0.1], [1.0, 0.9], 0.97)
     for sequence, winners in [
         ((nothing, nothing, nothing), [None, "base", "base"]),
         ((nothing, some, nothing), [None, None, None]),
@@ -646,6 +646,7 @@ def test_two_reviews_without_a_share_decide_for_the_base():
     ]:
         review, parts = Review(learns_rest=True), (1 / 8, 1 / 4, 1 / 2)
         assert [review.winner(part, now) for part, now in zip(parts, sequence, strict=True)] == winners
+    assert [Review(learns_rest).is_due(1 / 32) for learns_rest in (True, False)] == [True, False]
     # A whole training in one or two epochs has one review.
     review = Review(learns_rest=True)
     assert review.is_due(0.5)
@@ -657,12 +658,12 @@ def test_a_network_for_the_whole_is_left_time_to_catch_up():
     def winners(ratios, shares=(0.0, 0.0, 0.0)):
         review = Review(learns_rest=False)
         parts = zip((1 / 8, 1 / 4, 1 / 2), ratios, shares, strict=True)
-        return [review.winner(part, compared([share], [ratio])) for part, ratio, share in parts]
+        return [review.winner(part, compared([share], [ratio], 1 - share)) for part, ratio, share in parts]
 
     # It falls by the square of what it has fallen by: 8 to 2 in the rest of the first, and not at all in the second.
     assert winners([32.0, 16.0, 8.0]) == [None, None, None]
     assert winners([8.0, 7.9, 7.9]) == [None, "base", "base"]
-    assert winners([8.0, 7.9, 7.9], [0.0, 0.02, 0.0]) == [None, None, None]
+    assert winners([8.0, 7.9, 7.9], [0.0, 0.03, 0.0]) == [None, None, None]
     assert winners([2.0, 1.9, 1.9]) == [None, None, None]
     assert winners([1.0, 0.8, 0.4], [0.5, 0.95, 0.95]) == [None, None, "network"]
     assert winners([1.0, 0.4, 0.4], [0.5, 0.85, 0.85]) == [None, None, None]
