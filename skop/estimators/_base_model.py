@@ -959,8 +959,9 @@ class Review:
         """Judge by a comparison whether one of the two is of no use for the rest of the training.
 
         What the base leaves over is either learnt early or not at all, so that two comparisons in which the network
-        lowers no error by a fiftieth decide. A network that learns the whole map falls behind a good base for long. It is of no use if its
-        error, falling by a higher power of the time than between the last two comparisons, stays too large.
+        lowers no error by a fiftieth decide. A network that learns the whole map falls behind a good base for long. It
+        is of no use if its error, falling by a higher power of the time than between the last two comparisons, stays
+        too large.
 
         Parameters
         ----------
@@ -995,9 +996,9 @@ def correction_shares(
 ) -> tuple[FloatArray | None, FloatArray | None]:
     """Shares of a correction that lower the error of samples which the network has not seen.
 
-    Each is the factor of least squares less its standard error over the samples, or 0 if it is below twice this error, in
-    [0, 1], and is at most the smallest factor without any one of the samples. Errors of a base on samples that it has not seen are larger than those
-    between the samples of its fit, so that the factor itself is too large.
+    Each is the factor of least squares less its standard error over the samples, or 0 if it is below twice this error,
+    in [0, 1], and is at most the smallest factor without any one of the samples. Errors of a base on samples that it
+    has not seen are larger than those between the samples of its fit, so that the factor itself is too large.
 
     Parameters
     ----------

@@ -728,7 +728,7 @@ def test_noise_has_hardly_ever_a_share(count, part):
     rng = np.random.default_rng(10)
     shares = [share(np.zeros((count, 1)), *rng.normal(size=(2, count, 1)))[0] for _ in range(400)]
     right = [share(np.zeros((count, 1)), 2 * noise, noise)[0] for noise in rng.normal(size=(9, count, 1))]
-    # Of a normal distribution, one of six is above one standard error, and one of forty above two; few samples tell less.
+    # Of normal deviates one of forty is above two standard errors; few samples underestimate these.
     assert np.mean(np.array(shares) > 0) < part
     np.testing.assert_allclose(right, 0.5)
 
