@@ -1223,7 +1223,10 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     def _review(self, setup: _Setup) -> Callable[[float], str | FieldLoader | None]:
         """Return the function by which a training with held-out samples is reviewed."""
         network = self.module_
-        setup.reviewed = reviewed = Review(isinstance(network, CorrectionNetwork) and network.learns_rest)
+        learns_rest = isinstance(network, CorrectionNetwork) and network.learns_rest
+        inputs = setup.data.inputs
+        is_line = inputs.n_channels == 0 and inputs.shared_coords and self.spec_.n_params == 1
+        setup.reviewed = reviewed = Review(learns_rest, is_line)
 
         def review(part: float) -> str | FieldLoader | None:
             """End the training if the network is of no use, drop a base that is of none, and regularise the rest."""

@@ -916,10 +916,14 @@ class Review:
     ----------
     learns_rest : bool
         Whether the network learns what the base leaves over, and not the whole map.
+    is_line : bool, default=False
+        Whether samples differ by one number alone. A sample that is left out then doubles a gap, so that what the base
+        leaves over is many times what it leaves over of new samples, and is not worth learning.
     """
 
-    def __init__(self, learns_rest: bool) -> None:
-        self.learns_rest, self.due = learns_rest, [*([_EARLY] if learns_rest else []), *_REVIEWS]
+    def __init__(self, learns_rest: bool, is_line: bool = False) -> None:
+        self.learns_rest, self.is_line = learns_rest, is_line
+        self.due = [*([_EARLY] if learns_rest else []), *_REVIEWS]
         self.before: tuple[float, Comparison] | None = None
         #: Number of remedies against overfitting that are in use.
         self.n_remedies = 0
@@ -977,6 +981,8 @@ class Review:
         """
         self.pass_by(part)
         before, self.before = self.before, (part, now)
+        if self.learns_rest and self.is_line:
+            return "base"
         if not self.learns_rest and now.shares.min() >= _NETWORK_ALONE and now.ratio.max() <= _CLEARLY_BETTER:
             return "network"
         if before is None or min(now.blended.min(), before[1].blended.min()) < _OF_USE:

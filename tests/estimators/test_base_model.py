@@ -646,6 +646,7 @@ def test_two_reviews_in_which_the_network_lowers_no_error_decide_for_the_base():
     ]:
         review, parts = Review(learns_rest=True), (1 / 8, 1 / 4, 1 / 2)
         assert [review.winner(part, now) for part, now in zip(parts, sequence, strict=True)] == winners
+    assert [Review(True, is_line).winner(1 / 32, some) for is_line in (True, False)] == ["base", None]
     assert [Review(learns_rest).is_due(1 / 32) for learns_rest in (True, False)] == [True, False]
     # A whole training in one or two epochs has one review.
     review = Review(learns_rest=True)
