@@ -22,6 +22,7 @@ import joblib
 import numpy as np
 import torch
 from scipy.spatial.distance import pdist
+from scipy.special import ndtr, stdtrit
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 from torch import nn
@@ -49,8 +50,8 @@ __all__ = [
     "without_base",
 ]
 
-#: Standard errors by which the squared error of a base must be below that of the mean, and of which the share of a
-#: network must have as many.
+#: Standard errors by which the squared error of a base must be below that of the mean, and the share of a network above
+#: 0.
 _ERRORS = 2.0
 #: Part of the variation up to which the network learns what the base leaves over. It is worse at this than at the whole
 #: map where the base is rough: the errors of the base are then as hard to learn as the map.
@@ -1002,9 +1003,10 @@ def correction_shares(
 ) -> tuple[FloatArray | None, FloatArray | None]:
     """Shares of a correction that lower the error of samples which the network has not seen.
 
-    Each is the factor of least squares less its standard error over the samples, or 0 if it is below twice this error,
-    in [0, 1], and is at most the smallest factor without any one of the samples. Errors of a base on samples that it
-    has not seen are larger than those between the samples of its fit, so that the factor itself is too large.
+    Each is the factor of least squares less its standard error over the samples, or 0 if it is not beyond chance by
+    Student's distribution (from two standard errors of many samples on), in [0, 1], and is at most the smallest factor
+    without any one of the samples. Errors of a base on samples that it has not seen are larger than those between the
+    samples of its fit, so that the factor itself is too large.
 
     Parameters
     ----------
@@ -1046,8 +1048,9 @@ def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight:
     infinite = np.full(n_channels, np.inf)
     variance = np.divide(scatter, total**2 * freedom, out=infinite, where=(total > 0) & (freedom > _ROUNDING))
     deviation = np.sqrt(variance)
-    # Over noise, a few samples support any factor: one that is not beyond chance is none.
-    pulled = np.where(share > _ERRORS * deviation, share - deviation, 0.0)
+    # Over noise, a few samples support any factor: one that is not beyond chance, by Student's distribution, is none.
+    least = stdtrit(freedom / np.maximum(1 - freedom, _ROUNDING), ndtr(_ERRORS)) * deviation
+    pulled = np.where(share > least, share - deviation, 0.0)
     # A sample with a small field has a large weight, and would decide where the others are against a correction.
     others = total - size
     without = np.divide(gain.sum(axis=0) - gain, others, out=np.zeros_like(size), where=others > _ROUNDING * total)

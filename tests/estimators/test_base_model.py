@@ -724,13 +724,13 @@ def test_one_sample_does_not_decide_against_the_others():
     np.testing.assert_array_equal(share(np.zeros((9, 1)), corrected, truth, weight), 0.0)
 
 
-@pytest.mark.parametrize(("count", "part"), [(5, 0.12), (30, 0.06)])
-def test_noise_has_hardly_ever_a_share(count, part):
+@pytest.mark.parametrize("count", [5, 30])
+def test_noise_has_hardly_ever_a_share(count):
     rng = np.random.default_rng(10)
     shares = [share(np.zeros((count, 1)), *rng.normal(size=(2, count, 1)))[0] for _ in range(400)]
     right = [share(np.zeros((count, 1)), 2 * noise, noise)[0] for noise in rng.normal(size=(9, count, 1))]
-    # Of normal deviates one of forty is above two standard errors; few samples underestimate these.
-    assert np.mean(np.array(shares) > 0) < part
+    # As many as normal deviates above two standard errors. Least squares alone has half of them.
+    assert np.mean(np.array(shares) > 0) < 0.04
     np.testing.assert_allclose(right, 0.5)
 
 
