@@ -11,7 +11,7 @@ points are the only input.
 # The data
 # --------
 # `X` is a FieldSet that holds positions, and `y` a list of arrays (points, 1): stress in Pa. This needs
-# `pip install 'skop[fem]'`.
+# `pip install scikit-fem`.
 
 import matplotlib.pyplot as plt
 import numpy as np

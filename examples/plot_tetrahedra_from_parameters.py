@@ -11,7 +11,7 @@ written as `.vtu` files.
 # The data
 # --------
 # The coordinates differ between the beams, while all share the same tetrahedra. Length and section vary little, the
-# load and its position vary strongly. This needs `pip install 'skop[fem]'`.
+# load and its position vary strongly. This needs `pip install scikit-fem`.
 
 import tempfile
 from pathlib import Path

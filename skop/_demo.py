@@ -81,7 +81,7 @@ def run_demo(options: DemoOptions) -> dict[str, float]:
         If matplotlib is not installed.
     """
     folder = _open_folder(options.output)
-    pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="draw the pictures of the demo")
+    pyplot = import_optional("matplotlib.pyplot", purpose="draw the pictures of the demo")
     pyplot.switch_backend("agg")  # The pictures go to files; there may be no screen.
     X, y = _simulate(options)
     train, test = slice(None, options.samples), slice(options.samples, None)

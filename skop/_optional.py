@@ -1,20 +1,21 @@
-"""Import of optional packages, with an error message that names the extra to install."""
+"""Import of optional packages, with an error message that names the package to install."""
 
 from importlib import import_module
 from types import ModuleType
 
 from skop.exceptions import OptionalDependencyError
 
+#: Distributions whose name is not that of their module.
+_DISTRIBUTIONS = {"skfem": "scikit-fem", "neuralop": "neuraloperator", "vtkmodules": "vtk", "mamba_ssm": "mamba-ssm"}
 
-def import_optional(name: str, *, extra: str, purpose: str) -> ModuleType:
+
+def import_optional(name: str, *, purpose: str) -> ModuleType:
     """Import an optional package.
 
     Parameters
     ----------
     name : str
         Module to import, such as ``"matplotlib.pyplot"``.
-    extra : str
-        Extra of skop that installs it, such as ``"plot"``.
     purpose : str
         Purpose of the package, as words that follow "needed to".
 
@@ -31,7 +32,7 @@ def import_optional(name: str, *, extra: str, purpose: str) -> ModuleType:
     Examples
     --------
     >>> from skop._optional import import_optional
-    >>> import_optional("json", extra="data", purpose="read headers").dumps([1])
+    >>> import_optional("json", purpose="read headers").dumps([1])
     '[1]'
     """
     try:
@@ -41,5 +42,6 @@ def import_optional(name: str, *, extra: str, purpose: str) -> ModuleType:
         if error.name is None or error.name.partition(".")[0] != package:
             raise
         raise OptionalDependencyError(
-            f"{package} is needed to {purpose}, but it is not installed. Install it with: pip install 'skop[{extra}]'"
+            f"{package} is needed to {purpose}, but it is not installed. "
+            f"Install it with: pip install {_DISTRIBUTIONS.get(package, package)}"
         ) from error

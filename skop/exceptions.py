@@ -64,7 +64,7 @@ class DistributedError(SkopError, RuntimeError):
 
 
 class OptionalDependencyError(SkopError, ImportError):
-    """A feature needs a package that is not installed; the message names the extra."""
+    """A feature needs a package that is not installed; the message names that package."""
 
 
 class TrainingDivergedError(SkopError, ArithmeticError):

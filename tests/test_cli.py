@@ -124,11 +124,11 @@ def test_an_output_that_cannot_be_written_is_one_line(tmp_path, capsys):
     assert one_line_of(capsys).startswith("skop demo: error: cannot write to")
 
 
-def test_missing_matplotlib_names_the_extra_before_any_work(tmp_path, capsys, monkeypatch):
+def test_missing_matplotlib_is_named_before_any_work(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     monkeypatch.setattr("skop._demo.make_darcy", lambda *_, **__: pytest.fail("simulated for nothing"))
     assert main([*TINY, "--output", str(tmp_path)]) == 2
-    assert "skop[plot]" in one_line_of(capsys)
+    assert "pip install matplotlib" in one_line_of(capsys)
 
 
 def test_an_interrupted_demo_says_so(capsys, monkeypatch):

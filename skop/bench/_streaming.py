@@ -121,7 +121,7 @@ def _memory_map(folder: Path, arrays: dict[str, FloatArray]) -> Iterator[_Arrays
 @contextmanager
 def _hdf5(folder: Path, arrays: dict[str, FloatArray], count: int, compression: str | None = None) -> Iterator[_Arrays]:
     """Data sets of an HDF5 file."""
-    h5py = import_optional("h5py", extra="data", purpose="measure HDF5 files")
+    h5py = import_optional("h5py", purpose="measure HDF5 files")
     with ExitStack() as stack:
         with h5py.File(folder / "data.h5", "w") as file:
             for name, array in arrays.items():
@@ -134,7 +134,7 @@ def _hdf5(folder: Path, arrays: dict[str, FloatArray], count: int, compression: 
 @contextmanager
 def _zarr(folder: Path, arrays: dict[str, FloatArray], count: int) -> Iterator[_Arrays]:
     """Zarr arrays, compressed as Zarr does by default."""
-    zarr = import_optional("zarr", extra="data", purpose="measure Zarr arrays")
+    zarr = import_optional("zarr", purpose="measure Zarr arrays")
     for name, array in arrays.items():
         zarr.create_array(folder / f"{name}.zarr", data=array, chunks=(count, *array.shape[1:]))
     yield {name: zarr.open_array(folder / f"{name}.zarr", mode="r") for name in arrays}

@@ -102,7 +102,7 @@ def _load_mat(path: Path) -> dict[str, Any]:
         check_matlab(path)
         content = loadmat(path)
     except NotImplementedError:
-        h5py = import_optional("h5py", extra="data", purpose="read MATLAB files of version 7.3")
+        h5py = import_optional("h5py", purpose="read MATLAB files of version 7.3")
         with h5py.File(path, "r") as file:
             check_hdf5(file, path)
             # MATLAB stores by columns, so that HDF5 shows the axes in reverse.
@@ -196,7 +196,7 @@ def read_csv(path: str | Path) -> Any:
     from skop._optional import import_optional
     from skop.exceptions import FieldDataError
 
-    pandas = import_optional("pandas", extra="data", purpose="read CSV files")
+    pandas = import_optional("pandas", purpose="read CSV files")
     try:
         # The engine "python" finds out whether columns are separated by commas, semicolons or tabs.
         table = pandas.read_csv(path, sep=None, engine="python", skipinitialspace=True)

@@ -265,4 +265,4 @@ def check_report(report: Path | None) -> None:
     if report is not None:
         from skop._optional import import_optional
 
-        import_optional("matplotlib", extra="plot", purpose="draw the pictures of the report")
+        import_optional("matplotlib", purpose="draw the pictures of the report")

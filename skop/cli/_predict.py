@@ -245,7 +245,7 @@ def _scalar_table(estimator: Any, predicted: Any) -> Any:
 
     from skop._optional import import_optional
 
-    pandas = import_optional("pandas", extra="data", purpose="write CSV files")
+    pandas = import_optional("pandas", purpose="write CSV files")
     values = np.asarray(predicted).reshape(len(predicted), -1)
     names = estimator.spec_.target_form.scalar_names
     return pandas.DataFrame(values, columns=names or [f"scalar_{number}" for number in range(values.shape[1])])

@@ -213,7 +213,7 @@ def check_hdf5_link(group: Any, name: str, path: Path) -> None:
 
 def _h5py(path: Path) -> Any:
     """The package h5py."""
-    return import_optional("h5py", extra="data", purpose=f"read {path.name}, an HDF5 file")
+    return import_optional("h5py", purpose=f"read {path.name}, an HDF5 file")
 
 
 def _check_array(item: Any, path: Path) -> None:

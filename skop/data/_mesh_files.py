@@ -360,7 +360,7 @@ def _parse(path: Path) -> meshio.Mesh:
 def _check_contents(path: Path) -> None:
     """Raise an error for contents that would lead a reader out of the file, or let it wait or grow for ever."""
     if is_hdf5(path):
-        h5py = import_optional("h5py", extra="data", purpose=f"read {path.name}, an HDF5 file")
+        h5py = import_optional("h5py", purpose=f"read {path.name}, an HDF5 file")
         with h5py.File(path, "r") as opened:
             check_hdf5(opened, path)
         return

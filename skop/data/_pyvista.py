@@ -61,7 +61,7 @@ def read_by_vtk(path: Path, step: int | None = None) -> meshio.Mesh:
     OptionalDependencyError
         If pyvista is not installed. If VTK cannot read the file, a ValueError is raised.
     """
-    pyvista = import_optional("pyvista", extra="mesh", purpose=f"read {path}")
+    pyvista = import_optional("pyvista", purpose=f"read {path}")
     if step is None and (n_steps := len(find_time_steps(path))) > 1:
         raise FieldDataError(
             f"cannot read {path}: it is a time series of {n_steps} steps, but each file has to be one sample here; "
@@ -94,9 +94,9 @@ def find_time_steps(path: Path) -> list[float]:
     """
     if path.suffix.lower() != ".vtkhdf":
         return []
-    pyvista = import_optional("pyvista", extra="mesh", purpose=f"read {path}")
+    pyvista = import_optional("pyvista", purpose=f"read {path}")
     pipeline = import_optional(
-        "vtkmodules.vtkCommonExecutionModel", extra="mesh", purpose=f"read {path}"
+        "vtkmodules.vtkCommonExecutionModel", purpose=f"read {path}"
     ).vtkStreamingDemandDrivenPipeline
 
     def read() -> list[float]:
@@ -146,7 +146,7 @@ def convert_dataset(data: Any, where: str) -> meshio.Mesh:
     FieldDataError
         If the data are no mesh or have no points, or a cell type is not known.
     """
-    pyvista = import_optional("pyvista", extra="mesh", purpose=f"convert {where}, which is data of VTK")
+    pyvista = import_optional("pyvista", purpose=f"convert {where}, which is data of VTK")
     data = pyvista.wrap(data)
     if isinstance(data, pyvista.MultiBlock):
         data = _joined(pyvista, data, where)

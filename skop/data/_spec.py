@@ -245,7 +245,7 @@ class TargetForm:
         if self.scalar_names is not None and labels is not None:
             # Without labels an index would be made up, and pandas would align other data with it.
             try:
-                pandas = import_optional("pandas", extra="data", purpose="name the columns of a prediction")
+                pandas = import_optional("pandas", purpose="name the columns of a prediction")
             except OptionalDependencyError:
                 pass
             else:

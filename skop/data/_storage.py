@@ -252,7 +252,7 @@ class StoredRows:
         if not isinstance(self._array, dict):
             return
         path, dataset = self._array["path"], self._array["dataset"]
-        h5py = import_optional("h5py", extra="data", purpose=f"read {path}, an HDF5 file")
+        h5py = import_optional("h5py", purpose=f"read {path}, an HDF5 file")
         try:
             # The data set keeps no file open by itself.
             self._file = h5py.File(path, "r")

@@ -25,7 +25,7 @@ class _StaysInFolder:
         kind, path = data_item.get("Format"), Path(self.filename).resolve()  # type: ignore[attr-defined]
         if "Reference" not in data_item.attrib and kind == "HDF":
             name, _, key = (data_item.text or "").strip().rpartition(":")
-            h5py = import_optional("h5py", extra="data", purpose=f"read {path.name}, which names an HDF5 file")
+            h5py = import_optional("h5py", purpose=f"read {path.name}, which names an HDF5 file")
             with h5py.File(file := file_beside(path, name), "r") as opened:
                 array = hdf5_array(opened, key, file)
                 if array is None:

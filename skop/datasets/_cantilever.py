@@ -84,7 +84,7 @@ def make_cantilever(
     A beam of rectangular section is clamped at x = 0. Its height falls linearly to ``taper * height`` at the tip. A
     load is distributed over a part of its top face, around ``position * length`` from the clamp. It points downwards,
     rotated sideways by `angle`. The equations of linear elasticity are solved on ten-node tetrahedra, which are the
-    same for every sample. Needs the extra ``fem``.
+    same for every sample. Needs the package scikit-fem.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ def make_elasticity(
     middle is a void of radius ``r(theta) = low + (high - low) / (1 + exp(g(theta)))``, where g is a Gaussian random
     function on the circle with zero mean and covariance ``amplitude**2 (-d^2 / dtheta^2 + decay**2)**(-1)``. The void
     is known to a model only through the positions of the points. The default numbers are those of the published data
-    [1]_. Needs the extra ``fem``.
+    [1]_. Needs the package scikit-fem.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from skop._typing import FloatArray, IntArray
 
 def import_fem() -> Any:
     """Import scikit-fem."""
-    return import_optional("skfem", extra="fem", purpose="solve for the stress in a solid")
+    return import_optional("skfem", purpose="solve for the stress in a solid")
 
 
 def displacement_dofs(basis: Any) -> IntArray:

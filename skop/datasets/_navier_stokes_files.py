@@ -42,7 +42,7 @@ def load_navier_stokes(
     path : path
         Folder that holds ``NavierStokes_V1e-5_N1200_T20.mat``, directly or in a subfolder; or the file, which
         may then be another one of the same authors, such as that for a viscosity of 1e-3. MATLAB files of any
-        version; 7.3 needs the extra ``data``.
+        version; 7.3 needs h5py.
     subset : {"all", "train", "test"}, default="all"
         Subset to load.
     n_input, n_output : int, default=10

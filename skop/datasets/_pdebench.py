@@ -64,7 +64,7 @@ def load_pdebench_darcy(
 ) -> Bunch | tuple[FieldSet, FieldSet]:
     """Load a Darcy flow file of PDEBench with the papers' split [1]_ [2]_, without reading it whole.
 
-    Needs the extra ``data``.
+    Needs h5py.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def load_pdebench_shallow_water(
 ) -> Bunch | tuple[FieldSet, FieldSet]:
     """Load the radial dam breaks of PDEBench with the papers' split [1]_ [2]_, without reading them whole.
 
-    Needs the extra ``data``.
+    Needs h5py.
 
     Parameters
     ----------
@@ -466,7 +466,7 @@ class _StoredFields:
 @contextmanager
 def _open(file: Path) -> Iterator[Any]:
     """Open an HDF5 file for reading; whatever fails in it raises FieldDataError with its name."""
-    h5py = import_optional("h5py", extra="data", purpose=f"read {file.name}, an HDF5 file")
+    h5py = import_optional("h5py", purpose=f"read {file.name}, an HDF5 file")
     try:
         with h5py.File(file, "r") as opened:
             yield opened

@@ -53,8 +53,8 @@ def load_darcy(
     path : path, or pair of paths
         Folder that holds ``piececonst_r421_N1024_smooth1.mat`` (training) and
         ``piececonst_r421_N1024_smooth2.mat`` (test), directly or in a subfolder; or the two files,
-        training first; or, with one `subset`, its one file. MATLAB files of any version; 7.3 needs the
-        extra ``data``.
+        training first; or, with one `subset`, its one file. MATLAB files of any version; 7.3 needs
+        h5py.
     subset : {"all", "train", "test"}, default="all"
         Subset to load. The file of the other subset need not exist.
     subsample : int, default=5
@@ -233,7 +233,7 @@ def _read_mat_variable(file: Path, key: str) -> np.ndarray[Any, Any]:
     h5py = None
     check_regular_file(file)
     if is_hdf5(file):
-        h5py = import_optional("h5py", extra="data", purpose=f"read {file.name}, a MATLAB 7.3 file")
+        h5py = import_optional("h5py", purpose=f"read {file.name}, a MATLAB 7.3 file")
     try:
         check_matlab(file)
         names = _hdf5_names(h5py, file) if h5py else [name for name, _, _ in whosmat(file)]

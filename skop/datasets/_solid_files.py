@@ -138,7 +138,7 @@ def load_plasticity(
     ----------
     path : path
         Folder that holds ``plas_N987_T20.mat``, directly or in a subfolder; or the file. MATLAB files of any
-        version; 7.3 needs the extra ``data``. Reading the file takes about 3 GB of memory.
+        version; 7.3 needs h5py. Reading the file takes about 3 GB of memory.
     subset : {"all", "train", "test"}, default="all"
         Subset to load.
     n_train : int, default=900

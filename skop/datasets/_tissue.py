@@ -67,7 +67,7 @@ def load_tissue(
     path : path, or sequence of paths
         Folder that holds ``TVAL001_noave_byset.mat`` and, for study 1, ``train_indexes_tissue.txt`` and
         ``test_indexes_tissue.txt``, directly or in a subfolder; or these files in this order. MATLAB files of any
-        version; 7.3 needs the extra ``data``.
+        version; 7.3 needs h5py.
     subset : {"all", "train", "test"}, default="all"
         Subset to load.
     study : {1, 2, 3, 4}, default=1

@@ -512,7 +512,7 @@ def compare(
     1      mean  compared
     """
     start = time.perf_counter()
-    import_optional("pandas", extra="data", purpose="return a table")
+    import_optional("pandas", purpose="return a table")
     model = AutoRegressor(max_time=max_time, **options)
     model._validate_params()
     group = join_group()
@@ -564,6 +564,6 @@ def _default_candidates(spec: DataSpec, search_seconds: float | None, n_workers:
 
 def _as_table(rows: list[dict[str, Any]]) -> Any:
     """Rows as a DataFrame."""
-    pandas = import_optional("pandas", extra="data", purpose="return a table")
+    pandas = import_optional("pandas", purpose="return a table")
     # Files keep the entries of a row in another order.
     return pandas.DataFrame(rows, columns=list(Candidate("", None, ()).row()))

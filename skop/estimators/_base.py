@@ -1905,7 +1905,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         Parameters
         ----------
         path : path-like
-            File to write: ``"model.onnx"`` needs the extra ``skop[export]``, ``"model.pt2"`` does not. An existing
+            File to write: ``"model.onnx"`` needs the package onnxscript, ``"model.pt2"`` does not. An existing
             file is replaced when the new one is complete.
         X : as in `predict`, or None, default=None
             Samples on the points for which the graph is; required where the fit was on fields. On points that all

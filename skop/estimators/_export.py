@@ -96,13 +96,13 @@ def export_estimator(estimator: Any, path: PathOrStr, X: Any, batch_size: int | 
 def _import_onnx_helper() -> Any:
     """Import what writes ONNX files."""
     purpose = "write ONNX files"
-    import_optional("onnxscript", extra="export", purpose=purpose)
+    import_optional("onnxscript", purpose=purpose)
     if "dynamo" not in signature(torch.onnx.export).parameters:
         raise OptionalDependencyError(
             f"PyTorch 2.6 or later is needed to {purpose}, and {torch.__version__} is installed; upgrade it, or "
             "export to a '.pt2' file."
         )
-    return import_optional("onnx.helper", extra="export", purpose=purpose)
+    return import_optional("onnx.helper", purpose=purpose)
 
 
 # ---------------------------------------------------------------------- what can be exported

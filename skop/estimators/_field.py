@@ -481,7 +481,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
            sample         what  value
         0       1  parameter 1   30.0
         """
-        pandas = import_optional("pandas", extra="data", purpose="return a table")
+        pandas = import_optional("pandas", purpose="return a table")
         with each_warning_once():
             inputs, _ = self._read_inputs(X, params)
         if self.ranges_ is None:

@@ -20,7 +20,7 @@ class FNORegressor(OperatorRegressor):
     """FNO, the Fourier neural operator, for fields on grids in 1 to 3 dimensions, and on points by resampling.
 
     Each layer multiplies the low frequencies of its channels by learned matrices and adds a linear map of each point.
-    The network is that of the library neuraloperator, which the extra ``skop[fno]`` installs; coordinates, fields and
+    The network is that of the library neuraloperator, a package of its own; coordinates, fields and
     global parameters are its input channels. Outputs are fields, scalars of each sample, or both.
 
     Parameters

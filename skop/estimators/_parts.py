@@ -294,7 +294,7 @@ def _joined(parts: list[Any]) -> Any:
         places, values = (list(each) for each in zip(*parts, strict=True))
         return first[0] if _axes(first[0]) == 2 else _joined(places), _joined(values)
     if hasattr(first, "iloc"):
-        return import_optional("pandas", extra="data", purpose="join tables").concat(parts)
+        return import_optional("pandas", purpose="join tables").concat(parts)
     if any(isinstance(part, list) for part in parts):
         # An array, of samples with as many points, beside samples that differ in theirs.
         return [sample for part in parts for sample in part]
@@ -353,8 +353,8 @@ def _is_dask_array(X: Any) -> bool:
 
 def _lazily(estimator: Any, method: str, X: Any, options: dict[str, Any]) -> Any:
     """Dask arrays of the results of a method, with the chunks of X along the samples."""
-    dask = import_optional("dask", extra="dask", purpose="predict dask arrays")
-    array = import_optional("dask.array", extra="dask", purpose="predict dask arrays")
+    dask = import_optional("dask", purpose="predict dask arrays")
+    array = import_optional("dask.array", purpose="predict dask arrays")
     if X.ndim < 2:
         raise FieldDataError(f"X is a dask array of shape {X.shape}; expected samples along the first of several axes.")
     X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))

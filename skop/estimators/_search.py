@@ -325,7 +325,7 @@ def as_input(model: Any, inputs: FieldSet, spec: DataSpec, columns: Any = None) 
     columns = getattr(model, "feature_names_in_", columns if is_pipeline else None)
     if columns is None:
         return table
-    pandas = import_optional("pandas", extra="data", purpose="pass the names of columns on")
+    pandas = import_optional("pandas", purpose="pass the names of columns on")
     return pandas.DataFrame(table, columns=columns)
 
 

@@ -1,7 +1,7 @@
 """Plots of predictions, training curves and what networks do inside, and reports on data, errors and models.
 
 Each Display class has a method ``from_estimator``, and stores the matplotlib objects in attributes that end in ``_``.
-matplotlib is imported only when something is drawn; the extra ``plot`` installs it.
+matplotlib is imported only when something is drawn.
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch

@@ -112,7 +112,7 @@ class TrainingCurveDisplay:
         OptionalDependencyError
             If matplotlib is not installed.
         """
-        pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="draw training curves")
+        pyplot = import_optional("matplotlib.pyplot", purpose="draw training curves")
         if ax is None:
             _, ax = pyplot.subplots(figsize=(5.6, 3.6), layout="constrained")
         self.ax_, self.figure_ = ax, ax.figure
@@ -120,7 +120,7 @@ class TrainingCurveDisplay:
         if self.validation_errors is not None:
             self._plot_validation(ax, np.asarray(self.validation_errors, dtype=float))
         ax.set(yscale="log", xlabel="epoch", ylabel="loss and error")
-        ticker = import_optional("matplotlib.ticker", extra="plot", purpose="draw training curves")
+        ticker = import_optional("matplotlib.ticker", purpose="draw training curves")
         # Losses usually span one or two decades, where ticks at powers of ten only would leave the axis almost empty.
         ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         ax.yaxis.set_major_formatter("{x:g}")

@@ -301,7 +301,7 @@ class FieldErrorDisplay:
         OptionalDependencyError
             If matplotlib is not installed.
         """
-        pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="draw fields")
+        pyplot = import_optional("matplotlib.pyplot", purpose="draw fields")
         on_line = self.coords.shape[1] == 1
         titles = panel_titles(self.input_values is not None, on_line, self.relative_error, self.sample)
         if ax is None:

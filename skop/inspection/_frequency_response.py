@@ -319,7 +319,7 @@ class FrequencyResponseDisplay:
             If matplotlib is not installed.
         """
         _check_kind(kind)
-        pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="draw frequency responses")
+        pyplot = import_optional("matplotlib.pyplot", purpose="draw frequency responses")
         if ax is None:
             _, ax = pyplot.subplots(figsize=(4.8, 3.6), layout="constrained")
         self.ax_, self.figure_ = ax, ax.figure
@@ -338,7 +338,7 @@ class FrequencyResponseDisplay:
             ax.plot(response.frequencies, values, color=cmap(depth), label=f"{depth:.2f}, {layer}")[0]
             for depth, layer, values in zip(response.depth, response.layers, response.log_amplitudes, strict=True)
         ]
-        cm = import_optional("matplotlib.cm", extra="plot", purpose="draw frequency responses")
+        cm = import_optional("matplotlib.cm", purpose="draw frequency responses")
         self.figure_.colorbar(cm.ScalarMappable(cmap=cmap), ax=ax, label="normalised depth")
         ax.xaxis.set_major_formatter("{x:.1f}π")
         ax.set(xlabel="frequency", title=self.name or "")

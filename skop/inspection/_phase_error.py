@@ -165,7 +165,7 @@ class PhaseErrorDisplay:
         OptionalDependencyError
             If matplotlib is not installed.
         """
-        pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="draw phase errors")
+        pyplot = import_optional("matplotlib.pyplot", purpose="draw phase errors")
         if ax is None:
             _, ax = pyplot.subplots(figsize=(4.8, 3.4), layout="constrained")
         self.ax_, self.figure_ = ax, ax.figure

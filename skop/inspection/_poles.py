@@ -243,7 +243,7 @@ class PoleDisplay:
                 f"poles has elements of the shapes {shapes[:3]}, expected a sequence with an array (samples, sets, "
                 "poles) for each layer, as learned_poles returns; put a single array into a list."
             )
-        pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="draw poles")
+        pyplot = import_optional("matplotlib.pyplot", purpose="draw poles")
         n_layers = len(self.poles)
         if ax is None:
             columns = min(n_layers, _COLUMNS)
@@ -267,7 +267,7 @@ class PoleDisplay:
 
     def _draw_disk(self, panel: Any, poles: ComplexArray, cmap: str) -> Any:
         """Draw poles as points, coloured by their number in the set."""
-        patches = import_optional("matplotlib.patches", extra="plot", purpose="draw poles")
+        patches = import_optional("matplotlib.patches", purpose="draw poles")
         panel.add_patch(patches.Circle((0.0, 0.0), 1.0, fill=False, color="0.3", linewidth=0.8))
         for line in (panel.axhline, panel.axvline):
             line(0.0, color="0.85", linewidth=0.6, zorder=0)

@@ -180,7 +180,7 @@ class ReceptiveFieldDisplay:
         OptionalDependencyError
             If matplotlib is not installed.
         """
-        pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="draw receptive fields")
+        pyplot = import_optional("matplotlib.pyplot", purpose="draw receptive fields")
         # Axes with a single point are not drawn.
         drawn = [axis for axis, size in enumerate(self.field.shape) if size > 1]
         planes = list(combinations(drawn, 2))
@@ -225,7 +225,7 @@ class ReceptiveFieldDisplay:
 
     def _draw_maps(self, planes: list[tuple[int, int]], log_scale: bool, cmap: str) -> None:
         """Draw the field on planes as coloured maps with one colour bar."""
-        colors = import_optional("matplotlib.colors", extra="plot", purpose="draw receptive fields")
+        colors = import_optional("matplotlib.colors", purpose="draw receptive fields")
         # A colour scale needs two different ends, also for a field of zeros.
         largest = float(self.field.max()) or 1.0
         norm = colors.LogNorm(_FLOOR * largest, largest, clip=True) if log_scale else colors.Normalize(0.0, largest)

@@ -61,8 +61,8 @@ class SvgPictures:
     """
 
     def __init__(self) -> None:
-        self._matplotlib = import_optional("matplotlib", extra="plot", purpose="draw the pictures of the report")
-        self._figure = import_optional("matplotlib.figure", extra="plot", purpose="draw the pictures of the report")
+        self._matplotlib = import_optional("matplotlib", purpose="draw the pictures of the report")
+        self._figure = import_optional("matplotlib.figure", purpose="draw the pictures of the report")
         self._numbers = count()
 
     def _draw(self, draw: Any, size: tuple[float, float], title: str) -> str:

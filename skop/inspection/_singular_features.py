@@ -217,7 +217,7 @@ class SingularFeatureDisplay:
         OptionalDependencyError
             If matplotlib is not installed.
         """
-        pyplot = import_optional("matplotlib.pyplot", extra="plot", purpose="draw fields")
+        pyplot = import_optional("matplotlib.pyplot", purpose="draw fields")
         on_line = self.coords.shape[1] == 1
         columns = 2 if on_line else 3
         logarithms = self._logarithms()

@@ -80,7 +80,7 @@ class FNONetwork(OperatorNetwork):
         super().__init__()
         if n_dims not in (1, 2, 3):
             raise ValueError(f"n_dims={n_dims}; expected grids in 1, 2 or 3 dimensions.")
-        models = import_optional("neuralop.models", extra="fno", purpose="build Fourier neural operators")
+        models = import_optional("neuralop.models", purpose="build Fourier neural operators")
         self.sizes = n_outputs, n_scalars
         self.fno = models.FNO(
             n_modes=(n_modes,) * n_dims,

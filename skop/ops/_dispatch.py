@@ -41,7 +41,7 @@ __all__ = ["BACKENDS", "Operation", "is_traced", "n_states", "record_backends", 
 BACKENDS = ("naive", "torch", "numba", "triton", "mamba_ssm")
 _VARIABLE = "SKOP_BACKEND"
 _KERNEL_FILES = {"numba": "_cpu", "triton": "_triton"}
-_INSTALL = {"numba": "pip install numba", **dict.fromkeys(("triton", "mamba_ssm"), "pip install 'skop[cuda]'")}
+_INSTALL = {"numba": "pip install numba", "triton": "pip install triton", "mamba_ssm": "pip install mamba-ssm"}
 #: Kernels of other packages, differentiable by themselves, and the precisions that they take.
 _FOREIGN = {"mamba_ssm": (torch.float32, torch.bfloat16)}
 #: The kernel that a device runs unless another one is asked for.

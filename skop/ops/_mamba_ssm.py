@@ -54,7 +54,7 @@ class Adapter:
 
 def adapter(operation: str) -> Adapter:
     """Return the adapter for an operation; raise an error if mamba_ssm is not installed, or has no such kernel."""
-    load = partial(import_optional, extra="cuda", purpose="run its kernels")
+    load = partial(import_optional, purpose="run its kernels")
     if operation == "selective_scan":
         function = load("mamba_ssm.ops.selective_scan_interface").selective_scan_fn
         scan = partial(_selective_scan, function)

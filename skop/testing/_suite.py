@@ -201,7 +201,7 @@ def parametrize_with_field_checks(
     ... def test_laws(estimator, check):
     ...     check(estimator)
     """
-    pytest = import_optional("pytest", extra="test", purpose="parametrised checks")
+    pytest = import_optional("pytest", purpose="parametrised checks")
     cases = [
         pytest.param(estimator, check, id=f"{type(estimator).__name__}-{check}")
         for estimator in all_estimators

@@ -153,7 +153,7 @@ def test_without_pyvista_the_package_is_named(tmp_path, monkeypatch, ending):
     with pytest.raises(OptionalDependencyError) as error:
         read_meshes(path)
     assert f"pyvista is needed to read {path}" in str(error.value)
-    assert "pip install 'skop[mesh]'" in str(error.value)
+    assert "pip install pyvista" in str(error.value)
     assert "damaged" not in str(error.value)
 
 

@@ -266,5 +266,5 @@ class TestMakeElasticity:
 
     def test_missing_package(self, monkeypatch):
         monkeypatch.setitem(__import__("sys").modules, "skfem", None)
-        with pytest.raises(OptionalDependencyError, match=r"pip install 'skop\[fem\]'"):
+        with pytest.raises(OptionalDependencyError, match=r"pip install scikit-fem"):
             make_elasticity(1, n_points=(8, 3))

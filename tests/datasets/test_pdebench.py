@@ -346,7 +346,7 @@ def test_missing_files_say_where_to_get_them(tmp_path):
 
 def test_without_h5py(darcy, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
-    with pytest.raises(OptionalDependencyError, match=rf"h5py is needed to read {DARCY}.*skop\[data\]"):
+    with pytest.raises(OptionalDependencyError, match=rf"h5py is needed to read {DARCY}.*pip install h5py"):
         load_pdebench_darcy(darcy, **COUNTS)
 
 

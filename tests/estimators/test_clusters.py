@@ -106,7 +106,7 @@ def write_meshes(folder):
 @pytest.fixture
 def dask_cluster(tmp_path):
     """Two processes of Dask with one thread each, on local ports."""
-    distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'skop[dask]'")
+    distributed = pytest.importorskip("distributed", reason="needs Dask: pip install distributed")
     dask = pytest.importorskip("dask")
     settings = {"temporary-directory": str(tmp_path)}
     with (
@@ -142,7 +142,7 @@ def ray_cluster(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     # Workers import this module.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-    ray = pytest.importorskip("ray", reason="needs Ray: pip install 'skop[ray]'")
+    ray = pytest.importorskip("ray", reason="needs Ray: pip install ray")
     from ray.util.joblib import register_ray
 
     ray.init(

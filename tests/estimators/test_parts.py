@@ -296,8 +296,8 @@ def test_time_series_are_refused(runs):
 # ---------------------------------------------------------------------- dask arrays
 @pytest.fixture
 def da():
-    dask = pytest.importorskip("dask", reason="needs dask: pip install 'skop[dask]'")
-    array = pytest.importorskip("dask.array", reason="needs dask: pip install 'skop[dask]'")
+    dask = pytest.importorskip("dask", reason="needs dask: pip install dask")
+    array = pytest.importorskip("dask.array", reason="needs dask: pip install dask")
     with dask.config.set(scheduler="synchronous"):
         yield array
 

@@ -69,7 +69,7 @@ def test_asks_for_a_fit_first():
         TrainingCurveDisplay.from_estimator(LaMORegressor())
 
 
-def test_names_the_extra_without_matplotlib(monkeypatch):
+def test_names_matplotlib_where_it_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(OptionalDependencyError, match=r"skop\[plot\]"):
+    with pytest.raises(OptionalDependencyError, match="pip install matplotlib"):
         TrainingCurveDisplay([1.0]).plot()

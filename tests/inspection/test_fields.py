@@ -178,7 +178,7 @@ def test_scalars_are_refused(fields):
         FieldErrorDisplay.from_predictions(fields[0], np.arange(6.0), np.arange(6.0))
 
 
-def test_names_the_extra_without_matplotlib(fields, monkeypatch):
+def test_names_matplotlib_where_it_is_missing(fields, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(OptionalDependencyError, match=r"skop\[plot\]"):
+    with pytest.raises(OptionalDependencyError, match="pip install matplotlib"):
         FieldErrorDisplay.from_predictions(*fields)

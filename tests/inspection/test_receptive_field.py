@@ -508,9 +508,9 @@ def test_draws_into_given_axes():
         display.plot(ax=axes)
 
 
-def test_names_the_extra_without_matplotlib(monkeypatch):
+def test_names_matplotlib_where_it_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(OptionalDependencyError, match=r"skop\[plot\]"):
+    with pytest.raises(OptionalDependencyError, match="pip install matplotlib"):
         ReceptiveFieldDisplay(np.ones((3, 3)), (1, 1), unit_grid((3, 3))).plot()
 
 

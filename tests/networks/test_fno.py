@@ -15,10 +15,10 @@ from .problems import coords_of, fields_on
 SIZES = {"n_fields": 1, "n_params": 0, "n_outputs": 2, "n_scalars": 0, "width": 4, "depth": 2, "n_modes": 4}
 
 
-def test_without_the_library_a_message_names_the_extra(monkeypatch):
+def test_without_the_library_a_message_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "neuralop", None)
     monkeypatch.setitem(sys.modules, "neuralop.models", None)
-    with pytest.raises(OptionalDependencyError, match=r"neuralop is needed .* pip install 'skop\[fno\]'"):
+    with pytest.raises(OptionalDependencyError, match=r"neuralop is needed .* pip install neuraloperator"):
         FNONetwork(n_dims=2, **SIZES)
 
 
