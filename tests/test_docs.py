@@ -126,7 +126,7 @@ def test_package_states_ranges_and_constraints_pin():
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert not any("==" in requirement for requirement in project["dependencies"])
-    pins = (ROOT / "constraints.txt").read_text().split()
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
     assert all("==" in pin for pin in pins)
     pinned = {pin.partition("==")[0].lower().replace("_", "-") for pin in pins}
     assert {re.split(r"[<>=]", requirement)[0] for requirement in project["dependencies"]} <= pinned
