@@ -162,6 +162,7 @@ def outside_pages() -> dict[Path, Path]:
     pages = {
         ROOT / "CONTRIBUTING.md": GENERATED / "contributing.md",
         ROOT / "CHANGELOG.md": GENERATED / "changelog.md",
+        ROOT / "SECURITY.md": GENERATED / "security.md",
     }
     pages |= {card: GENERATED / "cards" / f"{card.parent.name}.md" for card in ROOT.glob("datasets/*/README.md")}
     pages |= {page: GENERATED / "ops" / f"{page.parent.name}.md" for page in ROOT.glob("skop/ops/*/README.md")}
