@@ -15,7 +15,7 @@ import meshio
 import numpy as np
 
 from skop._optional import import_optional
-from skop.data._file_guards import check_gmsh_tags, check_hdf5, check_regular_file, is_hdf5
+from skop.data._file_guards import check_gmsh_tags, check_hdf5, check_regular_file, check_xml, is_hdf5
 from skop.data._mesh_cells import USES_ALL_POINTS
 from skop.data._pyvista import convert_dataset, find_time_steps, is_vtk_object, read_by_vtk
 from skop.data._vtu import read_vtu
@@ -47,8 +47,11 @@ _WAITING_READERS = {
     ".dat": ("tecplot", False),
     ".tec": ("tecplot", False),
 }
-#: Endings of XML files, and the number of bytes at their beginning in which entities are declared.
-_XML, _HEAD = {".vtu", ".pvtu", ".xdmf", ".xmf", ".xml", ".vtp", ".vti", ".vtr", ".vts", ".vtm", ".pvd", ".svg"}, 2**16
+#: Endings of XML files.
+_XML = {
+    *(".vtu", ".vtp", ".vti", ".vtr", ".vts", ".vtm", ".vtmb", ".pvtu", ".pvtp", ".pvti", ".pvtr", ".pvts"),
+    *(".pvd", ".xdmf", ".xmf", ".xml", ".svg"),
+}
 #: Number of empty reads at the end of a file after which it is considered truncated.
 _READS_PAST_END = 100
 #: Endings of VTK formats that meshio (5.3) does not read.
@@ -374,12 +377,8 @@ def _check_contents(path: Path) -> None:
                     raise FieldDataError(
                         f"cannot read {path}: {part.name} holds no numbers; TetGen meshes need nodes and tetrahedra."
                     )
-    with path.open("rb") as file:
-        if ending in _XML and b"<!ENTITY" in file.read(_HEAD):
-            raise FieldDataError(
-                f"cannot read {path}: it declares XML entities, which mesh files do not need and which can grow "
-                "without end; write it again by ParaView or meshio."
-            )
+    if ending in _XML:
+        check_xml(path)
 
 
 def _is_avs(path: Path) -> bool:

@@ -12,6 +12,7 @@ import meshio
 import numpy as np
 
 from skop._optional import import_optional
+from skop.data._file_guards import check_vtk
 from skop.data._vtu import read_vtu
 from skop.exceptions import FieldDataError, warn
 
@@ -57,11 +58,14 @@ def read_by_vtk(path: Path, step: int | None = None) -> meshio.Mesh:
     Raises
     ------
     FieldDataError
-        If the file holds several time steps and none is named, or holds data without points.
+        If the file holds several time steps and none is named, holds data without points, or states sizes that it
+        cannot hold.
     OptionalDependencyError
         If pyvista is not installed. If VTK cannot read the file, a ValueError is raised.
     """
     pyvista = import_optional("pyvista", extra="mesh", purpose=f"read {path}")
+    if path.suffix.lower() not in (".vtk", ".vtkhdf"):
+        check_vtk(path)
     if step is None and (n_steps := len(find_time_steps(path))) > 1:
         raise FieldDataError(
             f"cannot read {path}: it is a time series of {n_steps} steps, but each file has to be one sample here; "
