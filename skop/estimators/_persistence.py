@@ -62,7 +62,17 @@ from skop.estimators._options import Options, TrainingOptions
 from skop.estimators._runtime import isolated_randomness, pick_device
 from skop.exceptions import ModelFileError, SkopWarning, warn
 
-__all__ = ["KNOWN", "digest_of", "load", "read_state", "save", "save_estimator", "write_in_one_step", "write_state"]
+__all__ = [
+    "KNOWN",
+    "digest_of",
+    "load",
+    "load_estimator",
+    "read_state",
+    "save",
+    "save_estimator",
+    "write_in_one_step",
+    "write_state",
+]
 
 #: Version of the file format, incremented when the layout changes.
 _FORMAT = 2
@@ -159,7 +169,7 @@ def _is_ours(estimator: Any) -> bool:
     return isinstance(last_step(estimator), tuple(ESTIMATORS.values()))
 
 
-def save_estimator(estimator: Any, path: PathOrStr) -> None:
+def save_estimator(estimator: Any, path: PathOrStr, key: str | None = None) -> None:
     """Write a fitted estimator to a file; an existing file is replaced only when the new one is complete.
 
     Parameters
@@ -168,6 +178,8 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
         Fitted estimator.
     path : path-like
         File to write.
+    key : str or None, default=None
+        As in `write_state`.
 
     Raises
     ------
@@ -181,10 +193,10 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
         raise FileNotFoundError(
             f"there is no folder {str(folder)!r} to save {str(path)!r} in; make it first, or correct the path."
         )
-    write_state(estimator, path)
+    write_state(estimator, path, key)
 
 
-def write_state(value: Any, path: PathOrStr) -> None:
+def write_state(value: Any, path: PathOrStr, key: str | None = None) -> None:
     """Write an object to a file of the format of model files; an existing file is replaced in one step.
 
     Parameters
@@ -193,6 +205,8 @@ def write_state(value: Any, path: PathOrStr) -> None:
         Estimator, or nested dicts, lists and tuples of numbers, strings, arrays, tensors and known objects.
     path : path-like
         File to write.
+    key : str or None, default=None
+        Text without which the file is not read again; None writes none.
 
     Raises
     ------
@@ -204,7 +218,7 @@ def write_state(value: Any, path: PathOrStr) -> None:
         "format": _FORMAT,
         "versions": {"skop": __version__, "torch": torch.__version__, "scikit-learn": sklearn.__version__},
         "estimator": _encode(value, "", tensors),
-    }
+    } | ({} if key is None else {"key": key})
     text, seen = json.dumps(header, sort_keys=True), set[int]()
     for name, tensor in tensors.items():
         # An object that two attributes hold, as a FrozenEstimator and what is made of it, is written twice.
@@ -214,13 +228,15 @@ def write_state(value: Any, path: PathOrStr) -> None:
     write_in_one_step(Path(path), _with_sorted_header(content))
 
 
-def read_state(path: PathOrStr) -> Any:
+def read_state(path: PathOrStr, key: str | None = None) -> Any:
     """Read what `write_state` wrote.
 
     Parameters
     ----------
     path : path-like
         File to read.
+    key : str or None, default=None
+        Key that the file must have; None reads files with any key and without.
 
     Returns
     -------
@@ -230,11 +246,11 @@ def read_state(path: PathOrStr) -> Any:
     Raises
     ------
     ModelFileError
-        If the file is damaged or of another kind.
+        If the file is damaged or of another kind, or has another key.
     FileNotFoundError
         If there is no such file.
     """
-    header, tensors = _read(path)
+    header, tensors = _read(path, key)
     with _named_failures(f"{path} does not fit this skop {__version__}"):
         return _decode(header["estimator"], tensors)
 
@@ -300,7 +316,30 @@ def load(path: PathOrStr) -> Any:
     >>> bool((loaded.predict(X) == estimator.predict(X)).all())
     True
     """
-    header, tensors = _read(path)
+    return load_estimator(path)
+
+
+def load_estimator(path: PathOrStr, key: str | None = None) -> Any:
+    """Read what `save_estimator` wrote, as `load` does.
+
+    Parameters
+    ----------
+    path : path-like
+        Model file.
+    key : str or None, default=None
+        As in `read_state`.
+
+    Returns
+    -------
+    estimator
+        Fitted estimator.
+
+    Raises
+    ------
+    ModelFileError, FileNotFoundError
+        As in `load` and `read_state`.
+    """
+    header, tensors = _read(path, key)
     written = header["versions"]["skop"]
     by = "another state of this version" if written == __version__ else f"skop {written}"
     with _named_failures(f"{path} does not fit this skop {__version__} (it was written by {by})"):
@@ -733,7 +772,7 @@ def _content(path: PathOrStr) -> bytes:
     return file.read_bytes()
 
 
-def _read(path: PathOrStr) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def _read(path: PathOrStr, key: str | None = None) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Read header and tensors of a model file, and check that it is complete and of a readable format."""
     content = _content(path)
     try:
@@ -763,4 +802,6 @@ def _read(path: PathOrStr) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
             f"{path} has format {header['format']}, written by skop {written[:80]}; this skop "
             f"{__version__} reads format {_FORMAT}. {'Upgrade skop' if header['format'] > _FORMAT else 'Fit again'}."
         )
+    if key is not None and header.get("key") != key:
+        raise ModelFileError(f"{path} was written in another place, or by another fit; remove it.")
     return header, tensors
