@@ -352,6 +352,11 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             made = make_folds(cv, len(calibrated), inner, rng, rows[calibrated])
             if np.sort(np.concatenate([held for _, held in made])).tolist() != list(range(len(calibrated))):
                 raise FieldDataError(f"cv={self.cv!r} must hold out each sample once; use KFold or GroupKFold.")
+            if any(np.isin(held, part).any() for part, held in made):
+                raise FieldDataError(
+                    f"cv={self.cv!r} has folds that train on samples which they hold out, so that errors are not those "
+                    "of unseen samples and bands would be too narrow; use KFold or GroupKFold."
+                )
             folds = [(calibrated[part], calibrated[held]) for part, held in made]
         member = _Member(self._on_frames(), scale, is_frozen)
         members = [member.seeded(rng) for _ in folds]

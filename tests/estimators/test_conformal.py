@@ -582,7 +582,10 @@ def test_the_scale_of_nodes_is_interpolated_to_other_points():
     np.testing.assert_allclose((high.values - low.values)[0, 1:2], expected, rtol=0.3)
 
 
-def test_folds_that_leave_samples_out_are_refused():
+def test_folds_that_leave_samples_out_or_train_on_them_are_refused():
     X, y = np.random.default_rng(0).random((30, 2)), np.arange(30.0)
     with pytest.raises(FieldDataError, match="must hold out each sample once"):
         ConformalRegressor(Ridge(), method="cv+", cv=ShuffleSplit(3)).fit(X, y)
+    rows = np.arange(30)
+    with pytest.raises(FieldDataError, match="train on samples which they hold out"):
+        ConformalRegressor(Ridge(), method="cv+", cv=[(rows, rows[:15]), (rows, rows[15:])]).fit(X, y)
