@@ -9,6 +9,7 @@ names; HDF5 follows links out of a file. Each check reads only as much as it nee
 from __future__ import annotations
 
 import contextlib
+import glob
 import math
 import os
 import re
@@ -22,7 +23,7 @@ from xml.parsers import expat
 import numpy as np
 
 from skop._optional import import_optional
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, warn
 
 __all__ = [
     "LFS_START",
@@ -36,6 +37,7 @@ __all__ = [
     "file_beside",
     "hdf5_array",
     "is_hdf5",
+    "matches_of",
 ]
 
 #: Beginning of the text file that Git leaves in place of a file that is stored elsewhere.
@@ -92,6 +94,32 @@ def check_regular_file(path: Path) -> None:
                 f"cannot read {path}: it is a pointer of Git LFS, not the data; get them by 'git lfs pull', or "
                 "download the file."
             )
+
+
+def matches_of(pattern: str) -> list[str]:
+    """Return the files that match a pattern, with a warning if it leaves out what matches too.
+
+    Parameters
+    ----------
+    pattern : str
+        Pattern, in which ``**`` is any number of folders.
+
+    Returns
+    -------
+    list of str
+        Files; empty if there are none.
+    """
+    found = glob.glob(pattern, recursive=True)
+    files = [name for name in found if os.path.isfile(name)]
+    # Only what is called as a file is: folders of runs may lie beside their files.
+    ends = {os.path.splitext(name)[1] for name in files} - {""}
+    left = sorted(name for name in found if not os.path.isfile(name) and os.path.splitext(name)[1] in ends)
+    if left:
+        warn(
+            f"{len(left)} of {len(found)} names that match {pattern!r} are no files, but broken links, folders or "
+            f"pipes, and are left out, such as {left[0]}; mend or remove them."
+        )
+    return files
 
 
 def file_beside(path: Path, name: str) -> Path:

@@ -38,6 +38,7 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.utils.validation import has_fit_parameter
 
+from skop._files import write_in_one_step
 from skop._version import __version__
 from skop.data import FieldSet, Predictions, TrainingData, iterate_coords, iterate_rows
 from skop.estimators._base_model import BaseModel
@@ -47,7 +48,6 @@ from skop.estimators._persistence import (
     load_estimator,
     read_state,
     save_estimator,
-    write_in_one_step,
     write_state,
 )
 from skop.exceptions import ModelFileError, warn

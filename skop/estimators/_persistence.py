@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import stat
-import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass, replace
@@ -49,6 +46,7 @@ from sklearn.preprocessing import (
 from sklearn.utils.validation import check_is_fitted
 
 from skop import losses
+from skop._files import write_in_one_step
 from skop._sklearn_compat import last_step
 from skop._typing import PathOrStr
 from skop._version import __version__
@@ -70,7 +68,6 @@ __all__ = [
     "read_state",
     "save",
     "save_estimator",
-    "write_in_one_step",
     "write_state",
 ]
 
@@ -102,8 +99,6 @@ KNOWN: dict[str, type] = {
 ESTIMATORS: dict[str, type] = {}
 #: Fitted attributes without which an operator regressor cannot predict.
 _NEEDED = ("coords_", "domain_", "dtype_", "geometry_", "network_parameters_", "scalers_", "spacing_", "spec_")
-#: End of the name of a temporary file, and its age in seconds from which no process is still writing it.
-_TEMPORARY, _ABANDONED = ".skop-part", 3600.0
 #: Largest number of levels of values within each other in a header.
 _DEEPEST = 100
 #: Numbers in tables that a network may have beside its weights, and modules without weights.
@@ -715,52 +710,6 @@ def _digest(text: str, tensors: Mapping[str, torch.Tensor]) -> str:
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         total.update(tensor.numpy().tobytes())
     return total.hexdigest()
-
-
-def write_in_one_step(path: Path, content: bytes) -> None:
-    """Write a temporary file, flush it to disk and rename it, so that a crash leaves either the old or the new file.
-
-    Parameters
-    ----------
-    path : Path
-        File to write.
-    content : bytes
-        What it will hold.
-    """
-    # A link stays one, and its target is written.
-    path = Path(os.path.realpath(path))
-    mode = path.stat().st_mode if path.exists() else None
-    if mode is not None and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise FileExistsError(f"{str(path)!r} is a pipe or a device and no file; pass the path of a file.")
-    # The name of a file may be as long as the system allows, and that of the temporary one not longer.
-    prefix = f".{path.name[:40]}."
-    _remove_abandoned(path.parent, prefix)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=_TEMPORARY)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp creates private files; set the permissions of the old file, or those that an ordinary open would give.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask if mode is None else stat.S_IMODE(mode))
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _remove_abandoned(folder: Path, prefix: str) -> None:
-    """Remove temporary files of this name that a killed process has left behind."""
-    for left in folder.iterdir():
-        if left.name.startswith(prefix) and left.name.endswith(_TEMPORARY):
-            try:
-                if time.time() - left.stat().st_mtime > _ABANDONED:
-                    left.unlink()
-            except OSError:
-                # Another process has removed it.
-                continue
 
 
 def _content(path: PathOrStr) -> bytes:

@@ -295,7 +295,7 @@ def test_a_crash_while_writing_leaves_the_old_file(model, path, monkeypatch, pla
     def crash(*_):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(f"skop.estimators._persistence.{place}", crash)
+    monkeypatch.setattr(f"skop._files.{place}", crash)
     with pytest.raises(OSError, match="disk is full"):
         small(random_state=1).fit(GRIDS, GRIDS[..., :1]).save(path)
     assert path.read_bytes() == before
