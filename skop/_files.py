@@ -38,7 +38,9 @@ def write_in_one_step(path: Path, content: bytes | Callable[[Path], object]) -> 
         raise FileExistsError(f"{str(path)!r} is a pipe or a device and no file; pass the path of a file.")
     # The name of a file may be as long as the system allows, and that of the temporary one not longer.
     prefix = f".{path.name[:40]}."
-    _remove_abandoned(path.parent, prefix)
+    if not callable(content):
+        # Among thousands of meshes, to look for them each time would take longer than to write.
+        _remove_abandoned(path.parent, prefix)
     ending = path.suffix if callable(content) else ""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=_TEMPORARY + ending)
     try:

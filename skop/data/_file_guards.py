@@ -142,8 +142,9 @@ def file_beside(path: Path, name: str) -> Path:
     FieldDataError
         If the name leads out of the folder, or to no regular file.
     """
-    folder = os.path.abspath(path.parent)
-    found = Path(os.path.normpath(os.path.join(folder, name)))
+    # With links followed, which archives can carry.
+    folder = os.path.realpath(path.parent)
+    found = Path(os.path.realpath(os.path.join(folder, name)))
     if not found.is_relative_to(folder):
         raise FieldDataError(
             f"cannot read {path}: it names the file {name!r} outside of its folder; move this file beside it, and "

@@ -305,7 +305,10 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
     def _read(self, X: Any, y: Any, *, params: Any = None, sample_weight: Any = None, **options: Any) -> TrainingData:
         """X and y of a fit; time series of meshes are read by the estimator, which predicts frames."""
         self.__dict__.pop("series_", None)
-        inner = self.estimator.estimator if isinstance(self.estimator, FrozenEstimator) else self.estimator
+        inner = self.estimator
+        if isinstance(inner, FrozenEstimator):
+            inner = inner.estimator
+            check_is_fitted(inner)
         frames = _frame_estimator(inner)
         runs, targets, _ = split_series(X, y, params)
         if frames is None or not frames._takes_series(runs, targets):

@@ -31,6 +31,7 @@ from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.dummy import DummyRegressor
+from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
@@ -97,6 +98,8 @@ KNOWN: dict[str, type] = {
 }
 #: Estimators of skop by name; each is registered when its class is defined.
 ESTIMATORS: dict[str, type] = {}
+#: What is said of an object with parameters by which it could not be loaded again.
+_SET_AFTER_FIT = "{} has parameters with which it cannot be fitted, and could not be loaded again ({}); set others."
 #: Fitted attributes without which an operator regressor cannot predict.
 _NEEDED = ("coords_", "domain_", "dtype_", "geometry_", "network_parameters_", "scalers_", "spacing_", "spec_")
 #: Largest number of levels of values within each other in a header.
@@ -155,7 +158,6 @@ def save(estimator: Any, path: PathOrStr) -> None:
             f"a model file holds an estimator of skop, or a Pipeline that ends in one, but this is a "
             f"{type(estimator).__name__}{last}; save others by joblib.dump."
         )
-    check_is_fitted(estimator)
     save_estimator(estimator, path)
 
 
@@ -188,6 +190,13 @@ def save_estimator(estimator: Any, path: PathOrStr, key: str | None = None) -> N
         raise FileNotFoundError(
             f"there is no folder {str(folder)!r} to save {str(path)!r} in; make it first, or correct the path."
         )
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        raise
+    except Exception as error:
+        # What is fitted by an estimator that is none any more says nothing of itself.
+        raise ModelFileError(_SET_AFTER_FIT.format(type(estimator).__name__, error)) from error
     write_state(estimator, path, key)
 
 
@@ -403,6 +412,14 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
             f"{place or 'estimator'}={value!r} cannot be written to a model file; {advice}, or save the estimator by "
             "joblib.dump."
         )
+    try:
+        _check_parameters(value)
+        if isinstance(value, BaseEstimator) and name in ESTIMATORS:
+            _check_still_fits(value)
+    except ModelFileError:
+        raise
+    except Exception as error:
+        raise ModelFileError(_SET_AFTER_FIT.format(place or name, error)) from error
     return {"object": name, "state": {key: _encode(*item, tensors) for key, item in _state(value, place)}}
 
 
@@ -422,7 +439,6 @@ def _state(value: Any, place: str) -> Iterator[tuple[str, tuple[Any, str]]]:
     """Attributes of an object that are saved, by name, with their places."""
     names = list(vars(value))
     if isinstance(value, BaseEstimator) and type(value).__name__ in ESTIMATORS:
-        _check_still_fits(value)
         parameters = value.get_params(deep=False)
         names = [name for name in names if name in parameters or (name.endswith("_") and not name.startswith("_"))]
     for name in names:

@@ -173,11 +173,13 @@ def xdmf(folder, item):
         'Format="Binary">../out/secret.bin',
         'Format="Binary">{out}/secret.bin',
         'Format="Binary">pipe',
+        'Format="Binary">link/secret.bin',
     ],
 )
 def test_xdmf_files_do_not_reach_outside_of_their_folder(linked, item):
     """Names and links that lead elsewhere are refused, and a pipe is not waited for."""
     os.mkfifo(linked.parent / "pipe")
+    (linked.parent / "link").symlink_to(linked.parent.parent / "out")
     path, text = xdmf(linked.parent, item.format(out=linked.parent.parent / "out"))
     path.write_text(text)
     with pytest.raises(FieldDataError, match=r"outside of its folder|is a link|no regular file"):
