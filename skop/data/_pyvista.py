@@ -158,7 +158,16 @@ def convert_dataset(data: Any, where: str) -> meshio.Mesh:
         raise FieldDataError(f"{where} is a {type(data).__name__} of VTK; expected a mesh.")
     if not data.n_points:
         raise FieldDataError(f"{where} has no points; remove it.")
-    grid = _with_general_cells(pyvista, data.cast_to_unstructured_grid())
+    grid = data.cast_to_unstructured_grid()
+    nodes = np.asarray(grid.cell_connectivity)
+    if nodes.size and not (nodes.min() >= 0 and nodes.max() < grid.n_points):
+        # VTK would read what lies there in memory.
+        wrong = int(nodes.min() if nodes.min() < 0 else nodes.max())
+        raise FieldDataError(
+            f"{where} has a cell that names the point {wrong:,}, but has {grid.n_points:,} points, counted from 0; it "
+            "is damaged, write it again."
+        )
+    grid = _with_general_cells(pyvista, grid)
     unknown = sorted({_UNKNOWN[number] for number in set(np.unique(grid.celltypes).tolist()) & set(_UNKNOWN)})
     if unknown:
         raise FieldDataError(

@@ -1,6 +1,7 @@
 """Files of others: links out of them, pipes, pointers, numbers that take all memory, and damaged MATLAB files."""
 
 import os
+import re
 import tracemalloc
 
 import h5py
@@ -267,6 +268,18 @@ def test_whole_vtk_files_pass(tmp_path, ending):
     mesh.save(tmp_path / f"a{ending}")
     held, points, _ = check_vtk(tmp_path / f"a{ending}")
     assert (held, points) == ((tmp_path / f"a{ending}").stat().st_size, 2 * 10**6)
+
+
+@pytest.mark.parametrize("node", [9, -1])
+def test_cells_of_vtk_files_that_name_points_that_are_not_there_are_refused(tmp_path, node):
+    """VTK reads such a mesh, and can end the process when it is written for meshio."""
+    pyvista = pytest.importorskip("pyvista")
+    pyvista.PolyData(POINTS, [3, 0, 1, 2]).save(tmp_path / "a.vtp", binary=False)
+    text, count = re.subn(r"\b0 1 2\b", f"0 1 {node}", (tmp_path / "a.vtp").read_text())
+    assert count == 1
+    (tmp_path / "a.vtp").write_text(text)
+    with pytest.raises(FieldDataError, match=f"a cell that names the point {node:,}"):
+        read_meshes([tmp_path / "a.vtp"])
 
 
 def test_pipes_that_vtk_would_wait_for_are_named(tmp_path):
