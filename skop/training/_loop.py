@@ -957,7 +957,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def naming_memory(what: str, advice: str) -> Iterator[None]:
-    """Turn the errors by which PyTorch says that it is out of memory into a `MemoryError` that says what to do.
+    """Turn the errors by which PyTorch and NumPy say that they are out of memory into one that says what to do.
 
     Parameters
     ----------
@@ -987,7 +987,7 @@ def naming_memory(what: str, advice: str) -> Iterator[None]:
     """
     try:
         yield
-    except RuntimeError as error:
+    except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
         raise MemoryError(f"{what} ran out of memory ({_first_line(error)}). {advice}.") from error
