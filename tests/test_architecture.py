@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "skop"
-BASE = {"_typing", "exceptions", "_optional", "_sklearn_compat", "_version", "_openmp", "_draws", "_jobs"}
+BASE = {"_typing", "exceptions", "_optional", "_sklearn_compat", "_version", "_openmp", "_draws", "_files", "_jobs"}
 LOW = {"data", "ops", "losses", "metrics", "datasets"}
 #: Parts of the package (packages and modules below `skop`), and those that each may import.
 ALLOWED = {

@@ -3,13 +3,16 @@
 import contextlib
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
+import h5py
 import joblib
 import meshio
 import numpy as np
@@ -26,6 +29,7 @@ from skop.cli import main  # noqa: E402
 from skop.cli._data import Choice, read_samples  # noqa: E402
 from skop.cli._fit import split_rows  # noqa: E402
 from skop.data import FieldLoader, MeshSeries, read_mesh_series, read_meshes  # noqa: E402
+from skop.data._mesh_files import write_mesh  # noqa: E402
 from skop.datasets import make_darcy  # noqa: E402
 from skop.metrics import relative_l2_error  # noqa: E402
 
@@ -357,6 +361,56 @@ def test_data_that_cannot_be_used_are_one_line(study, words, message, monkeypatc
     assert line.startswith("skop fit: error: ")
     assert message in line
     assert not (folder / "other.skop").exists()
+
+
+@pytest.mark.parametrize("ending", [".npz", ".mat"])
+def test_damaged_archives_are_one_line(tmp_path, ending, capsys):
+    path, arrays = tmp_path / f"a{ending}", {"X": np.random.default_rng(0).random((9, 3)), "y": np.arange(9.0)}
+    if ending == ".npz":
+        np.savez_compressed(path, **arrays)
+    else:
+        savemat(path, arrays, do_compression=True)
+    whole = path.read_bytes()
+    for place in range(140, len(whole) - 1, len(whole) // 9):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
+        if main(["describe", str(path)]) == 2:
+            assert "cannot read" in capsys.readouterr().err.splitlines()[-1]
+        else:
+            capsys.readouterr()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert main(["describe", str(path)]) == 2
+    assert "cannot read" in one_line_of(capsys)
+
+
+def test_archives_without_samples_are_one_line(tmp_path, monkeypatch, capsys):
+    """A single number, a member that is no array, a password, a size that no memory holds, and a null data set."""
+    monkeypatch.chdir(tmp_path)
+    np.savez("single.npz", X=np.zeros((4, 3)), y=np.float64(3))
+    np.savez("huge.npz", X=np.zeros((4, 3)))
+    names = {"notes.npz": "notes.txt", "locked.npz": "X.npy", "huge.npz": "y.npy"}
+    for name, member in names.items():
+        with zipfile.ZipFile(name, "a") as archive:
+            content = b"text"
+            if name == "huge.npz":
+                shape = "{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999999,)}".ljust(117) + "\n"
+                content = b"\x93NUMPY\x01\x00" + len(shape).to_bytes(2, "little") + shape.encode()
+            archive.writestr(member, content)
+    locked = bytearray(Path("locked.npz").read_bytes())
+    locked[6] |= 1
+    locked[locked.index(b"PK\x01\x02") + 8] |= 1
+    Path("locked.npz").write_bytes(locked)
+    with h5py.File("null.mat", "w", userblock_size=512) as file:
+        file["X"] = h5py.Empty("f8")
+    words = {"single.npz": "y is a single number", "notes.npz": "no array of inputs", "locked.npz": "encrypted"}
+    for name, message in (words | {"huge.npz": "cannot read", "null.mat": "no array of inputs"}).items():
+        assert main(["describe", name]) == 2
+        assert message in capsys.readouterr().err.splitlines()[-1]
+    os.mkfifo("pipe.csv")
+    assert main(["describe", "pipe.csv"]) == 2
+    assert "no regular file" in one_line_of(capsys)
+    for text in ("[" * 5000, "-" * 20_000 + "1"):
+        assert main(["fit", "single.npz", "-o", "m.skop", "--set", f"base={text}"]) == 2
+        assert "nested too deeply" in one_line_of(capsys)
 
 
 def test_a_row_belongs_to_one_file(study, tmp_path, monkeypatch, capsys):
@@ -875,6 +929,50 @@ def test_one_file_by_two_names_is_one_sample(study, monkeypatch):
     monkeypatch.chdir(study[0])
     samples = read_samples(["run_*.vtu", "./run_3.vtu", str(study[0] / "run_4.vtu")], Choice(targets=("stress",)))
     assert samples.names == tuple(f"run_{number}.vtu" for number in range(12))
+
+
+def test_what_a_pattern_leaves_out_is_said_once(study, tmp_path, capsys):
+    """A broken link to a run is not in the training; folders of other names are no runs."""
+    folder, _ = study
+    for number in range(3):
+        shutil.copy(folder / f"run_{number}.vtu", tmp_path)
+    (tmp_path / "run_3.vtu").symlink_to(tmp_path / "moved.vtu")
+    os.mkfifo(tmp_path / "run_4.vtu")
+    (tmp_path / "run_5").mkdir()
+    assert main(["describe", str(tmp_path / "run_*")]) == 0
+    said = capsys.readouterr().err
+    assert said.count("2 of 6 names that match") == 1
+    assert "run_3.vtu; mend" in said
+    with pytest.warns(skop.exceptions.SkopWarning, match="2 of 5 names"):
+        assert len(read_meshes(str(tmp_path / "*.vtu")).fields) == 3
+
+
+def test_an_output_that_is_a_hard_link_of_an_input_is_refused(study, tmp_path, capsys):
+    folder, _ = study
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    shutil.copy(folder / "run_1.vtu", tmp_path / "in")
+    os.link(tmp_path / "in" / "run_1.vtu", tmp_path / "out" / "run_1.vtu")
+    words = ["predict", str(folder / "model.skop"), str(tmp_path / "in" / "run_1.vtu"), "--force"]
+    assert main([*words, "--params", str(folder / "doe.csv"), "-o", str(tmp_path / "out")]) == 2
+    assert "is an input file" in one_line_of(capsys)
+
+
+def test_outputs_are_written_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
+    """A failure within the writing leaves the old file, and nothing beside it."""
+    path = tmp_path / "a.vtu"
+    plate(0, 1.0).write(path)
+    before = path.read_bytes()
+
+    def fails(beside):
+        beside.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(meshio.Mesh, "write", lambda self, beside: fails(beside))
+    with pytest.raises(OSError, match="No space left"):
+        write_mesh(plate(1, 2.0), path)
+    assert [item.name for item in tmp_path.iterdir()] == ["a.vtu"]
+    assert path.read_bytes() == before
 
 
 def test_outputs_are_checked_before_any_work(study, tmp_path, monkeypatch, capsys):

@@ -19,7 +19,7 @@ from skop.cli._describe import describe
 from skop.cli._fit import compare, fit
 from skop.cli._info import demo, info
 from skop.cli._predict import predict, score
-from skop.exceptions import SkopError
+from skop.exceptions import SkopError, each_warning_once
 
 __all__ = ["main"]
 
@@ -37,7 +37,8 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
-        with warnings.catch_warnings():
+        # A command lists its files before it reads them, and so twice.
+        with warnings.catch_warnings(), each_warning_once():
             warnings.showwarning = _show_warning
             try:
                 return super().invoke(ctx)

@@ -58,6 +58,8 @@ def read_arrays(path: Path, names: dict[str, str | None], channels: str, *, need
     """
     arrays = _load_npz(path) if path.suffix.lower() == ".npz" else _load_mat(path)
     found = {role: _find_array(arrays, role, name, path) for role, name in names.items()}
+    if single := [role for role, array in found.items() if array is not None and array.ndim == 0]:
+        raise click.UsageError(f"{single[0]} is a single number; the first axis of arrays is that of the samples")
     if found["x"] is None and found["coords"] is None and found["params"] is None:
         raise click.UsageError(f"{path} has no array of inputs by a known name; choose by --x from: {_shapes(arrays)}")
     if found["y"] is None and needs_targets:
@@ -72,8 +74,6 @@ def read_arrays(path: Path, names: dict[str, str | None], channels: str, *, need
 
 def _load_npz(path: Path) -> dict[str, Any]:
     """Arrays of a NumPy file, without unpickling anything."""
-    import zipfile
-
     import numpy as np
 
     from skop.data._file_guards import check_regular_file
@@ -82,37 +82,49 @@ def _load_npz(path: Path) -> dict[str, Any]:
     check_regular_file(path)
     try:
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise FieldDataError(f"cannot read {path}: {error}; write it by numpy.savez(path, X=X, y=y).") from error
+            content = {name: file[name] for name in file.files}
+    # Damage ends in errors of zlib, zipfile and NumPy; a stated size that no memory holds, and a password, in others.
+    except Exception as error:
+        what = str(error) or type(error).__name__
+        raise FieldDataError(f"cannot read {path}: {what}; write it by numpy.savez(path, X=X, y=y).") from error
+    # Other members, such as notes, come as bytes.
+    return {name: value for name, value in content.items() if isinstance(value, np.ndarray)}
 
 
 def _load_mat(path: Path) -> dict[str, Any]:
     """Arrays of a MATLAB file."""
     import numpy as np
     from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
 
-    from skop._optional import import_optional
-    from skop.data._file_guards import check_hdf5, check_matlab, check_regular_file
-    from skop.exceptions import FieldDataError
+    from skop.data._file_guards import check_matlab, check_regular_file, is_hdf5
+    from skop.exceptions import FieldDataError, OptionalDependencyError
 
     check_regular_file(path)
     try:
         check_matlab(path)
-        content = loadmat(path)
-    except NotImplementedError:
-        h5py = import_optional("h5py", purpose="read MATLAB files of version 7.3")
-        with h5py.File(path, "r") as file:
-            check_hdf5(file, path)
-            # MATLAB stores by columns, so that HDF5 shows the axes in reverse.
-            content = {name: np.asarray(item).T for name, item in file.items() if isinstance(item, h5py.Dataset)}
-    except FieldDataError:
+        content = _load_hdf5(path) if is_hdf5(path) else loadmat(path)
+    except (FieldDataError, OptionalDependencyError):
         raise
-    except (MatReadError, ValueError, TypeError) as error:
-        raise FieldDataError(f"cannot read {path}: {error}; it is no MATLAB file, or damaged.") from error
+    except Exception as error:
+        what = str(error) or type(error).__name__
+        raise FieldDataError(f"cannot read {path}: {what}; it is no MATLAB file, or damaged.") from error
     arrays = {name: value for name, value in content.items() if not name.startswith("_")}
     return {name: value for name, value in arrays.items() if getattr(value, "dtype", np.dtype("O")).kind in "fiub"}
+
+
+def _load_hdf5(path: Path) -> dict[str, Any]:
+    """Arrays of a MATLAB file of version 7.3."""
+    import numpy as np
+
+    from skop._optional import import_optional
+    from skop.data._file_guards import check_hdf5
+
+    h5py = import_optional("h5py", purpose="read MATLAB files of version 7.3")
+    with h5py.File(path, "r") as file:
+        check_hdf5(file, path)
+        held = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset)}
+        # MATLAB stores by columns, so that HDF5 shows the axes in reverse; a null data set has no shape.
+        return {name: np.asarray(item).T for name, item in held.items() if item.shape is not None}
 
 
 def _find_array(arrays: dict[str, Any], role: str, name: str | None, path: Path) -> Any:
@@ -194,8 +206,10 @@ def read_csv(path: str | Path) -> Any:
         If the file cannot be read.
     """
     from skop._optional import import_optional
+    from skop.data._file_guards import check_regular_file
     from skop.exceptions import FieldDataError
 
+    check_regular_file(Path(path))
     pandas = import_optional("pandas", purpose="read CSV files")
     try:
         # The engine "python" finds out whether columns are separated by commas, semicolons or tabs.

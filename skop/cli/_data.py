@@ -403,6 +403,8 @@ def expand(data: Sequence[str]) -> list[Path]:
     click.UsageError
         If a pattern matches nothing, or a path is not a file.
     """
+    from skop.data._file_guards import matches_of
+
     found: dict[str, None] = {}
     for item in data:
         path = os.path.expanduser(item)
@@ -411,7 +413,7 @@ def expand(data: Sequence[str]) -> list[Path]:
         if os.path.exists(path):
             found[path] = None
             continue
-        matches = [match for match in glob.glob(path, recursive=True) if os.path.isfile(match)]
+        matches = matches_of(path)
         if not matches:
             what = "no file matches" if glob.has_magic(path) else "there is no file"
             raise click.UsageError(f"{what} {item!r}{_near(Path(path))}")

@@ -144,7 +144,10 @@ def parse_settings(_context: click.Context, _parameter: click.Parameter, values:
         name, equals, text = item.partition("=")
         if not equals or not name.strip():
             raise click.BadParameter(f"{item!r} is not of the form name=value, such as width=32")
-        settings[name.strip()] = _parse_value(text.strip())
+        try:
+            settings[name.strip()] = _parse_value(text.strip())
+        except (RecursionError, MemoryError):
+            raise click.BadParameter(f"the value of {name.strip()!r} is nested too deeply") from None
     return settings
 
 
@@ -156,6 +159,13 @@ def _parse_value(text: str) -> Any:
         except (ValueError, SyntaxError):
             continue
     return text
+
+
+def _is_same_file(path: Path, other: Path) -> bool:
+    """Whether two paths lead to the same file, also as links of either kind."""
+    if path.exists() and other.exists():
+        return path.samefile(other)
+    return path.resolve() == other.resolve()
 
 
 def _check_writable(path: Path, inputs: Sequence[Path | str | None], force: bool) -> Path:
@@ -181,7 +191,7 @@ def _check_writable(path: Path, inputs: Sequence[Path | str | None], force: bool
         If the file is one of the inputs, a folder, exists and `force` is not set, or cannot be written.
     """
     target = path.resolve()
-    if any(target == Path(item).resolve() for item in inputs if item is not None):
+    if any(_is_same_file(path, Path(item)) for item in inputs if item is not None):
         raise click.UsageError(f"{path} is an input file; choose another output by -o")
     if target.is_dir():
         raise click.UsageError(f"{path} is a folder; name a file")
@@ -217,7 +227,7 @@ def check_outputs(paths: Sequence[Path | None], inputs: Sequence[Path | str | No
     """
     given = [path for path in paths if path is not None]
     for number, path in enumerate(given):
-        if any(path.resolve() == other.resolve() for other in given[:number]):
+        if any(_is_same_file(path, other) for other in given[:number]):
             raise click.UsageError(f"{path} would be written twice; choose another --report")
         _check_writable(path, inputs, force)
 

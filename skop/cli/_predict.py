@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from skop._files import write_in_one_step
 from skop.cli._data import Samples, array_options, choice_of_model, expand, read_samples, short_names
 from skop.cli._fit import covered, print_coverage, print_errors
 from skop.cli._models import check_outputs, check_report, load_model
@@ -236,7 +237,7 @@ def _write_meshes(estimator: Any, samples: Samples, targets: list[Path], jobs: i
         return
     table = _with_ends(estimator, _scalar_table(estimator, predicted), ends)
     table.insert(0, "file", list(samples.names))
-    table.to_csv(targets[-1], index=False)
+    _write_csv(table, targets[-1])
 
 
 def _scalar_table(estimator: Any, predicted: Any) -> Any:
@@ -257,6 +258,11 @@ def _with_ends(estimator: Any, table: Any, ends: dict[str, Any]) -> Any:
     return table.join(parts) if parts else table
 
 
+def _write_csv(table: Any, path: Path) -> None:
+    """Write a table, in one step."""
+    write_in_one_step(path, table.to_csv(index=False).encode())
+
+
 def _write_table(estimator: Any, samples: Samples, path: Path, jobs: int | None) -> None:
     """Write the columns of the inputs, the predictions, and the truth and errors where they are known."""
     found, ends = _predicted(estimator, samples.X, jobs)
@@ -266,7 +272,7 @@ def _write_table(estimator: Any, samples: Samples, path: Path, jobs: int | None)
         for name in predicted.columns:
             table[f"{name}_true"] = samples.y[name].to_numpy()
             table[f"{name}_error"] = predicted[name] - table[f"{name}_true"]
-    table.to_csv(path, index=False)
+    _write_csv(table, path)
 
 
 def _write_arrays(estimator: Any, samples: Samples, path: Path, jobs: int | None) -> None:
@@ -281,4 +287,4 @@ def _write_arrays(estimator: Any, samples: Samples, path: Path, jobs: int | None
         arrays = {"coords": predicted.coords, "y": predicted.values}
     for end, found in ends.items():
         arrays[f"y_{end}"] = found[1] if isinstance(found, tuple) else getattr(found, "values", found)
-    np.savez(path, **arrays)
+    write_in_one_step(path, lambda beside: np.savez(beside, **arrays))

@@ -1,13 +1,15 @@
 """Checks of files before they are read: what is no data file, and what would take its reader down or elsewhere.
 
 Mesh files and data sets come from other people. scipy (1.17) ends the process on types of numbers that MATLAB does not
-have; readers of meshio (5.3) wait for ever on FIFOs, allocate as much as the largest number of a node says, and open
-every file that an XDMF file names; HDF5 follows links out of a file. Each check reads only as much as it needs.
+have, and VTK (9.7) on extents that descend and where the stated sizes do not fit the memory; readers of meshio (5.3)
+wait for ever on FIFOs, allocate as much as the largest number of a node says, and open every file that an XDMF file
+names; HDF5 follows links out of a file. Each check reads only as much as it needs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import math
 import os
 import re
@@ -16,11 +18,12 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Literal, NoReturn
+from xml.parsers import expat
 
 import numpy as np
 
 from skop._optional import import_optional
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, warn
 
 __all__ = [
     "LFS_START",
@@ -29,9 +32,12 @@ __all__ = [
     "check_hdf5_link",
     "check_matlab",
     "check_regular_file",
+    "check_vtk",
+    "check_xml",
     "file_beside",
     "hdf5_array",
     "is_hdf5",
+    "matches_of",
 ]
 
 #: Beginning of the text file that Git leaves in place of a file that is stored elsewhere.
@@ -43,6 +49,18 @@ _MOST_COMPRESSED, _ALWAYS_FINE = 1100, 2**24
 #: Number of a node of Gmsh up to which an array of this length is no burden, and beyond which it must be explained by
 #: the size of the file.
 _FINE_TAG = 2**24
+#: The same as the first where nothing is compressed, as for single digits as text; and the bytes that a point takes
+#: whose coordinates are not in the file.
+_MOST_IMPLIED, _IMPLICIT_POINT = 8, 8
+#: Bytes of a row in a table of blocks.
+_BLOCK = 64
+#: Files that may name each other: blocks, the pieces of a block, and a piece.
+_DEEPEST_FILES = 3
+#: Sections of a VTK file whose arrays have an entry for each point, and for each cell; names of numbers of cells.
+_OF_POINTS, _OF_CELLS = ("Points", "PPoints", "PointData", "PPointData"), ("CellData", "PCellData")
+_CELL_COUNTS = ("NumberOfCells", "NumberOfVerts", "NumberOfLines", "NumberOfStrips", "NumberOfPolys")
+#: Bytes of an XML file that are parsed at once.
+_CHUNK = 2**20
 #: Bytes of the header of a MATLAB file of version 5, and its types of elements: numbers and text, arrays, compressed.
 _MATLAB_HEADER = 128
 _MATLAB_DATA, _MATLAB_ARRAY, _MATLAB_COMPRESSED = frozenset((1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18)), 14, 15
@@ -78,6 +96,32 @@ def check_regular_file(path: Path) -> None:
             )
 
 
+def matches_of(pattern: str) -> list[str]:
+    """Return the files that match a pattern, with a warning if it leaves out what matches too.
+
+    Parameters
+    ----------
+    pattern : str
+        Pattern, in which ``**`` is any number of folders.
+
+    Returns
+    -------
+    list of str
+        Files; empty if there are none.
+    """
+    found = glob.glob(pattern, recursive=True)
+    files = [name for name in found if os.path.isfile(name)]
+    # Only what is called as a file is: folders of runs may lie beside their files.
+    ends = {os.path.splitext(name)[1] for name in files} - {""}
+    left = sorted(name for name in found if not os.path.isfile(name) and os.path.splitext(name)[1] in ends)
+    if left:
+        warn(
+            f"{len(left)} of {len(found)} names that match {pattern!r} are no files, but broken links, folders or "
+            f"pipes, and are left out, such as {left[0]}; mend or remove them."
+        )
+    return files
+
+
 def file_beside(path: Path, name: str) -> Path:
     """Return the file that another file names, which must be in its folder or below.
 
@@ -98,8 +142,9 @@ def file_beside(path: Path, name: str) -> Path:
     FieldDataError
         If the name leads out of the folder, or to no regular file.
     """
-    folder = os.path.abspath(path.parent)
-    found = Path(os.path.normpath(os.path.join(folder, name)))
+    # With links followed, which archives can carry.
+    folder = os.path.realpath(path.parent)
+    found = Path(os.path.realpath(os.path.join(folder, name)))
     if not found.is_relative_to(folder):
         raise FieldDataError(
             f"cannot read {path}: it names the file {name!r} outside of its folder; move this file beside it, and "
@@ -230,6 +275,152 @@ def _check_array(item: Any, path: Path) -> None:
             f"cannot read {path}: {item.name!r} in it states the shape {item.shape}, {stated:,} bytes, of which the "
             f"file holds {item.id.get_storage_size():,}; it was not written to the end, or is damaged."
         )
+
+
+# ---------------------------------------------------------------------- XML and VTK
+def check_xml(path: Path) -> None:
+    """Raise an error if an XML file declares entities, which can grow without end, or lead to other files.
+
+    Parameters
+    ----------
+    path : Path
+        XML file, in any encoding.
+
+    Raises
+    ------
+    FieldDataError
+        If there is such a declaration before the first element, the only place where XML allows it.
+    """
+    next(_elements(path), None)
+
+
+def check_vtk(path: Path, *, depth: int = 1) -> tuple[int, int, int]:
+    """Raise an error if a VTK file states sizes on which VTK ends the process, or names what is no file.
+
+    Data of other formats than XML pass.
+
+    Parameters
+    ----------
+    path : Path
+        Existing file.
+    depth : int, default=1
+        Number of files on the way to this one that name each other, with this one.
+
+    Returns
+    -------
+    tuple of (int, int, int)
+        Bytes of the file and of those that it names, and the numbers of their points and cells.
+
+    Raises
+    ------
+    FieldDataError
+        If an extent descends, a number is negative or no number, the sizes need more memory than the file explains, or
+        a file that it names is a pipe, or names too many others in turn.
+    """
+    held, most = path.stat().st_size, _MOST_IMPLIED
+    section, points, cells = "", 0, 0
+    # Of all pieces, and bytes of an entry of each array.
+    whole, widths, stated = np.zeros(2, dtype=object), dict[tuple[str, str], int](), 0
+    for tag, attributes in _elements(path):
+        name = attributes.get("file", attributes.get("Source"))
+        if name is not None or "compressor" in attributes:
+            most = _MOST_COMPRESSED
+        if name and (beside := path.parent / name).exists():
+            check_regular_file(beside)
+            if depth == _DEEPEST_FILES:
+                raise FieldDataError(
+                    f"cannot read {path}: {_DEEPEST_FILES} files name each other, and then {name!r}; VTK writes blocks "
+                    "that name pieces, which name no others. Pass the files with the data."
+                )
+            size, *counts = check_vtk(beside, depth=depth + 1)
+            held, whole = held + size, whole + counts
+        if "WholeExtent" in attributes:
+            whole = np.array(_grid_sizes(path, attributes, "WholeExtent"), dtype=object)
+        # A table of blocks has as many rows as the largest number of one.
+        stated += _BLOCK * _stated(path, attributes, "index", 0)
+        if tag == "Piece":
+            points = _stated(path, attributes, "NumberOfPoints", 0)
+            cells = sum(_stated(path, attributes, count, 0) for count in _CELL_COUNTS)
+            if "Extent" in attributes:
+                points, cells = _grid_sizes(path, attributes, "Extent")
+            elif name is None:
+                whole = whole + np.array((points, cells), dtype=object)
+            stated += _IMPLICIT_POINT * points
+        elif tag in ("DataArray", "PDataArray", "Array"):
+            bits = re.search(r"\d+$", attributes.get("type", ""))
+            width = _stated(path, attributes, "NumberOfComponents", 1) * (int(bits[0]) // 8 if bits else 1)
+            entries = points if section in _OF_POINTS else cells if section in _OF_CELLS else 0
+            stated += width * max(entries, _stated(path, attributes, "NumberOfTuples", 1))
+            widths[section, attributes.get("Name", "")] = width
+        else:
+            section = tag
+    together = _IMPLICIT_POINT * whole[0]
+    for (of, _), width in widths.items():
+        together += width * (whole[0] if of in _OF_POINTS else whole[1] if of in _OF_CELLS else 0)
+    if (needed := max(stated, together)) > _ALWAYS_FINE + most * held:
+        raise FieldDataError(
+            f"cannot read {path}: the sizes that it states need {needed:,} bytes, which {held:,} bytes of files cannot "
+            "hold; it was not written to the end, or is damaged. Write it again."
+        )
+    return held, whole[0], whole[1]
+
+
+def _elements(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the elements of an XML file with their attributes, up to appended data, which need be no XML."""
+    found: list[tuple[str, dict[str, str]]] = []
+
+    def refuse(*_: Any) -> None:
+        """Refuse a declaration of an entity."""
+        raise FieldDataError(
+            f"cannot read {path}: it declares XML entities, which mesh files do not need and which can grow without "
+            "end; write it again by ParaView or meshio."
+        )
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = lambda tag, attributes: found.append((tag, attributes))
+    parser.EntityDeclHandler = refuse
+    with path.open("rb") as file:
+        is_whole = False
+        while not is_whole:
+            part = file.read(_CHUNK)
+            try:
+                parser.Parse(part, not part)
+            except expat.ExpatError:
+                # Its reader says so.
+                is_whole = True
+            for tag, attributes in found:
+                if tag == "AppendedData":
+                    return
+                yield tag, attributes
+            found.clear()
+            is_whole |= not part
+
+
+def _grid_sizes(path: Path, attributes: dict[str, str], name: str) -> tuple[int, int]:
+    """Numbers of points and cells of a grid whose extent is stated."""
+    try:
+        ends = [int(number) for number in attributes[name].split()]
+    except ValueError:
+        ends = []
+    steps = [last - first for first, last in zip(ends[::2], ends[1::2], strict=False)]
+    # An axis that ends one before its beginning has no points.
+    if len(ends) != 6 or min(steps) < -1:
+        raise FieldDataError(
+            f"cannot read {path}: it states {name}={attributes[name]!r}; expected the first and last index along each "
+            "of three axes, such as '0 9 0 9 0 0'. It is damaged; write it again."
+        )
+    return math.prod(step + 1 for step in steps), math.prod(max(step, 1) for step in steps)
+
+
+def _stated(path: Path, attributes: dict[str, str], name: str, default: int) -> int:
+    """Number in an attribute."""
+    text = attributes.get(name, "").strip() or str(default)
+    if not re.fullmatch(r"\+?\d{1,18}", text):
+        raise FieldDataError(
+            f"cannot read {path}: it states {name}={text!r}; expected a number from 0 on. It is damaged; write it "
+            "again."
+        )
+    return int(text)
 
 
 # ---------------------------------------------------------------------- Gmsh

@@ -14,8 +14,9 @@ from typing import IO, Any
 import meshio
 import numpy as np
 
+from skop._files import write_in_one_step
 from skop._optional import import_optional
-from skop.data._file_guards import check_gmsh_tags, check_hdf5, check_regular_file, is_hdf5
+from skop.data._file_guards import check_gmsh_tags, check_hdf5, check_regular_file, check_xml, is_hdf5, matches_of
 from skop.data._mesh_cells import USES_ALL_POINTS
 from skop.data._pyvista import convert_dataset, find_time_steps, is_vtk_object, read_by_vtk
 from skop.data._vtu import read_vtu
@@ -47,8 +48,11 @@ _WAITING_READERS = {
     ".dat": ("tecplot", False),
     ".tec": ("tecplot", False),
 }
-#: Endings of XML files, and the number of bytes at their beginning in which entities are declared.
-_XML, _HEAD = {".vtu", ".pvtu", ".xdmf", ".xmf", ".xml", ".vtp", ".vti", ".vtr", ".vts", ".vtm", ".pvd", ".svg"}, 2**16
+#: Endings of XML files.
+_XML = {
+    *(".vtu", ".vtp", ".vti", ".vtr", ".vts", ".vtm", ".vtmb", ".pvtu", ".pvtp", ".pvti", ".pvtr", ".pvts"),
+    *(".pvd", ".xdmf", ".xmf", ".xml", ".svg"),
+}
 #: Number of empty reads at the end of a file after which it is considered truncated.
 _READS_PAST_END = 100
 #: Endings of VTK formats that meshio (5.3) does not read.
@@ -58,6 +62,8 @@ _READ_BY_VTK = {
 }
 #: Endings of files of ParaView that list the files of a time series.
 _COLLECTIONS = {".pvd", ".series"}
+#: Endings of meshes that are written beside and renamed; others, such as .xdmf, may be several files.
+_WRITTEN_BESIDE = {".vtu", ".vtk"}
 #: Text of the warning of meshio (5.3) about cells that it omits. The points of these cells must not count as unused.
 _LEFT_OUT_CELLS = "cells that meshio cannot handle"
 
@@ -166,7 +172,7 @@ def _matching_files(pattern: str) -> list[Path]:
     # If a file with exactly this name exists, brackets in the name are no pattern.
     if os.path.exists(pattern) or not glob.has_magic(pattern):
         return [existing_file(Path(pattern))]
-    found = [match for match in glob.glob(pattern, recursive=True) if os.path.isfile(match)]
+    found = matches_of(pattern)
     if not found:
         raise FieldDataError(f"no file matches {pattern!r}; {_nearby(Path(pattern))}.")
     return [Path(name) for name in sorted(found, key=natural_key)]
@@ -302,7 +308,7 @@ def _messages_to(said: io.StringIO) -> Iterator[None]:
 
 
 def write_mesh(mesh: meshio.Mesh, path: Path) -> None:
-    """Write a mesh without what meshio prints, such as that sets become cell data.
+    """Write a mesh without what meshio prints, such as that sets become cell data; .vtu and .vtk in one step.
 
     Parameters
     ----------
@@ -312,7 +318,10 @@ def write_mesh(mesh: meshio.Mesh, path: Path) -> None:
         File, whose ending is that of its format.
     """
     with _messages_to(io.StringIO()):
-        mesh.write(path)
+        if path.suffix.lower() in _WRITTEN_BESIDE:
+            write_in_one_step(path, mesh.write)
+        else:
+            mesh.write(path)
 
 
 def _refuse_unread_formats(path: Path) -> None:
@@ -374,12 +383,8 @@ def _check_contents(path: Path) -> None:
                     raise FieldDataError(
                         f"cannot read {path}: {part.name} holds no numbers; TetGen meshes need nodes and tetrahedra."
                     )
-    with path.open("rb") as file:
-        if ending in _XML and b"<!ENTITY" in file.read(_HEAD):
-            raise FieldDataError(
-                f"cannot read {path}: it declares XML entities, which mesh files do not need and which can grow "
-                "without end; write it again by ParaView or meshio."
-            )
+    if ending in _XML:
+        check_xml(path)
 
 
 def _is_avs(path: Path) -> bool:

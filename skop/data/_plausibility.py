@@ -85,7 +85,7 @@ class Extremes:
                 count: Any = values.shape[-1]
                 low, high = values.min(axis=-1), values.max(axis=-1)
                 total = values.sum(axis=-1, dtype=np.float64)
-                squares = np.einsum("ncp,ncp->nc", values, values, dtype=np.float64)
+                squares = np.einsum("ncp,ncp->nc", values, values, dtype=np.float64, casting="same_kind")
             else:
                 starts = fields.offsets[start:] - fields.offsets[start]
                 starts = starts[starts < values.shape[-1]]

@@ -12,6 +12,7 @@ import meshio
 import numpy as np
 
 from skop._optional import import_optional
+from skop.data._file_guards import check_vtk
 from skop.data._vtu import read_vtu
 from skop.exceptions import FieldDataError, warn
 
@@ -57,11 +58,14 @@ def read_by_vtk(path: Path, step: int | None = None) -> meshio.Mesh:
     Raises
     ------
     FieldDataError
-        If the file holds several time steps and none is named, or holds data without points.
+        If the file holds several time steps and none is named, holds data without points, or states sizes that it
+        cannot hold.
     OptionalDependencyError
         If pyvista is not installed. If VTK cannot read the file, a ValueError is raised.
     """
     pyvista = import_optional("pyvista", purpose=f"read {path}")
+    if path.suffix.lower() not in (".vtk", ".vtkhdf"):
+        check_vtk(path)
     if step is None and (n_steps := len(find_time_steps(path))) > 1:
         raise FieldDataError(
             f"cannot read {path}: it is a time series of {n_steps} steps, but each file has to be one sample here; "
@@ -154,7 +158,16 @@ def convert_dataset(data: Any, where: str) -> meshio.Mesh:
         raise FieldDataError(f"{where} is a {type(data).__name__} of VTK; expected a mesh.")
     if not data.n_points:
         raise FieldDataError(f"{where} has no points; remove it.")
-    grid = _with_general_cells(pyvista, data.cast_to_unstructured_grid())
+    grid = data.cast_to_unstructured_grid()
+    nodes = np.asarray(grid.cell_connectivity)
+    if nodes.size and not (nodes.min() >= 0 and nodes.max() < grid.n_points):
+        # VTK would read what lies there in memory.
+        wrong = int(nodes.min() if nodes.min() < 0 else nodes.max())
+        raise FieldDataError(
+            f"{where} has a cell that names the point {wrong:,}, but has {grid.n_points:,} points, counted from 0; it "
+            "is damaged, write it again."
+        )
+    grid = _with_general_cells(pyvista, grid)
     unknown = sorted({_UNKNOWN[number] for number in set(np.unique(grid.celltypes).tolist()) & set(_UNKNOWN)})
     if unknown:
         raise FieldDataError(

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import meshio
 import numpy as np
 
+from skop._files import write_in_one_step
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data._designs import Design, as_runs, split_params, split_runs
 from skop.data._fieldset import FieldSet
@@ -121,7 +122,7 @@ class MeshSeries:
             place = {"timestep": repr(time), "group": "", "part": "0", "file": f"{folder.name}/{name}"}
             ElementTree.SubElement(collection, "DataSet", place)
         ElementTree.indent(root)
-        ElementTree.ElementTree(root).write(target, encoding="utf-8", xml_declaration=True)
+        write_in_one_step(target, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
 
 
 def read_mesh_series(source: Any) -> list[MeshSeries]:

@@ -1,5 +1,6 @@
 """Read rows of arrays in memory, of memory-mapped arrays, and of arrays in files: HDF5 data sets and Zarr arrays."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,7 +11,7 @@ import numpy as np
 
 from skop._optional import import_optional
 from skop._typing import FloatArray, IntArray
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, warn
 
 __all__ = [
     "StoredRows",
@@ -67,6 +68,11 @@ def as_storage(array: Any, name: str) -> Any:
     FieldDataError
         If the values are complex, text or objects, the array is sparse, masked or of unknown length, or its file was
         closed.
+
+    Warns
+    -----
+    SkopWarning
+        If chunks of an array are in no file.
     """
     if is_lazy(array):
         _refuse_closed(array, name)
@@ -90,7 +96,10 @@ def as_storage(array: Any, name: str) -> Any:
     if isinstance(array, np.memmap):
         return StoredRows(array, name) if kind == "b" else array
     if is_lazy(array):
-        return array if isinstance(array, StoredRows) else StoredRows(array, name)
+        if isinstance(array, StoredRows):
+            return array
+        _warn_of_missing_parts(array, name)
+        return StoredRows(array, name)
     return array.astype(np.float64) if kind == "b" else array
 
 
@@ -280,6 +289,26 @@ def _refuse_closed(array: Any, name: str) -> None:
         raise FieldDataError(
             f"{name} is a data set of an HDF5 file that was closed; keep the file open as long as {name} is used, "
             "within the block of 'with h5py.File(path, \"r\") as file'."
+        )
+
+
+def _warn_of_missing_parts(array: Any, name: str) -> None:
+    """Warn where parts of an array are in no file, which its package reads as one number without a word."""
+    if _is_hdf5(array):
+        if array.is_virtual or array.external or not array.size:
+            return
+        if array.chunks is None:
+            held, whole = int(array.id.get_storage_size() > 0), 1
+        else:
+            held = array.id.get_num_chunks()
+            whole = math.prod(-(-size // part) for size, part in zip(array.shape, array.chunks, strict=True))
+    else:
+        held, whole = (getattr(array, count, 0) for count in ("nchunks_initialized", "nchunks"))
+    if held < whole:
+        filled = getattr(array, "fillvalue", getattr(array, "fill_value", 0))
+        warn(
+            f"{name} in {_place_of(array)}: {whole - held} of {whole} chunks are not there, and are read as {filled}, "
+            "as in a copy or a run that was cut off; check that these values are meant."
         )
 
 

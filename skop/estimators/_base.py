@@ -112,6 +112,7 @@ from skop.training import (
     TrainingPlan,
     join_group,
     measure_epoch,
+    naming_memory,
 )
 
 __all__ = ["OperatorRegressor"]
@@ -1844,7 +1845,11 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         sizes = loader.inputs.n_points
         most = min(_PREDICT_POINTS, _PREDICT_VALUES // max(self.spec_.n_fields, self.spec_.n_outputs, 1))
         n_points = int(sizes.max() if alone else min(sizes.sum(), most))
-        with torch.inference_mode(), thread_limit(int(n_points), int(self.width)):
+        named = naming_memory(
+            f"a prediction of {n_points} points at once",
+            "Predict samples with fewer points, or fit with a smaller width or depth",
+        )
+        with named, torch.inference_mode(), thread_limit(int(n_points), int(self.width)):
             for indices, batch in loader.bounded_batches(0 if alone else most):
                 use(indices, self._outputs(self.module_(**batch.inputs()), loader, batch.order))
 

@@ -201,6 +201,10 @@ class BaseModel:
         # A copy of a sample in the fit would tell what a prediction of unseen samples does not know.
         chosen, group = merged(whole)
         estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
+        # Within the fit of an operator, scikit-learn leaves out the checks of what is fitted in it.
+        for part in () if isinstance(kind, str) else (estimator, *estimator.get_params().values()):
+            if isinstance(part, FieldRegressor):
+                part._validate_params()
         with checked_by_caller():
             _fit_on(estimator, chosen, units)
             found = _unseen_predictions(estimator, chosen)

@@ -9,7 +9,8 @@ give the same folder to all of its fits. The folder holds
 - ``epoch-000012.checkpoint``: the states of the training after its last epochs, two of them;
 - ``model.skop``: the model, when the fit has ended; the checkpoints are then removed.
 
-All but the first have the format of model files, with a checksum, and are replaced in one step.
+All but the first have the format of model files, with a checksum, and are replaced in one step. Each holds the names
+of its folder and of itself, so that one that was copied from elsewhere is not taken for what it is called.
 """
 
 from __future__ import annotations
@@ -37,11 +38,18 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.utils.validation import has_fit_parameter
 
+from skop._files import write_in_one_step
 from skop._version import __version__
 from skop.data import FieldSet, Predictions, TrainingData, iterate_coords, iterate_rows
 from skop.estimators._base_model import BaseModel
 from skop.estimators._field import fitted_attributes
-from skop.estimators._persistence import digest_of, load, read_state, save_estimator, write_in_one_step, write_state
+from skop.estimators._persistence import (
+    digest_of,
+    load_estimator,
+    read_state,
+    save_estimator,
+    write_state,
+)
 from skop.exceptions import ModelFileError, warn
 from skop.training import EarlierTraining, Group, History, Trainer, TrainingEnd, TrainingPlan, fingerprint
 
@@ -87,7 +95,7 @@ def checkpoint_folder(checkpoint_dir: Any) -> Path | None:
     """
     if checkpoint_dir is None:
         return None
-    if not isinstance(checkpoint_dir, str | os.PathLike):
+    if not isinstance(checkpoint_dir, str | os.PathLike) or checkpoint_dir == "":
         raise ValueError(
             f"checkpoint_dir is {checkpoint_dir!r}; expected the path of a folder. Searches of scikit-learn take the "
             "letters of a text for values of the samples if it has as many: pass pathlib.Path(...)."
@@ -304,7 +312,7 @@ class FitCheckpoints:
         end = _read(self.folder / _END) if is_continued else None
         if is_continued and end is None:
             return None, None
-        return _read(self.folder / _MODEL, load), end
+        return _read(self.folder / _MODEL, load_estimator), end
 
     def finish(self, estimator: Any, history: History) -> None:
         """Keep the model of a fit that has ended, and remove the checkpoints; those of an interrupted fit stay.
@@ -345,23 +353,22 @@ class FitCheckpoints:
             self._write(_START, self.start)
         self.start = {}
         self.last = time.perf_counter()
-        shapes = {name: held.shape for name, held in trainer.network.state_dict().items()}
-        state = self.group.once(lambda: self._newest(shapes))
+        state = self.group.once(lambda: self._newest(trainer))
         if state is None:
             return {}
         trainer.load_state_dict(state["trainer"])
         further: dict[str, Any] = state["further"]
         return further
 
-    def _newest(self, shapes: dict[str, Any]) -> dict[str, Any] | None:
-        """Read the newest state that is whole and whose weights have these shapes; None if there is none."""
+    def _newest(self, trainer: Trainer) -> dict[str, Any] | None:
+        """Read the newest state that is whole and of a network with these weights; None if there is none."""
         for path in reversed(self._states()):
             state: dict[str, Any] | None = _read(path)
             if state is None:
                 continue
-            if {name: held.shape for name, held in state["trainer"]["network"].items()} == shapes:
+            if _has_parts(state, {"trainer": trainer.state_dict(), "further": self.further()}):
                 return state
-            warn(f"the checkpoint {path} holds another network and is not used.")
+            warn(f"the checkpoint {path} holds another network or other parts, and is not used.")
         return None
 
     def after_epoch(self, state: Callable[[], dict[str, Any]]) -> None:
@@ -427,9 +434,10 @@ class FitCheckpoints:
     # ------------------------------------------------------------------ files
     def _states(self) -> list[Path]:
         """Files of the states of the training, the oldest first."""
-        return [] if self.folder is None else sorted(self.folder.glob("epoch-*.checkpoint"))
+        found = [] if self.folder is None else self.folder.glob("epoch-*.checkpoint")
+        return sorted(path for path in found if path.is_file())
 
-    def _write(self, name: str, value: Any, write: Callable[[Any, Path], None] = write_state) -> bool:
+    def _write(self, name: str, value: Any, write: Callable[[Any, Path, str], None] = write_state) -> bool:
         """Write a file; return whether that was possible, with a warning the first time that it was not."""
         assert self.folder is not None
         is_written = _write(self.folder / name, value, write, silent=self.is_warned)
@@ -526,7 +534,8 @@ def _open_folder(
     versions = {"skop": __version__, "torch": str(torch.__version__), "scikit-learn": sklearn.__version__}
     versions["numpy"] = np.__version__
     described = {name: value for name, value in params.items() if name not in _WITHOUT_EFFECT}
-    described = {"parameters": described, "further": further, "versions": versions}
+    columns = getattr(estimator, "feature_names_in_", None)
+    described = {"parameters": described, "further": further, "versions": versions, "columns": columns}
     try:
         key = digest_of({**described, "class": f"{kind.__module__}.{kind.__qualname__}"})
         key = hashlib.sha256(f"{key} {_digest_of_data(data, weight)}".encode()).hexdigest()
@@ -550,10 +559,24 @@ def _open_folder(
     return folder
 
 
-def _read(path: Path, read: Callable[[Path], Any] = read_state) -> Any:
-    """Read a file; None with a warning if it is damaged, and None if there is none."""
+def _has_parts(found: Any, wanted: Any) -> bool:
+    """Whether nested dicts have all entries of others, with tensors of the same shapes."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            name in found and _has_parts(found[name], part) for name, part in wanted.items()
+        )
+    return not isinstance(wanted, torch.Tensor) or getattr(found, "shape", None) == wanted.shape
+
+
+def _key(path: Path) -> str:
+    """Text that binds a file to its folder, whose name says all that a fit depends on, and to its own name."""
+    return f"{path.parent.name}/{path.name}"
+
+
+def _read(path: Path, read: Callable[[Path, str], Any] = read_state) -> Any:
+    """Read a file; None with a warning if it is damaged or was written elsewhere, and None if there is none."""
     try:
-        return read(path)
+        return read(path, _key(path))
     except FileNotFoundError:
         return None
     except (ModelFileError, OSError) as error:
@@ -561,10 +584,12 @@ def _read(path: Path, read: Callable[[Path], Any] = read_state) -> Any:
         return None
 
 
-def _write(path: Path, value: Any, write: Callable[[Any, Path], None] = write_state, *, silent: bool = False) -> bool:
+def _write(
+    path: Path, value: Any, write: Callable[[Any, Path, str], None] = write_state, *, silent: bool = False
+) -> bool:
     """Write a file; return whether that was possible, with a warning if it was not."""
     try:
-        write(value, path)
+        write(value, path, _key(path))
     except (ModelFileError, OSError) as error:
         if not silent:
             warn(
@@ -659,6 +684,8 @@ def _digest_of_data(data: TrainingData, weight: Any) -> str:
             continue
         _add_fields(total, part)
     described = {"scalars": data.targets.scalars, "elsewhere": data.targets.elsewhere, "spec": data.spec}
+    # Predictions are given the cells of the mesh of y.
+    described["mesh"] = data.mesh
     described["weight"] = None if weight is None else np.asarray(weight)
     total.update(digest_of(described).encode())
     return total.hexdigest()

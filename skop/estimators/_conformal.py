@@ -305,7 +305,10 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
     def _read(self, X: Any, y: Any, *, params: Any = None, sample_weight: Any = None, **options: Any) -> TrainingData:
         """X and y of a fit; time series of meshes are read by the estimator, which predicts frames."""
         self.__dict__.pop("series_", None)
-        inner = self.estimator.estimator if isinstance(self.estimator, FrozenEstimator) else self.estimator
+        inner = self.estimator
+        if isinstance(inner, FrozenEstimator):
+            inner = inner.estimator
+            check_is_fitted(inner)
         frames = _frame_estimator(inner)
         runs, targets, _ = split_series(X, y, params)
         if frames is None or not frames._takes_series(runs, targets):
@@ -352,6 +355,11 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             made = make_folds(cv, len(calibrated), inner, rng, rows[calibrated])
             if np.sort(np.concatenate([held for _, held in made])).tolist() != list(range(len(calibrated))):
                 raise FieldDataError(f"cv={self.cv!r} must hold out each sample once; use KFold or GroupKFold.")
+            if any(np.isin(held, part).any() for part, held in made):
+                raise FieldDataError(
+                    f"cv={self.cv!r} has folds that train on samples which they hold out, so that errors are not those "
+                    "of unseen samples and bands would be too narrow; use KFold or GroupKFold."
+                )
             folds = [(calibrated[part], calibrated[held]) for part, held in made]
         member = _Member(self._on_frames(), scale, is_frozen)
         members = [member.seeded(rng) for _ in folds]

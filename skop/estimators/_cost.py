@@ -9,7 +9,7 @@ from typing import Any, Self
 from skop.data import FieldSet
 from skop.estimators._tokens import automatic_patch_size
 from skop.exceptions import FieldDataError, each_warning_once
-from skop.training import EpochCost, in_words
+from skop.training import EpochCost, in_words, naming_memory
 
 __all__ = ["CostEstimate", "MeasuresCost", "cheaper_settings", "require_measurable"]
 
@@ -156,6 +156,8 @@ class MeasuresCost:
         ------
         FieldDataError
             If X or y cannot be used, or the estimator wraps one that is none of skop's operators; a ValueError.
+        MemoryError
+            If a step runs out of memory; the message says what to set.
 
         Notes
         -----
@@ -174,7 +176,8 @@ class MeasuresCost:
         50 epochs of about ..., ... in all; about ... MB of memory
         """
         self._validate_params()  # type: ignore[attr-defined]
-        with each_warning_once():
+        advice = "Set a smaller batch_size, width or depth, or subsample_points for point clouds"
+        with each_warning_once(), naming_memory("a step of the training", advice):
             return self._estimate_cost(X, y, sample_weight, params=params)
 
     def _estimate_cost(self, X: Any, y: Any, sample_weight: Any, *, params: Any = None) -> CostEstimate:

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from skop._files import write_in_one_step
 from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape, PathOrStr
 from skop._version import __version__
@@ -31,7 +32,6 @@ from skop.data import BoxScaler, FieldScaler, FieldSet
 from skop.estimators._base_model import BaseModel, CorrectionNetwork
 from skop.estimators._baselines import NOTHING_OUTSIDE, OutputModel, PODRegressor
 from skop.estimators._kernel_models import KernelModel
-from skop.estimators._persistence import write_in_one_step
 from skop.exceptions import FieldDataError, OptionalDependencyError, SkopError
 from skop.modules import sort_points
 from skop.networks import Outputs

@@ -244,7 +244,7 @@ def labels_of_groups(groups: Any, n_samples: int) -> Any:
     Raises
     ------
     FieldDataError
-        If there are not as many, or they are masked.
+        If there are not as many, or they are masked, missing or not comparable.
     """
     if groups is None:
         return None
@@ -252,6 +252,16 @@ def labels_of_groups(groups: Any, n_samples: int) -> Any:
     labels = np.asarray(groups)
     if labels.shape != (n_samples,):
         raise FieldDataError(f"groups has shape {labels.shape}, expected ({n_samples},): one label for each sample.")
+    try:
+        # NaN differs from itself.
+        is_whole = len(np.unique(labels)) > 0 and all(label == label for label in labels.tolist())
+    except TypeError:
+        is_whole = False
+    if len(labels) and not is_whole:
+        raise FieldDataError(
+            "groups has missing labels, such as None or NaN, or both texts and numbers; give each sample a label of "
+            "one kind."
+        )
     return labels
 
 
@@ -791,7 +801,6 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         FileNotFoundError
             If the folder of `path` does not exist.
         """
-        check_is_fitted(self)
         save_estimator(self, path)
 
     def __sklearn_tags__(self) -> Any:

@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import stat
-import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass, replace
@@ -34,6 +31,7 @@ from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.dummy import DummyRegressor
+from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
@@ -49,6 +47,7 @@ from sklearn.preprocessing import (
 from sklearn.utils.validation import check_is_fitted
 
 from skop import losses
+from skop._files import write_in_one_step
 from skop._sklearn_compat import last_step
 from skop._typing import PathOrStr
 from skop._version import __version__
@@ -62,7 +61,16 @@ from skop.estimators._options import Options, TrainingOptions
 from skop.estimators._runtime import isolated_randomness, pick_device
 from skop.exceptions import ModelFileError, SkopWarning, warn
 
-__all__ = ["KNOWN", "digest_of", "load", "read_state", "save", "save_estimator", "write_in_one_step", "write_state"]
+__all__ = [
+    "KNOWN",
+    "digest_of",
+    "load",
+    "load_estimator",
+    "read_state",
+    "save",
+    "save_estimator",
+    "write_state",
+]
 
 #: Version of the file format, incremented when the layout changes.
 _FORMAT = 2
@@ -90,10 +98,10 @@ KNOWN: dict[str, type] = {
 }
 #: Estimators of skop by name; each is registered when its class is defined.
 ESTIMATORS: dict[str, type] = {}
+#: What is said of an object with parameters by which it could not be loaded again.
+_SET_AFTER_FIT = "{} has parameters with which it cannot be fitted, and could not be loaded again ({}); set others."
 #: Fitted attributes without which an operator regressor cannot predict.
 _NEEDED = ("coords_", "domain_", "dtype_", "geometry_", "network_parameters_", "scalers_", "spacing_", "spec_")
-#: End of the name of a temporary file, and its age in seconds from which no process is still writing it.
-_TEMPORARY, _ABANDONED = ".skop-part", 3600.0
 #: Largest number of levels of values within each other in a header.
 _DEEPEST = 100
 #: Numbers in tables that a network may have beside its weights, and modules without weights.
@@ -150,7 +158,6 @@ def save(estimator: Any, path: PathOrStr) -> None:
             f"a model file holds an estimator of skop, or a Pipeline that ends in one, but this is a "
             f"{type(estimator).__name__}{last}; save others by joblib.dump."
         )
-    check_is_fitted(estimator)
     save_estimator(estimator, path)
 
 
@@ -159,7 +166,7 @@ def _is_ours(estimator: Any) -> bool:
     return isinstance(last_step(estimator), tuple(ESTIMATORS.values()))
 
 
-def save_estimator(estimator: Any, path: PathOrStr) -> None:
+def save_estimator(estimator: Any, path: PathOrStr, key: str | None = None) -> None:
     """Write a fitted estimator to a file; an existing file is replaced only when the new one is complete.
 
     Parameters
@@ -168,6 +175,8 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
         Fitted estimator.
     path : path-like
         File to write.
+    key : str or None, default=None
+        As in `write_state`.
 
     Raises
     ------
@@ -181,10 +190,17 @@ def save_estimator(estimator: Any, path: PathOrStr) -> None:
         raise FileNotFoundError(
             f"there is no folder {str(folder)!r} to save {str(path)!r} in; make it first, or correct the path."
         )
-    write_state(estimator, path)
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        raise
+    except Exception as error:
+        # What is fitted by an estimator that is none any more says nothing of itself.
+        raise ModelFileError(_SET_AFTER_FIT.format(type(estimator).__name__, error)) from error
+    write_state(estimator, path, key)
 
 
-def write_state(value: Any, path: PathOrStr) -> None:
+def write_state(value: Any, path: PathOrStr, key: str | None = None) -> None:
     """Write an object to a file of the format of model files; an existing file is replaced in one step.
 
     Parameters
@@ -193,6 +209,8 @@ def write_state(value: Any, path: PathOrStr) -> None:
         Estimator, or nested dicts, lists and tuples of numbers, strings, arrays, tensors and known objects.
     path : path-like
         File to write.
+    key : str or None, default=None
+        Text without which the file is not read again; None writes none.
 
     Raises
     ------
@@ -204,7 +222,7 @@ def write_state(value: Any, path: PathOrStr) -> None:
         "format": _FORMAT,
         "versions": {"skop": __version__, "torch": torch.__version__, "scikit-learn": sklearn.__version__},
         "estimator": _encode(value, "", tensors),
-    }
+    } | ({} if key is None else {"key": key})
     text, seen = json.dumps(header, sort_keys=True), set[int]()
     for name, tensor in tensors.items():
         # An object that two attributes hold, as a FrozenEstimator and what is made of it, is written twice.
@@ -214,13 +232,15 @@ def write_state(value: Any, path: PathOrStr) -> None:
     write_in_one_step(Path(path), _with_sorted_header(content))
 
 
-def read_state(path: PathOrStr) -> Any:
+def read_state(path: PathOrStr, key: str | None = None) -> Any:
     """Read what `write_state` wrote.
 
     Parameters
     ----------
     path : path-like
         File to read.
+    key : str or None, default=None
+        Key that the file must have; None reads files with any key and without.
 
     Returns
     -------
@@ -230,11 +250,11 @@ def read_state(path: PathOrStr) -> Any:
     Raises
     ------
     ModelFileError
-        If the file is damaged or of another kind.
+        If the file is damaged or of another kind, or has another key.
     FileNotFoundError
         If there is no such file.
     """
-    header, tensors = _read(path)
+    header, tensors = _read(path, key)
     with _named_failures(f"{path} does not fit this skop {__version__}"):
         return _decode(header["estimator"], tensors)
 
@@ -300,7 +320,30 @@ def load(path: PathOrStr) -> Any:
     >>> bool((loaded.predict(X) == estimator.predict(X)).all())
     True
     """
-    header, tensors = _read(path)
+    return load_estimator(path)
+
+
+def load_estimator(path: PathOrStr, key: str | None = None) -> Any:
+    """Read what `save_estimator` wrote, as `load` does.
+
+    Parameters
+    ----------
+    path : path-like
+        Model file.
+    key : str or None, default=None
+        As in `read_state`.
+
+    Returns
+    -------
+    estimator
+        Fitted estimator.
+
+    Raises
+    ------
+    ModelFileError, FileNotFoundError
+        As in `load` and `read_state`.
+    """
+    header, tensors = _read(path, key)
     written = header["versions"]["skop"]
     by = "another state of this version" if written == __version__ else f"skop {written}"
     with _named_failures(f"{path} does not fit this skop {__version__} (it was written by {by})"):
@@ -369,6 +412,14 @@ def _encode(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
             f"{place or 'estimator'}={value!r} cannot be written to a model file; {advice}, or save the estimator by "
             "joblib.dump."
         )
+    try:
+        _check_parameters(value)
+        if isinstance(value, BaseEstimator) and name in ESTIMATORS:
+            _check_still_fits(value)
+    except ModelFileError:
+        raise
+    except Exception as error:
+        raise ModelFileError(_SET_AFTER_FIT.format(place or name, error)) from error
     return {"object": name, "state": {key: _encode(*item, tensors) for key, item in _state(value, place)}}
 
 
@@ -388,7 +439,6 @@ def _state(value: Any, place: str) -> Iterator[tuple[str, tuple[Any, str]]]:
     """Attributes of an object that are saved, by name, with their places."""
     names = list(vars(value))
     if isinstance(value, BaseEstimator) and type(value).__name__ in ESTIMATORS:
-        _check_still_fits(value)
         parameters = value.get_params(deep=False)
         names = [name for name in names if name in parameters or (name.endswith("_") and not name.startswith("_"))]
     for name in names:
@@ -678,52 +728,6 @@ def _digest(text: str, tensors: Mapping[str, torch.Tensor]) -> str:
     return total.hexdigest()
 
 
-def write_in_one_step(path: Path, content: bytes) -> None:
-    """Write a temporary file, flush it to disk and rename it, so that a crash leaves either the old or the new file.
-
-    Parameters
-    ----------
-    path : Path
-        File to write.
-    content : bytes
-        What it will hold.
-    """
-    # A link stays one, and its target is written.
-    path = Path(os.path.realpath(path))
-    mode = path.stat().st_mode if path.exists() else None
-    if mode is not None and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise FileExistsError(f"{str(path)!r} is a pipe or a device and no file; pass the path of a file.")
-    # The name of a file may be as long as the system allows, and that of the temporary one not longer.
-    prefix = f".{path.name[:40]}."
-    _remove_abandoned(path.parent, prefix)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=_TEMPORARY)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp creates private files; set the permissions of the old file, or those that an ordinary open would give.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask if mode is None else stat.S_IMODE(mode))
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _remove_abandoned(folder: Path, prefix: str) -> None:
-    """Remove temporary files of this name that a killed process has left behind."""
-    for left in folder.iterdir():
-        if left.name.startswith(prefix) and left.name.endswith(_TEMPORARY):
-            try:
-                if time.time() - left.stat().st_mtime > _ABANDONED:
-                    left.unlink()
-            except OSError:
-                # Another process has removed it.
-                continue
-
-
 def _content(path: PathOrStr) -> bytes:
     """Bytes of a file; a pipe or device, which would never end, is refused."""
     file = Path(path)
@@ -733,7 +737,7 @@ def _content(path: PathOrStr) -> bytes:
     return file.read_bytes()
 
 
-def _read(path: PathOrStr) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def _read(path: PathOrStr, key: str | None = None) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Read header and tensors of a model file, and check that it is complete and of a readable format."""
     content = _content(path)
     try:
@@ -763,4 +767,6 @@ def _read(path: PathOrStr) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
             f"{path} has format {header['format']}, written by skop {written[:80]}; this skop "
             f"{__version__} reads format {_FORMAT}. {'Upgrade skop' if header['format'] > _FORMAT else 'Fit again'}."
         )
+    if key is not None and header.get("key") != key:
+        raise ModelFileError(f"{path} was written in another place, or by another fit; remove it.")
     return header, tensors

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from skop._files import write_in_one_step
 from skop._typing import FloatArray, PathOrStr
 from skop._version import __version__
 from skop.data import FieldSet, is_mesh_input, read_meshes
@@ -199,7 +200,7 @@ def write_report(
         version=escape(__version__),
         date=datetime.now().strftime("%Y-%m-%d %H:%M"),
     )
-    Path(path).write_text(page, encoding="utf-8")
+    write_in_one_step(Path(path), page.encode())
 
 
 def _opened(

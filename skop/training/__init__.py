@@ -4,7 +4,7 @@ import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.training._averaging import WeightAverage
 from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprint
 from skop.training._distributed import Group, join_group, local_rank
-from skop.training._loop import History, Trainer, TrainerConfig
+from skop.training._loop import History, Trainer, TrainerConfig, naming_memory
 from skop.training._optimizer import OPTIMIZERS, Muon, make_optimizer, orthogonalized
 from skop.training._order import epoch_rounds
 from skop.training._parts import can_be_split, split_batch
@@ -38,6 +38,7 @@ __all__ = [
     "local_rank",
     "make_optimizer",
     "measure_epoch",
+    "naming_memory",
     "orthogonalized",
     "schedule_at",
     "split_batch",

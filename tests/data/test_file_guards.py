@@ -1,6 +1,7 @@
 """Files of others: links out of them, pipes, pointers, numbers that take all memory, and damaged MATLAB files."""
 
 import os
+import re
 import tracemalloc
 
 import h5py
@@ -10,7 +11,7 @@ import pytest
 from scipy.io import loadmat, savemat
 
 from skop.data import read_meshes
-from skop.data._file_guards import check_hdf5, check_matlab, hdf5_array
+from skop.data._file_guards import check_hdf5, check_matlab, check_vtk, hdf5_array
 from skop.exceptions import FieldDataError
 
 #: Place of the type of the numbers in a MATLAB file that holds one array with a name of one letter.
@@ -173,11 +174,13 @@ def xdmf(folder, item):
         'Format="Binary">../out/secret.bin',
         'Format="Binary">{out}/secret.bin',
         'Format="Binary">pipe',
+        'Format="Binary">link/secret.bin',
     ],
 )
 def test_xdmf_files_do_not_reach_outside_of_their_folder(linked, item):
     """Names and links that lead elsewhere are refused, and a pipe is not waited for."""
     os.mkfifo(linked.parent / "pipe")
+    (linked.parent / "link").symlink_to(linked.parent.parent / "out")
     path, text = xdmf(linked.parent, item.format(out=linked.parent.parent / "out"))
     path.write_text(text)
     with pytest.raises(FieldDataError, match=r"outside of its folder|is a link|no regular file"):
@@ -218,6 +221,77 @@ def test_hdf5_meshes_are_checked(tmp_path):
         read_meshes([tmp_path / "a.med"], "u")
 
 
+# ---------------------------------------------------------------------- VTK
+def vtk_text(extent, arrays="", encoding="utf-8"):
+    """An image of VTK with an extent."""
+    piece = f'<Piece Extent="{extent}"><PointData>{arrays}</PointData></Piece>'
+    return (
+        f'<VTKFile type="ImageData"><ImageData WholeExtent="{extent}" Origin="0 0 0" Spacing="1 1 1">{piece}'
+        "</ImageData></VTKFile>"
+    ).encode(encoding)
+
+
+ARRAY = '<DataArray type="Float64" Name="u" {}format="ascii">1 2 3 4</DataArray>'
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (vtk_text("5 0 5 0 5 0"), "expected the first and last index"),
+        (vtk_text("5 0 5 0 5 0", encoding="utf-16"), "expected the first and last index"),
+        (vtk_text("0 999 0 999 0 999", ARRAY.format("")), "need 16,000,000,000 bytes"),
+        (vtk_text("0 1 0 1 0 0", ARRAY.format('NumberOfComponents="9999999999" ')), "need 3"),
+        (b'<VTKFile type="vtkMultiBlockDataSet"><DataSet index="99999999999" file="no.vti"/></VTKFile>', "need 6"),
+        (vtk_text("0 1 0 1 0 0", ARRAY.format('NumberOfComponents="-1" ')), "expected a number from 0 on"),
+    ],
+)
+def test_sizes_that_would_end_the_process_in_vtk_are_refused(tmp_path, content, words):
+    """VTK takes stated sizes as they are; files that name each other are held against what they hold together."""
+    (tmp_path / "a.vti").write_bytes(content)
+    (tmp_path / "a.vtm").write_text('<VTKFile type="vtkMultiBlockDataSet"><DataSet file="a.vti"/></VTKFile>')
+    for name in ("a.vti", "a.vtm"):
+        with pytest.raises(FieldDataError, match=words):
+            check_vtk(tmp_path / name)
+    (tmp_path / "ring.vtm").write_text('<VTKFile type="vtkMultiBlockDataSet"><DataSet file="ring.vtm"/></VTKFile>')
+    with pytest.raises(FieldDataError, match="name each other"):
+        check_vtk(tmp_path / "ring.vtm")
+
+
+@pytest.mark.parametrize("ending", [".vti", ".vtr", ".vts", ".vtp"])
+def test_whole_vtk_files_pass(tmp_path, ending):
+    """A constant field of two million numbers, which is compressed as far as VTK does, is no damage."""
+    pyvista = pytest.importorskip("pyvista")
+    image = pyvista.ImageData(dimensions=(200, 100, 100))
+    image["u"] = np.zeros(image.n_points)
+    data = {".vti": lambda: image, ".vtr": image.cast_to_rectilinear_grid, ".vts": image.cast_to_structured_grid}
+    mesh = data.get(ending, lambda: image.cast_to_poly_points(pass_cell_data=False))()
+    mesh.save(tmp_path / f"a{ending}")
+    held, points, _ = check_vtk(tmp_path / f"a{ending}")
+    assert (held, points) == ((tmp_path / f"a{ending}").stat().st_size, 2 * 10**6)
+
+
+@pytest.mark.parametrize("node", [9, -1])
+def test_cells_of_vtk_files_that_name_points_that_are_not_there_are_refused(tmp_path, node):
+    """VTK reads such a mesh, and can end the process when it is written for meshio."""
+    pyvista = pytest.importorskip("pyvista")
+    pyvista.PolyData(POINTS, [3, 0, 1, 2]).save(tmp_path / "a.vtp", binary=False)
+    text, count = re.subn(r"\b0 1 2\b", f"0 1 {node}", (tmp_path / "a.vtp").read_text())
+    assert count == 1
+    (tmp_path / "a.vtp").write_text(text)
+    with pytest.raises(FieldDataError, match=f"a cell that names the point {node:,}"):
+        read_meshes([tmp_path / "a.vtp"])
+
+
+def test_pipes_that_vtk_would_wait_for_are_named(tmp_path):
+    os.mkfifo(tmp_path / "pipe.vtu")
+    (tmp_path / "a.pvtu").write_text(
+        '<VTKFile type="PUnstructuredGrid"><PUnstructuredGrid><Piece Source="pipe.vtu"/></PUnstructuredGrid></VTKFile>'
+    )
+    with pytest.raises(FieldDataError, match=r"pipe\.vtu: it is no regular file"):
+        read_meshes([tmp_path / "a.pvtu"])
+
+
+# ---------------------------------------------------------------------- Gmsh, XML, AVS
 def gmsh_text(version, tag):
     """A triangle whose last node has a number, as text of Gmsh."""
     if version == "2.2":
@@ -256,11 +330,11 @@ def test_numbers_of_nodes_in_binary_files(tmp_path):
 
 def test_entities_and_empty_tetgen_files_are_refused(tmp_path):
     """Entities can grow without end; meshio looks for numbers behind the end of TetGen files without any."""
-    (tmp_path / "a.vtu").write_text(
-        '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY a "x">]><VTKFile type="UnstructuredGrid"/>'
-    )
-    with pytest.raises(FieldDataError, match="declares XML entities"):
-        read_meshes([tmp_path / "a.vtu"])
+    declared = '<!DOCTYPE a [<!ENTITY a "x">]><VTKFile type="UnstructuredGrid"/>'
+    for content in (declared.encode(), declared.encode("utf-16"), f"<!--{'x' * 70_000}-->{declared}".encode()):
+        (tmp_path / "a.vtu").write_bytes(content)
+        with pytest.raises(FieldDataError, match="declares XML entities"):
+            read_meshes([tmp_path / "a.vtu"])
     for name in ("a.node", "a.ele"):
         (tmp_path / name).write_text("# nothing\n\n")
     with pytest.raises(FieldDataError, match=r"a\.node holds no numbers"):

@@ -38,6 +38,13 @@ def of_call(call):
     return [str(item.message) for item in caught]
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.longdouble, np.int64, np.uint8, bool])
+def test_statistics_of_every_kind_of_number(kind):
+    values = np.abs(FIELDS).astype(kind)
+    found, expected = (Extremes.of(held, FieldSet(POINTS, FIELDS)) for held in (values, values.astype(float)))
+    np.testing.assert_allclose(found.size, expected.size, rtol=1e-6)
+
+
 def test_statistics_are_those_of_the_samples(monkeypatch):
     sizes = [3, 5, 2, 4]
     values = [RANDOM.standard_normal((size, 2)) for size in sizes]

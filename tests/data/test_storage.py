@@ -1,6 +1,8 @@
 """Arrays outside memory: selecting must not read, and reading must give what NumPy gives."""
 
 import pickle
+import shutil
+import warnings
 from itertools import pairwise
 
 import h5py
@@ -10,7 +12,7 @@ import pytest
 from skop import FieldSet
 from skop.data import iterate_rows, read, unit_grid
 from skop.data._storage import StoredRows, as_storage, is_lazy, read_rows, reshape_rows, select_rows, take_rows
-from skop.exceptions import FieldDataError
+from skop.exceptions import FieldDataError, SkopWarning
 
 N, GRID = 7, (3, 4)
 VALUES = np.random.default_rng(0).random((N, *GRID, 2))
@@ -227,6 +229,28 @@ def test_zarr_gives_what_numpy_gives(tmp_path, key):
     fields = FieldSet(unit_grid(GRID), stored)[key]
     assert not fields.in_memory
     np.testing.assert_array_equal(fields.values, FLAT[np.atleast_1d(key) if isinstance(key, int) else key])
+
+
+def test_chunks_that_were_never_written_are_named_in_x_and_y(tmp_path):
+    """A Zarr array without some of its files, and an HDF5 data set that was not filled; whole ones say nothing."""
+    zarr = pytest.importorskip("zarr")
+    values = np.random.default_rng(1).random((6, *GRID, 1))
+    whole = zarr.create_array(tmp_path / "x.zarr", data=values, chunks=(2, *GRID, 1))
+    cut = zarr.create_array(tmp_path / "y.zarr", data=values, chunks=(2, *GRID, 1))
+    shutil.rmtree(tmp_path / "y.zarr" / "c" / "1")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["whole"] = values
+        part = file.create_dataset("part", values.shape, values.dtype, chunks=(1, *GRID, 1))
+        part[:4] = values[:4]
+        empty = file.create_dataset("empty", values.shape, values.dtype)
+        with pytest.warns(SkopWarning, match="y in zarr's .* 1 of 3 chunks are not there, and are read as 0"):
+            assert (read(whole, cut).targets.field.values[2:4] == 0).all()
+        for held, words in ((part, "X in /part of .* 2 of 6 chunks"), (empty, "X in /empty of .* 1 of 1 chunks")):
+            with pytest.warns(SkopWarning, match=words):
+                read(held, file["whole"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            read(whole, file["whole"])
 
 
 def test_rows_that_are_not_contiguous_are_reshaped_when_they_are_read(tmp_path):

@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 import skop
-from skop import FieldSet, LaMORegressor, MNORegressor, PODRegressor, RolloutRegressor
+from skop import EnsembleRegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor, RolloutRegressor
 from skop.data import Predictions, Targets
 from skop.datasets import make_darcy
 from skop.estimators._base_model import Comparison, CorrectionNetwork, Review, correction_shares, standardized
@@ -827,3 +827,12 @@ def test_classes_and_words_are_no_estimators(linear_map):
     with pytest.raises(ValueError, match="base__n_components is a parameter of an estimator, but base is 'auto'"):
         small().set_params(base__n_components=3)
     assert small().set_params(base=PODRegressor(), base__n_components=3).base.n_components == 3
+
+
+@pytest.mark.parametrize(
+    "base", [LaMORegressor(width=-1), PODRegressor(n_components=-1), EnsembleRegressor(LaMORegressor(depth=0))]
+)
+def test_a_base_with_parameters_out_of_range_is_refused(base):
+    X = np.random.default_rng(0).random((12, 4, 4, 1))
+    with pytest.raises(ValueError, match=r"'(width|n_components|depth)' parameter of"):
+        LaMORegressor(base=base, width=8, depth=1, max_iter=1).fit(X, X)

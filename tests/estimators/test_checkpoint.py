@@ -2,12 +2,15 @@
 
 import functools
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import meshio
 import numpy as np
+import pandas
 import pytest
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV
@@ -196,6 +199,41 @@ def test_two_checkpoints_are_kept_and_the_older_one_helps_where_the_newer_is_dam
     assert gathered.count[0] - before == 2 * 4 + 1
 
 
+def test_files_of_other_fits_and_places_are_not_taken(tmp_path, gathered):
+    """Whole files that were copied, and states without a part, are left for the older state beside them."""
+    expected, _ = not_killed()
+    small(random_state=1).fit(X, Y, checkpoint_dir=tmp_path / "other")
+    killed(small(), gathered, tmp_path / "own", 14)
+    (folder,) = (tmp_path / "own").iterdir()
+    (model,) = (tmp_path / "other").rglob("model.skop")
+    shutil.copy(model, folder)
+    shutil.copy(folder / "epoch-000002.checkpoint", folder / "epoch-000003.checkpoint")
+    shutil.copy(folder / "start.checkpoint", folder / "epoch-000004.checkpoint")
+    (folder / "epoch-000009.checkpoint").mkdir()
+    state = _checkpoint.read_state(folder / "epoch-000002.checkpoint")
+    state["further"].pop("backends")
+    _checkpoint._write(folder / "epoch-000005.checkpoint", state)
+    with pytest.warns(SkopWarning, match="another place"), pytest.warns(SkopWarning, match="other parts"):
+        found = small().fit(X, Y, checkpoint_dir=tmp_path / "own")
+    assert outcome(found) == expected
+    assert files(folder, "*.checkpoint") == []
+
+
+def test_fits_on_other_cells_or_columns_are_other_fits(tmp_path):
+    """A model predicts on the mesh of its y, and takes the columns of its X."""
+    table, points = np.random.default_rng(0).random((6, 2)), np.random.default_rng(1).random((9, 2))
+    values = np.random.default_rng(2).random((6, 9))
+    for cells in ([("triangle", np.arange(9).reshape(3, 3))], [("quad", [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 7, 8]])]):
+        mesh = meshio.Mesh(points, cells)
+        model = small(max_iter=1).fit(table, (mesh, values), checkpoint_dir=tmp_path)
+        assert [block.type for block in model.predict(table)[0].cells] == [cells[0][0]]
+    for columns in (["a", "b"], ["b", "a"]):
+        frame = pandas.DataFrame(table, columns=columns)
+        model = small(max_iter=1).fit(frame, values[:, 0], checkpoint_dir=tmp_path)
+        assert model.feature_names_in_.tolist() == columns
+    assert not hasattr(small(max_iter=1).fit(table, values[:, 0], checkpoint_dir=tmp_path), "feature_names_in_")
+
+
 def test_a_fit_without_a_whole_checkpoint_starts_anew(tmp_path, gathered):
     params = FITS["over a base"]
     expected, _ = not_killed("over a base")
@@ -267,7 +305,7 @@ def test_a_time_limit_counts_what_was_spent_before(tmp_path, gathered):
     path = max(tmp_path.rglob("epoch*"))
     state = _checkpoint.read_state(path)
     state["trainer"]["elapsed"] = 1000.0
-    _checkpoint.write_state(state, path)
+    _checkpoint._write(path, state)
     n_epochs = len(state["trainer"]["history"]["loss_curve"])
     model = small(**params).fit(X, Y, checkpoint_dir=tmp_path)
     assert (model.stopped_, model.n_iter_) == ("max_time", n_epochs + 1)
@@ -285,7 +323,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_training(tmp_path
 def test_a_full_disk_does_not_break_a_fit(tmp_path, monkeypatch):
     expected, _ = not_killed()
 
-    def full(value, path):
+    def full(value, path, key):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(FitCheckpoints._write, "__defaults__", (full,))

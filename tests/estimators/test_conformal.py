@@ -6,6 +6,7 @@ import pytest
 from scipy.stats import betabinom
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import KFold, ShuffleSplit
@@ -582,7 +583,19 @@ def test_the_scale_of_nodes_is_interpolated_to_other_points():
     np.testing.assert_allclose((high.values - low.values)[0, 1:2], expected, rtol=0.3)
 
 
-def test_folds_that_leave_samples_out_are_refused():
+def test_folds_that_leave_samples_out_or_train_on_them_are_refused():
     X, y = np.random.default_rng(0).random((30, 2)), np.arange(30.0)
     with pytest.raises(FieldDataError, match="must hold out each sample once"):
         ConformalRegressor(Ridge(), method="cv+", cv=ShuffleSplit(3)).fit(X, y)
+    rows = np.arange(30)
+    with pytest.raises(FieldDataError, match="train on samples which they hold out"):
+        ConformalRegressor(Ridge(), method="cv+", cv=[(rows, rows[:15]), (rows, rows[15:])]).fit(X, y)
+
+
+def test_what_is_not_fitted_or_no_label_is_named():
+    X, y = np.random.default_rng(0).random((30, 2)), np.arange(30.0)
+    with pytest.raises(NotFittedError):
+        ConformalRegressor(FrozenEstimator(PODRegressor())).fit(X, y)
+    for groups in (["a", None] * 15, [np.nan, *range(29)], np.array([1, "a"] * 15, dtype=object)):
+        with pytest.raises(FieldDataError, match="groups has missing labels"):
+            ConformalRegressor(PODRegressor()).fit(X, y, groups=groups)

@@ -59,6 +59,25 @@ def test_a_step_that_runs_out_of_memory_says_what_to_set():
     np.testing.assert_array_equal(model.predict(X), expected)
 
 
+@pytest.mark.parametrize("said", ["could not create a primitive", "DefaultCPUAllocator: can't allocate memory"])
+def test_predictions_and_estimates_of_cost_out_of_memory_say_what_to_do(said, monkeypatch):
+    X = np.random.default_rng(0).normal(size=(8, 4, 4, 1))
+    model = member(base=None).fit(X, X)
+
+    def fails(*_, **__):
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(type(model.module_), "forward", fails)
+    with pytest.raises(MemoryError, match=r"a prediction of 128 points at once ran out of memory .*fewer points"):
+        model.predict(X)
+    with pytest.raises(MemoryError, match=r"training ran out of memory .*smaller batch_size"):
+        model.estimate_cost(X, X)
+    said += " descriptor"
+    if "primitive" in said:
+        with pytest.raises(RuntimeError, match="descriptor"):
+            model.predict(X)
+
+
 def ragged(rng):
     coords = [rng.random((int(count), 2)) for count in rng.integers(9, 16, size=8)]
     return FieldSet(coords, [np.sin(4 * points[:, :1]) for points in coords]), [points[:, :1] ** 2 for points in coords]
@@ -80,7 +99,8 @@ def test_batches_that_are_too_large_are_taken_in_parts_with_the_same_gradients(k
     def limited(self, batch):
         if torch.is_grad_enabled():
             if len(batch) > 2:
-                raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate much")
+                of_torch = "DefaultCPUAllocator: can't allocate memory: you tried to allocate much"
+                raise RuntimeError("could not create a primitive" if len(batch) == 3 else of_torch)
             largest[0] = max(largest[0], len(batch))
         return outputs_of(self, batch)
 

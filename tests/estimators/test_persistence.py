@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, Ridge
 
 import skop
@@ -225,6 +226,18 @@ def test_what_was_changed_after_the_fit_is_refused_or_changes_nothing(model, tmp
             changed.save(tmp_path / "model.skop")
 
 
+@pytest.mark.parametrize("params", [{"width": -1}, {"training": 3}, {"loss": "no"}, {"architecture": 3}])
+def test_parameters_by_which_a_file_could_not_be_loaded_are_refused(model, tmp_path, params):
+    with pytest.raises(ModelFileError, match="with which it cannot be fitted"):
+        copy.deepcopy(model).set_params(**params).save(tmp_path / "model.skop")
+    with pytest.raises(NotFittedError):
+        type(model)().save(tmp_path / "model.skop")
+    band = skop.ConformalRegressor(skop.PODRegressor(), coverage=0.5).fit(GRIDS, GRIDS)
+    with pytest.raises(ModelFileError, match="with which it cannot be fitted"):
+        band.set_params(estimator=None).save(tmp_path / "model.skop")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_loading_leaves_random_numbers_and_the_caller_alone(path):
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -295,7 +308,7 @@ def test_a_crash_while_writing_leaves_the_old_file(model, path, monkeypatch, pla
     def crash(*_):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(f"skop.estimators._persistence.{place}", crash)
+    monkeypatch.setattr(f"skop._files.{place}", crash)
     with pytest.raises(OSError, match="disk is full"):
         small(random_state=1).fit(GRIDS, GRIDS[..., :1]).save(path)
     assert path.read_bytes() == before
