@@ -6,6 +6,7 @@ import pkgutil
 import re
 import shlex
 import warnings
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,11 @@ def test_package_states_ranges_and_constraints_pin():
     assert all("==" in pin for pin in pins)
     pinned = {pin.partition("==")[0].lower().replace("_", "-") for pin in pins}
     assert {re.split(r"[<>=]", requirement)[0] for requirement in project["dependencies"]} <= pinned
-    assert {
-        re.split(r"[<>=]", requirement)[0].lower() for requirement in project["optional-dependencies"]["docs"][1:]
-    } <= pinned
+    extras = project["optional-dependencies"]
+    assert {re.split(r"[<>=]", requirement)[0].lower() for requirement in extras["docs"][1:]} <= pinned
+    # Those of the lowest versions are the lowest that the package allows.
+    oldest = (ROOT / "constraints-oldest.txt").read_text()
+    listed = [extras[name] for name in ("plot", "data", "fem", "mesh", "export", "dask")]
+    for requirement in (*project["dependencies"], *chain.from_iterable(listed)):
+        name, lowest = re.match(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", requirement).groups()
+        assert re.search(rf"^{name}=={re.escape(lowest)}(\.\d+)*( |$)", oldest, flags=re.MULTILINE), requirement

@@ -16,7 +16,6 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from skop.data import BoxScaler, FieldScaler, FieldSet
 from skop.estimators._base_model import BaseModel, CorrectionNetwork
 from skop.estimators._baselines import NOTHING_OUTSIDE, OutputModel, PODRegressor
 from skop.estimators._kernel_models import KernelModel
-from skop.exceptions import FieldDataError, OptionalDependencyError, SkopError
+from skop.exceptions import FieldDataError, SkopError
 from skop.modules import sort_points
 from skop.networks import Outputs
 from skop.ops import traceable_scans
@@ -97,11 +96,6 @@ def _import_onnx_helper() -> Any:
     """Import what writes ONNX files."""
     purpose = "write ONNX files"
     import_optional("onnxscript", purpose=purpose)
-    if "dynamo" not in signature(torch.onnx.export).parameters:
-        raise OptionalDependencyError(
-            f"PyTorch 2.6 or later is needed to {purpose}, and {torch.__version__} is installed; upgrade it, or "
-            "export to a '.pt2' file."
-        )
     return import_optional("onnx.helper", purpose=purpose)
 
 
