@@ -156,7 +156,9 @@ _HELD_OUT = (5, 64)
 #: Held-out error in units of that at half the time from which a training stalls, and the least number of other samples
 #: with which those held out are compared.
 _STALLED, _LEAST_COMPARED = 0.8, 32
-#: The rate of drop path with which it does.
+#: Error of a base on samples that it has seen, in units of that on others, below which it interpolates.
+_SEEN = 0.5
+#: The rate of drop path with which a training is regularised.
 _DROP_PATH = 0.2
 #: Least numbers of samples and of epochs from which some samples are held out for this alone, and their part.
 _LEAST_JUDGED, _LEAST_EPOCHS, _JUDGED = 100, 8, 1 / 10
@@ -1221,12 +1223,22 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         weight = _weight_of_errors(targets) * (1.0 if setup.weight is None else setup.weight[held])
         return Comparison.of(base, found, standardized(targets, self.scalers_), weight)
 
+    def _interpolates_line(self, setup: _Setup) -> bool:
+        """Whether samples differ by one number alone, and the base is far better on those that it has seen."""
+        inputs, unseen, held = setup.data.inputs, setup.unseen, setup.held
+        is_line = inputs.n_channels == 0 and inputs.shared_coords and self.spec_.n_params == 1
+        if not is_line or unseen is None or held is None or self.base_ is None:
+            return False
+        targets = setup.data.targets[held]
+        known = _as_targets(self.base_.predict(inputs[held]), targets)
+        truth = standardized(targets, self.scalers_)
+        return bool(Comparison.of(rows_of(unseen, held), known, truth, _weight_of_errors(targets)).ratio.max() < _SEEN)
+
     def _review(self, setup: _Setup) -> Callable[[float], str | FieldLoader | None]:
         """Return the function by which a training with held-out samples is reviewed."""
         network = self.module_
         learns_rest = isinstance(network, CorrectionNetwork) and network.learns_rest
-        inputs = setup.data.inputs
-        is_line = inputs.n_channels == 0 and inputs.shared_coords and self.spec_.n_params == 1
+        is_line = learns_rest and setup.group.once(lambda: self._interpolates_line(setup))
         setup.reviewed = reviewed = Review(learns_rest, is_line)
 
         def review(part: float) -> str | FieldLoader | None:
@@ -1246,7 +1258,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                     self.base_, setup.unseen = None, None
                     loader = self._loader_without_base(setup)
             reviewed.pass_by(part)
-            if reviewed.n_remedies < len(self._remedies) and reviewed.judges(part):
+            if reviewed.n_remedies < len(self._remedies):
                 overfits, reviewed.unseen = self._overfits(setup, setup.held, part, reviewed.unseen)
                 if overfits:
                     self._regularise(self._remedies[reviewed.n_remedies])

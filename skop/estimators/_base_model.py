@@ -22,7 +22,6 @@ import joblib
 import numpy as np
 import torch
 from scipy.spatial.distance import pdist
-from scipy.special import ndtr, stdtrit
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 from torch import nn
@@ -56,9 +55,8 @@ _ERRORS = 2.0
 #: Part of the variation up to which the network learns what the base leaves over. It is worse at this than at the whole
 #: map where the base is rough: the errors of the base are then as hard to learn as the map.
 _SMALL_REST = 0.02
-#: Parts of a training after which it is reviewed, before which a network that learns the rest is compared with the base
-#: for the first time, and from which on one that learns the whole map is.
-_REVIEWS, _EARLY, _COMPARED_FROM = (1 / 16, 1 / 8, 1 / 4, 1 / 2), 1 / 32, 1 / 8
+#: Parts of a training after which it is reviewed, and from which on the network is compared with the base.
+_REVIEWS, _COMPARED_FROM = (1 / 16, 1 / 8, 1 / 4, 1 / 2), 1 / 8
 #: Share of a network that learns the whole map, and its error in units of that of the base, from which the base is of
 #: no use: if their errors are independent, it lowers that of the network by a twentieth now, and by less later.
 _NETWORK_ALONE, _CLEARLY_BETTER = 0.9, 0.5
@@ -922,13 +920,12 @@ class Review:
     learns_rest : bool
         Whether the network learns what the base leaves over, and not the whole map.
     is_line : bool, default=False
-        Whether samples differ by one number alone. A sample that is left out then doubles a gap, so that what the base
-        leaves over is many times what it leaves over of new samples, and is not worth learning.
+        Whether samples differ by one number alone, and the base interpolates. A sample that is left out then doubles a
+        gap, so that what the base leaves over is many times what it leaves over of new samples, and not worth learning.
     """
 
     def __init__(self, learns_rest: bool, is_line: bool = False) -> None:
-        self.learns_rest, self.is_line = learns_rest, is_line
-        self.due = [*([_EARLY] if learns_rest else []), *_REVIEWS]
+        self.learns_rest, self.is_line, self.due = learns_rest, is_line, list(_REVIEWS)
         self.before: tuple[float, Comparison] | None = None
         #: Number of remedies against overfitting that are in use.
         self.n_remedies = 0
@@ -954,11 +951,7 @@ class Review:
 
     def compares(self, part: float) -> bool:
         """Whether the network and the base are to be compared then."""
-        return self.learns_rest or part >= _COMPARED_FROM
-
-    def judges(self, part: float) -> bool:
-        """Whether it is to be judged then if the training overfits."""
-        return part >= _REVIEWS[0]
+        return part >= _COMPARED_FROM
 
     def pass_by(self, part: float) -> None:
         """Note that what is due when this fraction of the training is complete is done."""
@@ -1007,10 +1000,9 @@ def correction_shares(
 ) -> tuple[FloatArray | None, FloatArray | None]:
     """Shares of a correction that lower the error of samples which the network has not seen.
 
-    Each is the factor of least squares less its standard error over the samples, or 0 if it is not beyond chance by
-    Student's distribution (from two standard errors of many samples on), in [0, 1], and is at most the smallest factor
-    without any one of the samples. Errors of a base on samples that it has not seen are larger than those between the
-    samples of its fit, so that the factor itself is too large.
+    Each is the factor of least squares less its standard error over the samples, or 0 if it is below twice this error,
+    in [0, 1], and is at most the smallest factor without any one of the samples. Errors of a base on samples that it
+    has not seen are larger than those between the samples of its fit, so that the factor itself is too large.
 
     Parameters
     ----------
@@ -1052,9 +1044,8 @@ def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight:
     infinite = np.full(n_channels, np.inf)
     variance = np.divide(scatter, total**2 * freedom, out=infinite, where=(total > 0) & (freedom > _ROUNDING))
     deviation = np.sqrt(variance)
-    # Over noise, a few samples support any factor: one that is not beyond chance, by Student's distribution, is none.
-    least = stdtrit(freedom / np.maximum(1 - freedom, _ROUNDING), ndtr(_ERRORS)) * deviation
-    pulled = np.where(share > least, share - deviation, 0.0)
+    # Over noise, a few samples support any factor: one that is not beyond chance is none.
+    pulled = np.where(share > _ERRORS * deviation, share - deviation, 0.0)
     # A sample with a small field has a large weight, and would decide where the others are against a correction.
     others = total - size
     without = np.divide(gain.sum(axis=0) - gain, others, out=np.zeros_like(size), where=others > _ROUNDING * total)
