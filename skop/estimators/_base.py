@@ -1230,7 +1230,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         if not is_line or unseen is None or held is None or self.base_ is None:
             return False
         targets = setup.data.targets[held]
-        known = _as_targets(self.base_.predict(inputs[held]), targets)
+        known = _as_targets(self.base_.predict(inputs[held], self._target_places(inputs[held], targets)), targets)
         truth = standardized(targets, self.scalers_)
         return bool(Comparison.of(rows_of(unseen, held), known, truth, _weight_of_errors(targets)).ratio.max() < _SEEN)
 

@@ -408,12 +408,16 @@ class ModelSearch:
             return []
         alone = [self._trial(_subset(own, one), *self.variants[0]) for one in np.eye(len(shared), dtype=bool)]
         wants = np.array([trial.errors(self.samples)[0] for trial in alone]) < _BETTER * shared
-        if wants.sum() >= len(wants) - 1 or not wants.any():
-            return alone if wants.any() else []
-        rest = self._trial(_subset(own, ~wants), *self.variants[0])
-        # A search for some outputs alone can end elsewhere.
-        is_worse = (_BETTER * rest.errors(self.samples) > shared[~wants]).any()
-        return [] if is_worse else [*(trial for trial, is_apart in zip(alone, wants, strict=True) if is_apart), rest]
+        left = np.flatnonzero(~wants)
+        if not wants.any():
+            return []
+        parts = [alone[number] for number in np.flatnonzero(wants)]
+        if len(left):
+            parts.append(alone[left[0]] if len(left) == 1 else self._trial(_subset(own, ~wants), *self.variants[0]))
+            # A search for some outputs alone can end elsewhere.
+            if (_BETTER * parts[-1].errors(self.samples) > shared[left]).any():
+                return []
+        return parts
 
     def _in_two(self, first: _Trial) -> list[_Trial]:
         """One model for the outputs that another regressor suits better, and one for the others, or nothing."""

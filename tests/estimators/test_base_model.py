@@ -674,6 +674,17 @@ def test_a_network_for_the_whole_is_left_time_to_catch_up():
     assert [review.winner(part, now) for part, now in zip((1 / 8, 1 / 4), both, strict=True)] == [None, None]
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_over_one_parameter_that_the_base_interpolates_a_training_ends(elsewhere):
+    params, x = np.linspace(0, 1, 40)[:, None], np.linspace(0, 1, 12)[:, None]
+    places = np.linspace(0.02, 0.97, 17)[:, None] if elsewhere else x
+    bump = 0.1 * np.exp(-(((params - places.T) / 0.05) ** 2))
+    X, y = FieldSet(x, None, params=params), FieldSet(places, (params + bump)[..., None])
+    model = small(base="pod", geometry="points", max_iter=16).fit(X, y)
+    assert (model.stopped_, model.n_iter_) == ("base", 2)
+    assert model.score(X, y) > 0.99
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("size", "rest"), [(0.3, True), (5.0, False)])
 def test_a_training_goes_on_where_the_network_helps(size, rest):
