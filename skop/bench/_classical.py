@@ -218,7 +218,7 @@ _MODELS = {
         _has_few_outputs,
     ),
     **{
-        word: _Model(name, _operator(kind, "auto"), "operators", key=f"{name}, base='auto', Muon")
+        word: _Model(name, _operator(kind, "auto"), "operators", key=f"{name}, base='auto', Muon, Sobolev")
         for word, (name, kind) in _OPERATORS.items()
     },
     "lamo-symmetries": _Model(
@@ -227,22 +227,24 @@ _MODELS = {
             symmetries=SymmetryOptions(names=run.problem.symmetries, average_predictions=True), **run.limits
         ),
         "variants",
-        key="LaMO, symmetries declared, Muon",
+        key="LaMO, symmetries declared, Muon, Sobolev",
         suits=lambda problem: bool(problem.symmetries),
     ),
     "auto": _Model(
         "AutoRegressor",
         lambda run: AutoRegressor(max_time=run.seconds, random_state=run.seed),
         "auto",
-        key="AutoRegressor, Muon",
+        key="AutoRegressor, Muon, Sobolev",
     ),
     # Models to compare with are as their papers have them, without a base.
     **{
-        word: _Model(name, _operator(kind, None), "peers", key=f"{name}, Muon", suits=suits)
+        word: _Model(name, _operator(kind, None), "peers", key=f"{name}, Muon, Sobolev", suits=suits)
         for word, (name, kind, suits) in _PEERS.items()
     },
     **{
-        f"{word}-alone": _Model(f"{name} alone", _operator(kind, None), "alone", key=f"{name}, base=None, Muon")
+        f"{word}-alone": _Model(
+            f"{name} alone", _operator(kind, None), "alone", key=f"{name}, base=None, Muon, Sobolev"
+        )
         for word, (name, kind) in _OPERATORS.items()
     },
 }

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.spatial import KDTree
+from torch.nn.utils.rnn import pad_sequence
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._fieldset import FieldSet, iterate_coords, point_order
@@ -66,6 +68,8 @@ class Batch:
         Standardised predictions of a base model for the target field, at the points of the samples.
     base_scalars : Tensor of shape (B, s) or None
         The same for the scalars.
+    neighbours : Tensor of int of shape (B, P, k) or (P, k), or None
+        Nearest neighbours of each point of the target among those of its sample; 0 for the padding of smaller samples.
     """
 
     coords: torch.Tensor
@@ -82,6 +86,7 @@ class Batch:
     query_grid: GridShape | None = None
     base: torch.Tensor | None = None
     base_scalars: torch.Tensor | None = None
+    neighbours: torch.Tensor | None = None
 
     def inputs(self) -> dict[str, Any]:
         """Return the keyword arguments for the ``forward`` of a network."""
@@ -182,6 +187,9 @@ class FieldLoader:
     base, query_base : callable or None, default=None
         Functions of the indices of samples that return standardised `Predictions` of a base model for them, at their
         points and at the query points.
+    neighbours : bool, default=False
+        Whether batches hold the nearest neighbours of the points of target fields without a grid, 2 for each dimension
+        of the space, by scaled coordinates.
     """
 
     def __init__(
@@ -201,6 +209,7 @@ class FieldLoader:
         queries: FieldSet | None = None,
         base: BaseOfSamples | None = None,
         query_base: BaseOfSamples | None = None,
+        neighbours: bool = False,
     ) -> None:
         self.inputs, self.targets, self.scalers = inputs, targets, scalers
         self.base, self.query_base = base, query_base
@@ -208,6 +217,11 @@ class FieldLoader:
         self.symmetries, self.generator, self.element = symmetries, generator, element
         self.subsample_points, self.queries = subsample_points, queries
         self.weight = None if weight is None else self._tensor(weight)
+        places = inputs if queries is None else queries
+        on_grid = places.grid_shape is not None and subsample_points is None
+        self._places = places if neighbours and not on_grid else None
+        self._sorts_points = sort_points
+        self._neighbours: dict[int, torch.Tensor] = {}
         self._check_points()
         self._check_symmetries()
         self._sizes = inputs.n_points
@@ -231,7 +245,7 @@ class FieldLoader:
     @property
     def n_bytes(self) -> int:
         """Memory of the samples that are held as tensors; 0 for samples that are read batch by batch."""
-        held = [self._points, self._shared_coords, *(self._whole or {}).values()]
+        held = [self._points, self._shared_coords, *(self._whole or {}).values(), *self._neighbours.values()]
         return sum(tensor.numel() * tensor.element_size() for tensor in held if tensor is not None)
 
     def _check_points(self) -> None:
@@ -368,13 +382,34 @@ class FieldLoader:
             base=parts["base"],
             base_scalars=parts["base_scalars"],
         )
+        if self._places is not None and batch.target is not None and self.subsample_points is None:
+            batch.neighbours = self._neighbours_of(self._places, indices)
         if self.queries is not None:
             return self._with_queries(batch, self._sizes[indices], self.queries[indices], drawn, parts["query_base"])
         if self.subsample_points is not None:
             _subsample_points(batch, self._sizes[indices], self.subsample_points, self.generator)
+            if self._places is not None:
+                points = batch.coords if batch.sizes is None else batch.coords.split(batch.sizes)
+                batch.neighbours = pad_sequence([_nearest(own) for own in points], batch_first=True).long()
         elif self.inputs.is_ragged:
             _pack(batch, tuple(self._sizes[indices].tolist()))
         return batch
+
+    def _neighbours_of(self, places: FieldSet, indices: IntArray) -> torch.Tensor:
+        """Return the neighbours of the points of the targets of some samples, for each sample or shared by all."""
+        own = [0] if places.shared_coords else indices.tolist()
+        found = [self._neighbours[index] if index in self._neighbours else self._search(places, index) for index in own]
+        if places.shared_coords or places.in_memory:
+            self._neighbours |= dict(zip(own, found, strict=True))
+        return found[0].long() if places.shared_coords else pad_sequence(found, batch_first=True).long()
+
+    def _search(self, places: FieldSet, index: int) -> torch.Tensor:
+        """Search the neighbours of the points of a sample, in the order in which its batch has the points."""
+        sample = places.read(np.array([index]))
+        points = sample.coords.reshape(-1, places.n_dims)
+        if self._sorts_points and self.queries is None:
+            points = points[point_order(sample)]
+        return _nearest(self._tensor(points, self.scalers.coords.transform))
 
     def _base_of(self, indices: IntArray, rank: IntArray | None) -> dict[str, torch.Tensor | None]:
         """Return the predictions of the base model for samples, in double precision and the order of the points."""
@@ -634,6 +669,16 @@ def _pack(batch: Batch, sizes: tuple[int, ...]) -> None:
         batch.base = batch.base.unflatten(0, (len(sizes), -1))
     if batch.target is not None and batch.target.ndim == 2:
         batch.target = batch.target.unflatten(0, (len(sizes), -1))
+
+
+def _nearest(points: torch.Tensor) -> torch.Tensor:
+    """Numbers (P, k) of the nearest neighbours of each point, 2 for each dimension of the space."""
+    places = points.cpu().double().numpy()
+    # A point that has too few others is a neighbour of itself, with no slope.
+    near = np.tile(np.arange(len(places), dtype=np.int32)[:, None], 2 * places.shape[1])
+    if count := min(near.shape[1], len(places) - 1):
+        near[:, :count] = KDTree(places).query(places, k=[*range(2, count + 2)])[1]
+    return torch.from_numpy(near).to(points.device)
 
 
 def _subsample_points(batch: Batch, sizes: IntArray, count: int, generator: torch.Generator | None) -> None:

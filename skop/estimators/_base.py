@@ -91,6 +91,7 @@ from skop.exceptions import (
     each_warning_once,
     warn,
 )
+from skop.losses import SobolevLoss
 from skop.metrics._flat import (
     norms_of_fields,
     relative_errors,
@@ -251,11 +252,11 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         the training ends early where the network is of no use, and goes on without the base, and with these samples,
         where the network is far better. Without the same number of points in all samples there is none; nor in
         `RolloutRegressor` and `TimeConditionedRegressor`.
-    loss : {"auto", "relative_l2", "relative_l2_gradient", "h1", "mse"} or callable, default="auto"
-        Training loss, see `skop.losses`. ``"auto"`` is the relative L2 error for fields and the mean squared error for
-        scalars. Relative losses are computed in physical units, where the channel with the largest values dominates;
-        with ``"auto"`` and scaled targets, several channels are first divided by their sizes. The squared error is
-        computed on scaled targets.
+    loss : {"auto", "relative_l2", "relative_l2_gradient", "sobolev", "mse"} or callable, default="auto"
+        Training loss, see `skop.losses`. ``"auto"`` is ``"sobolev"``, the relative L2 error of values and slopes, for
+        fields, and ``"mse"`` for scalars. Relative losses are computed in physical units, where the channel with the
+        largest values dominates; with ``"auto"`` and scaled targets, several channels are first divided by their sizes.
+        The squared error is computed on scaled targets.
     max_iter : int, default=100
         Largest number of epochs (papers: 500).
     max_time : float or None, default=None
@@ -387,7 +388,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         "geometry": [StrOptions({"auto", "grid", "structured", "points"})],
         "grid": ["array-like", StrOptions({"auto"}), None],
         "base": [StrOptions({"auto", "linear", "pod"}), HasMethods(["fit", "predict"]), None],
-        "loss": [StrOptions({"auto", "relative_l2", "relative_l2_gradient", "h1", "mse"}), callable],
+        "loss": [StrOptions({"auto", "relative_l2", "relative_l2_gradient", "sobolev", "mse"}), callable],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "max_time": [Interval(Real, 0, None, closed="neither"), None],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
@@ -1435,6 +1436,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Return a loader of the training samples, with data augmentation by the declared symmetries."""
         options: dict[str, Any] = {"targets": data.targets[train], "weight": None if weight is None else weight[train]}
         options["queries"] = self._target_places(data.inputs[train], options["targets"])
+        options["neighbours"] = isinstance(self.loss, SobolevLoss) or self.loss in ("auto", "sobolev")
         options |= self._unseen_base(data, unseen, train)
         if self._symmetries is not None:
             options["symmetries"] = self._fitted_symmetries(data.inputs)
@@ -1580,7 +1582,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Build the training objective from the parameters."""
         name = self.loss
         if name == "auto":
-            name = "relative_l2" if self.spec_.n_outputs else "mse"
+            name = "sobolev" if self.spec_.n_outputs else "mse"
         training = self._options("training")
         return Objective(
             name,

@@ -108,8 +108,14 @@ class Objective:
         sizes, grid = batch.sizes, batch.grid_shape
         if batch.queries is not None:
             sizes, grid = batch.query_sizes, batch.query_grid
+        elif batch.order is not None and grid is not None:
+            # The neighbours on a grid are those of the caller's order.
+            places = torch.as_tensor(batch.order.argsort(), device=outputs.device)
+            prediction, target = (part.flatten(0, 1)[places].view_as(part) for part in (prediction, target))
         if sizes is not None and outputs.ndim == 2:
             prediction, target, options["mask"] = _padded(prediction, target, sizes)
+        if batch.neighbours is not None:
+            options["neighbours"] = batch.neighbours
         return _checked(self.loss(prediction, target, grid_shape=grid, spacing=self.spacing, **options))
 
     def _loss_of_scalars(self, outputs: torch.Tensor | None, batch: Batch) -> torch.Tensor:

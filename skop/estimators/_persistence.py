@@ -90,7 +90,7 @@ KNOWN: dict[str, type] = {
         *(BoxScaler, DataSpec, Domain, FieldScaler, GridResampler, Scalers, ScalingOptions, SeenRanges, TargetForm),
         *(Basis, Kernel, KernelModel),
         *(Group, Lattice, Reference),
-        *(losses.GradientRelativeL2Loss, losses.H1Loss, losses.MSELoss, losses.RelativeL2Loss),
+        *(losses.GradientRelativeL2Loss, losses.MSELoss, losses.RelativeL2Loss, losses.SobolevLoss),
         *_TRANSFORMERS,
         *(Pipeline, DummyRegressor, GaussianProcessRegressor, KernelRidge, LinearRegression, Ridge, RidgeCV),
         *(kernels.ConstantKernel, kernels.Matern, kernels.Product, kernels.RBF, kernels.Sum, kernels.WhiteKernel),

@@ -1,20 +1,20 @@
 """Training losses on batches of fields.
 
 Every loss is a small immutable object that is called as
-``loss(prediction, target, mask=..., sample_weight=..., grid_shape=..., spacing=...)`` and returns a
+``loss(prediction, target, mask=..., sample_weight=..., grid_shape=..., neighbours=...)`` and returns a
 scalar tensor. All of them first give one number per sample and then take the mean or the sum over
 the batch, so a sample's share does not depend on how many points its batch mates have.
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.losses._base import TrainingLoss
-from skop.losses._losses import GradientRelativeL2Loss, H1Loss, MSELoss, RelativeL2Loss, get_loss
+from skop.losses._losses import GradientRelativeL2Loss, MSELoss, RelativeL2Loss, SobolevLoss, get_loss
 
 __all__ = [
     "GradientRelativeL2Loss",
-    "H1Loss",
     "MSELoss",
     "RelativeL2Loss",
+    "SobolevLoss",
     "TrainingLoss",
     "get_loss",
 ]

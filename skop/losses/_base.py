@@ -53,6 +53,7 @@ class TrainingLoss(ABC):
         mask: MaskTensor | None = None,
         sample_weight: Tensor | None = None,
         grid_shape: GridShape | None = None,
+        neighbours: Tensor | None = None,
         spacing: Sequence[float] | None = None,
     ) -> Tensor:
         """Loss of a batch.
@@ -67,8 +68,12 @@ class TrainingLoss(ABC):
             Non-negative weights. The mean becomes Σ w l / Σ w (0 if all weights are 0) and the sum Σ w l.
         grid_shape : tuple of int, optional
             Points along each axis of a regular grid, with prod(grid_shape) = P.
+        neighbours : Tensor of int of shape (B, P, k) or (P, k), optional
+            Nearest neighbours of each point among those of its sample, 2 for each dimension of the space. Losses with
+            slopes take these where there is no grid.
         spacing : sequence of float, optional
-            Distance of neighbouring points along each axis; default: a grid of the unit box, 1/(n - 1).
+            Distance of neighbouring points along each axis, which functions of users may need; not used, since no loss
+            here depends on the units of the coordinates.
 
         Returns
         -------
@@ -78,9 +83,9 @@ class TrainingLoss(ABC):
         Raises
         ------
         FieldDataError
-            If the shapes do not fit together, or the loss needs a grid and none is given.
+            If the shapes do not fit together, or the loss needs a grid, or neighbours, and none are given.
         """
-        losses = self.per_sample(prediction, target, mask=mask, grid_shape=grid_shape, spacing=spacing)
+        losses = self.per_sample(prediction, target, mask=mask, grid_shape=grid_shape, neighbours=neighbours)
         if sample_weight is None:
             return losses.mean() if self.reduction == "mean" else losses.sum()
         if sample_weight.shape != losses.shape:
@@ -102,7 +107,7 @@ class TrainingLoss(ABC):
         *,
         mask: MaskTensor | None = None,
         grid_shape: GridShape | None = None,
-        spacing: Sequence[float] | None = None,
+        neighbours: Tensor | None = None,
     ) -> Tensor:
         """Loss of each sample, before weights and the reduction over the batch.
 
@@ -114,8 +119,8 @@ class TrainingLoss(ABC):
             True where a point is real.
         grid_shape : tuple of int, optional
             Points along each axis of a regular grid.
-        spacing : sequence of float, optional
-            Distance of neighbouring points along each axis.
+        neighbours : Tensor of int of shape (B, P, k) or (P, k), optional
+            Nearest neighbours of each point.
 
         Returns
         -------
@@ -129,7 +134,7 @@ class TrainingLoss(ABC):
             # where, not a product: 0 · NaN is NaN, and padding may hold anything.
             prediction = torch.where(mask[..., None], prediction, 0.0)
             target = torch.where(mask[..., None], target, 0.0)
-        return self._per_sample(prediction, target.to(prediction.dtype), mask, grid_shape, spacing)
+        return self._per_sample(prediction, target.to(prediction.dtype), mask, grid_shape, neighbours)
 
     @abstractmethod
     def _per_sample(
@@ -138,7 +143,7 @@ class TrainingLoss(ABC):
         target: Tensor,
         mask: Tensor | None,
         grid_shape: GridShape | None,
-        spacing: Sequence[float] | None,
+        neighbours: Tensor | None,
     ) -> Tensor:
         """Loss (B,) of checked tensors whose masked entries are 0."""
 

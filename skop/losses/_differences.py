@@ -5,7 +5,6 @@ points with channels last, (B, P, c); on a regular grid the points are in C orde
 fastest).
 """
 
-from collections.abc import Sequence
 from math import prod
 
 import torch
@@ -16,9 +15,10 @@ from skop.exceptions import FieldDataError
 
 __all__ = [
     "check_grid",
-    "check_spacing",
     "count_entries",
     "interior",
+    "neighbour_difference",
+    "neighbour_norm",
     "one_sided_difference",
     "sample_norm",
     "zero_padded_difference",
@@ -28,7 +28,9 @@ __all__ = [
 MIN_POINTS_PER_AXIS = 3
 
 
-def check_grid(grid_shape: GridShape | None, n_points: int, name: str) -> GridShape:
+def check_grid(
+    grid_shape: GridShape | None, n_points: int, name: str, *, least: int = MIN_POINTS_PER_AXIS
+) -> GridShape:
     """Shape of the grid, or an error that says what is missing."""
     if grid_shape is None:
         raise FieldDataError(
@@ -37,20 +39,9 @@ def check_grid(grid_shape: GridShape | None, n_points: int, name: str) -> GridSh
         )
     if prod(grid_shape) != n_points:
         raise FieldDataError(f"grid_shape is {tuple(grid_shape)}, but the fields have {n_points} points.")
-    if min(grid_shape) < MIN_POINTS_PER_AXIS:
-        raise FieldDataError(
-            f"grid_shape is {tuple(grid_shape)}, expected at least {MIN_POINTS_PER_AXIS} points an axis."
-        )
+    if min(grid_shape) < least:
+        raise FieldDataError(f"grid_shape is {tuple(grid_shape)}, expected at least {least} points an axis.")
     return tuple(grid_shape)
-
-
-def check_spacing(spacing: Sequence[float] | None, grid: GridShape) -> Sequence[float]:
-    """Distance of neighbours along each axis; the unit box by default."""
-    if spacing is None:
-        return [1.0 / (size - 1) for size in grid]
-    if len(spacing) != len(grid) or not all(step > 0 for step in spacing):
-        raise FieldDataError(f"spacing is {tuple(spacing)}, expected {len(grid)} positive numbers, one per grid axis.")
-    return spacing
 
 
 def sample_norm(field: Tensor) -> Tensor:
@@ -106,3 +97,28 @@ def one_sided_difference(field: Tensor, mask: Tensor | None, grid: GridShape, ax
     ends = inside.narrow(axis + 1, 0, 1), inside.narrow(axis + 1, n_inside - 1, 1)
     whole = torch.cat([ends[0], inside, ends[1]], dim=axis + 1)
     return torch.where(whole[..., None], slope, 0.0)
+
+
+def neighbour_difference(field: Tensor, mask: Tensor | None, grid: GridShape, axis: int) -> Tensor:
+    """Differences (B, *grid less 1, c) of neighbours along an axis, divided by their distance in the unit box."""
+    # Unlike central differences they see errors that change their sign from point to point.
+    slope = (grid[axis] - 1) * field.unflatten(1, grid).diff(dim=axis + 1)
+    if mask is None:
+        return slope
+    real = mask.unflatten(1, grid)
+    both = real.narrow(axis + 1, 1, grid[axis] - 1) & real.narrow(axis + 1, 0, grid[axis] - 1)
+    return torch.where(both[..., None], slope, 0.0)
+
+
+def neighbour_norm(field: Tensor, mask: Tensor | None, neighbours: Tensor) -> Tensor:
+    """Norm per sample of the slopes (B, P, k, c) from each point to its neighbours (B, P, k) or (P, k)."""
+    n_dims = neighbours.shape[-1] / 2
+    samples = torch.arange(len(field), device=field.device)[:, None, None]
+    slope = field[samples, neighbours] - field[:, :, None]
+    counts = torch.tensor(float(field.shape[1]), device=field.device)
+    if mask is not None:
+        counts = mask.sum(1)
+        slope = torch.where((mask[..., None] & mask[samples, neighbours])[..., None], slope, 0.0)
+    # On a grid each pair of neighbours comes twice.
+    per_side = counts.to(field.dtype) ** (1 / n_dims) - 1 if n_dims else torch.zeros_like(counts, dtype=field.dtype)
+    return sample_norm(slope) * per_side / 2**0.5

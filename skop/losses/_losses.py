@@ -5,7 +5,7 @@ points with channels last, (B, P, c); on a regular grid the points are in C orde
 fastest). u is the target, û the prediction.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,18 +13,20 @@ import torch
 from torch import Tensor
 
 from skop._typing import GridShape
+from skop.exceptions import FieldDataError
 from skop.losses._base import NORM_FLOOR, Reduction, TrainingLoss, check_gradient_weight, check_reduction
 from skop.losses._differences import (
     check_grid,
-    check_spacing,
     count_entries,
     interior,
+    neighbour_difference,
+    neighbour_norm,
     one_sided_difference,
     sample_norm,
     zero_padded_difference,
 )
 
-__all__ = ["GradientRelativeL2Loss", "H1Loss", "MSELoss", "RelativeL2Loss", "get_loss"]
+__all__ = ["GradientRelativeL2Loss", "MSELoss", "RelativeL2Loss", "SobolevLoss", "get_loss"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,7 @@ class RelativeL2Loss(TrainingLoss):
         target: Tensor,
         mask: Tensor | None,
         grid_shape: GridShape | None,
-        spacing: Sequence[float] | None,
+        neighbours: Tensor | None,
     ) -> Tensor:
         """||û - u|| / max(||u||, floor)."""
         return _relative_norm(prediction - target, target)
@@ -96,7 +98,7 @@ class GradientRelativeL2Loss(TrainingLoss):
     -----
     The spacing of the grid cancels in each quotient and is ignored. A difference whose stencil touches a
     masked point is left out. A target that is constant along an axis has a zero derivative there, and its
-    norm is replaced by 1e-8 as in `RelativeL2Loss`; prefer `H1Loss` for such fields.
+    norm is replaced by 1e-8 as in `RelativeL2Loss`; prefer `SobolevLoss` for such fields.
 
     References
     ----------
@@ -130,7 +132,7 @@ class GradientRelativeL2Loss(TrainingLoss):
         target: Tensor,
         mask: Tensor | None,
         grid_shape: GridShape | None,
-        spacing: Sequence[float] | None,
+        neighbours: Tensor | None,
     ) -> Tensor:
         """Relative norm of the error and, weighted, of the error of each partial derivative."""
         grid = check_grid(grid_shape, prediction.shape[1], type(self).__name__)
@@ -151,42 +153,42 @@ class GradientRelativeL2Loss(TrainingLoss):
 
 
 @dataclass(frozen=True, kw_only=True)
-class H1Loss(TrainingLoss):
-    """Sobolev H1 norm of the error on a regular grid: errors of the values and of the slopes together.
+class SobolevLoss(TrainingLoss):
+    """Relative L2 error of the values plus that of the slopes, on a grid or at points with their neighbours.
 
-    ||v||²_H1 = ||v||² + gradient_weight · Σ_a ||∂_a v||², with second-order differences that stay inside the
-    domain (one-sided at the border).
+    l = ||û - u|| / ||u|| + gradient_weight · |û - u| / max(|u|, ||u||), with |v|² = Σ_a ||∂_a v||² over all axes. A
+    slope is the difference of two neighbours over their distance in a grid of the unit box; points are taken to lie as
+    dense as those of a grid.
 
     Parameters
     ----------
     gradient_weight : float, default=1.0
-        Weight of the squared norms of the derivatives, >= 0; 0 gives the L2 norm.
-    relative : bool, default=True
-        Divide by the same norm of the target (at least 1e-8). Otherwise the norm is that of the mean over the
-        real points, so it does not grow with the resolution.
+        Weight of the slopes, >= 0; 0 gives the relative L2 error.
     reduction : {"mean", "sum"}, default="mean"
         Over the batch.
 
     Notes
     -----
-    The spacing sets how much slopes weigh against values; without it the grid is taken to fill the unit
-    box, 1/(n - 1) along an axis of n points. A difference whose stencil touches a masked point is left out.
+    Networks learn small structures late. The error of the slopes counts them more than the error of the values does,
+    and the sum leaves to both their share, however large slopes are: the H1 norm of a field with fronts or steep slopes
+    is that of the slopes alone. Neither depends on the units of the coordinates. Slopes of a field that hardly changes
+    are compared with its values. Differences at masked points are left out.
 
     References
     ----------
-    W. M. Czarnecki et al., "Sobolev training for neural networks", NeurIPS 2017.
+    W. M. Czarnecki et al., "Sobolev training for neural networks", NeurIPS 2017; N. Cho, J. Ryu and H. J. Hwang,
+    "Sobolev training for operator learning", arXiv:2402.09084.
 
     Examples
     --------
     >>> import torch
-    >>> from skop.losses import H1Loss
+    >>> from skop.losses import SobolevLoss
     >>> x = torch.linspace(0, 1, 5)[None, :, None]
-    >>> round(H1Loss()(1.1 * x, x, grid_shape=(5,)).item(), 6)
-    0.1
+    >>> round(SobolevLoss()(1.1 * x, x, grid_shape=(5,)).item(), 6)
+    0.2
     """
 
     gradient_weight: float = 1.0
-    relative: bool = True
     reduction: Reduction = "mean"
 
     def __post_init__(self) -> None:
@@ -194,34 +196,24 @@ class H1Loss(TrainingLoss):
         check_reduction(self.reduction)
         check_gradient_weight(self.gradient_weight)
 
-    @property
-    def physical_units(self) -> bool:
-        """True for the relative norm."""
-        return self.relative
-
     def _per_sample(
         self,
         prediction: Tensor,
         target: Tensor,
         mask: Tensor | None,
         grid_shape: GridShape | None,
-        spacing: Sequence[float] | None,
+        neighbours: Tensor | None,
     ) -> Tensor:
-        """H1 norm of the error, divided by that of the target or by the root of the number of points."""
-        grid = check_grid(grid_shape, prediction.shape[1], type(self).__name__)
-        steps = check_spacing(spacing, grid)
-        error_norm = self._norm(prediction - target, mask, grid, steps)
-        if self.relative:
-            return error_norm / self._norm(target, mask, grid, steps).clamp_min(NORM_FLOOR)
-        return error_norm / count_entries(prediction, mask).sqrt()
-
-    def _norm(self, field: Tensor, mask: Tensor | None, grid: GridShape, steps: Sequence[float]) -> Tensor:
-        """Discrete H1 norm per sample, as a plain sum over the points."""
-        norms = [sample_norm(field)]
-        for axis, step in enumerate(steps):
-            slope = one_sided_difference(field, mask, grid, axis, spacing=step)
-            norms.append(self.gradient_weight**0.5 * sample_norm(slope))
-        return torch.linalg.vector_norm(torch.stack(norms), dim=0)
+        """Quotients of norms of the error and the target, for the values and for the slopes."""
+        if grid_shape is None and neighbours is None:
+            raise FieldDataError(
+                f"{type(self).__name__} takes slopes, but grid_shape and neighbours are both None. Give the grid, or "
+                "the neighbours of each point; 'relative_l2' takes none."
+            )
+        error = prediction - target
+        size = sample_norm(target).clamp_min(NORM_FLOOR)
+        slopes, target_slopes = (_slope_norm(field, mask, grid_shape, neighbours) for field in (error, target))
+        return sample_norm(error) / size + self.gradient_weight * slopes / torch.maximum(target_slopes, size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,7 +255,7 @@ class MSELoss(TrainingLoss):
         target: Tensor,
         mask: Tensor | None,
         grid_shape: GridShape | None,
-        spacing: Sequence[float] | None,
+        neighbours: Tensor | None,
     ) -> Tensor:
         """Sum of squares divided by the number of real entries."""
         return (prediction - target).square().flatten(1).sum(1) / count_entries(prediction, mask)
@@ -272,7 +264,7 @@ class MSELoss(TrainingLoss):
 _LOSSES: dict[str, type[Any]] = {
     "relative_l2": RelativeL2Loss,
     "relative_l2_gradient": GradientRelativeL2Loss,
-    "h1": H1Loss,
+    "sobolev": SobolevLoss,
     "mse": MSELoss,
 }
 
@@ -282,7 +274,7 @@ def get_loss(loss: str | Callable[..., Tensor], **options: Any) -> Callable[...,
 
     Parameters
     ----------
-    loss : {"relative_l2", "relative_l2_gradient", "h1", "mse"} or callable
+    loss : {"relative_l2", "relative_l2_gradient", "sobolev", "mse"} or callable
         Name of a loss, or an object with the call signature of `TrainingLoss`.
     **options : dict
         Parameters of the named loss, for example ``reduction="sum"``.
@@ -315,3 +307,12 @@ def get_loss(loss: str | Callable[..., Tensor], **options: Any) -> Callable[...,
 def _relative_norm(error: Tensor, target: Tensor) -> Tensor:
     """||error|| / max(||target||, floor) per sample."""
     return sample_norm(error) / sample_norm(target).clamp_min(NORM_FLOOR)
+
+
+def _slope_norm(field: Tensor, mask: Tensor | None, grid_shape: GridShape | None, neighbours: Tensor | None) -> Tensor:
+    """Norm per sample of all slopes in the unit box."""
+    if grid_shape is None and neighbours is not None:
+        return neighbour_norm(field, mask, neighbours)
+    grid = check_grid(grid_shape, field.shape[1], "SobolevLoss", least=1)
+    norms = [sample_norm(neighbour_difference(field, mask, grid, axis)) for axis in range(len(grid))]
+    return torch.linalg.vector_norm(torch.stack(norms), dim=0)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from skop._draws import BatchRows
+from skop._typing import IntArray
 from skop.data import Batch
 
 __all__ = ["can_be_split", "split_batch"]
@@ -116,8 +117,27 @@ def _part(batch: Batch, rows: slice) -> Batch:
         sizes=None if batch.sizes is None else batch.sizes[rows],
         queries=None if batch.queries is None else queries,
         query_sizes=None if batch.query_sizes is None else batch.query_sizes[rows],
-        order=None,
+        order=_order_of(batch, rows, points),
+        neighbours=_neighbours_of(batch, rows),
     )
+
+
+def _order_of(batch: Batch, rows: slice, points: slice) -> IntArray | None:
+    """Order of the points of some samples, counted from the first of these."""
+    if batch.order is None:
+        return None
+    if batch.sizes is None:
+        n_points = len(batch.order) // len(batch)
+        points = slice(rows.start * n_points, rows.stop * n_points)
+    return batch.order[points] - points.start
+
+
+def _neighbours_of(batch: Batch, rows: slice) -> torch.Tensor | None:
+    """Neighbours of the points of some samples, without padding that only others needed."""
+    held, sizes = batch.neighbours, batch.sizes if batch.queries is None else batch.query_sizes
+    if held is None or held.ndim == 2:
+        return held
+    return held[rows] if sizes is None else held[rows, : max(sizes[rows])]
 
 
 def _rows(held: torch.Tensor | None, where: slice) -> torch.Tensor | None:

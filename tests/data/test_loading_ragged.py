@@ -8,6 +8,7 @@ from skop import FieldSet
 from skop.data import FieldLoader, Scalers, ScalingOptions, Targets, unit_grid
 from skop.data._loading import batch_rows, draw_rows, is_uniform
 from skop.exceptions import FieldDataError
+from skop.training import split_batch
 
 SIZES = (5, 1, 9, 5)
 WEIGHT = np.array([1.0, 0.5, 2.0, 1.0])
@@ -64,6 +65,28 @@ def test_packed_samples_are_those_asked_for(indices, sort_points):
     np.testing.assert_array_equal(batch.params, inputs.params[indices])
     np.testing.assert_array_equal(batch.scalars, targets.scalars[indices])
     np.testing.assert_array_equal(batch.weight, WEIGHT[indices])
+
+
+@pytest.mark.parametrize("sort_points", [False, True])
+def test_neighbours_are_the_nearest_points_of_the_sample(sort_points):
+    inputs, targets = sets()
+    batch = loader_of(inputs, targets, sort_points=sort_points, neighbours=True).gather(np.array([2, 1, 0]))
+    for near, points in zip(batch.neighbours, batch.coords.split(batch.sizes), strict=True):
+        count = min(4, len(points) - 1)
+        nearest = torch.cdist(points, points).argsort(dim=1)[:, 1 : count + 1]
+        np.testing.assert_array_equal(near[: len(points), :count], nearest)
+        # Too few points, and padding, have themselves and the first point.
+        np.testing.assert_array_equal(near[: len(points), count:], np.arange(len(points))[:, None].repeat(4 - count, 1))
+        assert not near[len(points) :].any()
+
+
+@pytest.mark.parametrize("sort_points", [False, True])
+def test_a_part_of_a_batch_is_the_batch_of_its_samples(sort_points):
+    loader = loader_of(*sets(scalars=True), sort_points=sort_points, neighbours=True, weight=WEIGHT)
+    found = [part for part, _, _ in split_batch(loader.gather(np.arange(4)), 2, "mean")]
+    for part, rows in zip(found, ([0, 1], [2, 3]), strict=True):
+        for name, held in vars(loader.gather(np.array(rows))).items():
+            np.testing.assert_array_equal(getattr(part, name), held, err_msg=name)
 
 
 def test_order_leads_back_to_the_caller():

@@ -140,3 +140,13 @@ def test_packed_samples_count_as_samples_side_by_side(fields):
         float(objective(outputs[i : i + 1, :size], batch_of(fields[i : i + 1, :size]))) for i, size in enumerate(sizes)
     ]
     assert float(objective(flat[0], packed)) == pytest.approx(np.mean(alone), rel=1e-12)
+
+
+def test_sorted_points_of_a_grid_have_their_neighbours_of_the_grid(fields):
+    objective, _ = make(fields, "sobolev")
+    outputs, batch = torch.from_numpy(np.random.default_rng(1).standard_normal(fields.shape)), batch_of(fields)
+    expected = float(objective(outputs, batch))
+    order = np.array([3, 0, 5, 1, 4, 2])
+    batch.target = batch.target[:, order]
+    batch.order = np.concatenate([order + 6 * sample for sample in range(len(fields))])
+    assert float(objective(outputs[:, order], batch)) == pytest.approx(expected, rel=1e-12)

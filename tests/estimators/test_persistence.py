@@ -31,7 +31,7 @@ from skop import (
 from skop.data import unit_grid
 from skop.estimators._persistence import _digest, _read
 from skop.exceptions import ModelFileError, SkopWarning
-from skop.losses import GradientRelativeL2Loss, H1Loss, RelativeL2Loss, TrainingLoss
+from skop.losses import GradientRelativeL2Loss, RelativeL2Loss, SobolevLoss, TrainingLoss
 
 from .make_model_files import FOLDER, inputs_of, others_of, values_of
 
@@ -145,7 +145,7 @@ def test_parameters_come_back(tmp_path):
     assert isinstance(found["architecture__decay_range"], tuple)
 
 
-LOSSES = [H1Loss(), RelativeL2Loss(reduction="sum"), GradientRelativeL2Loss(gradient_weight=0.5)]
+LOSSES = [SobolevLoss(), RelativeL2Loss(reduction="sum"), GradientRelativeL2Loss(gradient_weight=0.5)]
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -489,7 +489,7 @@ CHANGES = {
     "missing attribute": (lambda header, _: state_of(header).pop("domain_"), "domain_ of LaMORegressor is missing"),
     "unknown loss": (lambda header, _: state_of(header).update(loss={"object": "Exec", "state": {}}), "Exec"),
     "unknown option of a loss": (
-        lambda header, _: state_of(header).update(loss={"object": "H1Loss", "state": {"colour": 1}}),
+        lambda header, _: state_of(header).update(loss={"object": "SobolevLoss", "state": {"colour": 1}}),
         "colour",
     ),
     "another network": (lambda header, _: state_of(header).update(width=12), "weights do not fit"),

@@ -134,7 +134,7 @@ REFUSED_BY_FIT = {
     "draws of no points": (PAIRS, TARGETS, {"subsample_points": 0}, ["subsample_points"]),
     "a scale of each point": (PAIRS, TARGETS, {"scaling__inputs": "point"}, ["'point'", "'channel'"]),
     "symmetries": (PAIRS, TARGETS, {"symmetries": ["x"]}, ["symmetry 'x'", "'flip_x'"]),
-    "derivatives": (PAIRS, TARGETS, {"loss": "h1"}, ["grid"]),
+    "derivatives": (PAIRS, TARGETS, {"loss": "relative_l2_gradient"}, ["grid"]),
     "a table with ragged y": (np.ones((6, 2)), TARGETS, {}, []),
     "params with ragged pairs": (np.ones((6, 2)), zipped(POINTS, TARGETS), {}, ["share", "FieldSet with params"]),
     "an array with ragged y": (np.ones((6, 5, 5, 1)), TARGETS, {}, []),

@@ -18,7 +18,7 @@ from skop import (
     TimeConditionedRegressor,
 )
 from skop.exceptions import FieldDataError, NonFinitePredictionError
-from skop.losses import RelativeL2Loss
+from skop.losses import SobolevLoss
 from skop.metrics import relative_l2_score
 
 RANDOM = np.random.default_rng(0)
@@ -83,7 +83,7 @@ def test_relative_losses_and_scores_are_in_physical_units():
 
     def loss(prediction, target, **options):
         seen.append(target.detach())
-        return RelativeL2Loss()(prediction, target, **options)
+        return SobolevLoss()(prediction, target, **options)
 
     model = small(loss=loss, batch_size=8, max_iter=1).fit(P, y)
     targets = np.sort(torch.cat(seen).flatten().numpy())
