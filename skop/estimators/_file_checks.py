@@ -827,6 +827,25 @@ def _check_conformal(held: Held) -> None:
         held.need(0 < held.number("new_mass_") < 1, "new_mass_", "a number between 0 and 1")
 
 
+def _check_law(held: Held) -> None:
+    if "spec_" not in vars(held.value):
+        return
+    spec, laws = held.get("spec_"), held.part("laws_", "_Laws")
+    _check_takes(held, "estimator_", held.get("estimator_"), spec)
+    numbers = [*laws.angles.tolist(), *([] if laws.factor is None else [laws.factor])]
+    are_known = len(set(numbers)) == len(numbers) and all(0 <= number < spec.n_params for number in numbers)
+    held.need(are_known, "laws_", f"laws of {spec.n_params} parameters")
+
+
+def _check_laws(held: Held) -> None:
+    count = len(held.array("angles", None, whole=True))
+    held.array("periods", count, positive=True)
+    held.array("starts", count)
+    if held.get("factor") is not None:
+        held.whole("factor")
+    held.number("offset")
+
+
 def _has_parts(found: Any, counts: dict[str, int], is_right: Callable[[Any], bool]) -> bool:
     """Whether there is one right part for each channel and scalar."""
     return (
@@ -941,6 +960,8 @@ _CHECKS: dict[str, Callable[[Held], None]] = {
     "EnsembleRegressor": _check_ensemble,
     "AutoRegressor": _check_auto,
     "ConformalRegressor": _check_conformal,
+    "LawRegressor": _check_law,
+    "_Laws": _check_laws,
     "BaseFrameRegressor": _check_frames,
     "RolloutRegressor": _check_rollout,
     "Pipeline": _check_pipeline,
