@@ -582,7 +582,8 @@ def _check_outputs_of(held: Held, model: Any, places: int, n_params: int, n_feat
     """Whether a model of some outputs fits the inputs and the points of an estimator."""
     n_inputs, n_targets, size = n_params + n_features, len(model.basis.components_), len(model.basis.mean_)
     held.need(len(model.shift) == n_params, "models_", f"models of {n_params} parameters")
-    held.need(size == places * len(model.channels) + len(model.scalars), "models_", f"components of {places} points")
+    n_channels, n_scalars = map(len, model.held)
+    held.need(size == places * n_channels + n_scalars, "models_", f"components of {places} points")
     regressor = model.regressor
     if is_one_of(regressor, "KernelModel"):
         held.need(
@@ -604,7 +605,14 @@ def _check_output_model(held: Held) -> None:
     is_mask = isinstance(reads, np.ndarray) and reads.dtype == bool and reads.shape == (n_params,)
     held.need(is_mask, "reads_logarithms", f"an array of {n_params} truth values")
     held.flag("learns_logarithms")
-    n_channels, n_scalars = (len(held.array(name, None, whole=True)) for name in ("channels", "scalars"))
+    own = [held.array(name, None, whole=True) for name in ("channels", "scalars")]
+    among = held.get("among")
+    are_numbers = isinstance(among, tuple) and len(among) == 2 and all(_is_array(a, (None,), whole=True) for a in among)
+    is_part = are_numbers and all(
+        set(few.tolist()) <= set(every.tolist()) for few, every in zip(own, among, strict=True)
+    )
+    held.need(among is None or is_part, "among", "the numbers of channels and scalars of its components")
+    n_channels, n_scalars = map(len, own if among is None else among)
     held.array("channel_unit", n_channels, positive=True)
     held.array("scalar_unit", n_scalars, positive=True)
     held.number("output_scale", positive=True)
