@@ -35,8 +35,6 @@ __all__ = [
 REGRESSORS = ("mean", "ridge", "polynomial", "rbf", "gaussian_process", "akima")
 #: Part of the error that components may have which are left out of large fields.
 _NEGLIGIBLE = 0.01
-#: Part of the error of the mean below which a model follows the parameter.
-_VARIES = 0.5
 #: Part of the error below which outputs have a model apart from others, or logarithms are taken.
 _BETTER = 0.8
 #: Largest number of outputs of which each is tried alone; more are first divided by what suits them of what was tried.
@@ -513,7 +511,7 @@ class ModelSearch:
                     "samples could show."
                 )
         gains = selection.gains(found, tried.values())
-        if self.regressor in ("auto", "gaussian_process") and found.error < _VARIES * tried["mean"].error:
+        if self.regressor in ("auto", "gaussian_process"):
             found = selection.likeliest(found)
         most = None
         if parts.is_large and is_auto:
