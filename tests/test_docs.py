@@ -79,6 +79,14 @@ def test_every_page_of_the_user_guide_with_code_is_executed():
     assert guide == {page.stem for page in (ROOT / "docs/user_guide").glob("*.md")} - without_code
 
 
+def test_numbers_that_decide_are_those_of_the_source():
+    text = (ROOT / "docs/user_guide/choices.md").read_text()
+    rows = re.findall(r"^\| `(\w+)\.(\w+)` \| (\S.*?) \|", text, flags=re.MULTILINE)
+    assert len(rows) > 20
+    for module, name, value in rows:
+        assert getattr(importlib.import_module(f"skop.estimators.{module}"), name) == ast.literal_eval(value), name
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):

@@ -28,6 +28,7 @@ from skop.data._pairing import pair_rows as pair_rows
 from skop.data._plausibility import Extremes as Extremes
 from skop.data._plausibility import boxes as boxes
 from skop.data._plausibility import odd_sizes as odd_sizes
+from skop.data._plausibility import result_among_parameters as result_among_parameters
 from skop.data._plausibility import warn_of_odd_data as warn_of_odd_data
 from skop.data._point_symmetry import PointSymmetries as PointSymmetries
 from skop.data._reading import read as read

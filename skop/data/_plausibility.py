@@ -22,7 +22,7 @@ from skop.exceptions import warn
 if TYPE_CHECKING:
     from skop.data._spec import Targets, TrainingData
 
-__all__ = ["Extremes", "boxes", "odd_sizes", "warn_of_odd_data"]
+__all__ = ["Extremes", "boxes", "odd_sizes", "result_among_parameters", "warn_of_odd_data"]
 
 #: Number of samples from which their sizes are compared.
 _ENOUGH = 5
@@ -284,11 +284,22 @@ def _warn_of_numbers(numbers: FloatArray | None, kind: str, what: str, who: _Nam
             return
 
 
-def _warn_of_results(data: TrainingData) -> None:
-    """Warn about global parameters that are the extremes, mean or size of a target, and known only after a run."""
+def result_among_parameters(data: TrainingData) -> tuple[int, str] | None:
+    """Find a global parameter that is an extreme, the mean or the size of a target, and known only after a run.
+
+    Parameters
+    ----------
+    data : TrainingData
+        X and y of a fit.
+
+    Returns
+    -------
+    tuple of (int, str) or None
+        Number of the parameter, and the result in words; None if there is none.
+    """
     params, targets = data.inputs.params, data.targets
     if params is None or len(params) < _ENOUGH:
-        return
+        return None
     results: dict[str, FloatArray] = {}
     if data.target_extremes is not None and targets.field is not None:
         names = targets.field.channel_names or range(targets.field.n_channels)
@@ -303,11 +314,19 @@ def _warn_of_results(data: TrainingData) -> None:
     for number, column in enumerate(np.asarray(params, dtype=np.float64).T):
         for what, result in results.items():
             if np.ptp(column) > 0 and np.allclose(column, result, rtol=_RESULT, atol=0):
-                warn(
-                    f"global parameter {number} of X equals {what} of y in every sample: it is a result, which is not "
-                    "known before a run, so that errors of held-out samples say nothing of new ones. Leave it out of X."
-                )
-                return
+                return number, what
+    return None
+
+
+def _warn_of_results(data: TrainingData) -> None:
+    """Warn about a global parameter that is a result."""
+    if (found := result_among_parameters(data)) is not None:
+        number, names = found[0], data.spec.param_names
+        warn(
+            f"global parameter {number if names is None else repr(names[number])} of X equals {found[1]} of y in every "
+            "sample: it is a result, which is not known before a run, so that errors of held-out samples say nothing "
+            "of new ones. Leave it out of X."
+        )
 
 
 def _warn_of_offset(data: TrainingData) -> None:

@@ -12,6 +12,7 @@ from skop.estimators._ensemble import EnsembleRegressor
 from skop.estimators._fno import FNORegressor
 from skop.estimators._geomano import GeoMaNOArchitecture, GeoMaNORegressor
 from skop.estimators._lamo import LaMOArchitecture, LaMORegressor
+from skop.estimators._law import LawRegressor
 from skop.estimators._mean_field import MeanFieldRegressor
 from skop.estimators._mno import MNOArchitecture, MNORegressor
 from skop.estimators._novelty import Novelty
@@ -37,6 +38,7 @@ __all__ = [
     "GeoMaNORegressor",
     "LaMOArchitecture",
     "LaMORegressor",
+    "LawRegressor",
     "MNOArchitecture",
     "MNORegressor",
     "MeanFieldRegressor",

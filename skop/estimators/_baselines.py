@@ -96,9 +96,10 @@ class PODRegressor(FieldRegressor):
     ----------
     models_ : list of OutputModel
         One model for all outputs, or several for different ones: each has the numbers of its ``channels`` and
-        ``scalars``, the ``basis`` of these with ``components_``, ``mean_`` and ``n_components_``, and the fitted
-        ``regressor`` between the coefficients; ``reads_logarithms`` tells of each global parameter, and
-        ``learns_logarithms`` of the outputs, whether their logarithms are taken.
+        ``scalars``, the ``basis`` of these with ``components_``, ``mean_`` and ``n_components_``, which holds more
+        outputs where ``among`` has the numbers of all, and the fitted ``regressor`` between the coefficients;
+        ``reads_logarithms`` tells of each global parameter, and ``learns_logarithms`` of the outputs, whether their
+        logarithms are taken.
     leave_one_out_error_ : float
         Mean relative L2 error of the training samples, as `score` measures it, each predicted by a fit to all others
         with the same hyperparameters and components; times a factor above 1 where length scales were tuned on few

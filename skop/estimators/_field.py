@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skop._optional import import_optional
-from skop._sklearn_compat import has_steps
+from skop._sklearn_compat import has_steps, last_step
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
     DataSpec,
@@ -45,8 +45,8 @@ from skop.exceptions import FieldDataError, each_warning_once, held_warnings, wa
 from skop.metrics import channel_sizes, relative_l2_error, relative_l2_score
 
 __all__ = [
-    *("FieldRegressor", "checked_by_caller", "fitted_attributes", "labels_of_groups", "restored_on_failure"),
-    *("samples_at_once", "samples_with_weight"),
+    *("FieldRegressor", "checked_by_caller", "fit_estimator", "fitted_attributes", "labels_of_groups"),
+    *("restored_on_failure", "samples_at_once", "samples_with_weight"),
 ]
 
 #: Whether an estimator of skop has called this one, and has looked at the data itself.
@@ -263,6 +263,41 @@ def labels_of_groups(groups: Any, n_samples: int) -> Any:
             "one kind."
         )
     return labels
+
+
+def fit_estimator(estimator: Any, X: Any, y: Any, **options: Any) -> Any:
+    """Fit an estimator that another one wraps; say of one of another library which takes no fields what does.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Estimator to fit.
+    X, y
+        Samples.
+    **options
+        Further arguments of its `fit`.
+
+    Returns
+    -------
+    estimator
+        The fitted estimator.
+
+    Raises
+    ------
+    FieldDataError
+        If X or y are fields, and the estimator is none of skop and fails.
+    """
+    try:
+        return estimator.fit(X, y, **options)
+    except (TypeError, ValueError) as error:
+        parts = [estimator, *(estimator.get_params().values() if hasattr(estimator, "get_params") else ())]
+        if not any(isinstance(part, FieldSet) for part in (X, y)) or any(isinstance(p, FieldRegressor) for p in parts):
+            raise
+        name = type(last_step(estimator)).__name__
+        raise FieldDataError(
+            f"X or y holds fields, to which {name} could not be fitted; a regressor of tables predicts fields by their "
+            f"components: PODRegressor(regressor={name}(...)). Its error: {error}"
+        ) from error
 
 
 class FieldRegressor(RegressorMixin, BaseEstimator):

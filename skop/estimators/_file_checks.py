@@ -582,7 +582,8 @@ def _check_outputs_of(held: Held, model: Any, places: int, n_params: int, n_feat
     """Whether a model of some outputs fits the inputs and the points of an estimator."""
     n_inputs, n_targets, size = n_params + n_features, len(model.basis.components_), len(model.basis.mean_)
     held.need(len(model.shift) == n_params, "models_", f"models of {n_params} parameters")
-    held.need(size == places * len(model.channels) + len(model.scalars), "models_", f"components of {places} points")
+    n_channels, n_scalars = map(len, model.held)
+    held.need(size == places * n_channels + n_scalars, "models_", f"components of {places} points")
     regressor = model.regressor
     if is_one_of(regressor, "KernelModel"):
         held.need(
@@ -604,7 +605,14 @@ def _check_output_model(held: Held) -> None:
     is_mask = isinstance(reads, np.ndarray) and reads.dtype == bool and reads.shape == (n_params,)
     held.need(is_mask, "reads_logarithms", f"an array of {n_params} truth values")
     held.flag("learns_logarithms")
-    n_channels, n_scalars = (len(held.array(name, None, whole=True)) for name in ("channels", "scalars"))
+    own = [held.array(name, None, whole=True) for name in ("channels", "scalars")]
+    among = held.get("among")
+    are_numbers = isinstance(among, tuple) and len(among) == 2 and all(_is_array(a, (None,), whole=True) for a in among)
+    is_part = are_numbers and all(
+        set(few.tolist()) <= set(every.tolist()) for few, every in zip(own, among, strict=True)
+    )
+    held.need(among is None or is_part, "among", "the numbers of channels and scalars of its components")
+    n_channels, n_scalars = map(len, own if among is None else among)
     held.array("channel_unit", n_channels, positive=True)
     held.array("scalar_unit", n_scalars, positive=True)
     held.number("output_scale", positive=True)
@@ -827,6 +835,25 @@ def _check_conformal(held: Held) -> None:
         held.need(0 < held.number("new_mass_") < 1, "new_mass_", "a number between 0 and 1")
 
 
+def _check_law(held: Held) -> None:
+    if "spec_" not in vars(held.value):
+        return
+    spec, laws = held.get("spec_"), held.part("laws_", "_Laws")
+    _check_takes(held, "estimator_", held.get("estimator_"), spec)
+    numbers = [*laws.angles.tolist(), *([] if laws.factor is None else [laws.factor])]
+    are_known = len(set(numbers)) == len(numbers) and all(0 <= number < spec.n_params for number in numbers)
+    held.need(are_known, "laws_", f"laws of {spec.n_params} parameters")
+
+
+def _check_laws(held: Held) -> None:
+    count = len(held.array("angles", None, whole=True))
+    held.array("periods", count, positive=True)
+    held.array("starts", count)
+    if held.get("factor") is not None:
+        held.whole("factor")
+    held.number("offset")
+
+
 def _has_parts(found: Any, counts: dict[str, int], is_right: Callable[[Any], bool]) -> bool:
     """Whether there is one right part for each channel and scalar."""
     return (
@@ -941,6 +968,8 @@ _CHECKS: dict[str, Callable[[Held], None]] = {
     "EnsembleRegressor": _check_ensemble,
     "AutoRegressor": _check_auto,
     "ConformalRegressor": _check_conformal,
+    "LawRegressor": _check_law,
+    "_Laws": _check_laws,
     "BaseFrameRegressor": _check_frames,
     "RolloutRegressor": _check_rollout,
     "Pipeline": _check_pipeline,

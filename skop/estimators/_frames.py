@@ -41,7 +41,7 @@ from skop.data import (
 from skop.estimators._base import OperatorRegressor, check_weight
 from skop.estimators._checkpoint import passed_on, require_seed
 from skop.estimators._cost import CostEstimate, MeasuresCost, require_measurable
-from skop.estimators._field import FieldRegressor, checked_by_caller
+from skop.estimators._field import FieldRegressor, checked_by_caller, fit_estimator
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 from skop.training import TrainingPlan
@@ -383,7 +383,7 @@ def _fit_with_plan(
     if plan.n_steps is not None and len(X) > plan.n_steps and "groups" in signature(estimator.fit).parameters:
         # Steps of one trajectory in the training would tell of the others that are left out.
         options = {"groups": np.arange(len(X)) // plan.n_steps, **options}
-    estimator.fit(X, y, **options)
+    fit_estimator(estimator, X, y, **options)
 
 
 @fit_context(prefer_skip_nested_validation=True)

@@ -6,7 +6,7 @@ Notation: n samples, p global parameters, P points, c channels, s scalars.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,6 @@ __all__ = [
 REGRESSORS = ("mean", "ridge", "polynomial", "rbf", "gaussian_process", "akima")
 #: Part of the error that components may have which are left out of large fields.
 _NEGLIGIBLE = 0.01
-#: Part of the error of the mean below which a model follows the parameter.
-_VARIES = 0.5
 #: Part of the error below which outputs have a model apart from others, or logarithms are taken.
 _BETTER = 0.8
 #: Largest number of outputs of which each is tried alone; more are first divided by what suits them of what was tried.
@@ -83,6 +81,8 @@ class OutputModel:
     bounds : ndarray of shape (2, P * c + s) or None
         Least and largest logarithm of each value that is predicted, in its unit: the range in the fit, and as much on
         either side, since the exponential of what grows beyond it has no bound. None without logarithms.
+    among : tuple of (ndarray of int) or None
+        Numbers of the channels and scalars that its components hold, where it predicts some of these; None if all.
     """
 
     channels: IntArray
@@ -100,19 +100,29 @@ class OutputModel:
     origin: Any = 0.0
     size: Any = 1.0
     bounds: FloatArray | None = None
+    among: Outputs | None = None
 
     @property
     def outputs(self) -> Outputs:
         """Numbers of its channels and scalars."""
         return self.channels, self.scalars
 
+    @property
+    def held(self) -> Outputs:
+        """Numbers of the channels and scalars that its components hold."""
+        return self.outputs if self.among is None else self.among
+
+    def of_some(self, channels: IntArray, scalars: IntArray) -> OutputModel:
+        """The same model, which predicts some of its channels and scalars."""
+        return replace(self, channels=channels, scalars=scalars, among=self.held)
+
     def scaled(self, params: FloatArray) -> FloatArray:
         """Standardised global parameters (n, p), or logarithms of them."""
         return (_logarithms_of(params, self.reads_logarithms) - self.shift) / self.scale
 
     def targets(self, targets: Targets) -> TargetRows:
-        """Its outputs among all, as rows."""
-        part = _part_of(targets, self.outputs)
+        """The outputs that its components hold, as rows."""
+        part = _part_of(targets, self.held)
         if not self.learns_logarithms:
             return TargetRows(part)
         return TargetRows(_physical(part, self.origin, self.size), is_log=True)
@@ -141,9 +151,9 @@ class OutputModel:
         else:
             origin, size = (torch.as_tensor(self.spread_out(held)) for held in (self.origin, self.size))
             found = ((found.clamp(*torch.as_tensor(self.bounds)) * units).exp() - origin) / size
-        n_channels = len(self.channels)
-        field = found[:, : self._n_values].unflatten(1, (-1, max(n_channels, 1)))
-        return field[..., :n_channels], found[:, self._n_values :]
+        field = found[:, : self._n_values].unflatten(1, (-1, max(len(self.held[0]), 1)))
+        channels, scalars = self._places
+        return field[..., channels], found[:, self._n_values :][:, scalars]
 
     def left_out(self, targets: Targets, points: FloatArray) -> Predictions:
         """Predict its outputs of each sample of the fit without the sample, or the group to which it belongs."""
@@ -187,8 +197,16 @@ class OutputModel:
 
     @property
     def _n_values(self) -> int:
-        """Number of values of its fields."""
-        return len(self.basis.mean_) - len(self.scalars)
+        """Number of values of the fields that its components hold."""
+        return len(self.basis.mean_) - len(self.held[1])
+
+    @property
+    def _places(self) -> tuple[IntArray, IntArray]:
+        """Places of its channels and scalars among those that its components hold."""
+        channels, scalars = (
+            np.flatnonzero(np.isin(held, own)) for held, own in zip(self.held, self.outputs, strict=True)
+        )
+        return channels, scalars
 
     @property
     def units(self) -> FloatArray:
@@ -197,9 +215,9 @@ class OutputModel:
 
     def spread_out(self, values: Any) -> FloatArray:
         """Numbers of its channels and scalars, for each value of a field and each scalar."""
-        every = np.broadcast_to(values, len(self.channels) + len(self.scalars))
-        n_places = self._n_values // max(len(self.channels), 1)
-        return np.append(np.tile(every[: len(self.channels)], n_places), every[len(self.channels) :])
+        n_channels, n_scalars = map(len, self.held)
+        every = np.broadcast_to(values, n_channels + n_scalars)
+        return np.append(np.tile(every[:n_channels], self._n_values // max(n_channels, 1)), every[n_channels:])
 
     def _restored(self, rows: FloatArray) -> Predictions:
         """Outputs in physical units."""
@@ -210,10 +228,12 @@ class OutputModel:
 
     def _split(self, rows: FloatArray) -> Predictions:
         """Fields and scalars of rows."""
-        scalars = rows[:, self._n_values :] if len(self.scalars) else None
-        if not len(self.channels):
+        channels, places = self._places
+        scalars = rows[:, self._n_values :][:, places] if len(places) else None
+        if not len(channels):
             return Predictions(None, scalars)
-        return Predictions(rows[:, : self._n_values].reshape(len(rows), -1, len(self.channels)), scalars)
+        fields = rows[:, : self._n_values].reshape(len(rows), -1, len(self.held[0]))
+        return Predictions(fields if self.among is None else fields[..., channels], scalars)
 
 
 KNOWN[OutputModel.__name__] = OutputModel
@@ -402,7 +422,7 @@ class ModelSearch:
         return self._variant(first)
 
     def _one_by_one(self, first: _Trial) -> list[_Trial]:
-        """Models of single outputs that are better alone, and one for all others; nothing where none is."""
+        """Models of single outputs that are better alone, and one for all others, which makes none of these worse."""
         own, shared = first.model.outputs, first.errors(self.samples)
         if len(shared) == 1:
             return []
@@ -413,10 +433,11 @@ class ModelSearch:
             return []
         parts = [alone[number] for number in np.flatnonzero(wants)]
         if len(left):
-            parts.append(alone[left[0]] if len(left) == 1 else self._trial(_subset(own, ~wants), *self.variants[0]))
-            # A search for some outputs alone can end elsewhere.
-            if (_BETTER * parts[-1].errors(self.samples) > shared[left]).any():
-                return []
+            rest = alone[left[0]] if len(left) == 1 else self._trial(_subset(own, ~wants), *self.variants[0])
+            if (_BETTER * rest.errors(self.samples) > shared[left]).any():
+                # A search for some outputs can end elsewhere than that for all.
+                rest = replace(first, model=first.model.of_some(*_subset(own, ~wants)))
+            parts.append(rest)
         return parts
 
     def _in_two(self, first: _Trial) -> list[_Trial]:
@@ -490,7 +511,7 @@ class ModelSearch:
                     "samples could show."
                 )
         gains = selection.gains(found, tried.values())
-        if self.regressor in ("auto", "gaussian_process") and found.error < _VARIES * tried["mean"].error:
+        if self.regressor in ("auto", "gaussian_process"):
             found = selection.likeliest(found)
         most = None
         if parts.is_large and is_auto:

@@ -30,7 +30,7 @@ from skop.data import DataSpec, FieldSet, Predictions, Targets, TrainingData
 from skop.estimators._base_model import shared_between_fits
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._checkpoint import SearchJournal
-from skop.estimators._field import checked_by_caller, labels_of_groups, samples_at_once
+from skop.estimators._field import checked_by_caller, fit_estimator, labels_of_groups, samples_at_once
 from skop.exceptions import FieldDataError, NonFinitePredictionError
 from skop.metrics import channel_sizes
 from skop.training import DIRECT_TRAINING, in_words
@@ -305,7 +305,7 @@ class Samples:
             options["checkpoint_dir"] = self.checkpoint_dir
         if self.groups is not None and len(np.unique(self.groups)) > 1 and has_fit_parameter(model, "groups"):
             options["groups"] = self.groups
-        return model.fit(as_input(model, self.inputs, self.spec, self.columns), self.y, **options)
+        return fit_estimator(model, as_input(model, self.inputs, self.spec, self.columns), self.y, **options)
 
     def predicted_by(self, model: Any) -> Predictions:
         """Predictions of a model at the points of the targets."""

@@ -14,7 +14,17 @@ from typing import Any, Literal
 import numpy as np
 
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldSet, MeshRun, TrainingData, find_runs, is_mesh_series, odd_sizes, read, read_frames
+from skop.data import (
+    FieldSet,
+    MeshRun,
+    TrainingData,
+    find_runs,
+    is_mesh_series,
+    odd_sizes,
+    read,
+    read_frames,
+    result_among_parameters,
+)
 from skop.estimators._domain import is_even_in_logarithms
 from skop.exceptions import FieldDataError
 
@@ -588,6 +598,10 @@ def _findings(data: TrainingData, parts: list[_Part], labels: Sequence[str]) -> 
     reported = {name for finding in found for name in finding.samples}
     if data.spec.role != "features":
         _findings_on_points(data.inputs, add)
+        if (result := result_among_parameters(data)) is not None:
+            name = [part.name for part in parts if part.role == "parameter"][result[0]]
+            add("problem", f"parameter {name!r} equals {result[1]} in every sample: it is a result, not known "
+                "before a run; leave it out")  # fmt: skip
     for part in parts:
         means = np.array([[item.mean()] for item in part.values], dtype=float)
         far = [row for row in far_samples(means) if labels[row] not in reported]

@@ -501,8 +501,9 @@ class Trainer:
         has_few_epochs = n_epochs < _FEW_EPOCHS
         if has_few_epochs and history.stopped == "max_time" and n_epochs < options.max_iter:
             warn(
-                f"max_time={options.max_time:.4g} ended the training after {n_epochs} epoch{'s' * (n_epochs > 1)}, too "
-                "few to learn much; raise max_time, or make an epoch cheaper by a smaller network or fewer points.",
+                f"max_time left {options.max_time:.3g} s to the training and ended it after {n_epochs} "
+                f"epoch{'s' * (n_epochs > 1)}, too few to learn much; raise max_time, or make an epoch cheaper by a "
+                "smaller network or fewer points.",
             )
         rise = history.loss_curve[-1] / (history.first_loss or history.loss_curve[0] or 1.0)
         if history.stopped in ("callback", "interrupted") or rise < (_DIVERGED if has_few_epochs else _HARDLY_FALLEN):

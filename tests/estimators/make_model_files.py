@@ -29,6 +29,7 @@ from skop import (
     GeoMaNORegressor,
     LaMOArchitecture,
     LaMORegressor,
+    LawRegressor,
     MeanFieldRegressor,
     MNOArchitecture,
     MNORegressor,
@@ -147,6 +148,8 @@ def estimators_without_a_network_or_around_others(random, points):
     moved = points + 0.02 * designs[:, None]
     own = FieldSet(moved, np.sin(moved[..., :1] * designs[:, None, 1:]))
     fitted = FrozenEstimator(clone(ridge).fit(own[:6], own[:6]))
+    band = ConformalRegressor(PODRegressor(), coverage=0.5, random_state=0)
+    yield "law", LawRegressor(band, angles=[0], period=0.9, proportional_to=1, offset=0.1), designs, waves
     yield "conformal_frozen", ConformalRegressor(fitted, coverage=0.5, random_state=0), own[6:], own[6:]
 
 

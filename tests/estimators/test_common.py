@@ -25,6 +25,7 @@ from skop import (
     GeoMaNOArchitecture,
     GeoMaNORegressor,
     LaMORegressor,
+    LawRegressor,
     MNOArchitecture,
     MNORegressor,
     PODRegressor,
@@ -108,6 +109,8 @@ def every_estimator(part, *whole, choice, banded):
         banded,
         RolloutRegressor(part, window=1, n_steps=1),
         TimeConditionedRegressor(part),
+        # It draws no seed for the estimator.
+        LawRegressor(clone(part).set_params(random_state=0)),
         choice,
     ]
 
@@ -181,6 +184,7 @@ OPTIONAL_CHECKS = {
         "check_sample_weights_pandas_series", "check_sample_weights_shape",
     },
 }  # fmt: skip
+OPTIONAL_CHECKS[LawRegressor] = OPTIONAL_CHECKS[EnsembleRegressor]
 OPTIONAL_CHECKS[ConformalRegressor] = OPTIONAL_CHECKS[AutoRegressor] = OPTIONAL_CHECKS[LaMORegressor]
 
 

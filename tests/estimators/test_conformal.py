@@ -1,5 +1,7 @@
 """ConformalRegressor: coverage against its laws, bounds against their definitions, and every form of X and y."""
 
+from functools import partial
+
 import meshio
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from skop import (
     EnsembleRegressor,
     FieldSet,
     LaMORegressor,
+    LawRegressor,
     MeanFieldRegressor,
     PODRegressor,
     RolloutRegressor,
@@ -375,6 +378,15 @@ def test_scales_that_do_not_exist_are_refused():
         ConformalRegressor(MeanFieldRegressor(), scale="spread").fit(np.ones((9, 4, 1)), np.ones((9, 4, 1)))
     with pytest.raises(FieldDataError, match=r"method='cv\+' fits the estimator on folds, but it is a FrozenEstimator"):
         ConformalRegressor(frozen(), method="cv+").fit(np.ones((9, 4, 1)), np.ones((9, 4, 1)))
+
+
+@pytest.mark.parametrize(
+    "wrap", [partial(ConformalRegressor, coverage=0.5), LawRegressor, partial(RolloutRegressor, window=1)]
+)
+def test_fields_in_a_regressor_of_tables_are_refused(wrap):
+    with pytest.raises(FieldDataError, match=r"fields, to which Ridge could not .* PODRegressor\(regressor=Ridge"):
+        wrap(Ridge()).fit(GRIDS, GRIDS)
+    wrap(PODRegressor(regressor=Ridge())).fit(GRIDS, GRIDS)
 
 
 def test_a_spread_of_zero_is_refused():

@@ -85,6 +85,44 @@ def test_a_channel_beside_noise_is_predicted_as_alone():
     np.testing.assert_allclose(beside, 1e8 * alone, rtol=1e-4, atol=1e3)
 
 
+def outputs_of_many_kinds(seed):
+    """Few samples of outputs of different kinds: fronts, waves, parabolas, kinks, jumps and noise."""
+    random = np.random.default_rng(seed)
+    n, p = int(random.integers(8, 40)), int(random.integers(1, 4))
+    rows, outputs = random.random((n, p)) - 0.5, []
+    for _ in range(int(random.integers(3, 7))):
+        t, kind = rows @ random.normal(size=p), random.integers(7)
+        noise, more = random.normal(size=n), random.normal(size=n)
+        kinds = [np.tanh(8 * t), np.sin(4 * t), t**2, np.abs(t - 0.2), noise, np.sign(t), t + 0.3 * more]
+        outputs.append(10 ** random.uniform(-2, 2) * kinds[kind])
+    return rows, np.stack(outputs, axis=1)
+
+
+#: Cases in which outputs are left over for which a search without the others ends with a worse model.
+LEFT_OVER = (33, 118, 186)
+
+
+@pytest.mark.parametrize("seed", LEFT_OVER)
+def test_no_output_is_worse_than_in_one_model_for_all_and_one_that_is_better_alone_is_alone(seed, monkeypatch):
+    X, y = outputs_of_many_kinds(seed)
+
+    def errors(y):
+        model = PODRegressor(param_transform=None, target_transform=None).fit(X, y)
+        left_out = model._leave_one_out(model._read(X, y)).scalars
+        return np.linalg.norm(left_out - y, axis=0) / np.linalg.norm(y, axis=0)
+
+    apart = errors(y)
+    alone = np.array([errors(column)[0] for column in y.T[..., np.newaxis]])
+    # Then nothing is better by enough to be apart.
+    monkeypatch.setattr("skop.estimators._output_models._BETTER", 0.0)
+    together, slack = errors(y), 1e-9
+    assert (0.8 * apart <= together + slack).all()
+    assert (0.8 * apart <= np.maximum(alone, 0.8 * together) / 0.8 + slack).all()
+    is_better = alone < 0.5 * together
+    np.testing.assert_allclose(apart[is_better], alone[is_better])
+    assert is_better.any()
+
+
 def test_order_and_units_of_the_outputs_do_not_matter():
     y = np.concatenate([with_noise(), power_law(X)], axis=1)
     order, units = np.array([4, 2, 0, 5, 1, 3]), np.array([1e3, 1e-3, 2.0, 1e6, 0.5, 1.0])
@@ -92,19 +130,26 @@ def test_order_and_units_of_the_outputs_do_not_matter():
     np.testing.assert_allclose(first.predict(NEW)[:, order] * units, second.predict(NEW), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("y", [power_law(X), with_noise()], ids=["logarithms", "apart"])
-def test_files_gradients_and_leave_one_out_are_those_of_the_predictions(y, tmp_path):
-    model = PODRegressor().fit(X, y)
+@pytest.mark.parametrize("kind", ["logarithms", "apart", "left over"])
+def test_files_gradients_and_leave_one_out_are_those_of_the_predictions(kind, tmp_path):
+    rows, y, new = X, with_noise(), NEW
+    if kind == "logarithms":
+        y = power_law(X)
+    elif kind == "left over":
+        rows, y = outputs_of_many_kinds(33)
+        new = rows[:10] + 0.01
+    model = PODRegressor().fit(rows, y)
+    assert any(part.among for part in model.models_) == (kind == "left over")
     model.save(tmp_path / "model.skop")
-    np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(NEW), model.predict(NEW))
-    params = torch.tensor(NEW, requires_grad=True)
+    np.testing.assert_array_equal(skop.load(tmp_path / "model.skop").predict(new), model.predict(new))
+    params = torch.tensor(new, requires_grad=True)
     found = model._predict_tensor(params)
-    np.testing.assert_allclose(found.detach().numpy(), model.predict(NEW), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(found.detach().numpy(), model.predict(new), rtol=1e-8, atol=1e-12)
     found[:, 0].sum().backward()
-    steps = 1e-5 * np.eye(3)
-    slopes = np.stack([(model.predict(NEW + s)[:, 0] - model.predict(NEW - s)[:, 0]) / 2e-5 for s in steps], axis=1)
+    steps = 1e-5 * np.eye(new.shape[1])
+    slopes = np.stack([(model.predict(new + s)[:, 0] - model.predict(new - s)[:, 0]) / 2e-5 for s in steps], axis=1)
     np.testing.assert_allclose(params.grad.numpy(), slopes, rtol=1e-5, atol=1e-6)
-    left_out = model._leave_one_out(model._read(X, y)).scalars
+    left_out = model._leave_one_out(model._read(rows, y)).scalars
     error = np.linalg.norm((left_out - y) / np.sqrt((y**2).mean(axis=0))) / y.size**0.5
     assert error == pytest.approx(model.leave_one_out_error_, rel=0.05)
 

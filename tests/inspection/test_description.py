@@ -104,6 +104,18 @@ def test_a_mean_far_from_the_others_is_noticed():
     assert far_samples(np.append(uniform, [0.5 - 7 * 0.37])[:, None]).tolist() == []
 
 
+def test_a_parameter_that_is_a_result_is_a_problem():
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    points, design = random.random((9, 2)), random.random((20, 2))
+    fields = np.sin(3 * design[:, :1] + points[:, 0]) * design[:, 1:]
+    table = pandas.DataFrame(design, columns=["load", "length"])
+    assert not describe_data(table, FieldSet(points, fields[..., None])).findings[:-1]
+    found = describe_data(table.assign(peak=fields.max(axis=1)), FieldSet(points, fields[..., None])).findings[0]
+    assert found.level == "problem"
+    assert "parameter 'peak' equals the largest value of channel 0 in every sample: it is a result" in str(found)
+
+
 def test_copies_and_contradictions_are_told_apart():
     X = RNG.random((20, 3))
     X[7], X[12] = X[2], X[5]

@@ -467,7 +467,9 @@ def test_the_untimed_pass_changes_nothing():
 def test_a_time_budget_of_few_epochs_warns(monkeypatch):
     clock = Clock(monkeypatch)
     trainer = make_trainer(forward=clock.compiles_then_takes(1.0, 1.0), max_iter=100, max_time=8.012345)
-    with pytest.warns(SkopWarning, match="max_time=8.012 ended the training after 3 epochs.*raise max_time"):
+    with pytest.warns(
+        SkopWarning, match=r"max_time left 8\.01 s to the training and ended it after 3 .*raise max_time"
+    ):
         trainer.run(Loader())
 
 
