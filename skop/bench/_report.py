@@ -91,7 +91,8 @@ def mean_and_spread(values: Sequence[float]) -> str:
     Returns
     -------
     str
-        Such as ``"0.0712 ± 0.0009"``; without a spread for a single value.
+        Such as ``"0.0712 ± 0.0009"``, or ``"7.12e-05 ± 9.0e-07"`` for small numbers; without a spread for a single
+        value.
 
     Examples
     --------
@@ -99,8 +100,9 @@ def mean_and_spread(values: Sequence[float]) -> str:
     >>> mean_and_spread([0.07, 0.08])
     '0.0750 ± 0.0071'
     """
-    spread = f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.4f}{spread}"
+    is_small = 0 < abs(np.mean(values)) < 1e-4
+    spread = f" ± {np.std(values, ddof=1):{'.1e' if is_small else '.4f'}}" if len(values) > 1 else ""
+    return f"{np.mean(values):{'.2e' if is_small else '.4f'}}{spread}"
 
 
 def mean_change(logarithms: Any) -> str:

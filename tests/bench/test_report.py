@@ -12,7 +12,12 @@ from skop.bench._report import Report, defaults_of, mean_and_spread, mean_change
 
 @pytest.mark.parametrize(
     ("values", "words"),
-    [([0.5], "0.5000"), ([1.0, 3.0], "2.0000 ± 1.4142"), ([2.0, 2.0, 2.0], "2.0000 ± 0.0000")],
+    [
+        ([0.5], "0.5000"),
+        ([1.0, 3.0], "2.0000 ± 1.4142"),
+        ([2.0, 2.0, 2.0], "2.0000 ± 0.0000"),
+        ([1e-5, 3e-5], "2.00e-05 ± 1.4e-05"),
+    ],
 )
 def test_mean_and_spread(values, words):
     assert mean_and_spread(values) == words
