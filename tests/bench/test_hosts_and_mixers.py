@@ -17,7 +17,7 @@ def test_every_pair_has_a_row_for_each_limit(tmp_path):
     words = ["hosts-and-mixers", *SMALL, "--budgets", "0.1", "--epochs", "1", "--seeds", "2", "--output", str(output)]
     assert main(words) == 0
     numbers = read_report(output)[0]
-    assert len(numbers) == 3 + 2 * 2 * (9 + 1)
+    assert len(numbers) == len(classical_models()) + 2 * 2 * (9 + 1)
     for name, found in numbers.items():
         if "1 epochs" in name:
             assert found["epochs"] == 1
