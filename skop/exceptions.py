@@ -39,6 +39,8 @@ _issued: ContextVar[set[tuple[str, type[Warning]]] | None] = ContextVar("issued"
 _held: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("held", default=None)
 #: The present list of filters; and the warnings that were shown under it, with the registry of their module, by its id.
 _shown: tuple[Any, dict[int, tuple[Any, set[tuple[Any, ...]]]]] = (None, {})
+#: Module of scikit-learn that calls the fits of a search or cross-validation.
+_TASKS = "sklearn.utils.parallel"
 #: What tells apart the warnings that a filter with this action shows, of text, class, file and line.
 _PARTS = {"default": 4, "module": 3, "once": 2}
 
@@ -131,14 +133,15 @@ def warn(message: str, category: type[Warning] = SkopWarning) -> None:
     if held is not None:
         held.append((message, category))
         return
-    frame, level = sys._getframe(1), 2
+    frame, level, is_task = sys._getframe(1), 2, False
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _PASSED_OVER:
+        is_task |= frame.f_globals.get("__name__") == _TASKS
         frame, level = frame.f_back, level + 1
-    if not _was_shown(message, category, frame):
+    if not _was_shown(message, category, frame, is_task):
         warnings.warn(message, category, stacklevel=level)
 
 
-def _was_shown(message: str, category: type[Warning], frame: FrameType) -> bool:
+def _was_shown(message: str, category: type[Warning], frame: FrameType, is_task: bool) -> bool:
     """Whether a filter that shows a warning once has shown this one, of a frame; it counts as shown from now on."""
     global _shown
     module = str(frame.f_globals.get("__name__"))
@@ -156,8 +159,8 @@ def _was_shown(message: str, category: type[Warning], frame: FrameType) -> bool:
     if action not in _PARTS:
         return False
     # Within `warnings.catch_warnings` there is another list, and in another cell of a notebook another registry. Python
-    # empties the registry itself when a filter changes.
-    if _shown[0] is not warnings.filters:
+    # empties the registry itself when a filter changes. Each task of scikit-learn has a list like the caller's.
+    if not is_task and _shown[0] is not warnings.filters:
         _shown = (warnings.filters, {})
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     _, known = _shown[1].setdefault(id(registry), (registry, set()))

@@ -505,6 +505,59 @@ def test_compare_limits_the_time_and_reports_on_the_best_named_model(study, tmp_
     assert shown == ["POD"]
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("command", ["fit", "predict", "score", "compare", "describe", "demo"])
+def test_an_interrupt_ends_each_command_in_one_line_and_leaves_no_half_file(tmp_path, command):
+    X = np.random.default_rng(0).normal(size=(60, 24, 24, 1))
+    np.savez(tmp_path / "data.npz", X=X, y=np.cumsum(X, axis=1))
+    skop.PODRegressor().fit(X[:8], X[:8]).save(tmp_path / "model.skop")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    words = {
+        "fit": ["data.npz", "-o", "out/model.skop", "--epochs", "100000"],
+        "predict": ["model.skop", "data.npz", "-o", "out/predicted.npz"],
+        "score": ["model.skop", "data.npz", "--report", "out/report.html"],
+        "compare": ["data.npz", "--report", "out/report.html"],
+        "describe": ["data.npz"],
+        "demo": ["--output", "out"],
+    }[command]
+    # What Ctrl-C does, after some time of the processor, which other programs do not change.
+    for seconds in (0.2, 0.8):
+        code = (
+            "import os, signal, sys; from skop.cli import main; "
+            "signal.signal(signal.SIGPROF, lambda *_: os.kill(os.getpid(), signal.SIGINT)); "
+            f"signal.setitimer(signal.ITIMER_PROF, {seconds}); sys.exit(main())"
+        )
+        call = [sys.executable, "-c", code, command, *words]
+        ended = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        assert ended.returncode == 130, ended.stderr
+        assert ended.stderr.splitlines()[-1] == f"skop {command}: interrupted"
+        assert "Traceback" not in ended.stderr
+        assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["info"], ["describe", "data.npz"], ["fit", "--help"]])
+def test_a_reader_that_has_enough_ends_a_command_without_a_traceback(tmp_path, words):
+    np.savez(tmp_path / "data.npz", X=np.zeros((4, 2)), y=np.zeros(4))
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        call = [sys.executable, "-m", "skop", *words]
+        ended = subprocess.run(call, cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writing)
+    assert ended.returncode in (1, 2)
+    assert "Traceback" not in ended.stderr
+    assert "Broken" not in ended.stderr
+
+
+def test_a_table_whose_columns_share_a_name_is_refused(tmp_path, capsys):
+    for separator in ",;\t":
+        (tmp_path / "table.csv").write_text("\n".join(separator.join(row) for row in ("aba", "123", "456")))
+        assert main(["describe", str(tmp_path / "table.csv")]) == 2
+        assert "has 'a' 2 times" in one_line_of(capsys)
+
+
 def test_an_interrupted_comparison_prints_what_is_finished(study, tmp_path, monkeypatch, capsys):
     def interrupted(self, X, y, **_):
         raise KeyboardInterrupt

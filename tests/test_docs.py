@@ -1,7 +1,9 @@
 """What README and docs say must run, and their links must lead somewhere."""
 
 import ast
+import contextlib
 import importlib
+import json
 import pkgutil
 import re
 import shlex
@@ -12,6 +14,8 @@ from pathlib import Path
 import pytest
 
 import skop
+from skop.bench.__main__ import make_parser
+from skop.bench._report import defaults_of, read_report
 from skop.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -92,6 +96,61 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+#: Measurements that a command wrote: pages with a file of their numbers.
+MEASURED = [page for page in PAGES if page.with_suffix(".json").exists()]
+PARSER = make_parser()
+#: Parameters that are younger than a page and whose defaults stand for what was done before them.
+KEPT: frozenset[str] = frozenset()
+
+
+def why_old(page):
+    """What of a measurement is not today's: changed defaults, commands that do not run; empty if nothing is."""
+    text, (_, recorded) = page.read_text(), read_report(page)
+    if recorded is None:
+        return [f"{page.with_suffix('.json').name} does not say which defaults it was measured with"]
+    changes = []
+    for name, earlier in recorded.items():
+        today = {part: value for part, value in defaults_of(name).items() if part in earlier or part not in KEPT}
+        for part in sorted(earlier.keys() | today.keys()):
+            before, now = (found.get(part, "no parameter") for found in (earlier, today))
+            changes += [f"{name}: {part} was {before!r} and is {now!r}"] if before != now else []
+    for words in re.findall(r"`python -m skop\.bench ([^`]+)`", text):
+        with contextlib.suppress(SystemExit):
+            PARSER.parse_args(shlex.split(words))
+            continue
+        changes.append(f"the command is no longer one: {words}")
+    return changes
+
+
+@pytest.mark.parametrize("page", MEASURED, ids=lambda page: page.stem)
+def test_measurements_are_those_of_todays_defaults_or_say_that_they_are_older(page):
+    changes = why_old(page)
+    says_so = re.search(r"^Measured before ", page.read_text().split("\n## ")[0], flags=re.MULTILINE)
+    assert not changes or says_so, (
+        f"{page.name} is older than today's defaults: {'; '.join(changes)}. Run its command again, or begin the page "
+        "with a sentence 'Measured before ...' that says what has changed. If only a parameter is new, and its default "
+        "stands for what was done before, add it to KEPT."
+    )
+
+
+def test_a_measurement_with_another_default_or_without_a_record_is_old(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n`python -m skop.bench phase-error --budgets 60`\n")
+    content = {"row": {"error": 0.25}, "defaults": {"PODRegressor": defaults_of("PODRegressor")}}
+    file = page.with_suffix(".json")
+    file.write_text(json.dumps(content))
+    assert why_old(page) == []
+    content["defaults"]["PODRegressor"] |= {"n_components": 0.99, "gone": 1}
+    del content["defaults"]["PODRegressor"]["regressor"]
+    file.write_text(json.dumps(content))
+    assert [words.split(" ")[1] for words in why_old(page)] == ["gone", "n_components", "regressor"]
+    file.write_text(json.dumps({"row": {}, "defaults": {}}))
+    page.write_text("# Page\n\n`python -m skop.bench phase-error --no-such-option`\n")
+    assert ["command" in words for words in why_old(page)] == [True]
+    file.write_text(json.dumps({"row": {}}))
+    assert "does not say" in why_old(page)[0]
 
 
 def test_the_reference_lists_every_public_package():

@@ -8,6 +8,7 @@ import pytest
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
+import skop
 from skop import FieldSet, LaMORegressor, exceptions
 from skop.data import unit_grid
 
@@ -81,6 +82,15 @@ def test_a_warning_inside_cross_validation_names_the_script():
         warnings.simplefilter("always")
         cross_val_score(tiny(), X, np.arange(6.0), cv=2)
     assert {item.filename for item in caught if item.category is exceptions.SkopWarning} == {__file__}
+
+
+def test_the_fits_of_a_search_show_a_warning_once():
+    X = np.random.default_rng(0).random((6, 8, 8, 1))
+    model = skop.LaMORegressor(width=8, depth=1, base=None, max_iter=1, n_latents=8, random_state=0, verbose=False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        cross_val_score(model, X, X, cv=3)
+    assert sum("n_latents=8 has no effect" in str(item.message) for item in caught) == 1
 
 
 def shown_by(action, calls):

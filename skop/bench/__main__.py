@@ -34,7 +34,7 @@ from skop.bench import (
 )
 from skop.exceptions import SkopError
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser"]
 
 _MEASUREMENTS = (
     _small_darcy,
@@ -66,6 +66,23 @@ _MEASUREMENTS = (
 )
 
 
+def make_parser() -> argparse.ArgumentParser:
+    """Parser of the command line of all benchmarks.
+
+    Returns
+    -------
+    argparse.ArgumentParser
+        The parser; the function of a command is `run` of what it parses.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m skop.bench", description="Benchmarks of skop, compared with other implementations."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for measurement in _MEASUREMENTS:
+        measurement.add_command(commands)
+    return parser
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one benchmark.
 
@@ -79,13 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         Exit status: 0 for success, 2 for invalid arguments or data.
     """
-    parser = argparse.ArgumentParser(
-        prog="python -m skop.bench", description="Benchmarks of skop, compared with other implementations."
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    for measurement in _MEASUREMENTS:
-        measurement.add_command(commands)
-    options = parser.parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
         options.run(options)
     except (SkopError, OSError) as error:

@@ -6,7 +6,6 @@ are relative L2 errors of test samples, with other data and another start for ea
 
 import argparse
 import ast
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -94,7 +93,8 @@ class _Model:
 
     Attributes: its name; `make`, an unfitted estimator for a run; its group, a word of the command line; `key`, by
     which its results are kept, the name unless it must say more: it names settings that a default may change;
-    `reads_tables`, whether it gets the table of a problem that has one; `suits`, whether a problem is for it.
+    `reads_tables`, whether it gets the table of a problem that has one; `suits`, whether a problem is for it;
+    `depends_on`, the estimators whose defaults it has.
     """
 
     name: str
@@ -103,6 +103,7 @@ class _Model:
     key: str = ""
     reads_tables: bool = False
     suits: Callable[[Problem], bool] = lambda problem: True
+    depends_on: tuple[str, ...] = ("PODRegressor",)
 
     @property
     def is_timed(self) -> bool:
@@ -218,7 +219,13 @@ _MODELS = {
         _has_few_outputs,
     ),
     **{
-        word: _Model(name, _operator(kind, "auto"), "operators", key=f"{name}, base='auto', Muon, Sobolev")
+        word: _Model(
+            name,
+            _operator(kind, "auto"),
+            "operators",
+            key=f"{name}, base='auto', Muon, Sobolev",
+            depends_on=(kind.__name__, "PODRegressor"),
+        )
         for word, (name, kind) in _OPERATORS.items()
     },
     "lamo-symmetries": _Model(
@@ -229,21 +236,29 @@ _MODELS = {
         "variants",
         key="LaMO, symmetries declared, Muon, Sobolev",
         suits=lambda problem: bool(problem.symmetries),
+        depends_on=("LaMORegressor", "PODRegressor"),
     ),
     "auto": _Model(
         "AutoRegressor",
         lambda run: AutoRegressor(max_time=run.seconds, random_state=run.seed),
         "auto",
         key="AutoRegressor, Muon, Sobolev",
+        depends_on=("AutoRegressor", "LaMORegressor", "PODRegressor"),
     ),
     # Models to compare with are as their papers have them, without a base.
     **{
-        word: _Model(name, _operator(kind, None), "peers", key=f"{name}, Muon, Sobolev", suits=suits)
+        word: _Model(
+            name, _operator(kind, None), "peers", key=f"{name}, Muon, Sobolev", suits=suits, depends_on=(kind.__name__,)
+        )
         for word, (name, kind, suits) in _PEERS.items()
     },
     **{
         f"{word}-alone": _Model(
-            f"{name} alone", _operator(kind, None), "alone", key=f"{name}, base=None, Muon, Sobolev"
+            f"{name} alone",
+            _operator(kind, None),
+            "alone",
+            key=f"{name}, base=None, Muon, Sobolev",
+            depends_on=(kind.__name__,),
         )
         for word, (name, kind) in _OPERATORS.items()
     },
@@ -476,7 +491,8 @@ def run(options: argparse.Namespace) -> None:
     options : argparse.Namespace
         Options of the command.
     """
-    report = Report("Operators and classical surrogates", options.output)
+    names = [name for given in options.models for model in given for name in model.depends_on]
+    report = Report("Operators and classical surrogates", options.output, names)
     report.resume()
     for path in options.merge:
         _take_over(report, Path(path))
@@ -509,12 +525,9 @@ def run(options: argparse.Namespace) -> None:
 def _take_over(report: Report, path: Path) -> None:
     """Take over the results of another run that are missing here; a result goes before a failure."""
     try:
-        found = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        report.take_over(path, lambda key: "failure" in report.numbers.get(key, {"failure": ""}))
     except ValueError as error:
         raise FieldDataError(f"{path} is no JSON file of this benchmark: {error}.") from error
-    for key, numbers in found.items():
-        if "failure" in report.numbers.get(key, {"failure": ""}):
-            report.numbers[key] = numbers
 
 
 @dataclass

@@ -17,7 +17,7 @@ import torch
 from joblib.externals.loky import ProcessPoolExecutor
 
 from skop.bench._function_maps import make_map
-from skop.bench._models import OPERATORS, add_mno_options, make_operator, operator_name
+from skop.bench._models import OPERATORS, add_mno_options, estimator_names, make_operator, operator_name
 from skop.bench._report import Report
 from skop.datasets import make_cantilever, make_darcy, make_elasticity
 from skop.estimators import CostEstimate, TrainingOptions
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
     options : argparse.Namespace
         Options of the command.
     """
-    report = Report("Cost of a fit: estimated and measured", options.output)
+    report = Report("Cost of a fit: estimated and measured", options.output, estimator_names([options.model]))
     rows, off = [], []
     for problem in options.problems:
         with ProcessPoolExecutor(1) as pool:

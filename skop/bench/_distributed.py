@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
     options : argparse.Namespace
         The command's options.
     """
-    report, rows = Report("Data-parallel training", options.output), []
+    report, rows = Report("Data-parallel training", options.output, ["LaMORegressor"]), []
     for problem in options.problems:
         name, n_samples, _, batch_size = _PROBLEMS[problem]
         first: dict[str, Any] | None = None

@@ -15,7 +15,15 @@ from joblib import Parallel, delayed
 from scipy.spatial import KDTree
 
 from skop._typing import FloatArray
-from skop.bench._models import OPERATORS, add_mno_options, classical_models, make_operator, operator_name, until_time
+from skop.bench._models import (
+    OPERATORS,
+    add_mno_options,
+    classical_models,
+    estimator_names,
+    make_operator,
+    operator_name,
+    until_time,
+)
 from skop.bench._report import Report, mean_and_spread
 from skop.data import FieldSet, interpolate_fields, unit_grid
 from skop.datasets import make_elasticity
@@ -62,7 +70,11 @@ def run(options: argparse.Namespace) -> None:
         options.train + options.test, random_state=options.data_seed, n_jobs=-1, return_X_y=False
     )
     coords, stress = data["coords"], data["stress"]
-    report = Report("Stress around a void, every sample on its own mesh", options.output)
+    report = Report(
+        "Stress around a void, every sample on its own mesh",
+        options.output,
+        ["PODRegressor", *estimator_names(options.models)],
+    )
     rows = _classical_rows(report, coords, stress, options) if "classical" in options.models else []
     names = {kind: operator_name(kind, options) for kind in OPERATORS if kind in options.models}
     tasks = [(kind, budget, seed) for budget in options.budgets for kind in names for seed in range(options.seeds)]

@@ -16,7 +16,15 @@ from joblib import Parallel, delayed
 from torch import nn
 
 from skop._typing import FloatArray
-from skop.bench._models import OPERATORS, add_mno_options, classical_models, make_operator, operator_name, until_time
+from skop.bench._models import (
+    OPERATORS,
+    add_mno_options,
+    classical_models,
+    estimator_names,
+    make_operator,
+    operator_name,
+    until_time,
+)
 from skop.bench._report import Report, mean_and_spread
 from skop.data import FieldSet
 from skop.datasets import make_european_option
@@ -62,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
     """
     count = options.train + options.test
     data = make_european_option(count, resolution=options.resolution, random_state=options.data_seed)
-    report = Report("Prices of European options from six parameters", options.output)
+    report = Report("Prices of European options from six parameters", options.output, estimator_names(options.models))
     rows = []
     if "classical" in options.models:
         for name, model in classical_models().items():

@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
     options : argparse.Namespace
         Options of the command.
     """
-    report = Report("Maps from function to function", options.output)
+    report = Report("Maps from function to function", options.output, ["LaMORegressor"])
     for n_points in options.points:
         cells = [(name, kind) for name in _MODELS for kind in options.maps]
         found = Parallel(n_jobs=options.jobs)(

@@ -90,6 +90,12 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--batch", type=int, help="samples of a step, in place of the preset's")
     parser.add_argument("--learning-rate", type=float, help="in place of the preset's")
     parser.add_argument("--every-combination", action="store_true", help="rows that the paper leaves out too")
+    parser.add_argument(
+        "--corrections",
+        nargs="+",
+        choices=[_NAMES.get(word, word) for word in _CORRECTIONS],
+        help="rows with these alone",
+    )
     parser.add_argument("--seeds", type=int, default=3, help="fits for each row")
     parser.add_argument("--jobs", type=int, default=1, help="fits at a time, each on its share of the cores")
     parser.add_argument("--output", help="Markdown file to write; a JSON file is written next to it")
@@ -107,7 +113,11 @@ def run(options: argparse.Namespace) -> None:
     X, y = _data(options)
     published = _PUBLISHED[options.benchmark]
     variants = _ALL if options.every_combination else list(published)
-    report = Report(f"GeoMaNO's ablation, {options.benchmark}", options.output)
+    if options.corrections:
+        variants = [variant for variant in variants if (variant.correction or "none") in options.corrections]
+    report = Report(
+        f"GeoMaNO's ablation, {options.benchmark}", options.output, [f"GeoMaNORegressor {options.benchmark}"]
+    )
     train, test = (X[: options.train], y[: options.train]), (X[options.train :], y[options.train :])
     threads = max(1, torch.get_num_threads() // options.jobs)
     tasks = [(variant, seed) for seed in range(options.seeds) for variant in variants]

@@ -93,7 +93,9 @@ def run(options: argparse.Namespace) -> None:
         n_jobs=-1,
     )
     train, test = (X[: options.train], y[: options.train]), (X[options.train :], y[options.train :])
-    report = Report("MNO's hosts and mixers on Darcy flow", options.output)
+    report = Report(
+        "MNO's hosts and mixers on Darcy flow", options.output, ["MNORegressor", "LaMORegressor", "PODRegressor"]
+    )
     references = _classical_rows(report, train, test)
     limits = {f"{budget:g} s": until_time(budget) for budget in options.budgets}
     limits |= {f"{epochs} epochs": until_epoch(epochs) for epochs in options.epochs}

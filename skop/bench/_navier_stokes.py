@@ -59,7 +59,11 @@ def run(options: argparse.Namespace) -> None:
         n_jobs=-1,
     )
     train, test = slice(options.train), slice(options.train, None)
-    report = Report(f"Navier-Stokes, viscosity {options.viscosity:g}", options.output)
+    report = Report(
+        f"Navier-Stokes, viscosity {options.viscosity:g}",
+        options.output,
+        ["LaMORegressor", "PODRegressor", "RolloutRegressor"],
+    )
     rows = [_row("the last frame again", [_errors(np.repeat(X[test][..., -1:], y.shape[-1], axis=-1), y[test])])]
     pod = RolloutRegressor(PODRegressor(regressor="ridge", n_components=0.99), window=X.shape[-1]).fit(
         X[train], y[train]

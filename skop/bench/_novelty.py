@@ -164,7 +164,11 @@ def run(options: argparse.Namespace) -> None:
     options : argparse.Namespace
         Options of the command.
     """
-    report = Report("Novelty and true errors", options.output)
+    report = Report(
+        "Novelty and true errors",
+        options.output,
+        ["LaMORegressor", "PODRegressor", "EnsembleRegressor", "ConformalRegressor"],
+    )
     if options.resume:
         report.resume()
     for name in options.problems:

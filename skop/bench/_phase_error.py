@@ -15,7 +15,15 @@ import torch
 from joblib import Parallel, delayed
 
 from skop._typing import FloatArray
-from skop.bench._models import OPERATORS, add_mno_options, classical_models, make_operator, operator_name, until_time
+from skop.bench._models import (
+    OPERATORS,
+    add_mno_options,
+    classical_models,
+    estimator_names,
+    make_operator,
+    operator_name,
+    until_time,
+)
 from skop.bench._report import Report, mean_and_spread
 from skop.datasets import make_advection
 from skop.metrics import phase_error, relative_l2_error, spectral_error
@@ -63,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
         max_wavenumber=_BANDS[0][1],
         random_state=options.data_seed,
     )
-    report = Report("The phase of long and of short waves", options.output)
+    report = Report("The phase of long and of short waves", options.output, estimator_names(options.models))
     models = [(name, model) for name, model in classical_models().items() if "classical" in options.models]
     models += [
         (

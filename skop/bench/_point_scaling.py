@@ -64,7 +64,11 @@ def run(options: argparse.Namespace) -> None:
         Options of the command.
     """
     names = [_MODELS[kind][0] for kind in options.models]
-    report = Report(f"{names[0] if len(names) == 1 else 'Operators'} on many points", options.output)
+    report = Report(
+        f"{names[0] if len(names) == 1 else 'Operators'} on many points",
+        options.output,
+        [_MODELS[kind][1].__name__ for kind in options.models],
+    )
     for kind, name in zip(options.models, names, strict=True):
         # The only model is named in the title.
         prefix = f"{name}: " if len(names) > 1 else ""

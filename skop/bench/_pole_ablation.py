@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> None:
     """
     if "literal" in options.transforms and (options.geometry, options.latents) != ("points", "once"):
         raise FieldDataError("--transforms literal needs --geometry points and --latents once, the defaults.")
-    report = Report("The poles of AMO", options.output)
+    report = Report("The poles of AMO", options.output, ["AMORegressor"])
     variants = _variants(options)
     limit = f"{options.budget:g} s" if options.budget else f"{options.epochs} epochs"
     found = {}

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
         Options of the command.
     """
     data = make_shifted(options.train + options.test, options.resolution, options.data_seed)
-    report = Report("Targets on other points than the inputs", options.output)
+    report = Report("Targets on other points than the inputs", options.output, ["MNORegressor"])
     threads = max(1, torch.get_num_threads() // options.jobs)
     tasks = [
         (host, mixer, way, seed)

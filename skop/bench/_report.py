@@ -1,11 +1,12 @@
-"""Tables of measurements, with the command, versions and machine that are needed to repeat them."""
+"""Tables of measurements, with the command, versions, machine and defaults that are needed to repeat them."""
 
+import inspect
 import json
 import os
 import platform
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,69 @@ import numpy as np
 import sklearn
 import torch
 
+import skop.estimators
 from skop._typing import PathOrStr
 from skop._version import __version__
 
-__all__ = ["Report", "mean_and_spread", "mean_change"]
+__all__ = ["Report", "defaults_of", "mean_and_spread", "mean_change", "read_report"]
+
+#: Name of the record of defaults among the numbers of a file.
+_DEFAULTS = "defaults"
+
+
+def defaults_of(name: str) -> dict[str, Any]:
+    """Default parameters of an estimator and of its option objects, as JSON holds them.
+
+    Parameters
+    ----------
+    name : str
+        Class, and a preset after a blank: ``"LaMORegressor"``, ``"GeoMaNORegressor darcy"``.
+
+    Returns
+    -------
+    dict
+        Values by the names that `set_params` takes.
+
+    Examples
+    --------
+    >>> from skop.bench._report import defaults_of
+    >>> defaults_of("LaMORegressor")["training__optimizer"]
+    'muon'
+    """
+    kind, _, preset = name.partition(" ")
+    estimator = getattr(skop.estimators, kind)
+    found = dict(estimator.from_preset(preset).get_params() if preset else _signature(estimator))
+    for option, options in getattr(estimator, "_option_types", {}).items():
+        # None stands for the defaults of the options.
+        if found.pop(option) is None:
+            found |= {f"{option}__{part}": value for part, value in _signature(options).items()}
+    values: dict[str, Any] = json.loads(json.dumps(found, default=repr))
+    return values
+
+
+def _signature(kind: Any) -> dict[str, Any]:
+    """Parameters of a constructor that have a default, with it."""
+    parameters = inspect.signature(kind).parameters.values()
+    return {part.name: part.default for part in parameters if part.default is not inspect.Parameter.empty}
+
+
+def read_report(path: PathOrStr) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Read the JSON file of a report.
+
+    Parameters
+    ----------
+    path : path-like
+        Either of its two files.
+
+    Returns
+    -------
+    numbers : dict
+        Numbers behind each row.
+    defaults : dict or None
+        Default parameters that the rows were measured with, by the names of `defaults_of`; None in a file without.
+    """
+    numbers = json.loads(Path(path).with_suffix(".json").read_text(encoding="utf-8"))
+    return numbers, numbers.pop(_DEFAULTS, None)
 
 
 def mean_and_spread(values: Sequence[float]) -> str:
@@ -31,7 +91,8 @@ def mean_and_spread(values: Sequence[float]) -> str:
     Returns
     -------
     str
-        Such as ``"0.0712 ± 0.0009"``; without a spread for a single value.
+        Such as ``"0.0712 ± 0.0009"``, or ``"7.12e-05 ± 9.0e-07"`` for small numbers; without a spread for a single
+        value.
 
     Examples
     --------
@@ -39,8 +100,9 @@ def mean_and_spread(values: Sequence[float]) -> str:
     >>> mean_and_spread([0.07, 0.08])
     '0.0750 ± 0.0071'
     """
-    spread = f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.4f}{spread}"
+    is_small = 0 < abs(np.mean(values)) < 1e-4
+    spread = f" ± {np.std(values, ddof=1):{'.1e' if is_small else '.4f'}}" if len(values) > 1 else ""
+    return f"{np.mean(values):{'.2e' if is_small else '.4f'}}{spread}"
 
 
 def mean_change(logarithms: Any) -> str:
@@ -77,12 +139,16 @@ class Report:
         Heading.
     path : path-like or None
         Markdown file to write, with a JSON file of all numbers beside it; None only prints.
+    models : iterable of str, default=()
+        Estimators whose defaults the numbers depend on, by the names of `defaults_of`. The JSON file records the
+        defaults.
     """
 
-    def __init__(self, title: str, path: PathOrStr | None) -> None:
+    def __init__(self, title: str, path: PathOrStr | None, models: Iterable[str] = ()) -> None:
         self.title, self.path = title, None if path is None else Path(path)
         self.parts: list[str] = []
         self.numbers: dict[str, Any] = {}
+        self.defaults: dict[str, Any] | None = {name: defaults_of(name) for name in dict.fromkeys(models)}
 
     def table(self, heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Add a table and save what there is so far."""
@@ -101,7 +167,16 @@ class Report:
     def resume(self) -> None:
         """Take over the numbers of an earlier run from the JSON file, if there is one."""
         if self.path is not None and self.path.with_suffix(".json").exists():
-            self.numbers = json.loads(self.path.with_suffix(".json").read_text(encoding="utf-8"))
+            self.take_over(self.path)
+
+    def take_over(self, path: PathOrStr, keep: Callable[[str], bool] = lambda name: True) -> None:
+        """Take over those numbers of another run whose name passes, and the defaults that they were measured with."""
+        numbers, defaults = read_report(path)
+        kept = {name: row for name, row in numbers.items() if keep(name)}
+        self.numbers |= kept
+        # Numbers of other defaults, or of unknown ones, are not today's.
+        if kept:
+            self.defaults = None if self.defaults is None or defaults is None else self.defaults | defaults
 
     def save(self) -> None:
         """Write both files; each is replaced as a whole, so that a cut run leaves no half of one."""
@@ -110,7 +185,8 @@ class Report:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         words = f"# {self.title}\n\n{self.circumstances()}\n\n"
         texts = {self.path: words + "\n".join(self.parts)}
-        texts[self.path.with_suffix(".json")] = json.dumps(self.numbers, indent=1) + "\n"
+        record = {} if self.defaults is None else {_DEFAULTS: self.defaults}
+        texts[self.path.with_suffix(".json")] = json.dumps(self.numbers | record, indent=1) + "\n"
         for path, text in texts.items():
             part = path.with_name(f"{path.name}.part")
             part.write_text(text, encoding="utf-8")

@@ -72,7 +72,11 @@ def run(options: argparse.Namespace) -> None:
         n_jobs=-1,
     )
     train, test = (X[: options.train], y[: options.train]), (X[options.train :], y[options.train :])
-    report = Report("Frames of a diffusion-reaction: rollout or all at once", options.output)
+    report = Report(
+        "Frames of a diffusion-reaction: rollout or all at once",
+        options.output,
+        ["MNORegressor", "PODRegressor", "RolloutRegressor"],
+    )
     rows = _simple_rows(report, train, test, options.known)
     forms = [(_ALL_AT_ONCE, host) for host in options.hosts]
     forms += [(_PROPAGATOR, "oformer")] * ("oformer" in options.hosts)

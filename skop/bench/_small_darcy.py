@@ -16,7 +16,15 @@ from scipy.interpolate import make_interp_spline
 from sklearn.model_selection import KFold
 
 from skop._typing import FloatArray, PathOrStr
-from skop.bench._models import OPERATORS, add_mno_options, classical_models, make_operator, operator_name, until_time
+from skop.bench._models import (
+    OPERATORS,
+    add_mno_options,
+    classical_models,
+    estimator_names,
+    make_operator,
+    operator_name,
+    until_time,
+)
 from skop.bench._report import Report, mean_and_spread
 from skop.data import FieldSet
 from skop.estimators import EnsembleRegressor, PODRegressor, SymmetryOptions
@@ -65,7 +73,11 @@ def run(options: argparse.Namespace) -> None:
         Options of the command.
     """
     data = read_small_darcy(options.data)
-    report = Report("Real Darcy flow, 1000 samples at 16 x 16", options.output)
+    report = Report(
+        "Real Darcy flow, 1000 samples at 16 x 16",
+        options.output,
+        ["EnsembleRegressor", *estimator_names(options.models)],
+    )
     _main_table(report, data, options)
     if options.folds:
         _cross_validation(report, data, options)

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
         The command's options.
     """
     torch.set_num_threads(1)
-    report, rows = Report("Data in memory and in files", options.output), []
+    report, rows = Report("Data in memory and in files", options.output, ["LaMORegressor"]), []
     arrays = _made(options)
     first: dict[str, float] = {}
     weights: dict[str, FloatArray] = {}

@@ -85,7 +85,11 @@ def run(options: argparse.Namespace) -> None:
             f"--start {options.start}, --batch {options.batch}, --end {options.end} and --pool {options.pool} do not "
             "fit together; whole batches must lead from the start to the end, which the pool holds."
         )
-    report = Report("Which run next? Suggested, space-filling and random choice", options.output)
+    report = Report(
+        "Which run next? Suggested, space-filling and random choice",
+        options.output,
+        ["PODRegressor", "DeepONetRegressor", "EnsembleRegressor"],
+    )
     sizes = range(options.start, options.end + 1, options.batch)
     tasks = [("pod", name) for name in options.problems] + [("ensemble", name) for name in options.ensembles]
     for model, name in tasks:

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
     options : argparse.Namespace
         The command's options.
     """
-    report, rows = Report("Threads of a fit", options.output), []
+    report, rows = Report("Threads of a fit", options.output, ["LaMORegressor"]), []
     for problem in options.problems:
         for n_busy in options.busy:
             times = {}

@@ -102,7 +102,8 @@ def run(options: argparse.Namespace) -> None:
         If an operator has no such preset, or a number of points is not that of a square grid.
     """
     steps = _steps(options)  # before anything is measured: an option that cannot be used ends the command at once
-    report, rows = Report("A training step", options.output), []
+    names = [OPERATORS[step.operator][0].__name__ + (f" {step.preset}" if step.preset else "") for _, step in steps]
+    report, rows = Report("A training step", options.output, names), []
     smaller: dict[str, tuple[int, dict[str, Any]]] = {}
     for resolution, step in steps:
         size = f"{options.batch} x {resolution} x {resolution}"

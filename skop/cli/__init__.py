@@ -7,10 +7,14 @@ commands import torch and scikit-learn inside their functions, so that ``skop --
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn
 
 import click
 
@@ -38,20 +42,53 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         # A command lists its files before it reads them, and so twice.
-        with warnings.catch_warnings(), each_warning_once():
+        with warnings.catch_warnings(), each_warning_once(), _noted_interrupts() as interrupts:
             warnings.showwarning = _show_warning
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt:
-                click.echo(f"skop {ctx.invoked_subcommand}: interrupted", err=True)
-                ctx.exit(_INTERRUPTED)
+                _end_as_interrupted(ctx)
+            except (click.exceptions.Exit, click.ClickException, click.Abort):
+                raise
             except BrokenPipeError:
                 # Whoever read the output, such as head, has enough of it.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 ctx.exit(_FAILURE)
-            except (SkopError, OSError, ValueError) as error:
+            except Exception as error:
+                if interrupts and not isinstance(error, OSError):
+                    _end_as_interrupted(ctx)
+                if not isinstance(error, SkopError | OSError | ValueError):
+                    raise
                 _say_error(f"skop {ctx.invoked_subcommand}", str(error))
                 ctx.exit(_FAILURE)
+
+
+def _end_as_interrupted(ctx: click.Context) -> NoReturn:
+    """Say that the user interrupted the command, and end it."""
+    click.echo(f"skop {ctx.invoked_subcommand}: interrupted", err=True)
+    ctx.exit(_INTERRUPTED)
+
+
+@contextmanager
+def _noted_interrupts() -> Iterator[list[int]]:
+    """List the interrupts of the user: packages that are being imported turn some into errors of their own."""
+    noted: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        signal.default_int_handler(number, frame)
+
+    usual = signal.default_int_handler
+    is_main = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is usual
+    # The processes of torchrun have a handler of their own, by which all end at the same step.
+    is_main &= "WORLD_SIZE" not in os.environ
+    if is_main:
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield noted
+    finally:
+        if is_main:
+            signal.signal(signal.SIGINT, usual)
 
 
 @click.group(

@@ -76,10 +76,11 @@ def _load_npz(path: Path) -> dict[str, Any]:
     """Arrays of a NumPy file, without unpickling anything."""
     import numpy as np
 
-    from skop.data._file_guards import check_regular_file
+    from skop.data._file_guards import check_npz, check_regular_file
     from skop.exceptions import FieldDataError
 
     check_regular_file(path)
+    check_npz(path)
     try:
         with np.load(path, allow_pickle=False) as file:
             content = {name: file[name] for name in file.files}
@@ -214,9 +215,19 @@ def read_csv(path: str | Path) -> Any:
     try:
         # The engine "python" finds out whether columns are separated by commas, semicolons or tabs.
         table = pandas.read_csv(path, sep=None, engine="python", skipinitialspace=True)
+        names = [str(name).strip() for name in table.columns]
+        # A name that is repeated gets a number. Without a header, names are as they are in the file.
+        first = pandas.read_csv(path, sep=None, engine="python", skipinitialspace=True, header=None, dtype=str, nrows=1)
+        written = [str(name).strip() for name in first.iloc[0].dropna()]
     except Exception as error:
         raise FieldDataError(f"cannot read {path} as a table: {error}") from error
-    return table.rename(columns=lambda name: str(name).strip())
+    repeated = sorted(name for name in set(written) - {""} if written.count(name) > 1)
+    if repeated:
+        raise FieldDataError(
+            f"cannot read {path} as a table: its header has {repeated[0]!r} {written.count(repeated[0])} times; give "
+            "each column a name of its own."
+        )
+    return table.set_axis(names, axis=1)
 
 
 def numbers_of(

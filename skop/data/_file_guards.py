@@ -14,6 +14,7 @@ import math
 import os
 import re
 import stat
+import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from xml.parsers import expat
 import numpy as np
 
 from skop._optional import import_optional
+from skop.data._vtu import check_cells
 from skop.exceptions import FieldDataError, warn
 
 __all__ = [
@@ -31,10 +33,12 @@ __all__ = [
     "check_hdf5",
     "check_hdf5_link",
     "check_matlab",
+    "check_npz",
     "check_regular_file",
     "check_vtk",
     "check_xml",
     "file_beside",
+    "free_memory",
     "hdf5_array",
     "is_hdf5",
     "matches_of",
@@ -94,6 +98,47 @@ def check_regular_file(path: Path) -> None:
                 f"cannot read {path}: it is a pointer of Git LFS, not the data; get them by 'git lfs pull', or "
                 "download the file."
             )
+
+
+def free_memory() -> int:
+    """Return the bytes of memory that a new array can have: what is free, all of it, or 64 GiB where nobody tells."""
+    try:
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2**36
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+        words = next(line.split() for line in lines if line.startswith("MemAvailable:"))
+        return min(whole, 1024 * int(words[1]))
+    return whole
+
+
+def check_npz(path: Path) -> None:
+    """Raise an error if the arrays of an archive do not fit the memory.
+
+    Compression is up to a thousandfold, so that an archive of megabytes can hold gigabytes. What is no archive is left
+    to NumPy.
+
+    Parameters
+    ----------
+    path : Path
+        Existing file.
+
+    Raises
+    ------
+    FieldDataError
+        If the sizes that the archive states are together larger than the free memory.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            stated = sum(member.file_size for member in archive.infolist())
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return
+    if stated > (free := free_memory()):
+        raise FieldDataError(
+            f"cannot read {path} ({path.stat().st_size:,} bytes): its arrays take {stated:,} bytes, and {free:,} bytes "
+            "of memory are free; save the arrays as .npy files and pass them by numpy.load(path, mmap_mode='r')."
+        )
 
 
 def matches_of(pattern: str) -> list[str]:
@@ -314,11 +359,11 @@ def check_vtk(path: Path, *, depth: int = 1) -> tuple[int, int, int]:
     Raises
     ------
     FieldDataError
-        If an extent descends, a number is negative or no number, the sizes need more memory than the file explains, or
-        a file that it names is a pipe, or names too many others in turn.
+        If an extent descends, a number is negative or no number, the sizes need more memory than the file explains,
+        cells end beyond their nodes, or a file that it names is a pipe, or names too many others in turn.
     """
     held, most = path.stat().st_size, _MOST_IMPLIED
-    section, points, cells = "", 0, 0
+    section, points, cells, has_cells = "", 0, 0, False
     # Of all pieces, and bytes of an entry of each array.
     whole, widths, stated = np.zeros(2, dtype=object), dict[tuple[str, str], int](), 0
     for tag, attributes in _elements(path):
@@ -354,6 +399,7 @@ def check_vtk(path: Path, *, depth: int = 1) -> tuple[int, int, int]:
             widths[section, attributes.get("Name", "")] = width
         else:
             section = tag
+            has_cells |= tag in ("Verts", "Lines", "Strips", "Polys", "Cells")
     together = _IMPLICIT_POINT * whole[0]
     for (of, _), width in widths.items():
         together += width * (whole[0] if of in _OF_POINTS else whole[1] if of in _OF_CELLS else 0)
@@ -362,6 +408,8 @@ def check_vtk(path: Path, *, depth: int = 1) -> tuple[int, int, int]:
             f"cannot read {path}: the sizes that it states need {needed:,} bytes, which {held:,} bytes of files cannot "
             "hold; it was not written to the end, or is damaged. Write it again."
         )
+    if has_cells:
+        check_cells(path)
     return held, whole[0], whole[1]
 
 

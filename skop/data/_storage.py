@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from skop._optional import import_optional
 from skop._typing import FloatArray, IntArray
+from skop.data._file_guards import free_memory
 from skop.exceptions import FieldDataError, warn
 
 __all__ = [
@@ -98,9 +100,23 @@ def as_storage(array: Any, name: str) -> Any:
     if is_lazy(array):
         if isinstance(array, StoredRows):
             return array
+        _refuse_large_parts(array, name)
         _warn_of_missing_parts(array, name)
         return StoredRows(array, name)
     return array.astype(np.float64) if kind == "b" else array
+
+
+def _refuse_large_parts(array: Any, name: str) -> None:
+    """Raise an error if a chunk, which is read as a whole, is stated to be larger than the free memory."""
+    chunks = array.chunks
+    if not chunks or not all(isinstance(size, Integral) for size in chunks):
+        return
+    size = math.prod(int(count) for count in chunks) * np.dtype(array.dtype).itemsize
+    if size > (free := free_memory()):
+        raise FieldDataError(
+            f"{name} is stored in chunks of {size:,} bytes in {_place_of(array)}, which are read as a whole, and "
+            f"{free:,} bytes of memory are free; store it in smaller chunks, of some samples each."
+        )
 
 
 def _as_array(array: Any, name: str) -> np.ndarray:

@@ -22,10 +22,12 @@ import numpy as np
 
 from skop.exceptions import FieldDataError
 
-__all__ = ["read_vtu"]
+__all__ = ["check_cells", "read_vtu"]
 
 #: VTK's number of the cell type.
 _POLYHEDRON = 42
+#: Sections with cells, of polygons and of unstructured grids.
+_OF_CELLS = frozenset(("Verts", "Lines", "Strips", "Polys", "Cells"))
 _DECOMPRESSORS: dict[str, Callable[[Any], bytes]] = {
     "vtkZLibDataCompressor": zlib.decompress,
     "vtkLZMADataCompressor": lzma.decompress,
@@ -67,13 +69,52 @@ def read_vtu(path: Path) -> meshio.Mesh:
     if is_early and not is_raw and not has_text and (not pieces or (len(pieces) == 1 and has_cells)):
         del content, head, appended  # free the memory before meshio reads the file again
         return meshio.vtu.read(str(path))
-    if appended is None or not is_raw:
+    return _mesh_of_vtu(*_opened(content))
+
+
+def check_cells(path: Path) -> None:
+    """Raise an error if cells of a VTK XML file end beyond their nodes, for which VTK allocates memory without a look.
+
+    Parameters
+    ----------
+    path : Path
+        VTK XML file of polygons or of an unstructured grid.
+
+    Raises
+    ------
+    FieldDataError
+        If the offset of a cell is negative or larger than the number of nodes of all cells. What cannot be decoded
+        here is left to VTK.
+    """
+    try:
+        root, appended, is_raw = _opened(path.read_bytes())
+        for section in (found for piece in root.iter("Piece") for found in piece if found.tag in _OF_CELLS):
+            arrays = {tag.get("Name"): tag for tag in section.findall("DataArray")}
+            if not {"connectivity", "offsets"} <= arrays.keys():
+                continue
+            nodes, ends = (_vtu_numbers(root, arrays[name], appended, is_raw) for name in ("connectivity", "offsets"))
+            if ends.size and (ends.min() < 0 or ends.max() > nodes.size):
+                wrong = ends.min() if ends.min() < 0 else ends.max()
+                raise FieldDataError(
+                    f"cannot read {path}: a cell of its {section.tag} ends at node {wrong:,} of a list of "
+                    f"{nodes.size:,}; it is damaged. Write it again."
+                )
+    except FieldDataError:
+        raise
+    except Exception:
+        return
+
+
+def _opened(content: bytes) -> tuple[ElementTree.Element, memoryview, bool]:
+    """Elements of a VTK XML file, its appended data, and whether these are raw."""
+    appended = re.search(rb"<AppendedData\b[^>]*>", content)
+    if appended is None or _attributes(appended.group()).get("encoding") != "raw":
         root = ElementTree.fromstring(content)
         text = root.findtext("AppendedData") or ""
-        return _mesh_of_vtu(root, memoryview(text.strip()[1:].encode()))
+        return root, memoryview(text.strip()[1:].encode()), False
     start, stop = content.index(b"_", appended.end()) + 1, content.rfind(b"</AppendedData")
     root = ElementTree.fromstring(content[: appended.start()] + b"</VTKFile>")
-    return _mesh_of_vtu(root, memoryview(content)[start : stop if stop >= start else len(content)], is_raw=True)
+    return root, memoryview(content)[start : stop if stop >= start else len(content)], True
 
 
 def _attributes(tag: bytes) -> dict[str, str]:

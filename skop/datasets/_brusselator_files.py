@@ -14,6 +14,7 @@ from sklearn.utils import Bunch
 
 from skop._typing import FloatArray, PathOrStr
 from skop.data import FieldSet
+from skop.data._file_guards import check_npz
 from skop.datasets._published import Subset, _check_positive_integer, _find_files
 from skop.datasets._published_arrays import LFS_START, as_fields
 from skop.exceptions import FieldDataError
@@ -164,6 +165,7 @@ def _open(file: Path) -> Iterator[Any]:
     damaged = "It is damaged, or its download was interrupted: download it again."
     if not is_zipfile(file):
         raise FieldDataError(f"{file} ({file.stat().st_size:,} bytes) is not an .npz archive. {damaged}")
+    check_npz(file)
     try:
         with np.load(file, allow_pickle=False) as archive:
             yield archive

@@ -679,7 +679,8 @@ def _check_operator(held: Held) -> None:
     held.need(len(domain.lower) == spec.n_dims, "domain_", f"a box of {spec.n_dims} dimensions")
     lengths = None if domain.lines is None else tuple(len(line) for line in domain.lines)
     held.need(lengths in (None, inner.grid_shape), "domain_", f"lines of the grid {inner.grid_shape}")
-    held.need(spec.resampler is None or lengths is not None, "domain_", "lines of the grid of the resampling")
+    has_lines = spec.resampler is None or geometry != "grid" or lengths is not None
+    held.need(has_lines, "domain_", "lines of the grid of the resampling")
     spacing = held.get("spacing_")
     is_spacing = spacing is None or (
         isinstance(spacing, tuple)

@@ -52,6 +52,7 @@ from skop._sklearn_compat import last_step
 from skop._typing import PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm
+from skop.data._file_guards import free_memory
 from skop.estimators._building import NetworkTooLargeError, bounded_building
 from skop.estimators._domain import Domain, SeenRanges
 from skop.estimators._file_checks import check_loaded, check_mesh
@@ -734,6 +735,10 @@ def _content(path: PathOrStr) -> bytes:
     mode = file.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise ModelFileError(f"{path} is no file but a pipe or a device; pass the path of a model file.")
+    if stat.S_ISREG(mode) and (size := file.stat().st_size) > (free := free_memory()):
+        raise ModelFileError(
+            f"{path} has {size:,} bytes, and {free:,} bytes of memory are free; free some, or check the path."
+        )
     return file.read_bytes()
 
 

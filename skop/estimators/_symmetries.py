@@ -240,6 +240,8 @@ def require_all_frames(options: SymmetryOptions, n_frames: int, n_channels: int)
     """
     for kind in ("vectors", "tensors"):
         given, target = getattr(options, f"input_{kind}"), getattr(options, f"target_{kind}")
+        if not (isinstance(given, Sequence) and isinstance(target, Sequence)):
+            continue
         if any(np.ndim(item) != 1 or any(isinstance(part, str) for part in item) for item in (*given, *target)):
             # Names of channels, and mistakes, which the estimator itself names.
             continue

@@ -248,8 +248,6 @@ def _kept_files(function: Any) -> _Kept | None:
 
 def _written_by_others(place: Path) -> Path | None:
     """The place, if its permissions let other users write to it."""
-    if not hasattr(os, "getuid"):  # Windows, where modes say nothing about other users
-        return None
     if not hasattr(os, "getuid"):  # Windows, whose modes say nothing about other users
         return None
     status = place.stat()

@@ -12,6 +12,7 @@ from skop.bench import _classical
 from skop.bench.__main__ import main
 from skop.bench._classical import _MODELS, _chosen, _Interpolation, _OnGrid, _OnValues, _Run
 from skop.bench._problems import PROBLEMS, Problem
+from skop.bench._report import read_report
 from skop.estimators import AutoRegressor, LaMORegressor, PODRegressor, TrainingOptions
 
 T = np.linspace(0, 1, 9)[:, None]
@@ -19,7 +20,7 @@ Q = np.array([[0.03], [0.71]])
 
 
 def numbers_of(path):
-    return json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    return read_report(path)[0]
 
 
 @pytest.mark.parametrize(("kind", "degree"), [(1, 1), (3, 3), ("akima", 1)])

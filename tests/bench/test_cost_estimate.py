@@ -1,7 +1,6 @@
 """The comparison of estimated and measured cost: one row for each fit, on data of six kinds."""
 
 import argparse
-import json
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -10,6 +9,7 @@ import pytest
 
 from skop.bench import _cost_estimate as cost
 from skop.bench.__main__ import main
+from skop.bench._report import read_report
 from skop.training import measure_epoch
 
 
@@ -21,7 +21,7 @@ def test_every_kind_of_data_is_estimated_and_fitted(tmp_path, monkeypatch):
     output = tmp_path / "cost.md"
     words = ["--samples", "0.08", "--resolution", "8", "--seconds", "0.1", "--output", str(output)]
     assert main(["cost-estimate", *words]) == 0
-    numbers = json.loads(output.with_suffix(".json").read_text())
+    numbers = read_report(output)[0]
     fits = {name: found for name, found in numbers.items() if name != "summary"}
     assert {f"{problem}, default" for problem in cost._PROBLEMS} <= set(fits)
     assert all(found["estimated"] > 0 and found["measured"] > 0 and found["epochs"] >= 2 for found in fits.values())

@@ -1,10 +1,9 @@
 """The measurement of the Darcy solver: what it prints, and that errors fall with the spacing."""
 
-import json
-
 import pytest
 
 from skop.bench.__main__ import main
+from skop.bench._report import read_report
 
 
 def test_errors_fall_with_the_spacing(tmp_path, capsys):
@@ -23,7 +22,7 @@ def test_errors_fall_with_the_spacing(tmp_path, capsys):
         str(output),
     ]
     assert main(words) == 0
-    numbers = json.loads(output.with_suffix(".json").read_text())
+    numbers = read_report(output)[0]
     errors = [numbers[f"{size} points"]["error"] for size in (11, 21, 41)]
     assert errors[0] > 1.5 * errors[1] > 1.5**2 * errors[2] > 0
     assert "41 x 41" in capsys.readouterr().out
@@ -33,7 +32,7 @@ def test_errors_fall_with_the_spacing(tmp_path, capsys):
 def test_the_reference_itself_has_no_error(tmp_path):
     output = tmp_path / "solver.md"
     assert main(["darcy-solver", "--sizes", "21", "--samples", "1", "--reference", "21", "--output", str(output)]) == 0
-    assert json.loads(output.with_suffix(".json").read_text())["21 points"]["error"] == pytest.approx(0, abs=1e-12)
+    assert read_report(output)[0]["21 points"]["error"] == pytest.approx(0, abs=1e-12)
 
 
 def test_grids_that_are_not_nested_are_refused(capsys):

@@ -1,12 +1,11 @@
 """The measurement on maps of functions: the maps are what they are called, and our slices learn one of them."""
 
-import json
-
 import numpy as np
 import pytest
 
 from skop.bench.__main__ import main
 from skop.bench._function_maps import make_map
+from skop.bench._report import read_report
 
 
 def test_reversed():
@@ -35,5 +34,5 @@ def test_our_slices_learn_where_the_published_ones_stall(tmp_path):
     output = tmp_path / "maps.md"
     words = ["--points", "16", "--train", "128", "--test", "32", "--epochs", "12", "--maps", "reversed"]
     assert main(["function-maps", *words, "--output", str(output)]) == 0
-    published, ours, _ = np.asarray(json.loads(output.with_suffix(".json").read_text())["16 points"]["errors"])[:, 0, 0]
+    published, ours, _ = np.asarray(read_report(output)[0]["16 points"]["errors"])[:, 0, 0]
     assert ours < 0.5 * published

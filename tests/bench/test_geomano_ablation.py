@@ -1,7 +1,6 @@
 """GeoMaNO's ablation: the paper's rows, fits that see what they are told to, and differences in pairs."""
 
 import argparse
-import json
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from skop.bench import _geomano_ablation as ablation
 from skop.bench.__main__ import main
 from skop.bench._geomano_ablation import Variant
+from skop.bench._report import read_report
 
 SMALL = ["--resolution", "8", "--train", "4", "--test", "2", "--epochs", "1", "--width", "8", "--depth", "1"]
 
@@ -16,7 +16,7 @@ SMALL = ["--resolution", "8", "--train", "4", "--test", "2", "--epochs", "1", "-
 def run(tmp_path, *words):
     output = tmp_path / "ablation.md"
     assert main(["geomano-ablation", *SMALL, *words, "--output", str(output)]) == 0
-    return output.read_text(), json.loads(output.with_suffix(".json").read_text())
+    return output.read_text(), read_report(output)[0]
 
 
 @pytest.mark.exhaustive
@@ -47,6 +47,14 @@ def test_every_combination_has_rows_without_a_published_number(tmp_path):
     text, numbers = run(tmp_path, "--every-combination", "--seeds", "1")
     assert len(numbers) == 20
     assert "| 2-D | yes | 0111 |  |" in text
+
+
+@pytest.mark.exhaustive
+def test_rows_of_some_corrections_alone(tmp_path):
+    text, numbers = run(tmp_path, "--corrections", "none", "0011", "--seeds", "1")
+    assert len(numbers) == 6
+    assert "| 0011 instead of no correction | 2 | -3.0 % |" in text
+    assert "0001" not in text.split("## ", 1)[1]
 
 
 @pytest.mark.parametrize("benchmark", ["darcy", "navier_stokes"])

@@ -1,6 +1,5 @@
 """The measurement of the scans: what is timed is right, what is wrong has no time, and bounds follow the sizes."""
 
-import json
 import os
 import time
 from dataclasses import replace
@@ -16,6 +15,7 @@ from skop.bench.__main__ import main
 from skop.bench._kernel_peers import IMPLEMENTATIONS, Implementation
 from skop.bench._kernel_runs import Settings, in_new_process, probe, write_reference
 from skop.bench._kernel_shapes import CASES, OPERATIONS, Rates, bound, function_name, make_problem, scaling_case
+from skop.bench._report import read_report
 
 SETTINGS = Settings("cpu", torch.float32, threads=1, repeats=1, limit=30.0)
 KINDS = {(case.op, case.extras): case for case in CASES}.values()
@@ -116,7 +116,7 @@ def test_a_report_has_all_columns(tmp_path, capsys):
     assert "x, which counts for each of 4 paths" in text
     assert "memory allocator" in text
     assert "multiply-adds a second" in text
-    numbers = json.loads(output.with_suffix(".json").read_text())
+    numbers = read_report(output)[0]
     row = numbers["selective_path_scan, main, 1 thread, naive loop"]
     assert set(row["errors"]) == {"y", "x", "dt", "A", "B", "C", "D", "dt_bias"}
     assert 0 < row["forward"] < row["seconds"]
@@ -150,11 +150,11 @@ def test_what_is_wrong_or_broken_has_no_time(tmp_path, monkeypatch):
     assert "| undefined | error nan |" in text
     assert "| nan (A) |" in text
     assert "| memory allocator | MALLOC_ARENA_MAX=7 |" in text
-    numbers = json.loads(output.with_suffix(".json").read_text())
+    numbers = read_report(output)[0]
     assert "seconds" not in numbers["selective_scan, main, 1 thread, wrong"]
     assert main(["kernels", *words, "--only", "wrong", "--bound", "0.01", "--repeats", "1"]) == 0
     assert "error 1e-03" not in output.read_text()
-    assert "seconds" in json.loads(output.with_suffix(".json").read_text())["selective_scan, main, 1 thread, wrong"]
+    assert "seconds" in read_report(output)[0]["selective_scan, main, 1 thread, wrong"]
 
 
 @pytest.mark.exhaustive
@@ -164,7 +164,7 @@ def test_what_is_slow_runs_once(tmp_path, monkeypatch):
     words = ["--quick", "--ops", "selective_scan", "--shapes", "main", "--limit", "1", "--output", str(output)]
     assert main(["kernels", *words]) == 0
     assert "(one call)" in output.read_text()
-    numbers = json.loads(output.with_suffix(".json").read_text())["selective_scan, main, 1 thread, slow"]
+    numbers = read_report(output)[0]["selective_scan, main, 1 thread, slow"]
     assert numbers["calls"] == 1
     assert numbers["forward"] > 1
 

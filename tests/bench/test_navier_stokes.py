@@ -1,12 +1,11 @@
 """The measurement of rollouts: every model and step is there, and errors are those of the definition."""
 
-import json
-
 import numpy as np
 import pytest
 
 from skop.bench.__main__ import main
 from skop.bench._navier_stokes import _errors
+from skop.bench._report import read_report
 
 
 def test_errors_by_hand():
@@ -20,7 +19,7 @@ def test_every_model_is_measured(tmp_path, capsys):
     output = tmp_path / "flow.md"
     words = ["--train", "4", "--test", "2", "--resolution", "8", "--solver-resolution", "16", "--budget", "1"]
     assert main(["navier-stokes", *words, "--noise", "0", "0.1", "--output", str(output)]) == 0
-    numbers = json.loads(output.with_suffix(".json").read_text())
+    numbers = read_report(output)[0]
     assert set(numbers) == {"LaMO, 1 s, seed 0", "LaMO, 1 s, noise 0.1, seed 0"}
     assert all(len(found["errors"]) == 11 for found in numbers.values())
     table = capsys.readouterr().out

@@ -1,7 +1,5 @@
 """The measurement of novelty: its numbers against their definitions, and a run that goes on."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -10,6 +8,7 @@ from scipy.stats import rankdata
 from skop import FieldSet, MeanFieldRegressor
 from skop.bench import _novelty
 from skop.bench.__main__ import main
+from skop.bench._report import read_report
 
 
 def test_ranks_errors_and_sizes_follow_their_definitions():
@@ -39,7 +38,7 @@ def test_a_run_writes_its_tables_and_goes_on(tmp_path, monkeypatch):
     path = tmp_path / "page.md"
     command = ["novelty", "--problems", "option", "--epochs", "1", "--test", "5", "--output", str(path)]
     assert main(command) == 0
-    text, numbers = path.read_text(), json.loads(path.with_suffix(".json").read_text())
+    text, numbers = path.read_text(), read_report(path)[0]
     assert set(numbers) == {"option, LaMO", "option, POD"}
     assert text.count("| option, POD |") == 1 + 2 + 1
     assert all(-1 <= numbers[row]["all"][sign] <= 1 for row in numbers for sign in _novelty._SIGNS)

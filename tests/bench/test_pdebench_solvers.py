@@ -1,15 +1,14 @@
 """The measurement of the solvers: errors fall with the grid and with the tolerance."""
 
-import json
-
 from skop.bench.__main__ import main
+from skop.bench._report import read_report
 
 
 def test_errors_fall_with_the_grid_and_with_the_tolerance(tmp_path, capsys):
     output = tmp_path / "solvers.md"
     words = ["--dam-sizes", "8", "32", "--pattern-sizes", "12", "--samples", "1"]
     assert main(["pdebench-solvers", *words, "--output", str(output)]) == 0
-    numbers = json.loads(output.with_suffix(".json").read_text())
+    numbers = read_report(output)[0]
     assert numbers["dam, 8 cells"]["error"] > 2 * numbers["dam, 32 cells"]["error"] > 0
     ours, loose, tight = (
         numbers[f"pattern, 12 cells, {name}"]["error"]

@@ -1,19 +1,19 @@
 """The measurement of large predictions: sizes, memory and slopes are reported."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from skop.bench import _point_scaling as point_scaling
 from skop.bench.__main__ import main
+from skop.bench._report import read_report
 
 
 @pytest.mark.exhaustive
 def test_each_size_is_measured(tmp_path, capsys):
     output = tmp_path / "points.md"
     assert main(["point-scaling", "--sizes", "200", "2000", "--repeats", "1", "--output", str(output)]) == 0
-    numbers = json.loads(output.with_suffix(".json").read_text())
+    numbers = read_report(output)[0]
     assert set(numbers) == {"200 points", "2000 points"}
     assert all(found["seconds"] > 0 and found["megabytes"] >= 0 for found in numbers.values())
     assert "slope from the row above" in capsys.readouterr().out
@@ -26,7 +26,7 @@ def test_training_and_other_models_have_tables_of_their_own(tmp_path, monkeypatc
     output = tmp_path / "points.md"
     words = ["--models", "lamo", "amo-once", "--sizes", "100", "--dimensions", "2", "--repeats", "1", "--steps", "1"]
     assert main(["point-scaling", *words, "--batch", "2", "--output", str(output)]) == 0
-    numbers = json.loads(output.with_suffix(".json").read_text())
+    numbers = read_report(output)[0]
     names = [point_scaling._MODELS[kind][0] for kind in ("lamo", "amo-once")]
     assert set(numbers) == {f"{name}: {what}100 points" for name in names for what in ("", "training, ")}
     assert output.read_text().count("## ") == 4

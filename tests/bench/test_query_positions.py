@@ -1,12 +1,11 @@
 """The measurement of targets on other points: its data are one solution at shifted points, and it reports every way."""
 
-import json
-
 import numpy as np
 import pytest
 
 from skop.bench import _query_positions
 from skop.bench.__main__ import main
+from skop.bench._report import read_report
 from skop.data import read
 from skop.datasets import make_darcy
 
@@ -37,7 +36,7 @@ def test_a_whole_run_writes_its_tables(host, tmp_path, capsys):
     output = tmp_path / "result.md"
     words = ["--resolution", "6", "--train", "8", "--test", "3", "--budget", "0.5", "--seeds", "2", "--hosts", host]
     assert main(["query-positions", *words, "--mixers", "linear", "mamba", "--output", str(output)]) == 0
-    numbers = json.loads(output.with_suffix(".json").read_text())
+    numbers = read_report(output)[0]
     assert len(numbers) == 2 * 2 * 3
     for name, found in numbers.items():
         way = name.split(", ")[2]

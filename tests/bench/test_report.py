@@ -6,12 +6,18 @@ import sys
 import numpy as np
 import pytest
 
-from skop.bench._report import Report, mean_and_spread, mean_change
+from skop import GeoMaNORegressor, SymmetryOptions, TrainingOptions
+from skop.bench._report import Report, defaults_of, mean_and_spread, mean_change, read_report
 
 
 @pytest.mark.parametrize(
     ("values", "words"),
-    [([0.5], "0.5000"), ([1.0, 3.0], "2.0000 ± 1.4142"), ([2.0, 2.0, 2.0], "2.0000 ± 0.0000")],
+    [
+        ([0.5], "0.5000"),
+        ([1.0, 3.0], "2.0000 ± 1.4142"),
+        ([2.0, 2.0, 2.0], "2.0000 ± 0.0000"),
+        ([1e-5, 3e-5], "2.00e-05 ± 1.4e-05"),
+    ],
 )
 def test_mean_and_spread(values, words):
     assert mean_and_spread(values) == words
@@ -32,7 +38,7 @@ def test_a_report_is_written_as_markdown_and_json(tmp_path, capsys):
     assert text.startswith("# A measurement\n")
     assert "## Errors\n\n| model | error |\n|---|---|\n| first | 0.25 |\n| second | 0.50 |\n" in text
     assert np.__version__ in text
-    assert json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) == {"first": {"error": 0.25}}
+    assert read_report(path) == ({"first": {"error": 0.25}}, {})
     printed = capsys.readouterr()
     assert "| first | 0.25 |" in printed.out
     assert "first" in printed.err
@@ -41,9 +47,43 @@ def test_a_report_is_written_as_markdown_and_json(tmp_path, capsys):
 def test_what_was_measured_is_saved_before_the_end(tmp_path):
     report = Report("A measurement", tmp_path / "result.md")
     report.record("first", {"error": 0.25})
-    assert json.loads((tmp_path / "result.json").read_text()) == {"first": {"error": 0.25}}
+    assert read_report(tmp_path / "result.md")[0] == {"first": {"error": 0.25}}
     report.record("second", {"error": 0.5})
-    assert list(json.loads((tmp_path / "result.json").read_text())) == ["first", "second"]
+    assert list(read_report(tmp_path / "result.md")[0]) == ["first", "second"]
+
+
+def test_defaults_are_those_of_the_estimator_and_of_its_options():
+    found, preset = defaults_of("GeoMaNORegressor"), defaults_of("GeoMaNORegressor darcy")
+    default = GeoMaNORegressor()
+    assert found["width"] == default.width
+    assert found["training__optimizer"] == TrainingOptions().optimizer != preset["training__optimizer"]
+    assert preset["architecture__direction_order"] == "paper"
+    assert preset["symmetries__average_predictions"] == SymmetryOptions().average_predictions
+    # All values are numbers and words, by the names that `set_params` takes.
+    assert (
+        found.keys()
+        == preset.keys()
+        <= default.set_params(**{option: kind() for option, kind in default._option_types.items()}).get_params().keys()
+    )
+    assert json.loads(json.dumps(preset)) == preset
+
+
+def test_defaults_of_a_report_are_those_that_its_oldest_numbers_were_measured_with(tmp_path):
+    report = Report("A measurement", tmp_path / "result.md", ["PODRegressor"])
+    report.record("first", {"error": 0.25})
+    assert read_report(tmp_path / "result.md")[1] == {"PODRegressor": defaults_of("PODRegressor")}
+    # A run of earlier defaults, and one that did not record any.
+    content = json.loads((tmp_path / "result.json").read_text())
+    content["defaults"]["PODRegressor"]["n_components"] = 0.99
+    (tmp_path / "earlier.json").write_text(json.dumps(content))
+    (tmp_path / "unknown.json").write_text(json.dumps({"second": {"error": 0.5}}))
+    report.take_over(tmp_path / "earlier.md", lambda name: False)
+    assert report.defaults == {"PODRegressor": defaults_of("PODRegressor")}
+    report.take_over(tmp_path / "earlier.md")
+    assert report.defaults["PODRegressor"]["n_components"] == 0.99
+    report.take_over(tmp_path / "unknown.md")
+    report.save()
+    assert read_report(tmp_path / "result.md") == ({"first": {"error": 0.25}, "second": {"error": 0.5}}, None)
 
 
 def test_without_a_path_it_only_prints(tmp_path, monkeypatch, capsys):

@@ -1,13 +1,13 @@
 """Frames all at once, by a latent propagator and by a rollout: the forms and the errors over predicted frames."""
 
 import argparse
-import json
 
 import numpy as np
 import pytest
 
 from skop.bench import _rollout_or_all_at_once as frames
 from skop.bench.__main__ import main
+from skop.bench._report import read_report
 
 
 def test_errors_by_hand():
@@ -46,7 +46,7 @@ def test_every_form_is_measured(tmp_path):
     output = tmp_path / "frames.md"
     words = ["--train", "4", "--test", "2", "--resolution", "8", "--known", "3", "--frames", "5", "--budget", "0.3"]
     assert main(["rollout-or-all-at-once", *words, "--seeds", "1", "--output", str(output)]) == 0
-    numbers = json.loads(output.with_suffix(".json").read_text())
+    numbers = read_report(output)[0]
     assert len(numbers) == 3 + 7
     assert all(len(found["by frame"]) == 5 for found in numbers.values() if "diverged" not in found)
     rows = [line.split(" | ") for line in output.read_text().splitlines() if line.startswith("| ")]

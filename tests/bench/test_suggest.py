@@ -1,12 +1,11 @@
 """The measurement of suggested runs: its choices differ, begin alike, and the space-filling one is as defined."""
 
-import json
-
 import numpy as np
 import pytest
 
 from skop.bench import _suggest
 from skop.bench.__main__ import main
+from skop.bench._report import read_report
 
 
 def test_a_space_filling_choice_is_the_farthest_each_time():
@@ -27,7 +26,7 @@ def test_a_whole_run_writes_its_tables(tmp_path, capsys):
     sizes = ["--pool", "24", "--test", "6", "--start", "8", "--batch", "4", "--end", "16"]
     words = ["--problems", "hole", "burgers-16", "--seeds", "1", *sizes]
     assert main(["suggest", *words, "--output", str(output)]) == 0
-    numbers = json.loads(output.with_suffix(".json").read_text())
+    numbers = read_report(output)[0]
     assert sorted(numbers) == ["burgers-16, pod, seed 0", "hole, pod, seed 0"]
     for errors in numbers.values():
         assert list(errors) == list(_suggest._CHOICES)

@@ -1,12 +1,12 @@
 """The measurement of a training step: one row for each implementation, run as asked."""
 
 import argparse
-import json
 
 import pytest
 
 from skop.bench import _training_step as step
 from skop.bench.__main__ import main
+from skop.bench._report import read_report
 from skop.exceptions import FieldDataError
 
 
@@ -15,7 +15,7 @@ def test_each_backend_is_measured(tmp_path, capsys):
     output = tmp_path / "step.md"
     words = ["training-step", "--resolution", "12", "--batch", "2", "--repeats", "2", "--output", str(output)]
     assert main(words) == 0
-    numbers = json.loads(output.with_suffix(".json").read_text())
+    numbers = read_report(output)[0]
     assert [found["backend"] for found in numbers.values()] == ["torch", "numba"]
     assert all(found["seconds"] > 0 and found["megabytes"] >= 0 for found in numbers.values())
     assert "| lamo | darcy | 2 x 12 x 12 | 1 | numba |" in capsys.readouterr().out
@@ -45,7 +45,7 @@ def test_mno_grows_by_host_and_mixer_and_large_softmax_is_left_out(tmp_path):
     ]
     assert [bool(row[7]) for row in rows] == [False, False, False, True]  # growth
     assert rows[1][5] == "not run: more than 20 points"
-    numbers = json.loads(output.with_suffix(".json").read_text())
+    numbers = read_report(output)[0]
     assert numbers["mno gnot softmax, default, 1 x 8 x 8, torch, 1 threads"] == {"not run": "more than 20 points"}
 
 

@@ -1,5 +1,6 @@
 """Files of others: links out of them, pipes, pointers, numbers that take all memory, and damaged MATLAB files."""
 
+import base64
 import os
 import re
 import tracemalloc
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
 
+from skop import load
+from skop.cli import main
 from skop.data import read_meshes
-from skop.data._file_guards import check_hdf5, check_matlab, check_vtk, hdf5_array
-from skop.exceptions import FieldDataError
+from skop.data._file_guards import check_hdf5, check_matlab, check_npz, check_vtk, hdf5_array
+from skop.exceptions import FieldDataError, ModelFileError
 
 #: Place of the type of the numbers in a MATLAB file that holds one array with a name of one letter.
 TYPE_OF_NUMBERS = 128 + 8 + 16 + 16 + 8
@@ -282,6 +285,32 @@ def test_cells_of_vtk_files_that_name_points_that_are_not_there_are_refused(tmp_
         read_meshes([tmp_path / "a.vtp"])
 
 
+@pytest.mark.parametrize("end", [10**12, -5, 4])
+@pytest.mark.parametrize("form", ["ascii", "binary", "appended"])
+def test_cells_of_vtk_files_that_end_beyond_their_nodes_are_refused(tmp_path, form, end):
+    """VTK makes room for as many nodes as the last offset says, and ends the process where there is no room."""
+    # Data behind their size: two numbers, of which the first is that of bytes.
+    encoded = str(end) if form == "ascii" else base64.b64encode(np.array([8, end], dtype="<i8").tobytes()).decode()
+    head = 'type="Int64" Name="offsets"'
+    inline = (
+        f'<DataArray {head} format="appended" offset="0"/>'
+        if form == "appended"
+        else (f'<DataArray {head} format="{form}">{encoded}</DataArray>')
+    )
+    tail = f'<AppendedData encoding="base64">_{encoded}</AppendedData>' if form == "appended" else ""
+    (tmp_path / "a.vtp").write_text(
+        '<VTKFile type="PolyData" version="1.0" byte_order="LittleEndian" header_type="UInt64"><PolyData>'
+        '<Piece NumberOfPoints="3" NumberOfPolys="1"><Points><DataArray type="Float64" NumberOfComponents="3" '
+        'format="ascii">0 0 0 1 0 0 0 1 0</DataArray></Points><Polys><DataArray type="Int64" Name="connectivity" '
+        f'format="ascii">0 1 2</DataArray>{inline}</Polys></Piece></PolyData>{tail}</VTKFile>'
+    )
+    with pytest.raises(FieldDataError, match=f"ends at node {end:,} of a list of 3"):
+        check_vtk(tmp_path / "a.vtp")
+    (tmp_path / "whole.vtp").write_text((tmp_path / "a.vtp").read_text().replace(str(end), "3"))
+    if form == "ascii":
+        check_vtk(tmp_path / "whole.vtp")
+
+
 def test_pipes_that_vtk_would_wait_for_are_named(tmp_path):
     os.mkfifo(tmp_path / "pipe.vtu")
     (tmp_path / "a.pvtu").write_text(
@@ -289,6 +318,20 @@ def test_pipes_that_vtk_would_wait_for_are_named(tmp_path):
     )
     with pytest.raises(FieldDataError, match=r"pipe\.vtu: it is no regular file"):
         read_meshes([tmp_path / "a.pvtu"])
+
+
+def test_archives_and_models_that_do_not_fit_the_memory_are_refused_unread(tmp_path, monkeypatch, capsys):
+    np.savez_compressed(tmp_path / "bomb.npz", X=np.zeros((10**4, 100)), y=np.zeros(10**4))
+    assert (tmp_path / "bomb.npz").stat().st_size < 10**5
+    check_npz(tmp_path / "bomb.npz")
+    monkeypatch.setattr("skop.data._file_guards.free_memory", lambda: 10**6)
+    monkeypatch.setattr("numpy.load", lambda *_, **__: pytest.fail("it was read"))
+    assert main(["describe", str(tmp_path / "bomb.npz")]) == 2
+    assert "its arrays take 8,080," in capsys.readouterr().err
+    with (tmp_path / "hole.skop").open("wb") as file:
+        file.truncate(2**42)
+    with pytest.raises(ModelFileError, match="4,398,046,511,104 bytes"):
+        load(tmp_path / "hole.skop")
 
 
 # ---------------------------------------------------------------------- Gmsh, XML, AVS

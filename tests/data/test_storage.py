@@ -8,8 +8,9 @@ from itertools import pairwise
 import h5py
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from skop import FieldSet
+from skop import FieldSet, LaMORegressor
 from skop.data import iterate_rows, read, unit_grid
 from skop.data._storage import StoredRows, as_storage, is_lazy, read_rows, reshape_rows, select_rows, take_rows
 from skop.exceptions import FieldDataError, SkopWarning
@@ -289,3 +290,27 @@ def test_rows_that_cannot_be_read_are_named(tmp_path):
             raw.truncate(size // 2)
         with pytest.raises(FieldDataError, match="cannot be read from /x of"):
             fields[18:].to_list()
+
+
+def test_chunks_that_do_not_fit_the_memory_are_refused_unread(tmp_path, monkeypatch):
+    zarr = pytest.importorskip("zarr")
+    stored = zarr.create_array(tmp_path / "y.zarr", shape=(8, 100), chunks=(4, 100), dtype="f8")
+    stored[:] = 1.0
+    as_storage(stored, "y")
+    monkeypatch.setattr("skop.data._storage.free_memory", lambda: 3000)
+    with pytest.raises(FieldDataError, match="chunks of 3,200 bytes"):
+        as_storage(stored, "y")
+
+
+def test_dask_arrays_are_what_numpy_arrays_are():
+    dask = pytest.importorskip("dask.array")
+    X = np.random.default_rng(0).normal(size=(10, 6, 6, 1))
+    y = np.cumsum(X, axis=1)
+    model = LaMORegressor(width=8, depth=1, max_iter=2, random_state=0)
+    expected = clone(model).fit(X, y)
+    lazy = model.fit(dask.from_array(X, chunks=(3, 6, 6, 1)), dask.from_array(y, chunks=(4, 3, 6, 1)))
+    np.testing.assert_array_equal(lazy.predict(dask.from_array(X, chunks=4)), expected.predict(X))
+    # Its length is known only when the mask is computed.
+    rows = dask.from_array(X, chunks=4)
+    with pytest.raises(FieldDataError, match="compute_chunk_sizes"):
+        model.fit(rows[rows[:, 0, 0, 0] > 0], y)

@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pytest
 
+import skop
+
 pytest.importorskip("resource", reason="bounds of time and memory")
 
-from . import fuzz_model_files, fuzz_parameters, fuzzing
+from . import fuzz_configurations, fuzz_model_files, fuzz_parameters, fuzzing
 
 
 def bad(counts):
@@ -57,6 +59,32 @@ def test_wrong_and_extreme_parameters(cases, names):
     assert not bad(counts), "\n".join(reports)
     assert counts["clear"] > cases / 2
     assert counts["works"] > 0
+
+
+@pytest.mark.parametrize("cases", [28, pytest.param(560, marks=pytest.mark.exhaustive)], ids=["some", "many"])
+def test_valid_values_of_many_parameters_at_once(cases):
+    reports = []
+    counts = fuzz_configurations.fuzz(cases, 5, None, reports.append)
+    assert not bad(counts), "\n".join(reports)
+    assert counts["works"] > cases / 3
+
+
+@pytest.mark.parametrize("case", range(len(fuzz_configurations.FAILED)))
+def test_configurations_that_failed_once(case):
+    label, kind, params = fuzz_configurations.FAILED[case]
+    estimator = fuzz_parameters.estimators()[label].set_params(**params)
+    with fuzzing.signals_caught():
+        word, text = fuzz_configurations.outcome(estimator, *fuzz_configurations.data_of(label, kind))
+    assert word in ("works", "clear"), text
+
+
+def test_a_file_that_predicts_otherwise_is_seen(monkeypatch):
+    load = skop.load
+    monkeypatch.setattr("skop.load", lambda path: load(path).set_params(regressor="mean").fit(X, y))
+    X, y = fuzz_configurations.data_of("POD", "grid")
+    with fuzzing.signals_caught():
+        found = fuzz_configurations.outcome(skop.PODRegressor(), X, y)[0]
+    assert found.startswith(fuzzing.BAD)
 
 
 def test_changed_files_are_whole_and_repeat():

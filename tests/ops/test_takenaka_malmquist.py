@@ -593,6 +593,12 @@ def test_errors_name_what_came_and_what_was_expected(call, words):
         call(some_poles(3), normal(8, 2))
 
 
+@pytest.mark.parametrize("poles", [[[0.5, 0.0]], np.array([[0.5, 0.0]])])
+def test_what_is_no_tensor_is_named(poles):
+    with pytest.raises(TypeError, match=r"poles is (list|ndarray); expected a tensor: torch\.as_tensor"):
+        takenaka_malmquist_basis(poles, 8)
+
+
 def test_poles_that_are_no_numbers_are_passed_on_so_that_a_training_can_step_back():
     assert takenaka_malmquist_basis(torch.full((3, 2), math.nan), 8).isnan().all()
 

@@ -470,8 +470,10 @@ def _check_count(name: str, count: int) -> None:
 
 
 def _in_working_precision(**tensors: Tensor) -> list[Tensor]:
-    """Bring real tensors to the widest of their precisions and float32; ValueError for other dtypes."""
+    """Bring real tensors to the widest of their precisions and float32; an error for what is none."""
     for name, value in tensors.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} is {type(value).__name__}; expected a tensor: torch.as_tensor({name}).")
         if not value.is_floating_point():
             raise ValueError(f"{name} has dtype {value.dtype}; expected a real floating-point dtype.")
     dtype = reduce(torch.promote_types, (value.dtype for value in tensors.values()), torch.float32)

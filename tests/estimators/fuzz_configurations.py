@@ -1,0 +1,196 @@
+"""Fit every estimator with valid values of many of its parameters at once, on tiny data of several kinds.
+
+    python tests/estimators/fuzz_configurations.py [--cases 10000] [--seed 0] [--only NAME]
+
+Every case must predict finite values, the same ones to the last bit from its file, and a clone must keep its
+parameters; or there is an error on purpose. What else happens is printed with the parameters, which belong into
+`FAILED` when it is mended.
+"""
+
+import tempfile
+import traceback
+from collections import Counter
+from numbers import Integral
+from pathlib import Path
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils._param_validation import Interval, Options
+
+import skop
+from skop import FieldSet
+from skop.data import unit_grid
+
+if __package__:
+    from .fuzz_parameters import estimators, is_on_purpose
+    from .fuzzing import BAD, TooLong, limited, run_from_command_line, signals_caught
+else:
+    from fuzz_parameters import estimators, is_on_purpose
+    from fuzzing import BAD, TooLong, limited, run_from_command_line, signals_caught
+
+#: What was wrong once: estimator, data and parameters.
+FAILED = [
+    ("Transolver", "points", {"geometry": "structured", "grid": "auto"}),
+    ("rollout", "grid", {"estimator__symmetries": skop.SymmetryOptions(names=("flip_x",), input_vectors=None)}),
+]
+#: Values of parameters whose constraint does not say them, and of those that must stay as they are.
+VALUES = {
+    "symmetries__names": [(), ("flip_x",), ("flip_x", "flip_y"), ("transpose",), ("quarter_turn",)],
+    "symmetries__mirrors": [()],
+    "symmetries__rotations": [()],
+    "symmetries__domain": [None],
+    "grid": [None, "auto"],
+    "mixer": ["mamba", "linear", "softmax"],
+    "architecture__mixer": ["hydra", "linear", "softmax", "mamba"],
+    "correction": [None, "0001", "0011", "1111", "learnable"],
+    "architecture__decay_range": [(0.05, 1.0), (0.5, 0.9), None],
+    "architecture__step_range": [(0.001, 0.1), (0.01, 0.5)],
+    "training__one_cycle": [(0.3, 25.0, 1e4), (0.0, 1.0, 1.0)],
+    "training__distributed": [False],
+    "batch_size": ["auto", 1, 2, 5, 100],
+    "learning_rate_init": [1e-4, 4e-3, 0.1],
+    "max_iter": [1, 2],
+    "max_time": [None],
+    "base": [None, "pod", "linear", "auto"],
+    "device": ["cpu"],
+    "random_state": [0],
+    "verbose": [False],
+    "regressor": ["auto", "ridge", "polynomial", "rbf", "gaussian_process", "mean", "akima"],
+    "cv": [2],
+    "n_jobs": [None],
+}
+#: Parameters that are estimators, or that need data of their own.
+LEFT_OUT = {"estimator", "candidates", "times", "input_fields", "target_fields", "cell_data", "warm_start"}
+
+
+def problems():
+    """X and y by kind: grids of odd shapes in one to three dimensions, points, samples of their own sizes, tables."""
+    random = np.random.default_rng(0)
+
+    def grid(*shape, channels=1):
+        return random.normal(size=(7, *shape, channels))
+
+    points = [random.random((size, 2)) for size in (9, 5, 12, 7, 1, 8, 6)]
+    ragged = FieldSet(points, [random.normal(size=(len(place), 1)) for place in points])
+    designs = random.random((7, 2))
+    return {
+        "grid": (grid(4, 5), grid(4, 5, channels=2)),
+        "line": (grid(11, channels=2), grid(11)),
+        "box": (grid(3, 4, 2), grid(3, 4, 2)),
+        "row": (grid(1, 6), grid(1, 6)),
+        "points": (FieldSet(points[2], random.normal(size=(7, 12, 1))), random.normal(size=(7, 12, 1))),
+        "ragged": (ragged, ragged.with_values(2.0 * ragged.values)),
+        "designs": (designs, FieldSet(unit_grid((4, 5)), random.normal(size=(7, 20, 1)), grid_shape=(4, 5))),
+        "scalars of fields": (grid(5, 3), random.normal(size=(7, 2))),
+        "table": (designs, designs.sum(axis=1)),
+    }
+
+
+def drawn(constraints, name, random):
+    """A valid small value of a parameter; KeyError if its constraints say none."""
+    known = VALUES.get(name, VALUES.get(name.rpartition("__")[2]) if name.count("__") > 1 else None)
+    if known is not None:
+        return known[random.integers(len(known))]
+    chosen = [rule for rule in constraints if rule in (None, "boolean") or isinstance(rule, Options | Interval)]
+    if not chosen:
+        raise KeyError(name)
+    rule = chosen[random.integers(len(chosen))]
+    if rule is None:
+        return None
+    if isinstance(rule, str):
+        return bool(random.integers(2))
+    if isinstance(rule, Options):
+        options = sorted(rule.options, key=str)
+        return options[random.integers(len(options))]
+    if rule.type is Integral:
+        return int(min(rule.left + random.integers(7), rule.right or np.inf))
+    low, high = (0.0 if rule.left is None else rule.left), (2.0 if rule.right is None else min(rule.right, 2.0))
+    return float(low + (high - low) * random.uniform(0.01, 0.99))
+
+
+def configured(estimator, random):
+    """An estimator with drawn values of some of its parameters, and of its options and inner estimator."""
+    changed = clone(estimator)
+    parts = {"": type(changed)._parameter_constraints}
+    for option, kind in getattr(changed, "_option_types", {}).items():
+        if random.random() < 0.4:
+            changed.set_params(**{option: kind()})
+            parts[f"{option}__"] = kind._parameter_constraints
+    inner = getattr(changed, "estimator", None)
+    if inner is not None:
+        changed.estimator = configured(inner, random)
+    for prefix, constraints in parts.items():
+        for name in sorted(constraints):
+            if name in LEFT_OUT | set(getattr(changed, "_option_types", ())) or random.random() < 0.7:
+                continue
+            try:
+                value = drawn(constraints[name], prefix + name, random)
+            except KeyError:
+                continue
+            changed.set_params(**{prefix + name: value})
+    return changed
+
+
+def numbers_of(predicted):
+    """Values of a prediction as arrays."""
+    parts = predicted if isinstance(predicted, tuple | list) else [predicted]
+    return [np.asarray(getattr(part, "values", part), dtype=float) for part in parts]
+
+
+def outcome(estimator, X, y):
+    """What became of a case: a word, and what should not be."""
+    fitted = None
+    try:
+        with limited():
+            before = repr(clone(estimator).get_params())
+            fitted = clone(estimator).fit(X, y)
+            first = numbers_of(fitted.predict(X))
+            if not all(np.isfinite(part).all() for part in first):
+                return "not finite", ""
+            if repr(clone(fitted).get_params()) != before:
+                return "raw: a clone has other parameters", ""
+            with tempfile.TemporaryDirectory() as folder:
+                fitted.save(Path(folder) / "model.skop")
+                again = numbers_of(skop.load(Path(folder) / "model.skop").predict(X))
+            if not all(np.array_equal(*pair) for pair in zip(first, again, strict=True)):
+                return "raw: the file predicts otherwise", ""
+        return "works", ""
+    except TooLong:
+        return "hang", traceback.format_exc()
+    except Exception as error:
+        # What was fitted can be predicted, saved and loaded.
+        if fitted is None and is_on_purpose(error):
+            return "clear", traceback.format_exc()
+        return f"raw {type(error).__name__}", traceback.format_exc()
+
+
+def data_of(label, kind):
+    """X and y of a kind for an estimator; the frames of a rollout have the fields of X."""
+    X, y = problems()[kind]
+    return X, X if label == "rollout" else y
+
+
+def run_case(label, number):
+    """Draw a case by its number and run it; its description, a word for what became of it, and what should not be."""
+    random = np.random.default_rng([number, *label.encode()])
+    estimator = configured(estimators()[label], random)
+    kinds = ["grid", "line", "box"] if label in ("rollout", "times") else sorted(problems())
+    kind = kinds[random.integers(len(kinds))]
+    return f"{label}, case {number}, {kind}: {estimator}", *outcome(estimator, *data_of(label, kind))
+
+
+def fuzz(count, seed, names=None, report=print):
+    """Run a number of cases, of one estimator after the other, and count what became of them."""
+    labels = [label for label in estimators() if not names or label in names]
+    counts = Counter()
+    with signals_caught():
+        for place in range(count):
+            words, word, text = run_case(labels[place % len(labels)], seed + place // len(labels))
+            counts[word] += 1
+            if word.startswith(BAD):
+                report(f"{words}: {word}\n{text}")
+    return counts
+
+
+if __name__ == "__main__":
+    run_from_command_line(__doc__, fuzz)
