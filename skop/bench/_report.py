@@ -18,6 +18,7 @@ import torch
 import skop.estimators
 from skop._typing import PathOrStr
 from skop._version import __version__
+from skop.estimators._base import AUTOMATIC_LOSSES
 
 __all__ = ["Report", "defaults_of", "mean_and_spread", "mean_change", "read_report"]
 
@@ -51,6 +52,8 @@ def defaults_of(name: str) -> dict[str, Any]:
         # None stands for the defaults of the options.
         if found.pop(option) is None:
             found |= {f"{option}__{part}": value for part, value in _signature(options).items()}
+    if found.get("loss") == "auto":
+        found["loss"] = f"auto: {', '.join(AUTOMATIC_LOSSES)}"
     values: dict[str, Any] = json.loads(json.dumps(found, default=repr))
     return values
 

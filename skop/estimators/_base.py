@@ -118,6 +118,8 @@ from skop.training import (
 
 __all__ = ["OperatorRegressor"]
 
+#: What ``loss="auto"`` stands for, for fields and for scalars alone.
+AUTOMATIC_LOSSES = ("sobolev", "mse")
 #: Number of points, and least and largest number of samples, of a mini-batch for ``batch_size="auto"``. On point sets
 #: most layers act on single points, so small batches already give gradients of low variance and allow more steps.
 _BATCHES = {"grid": (2**13, 8, 16), "structured": (2**12, 1, 8), "points": (2**12, 1, 8)}
@@ -1582,7 +1584,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Build the training objective from the parameters."""
         name = self.loss
         if name == "auto":
-            name = "sobolev" if self.spec_.n_outputs else "mse"
+            name = AUTOMATIC_LOSSES[0 if self.spec_.n_outputs else 1]
         training = self._options("training")
         return Objective(
             name,

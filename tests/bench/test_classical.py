@@ -172,12 +172,12 @@ def test_summary_says_where_the_default_and_the_choice_are_behind(tmp_path, give
     results = {
         "one": {"PODRegressor, seed 0": 0.010, "PODRegressor, seed 1": 0.020, "GP on values, seed 0": 0.5},
         "two": {
-            "LaMO, base='auto', Muon, 9 s, seed 0": 0.012,
-            "LaMO, base='auto', Muon, 9 s, seed 1": 0.024,
+            "LaMO, base='auto', Muon, Sobolev, 9 s, seed 0": 0.012,
+            "LaMO, base='auto', Muon, Sobolev, 9 s, seed 1": 0.024,
             "LaMO, 9 s, seed 0": 0.001,
-            "AutoRegressor, Muon, 9 s, seed 0": 0.0109,
+            "AutoRegressor, Muon, Sobolev, 9 s, seed 0": 0.0109,
             # A single seed is compared with the same seed of others.
-            "Transolver, Muon, 9 s, seed 0": 0.0109,
+            "Transolver, Muon, Sobolev, 9 s, seed 0": 0.0109,
         },
     }
     for name, errors in results.items():
