@@ -111,7 +111,7 @@ def estimators():
         "ensemble": skop.EnsembleRegressor(skop.PODRegressor(), n_members=1).set_params(estimator=lamo),
         "rollout": skop.RolloutRegressor(lamo, window=1),
         "times": skop.TimeConditionedRegressor(lamo, times=[1.0]),
-        "law": skop.LawRegressor(skop.PODRegressor(), angles=[0], period=1.0, proportional_to=1),
+        "law": skop.LawRegressor(skop.PODRegressor()),
         "auto": skop.AutoRegressor(
             candidates=[("POD", skop.PODRegressor()), ("LaMO", lamo)], max_time=0.1, random_state=0
         ),

@@ -155,6 +155,7 @@ FREE_ESTIMATORS = [
     EnsembleRegressor(lamo(max_iter=2), n_members=2),
     RolloutRegressor(lamo(max_iter=2), window=1, n_steps=1),
     TimeConditionedRegressor(lamo(max_iter=2)),
+    LawRegressor(lamo(max_iter=2)),
 ]
 GRID_ESTIMATORS = [geomano(max_iter=2)]
 FREE_PEERS = [transolver(max_iter=2)]
