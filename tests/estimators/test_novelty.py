@@ -272,7 +272,15 @@ def test_saved_pickled_and_copied_models_give_the_same_bits(on_table, on_points,
 
 
 #: Files of estimators with features, and of a pipeline, which has no such method.
-NOT_WITHOUT = {"pipeline", "conformal_rollout", "conformal_folds", "conformal_frozen", "lamo_novelty", "law", "pod_akima"}
+NOT_WITHOUT = {
+    "pipeline",
+    "conformal_rollout",
+    "conformal_folds",
+    "conformal_frozen",
+    "lamo_novelty",
+    "law",
+    "pod_akima",
+}
 
 
 @pytest.mark.parametrize("name", sorted({path.stem for path in FOLDER.glob("*.skop")} - NOT_WITHOUT))
