@@ -193,6 +193,9 @@ class BaseModel:
         # A copy of a sample in the fit would tell what a prediction of unseen samples does not know.
         chosen, group = merged(whole)
         estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
+        if isinstance(estimator, PODRegressor) and estimator.grid == "auto":
+            # Samples have a base only where their nodes correspond.
+            estimator.set_params(grid=None)
         # Within the fit of an operator, scikit-learn leaves out the checks of what is fitted in it.
         for part in () if isinstance(kind, str) else (estimator, *estimator.get_params().values()):
             if isinstance(part, FieldRegressor):
@@ -337,10 +340,11 @@ class BaseModel:
                 f"gradient needs a base whose derivatives are known, and base is a {type(self.estimator).__name__}; "
                 "fit with base='pod' or None."
             )
-        if self.target_points is not None or not self.has_own_points(inputs):
+        is_on_grid = self.estimator.spec_.resampler is not None
+        if self.target_points is not None or is_on_grid or not self.has_own_points(inputs):
             raise FieldDataError(
                 "gradient does not go through the interpolation of a base; take X, and y of the fit, on the points of "
-                "X of the fit, or fit with base=None."
+                "X of the fit, without a grid of the base, or fit with base=None."
             )
         seen = self._as_read(self._on_own_points(inputs).with_grid(self.grid_shape))
         rows = self.estimator._predict_tensor(params, seen)

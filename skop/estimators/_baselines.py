@@ -271,6 +271,9 @@ class PODRegressor(FieldRegressor):
         with restored_on_failure(self):
             data = self._read(X, y, params=params, groups=groups)
             self._fit(data, None if groups is None else _numbered(groups, len(data.inputs)))
+            warn_of_resampling(self.spec_.resampler, "use an operator for points, such as LaMORegressor")
+            if self.spec_.resampler is not None and self.grid == "auto" and not data.inputs.is_ragged:
+                _Numbering.from_fit(data.inputs.coords).warn_of_other_nodes(data.inputs.coords, has_grid=True)
         return self
 
     def _fit(
@@ -303,7 +306,6 @@ class PODRegressor(FieldRegressor):
             found.append(fitted_attributes(self))
         if len(found) > 1 and TIE * found[0]["leave_one_out_error_"] <= found[1]["leave_one_out_error_"]:
             self.__dict__.update(found[0])
-        warn_of_resampling(self.spec_.resampler, "use an operator for points, such as LaMORegressor")
 
     def _needs_grid(self, data: TrainingData) -> bool:
         """Whether samples are to be interpolated to a common grid."""
@@ -668,16 +670,22 @@ class _Numbering:
         found._refuse_same_points(coords)
         return replace(found, is_known=not (found._torn(coords) > _MOST_TORN).any())
 
-    def warn_of_other_nodes(self, coords: FloatArray) -> None:
-        """Warn if the nodes of training samples (n, P, d) do not correspond."""
+    def warn_of_other_nodes(self, coords: FloatArray, *, has_grid: bool = False) -> None:
+        """Warn if the nodes of training samples (n, P, d) do not correspond; on a grid only if most of them do."""
         if self.is_known:
             return
         torn = np.flatnonzero(self._torn(coords) > _MOST_TORN)
+        if has_grid and 2 * len(torn) > len(coords):
+            return
+        outcome = (
+            "PODRegressor takes points of the same number for the same node, so that its predictions will be poor; "
+            "number the points alike, set grid='auto', or use an operator for points, such as LaMORegressor."
+        )
+        if has_grid:
+            outcome = "All samples are therefore interpolated to a common grid; number the points alike to avoid it."
         warn(
             f"the points of {len(torn)} of {len(coords)} samples, such as that of index {torn[0]}, are numbered in "
-            "another order than those of the first: nodes that are neighbours there lie far apart here. PODRegressor "
-            "takes points of the same number for the same node, so that its predictions will be poor; number the "
-            "points alike, set grid='auto', or use an operator for points, such as LaMORegressor."
+            f"another order than those of the first: nodes that are neighbours there lie far apart here. {outcome}"
         )
 
     def check(self, coords: FloatArray) -> None:

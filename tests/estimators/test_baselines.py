@@ -390,6 +390,8 @@ def test_own_points_in_another_order_are_told():
     mixed[7] = mixed[7, order]
     with pytest.warns(SkopWarning, match="1 of 12 samples, such as that of index 7, are numbered"):
         PODRegressor(grid=None).fit(FieldSet(mixed, params=offsets[:, None]), values)
+    with pytest.warns(SkopWarning, match="index 7, .* interpolated to a common grid; number the points alike"):
+        assert PODRegressor().fit(FieldSet(mixed, params=offsets[:, None]), values).resampling_error_ > 0
 
 
 @pytest.mark.parametrize("seed", [0, 1])

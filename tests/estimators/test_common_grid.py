@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 import skop
-from skop import AutoRegressor, ConformalRegressor, FieldSet, PODRegressor
+from skop import AutoRegressor, ConformalRegressor, FieldSet, LaMORegressor, PODRegressor
 from skop.data import GridResampler, unit_grid
 from skop.exceptions import FieldDataError, ModelFileError, ResamplingWarning
 
@@ -179,6 +179,21 @@ def test_automatic_grids_are_those_of_the_operators_with_four_times_the_cells():
     X, y = linear_data()
     resampler = PODRegressor().fit(X, y).spec_.resampler
     assert resampler.grid_shape == tuple(2 * (n - 1) + 1 for n in GridResampler.fit(X).grid_shape)
+
+
+def test_a_base_on_a_grid_has_no_graph(tmp_path):
+    X, _ = linear_data(spread=0)
+    nodes = X.coords[0] + 0.05 * X.params[:, None, :1] * np.sin(3 * X.coords[0])
+    inputs, fields = FieldSet(nodes, params=X.params), np.sin(X.params[:, None, :1] + nodes[..., :1])
+    model = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0, base=PODRegressor(grid=(12, 12)))
+    model.fit(inputs, fields)
+    assert model.predict(inputs).shape == fields.shape
+    with pytest.raises(FieldDataError, match="without a grid of the base"):
+        model.gradient(inputs[:2], lambda field: field.mean())
+    with pytest.raises(FieldDataError, match="its base is on a common grid"):
+        model.export(tmp_path / "model.pt2", inputs[:2])
+    # A base by a word, or without a grid, stays on the nodes.
+    assert model.set_params(base="pod").fit(inputs, fields).base_.estimator.spec_.resampler is None
 
 
 def test_it_is_a_candidate_of_the_automatic_choice():
