@@ -162,6 +162,8 @@ def test_what_cannot_be_and_what_costs_much_is_told():
     X, y = linear_data()
     with pytest.raises(FieldDataError, match=r"grid=\(4, 4, 4\) does not fit 2-D points"):
         PODRegressor(grid=(4, 4, 4)).fit(X, y)
+    with pytest.raises(FieldDataError, match=r"has 1e\+12 points, and at most 1e\+08"):
+        PODRegressor(grid=(10**6, 10**6)).fit(X, y)
     with pytest.raises(FieldDataError, match="grid='auto'"):
         PODRegressor(grid=None).fit(X, y)
     rough = y.with_values(np.sin(40 * np.asarray(y.values)))
