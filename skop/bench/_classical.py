@@ -601,10 +601,12 @@ def _measure(model: _Model, lazy: _Lazy, seconds: float) -> dict[str, Any]:
         if not model.suits(problem):
             return {"unsuited": True}
         X_train, y_train, X_test = problem.X_train, problem.y_train, problem.X_test
-        if model.reads_tables and problem.tables is not None:
-            (X_train, X_test), y_train = problem.tables, _values(y_train)
         start = time.perf_counter()
         estimator = model.make(_Run(problem, seconds, lazy.seed))
+        # A table does not say where values are, which PODRegressor needs if nodes do not correspond.
+        needs_points = isinstance(estimator, PODRegressor) and problem.has_other_nodes
+        if model.reads_tables and problem.tables is not None and not needs_points:
+            (X_train, X_test), y_train = problem.tables, _values(y_train)
         estimator.fit(X_train, y_train)
         fit_seconds = time.perf_counter() - start
         predicted = _values(estimator.predict(X_test))

@@ -24,6 +24,7 @@ from skop.datasets import (
     make_moving_hole,
     make_wake,
 )
+from skop.estimators._baselines import keep_their_distances, nodes_correspond
 from skop.exceptions import FieldDataError
 
 __all__ = ["PROBLEMS", "Problem", "Recipe", "make_burgers", "read_problem", "read_recipe"]
@@ -79,6 +80,16 @@ class Problem:
     def has_own_points(self) -> bool:
         """Whether every sample has its own points."""
         return self.places is not None and not self.places.shared_coords
+
+    @property
+    def has_other_nodes(self) -> bool:
+        """Whether every sample has its own points, and the nodes of different samples do not correspond."""
+        places = self.places
+        return (
+            self.has_own_points
+            and places is not None
+            and not (nodes_correspond(places) and keep_their_distances(places))
+        )
 
     @property
     def tables(self) -> tuple[FloatArray, FloatArray] | None:

@@ -422,9 +422,9 @@ def compare(
 ) -> None:  # fmt: skip
     """Train models on DATA and compare their errors with those of classical models.
 
-    Classical models take seconds: the mean, and POD, which chooses its regression, where all runs have the same points;
-    on meshes of their own, gradient boosting point by point. Ctrl-C ends the comparison: the models that are finished
-    are printed, and the exit status is 130. If a model fails, the others are printed, and it is 2.
+    Classical models take seconds: the mean, and POD, which chooses its regression; where runs differ in their number of
+    points, also gradient boosting point by point. Ctrl-C ends the comparison: the models that are finished are printed,
+    and the exit status is 130. If a model fails, the others are printed, and it is 2.
     """
     from skop.inspection import compare_models
 

@@ -9,6 +9,7 @@ d space dimensions, c channels, k values at a point.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from numbers import Integral
 from typing import Any, Self
 
@@ -26,6 +27,8 @@ __all__ = ["GridResampler", "interpolate_fields", "query_points"]
 
 #: Largest distance of a query point from the box of a sample, as a fraction of its extent.
 _OUTSIDE = 1e-6
+#: Largest number of points of a grid.
+_MOST_PLACES = 10**8
 
 
 def query_points(coords: Any, inputs: FieldSet, reach: tuple[FloatArray, FloatArray] | None = None) -> FieldSet:
@@ -410,5 +413,9 @@ def _checked_shape(grid: Any, n_dims: int) -> GridShape:
         raise FieldDataError(
             f"grid={grid!r} does not fit {n_dims}-D points; expected {n_dims} integers of at least 2, the points along "
             "each axis, or 'auto'."
+        )
+    if (count := prod(map(int, sizes))) > _MOST_PLACES:
+        raise FieldDataError(
+            f"grid={grid!r} has {count:.3g} points, and at most {_MOST_PLACES:.0e} fit into memory; set fewer."
         )
     return tuple(int(size) for size in sizes)

@@ -57,16 +57,16 @@ from skop.estimators._base_model import (
     Comparison,
     CorrectionNetwork,
     Review,
-    keep_their_distances,
     remainder_sizes,
     rows_of,
     standardized,
     without_base,
 )
-from skop.estimators._baselines import PODRegressor, groups_of_same_inputs, nodes_correspond
+from skop.estimators._baselines import PODRegressor, groups_of_same_inputs, keep_their_distances, nodes_correspond
 from skop.estimators._building import refuse_too_large
 from skop.estimators._callbacks import EpochCallbacks, FitSeries
 from skop.estimators._checkpoint import FitCheckpoints, described_fit
+from skop.estimators._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling
 from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators._domain import Domain
 from skop.estimators._export import export_estimator
@@ -85,7 +85,6 @@ from skop.estimators._symmetries import (
 from skop.exceptions import (
     FieldDataError,
     NonFinitePredictionError,
-    ResamplingWarning,
     SkopWarning,
     TrainingDivergedError,
     each_warning_once,
@@ -96,7 +95,6 @@ from skop.metrics._flat import (
     norms_of_fields,
     relative_errors,
     relative_errors_of_scalars,
-    relative_l2_of_fields,
     sizes_of_channels,
 )
 from skop.modules import ResidualDropout, observe_features, set_drop_path
@@ -127,8 +125,6 @@ _BATCHES = {"grid": (2**13, 8, 16), "structured": (2**12, 1, 8), "points": (2**1
 _LARGEST_BATCH_POINTS = 2**17
 #: Largest size of a parameter of a network that is not tried without memory first.
 _USUAL_SIZE = 256
-#: Relative error of resampling to a grid and back above which a fit warns.
-_LARGE_ERROR = 0.02
 #: Number of points, and of their values, that `predict` passes through the network at once, which bounds its memory.
 _PREDICT_POINTS, _PREDICT_VALUES = 2**17, 2**19
 #: Bytes of data in files, in double precision, up to which ``base="auto"`` reads them for a classical model.
@@ -150,8 +146,6 @@ _IN_SINGLE_PRECISION = (1e-35, 1e35)
 _LARGE_WEIGHT = 100.0
 #: Sizes that the largest sample weight may have.
 _WEIGHTS = (1e-15, 1e15)
-#: Largest number of axes of a grid.
-_MOST_GRID_AXES = 3
 #: Least number of samples for a base model.
 _LEAST_SAMPLES = 10
 #: Least and largest number of samples by which the share of the correction to a base model is chosen.
@@ -872,7 +866,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
         unseen = self._prepare(data, whole, train, weight, rng, plan, kept)
         if not self._has_base_on_points:
-            self._warn_of_resampling()
+            warn_of_resampling(self.spec_.resampler, "use LaMORegressor without grid")
         held = valid
         if unseen is not None and (held is None or len(held) < _HELD_OUT[0]):
             # A validation of few samples does not tell how much of a correction is right.
@@ -972,7 +966,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Return the samples as the network sees them: interpolated to a grid if `grid` is set and they have none."""
         if self.grid is None or data.spec.geometry != "points":
             return data
-        if data.spec.n_dims > _MOST_GRID_AXES:
+        if data.spec.n_dims > MOST_GRID_AXES:
             raise FieldDataError(
                 f"grid={self.grid!r} interpolates points in 1, 2 or 3 dimensions, but X has {data.spec.n_dims}; set "
                 "grid=None in an estimator for points, such as LaMORegressor."
@@ -983,22 +977,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             # Training on the network's own frames would confuse the channel of distances with a channel of a frame.
             distance = None if plan.forward is None else False
             resampler = GridResampler.fit(data.inputs[usable], self.grid, distance=distance)
-        inputs, targets, error = _on_grid(data, resampler, usable)
-        spec = replace(data.spec, resampler=replace(resampler, error=error))
-        return replace(data, inputs=inputs, targets=targets, spec=spec)
-
-    def _warn_of_resampling(self) -> None:
-        """Warn if the grid, to which points have been resampled, is too coarse for the targets."""
-        error, resampler = self.resampling_error_, self.spec_.resampler
-        if error is None or resampler is None or error <= _LARGE_ERROR:
-            return
-        shape = "x".join(map(str, resampler.grid_shape))
-        warn(
-            f"interpolation from the points to the grid of {shape} and back changes the training targets by "
-            f"{error:.3g} (mean relative L2 error), and predictions will hardly have a smaller error; set a finer "
-            "grid=..., or use LaMORegressor without grid.",
-            ResamplingWarning,
-        )
+        return on_grid(data, resampler, usable)
 
     def _prepare(
         self,
@@ -1256,7 +1235,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                     return winner
                 if winner == "network":
                     if self._has_base_on_points:
-                        self._warn_of_resampling()
+                        warn_of_resampling(self.spec_.resampler, "use LaMORegressor without grid")
                     # The network stays in its CorrectionNetwork until the training has ended.
                     self.base_, setup.unseen = None, None
                     loader = self._loader_without_base(setup)
@@ -2224,32 +2203,6 @@ def _is_too_large(data: TrainingData) -> bool:
 def _usable(n_samples: int, weight: FloatArray | None) -> IntArray:
     """Indices of the samples with positive weight."""
     return np.arange(n_samples) if weight is None else np.flatnonzero(weight)
-
-
-def _on_grid(data: TrainingData, resampler: GridResampler, usable: IntArray) -> tuple[FieldSet, Targets, float | None]:
-    """Interpolate inputs and targets to the grid; also return the error of the targets after the way back."""
-    field = data.targets.field
-    if field is None:
-        return resampler.to_grid(data.inputs), data.targets, None
-    # One triangulation serves inputs and targets.
-    held = [np.asarray(part.values) for part in (data.inputs, field) if part.n_channels]
-    both = resampler.to_grid(data.inputs.with_values(np.concatenate(held, axis=-1)))
-    n_fields, n_outputs = data.spec.n_fields, data.spec.n_outputs
-    values = np.asarray(both.values)
-    chosen = np.delete(values, np.s_[n_fields : n_fields + n_outputs], axis=-1)
-    inputs = FieldSet(
-        both.coords, chosen if chosen.shape[-1] else None, params=data.inputs.params, grid_shape=both.grid_shape
-    )
-    targets = both.with_values(values[..., n_fields : n_fields + n_outputs], field.channel_names)
-    returned = resampler.to_points(np.asarray(targets[usable].values), data.inputs[usable])
-    return inputs, Targets(targets, data.targets.scalars), _field_error(returned, field[usable])
-
-
-def _field_error(predicted: FloatArray, targets: FieldSet) -> float:
-    """1 - `score` of fields ``(n, P, q)`` or ``(T, q)``."""
-    true = np.asarray(targets.values)
-    n_channels = true.shape[-1]
-    return relative_l2_of_fields(true.reshape(-1, n_channels), predicted.reshape(-1, n_channels), targets.n_points)
 
 
 def _to_grid(found: Predictions, points: FieldSet, resampler: GridResampler) -> Predictions:

@@ -28,7 +28,7 @@ from torch import nn
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
-from skop.estimators._baselines import PODRegressor, groups_of_same_inputs, merged
+from skop.estimators._baselines import TIE, PODRegressor, groups_of_same_inputs, keep_their_distances, merged
 from skop.estimators._field import FieldRegressor, checked_by_caller
 from skop.estimators._persistence import KNOWN
 from skop.exceptions import FieldDataError, SkopWarning, warn
@@ -41,7 +41,6 @@ __all__ = [
     "CorrectionNetwork",
     "Review",
     "correction_shares",
-    "keep_their_distances",
     "remainder_sizes",
     "rows_of",
     "shared_between_fits",
@@ -68,15 +67,10 @@ _OF_USE = 0.98
 #: Power of the time that the error of such a network falls by in the rest of the training, in units of that up to now,
 #: when the learning rate falls too.
 _FASTER = 2.0
-#: Ratio of the errors of two models for unseen samples from which neither is better, so that the one that reads less is
-#: taken.
-_TIE = 0.95
 #: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
 _FOLDS = 5
 #: Size of a variation, in units of the values, that is rounding.
 _ROUNDING = 1e-13
-#: Mean correlation of distances between nodes from which these correspond.
-_ALIKE = 0.5
 #: Correlation of distances between nodes of one sample with those of the fit below which the nodes are others.
 _OTHERS = 0.25
 #: Distance of points from those of the training, in units of their extent, above which they are other points.
@@ -199,6 +193,9 @@ class BaseModel:
         # A copy of a sample in the fit would tell what a prediction of unseen samples does not know.
         chosen, group = merged(whole)
         estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
+        if isinstance(estimator, PODRegressor) and estimator.grid == "auto":
+            # Samples have a base only where their nodes correspond.
+            estimator.set_params(grid=None)
         # Within the fit of an operator, scikit-learn leaves out the checks of what is fitted in it.
         for part in () if isinstance(kind, str) else (estimator, *estimator.get_params().values()):
             if isinstance(part, FieldRegressor):
@@ -210,7 +207,7 @@ class BaseModel:
                 other = _classical(kind)
                 _fit_on(other, by_params, units)
                 again = _unseen_predictions(other, by_params)
-                if _TIE * _relative_error(again, chosen.targets) <= _relative_error(found, chosen.targets):
+                if TIE * _relative_error(again, chosen.targets) <= _relative_error(found, chosen.targets):
                     found, nodes, estimator = again, estimator.numbering_, other
         is_useful = _is_better_than_mean(found, chosen.targets)
         found = rows_of(found, group)
@@ -343,10 +340,11 @@ class BaseModel:
                 f"gradient needs a base whose derivatives are known, and base is a {type(self.estimator).__name__}; "
                 "fit with base='pod' or None."
             )
-        if self.target_points is not None or not self.has_own_points(inputs):
+        is_on_grid = self.estimator.spec_.resampler is not None
+        if self.target_points is not None or is_on_grid or not self.has_own_points(inputs):
             raise FieldDataError(
                 "gradient does not go through the interpolation of a base; take X, and y of the fit, on the points of "
-                "X of the fit, or fit with base=None."
+                "X of the fit, without a grid of the base, or fit with base=None."
             )
         seen = self._as_read(self._on_own_points(inputs).with_grid(self.grid_shape))
         rows = self.estimator._predict_tensor(params, seen)
@@ -705,7 +703,7 @@ def _is_better_than_mean(found: Predictions, targets: Targets) -> bool:
             )
             size = mean.mean(axis=0)
             varies = varies or bool((size > _ROUNDING**2 * np.square(true).mean()).any())
-            is_smaller = base.mean(axis=0) < _TIE**2 * size
+            is_smaller = base.mean(axis=0) < TIE**2 * size
             # As a part of both for each sample too, since few large samples can make up all of a difference.
             both = mean + base
             for gain in (mean - base, np.divide(mean - base, both, out=np.zeros_like(both), where=both > 0)):
@@ -752,31 +750,6 @@ def _by_params_alone(data: TrainingData) -> TrainingData | None:
 def _as_y(targets: Targets) -> Any:
     """Targets as the y of a fit: a FieldSet with scalars as its params, or scalars alone."""
     return targets.scalars if targets.field is None else targets.field.with_params(targets.scalars)
-
-
-def keep_their_distances(inputs: FieldSet) -> bool:
-    """Tell whether distances between nodes are alike in all samples, as those of nodes that correspond.
-
-    Parameters
-    ----------
-    inputs : FieldSet
-        n samples with the same number of points.
-
-    Returns
-    -------
-    bool
-        Whether distances between nodes of the other samples correlate with those of the first. Between points drawn at
-        random for each sample they do not.
-    """
-    if inputs.shared_coords or inputs.n_points[0] < 3:
-        return True
-    nodes, rows = (np.unique(np.linspace(0, n - 1, 64).astype(int)) for n in (inputs.n_points[0], len(inputs)))
-    distances = np.stack([pdist(_as_doubles(inputs.coords[row])[nodes]) for row in rows])
-    distances -= distances.mean(axis=1, keepdims=True)
-    sizes = np.linalg.norm(distances, axis=1)
-    products = distances[1:] @ distances[0]
-    found = np.divide(products, sizes[1:] * sizes[0], out=np.zeros(len(products)), where=sizes[1:] * sizes[0] > 0)
-    return bool(found.mean() > _ALIKE)
 
 
 def _likeness(first: FloatArray, coords: FloatArray) -> float:

@@ -10,12 +10,22 @@ from typing import Any, Self
 import numpy as np
 import torch
 from scipy.spatial import KDTree
+from scipy.spatial.distance import pdist
 from sklearn.base import clone
 
 from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
 from skop._typing import FloatArray, IntArray
-from skop.data import FieldSet, Predictions, Targets, TrainingData, interpolate_fields
-from skop.estimators._field import FieldRegressor, labels_of_groups, restored_on_failure
+from skop.data import (
+    FieldSet,
+    GridResampler,
+    Predictions,
+    Targets,
+    TrainingData,
+    interpolate_fields,
+    query_points,
+)
+from skop.estimators._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling, without_distance
+from skop.estimators._field import FieldRegressor, fitted_attributes, labels_of_groups, restored_on_failure
 from skop.estimators._kernel_models import Decomposition, KernelModel
 from skop.estimators._output_models import (
     REGRESSORS,
@@ -31,16 +41,23 @@ from skop.estimators._parts import by_chunks
 from skop.estimators._persistence import KNOWN
 from skop.exceptions import FieldDataError, each_warning_once, warn
 
-__all__ = ["PODRegressor", "groups_of_same_inputs", "merged", "nodes_correspond"]
+__all__ = ["TIE", "PODRegressor", "groups_of_same_inputs", "keep_their_distances", "merged", "nodes_correspond"]
 
 #: Part of the variance that components may leave out where no error tells how many are needed.
 _SHARE = 1e-6
 #: Part of the square of a field up to which what its components leave out is rounding, which is no input.
 NOTHING_OUTSIDE = 1e-12
+#: Ratio of the errors of two models for unseen samples from which neither is better, so that the one that reads less is
+#: taken.
+TIE = 0.95
+#: Mean correlation of distances between nodes from which these correspond.
+_ALIKE = 0.5
 #: Relative size of differences that are rounding.
 _ROUNDING = 1e-13
 #: Neighbours of a node, and the multiple of their distance at which the next node of another sample is torn off.
 _NEIGHBOURS, _TORN = 8, 4.0
+#: Cells of an automatic grid for each point of a sample.
+_CELLS = 4.0
 #: Part of the nodes that may be torn off, and number of points below which nothing can be told.
 _MOST_TORN, _FEWEST_POINTS = 0.1, 24
 
@@ -50,10 +67,9 @@ class PODRegressor(FieldRegressor):
 
     Fields are projected onto their principal components. A regressor maps the coefficients of the input, and global
     parameters, to the coefficients of the output, from which the output fields are computed. By default regressor,
-    hyperparameters and number of components are those of the smallest leave-one-out error. All samples must share one
-    grid, mesh or point set, or have as many points, of which those of the same number are the same node: samples whose
-    points are numbered in another order are refused or warned about. Otherwise the
-    same data are accepted as by the operator regressors.
+    hyperparameters and number of components are those of the smallest leave-one-out error. Samples share one grid, mesh
+    or point set, or have as many points, of which those of the same number are the same node; other samples are
+    interpolated to a common grid, and predictions back to the points of each sample, see `grid`.
 
     Parameters
     ----------
@@ -86,6 +102,15 @@ class PODRegressor(FieldRegressor):
         logarithms of the targets, which must be positive. ``"auto"`` with ``regressor="auto"``: of numbers that differ
         by a factor of 1.5 or more, where this lowers the leave-one-out error by a fifth; with other regressors as None.
         Laws of powers, such as that of a load, a length and a modulus, become linear.
+    grid : tuple of int, "auto" or None, default="auto"
+        Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
+        bounding box of all training points. Inputs and targets are interpolated to the grid and predictions back to
+        points, linearly; leave-one-out errors are errors on the grid. ``"auto"`` does so only where samples differ in
+        their number of points or their nodes do not correspond, and has about four times as many cells as the mean
+        sample has points. None never does; data on a grid are never interpolated. The distance of each place of the
+        grid from the nearest point of a sample, which shows its shape, is one more input channel, see
+        `skop.data.GridResampler`; where there are input fields or global parameters, and a regressor of skop, only if
+        it lowers the leave-one-out error by a twentieth.
     input_fields, target_fields : list of str or None, default=None
         Names of the mesh fields that are inputs and targets; targets also if y is scalars, which are learnt too.
     cell_data : {"refuse", "to_points", "cells"}, default="refuse"
@@ -112,8 +137,11 @@ class PODRegressor(FieldRegressor):
         different outputs, where these are used. With more than 400 samples that of a regressor which is at least 1.2
         times worse on a part of them has the penalty that is best for this part, and with more than 2,000 fewer
         inducing samples.
+    resampling_error_ : float or None
+        Mean relative L2 error of the training targets after interpolation to the common grid and back: the error of a
+        model without any error on the grid. None without such a grid. A fit warns above 0.02.
     points_ : ndarray of shape (P, d) or None
-        Points of the training samples, if all samples share them.
+        Points of the training samples, if all samples share them, or of the common grid.
     input_basis_ : object
         Principal components of input fields, as rows of ``components_``, with ``mean_`` and ``n_components_``; None
         without input fields.
@@ -189,6 +217,7 @@ class PODRegressor(FieldRegressor):
         ],
         "param_transform": [StrOptions({"auto", "log"}), None],
         "target_transform": [StrOptions({"auto", "log"}), None],
+        "grid": [StrOptions({"auto"}), tuple, list, None],
         "input_fields": ["array-like", None],
         "target_fields": ["array-like", None],
         "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
@@ -201,6 +230,7 @@ class PODRegressor(FieldRegressor):
         n_components: int | float | str = "auto",
         param_transform: str | None = "auto",
         target_transform: str | None = "auto",
+        grid: Any = "auto",
         input_fields: Any = None,
         target_fields: Any = None,
         cell_data: str = "refuse",
@@ -209,6 +239,7 @@ class PODRegressor(FieldRegressor):
         self.n_components = n_components
         self.param_transform = param_transform
         self.target_transform = target_transform
+        self.grid = grid
         self.input_fields = input_fields
         self.target_fields = target_fields
         self.cell_data = cell_data
@@ -240,6 +271,9 @@ class PODRegressor(FieldRegressor):
         with restored_on_failure(self):
             data = self._read(X, y, params=params, groups=groups)
             self._fit(data, None if groups is None else _numbered(groups, len(data.inputs)))
+            warn_of_resampling(self.spec_.resampler, "use an operator for points, such as LaMORegressor")
+            if self.spec_.resampler is not None and self.grid == "auto" and not data.inputs.is_ragged:
+                _Numbering.from_fit(data.inputs.coords).warn_of_other_nodes(data.inputs.coords, has_grid=True)
         return self
 
     def _fit(
@@ -248,10 +282,46 @@ class PODRegressor(FieldRegressor):
         groups: IntArray | None = None,
         units: tuple[FloatArray, FloatArray] | None = None,
     ) -> None:
-        """Find the bases and fit the map; units are those of standardised targets."""
-        _refuse_ragged(data.inputs, "the mean of fields" if self.regressor == "mean" else "PODRegressor")
+        """Find a common grid where it is needed, the bases, and the map; units are those of standardised targets."""
         self._store_spec(data.inputs, data.spec)
         self._store_seen(data)
+        if not self._needs_grid(data):
+            _refuse_ragged(data.inputs, "the mean of fields" if self.regressor == "mean" else "PODRegressor")
+            self._fit_on_points(data, groups, units)
+            return
+        resampler = GridResampler.fit(data.inputs, self.grid)
+        if self.grid == "auto":
+            finer = _CELLS ** (1 / data.inputs.n_dims)
+            shape = tuple(round(finer * (size - 1)) + 1 for size in resampler.grid_shape)
+            resampler = replace(resampler, grid_shape=shape)
+        shaped = on_grid(data, resampler)
+        candidates, found = [shaped], []
+        has_more = data.spec.n_fields or data.spec.n_params
+        if resampler.distance and has_more and isinstance(self.regressor, str):
+            # Where points are drawn anew for each sample, their distances are noise.
+            candidates.insert(0, without_distance(shaped))
+        for candidate in candidates:
+            self._fit_on_points(candidate, groups, units)
+            self.spec_ = candidate.spec
+            found.append(fitted_attributes(self))
+        if len(found) > 1 and TIE * found[0]["leave_one_out_error_"] <= found[1]["leave_one_out_error_"]:
+            self.__dict__.update(found[0])
+
+    def _needs_grid(self, data: TrainingData) -> bool:
+        """Whether samples are to be interpolated to a common grid."""
+        inputs = data.inputs
+        if self.grid is None or data.spec.geometry != "points" or data.targets.elsewhere:
+            return False
+        if not isinstance(self.grid, str):
+            return True
+        if inputs.shared_coords or inputs.n_dims > MOST_GRID_AXES:
+            return False
+        return inputs.is_ragged or not (_Numbering.from_fit(inputs.coords).is_known and keep_their_distances(inputs))
+
+    def _fit_on_points(
+        self, data: TrainingData, groups: IntArray | None, units: tuple[FloatArray, FloatArray] | None
+    ) -> None:
+        """Find the bases and fit the map of samples on shared points, or on nodes that correspond."""
         self.points_ = data.inputs.coords if data.inputs.shared_coords else None
         self.numbering_ = None
         if not data.inputs.shared_coords:
@@ -318,11 +388,33 @@ class PODRegressor(FieldRegressor):
         held["models_"] = [OutputModel(basis=held.pop("output_basis_"), **parts)]
         held |= {"param_transform": None, "target_transform": None}
 
+    @property
+    def resampling_error_(self) -> float | None:
+        """Relative error of the training targets after interpolation to a common grid and back; None without one."""
+        return None if self.spec_.resampler is None else self.spec_.resampler.error
+
+    def _on_common_grid(self, inputs: FieldSet) -> FieldSet:
+        """Samples as the model reads them, interpolated to the common grid if there is one."""
+        return inputs if self.spec_.resampler is None else self.spec_.resampler.to_grid(inputs)
+
+    def _back(self, found: Predictions, places: FieldSet) -> Predictions:
+        """Predictions as the model makes them, interpolated from the common grid to points if there is one."""
+        if self.spec_.resampler is None or found.fields is None:
+            return found
+        return replace(found, fields=self.spec_.resampler.to_points(found.fields, places))
+
+    def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
+        """Predict at other points: straight from the common grid, if there is one."""
+        if self.spec_.resampler is None or not self.spec_.n_outputs:
+            return super()._predict_at(inputs, coords)
+        places = query_points(coords, inputs)
+        return self._predict_values(inputs, places), places
+
     def _moved(self, inputs: FieldSet) -> bool:
         """Whether the points differ from those of the fit."""
         if self.points_ is None:
             return False
-        if inputs.grid_shape != self.spec_.grid_shape or inputs.coords.shape != self.points_.shape:
+        if inputs.grid_shape != self.spec_.network_spec.grid_shape or inputs.coords.shape != self.points_.shape:
             return True
         tolerance = 1e-6 * float(np.ptp(self.points_))
         return not np.allclose(inputs.coords, self.points_, rtol=0, atol=tolerance)
@@ -363,8 +455,8 @@ class PODRegressor(FieldRegressor):
             is_told = self._warn_if_outside(inputs)
             predictions, places = self._predict_where_asked(inputs, points)
             self._warn_if_far(predictions, is_told=is_told)
-            spread = self._predict_spread(inputs)
-        if points is not None and spread.fields is not None:
+            spread = self._predict_spread(inputs, None if points is None else places)
+        if points is not None and spread.fields is not None and self.spec_.resampler is None:
             fields = interpolate_fields(inputs.with_values(spread.fields), places)
             # A curve through positive numbers can be negative between them.
             spread = replace(spread, fields=np.maximum(fields, 0.0))
@@ -372,8 +464,9 @@ class PODRegressor(FieldRegressor):
         mean = self._restore(predictions, places, meshes, labels)
         return mean, self._restore_spread(mean, spread, places, meshes, labels)
 
-    def _predict_values(self, inputs: FieldSet) -> Predictions:
-        """Outputs in physical units."""
+    def _predict_values(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
+        """Outputs in physical units, on a common grid also at places of other points."""
+        places, inputs = inputs if places is None else places, self._on_common_grid(inputs)
         fields, params = _parts(inputs)
         count, expected = fields.shape[1] + params.shape[1], len(self.input_unit_) + self.spec_.n_params
         if count != expected:
@@ -389,7 +482,7 @@ class PODRegressor(FieldRegressor):
         if self.numbering_ is not None:
             self.numbering_.check(inputs.coords)
         pairs = zip(self.models_, self._points_of(inputs), strict=True)
-        return joined(self.models_, [model.predict(points) for model, points in pairs])
+        return self._back(joined(self.models_, [model.predict(points) for model, points in pairs]), places)
 
     def _predict_tensor(self, params: torch.Tensor, inputs: FieldSet | None = None) -> torch.Tensor:
         """Predict from global parameters (n, p) in float64 so that gradients flow to them.
@@ -415,10 +508,10 @@ class PODRegressor(FieldRegressor):
 
         The regressors of skop have a closed form. Others are fitted again on the parts of a cross-validation.
         """
-        points = self._points_of(data.inputs)
-        return joined(
-            self.models_, [m.left_out(data.targets, own) for m, own in zip(self.models_, points, strict=True)]
-        )
+        seen = data if self.spec_.resampler is None else on_grid(data, self.spec_.resampler)
+        points = self._points_of(seen.inputs)
+        found = [m.left_out(seen.targets, own) for m, own in zip(self.models_, points, strict=True)]
+        return self._back(joined(self.models_, found), data.inputs)
 
     def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
         """Prediction and its standard deviation on the points of the inputs; None with a regressor of scikit-learn."""
@@ -426,10 +519,11 @@ class PODRegressor(FieldRegressor):
             return None
         return self._predict_values(inputs), self._predict_spread(inputs)
 
-    def _predict_spread(self, inputs: FieldSet) -> Predictions:
-        """Standard deviations of the errors of a prediction, in physical units."""
-        pairs = zip(self.models_, self._points_of(inputs), strict=True)
-        return joined(self.models_, [model.spread(points) for model, points in pairs])
+    def _predict_spread(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
+        """Standard deviations of the errors of a prediction, in physical units, on a common grid also at places."""
+        pairs = zip(self.models_, self._points_of(self._on_common_grid(inputs)), strict=True)
+        found = joined(self.models_, [model.spread(points) for model, points in pairs])
+        return self._back(found, inputs if places is None else places)
 
 
 def nodes_correspond(inputs: FieldSet) -> bool:
@@ -451,6 +545,31 @@ def nodes_correspond(inputs: FieldSet) -> bool:
         return _Numbering.from_fit(inputs.coords).is_known
     except FieldDataError:
         return False
+
+
+def keep_their_distances(inputs: FieldSet) -> bool:
+    """Tell whether distances between nodes are alike in all samples, as those of nodes that correspond.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        n samples with the same number of points.
+
+    Returns
+    -------
+    bool
+        Whether distances between nodes of the other samples correlate with those of the first. Between points drawn at
+        random for each sample they do not.
+    """
+    if inputs.shared_coords or inputs.n_points[0] < 3:
+        return True
+    nodes, rows = (np.unique(np.linspace(0, n - 1, 64).astype(int)) for n in (inputs.n_points[0], len(inputs)))
+    distances = np.stack([pdist(np.asarray(inputs.coords[row], dtype=np.float64)[nodes]) for row in rows])
+    distances -= distances.mean(axis=1, keepdims=True)
+    sizes = np.linalg.norm(distances, axis=1)
+    products = distances[1:] @ distances[0]
+    found = np.divide(products, sizes[1:] * sizes[0], out=np.zeros(len(products)), where=sizes[1:] * sizes[0] > 0)
+    return bool(found.mean() > _ALIKE)
 
 
 def _numbered(groups: Any, n_samples: int) -> IntArray:
@@ -551,17 +670,22 @@ class _Numbering:
         found._refuse_same_points(coords)
         return replace(found, is_known=not (found._torn(coords) > _MOST_TORN).any())
 
-    def warn_of_other_nodes(self, coords: FloatArray) -> None:
-        """Warn if the nodes of training samples (n, P, d) do not correspond."""
+    def warn_of_other_nodes(self, coords: FloatArray, *, has_grid: bool = False) -> None:
+        """Warn if the nodes of training samples (n, P, d) do not correspond; on a grid only if most of them do."""
         if self.is_known:
             return
         torn = np.flatnonzero(self._torn(coords) > _MOST_TORN)
+        if has_grid and 2 * len(torn) > len(coords):
+            return
+        outcome = (
+            "PODRegressor takes points of the same number for the same node, so that its predictions will be poor; "
+            "number the points alike, set grid='auto', or use an operator for points, such as LaMORegressor."
+        )
+        if has_grid:
+            outcome = "All samples are therefore interpolated to a common grid; number the points alike to avoid it."
         warn(
             f"the points of {len(torn)} of {len(coords)} samples, such as that of index {torn[0]}, are numbered in "
-            "another order than those of the first: nodes that are neighbours there lie far apart here. PODRegressor "
-            "takes points of the same number for the same node, so that its predictions will be poor; number the "
-            "points alike, interpolate all samples onto common points, or use an operator for points, such as "
-            "LaMORegressor."
+            f"another order than those of the first: nodes that are neighbours there lie far apart here. {outcome}"
         )
 
     def check(self, coords: FloatArray) -> None:
@@ -611,7 +735,10 @@ KNOWN[_Numbering.__name__] = _Numbering
 def _refuse_ragged(inputs: FieldSet, model: str = "PODRegressor") -> None:
     """Refuse samples with different numbers of points."""
     if inputs.is_ragged:
-        raise FieldDataError(f"{model} needs the same points in every sample; interpolate onto common points.")
+        raise FieldDataError(
+            f"{model} needs the same points in every sample, or grid='auto' and y on the points of X in up to "
+            f"{MOST_GRID_AXES} dimensions; interpolate onto common points."
+        )
 
 
 def _parts(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:

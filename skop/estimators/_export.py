@@ -163,6 +163,8 @@ def _reasons_of_base(base: BaseModel | None, samples: FieldSet) -> dict[str, boo
         "base='pod' or base=None": not has_graph,
         "the predictions of its base are interpolated from the points of the fit to those of X; pass X on the points "
         "of the fit, or fit with base=None": has_graph and not base.has_own_points(samples),
+        "its base is on a common grid, between which and the points its predictions are interpolated; fit with "
+        "base='pod' or base=None": has_graph and model.spec_.resampler is not None,
         "the nodes of X do not correspond to those of the fit, which its base needs; pass X with the nodes of the fit, "
         "or fit with base=None": has_graph and not base.knows(samples).all(),
     }

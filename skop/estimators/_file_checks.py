@@ -558,7 +558,9 @@ def _check_pod(held: Held) -> None:
     held.need(points is not None or numbering is not None, "points_", "the points of the fit")
     own = points if points is not None else numbering.first
     held.need(own.shape[1] == spec.n_dims, "numbering_", f"points in {spec.n_dims} dimensions")
-    width = len(own) * (spec.n_fields + (spec.n_dims if points is None else 0))
+    grid = spec.resampler
+    held.need(grid is None or prod(grid.grid_shape) == len(own), "points_", "the points of the common grid")
+    width = len(own) * (spec.network_spec.n_fields + (spec.n_dims if points is None else 0))
     held.array("input_unit_", width, positive=True)
     basis = held.part("input_basis_", "Basis", optional=True)
     held.need((basis is None) == (width == 0), "input_basis_", "components of the input fields, if there are any")

@@ -88,9 +88,9 @@ def compare_models(
     train, test : tuple of (X, y)
         Samples to train on and to test on.
     classical : bool, default=True
-        Whether classical models are compared too: the mean, and `PODRegressor` where all samples have the same points;
-        elsewhere the mean value and gradient boosting of the value at a point from its coordinates, input fields and
-        parameters.
+        Whether classical models are compared too: the mean, and `PODRegressor` where y is on the points of X. Where
+        samples differ in their number of points, or y is on others, the mean value and gradient boosting of the value
+        at a point from its coordinates, input fields and parameters.
     names : sequence of str or None, default=None
         Names of the test samples.
 
@@ -189,18 +189,18 @@ def classical_models(data: TrainingData) -> dict[str, Any]:
         Models by name, not fitted; a string is the reason why a model is left out.
     """
     inputs, n_samples = data.inputs, len(data.inputs)
-    if inputs.is_ragged or data.targets.elsewhere:
-        return {
-            "mean value": _PointwiseRegressor(DummyRegressor()),
-            "gradient boosting, point by point": _PointwiseRegressor(HistGradientBoostingRegressor(random_state=0)),
-            "POD": "needs the same points in every sample",
-        }
-    models = dict(classical_candidates())
+    models: dict[str, Any] = dict(classical_candidates())
     widths = [inputs.n_channels + (0 if inputs.shared_coords else inputs.n_dims), data.targets.n_outputs]
     numbers = n_samples * int(inputs.n_points.max()) * max(widths)
     if numbers > _MOST_NUMBERS:
-        return dict.fromkeys(models, f"left out: {numbers:.0e} numbers are too many for a quick fit")
-    return models
+        models = dict.fromkeys(models, f"left out: {numbers:.0e} numbers are too many for a quick fit")
+    if not (inputs.is_ragged or data.targets.elsewhere):
+        return models
+    return {
+        "mean value": _PointwiseRegressor(DummyRegressor()),
+        "gradient boosting, point by point": _PointwiseRegressor(HistGradientBoostingRegressor(random_state=0)),
+        "POD": "needs y on the points of X" if data.targets.elsewhere else models["POD"],
+    }
 
 
 class _PointwiseRegressor(BaseEstimator):

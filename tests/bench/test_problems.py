@@ -34,6 +34,7 @@ def test_problems(row):
         row in {"airfoil-shapes", "hole", "hole-scattered", "elasticity", "elasticity-100"}
     )
     assert problem.has_other_points is (row == "antiderivative-between")
+    assert problem.has_other_nodes is (row == "hole-scattered")
     # More training samples leave the tests as they are; times and angles are equally spaced instead.
     more = recipe.make(8, 3, 0)
     if row != "wake":

@@ -469,7 +469,8 @@ def test_candidates_that_are_none_are_refused(given):
 def test_points_of_their_own_leave_out_who_needs_common_ones():
     rng = np.random.default_rng(0)
     X = [(rng.random((size, 2)), rng.random((size, 1))) for size in range(8, 14)]
-    model = by_epochs(("POD", pod("ridge")), ("LaMO", lamo()), cv=2).fit(X, [values for _, values in X])
+    shared = PODRegressor(regressor="ridge", grid=None)
+    model = by_epochs(("POD", shared), ("LaMO", lamo()), cv=2).fit(X, [values for _, values in X])
     assert [row["status"] for row in model.results_] == ["chosen", "left out"]
     assert "same points in every sample" in model.results_[1]["reason"]
     assert [len(part) for part in model.predict(X)] == list(range(8, 14))

@@ -169,7 +169,7 @@ def test_samples_with_different_points_are_refused_with_advice():
     ragged = FieldSet([np.zeros((3, 2)), np.ones((4, 2))], [np.zeros((3, 1)), np.ones((4, 1))])
     for regressor, model in (("auto", "PODRegressor"), ("mean", "the mean of fields")):
         with pytest.raises(FieldDataError, match=rf"{model} needs the same points.*interpolate"):
-            PODRegressor(regressor=regressor).fit(ragged, np.arange(2.0))
+            PODRegressor(regressor=regressor, grid=None).fit(ragged, np.arange(2.0))
 
 
 @pytest.mark.parametrize("params", [{"regressor": "lasso"}, {"n_components": 0}, {"n_components": 1.5}])
@@ -389,7 +389,9 @@ def test_own_points_in_another_order_are_told():
     mixed = coords.copy()
     mixed[7] = mixed[7, order]
     with pytest.warns(SkopWarning, match="1 of 12 samples, such as that of index 7, are numbered"):
-        PODRegressor().fit(FieldSet(mixed, params=offsets[:, None]), values)
+        PODRegressor(grid=None).fit(FieldSet(mixed, params=offsets[:, None]), values)
+    with pytest.warns(SkopWarning, match="index 7, .* interpolated to a common grid; number the points alike"):
+        assert PODRegressor().fit(FieldSet(mixed, params=offsets[:, None]), values).resampling_error_ > 0
 
 
 @pytest.mark.parametrize("seed", [0, 1])

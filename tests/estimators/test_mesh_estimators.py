@@ -464,9 +464,20 @@ def test_pod_on_meshes_that_share_points():
     np.testing.assert_array_equal(mean[0].point_data["stress_spread"], spread[0].point_data["stress_spread"])
     assert (spread[0].point_data["stress_spread"] > 0).all()
     with pytest.raises(FieldDataError, match="same points in every sample"):
-        PODRegressor(**NAMES).fit(ragged())
+        PODRegressor(grid=None, **NAMES).fit(ragged())
     with pytest.raises(FieldDataError, match="points"):
         model.predict([make_mesh(4, stretch=2.0)])
+
+
+def test_pod_on_meshes_of_other_nodes():
+    model = PODRegressor(**NAMES).fit(ragged(12))
+    mean, spread = model.predict(ragged(3), return_std=True)
+    for mesh, found, size in zip(ragged(3), mean, spread, strict=True):
+        np.testing.assert_array_equal(found.cells[0].data, mesh.cells[0].data)
+        np.testing.assert_array_equal(found.points, mesh.points)
+        np.testing.assert_array_equal(found.point_data["stress_spread"], size.point_data["stress_spread"])
+        assert found.point_data["displacement"].shape == mesh.points.shape
+    assert model.score_physical(ragged(12)) > 0.8
 
 
 @pytest.mark.parametrize("make", [ragged, shared])

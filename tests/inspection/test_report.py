@@ -182,8 +182,7 @@ def test_comparison_has_the_error_of_the_mean_and_says_what_cannot_be_used():
     assert results["POD"].error < 0.2 * results["mean"].error
     X, y = clouds(20)
     results = {result.name: result for result in compare_models({}, (X[:15], y[:15]), (X[15:], y[15:]))}
-    assert results["POD"].note == "needs the same points in every sample"
-    assert np.isnan(results["POD"].error)
+    assert results["POD"].error < 0.5 * results["mean value"].error
     # The field is a function of the coordinates, which a regression point by point sees.
     assert results["gradient boosting, point by point"].error < 0.5 * results["mean value"].error
 

@@ -1,0 +1,206 @@
+"""PODRegressor through a common grid, where the nodes of samples do not correspond: laws of fields on any points."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+import skop
+from skop import AutoRegressor, ConformalRegressor, FieldSet, LaMORegressor, PODRegressor
+from skop.data import GridResampler, unit_grid
+from skop.exceptions import FieldDataError, ModelFileError, ResamplingWarning
+
+CORNERS = unit_grid((2, 2)).reshape(-1, 2)
+
+
+def places(n_samples, seed=0, n_points=40, spread=8):
+    """Points drawn anew for each sample, with the corners of the unit square, so that it is their convex hull."""
+    rng = np.random.default_rng(seed)
+    return [np.concatenate([CORNERS, rng.random((n_points + rng.integers(spread + 1), 2))]) for _ in range(n_samples)]
+
+
+def planes(coords, params):
+    """Two fields that are linear in the coordinates and in the parameters."""
+    found = [
+        np.stack([p[0] + points @ p[1:3], 2 * points[:, 0] - p[2]], axis=1)
+        for points, p in zip(coords, params, strict=True)
+    ]
+    return FieldSet(coords, found, channel_names=["u", "v"])
+
+
+def linear_data(n_samples=24, seed=0, **options):
+    """Samples of `planes`: inputs and outputs."""
+    params = np.random.default_rng(seed + 100).normal(size=(n_samples, 3))
+    coords = places(n_samples, seed, **options)
+    return FieldSet(coords, params=params), planes(coords, params)
+
+
+def flat(found):
+    """All values of all samples, (T, c)."""
+    return np.concatenate(found.to_list())
+
+
+@pytest.mark.parametrize("spread", [0, 8], ids=["as many points", "ragged"])
+@pytest.mark.parametrize("regressor", ["auto", "ridge"])
+def test_fields_linear_in_coordinates_and_parameters_are_exact(spread, regressor):
+    X, y = linear_data(spread=spread)
+    new, truth = linear_data(6, seed=1, spread=spread)
+    model = PODRegressor(regressor=regressor).fit(X, y)
+    assert model.resampling_error_ < 1e-12
+    assert not model.spec_.resampler.distance
+    found = model.predict(new)
+    assert_allclose(flat(found), flat(truth), atol=1e-5)
+    assert found.channel_names == truth.channel_names
+    # At any points, by the grid and not by way of the points of X.
+    query = places(6, seed=2)
+    assert_allclose(flat(model.predict(new, coords=query)), flat(planes(query, new.params)), atol=1e-5)
+    mean, spread = model.predict(new, coords=query, return_std=True)
+    assert [part.shape for part in spread.to_list()] == [part.shape for part in mean.to_list()]
+    assert (flat(spread) >= 0).all()
+
+
+def test_the_order_of_the_points_of_a_sample_changes_nothing():
+    X, y = linear_data()
+    y = y.with_values(np.sin(3 * np.asarray(y.values)))
+    orders = [np.random.default_rng(i).permutation(count) for i, count in enumerate(X.n_points)]
+    turned = [FieldSet([p[o] for p, o in zip(X.coords_list(), orders, strict=True)], params=X.params)]
+    turned.append(FieldSet(turned[0].coords_list(), [v[o] for v, o in zip(y.to_list(), orders, strict=True)]))
+    one, other = PODRegressor().fit(X, y), PODRegressor().fit(*turned)
+    new, _ = linear_data(4, seed=3)
+    assert_allclose(flat(other.predict(new)), flat(one.predict(new)), rtol=1e-9, atol=1e-12)
+    found = np.concatenate([v[o] for v, o in zip(one.predict(X).to_list(), orders, strict=True)])
+    assert_allclose(flat(one.predict(turned[0])), found, rtol=1e-12, atol=1e-12)
+
+
+def test_points_of_a_regular_grid_give_what_a_grid_gives():
+    rng, shape = np.random.default_rng(0), (7, 5)
+    grid, fields = unit_grid(shape).reshape(-1, 2), rng.normal(size=(30, 35, 1))
+    values = np.cumsum(fields, axis=1)
+    on_grid = PODRegressor().fit(*(FieldSet(grid, part, grid_shape=shape) for part in (fields, values)))
+    expected = np.asarray(on_grid.predict(FieldSet(grid, fields[:5], grid_shape=shape)).values)
+    # Shared by all samples, and in another order in each of them.
+    shared = PODRegressor(grid=shape).fit(*(FieldSet(grid, part) for part in (fields, values)))
+    assert_allclose(shared.predict(FieldSet(grid, fields[:5])).values, expected, atol=1e-8)
+    orders = np.stack([rng.permutation(35) for _ in range(30)])
+    own = [FieldSet(grid[orders], np.take_along_axis(part, orders[..., None], 1)) for part in (fields, values)]
+    mixed = PODRegressor(grid=shape).fit(*own)
+    assert not mixed.spec_.resampler.distance
+    assert mixed.resampling_error_ < 1e-12
+    assert_allclose(mixed.predict(own[0][:5]).values, np.take_along_axis(expected, orders[:5, :, None], 1), atol=1e-8)
+
+
+def test_nodes_that_correspond_and_grids_stay_as_they_are():
+    X, _ = linear_data(spread=0)
+    nodes = X.coords[0]
+    for coords in (nodes, nodes + 0.05 * X.params[:, None, :1] * np.sin(3 * nodes)):
+        fields = np.sin(X.params[:, None, :1] + coords[..., :1])
+        inputs = FieldSet(coords, params=X.params)
+        model, never = PODRegressor().fit(inputs, fields), PODRegressor(grid=None).fit(inputs, fields)
+        assert model.resampling_error_ is None
+        assert_array_equal(model.predict(inputs), never.predict(inputs))
+
+
+def holes(n_samples, seed, n_points=300):
+    """Points around a round hole, and a field that follows its radius."""
+    rng, coords = np.random.default_rng(seed), []
+    radii = rng.uniform(0.1, 0.4, n_samples)
+    for radius in radii:
+        points = np.concatenate([CORNERS, rng.random((n_points, 2))])
+        coords.append(points[np.linalg.norm(points - 0.5, axis=1) > radius])
+    fields = [radius * (1 + points[:, :1]) for points, radius in zip(coords, radii, strict=True)]
+    return FieldSet(coords), FieldSet(coords, fields), radii
+
+
+def test_the_shape_of_samples_is_read_where_nothing_else_tells_it():
+    X, y, radii = holes(40, 0)
+    new, truth, _ = holes(10, 1)
+    errors = {name: 1 - PODRegressor(regressor=name).fit(X, y).score(new, truth) for name in ("auto", "mean")}
+    assert errors["auto"] < 0.2 * errors["mean"]
+    # So is that of samples whose parameters tell something else.
+    noise = np.random.default_rng(2).random((50, 1))
+    model = PODRegressor().fit(X.with_params(noise[:40]), y)
+    assert model.spec_.resampler.distance
+    assert 1 - model.score(new.with_params(noise[40:]), truth) < 0.3 * errors["mean"]
+    # A parameter that tells all is enough.
+    assert not PODRegressor().fit(X.with_params(radii[:, None]), y).spec_.resampler.distance
+    # Scalars of samples on points of their own, alone and beside fields.
+    assert PODRegressor().fit(X, radii).score(new, holes(10, 1)[2]) > 0.9
+    both = PODRegressor().fit(X, y.with_params(radii[:, None])).predict(new)
+    assert both.params.shape == (10, 1)
+
+
+def test_input_fields_are_carried_to_the_grid():
+    X, y = linear_data()
+    fields = FieldSet(X.coords_list(), [part[:, :1] for part in y.to_list()])
+    targets = FieldSet(X.coords_list(), [3 * part[:, :1] - 1 for part in y.to_list()])
+    model = PODRegressor().fit(fields[:20], targets[:20])
+    assert_allclose(flat(model.predict(fields[20:])), flat(targets[20:]), atol=1e-5)
+
+
+def test_files_copies_groups_and_bands(tmp_path):
+    X, y = linear_data(30)
+    y = y.with_values(np.sin(2 * np.asarray(y.values)))
+    model = PODRegressor().fit(X, y, groups=np.arange(30) // 2)
+    path = tmp_path / "model.skop"
+    model.save(path)
+    loaded = skop.load(path)
+    assert loaded.resampling_error_ == model.resampling_error_ > 0
+    assert_array_equal(flat(loaded.predict(X)), flat(model.predict(X)))
+    assert_array_equal(flat(clone(model).fit(X, y, groups=np.arange(30) // 2).predict(X)), flat(model.predict(X)))
+    model.points_ = model.points_[:-1]
+    model.save(path)
+    with pytest.raises(ModelFileError, match="points of the common grid"):
+        skop.load(path)
+    band = ConformalRegressor(PODRegressor(), coverage=0.8, random_state=0).fit(X, y)
+    _, lower, upper = band.predict_interval(X)
+    assert (flat(upper) >= flat(lower)).all()
+    assert len(loaded.check(X)) == 0
+    assert loaded.novelty(X).score.shape == (30,)
+
+
+def test_what_cannot_be_and_what_costs_much_is_told():
+    X, y = linear_data()
+    with pytest.raises(FieldDataError, match=r"grid=\(4, 4, 4\) does not fit 2-D points"):
+        PODRegressor(grid=(4, 4, 4)).fit(X, y)
+    with pytest.raises(FieldDataError, match=r"has 1e\+12 points, and at most 1e\+08"):
+        PODRegressor(grid=(10**6, 10**6)).fit(X, y)
+    with pytest.raises(FieldDataError, match="grid='auto'"):
+        PODRegressor(grid=None).fit(X, y)
+    rough = y.with_values(np.sin(40 * np.asarray(y.values)))
+    with pytest.warns(ResamplingWarning, match=r"grid of 4x4 .* by \d\.?\d*.*operator for points"):
+        PODRegressor(grid=(4, 4)).fit(X, rough)
+    model = PODRegressor().fit(X, y)
+    with pytest.warns(ResamplingWarning, match="outside the box"):
+        model.predict(FieldSet([3 * points for points in X.coords_list()], params=X.params))
+    four = [np.random.default_rng(i).random((9 + i % 2, 4)) for i in range(6)]
+    with pytest.raises(FieldDataError, match="up to 3 dimensions"):
+        PODRegressor().fit(FieldSet(four, params=np.arange(6.0)[:, None]), [points[:, :1] for points in four])
+
+
+def test_automatic_grids_are_those_of_the_operators_with_four_times_the_cells():
+    X, y = linear_data()
+    resampler = PODRegressor().fit(X, y).spec_.resampler
+    assert resampler.grid_shape == tuple(2 * (n - 1) + 1 for n in GridResampler.fit(X).grid_shape)
+
+
+def test_a_base_on_a_grid_has_no_graph(tmp_path):
+    X, _ = linear_data(spread=0)
+    nodes = X.coords[0] + 0.05 * X.params[:, None, :1] * np.sin(3 * X.coords[0])
+    inputs, fields = FieldSet(nodes, params=X.params), np.sin(X.params[:, None, :1] + nodes[..., :1])
+    model = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0, base=PODRegressor(grid=(12, 12)))
+    model.fit(inputs, fields)
+    assert model.predict(inputs).shape == fields.shape
+    with pytest.raises(FieldDataError, match="without a grid of the base"):
+        model.gradient(inputs[:2], lambda field: field.mean())
+    with pytest.raises(FieldDataError, match="its base is on a common grid"):
+        model.export(tmp_path / "model.pt2", inputs[:2])
+    # A base by a word, or without a grid, stays on the nodes.
+    assert model.set_params(base="pod").fit(inputs, fields).base_.estimator.spec_.resampler is None
+
+
+def test_it_is_a_candidate_of_the_automatic_choice():
+    X, y = linear_data(30)
+    candidates = [("mean", PODRegressor(regressor="mean")), ("POD", PODRegressor())]
+    model = AutoRegressor(candidates=candidates, max_time=None, random_state=0).fit(X[:24], y[:24])
+    assert {row["candidate"]: row["status"] for row in model.results_} == {"POD": "chosen", "mean": "compared"}
+    assert model.score(X[24:], y[24:]) > 0.999
