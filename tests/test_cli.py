@@ -536,6 +536,34 @@ def test_an_interrupt_ends_each_command_in_one_line_and_leaves_no_half_file(tmp_
         assert list(folder.iterdir()) == []
 
 
+def test_an_interrupt_does_not_abort_where_a_thread_computes(tmp_path):
+    """Joblib's threads go on after an interrupt; one that leaves code of C++ as Python ends aborts the process."""
+    code = """
+import sys, threading, numpy, scipy.fft, skop._demo
+from skop.cli import main
+
+ready = threading.Barrier(5)
+
+def compute():
+    scipy.fft.dst(numpy.ones(2**15))
+    ready.wait()
+    while True:
+        scipy.fft.dst(numpy.ones(2**15))
+
+def interrupted(_options):
+    for _ in range(4):
+        threading.Thread(target=compute, daemon=True).start()
+    ready.wait()
+    raise KeyboardInterrupt
+
+skop._demo.run_demo = interrupted
+sys.exit(main())
+"""
+    call = [sys.executable, "-c", code, *TINY]
+    ended = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "skop demo: interrupted\n")
+
+
 @pytest.mark.parametrize("words", [["info"], ["describe", "data.npz"], ["fit", "--help"]])
 def test_a_reader_that_has_enough_ends_a_command_without_a_traceback(tmp_path, words):
     np.savez(tmp_path / "data.npz", X=np.zeros((4, 2)), y=np.zeros(4))

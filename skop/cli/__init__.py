@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -116,7 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str or None, default=None
-        Command-line arguments after ``skop``; None takes those of the process.
+        Command-line arguments after ``skop``; None takes those of the process, and ends the process at once if the user
+        interrupted while threads of packages compute.
 
     Returns
     -------
@@ -141,7 +142,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _FAILURE
     except click.Abort:
         return _INTERRUPTED
-    return result if isinstance(result, int) else 0
+    status = result if isinstance(result, int) else 0
+    if status == _INTERRUPTED and arguments is None:
+        _leave_running_threads()
+    return status
+
+
+def _leave_running_threads() -> None:
+    """End the process if a thread of a package, such as joblib's, still computes after an interrupt.
+
+    Compiled code of C++ that comes back while the interpreter shuts down aborts the process. Files are closed by now.
+    """
+    if any(thread.daemon for thread in threading.enumerate()):
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(_INTERRUPTED)
 
 
 def _say_error(command: str, message: str) -> None:

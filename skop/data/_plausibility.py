@@ -138,16 +138,18 @@ def boxes(fields: FieldSet) -> tuple[FloatArray, FloatArray]:
 
 
 # ---------------------------------------------------------------------- warnings of a fit
-def warn_of_odd_data(data: TrainingData) -> None:
+def warn_of_odd_data(data: TrainingData, columns: Sequence[str] | None = None) -> None:
     """Warn about samples of a fit that look like mistakes; each warning names samples, or files of meshes.
 
-    Tables of features are measured data, with all kinds of outliers, and only the offset of their targets, and single
-    repetitions that differ by more than the targets vary, are looked at.
+    Tables of features are measured data, with all kinds of outliers, and only columns that equal a target, the offset
+    of the targets, and single repetitions that differ by more than the targets vary, are looked at.
 
     Parameters
     ----------
     data : TrainingData
         Samples of the fit, which have been checked.
+    columns : sequence of str or None, default=None
+        Names of the columns of a table of features.
 
     Warns
     -----
@@ -170,7 +172,7 @@ def warn_of_odd_data(data: TrainingData) -> None:
             _warn_of_noise(inputs, data.spec.kept_axes, who)
         _warn_of_numbers(inputs.params, "global parameter", "X", who)
         _warn_of_numbers(targets.scalars, "scalar", "y", who)
-        _warn_of_results(data)
+    _warn_of_results(data, columns)
     _warn_of_contradictions(data, who)
     _warn_of_offset(data)
 
@@ -312,20 +314,24 @@ def result_among_parameters(data: TrainingData) -> tuple[int, str] | None:
     if targets.scalars is not None:
         results |= {f"scalar {number}": column for number, column in enumerate(np.asarray(targets.scalars).T)}
     for number, column in enumerate(np.asarray(params, dtype=np.float64).T):
+        # Few different numbers, such as 0 and 1, can be the same by chance.
+        if len(np.unique(column)) < _ENOUGH:
+            continue
         for what, result in results.items():
-            if np.ptp(column) > 0 and np.allclose(column, result, rtol=_RESULT, atol=0):
+            if np.allclose(column, result, rtol=_RESULT, atol=0):
                 return number, what
     return None
 
 
-def _warn_of_results(data: TrainingData) -> None:
-    """Warn about a global parameter that is a result."""
+def _warn_of_results(data: TrainingData, columns: Sequence[str] | None) -> None:
+    """Warn about a global parameter, or a column of a table of features, that is a result."""
     if (found := result_among_parameters(data)) is not None:
-        number, names = found[0], data.spec.param_names
+        number, is_table = found[0], data.spec.role == "features"
+        names, kind = (columns, "column") if is_table else (data.spec.param_names, "global parameter")
         warn(
-            f"global parameter {number if names is None else repr(names[number])} of X equals {found[1]} of y in every "
+            f"{kind} {number if names is None else repr(names[number])} of X equals {found[1]} of y in every "
             "sample: it is a result, which is not known before a run, so that errors of held-out samples say nothing "
-            "of new ones. Leave it out of X."
+            "of new ones. Leave it out of X; or out of y, if it is known, as an initial value is."
         )
 
 

@@ -341,7 +341,8 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         self.mesh_ = data.mesh
         if not _is_checked.get():
             with each_warning_once():
-                warn_of_odd_data(samples_with_weight(data, sample_weight))
+                columns = getattr(self, "feature_names_in_", None)
+                warn_of_odd_data(samples_with_weight(data, sample_weight), columns)
         return data
 
     @property

@@ -598,10 +598,10 @@ def _findings(data: TrainingData, parts: list[_Part], labels: Sequence[str]) -> 
     reported = {name for finding in found for name in finding.samples}
     if data.spec.role != "features":
         _findings_on_points(data.inputs, add)
-        if (result := result_among_parameters(data)) is not None:
-            name = [part.name for part in parts if part.role == "parameter"][result[0]]
-            add("problem", f"parameter {name!r} equals {result[1]} in every sample: it is a result, not known "
-                "before a run; leave it out")  # fmt: skip
+    if (result := result_among_parameters(data)) is not None:
+        name = [part.name for part in parts if part.role == "parameter"][result[0]]
+        add("problem", f"parameter {name!r} equals {result[1]} in every sample: it is a result, not known "
+            "before a run; leave it out")  # fmt: skip
     for part in parts:
         means = np.array([[item.mean()] for item in part.values], dtype=float)
         far = [row for row in far_samples(means) if labels[row] not in reported]

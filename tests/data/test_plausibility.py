@@ -4,12 +4,14 @@ import warnings
 
 import meshio
 import numpy as np
+import pandas as pd
 import pytest
 
-from skop import EnsembleRegressor, FieldSet, LaMORegressor, RolloutRegressor
+from skop import EnsembleRegressor, FieldSet, LaMORegressor, MeanFieldRegressor, RolloutRegressor
 from skop.data import Extremes, iterate_rows, read, unit_grid, warn_of_odd_data
 from skop.datasets import make_advection, make_darcy, make_european_option, make_navier_stokes
 from skop.exceptions import SkopWarning
+from skop.inspection import describe_data
 
 N = 12
 POINTS = unit_grid((5, 4))
@@ -194,6 +196,24 @@ def test_a_parameter_that_is_a_result_is_named():
         assert message.startswith(f"global parameter 1 of X equals {words} of y in every sample")
     # A load that the largest value follows is none.
     assert not said(PARAMS, FieldSet(POINTS, TARGET * PARAMS[:, :1, None]))
+
+
+def test_a_column_of_a_table_that_is_a_target_is_named():
+    features = RANDOM.random((30, 3))
+    numbers = features**2 @ np.ones((3, 2)) + [0.0, 1.0]
+    leaking = np.c_[features, np.round(numbers[:, 1], 6)]
+    for X, name in ((leaking, "3"), (pd.DataFrame(leaking, columns=["a", "b", "c", "peak"]), "'peak'")):
+        (message,) = of_call(lambda X=X: MeanFieldRegressor().fit(X, numbers))
+        assert message.startswith(f"column {name} of X equals scalar 1 of y in every sample: it is a result")
+        assert "equals scalar 1 in every sample" in str(describe_data(X, numbers))
+
+
+def test_a_law_of_one_column_and_labels_are_no_results():
+    """What is proportional to a column, a power of it, or equal by chance can be what is sought."""
+    features = 1 + RANDOM.random((8, 2))
+    for target in (2 * features[:, 0], features[:, 0] ** 3, 1 + features[:, 1], features[:, 0] * 1.001):
+        assert not said(features, target)
+    assert not said(np.c_[features, np.arange(8) % 2], np.arange(8) % 2)
 
 
 # ---------------------------------------------------------------- sound data, and estimators that wrap others

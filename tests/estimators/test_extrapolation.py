@@ -146,6 +146,16 @@ def test_what_lies_far_outside_is_named_for_every_kind():
             assert seen.findings(FieldSet(np.zeros((1, 1)), params=np.array([[value]]))), (kind, value)
 
 
+def test_three_times_the_largest_number_over_decades_is_named():
+    """By chance few of the designs look as if they had tails: at most 5 % of 300."""
+    rng, silent = np.random.default_rng(7), 0
+    for _ in range(300):
+        params = KINDS["log-uniform over three decades"](rng, (120, 1))
+        seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=params), None)
+        silent += not seen.findings(FieldSet(np.zeros((1, 1)), params=np.array([[100.0]])))
+    assert silent <= 15
+
+
 def test_the_corner_of_a_unit_cube_is_inside():
     design = np.random.default_rng(0).random((100, 2))
     seen = SeenRanges.from_fit(FieldSet(np.zeros((1, 1)), params=design), None)
