@@ -176,7 +176,8 @@ class PODRegressor(FieldRegressor):
 
     Over one parameter, the first and the last sample do not count in leave-one-out errors, since they would be
     extrapolated. Length scales are tried in small steps there, all components share one regressor and one penalty, and
-    of Gaussian processes whose errors are up to a tenth above the least the likeliest is taken.
+    of Gaussian processes whose errors are up to a tenth above the least the likeliest is taken; of all of them where no
+    error is below that of the mean beyond chance, since some model predicts a few samples of noise by chance.
     A sample that is left out doubles the gap in which it is predicted, so that this error is much larger than that of
     new samples between those of the fit. The slopes of Akima's interpolation are means of those to both neighbours,
     with norms over all components of the changes of slope beyond these as weights.

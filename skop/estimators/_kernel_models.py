@@ -27,6 +27,7 @@ import torch
 from scipy.linalg import eigh, lapack, lstsq, svd
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
+from scipy.special import ndtr, stdtrit
 
 from skop._typing import FloatArray, IntArray
 
@@ -74,6 +75,9 @@ _PARTS, _FEWEST = 8, 2
 _DENSE_SCALES = tuple(np.geomspace(0.03, 8.0, 25))
 #: Factor up to which leave-one-out errors over one input are as good as the least.
 _EQUIVALENT = 1.1
+#: Standard errors by which a model over one input is better than the mean beyond chance, and the part of the error of
+#: the mean below which it is too, however few samples differ much from the mean.
+_BEYOND_CHANCE, _CLEAR = 2.0, 0.3
 #: Number of samples over one input from which those at its ends do not count.
 _FEWEST_BETWEEN = 5
 #: Number of samples for each length scale from which their search costs nothing.
@@ -925,23 +929,26 @@ class Selection:
         """Process of the largest likelihood over one input among those whose leave-one-out errors are as good.
 
         A sample that is left out doubles the gap in which it is predicted, so that its error alone favours kernels for
-        samples half as dense. The likelihood is that of all targets, with one variance, given the tail.
+        samples half as dense. The likelihood is that of all targets, with one variance, given the tail. Where the least
+        error is not below that of the mean beyond chance, it says nothing, and the likelihood alone decides: it knows
+        noise, of which some model seems to predict a few samples by chance.
         """
         if not self._is_line or self.groups is not None or len(self.few) < len(self.all) or best.error == 0:
             return best
         targets, least, likely = self.targets[:, :_LEADING], np.inf, None
         rank = max(int((np.square(targets).sum(axis=0) > 0).sum()), 1)
+        is_known = self._is_better_than_mean(best)
         for kernel in self._candidates("gaussian_process"):
             system = System(kernel, self.points)
             projected = system.project(targets)
             squares = np.square(projected[0]).sum(axis=1)
-            for penalty in system.penalties[:-1]:
+            for penalty in system.penalties[: -1 if is_known else None]:
                 sums = system.values + penalty
                 size = float((squares / sums).sum()) + _SAME
                 value = rank * (len(sums) * np.log(size) + float(np.log(sums).sum()))
                 if value < least:
                     error = self.error(system.left_out(projected, np.array([penalty]))[1], self.all)
-                    if error <= _EQUIVALENT * best.error:
+                    if not is_known or error <= _EQUIVALENT * best.error:
                         least, likely = value, (system, penalty)
         if likely is None:
             return best
@@ -949,6 +956,21 @@ class Selection:
         choice, penalties = np.zeros(count, int), np.full(count, likely[1])
         error = self._error(found.systems, choice, penalties)
         return replace(found, error=error, choice=choice, penalties=penalties)
+
+    def _is_better_than_mean(self, found: Found) -> bool:
+        """Whether leave-one-out errors over one input are below those of the mean beyond chance."""
+        count = min(len(found.choice), _LEADING)
+        own = self._residuals(found.systems, found.choice[:count], found.penalties[:count])
+        n = len(own)
+        own, mean = own[self._inside], n / max(n - 1, 1) * self.targets[self._inside, :count]
+        if not np.isfinite(own).all():
+            return False
+        if len(own) < 2 or np.square(own).sum() < _CLEAR**2 * np.square(mean).sum():
+            return True
+        gains = np.linalg.norm(mean, axis=1) - np.linalg.norm(own, axis=1)
+        # As many standard errors as are beyond chance with many samples, by Student's distribution.
+        errors = stdtrit(len(gains) - 1, ndtr(_BEYOND_CHANCE))
+        return bool(gains.mean() > errors * gains.std(ddof=1) / np.sqrt(len(gains)))
 
     def _handicap(self, start: Trial, tuned: Trial) -> float:
         """Factor by which a search for length scales makes leave-one-out errors too small; infinite if it is in vain.
