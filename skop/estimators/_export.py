@@ -242,8 +242,12 @@ class _OutputGraph(nn.Module):
     def __init__(self, model: OutputModel) -> None:
         super().__init__()
         self.regressor: KernelModel = model.regressor
-        self.n_outputs = len(model.channels)
-        self.n_values = len(model.basis.mean_) - len(model.scalars)
+        every, numbers = model.held
+        self.n_channels, self.n_values = len(every), len(model.basis.mean_) - len(numbers)
+        self.channels, self.scalars = (
+            [list(known).index(own) for own in asked]
+            for known, asked in ((every, model.channels), (numbers, model.scalars))
+        )
         held = {
             "shift": model.shift,
             "scale": model.scale,
@@ -273,8 +277,10 @@ class _OutputGraph(nn.Module):
             found = found * self.unit
         else:
             found = ((found.clamp(self.bounds[0], self.bounds[1]) * self.unit).exp() - self.origin) / self.size
-        field = found[:, : self.n_values].unflatten(1, (-1, self.n_outputs)) if self.n_outputs else None
-        return field, found[:, self.n_values :]
+        scalars = found[:, self.n_values :][:, self.scalars]
+        if not self.channels:
+            return None, scalars
+        return found[:, : self.n_values].unflatten(1, (-1, self.n_channels))[..., self.channels], scalars
 
 
 class _BaseGraph(nn.Module):

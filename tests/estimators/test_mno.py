@@ -335,10 +335,10 @@ def test_frames_are_predicted_all_at_once_or_step_by_step(host):
     first = 1 + generator.random((12, 4, 4, 1))
     frames = first * 1.1 ** np.arange(6)
     X, y = frames[..., :2], frames[..., 2:]
-    at_once = small(host, max_iter=15, width=16).fit(X, y)
+    at_once = small(host, max_iter=20, width=16).fit(X, y)
     assert at_once.predict(X).shape == y.shape
     assert at_once.score(X, y) > 0.85
-    rollout = RolloutRegressor(small(host, max_iter=15, width=16), window=2).fit(X, y)
+    rollout = RolloutRegressor(small(host, max_iter=20, width=16), window=2).fit(X, y)
     assert rollout.predict(X).shape == y.shape
     assert rollout.score(X, y) > 0.85
 
