@@ -28,7 +28,7 @@ from torch import nn
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
-from skop.estimators._baselines import TIE, PODRegressor, groups_of_same_inputs, keep_their_distances, merged
+from skop.estimators._baselines import OF_USE, PODRegressor, groups_of_same_inputs, keep_their_distances, merged
 from skop.estimators._field import FieldRegressor, checked_by_caller
 from skop.estimators._persistence import KNOWN
 from skop.exceptions import FieldDataError, SkopWarning, warn
@@ -62,8 +62,6 @@ _NETWORK_ALONE, _CLEARLY_BETTER = 0.9, 0.5
 #: Error of such a network at the end of the training, in units of that of the base, from which it is of no use: if the
 #: errors are independent of each other, those of both together are smaller by a fiftieth.
 _FAR_BEHIND = 5.0
-#: Error with the shares of a network, in units of that of the base, below which the network is of use.
-_OF_USE = 0.98
 #: Power of the time that the error of such a network falls by in the rest of the training, in units of that up to now,
 #: when the learning rate falls too.
 _FASTER = 2.0
@@ -207,7 +205,7 @@ class BaseModel:
                 other = _classical(kind)
                 _fit_on(other, by_params, units)
                 again = _unseen_predictions(other, by_params)
-                if TIE * _relative_error(again, chosen.targets) <= _relative_error(found, chosen.targets):
+                if OF_USE * _relative_error(again, chosen.targets) <= _relative_error(found, chosen.targets):
                     found, nodes, estimator = again, estimator.numbering_, other
         is_useful = _is_better_than_mean(found, chosen.targets)
         found = rows_of(found, group)
@@ -703,7 +701,7 @@ def _is_better_than_mean(found: Predictions, targets: Targets) -> bool:
             )
             size = mean.mean(axis=0)
             varies = varies or bool((size > _ROUNDING**2 * np.square(true).mean()).any())
-            is_smaller = base.mean(axis=0) < TIE**2 * size
+            is_smaller = base.mean(axis=0) < OF_USE**2 * size
             # As a part of both for each sample too, since few large samples can make up all of a difference.
             both = mean + base
             for gain in (mean - base, np.divide(mean - base, both, out=np.zeros_like(both), where=both > 0)):
@@ -956,7 +954,7 @@ class Review:
             return "base"
         if not self.learns_rest and now.shares.min() >= _NETWORK_ALONE and now.ratio.max() <= _CLEARLY_BETTER:
             return "network"
-        if before is None or min(now.blended.min(), before[1].blended.min()) < _OF_USE:
+        if before is None or min(now.blended.min(), before[1].blended.min()) < OF_USE:
             return None
         if self.learns_rest:
             return "base"

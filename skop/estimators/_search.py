@@ -28,7 +28,7 @@ from skop._sklearn_compat import has_steps
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, FieldSet, Predictions, Targets, TrainingData
 from skop.estimators._base_model import shared_between_fits
-from skop.estimators._baselines import PODRegressor
+from skop.estimators._baselines import OF_USE, PODRegressor
 from skop.estimators._checkpoint import SearchJournal
 from skop.estimators._field import checked_by_caller, fit_estimator, labels_of_groups, samples_at_once
 from skop.exceptions import FieldDataError, NonFinitePredictionError
@@ -52,9 +52,8 @@ _TIE = 0.1
 #: final fit, and the largest slope that is believed. Slopes of 0.6 to 0.7 were measured in the first 40 s on Darcy flow
 #: at 32 x 32 points, smaller ones later.
 _DAMPING, _STEEPEST = 0.75, 0.6
-#: Number of models that a greedy ensemble adds at most, and the gain from which ``ensemble="auto"`` takes it, and from
-#: which an operator is better than its base.
-_ROUNDS, _GAIN = 10, 0.02
+#: Number of models that a greedy ensemble adds at most.
+_ROUNDS = 10
 #: Shortest training in seconds that is worth a start.
 _SHORTEST = 0.02
 #: Number of samples from which a model without a time limit is first timed on parts; and the highest power of it with
@@ -920,7 +919,7 @@ class Search:
         for candidate in candidates:
             if not candidate.has_base:
                 continue
-            if abs(candidate.error - base) <= _GAIN * base:
+            if abs(candidate.error - base) <= (1 - OF_USE) * base:
                 # Its network adds nothing yet, and what differs between such operators does not tell which of them
                 # will be the best, so that the first one is taken.
                 candidate.rank_error = candidate.expected = base
@@ -993,7 +992,7 @@ class Search:
             # Two operators share the time.
             gains = np.array([candidate.gain(self.final_seconds / _FINALISTS) for candidate in self.ranked])
             mixed = _greedy_weights(self.residuals, gains, members)
-            if ensemble == "greedy" or self.residuals.error(mixed, gains) <= (1 - _GAIN) * self.ranked[best].expected:
+            if ensemble == "greedy" or self.residuals.error(mixed, gains) <= OF_USE * self.ranked[best].expected:
                 weights = mixed
         for candidate, weight in zip(self.ranked, weights, strict=True):
             candidate.weight = float(weight)
