@@ -56,15 +56,6 @@ _ERRORS = 2.0
 _SMALL_REST = 0.02
 #: Parts of a training after which it is reviewed, and from which on the network is compared with the base.
 _REVIEWS, _COMPARED_FROM = (1 / 16, 1 / 8, 1 / 4, 1 / 2), 1 / 8
-#: Share of a network that learns the whole map, and its error in units of that of the base, from which the base is of
-#: no use: if their errors are independent, it lowers that of the network by a twentieth now, and by less later.
-_NETWORK_ALONE, _CLEARLY_BETTER = 0.9, 0.5
-#: Error of such a network at the end of the training, in units of that of the base, from which it is of no use: if the
-#: errors are independent of each other, those of both together are smaller by a fiftieth.
-_FAR_BEHIND = 5.0
-#: Power of the time that the error of such a network falls by in the rest of the training, in units of that up to now,
-#: when the learning rate falls too.
-_FASTER = 2.0
 #: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
 _FOLDS = 5
 #: Size of a variation, in units of the values, that is rounding.
@@ -933,8 +924,8 @@ class Review:
 
         What the base leaves over is either learnt early or not at all, so that two comparisons in which the network
         lowers no error by a fiftieth decide. A network that learns the whole map falls behind a good base for long. It
-        is of no use if its error, falling by a higher power of the time than between the last two comparisons, stays
-        too large.
+        is of no use if its error, falling by the same power of the time as between the last two comparisons, stays so
+        large that it would lower none by a fiftieth. The base is of no use to such a network by the same measure.
 
         Parameters
         ----------
@@ -952,7 +943,8 @@ class Review:
         before, self.before = self.before, (part, now)
         if self.learns_rest and self.is_line:
             return "base"
-        if not self.learns_rest and now.shares.min() >= _NETWORK_ALONE and now.ratio.max() <= _CLEARLY_BETTER:
+        # If the errors are independent, those of both together are the root of the share of those of the network.
+        if not self.learns_rest and now.shares.min() >= OF_USE**2:
             return "network"
         if before is None or min(now.blended.min(), before[1].blended.min()) < OF_USE:
             return None
@@ -962,8 +954,9 @@ class Review:
         known = np.isfinite(now.ratio) & np.isfinite(before[1].ratio)
         fallen = np.divide(now.ratio, before[1].ratio, out=np.ones_like(now.ratio), where=known)
         power = np.log(np.minimum(fallen, 1.0)) / np.log(part / before[0])
-        at_end = now.ratio * part ** -(_FASTER * power)
-        return "base" if at_end.min() > _FAR_BEHIND else None
+        at_end = now.ratio * part**-power
+        # If the errors are independent, r times as large ones lower those of the base to r / sqrt(1 + r²).
+        return "base" if np.sin(np.arctan(at_end)).min() > OF_USE else None
 
 
 def correction_shares(

@@ -660,13 +660,15 @@ def test_a_network_for_the_whole_is_left_time_to_catch_up():
         parts = zip((1 / 8, 1 / 4, 1 / 2), ratios, shares, strict=True)
         return [review.winner(part, compared([share], [ratio], 1 - share)) for part, ratio, share in parts]
 
-    # It falls by the square of what it has fallen by: 8 to 2 in the rest of the first, and not at all in the second.
+    # It halves in the rest as often as before: 16 to 4 after a quarter of the first, and 16 to 8 of the second.
     assert winners([32.0, 16.0, 8.0]) == [None, None, None]
+    assert winners([16.0 * 2**0.5, 16.0, 8.0]) == [None, "base", None]
     assert winners([8.0, 7.9, 7.9]) == [None, "base", "base"]
     assert winners([8.0, 7.9, 7.9], [0.0, 0.03, 0.0]) == [None, None, None]
     assert winners([2.0, 1.9, 1.9]) == [None, None, None]
-    assert winners([1.0, 0.8, 0.4], [0.5, 0.95, 0.95]) == [None, None, "network"]
-    assert winners([1.0, 0.4, 0.4], [0.5, 0.85, 0.85]) == [None, None, None]
+    # A base of independent errors that lowers those of the network by less than 2 % is of no use.
+    assert winners([1.0, 0.4, 0.2], [0.5, 0.9, 0.97]) == [None, None, "network"]
+    assert winners([1.0, 0.4, 0.4], [0.5, 0.85, 0.95]) == [None, None, None]
     # A base without error has no worse network.
     assert winners([np.inf, np.inf, np.inf]) == [None, "base", "base"]
     both = [compared([0.0, 0.0], [np.inf, ratio]) for ratio in (32.0, 16.0)]
