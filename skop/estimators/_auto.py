@@ -145,8 +145,8 @@ class AutoRegressor(FieldRegressor):
     rest of the budget. Fits to the same samples, one after the other, share one fit of this model as their base.
 
     Errors of operators in the table are those of a short training on a part of the samples. The final fit is longer,
-    and the error to be expected of it is extrapolated from the last two rungs: as a power of the time, with 3/4 of
-    the exponent that the two rungs show, at most 0.45. The last rung keeps operators of two kinds, because a short
+    and the error to be expected of it is extrapolated from the last two rungs: as a power of the time, with the
+    exponent that the two rungs show, at most 0.45. The last rung keeps operators of two kinds, because a short
     training says little about a long one. It has the first fold alone where a final fit follows within a time limit;
     `compare`, without a final fit, has all folds.
 

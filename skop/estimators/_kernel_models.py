@@ -590,9 +590,9 @@ class KernelModel:
         sizes = squares.sum(axis=0) / np.maximum(np.sum(is_known, axis=0), 1)
         # A file keeps the order in memory of whole arrays, on which rounding depends.
         weights, tail = map(np.ascontiguousarray, system.weights(targets, projected, penalties))
-        columns, inducing = [np.arange(targets.shape[1])], [system.inducing]
-        parts = (columns, penalties, [weights], [tail], left_out, sizes, inducing, groups)
-        return cls(system.points, [system.kernel], *parts)
+        columns: list[IntArray] = [np.arange(targets.shape[1])]
+        parts = (penalties, [weights], [tail], left_out, sizes, [system.inducing], groups)
+        return cls(system.points, [system.kernel], columns, *parts)
 
     def predict(self, points: Any) -> Any:
         """Predict targets (q, r) at points (q, d): arrays, or tensors through which gradients flow."""

@@ -48,10 +48,9 @@ _FINALISTS = 2
 #: Part by which a short training of an operator over PODRegressor may be worse than this model, so that the operator is
 #: still preferred: after a longer one it is not worse, but for the noise of its held-out samples.
 _TIE = 0.1
-#: Damping of the slope of an operator's learning curve, error over time on two logarithmic scales, in the time of the
-#: final fit, and the largest slope that is believed. Slopes of 0.6 to 0.7 were measured in the first 40 s on Darcy flow
-#: at 32 x 32 points, smaller ones later.
-_DAMPING, _STEEPEST = 0.75, 0.6
+#: Largest slope of an operator's learning curve, error over time on two logarithmic scales, that is believed for the
+#: time of the final fit.
+_STEEPEST = 0.45
 #: Number of models that a greedy ensemble adds at most.
 _ROUNDS = 10
 #: Shortest training in seconds that is worth a start.
@@ -179,7 +178,7 @@ class Candidate:
             return 1.0
         # Between times that hardly differ a slope would be noise.
         slope = float(np.log(error / lower) / max(np.log(now / before), np.log(2)))
-        return float((seconds / now) ** (-_DAMPING * min(slope, _STEEPEST)))
+        return float((seconds / now) ** -min(slope, _STEEPEST))
 
     @property
     def overhead(self) -> float:
