@@ -18,7 +18,8 @@ import torch
 from joblib.externals.loky import ProcessPoolExecutor
 
 from skop.bench._report import Report
-from skop.estimators import LaMORegressor, _runtime
+from skop.estimators import LaMORegressor
+from skop.training import _runtime
 
 __all__ = ["add_command"]
 

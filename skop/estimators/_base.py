@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
 
@@ -31,14 +30,12 @@ from skop._sklearn_compat import (
     check_sample_weight,
     fit_context,
 )
-from skop._typing import FloatArray, GridShape, IntArray, PathOrStr
+from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import (
-    Batch,
     DataSpec,
     FieldLoader,
     FieldSet,
     GridResampler,
-    GridSymmetries,
     PointSymmetries,
     Predictions,
     Scalers,
@@ -47,7 +44,6 @@ from skop.data import (
     TrainingData,
     check_positive,
     grid_spacing,
-    interpolate_fields,
     iterate_rows,
     query_points,
     refuse_mask,
@@ -55,10 +51,8 @@ from skop.data import (
 from skop.estimators._base_model import (
     BaseModel,
     Comparison,
-    CorrectionNetwork,
     Review,
     remainder_sizes,
-    rows_of,
     standardized,
     without_base,
 )
@@ -68,23 +62,12 @@ from skop.estimators._callbacks import EpochCallbacks, FitSeries
 from skop.estimators._checkpoint import FitCheckpoints, described_fit
 from skop.estimators._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling
 from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
-from skop.estimators._domain import Domain
 from skop.estimators._export import export_estimator
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._objective import Objective
 from skop.estimators._options import SymmetryOptions, TrainingOptions
-from skop.estimators._refinement import predict_refined, refinement_factors
-from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
-from skop.estimators._symmetries import (
-    declared_symmetries,
-    moves_points,
-    require_points_in_domain,
-    undeclared_fields,
-    unseen_by_scalers,
-)
 from skop.exceptions import (
     FieldDataError,
-    NonFinitePredictionError,
     SkopWarning,
     TrainingDivergedError,
     each_warning_once,
@@ -97,9 +80,16 @@ from skop.metrics._flat import (
     relative_errors_of_scalars,
     sizes_of_channels,
 )
-from skop.modules import ResidualDropout, observe_features, set_drop_path
-from skop.networks import Outputs, shift_patches
+from skop.modules import ResidualDropout, set_drop_path
+from skop.networks import shift_patches
 from skop.ops import record_backends
+from skop.surrogate import Surrogate
+from skop.surrogate._correction import CorrectionNetwork
+from skop.surrogate._domain import Domain
+from skop.surrogate._gradient import gradient
+from skop.surrogate._predictions import on_grid_of, rows_of
+from skop.surrogate._symmetries import declared_symmetries, moves_points, require_points_in_domain, undeclared_fields
+from skop.surrogate._tokens import mean_tokens
 from skop.training import (
     DIRECT_TRAINING,
     EarlierTraining,
@@ -111,8 +101,8 @@ from skop.training import (
     TrainingPlan,
     join_group,
     measure_epoch,
-    naming_memory,
 )
+from skop.training._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
 
 __all__ = ["OperatorRegressor"]
 
@@ -125,16 +115,9 @@ _BATCHES = {"grid": (2**13, 8, 16), "structured": (2**12, 1, 8), "points": (2**1
 _LARGEST_BATCH_POINTS = 2**17
 #: Largest size of a parameter of a network that is not tried without memory first.
 _USUAL_SIZE = 256
-#: Number of points, and of their values, that `predict` passes through the network at once, which bounds its memory.
-_PREDICT_POINTS, _PREDICT_VALUES = 2**17, 2**19
 #: Bytes of data in files, in double precision, up to which ``base="auto"`` reads them for a classical model.
 _BASE_BYTES = 2**28
 _TOO_LARGE = f"X and y are not in memory and hold more than {_BASE_BYTES >> 20} MiB in double precision"
-#: Number of points that pass through the network at once where its tokens are observed, which networks on points offer
-#: in pieces beyond it.
-_TOKEN_POINTS = 2**15
-#: Kind, tokens and grid that a network has offered to an observer.
-_Noted = tuple[str, torch.Tensor, GridShape | None]
 #: Errors of samples, of fields and of scalars, (n,).
 _Errors = tuple[FloatArray | None, FloatArray | None]
 #: Mean of y in units of its standard deviation from which a fit in single precision warns: a thousandth of the
@@ -831,7 +814,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         row = _usable(len(setup.data.inputs), setup.weight)[:1]
         queries = self._target_places(setup.data.inputs[row], setup.data.targets[row])
         base = {} if setup.unseen is None else self._unseen_base(setup.data, setup.unseen, row)
-        found = self._predict_batches(self._loader(setup.data.inputs[row], queries=queries, **base))
+        found = self.surrogate_.predict_batches(self.surrogate_.loader(setup.data.inputs[row], queries=queries, **base))
         if not all(part is None or np.isfinite(part).all() for part in (found.fields, found.scalars)):
             raise TrainingDivergedError(
                 "the last steps of the training have made the weights so large that predictions of training samples "
@@ -865,7 +848,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             usable = max(usable, targets, key=lambda part: part.n_points.mean())
         train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
         unseen = self._prepare(data, whole, train, weight, rng, plan, kept)
-        if not self._has_base_on_points:
+        if not self.surrogate_.has_base_on_points:
             warn_of_resampling(self.spec_.resampler, "use LaMORegressor without grid")
         held = valid
         if unseen is not None and (held is None or len(held) < _HELD_OUT[0]):
@@ -1111,7 +1094,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 inputs, targets = inputs.read(slice(None)), targets.read(slice(None))
             samples = replace(whole, inputs=inputs, targets=standardized(targets, scalers))
             model, unseen = BaseModel.fit(self.base, samples, used, _units_of(scalers))
-            return model, unseen if resampler is None else _to_grid(unseen, inputs, resampler)
+            return model, unseen if resampler is None else on_grid_of(resampler, unseen, inputs)
 
         model, unseen, self._base_seconds = kept.base_model(fit)
         if self.base == "auto" and not (model.is_useful or self._continues):
@@ -1153,34 +1136,6 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             f"{count} of the {len(used)} samples have different inputs, and {least}" if count < _LEAST_SAMPLES else ""
         )
 
-    @property
-    def _has_base_on_points(self) -> bool:
-        """Whether the network is on a grid, and its base on the points from which this is resampled."""
-        return self.base_ is not None and self.spec_.resampler is not None and self.base_.grid_shape is None
-
-    def _base_at(self, inputs: FieldSet, queries: FieldSet | None) -> dict[str, Any]:
-        """Return the options of a loader for the predictions of the base model, if there is one."""
-        model = self.base_
-        if model is None:
-            return {}
-        network = cast("CorrectionNetwork", self.module_)
-        # A network that learns the whole map can do without the base.
-        predict = model.predict if network.learns_rest or network.is_base_alone else model.predict_known
-        options: dict[str, Any] = {"base": lambda indices: predict(inputs[indices])}
-        if queries is not None:
-            options["query_base"] = lambda indices: predict(inputs[indices], queries[indices])
-        return options
-
-    def _tensors_of_base(
-        self, params: torch.Tensor, inputs: FieldSet, batch: Batch
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Return the predictions of the base model for a batch, differentiable with respect to the parameters."""
-        field, scalars = cast("BaseModel", self.base_).predict_tensors(params, inputs)
-        if field is not None and batch.order is not None:
-            field = field.reshape(-1, field.shape[-1])[torch.as_tensor(batch.order)].reshape(field.shape)
-        options: Any = (self.device_, getattr(torch, self.dtype_))
-        return None if field is None else field.to(*options), None if scalars is None else scalars.to(*options)
-
     def _unseen_base(self, data: TrainingData, unseen: Predictions | None, rows: IntArray) -> dict[str, Any]:
         """Return the options of a loader for the predictions of a base model that has not seen these samples."""
         if unseen is None or self.base_ is None:
@@ -1200,8 +1155,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Compare the network with the base model on samples that neither has seen."""
         data, targets, base = setup.data, setup.data.targets[held], rows_of(unseen, held)
         queries = self._target_places(data.inputs[held], targets)
-        loader = self._loader(data.inputs[held], queries=queries, **self._unseen_base(data, unseen, held))
-        found = standardized(_as_targets(self._predict_batches(loader), targets), self.scalers_)
+        loader = self.surrogate_.loader(data.inputs[held], queries=queries, **self._unseen_base(data, unseen, held))
+        found = standardized(_as_targets(self.surrogate_.predict_batches(loader), targets), self.scalers_)
         weight = _weight_of_errors(targets) * (1.0 if setup.weight is None else setup.weight[held])
         return Comparison.of(base, found, standardized(targets, self.scalers_), weight)
 
@@ -1234,7 +1189,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 if winner == "base":
                     return winner
                 if winner == "network":
-                    if self._has_base_on_points:
+                    if self.surrogate_.has_base_on_points:
                         warn_of_resampling(self.spec_.resampler, "use LaMORegressor without grid")
                     # The network stays in its CorrectionNetwork until the training has ended.
                     self.base_, setup.unseen = None, None
@@ -1342,7 +1297,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             box, centre = self.domain_, getattr(self, "symmetry_centre_", None)
         if centre is None and moves_points(self._symmetries, data.spec, geometry, data.inputs):
             centre = (box.lower + box.upper) / 2
-        declared = self._declared_symmetries(data.inputs, data.spec, box, centre)
+        extent, columns = float(np.max(box.upper - box.lower)), self._columns(data.spec)
+        declared = declared_symmetries(self._symmetries, data.spec, data.inputs.grid_shape, centre, extent, columns)
         if fields := undeclared_fields(data.spec, declared):
             warn(
                 f"the symmetries mirror or rotate samples, but the components of {', '.join(fields)} are left as they "
@@ -1358,8 +1314,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             return
         used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
         moving, self.symmetry_centre_ = self._moving_symmetries(data, used_points, geometry)
-        if moving is not None:
-            self._warn_of_unseen(moving, used_points)
+        symmetrise = self.surrogate_.symmetrise
+        if moving is not None and symmetrise is not None:
+            symmetrise.warn_of_unseen(moving, used_points)
 
     def _continue_scaling(self, data: TrainingData, train: IntArray, weight: FloatArray | None) -> None:
         """Keep the scaling of the first fit for a continued one, and warn where it does not suit its samples."""
@@ -1375,17 +1332,6 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             )
         self.scalers_ = self.scalers_.continued(later)
 
-    def _warn_of_unseen(self, symmetries: PointSymmetries, inputs: FieldSet) -> None:
-        """Warn about symmetries which the first fit did not have, and which its scaling does not suit."""
-        box = self.domain_.lower, self.domain_.upper
-        unseen = unseen_by_scalers(symmetries, self.scalers_, inputs.coords, *box)
-        if unseen:
-            warn(
-                "samples are moved by symmetries that the first fit did not have, and its scaling does not suit them: "
-                f"{' and '.join(unseen)}. Declare the symmetries in the first fit, or fit anew by warm_start=False.",
-                SkopWarning,
-            )
-
     def _store_target_points(self, targets: Targets) -> None:
         """Store where the targets are, if this is not on the points of the inputs."""
         if not targets.elsewhere or targets.field is None:
@@ -1393,13 +1339,6 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         self.domain_ = self.domain_.with_targets(targets.field)
         if targets.field.shared_coords:
             self.coords_ = targets.field.coords
-
-    def _loader(self, inputs: FieldSet, **options: Any) -> FieldLoader:
-        """Return a loader of scaled batches on the device of this fit."""
-        options |= {"device": self.device_, "dtype": getattr(torch, self.dtype_)}
-        if "base" not in options:
-            options |= self._base_at(inputs, options.get("queries"))
-        return FieldLoader(inputs, self.scalers_, sort_points=self._sorts_points(), **options)
 
     def _sorts_points(self) -> bool:
         """Whether the points of a sample are brought into one order before the network sees them."""
@@ -1419,48 +1358,19 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         options["queries"] = self._target_places(data.inputs[train], options["targets"])
         options["neighbours"] = isinstance(self.loss, SobolevLoss) or self.loss in ("auto", "sobolev")
         options |= self._unseen_base(data, unseen, train)
-        if self._symmetries is not None:
-            options["symmetries"] = self._fitted_symmetries(data.inputs)
+        if (symmetrise := self.surrogate_.symmetrise) is not None:
+            options["symmetries"] = symmetrise.of(data.inputs)
             options["generator"] = torch.Generator().manual_seed(int(rng.randint(2**31)))
         if self.subsample_points is not None:
             options["subsample_points"] = int(self.subsample_points)
             options["generator"] = torch.Generator().manual_seed(int(rng.randint(2**31)))
-        return self._loader(data.inputs[train], **options)
+        return self.surrogate_.loader(data.inputs[train], **options)
 
     def _target_places(self, inputs: FieldSet, targets: Targets) -> FieldSet | None:
         """Return the targets' own points as query points, with the inputs interpolated there; None without such."""
         if not targets.elsewhere or targets.field is None:
             return None
         return query_points(targets.field, inputs, self.domain_.reach).with_grid(targets.field.grid_shape)
-
-    def _declared_symmetries(
-        self, inputs: FieldSet, spec: DataSpec, box: Domain, centre: FloatArray | None
-    ) -> GridSymmetries | PointSymmetries:
-        """Return the declared symmetries for these samples; without a centre those of their grid."""
-        columns = getattr(self, "feature_names_in_", ())
-        columns = columns if len(columns) == spec.n_params else spec.param_names
-        extent = float(np.max(box.upper - box.lower))
-        return declared_symmetries(
-            self._symmetries or SymmetryOptions(), spec, inputs.grid_shape, centre, extent, columns
-        )
-
-    def _fitted_symmetries(self, inputs: FieldSet) -> GridSymmetries | PointSymmetries:
-        """Return the declared symmetries for samples of the kind of the fit."""
-        centre = getattr(self, "symmetry_centre_", None)
-        if centre is None and self._moves_points:
-            centre = (self.domain_.lower + self.domain_.upper) / 2
-        return self._declared_symmetries(inputs, self.spec_, self.domain_, centre)
-
-    @property
-    def _moves_points(self) -> bool:
-        """Whether declared symmetries move points, as in the fit; those of a later declaration do where no grid is."""
-        is_moving = getattr(self, "symmetry_centre_", None) is not None
-        return is_moving or self.spec_.network_spec.geometry == "points"
-
-    @property
-    def _averages_on_grid(self) -> bool:
-        """Whether predictions are averaged over symmetries that map the points of a grid onto each other."""
-        return self._symmetries is not None and self._symmetries.average_predictions and not self._moves_points
 
     def _make_trainer(
         self, setup: _Setup, callbacks: EpochCallbacks | None, kept: FitCheckpoints | None = None
@@ -1591,7 +1501,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Return a function that computes the current relative error of each sample, for fields and scalars, (n,)."""
         inputs, targets = data.inputs[rows], data.targets[rows]
         queries = self._target_places(inputs, targets)
-        loader = self._loader(inputs, queries=queries, **self._unseen_base(data, unseen, rows))
+        loader = self.surrogate_.loader(inputs, queries=queries, **self._unseen_base(data, unseen, rows))
 
         field = targets.field
         pieces = [] if field is None else (values.reshape(-1, field.n_channels) for _, values in iterate_rows(field))
@@ -1611,7 +1521,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                     scalars.append(found.scalars)
 
             # Without averaging over symmetries, which would multiply the time of every validation.
-            self._pass_predictions(loader, compare)
+            self.surrogate_.pass_predictions(loader, compare)
             of_scalars = None
             if scalars and targets.scalars is not None:
                 of_scalars = relative_errors_of_scalars(targets.scalars, np.concatenate(scalars))
@@ -1631,264 +1541,46 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         self.fit_seconds_ = history.seconds[-1] if history.seconds else 0.0
 
     # ------------------------------------------------------------------ prediction
-    def _predict_values(self, inputs: FieldSet) -> Predictions:
-        """Predict in physical units on the points of the inputs."""
-        if self.spec_.resampler is None:
-            return self._predict_seen(inputs)
-        return self._through_grid(self.spec_.resampler, inputs, inputs)
-
-    def _through_grid(self, resampler: GridResampler, inputs: FieldSet, places: FieldSet) -> Predictions:
-        """Predict on the grid and interpolate the outputs, or the corrections to a base on points, to other points."""
-        if self._has_base_on_points:
-            return self._correct_on_points(resampler, inputs, places)
-        predictions = self._predict_seen(resampler.to_grid(inputs))
-        if predictions.fields is None:
-            return predictions
-        return replace(predictions, fields=resampler.to_points(predictions.fields, places))
-
-    def _correct_on_points(self, resampler: GridResampler, inputs: FieldSet, places: FieldSet) -> Predictions:
-        """Predict by the base on the points of the samples, and add what the network corrects on the grid."""
-        base = cast("BaseModel", self.base_)
-        found = base.predict(inputs)
-        at_places = self._in_units(found if places is inputs else base.predict(inputs, places))
-        if not cast("CorrectionNetwork", self.module_).is_base_alone:
-            on_grid = _to_grid(found, inputs, resampler)
-            whole = self._predict_averaged(resampler.to_grid(inputs), base=partial(rows_of, on_grid))
-            correction = _combined(np.subtract, whole, self._in_units(on_grid))
-            if correction.fields is not None:
-                correction = replace(correction, fields=resampler.to_points(correction.fields, places))
-            at_places = _combined(np.add, at_places, correction)
-        return at_places
-
-    def _predict_seen(self, inputs: FieldSet) -> Predictions:
-        """Predict for samples as the network sees them, on grids of any spacing."""
-        self._require_grid(inputs)
-        factors = self._refinement_factors(inputs)
-        # A base model has its own way to finer grids.
-        if max(factors) == 1 or (isinstance(self.module_, CorrectionNetwork) and self.module_.is_base_alone):
-            return self._predict_averaged(inputs)
-        step = max(1, _PREDICT_POINTS // int(inputs.n_points.max()))
-        average = self.refinement == "average"
-        parts = [
-            predict_refined(inputs.read(slice(start, start + step)), factors, self._predict_smooth, average=average)
-            for start in range(0, len(inputs), step)
-        ]
-        found = joined(parts)
-        return self._from_smooth(found if self.base_ is None else _combined(np.add, found, self._smooth_base(inputs)))
-
-    def _predict_smooth(self, inputs: FieldSet) -> Predictions:
-        """Predict what splines can interpolate: positive targets as logarithms, which stay positive between points.
-
-        Over a base model these are the corrections, since the base has its own way to other points.
-        """
-        found = self._predict_averaged(inputs)
-        found = _each_part(np.log, found) if self.scalers_.learns_logarithms else found
-        return found if self.base_ is None else _combined(np.subtract, found, self._smooth_base(inputs))
-
-    def _smooth_base(self, inputs: FieldSet) -> Predictions:
-        """Predictions of the base model in physical units, or logarithms of these."""
-        return self._in_units(cast("BaseModel", self.base_).predict(inputs))
-
-    def _in_units(self, found: Predictions) -> Predictions:
-        """Standardised predictions in physical units, or logarithms of these."""
-        scalers = (self.scalers_.target, self.scalers_.scalars)
-        return Predictions(
-            *(
-                None if part is None or scaler is None else scaler.destandardize(torch.from_numpy(part)).numpy()
-                for part, scaler in zip((found.fields, found.scalars), scalers, strict=True)
-            )
+    @property
+    def surrogate_(self) -> Surrogate:
+        """Fitted model without its estimator."""
+        return Surrogate(
+            spec=self.spec_,
+            geometry=self.geometry_,
+            scalers=self.scalers_,
+            network=self.module_,
+            base=self.base_,
+            domain=self.domain_,
+            spacing=self.spacing_,
+            refinement=self.refinement,
+            symmetries=self._symmetries,
+            centre=getattr(self, "symmetry_centre_", None),
+            columns=self._columns(self.spec_),
+            sensors=None,
+            sorts_points=self._sorts_points(),
+            sees_grid=True,
+            is_deterministic=self._options("training").deterministic,
+            width=int(self.width),
+            device=self.device_,
+            dtype=getattr(torch, self.dtype_),
         )
 
-    def _from_smooth(self, found: Predictions) -> Predictions:
-        """Undo what `_predict_smooth` did to its predictions."""
-        return _each_part(np.exp, found) if self.scalers_.learns_logarithms else found
-
-    def _tokens(self, inputs: FieldSet) -> FloatArray | None:
-        """Means ``(n, E)`` over the points of the last tokens of the network, as it sees the samples.
-
-        None for a network that offers no tokens, and where the base model predicts alone.
-        """
-        if isinstance(self.module_, CorrectionNetwork) and self.module_.is_base_alone:
-            return None
-        seen = inputs if self.spec_.resampler is None else self.spec_.resampler.to_grid(inputs)
-        self._require_grid(seen)
-        factors = self._refinement_factors(seen)
-        if max(factors) == 1:
-            return self._mean_tokens(seen)
-        refined = predict_refined(seen, factors, lambda part: Predictions(None, self._mean_tokens(part)), average=False)
-        return refined.scalars
-
-    def _mean_tokens(self, inputs: FieldSet) -> FloatArray | None:
-        """Means of the last tokens of samples on grids of the training spacing, or on points."""
-        noted: list[_Noted] = []
-        bound = min(_TOKEN_POINTS, _PREDICT_VALUES // max(self.spec_.n_fields, 1))
-        loader, n_points = self._loader(inputs), min(bound, int(inputs.n_points.sum()))
-
-        def note(kind: str, tokens: torch.Tensor, grid: GridShape | None) -> None:
-            if kind != "poles":
-                noted.append((kind, tokens, grid))
-
-        with torch.inference_mode(), thread_limit(n_points, int(self.width)), observe_features(note):
-            # Tokens of samples of unlike size that a network offers together are told apart one sample at a time.
-            for most in (bound, 0):
-                found: list[torch.Tensor] = []
-                for indices, batch in loader.bounded_batches(most):
-                    noted.clear()
-                    self.module_(**batch.inputs())
-                    if not noted:
-                        return None
-                    means = _means_of_tokens(noted, batch, len(indices))
-                    if means is None:
-                        break
-                    found += means
-                else:
-                    return torch.stack(found).cpu().double().numpy()
-        raise AssertionError("the tokens of a single sample have a mean")
-
-    def _require_grid(self, inputs: FieldSet) -> None:
-        """Raise an error if the estimator was fitted on a grid and these samples have none."""
-        if self.geometry_ != "points" and inputs.grid_shape is None:
-            raise FieldDataError(
-                "the points of X form no regular grid in C order, but the estimator was fitted on one; sort the points "
-                "of a grid by skop.data.find_grid(coords)[1], or resample the fields onto a grid."
-            )
+    def _predict_values(self, inputs: FieldSet) -> Predictions:
+        """Predict in physical units on the points of the inputs."""
+        return self.surrogate_.predict(inputs)
 
     def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
         """Predict at other points than those of the samples; return the outputs and these points."""
-        if self.spec_.n_outputs and self.spec_.resampler is not None:
-            places = query_points(coords, inputs)
-            return self._through_grid(self.spec_.resampler, inputs, places), places
-        if self.spec_.target_points != "inputs":
-            self._require_grid(inputs)
-            if max(self._refinement_factors(inputs)) > 1:
-                raise FieldDataError(
-                    f"X is on a finer grid than in the fit, where refinement={self.refinement!r} needs outputs at the "
-                    "points of X, but y of the fit was on other points; set refinement='native', or bring X to the "
-                    "spacing of the fit."
-                )
-            if self._averages_on_grid:
-                raise FieldDataError(
-                    "predictions cannot be averaged over symmetries that map the points of X onto each other, since y "
-                    "of the fit was on other points; set SymmetryOptions(average_predictions=False)."
-                )
-        elif not self._asks_network_at(inputs):
-            return self._interpolated_at(inputs, coords)
-        self.domain_.check(inputs)
-        places = query_points(coords, inputs, self.domain_.reach)
-        if not self._moves_points:
-            return self._predict_batches(self._loader(inputs, queries=places)), places
-        return self._predict_averaged(inputs, queries=places), places
+        return self.surrogate_.predict_at(inputs, coords)
 
-    def _interpolated_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
-        """Predict at the points of the inputs and interpolate; logarithms where the network learns these."""
-        if not self.scalers_.learns_logarithms or not self.spec_.n_outputs:
-            return super()._predict_at(inputs, coords)
-        places = query_points(coords, inputs)
-        found = self._predict_values(inputs)
-        smooth = inputs.with_values(_each_part(np.log, found).fields)
-        return replace(found, fields=np.exp(interpolate_fields(smooth, places))), places
+    def _tokens(self, inputs: FieldSet) -> FloatArray | None:
+        """Means ``(n, E)`` over the points of the last tokens of the network, as it sees the samples."""
+        return mean_tokens(self.surrogate_, inputs)
 
-    def _asks_network_at(self, inputs: FieldSet) -> bool:
-        """Whether outputs at other points come from the network; they are interpolated otherwise."""
-        able = self.geometry_ == "points" and self.spec_.n_outputs > 0 and not self.scalers_.per_point
-        return able and not self._averages_on_grid
-
-    def _refinement_factors(self, inputs: FieldSet) -> tuple[int, ...]:
-        """How many times finer than in training the grid is along each axis."""
-        is_elsewhere = self.domain_.check(inputs)
-        usable = self.spacing_ is not None and self.geometry_ == "grid" and inputs.shared_coords
-        if self.spacing_ is None or not usable or inputs.grid_shape is None:
-            return (1,)
-        return refinement_factors(inputs, self.spacing_, native=self.refinement == "native", quiet=is_elsewhere)
-
-    def _predict_averaged(self, inputs: FieldSet, **options: Any) -> Predictions:
-        """Predict on a grid with the training spacing, averaged over the declared symmetries if this is set."""
-        found = [self._predict_batches(loader) for loader in self._prediction_loaders(inputs, **options)]
-        return found[0] if len(found) == 1 else averaged(found)
-
-    def _prediction_loaders(self, inputs: FieldSet, **options: Any) -> Iterator[FieldLoader]:
-        """Yield the loaders whose predictions are averaged: one for each symmetry if this is set, otherwise one."""
-        if self._symmetries is None or not self._symmetries.average_predictions:
-            yield self._loader(inputs, **options)
-            return
-        if self.base_ is not None:
-            raise FieldDataError(
-                "predictions over a base cannot be averaged over symmetries, since those of a classical model are not "
-                "symmetric; set SymmetryOptions(average_predictions=False)."
-            )
-        symmetries = self._fitted_symmetries(inputs)
-        if isinstance(symmetries, PointSymmetries) and getattr(self, "symmetry_centre_", None) is None:
-            self._warn_of_unseen(symmetries, inputs)
-        for number in range(symmetries.order):
-            yield self._loader(inputs, symmetries=symmetries, element=number, **options)
-
-    def _predict_batches(self, loader: FieldLoader) -> Predictions:
-        """Predict in physical units, a bounded number of points at a time."""
-        parts: list[Predictions] = []
-        self._pass_predictions(loader, lambda _, found: parts.append(found))
-        places = loader.inputs if loader.queries is None else loader.queries
-        return joined(parts, ragged=places.is_ragged)
-
-    def _pass_predictions(self, loader: FieldLoader, use: Callable[[IntArray, Predictions], None]) -> None:
-        """Pass the indices of successive samples, and their predictions in physical units, to a function."""
-        if isinstance(self.module_, CorrectionNetwork) and self.module_.is_base_alone:
-            use(np.arange(len(loader)), self._predict_base_alone(loader))
-            return
-        # The rounding of a matrix product depends on its number of rows. With one sample at a time it is always the
-        # same.
-        alone = self._options("training").deterministic or loader.queries is not None
-        sizes = loader.inputs.n_points
-        most = min(_PREDICT_POINTS, _PREDICT_VALUES // max(self.spec_.n_fields, self.spec_.n_outputs, 1))
-        n_points = int(sizes.max() if alone else min(sizes.sum(), most))
-        named = naming_memory(
-            f"a prediction of {n_points} points at once",
-            "Predict samples with fewer points, or fit with a smaller width or depth",
-        )
-        with named, torch.inference_mode(), thread_limit(int(n_points), int(self.width)):
-            for indices, batch in loader.bounded_batches(0 if alone else most):
-                use(indices, self._outputs(self.module_(**batch.inputs()), loader, batch.order))
-
-    def _predict_base_alone(self, loader: FieldLoader) -> Predictions:
-        """Predictions of a base whose network has no share, without the network's precision, batches and order."""
-        found = cast("BaseModel", self.base_).predict(loader.inputs, loader.queries)
-        parts = zip((found.fields, found.scalars), (self.scalers_.target, self.scalers_.scalars), strict=True)
-        return Predictions(
-            *(
-                part if part is None or scaler is None else scaler.inverse_transform(torch.from_numpy(part)).numpy()
-                for part, scaler in parts
-            )
-        )
-
-    def _outputs(self, outputs: Outputs, loader: FieldLoader, order: Any) -> Predictions:
-        """Outputs of a batch in physical units and in the caller's order of points."""
-        field, scalars = self._in_physical_units(self._widened(outputs), loader, order)
-        return Predictions(*(None if part is None else part.cpu().numpy() for part in (field, scalars)))
-
-    def _widened(self, outputs: Outputs) -> Outputs:
-        """Outputs in double precision where single precision would lose their variation, or overflow."""
-        parts = zip(outputs, (self.scalers_.target, self.scalers_.scalars), strict=True)
-        return Outputs(
-            *(
-                part if part is None or scaler is None or not scaler.needs_double else part.cpu().double()
-                for part, scaler in parts
-            )
-        )
-
-    def _in_physical_units(self, outputs: Outputs, loader: FieldLoader, order: Any) -> Outputs:
-        """Return the outputs of a batch in physical units and in the caller's order of points, as tensors."""
-        scalars = None
-        if outputs.scalars is not None and self.scalers_.scalars is not None:
-            scalars = self.scalers_.scalars.restore(outputs.scalars)
-        field = None
-        if outputs.field is not None and self.scalers_.target is not None:
-            field = self.scalers_.target.restore(outputs.field)
-        field, scalars = loader.undo(field, scalars)
-        if field is None:
-            return Outputs(None, scalars)
-        if order is not None and loader.queries is None:
-            places = torch.as_tensor(np.argsort(order), device=field.device)
-            field = field.reshape(-1, field.shape[-1])[places].reshape(field.shape)
-        return Outputs(field, scalars)
+    def _columns(self, spec: DataSpec) -> Sequence[str] | None:
+        """Names of the global parameters, if there are any."""
+        columns: Sequence[str] = getattr(self, "feature_names_in_", ())
+        return columns if len(columns) == spec.n_params else spec.param_names
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -2015,123 +1707,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         True
         """
         with each_warning_once():
-            return self._gradient(X, output, params)
-
-    def _gradient(self, X: Any, output: Any, given: Any) -> FloatArray:
-        """Derivatives of an output with respect to the parameters."""
-        inputs, _ = self._read_inputs(X, given)
-        self._warn_if_outside(inputs)
-        select = self._selection(output)
-        if inputs.params is None or self.scalers_.params is None:
-            raise FieldDataError(
-                "gradient needs global parameters: a table X, a FieldSet with params, or params=... beside fields or "
-                "meshes; X has none."
-            )
-        if self.spec_.resampler is not None:
-            raise FieldDataError(
-                "gradient does not go through the resampling of grid=...; fit on a grid or on points instead."
-            )
-        if max(self._refinement_factors(inputs)) > 1:
-            raise FieldDataError("gradient needs the spacing of the training grid, but X is on a finer grid.")
-        loaders, parts = list(self._prediction_loaders(inputs)), []
-        # A function of the field gets samples of one size, with an axis of the samples.
-        alone = inputs.is_ragged and callable(output)
-        for indices, _ in loaders[0].bounded_batches(0 if alone else _PREDICT_POINTS):
-            with torch.inference_mode(False), torch.enable_grad():
-                params = torch.tensor(np.asarray(inputs.params[indices], dtype=np.float64), requires_grad=True)
-                values = select(self._mean_outputs(loaders, indices, params))
-                if not values.requires_grad:
-                    raise FieldDataError("output has no gradient; compute it from the field by torch operations.")
-                if self.scalers_.learns_logarithms and not torch.isfinite(values).all():
-                    raise NonFinitePredictionError(
-                        f"the output is not finite in sample {indices[int(torch.argmin(torch.isfinite(values).int()))]}"
-                        ": X holds numbers far from those of the training. Check its units."
-                    )
-                parts.append(torch.autograd.grad(values.sum(), params)[0].numpy())
-        return np.concatenate(parts)
-
-    def _selection(self, output: Any) -> Callable[[Outputs], torch.Tensor]:
-        """Return the function that computes one number for each sample from outputs in physical units."""
-        n_scalars = self.spec_.n_scalars
-        if callable(output):
-            if not self.spec_.n_outputs:
-                raise FieldDataError("output is a function, but the estimator predicts scalars; pass an index.")
-            if self.spec_.target_points != "inputs":
-                raise FieldDataError(
-                    "gradient of a function of the field needs fields on the points of X, but y of the fit was on "
-                    "other points; fit with y interpolated to the points of X."
-                )
-            return lambda outputs: _one_number_each(output(outputs.field), outputs.field)
-        number = 0 if output is None and n_scalars == 1 else output
-        if not isinstance(number, Integral) or int(number) not in range(n_scalars):
-            raise FieldDataError(
-                f"output is {output!r}, but the estimator predicts {n_scalars} scalars; pass the number of one, or a "
-                "function of the field that gives one number for each sample."
-            )
-        return lambda outputs: outputs.scalars[:, int(number)]  # type: ignore[index]
-
-    def _mean_outputs(self, loaders: list[FieldLoader], indices: IntArray, params: torch.Tensor) -> Outputs:
-        """Compute the outputs for given global parameters as differentiable tensors, averaged over the loaders."""
-        # The identity is the first symmetry.
-        scaled, found = loaders[0].as_params(params), []
-        for loader in loaders:
-            batch = loader.gather(indices)
-            turns = loader.symmetries is not None and loader.symmetries.param_vectors
-            batch.params = loader.as_params(params) if turns else scaled
-            if self.base_ is not None:
-                # Base models are not combined with averages over symmetries, so that no sample is moved here.
-                batch.base, batch.base_scalars = self._tensors_of_base(params, loader.inputs[indices], batch)
-            outputs = self.module_(**batch.inputs())
-            if self.scalers_.learns_logarithms:
-                outputs = self._widened(outputs)
-            found.append(self._in_physical_units(outputs, loader, batch.order))
-        return Outputs(
-            *(None if part[0] is None else torch.stack(part).mean(dim=0) for part in zip(*found, strict=True))
-        )
-
-
-def _each_part(function: Any, found: Predictions) -> Predictions:
-    """Apply a function to the fields and the scalars of predictions; infinities are refused where they are returned."""
-    with np.errstate(divide="ignore", over="ignore"):
-        return Predictions(*(None if part is None else function(part) for part in (found.fields, found.scalars)))
-
-
-def _combined(function: Any, left: Predictions, right: Predictions) -> Predictions:
-    """Apply a function of two arrays to the fields and the scalars of two predictions."""
-    pairs = zip((left.fields, left.scalars), (right.fields, right.scalars), strict=True)
-    return Predictions(*(None if mine is None else function(mine, theirs) for mine, theirs in pairs))
-
-
-def _one_number_each(values: Any, field: torch.Tensor | None) -> torch.Tensor:
-    """Check the result of a caller's function: one number for each sample."""
-    if field is None or not isinstance(values, torch.Tensor) or values.shape != field.shape[:1]:
-        came = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
-        raise FieldDataError(
-            f"output gives {came}; expected a tensor of shape ({0 if field is None else len(field)},), one number "
-            "for each sample, such as field[..., 0].amax(dim=1)."
-        )
-    return values
-
-
-def _means_of_tokens(noted: list[_Noted], batch: Batch, n_samples: int) -> list[torch.Tensor] | None:
-    """Means over the points of the last tokens that a network has offered for a batch, one for each sample.
-
-    None if it is not known which token belongs to which sample.
-    """
-    last, pieces = noted[-1], list[torch.Tensor]()
-    n_points = batch.coords.shape[-2] * (1 if batch.sizes is not None else n_samples)
-    for kind, tokens, grid in reversed(noted):
-        # Networks on points offer those of a large sample in pieces, one after the other.
-        if kind == last[0]:
-            pieces.insert(0, tokens.reshape(-1, tokens.shape[-1]))
-        if grid is not None or kind.startswith("latent") or sum(map(len, pieces)) >= n_points:
-            break
-    flat = torch.cat(pieces)
-    if batch.sizes is not None and len(flat) == n_points:
-        return [part.mean(dim=0) for part in flat.split(batch.sizes)]
-    if batch.sizes is not None and not last[0].startswith("latent") and n_samples > 1:
-        return None
-    return list(flat.reshape(n_samples, -1, flat.shape[-1]).mean(dim=1))
+            inputs, _ = self._read_inputs(X, params)
+            self._warn_if_outside(inputs)
+            return gradient(self.surrogate_, inputs, output)
 
 
 def _other_points(data: TrainingData) -> str:
@@ -2203,14 +1781,6 @@ def _is_too_large(data: TrainingData) -> bool:
 def _usable(n_samples: int, weight: FloatArray | None) -> IntArray:
     """Indices of the samples with positive weight."""
     return np.arange(n_samples) if weight is None else np.flatnonzero(weight)
-
-
-def _to_grid(found: Predictions, points: FieldSet, resampler: GridResampler) -> Predictions:
-    """Predictions with fields on shared points interpolated to the grid."""
-    if found.fields is None:
-        return found
-    bare = FieldSet(points.coords, found.fields)
-    return replace(found, fields=np.asarray(resampler.to_grid(bare).values))
 
 
 def _as_targets(found: Predictions, like: Targets) -> Targets:
@@ -2293,22 +1863,6 @@ def _points_of_a_step(inputs: FieldSet, config: TrainerConfig, drawn: int | None
     """Number of points in a mini-batch, over all its samples."""
     together = config.group_size if config.grouping == "together" else 1
     return config.batch_size * together * int(min(inputs.n_points.mean(), drawn or np.inf))
-
-
-def joined(parts: list[Predictions], *, ragged: bool = False) -> Predictions:
-    """Join the predictions of successive samples; fields of ragged samples are flat."""
-    fields = [part.fields for part in parts if part.fields is not None]
-    scalars = [part.scalars for part in parts if part.scalars is not None]
-    if ragged:
-        fields = [values.reshape(-1, values.shape[-1]) for values in fields]
-    return Predictions(np.concatenate(fields) if fields else None, np.concatenate(scalars) if scalars else None)
-
-
-def averaged(parts: list[Predictions]) -> Predictions:
-    """Mean of several predictions of the same samples."""
-    fields = [part.fields for part in parts if part.fields is not None]
-    scalars = [part.scalars for part in parts if part.scalars is not None]
-    return Predictions(np.mean(fields, axis=0) if fields else None, np.mean(scalars, axis=0) if scalars else None)
 
 
 def _share_documentation(estimator: type, base: type) -> None:

@@ -11,8 +11,8 @@ from typing import Any, Self
 import torch
 
 from skop._sklearn_compat import has_callbacks
-from skop.estimators._runtime import give_way
 from skop.training import History, ProgressLine, in_words
+from skop.training._runtime import give_way
 
 __all__ = ["EpochCallbacks", "FitSeries"]
 

@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import skop
 import skop.estimators._base
+import skop.surrogate._surrogate
 from skop import FieldSet, LaMORegressor, ScalingOptions
 from skop.data import Batch, unit_grid
 from skop.estimators._base import OperatorRegressor
@@ -100,7 +101,7 @@ def test_predictions_keep_their_digits_far_from_zero(c, scalars):
     assert len(np.unique(found)) == found.size
     scaler = model.scalers_.scalars if scalars else model.scalers_.target
     with torch.inference_mode():
-        batch = next(iter(model._loader(model._read_inputs(X)[0]).batches(len(X), np.arange(len(X)))))
+        batch = next(iter(model.surrogate_.loader(model._read_inputs(X)[0]).batches(len(X), np.arange(len(X)))))
         raw = model.module_(**batch.inputs())
     raw = (raw.scalars if scalars else raw.field).double().numpy().reshape(found.shape)
     expected = raw * scaler.scale_.item() + (scaler.mean_.item() - c)
@@ -249,7 +250,7 @@ def test_the_size_of_the_batches_of_predict_does_not_matter(points, monkeypatch)
         estimator = small(dtype=dtype).fit(X, y)
         expected = estimator.predict(X)
         with monkeypatch.context() as patch:
-            patch.setattr(skop.estimators._base, "_PREDICT_POINTS", points)
+            patch.setattr(skop.surrogate._surrogate, "PREDICT_POINTS", points)
             np.testing.assert_allclose(estimator.predict(X), expected, rtol=0, atol=tolerance * np.abs(expected).max())
 
 

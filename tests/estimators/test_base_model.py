@@ -10,10 +10,11 @@ import skop
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor, RolloutRegressor
 from skop.data import Predictions, Targets
 from skop.datasets import make_darcy
-from skop.estimators._base_model import Comparison, CorrectionNetwork, Review, correction_shares, standardized
+from skop.estimators._base_model import Comparison, Review, correction_shares, standardized
 from skop.estimators._export import _BaseGraph
 from skop.exceptions import FieldDataError
 from skop.networks import Outputs
+from skop.surrogate._correction import CorrectionNetwork
 
 SIZES = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
 
@@ -120,7 +121,7 @@ def test_the_network_sees_the_base():
 def test_drawn_points_keep_their_base(linear_map):
     X, y = linear_map
     model = small(base="linear", max_iter=1, dtype="float64").fit(X, y)
-    batch = model._loader(
+    batch = model.surrogate_.loader(
         X, subsample_points=5, base=lambda indices: Predictions(np.tile(X.coords, (len(indices), 1, 1)))
     ).gather(np.array([3, 1]))
     assert batch.base.shape == (2, 5, 2)
@@ -133,7 +134,7 @@ def test_symmetries_turn_the_scalars_of_the_base():
     X = FieldSet(rng.random((6, 2)), None, params=params)
     symmetries = skop.SymmetryOptions(names=("flip_x",), param_vectors=[(0, 1)], scalar_vectors=[(0, 1)])
     model = small(base="linear", symmetries=symmetries, dtype="float64", max_iter=1).fit(X, 2 * params)
-    moved = model._loader(X, symmetries=model._fitted_symmetries(X), element=1).gather(np.arange(20))
+    moved = model.surrogate_.loader(X, symmetries=model.surrogate_.symmetrise.of(X), element=1).gather(np.arange(20))
     found = model.scalers_.scalars.inverse_transform(moved.base_scalars).numpy()
     np.testing.assert_allclose(found, 2 * params * [-1, 1], rtol=1e-5)
 
@@ -470,7 +471,9 @@ def test_symmetries_turn_the_base_with_its_sample():
     model = small(base="linear", symmetries=symmetries, dtype="float64").fit(X, y)
     inputs, _ = model._read_inputs(X)
     moving = model._fitted_symmetries(inputs)
-    plain, moved = (model._loader(inputs, symmetries=moving, element=number).gather(np.arange(3)) for number in (0, 1))
+    plain, moved = (
+        model.surrogate_.loader(inputs, symmetries=moving, element=number).gather(np.arange(3)) for number in (0, 1)
+    )
     before, after = (
         model.scalers_.target.inverse_transform(batch.base).reshape(3, 6, 6, 2) for batch in (plain, moved)
     )

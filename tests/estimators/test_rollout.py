@@ -132,7 +132,7 @@ def test_batch_gradient_is_the_sum_over_the_steps(fields):
 
     def gradient(windows, frames):
         data = model._read(on_grid(windows), on_grid(frames))
-        batch = model._loader(data.inputs, targets=data.targets).gather(np.arange(len(windows)))
+        batch = model.surrogate_.loader(data.inputs, targets=data.targets).gather(np.arange(len(windows)))
         model.module_.zero_grad()
         objective(model.module_(**batch.inputs()), batch).backward()
         return torch.cat([p.grad.flatten() for p in model.module_.parameters() if p.grad is not None])

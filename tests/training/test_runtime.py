@@ -17,7 +17,7 @@ import skop
 from skop import LaMORegressor
 from skop.estimators import _runtime
 from skop.estimators._callbacks import EpochCallbacks
-from skop.estimators._runtime import give_way, isolated_randomness, pick_device, pick_dtype, thread_limit
+from skop.training._runtime import give_way, isolated_randomness, pick_device, pick_dtype, thread_limit
 
 CPU = torch.device("cpu")
 

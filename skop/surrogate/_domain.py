@@ -622,7 +622,7 @@ def is_even_in_logarithms(numbers: FloatArray) -> Any:
     Examples
     --------
     >>> import numpy as np
-    >>> from skop.estimators._domain import is_even_in_logarithms
+    >>> from skop.surrogate._domain import is_even_in_logarithms
     >>> is_even_in_logarithms(np.stack([np.linspace(1, 100, 9), np.geomspace(1, 100, 9)], axis=1)).tolist()
     [False, True]
     """

@@ -60,7 +60,7 @@ def refinement_factors(
     >>> import numpy as np
     >>> from skop import FieldSet
     >>> from skop.data import unit_grid
-    >>> from skop.estimators._refinement import refinement_factors
+    >>> from skop.surrogate._refinement import refinement_factors
     >>> fine = FieldSet(unit_grid((31, 16)), np.zeros((1, 31, 16, 1)))
     >>> refinement_factors(fine, (1 / 15, 1 / 15), native=False)
     (2, 1)

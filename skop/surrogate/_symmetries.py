@@ -11,7 +11,6 @@ import numpy as np
 
 from skop._typing import FloatArray, GridShape
 from skop.data import DataSpec, FieldSet, GridSymmetries, PointSymmetries, Scalers, check_domain, layout_of
-from skop.estimators._options import SymmetryOptions
 from skop.exceptions import FieldDataError
 
 __all__ = [
@@ -29,7 +28,7 @@ _OUTSIDE = 0.05
 _TOO_LARGE = 3.0
 
 
-def moves_points(options: SymmetryOptions, spec: DataSpec, geometry: str, inputs: FieldSet) -> bool:
+def moves_points(options: Any, spec: DataSpec, geometry: str, inputs: FieldSet) -> bool:
     """Whether declared symmetries move the points of these samples, instead of mapping them onto each other.
 
     Points of a straight grid are mapped onto each other, and those of another grid where the symmetries do so.
@@ -52,7 +51,7 @@ def moves_points(options: SymmetryOptions, spec: DataSpec, geometry: str, inputs
 
 
 def declared_symmetries(
-    options: SymmetryOptions,
+    options: Any,
     spec: DataSpec,
     grid_shape: GridShape | None,
     centre: FloatArray | None,
@@ -205,7 +204,7 @@ def unseen_by_scalers(
     return found
 
 
-def require_points_in_domain(options: SymmetryOptions, lower: FloatArray, upper: FloatArray) -> None:
+def require_points_in_domain(options: Any, lower: FloatArray, upper: FloatArray) -> None:
     """Raise an error if the declared domain does not hold the box of the training points, as in other units.
 
     Parameters
@@ -226,7 +225,7 @@ def require_points_in_domain(options: SymmetryOptions, lower: FloatArray, upper:
         )
 
 
-def require_all_frames(options: SymmetryOptions, n_frames: int, n_channels: int) -> None:
+def require_all_frames(options: Any, n_frames: int, n_channels: int) -> None:
     """Raise an error if vectors or tensors of a rollout are not declared in each frame of its window.
 
     Parameters

@@ -46,7 +46,7 @@ def pick_device(name: str) -> torch.device:
 
     Examples
     --------
-    >>> from skop.estimators._runtime import pick_device
+    >>> from skop.training._runtime import pick_device
     >>> pick_device("cpu")
     device(type='cpu')
     """
@@ -95,7 +95,7 @@ def pick_dtype(name: str, role: str) -> str:
 
     Examples
     --------
-    >>> from skop.estimators._runtime import pick_dtype
+    >>> from skop.training._runtime import pick_dtype
     >>> pick_dtype("auto", "features"), pick_dtype("auto", "fields")
     ('float64', 'float32')
     """
@@ -275,7 +275,7 @@ def thread_limit(n_points: int, width: int) -> Iterator[int]:
 
     Examples
     --------
-    >>> from skop.estimators._runtime import thread_limit
+    >>> from skop.training._runtime import thread_limit
     >>> with thread_limit(8 * 16 * 16, 64) as n_threads:
     ...     n_threads
     1

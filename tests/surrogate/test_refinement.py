@@ -6,11 +6,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-import skop.estimators._base
+import skop.surrogate._stages
 from skop import FieldSet, LaMORegressor
 from skop.data import Predictions, unit_grid
-from skop.estimators._refinement import predict_refined, refinement_factors
 from skop.exceptions import ResolutionWarning
+from skop.surrogate._refinement import predict_refined, refinement_factors
 
 CASES = [((17,), (2,)), ((16,), (3,)), ((13, 17), (3, 2)), ((10, 5), (2, 1)), ((9, 9, 11), (2, 2, 2))]
 #: Points along each axis that leave at least four coarse ones, which a cubic needs.
@@ -219,7 +219,7 @@ def test_pieces_of_a_set_are_predicted_as_the_whole(monkeypatch):
     estimator = fitted(X, X)
     fine = FieldSet(unit_grid((9, 9)), generator.normal(size=(7, 81, 1)), grid_shape=(9, 9))
     whole = estimator.predict(fine)
-    monkeypatch.setattr(skop.estimators._base, "_PREDICT_POINTS", 200)
+    monkeypatch.setattr(skop.surrogate._stages, "PREDICT_POINTS", 200)
     assert whole.shape == (7, 9, 9, 1)
     np.testing.assert_allclose(estimator.predict(fine), whole, rtol=1e-12, atol=1e-13)
 
