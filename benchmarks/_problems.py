@@ -144,11 +144,10 @@ def _wake(n_train: int, n_test: int, seed: int) -> Problem:
 
 
 def _impulsive(n_train: int, n_test: int, seed: int) -> Problem:
-    """Fluid and a plate at speed 1, until the plate accelerates by 3 from a moment between 0.2 and 0.4 on.
-
-    The speed at 41 distances from the plate, which follows the equation of heat with a viscosity of 0.1: H. S. Carslaw,
-    J. C. Jaeger, "Conduction of Heat in Solids" (1959), section 2.5. Equal steps of the time; tests at random times.
-    """
+    """Fluid and a plate at speed 1, until the plate accelerates by 3 from a moment between 0.2 and 0.4 on."""
+    # The speed at 41 distances from the plate, which follows the equation of heat with a viscosity of 0.1: H. S.
+    # Carslaw, J. C. Jaeger, "Conduction of Heat in Solids" (1959), section 2.5. Equal steps of the time; tests at
+    # random times.
     distance, start = np.linspace(0, 1, 41), np.random.default_rng(seed).uniform(0.2, 0.4)
 
     def speeds(times: FloatArray) -> FieldSet:
@@ -226,11 +225,9 @@ def _cantilever(n_train: int, n_test: int, seed: int) -> Problem:
 
 
 def _beam(n_train: int, n_test: int, seed: int) -> Problem:
-    """Stress and deflection of a cantilever under a load at its end, as a table; shear makes neither a power.
-
-    Length and sides of the section in m, modulus in Pa, load in N; Timoshenko's beam of a shear modulus of 0.4 E, and a
-    concentration of the stress that depends on the slenderness.
-    """
+    """Stress and deflection of a cantilever under a load at its end, as a table; shear makes neither a power."""
+    # Length and sides of the section in m, modulus in Pa, load in N; Timoshenko's beam of a shear modulus of 0.4 E, and
+    # a concentration of the stress that depends on the slenderness.
     lower, upper = np.log([[0.5, 0.02, 0.02, 5e10, 10.0], [3.0, 0.1, 0.2, 2.2e11, 1e4]])
     table = np.exp(np.random.default_rng(seed).uniform(lower, upper, (n_test + n_train, 5)))
     length, width, height, modulus, load = table.T
