@@ -1,6 +1,6 @@
 """The Takenaka-Malmquist system as written: products of Eq. 6 and sums of Eqs. 10 and 11, in complex128.
 
-Slow, and without any of the forms of `_torch.py`. Poles are complex, of shape (K,); signals are (N, E).
+Slow, and without any of the forms of the package. Poles are complex, of shape (K,); signals are (N, E).
 """
 
 import math
