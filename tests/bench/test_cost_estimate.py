@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from skop.bench import _cost_estimate as cost
-from skop.bench.__main__ import main
-from skop.bench._report import read_report
+from benchmarks import _cost_estimate as cost
+from benchmarks.__main__ import main
+from benchmarks._report import read_report
 from skop.training import measure_epoch
 
 

@@ -470,7 +470,7 @@ def test_symmetries_turn_the_base_with_its_sample():
     symmetries = skop.SymmetryOptions(names=("flip_x",), input_vectors=[(0, 1)], target_vectors=[(0, 1)])
     model = small(base="linear", symmetries=symmetries, dtype="float64").fit(X, y)
     inputs, _ = model._read_inputs(X)
-    moving = model._fitted_symmetries(inputs)
+    moving = model.surrogate_.symmetrise.of(inputs)
     plain, moved = (
         model.surrogate_.loader(inputs, symmetries=moving, element=number).gather(np.arange(3)) for number in (0, 1)
     )

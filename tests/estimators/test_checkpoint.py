@@ -485,8 +485,9 @@ def test_a_search_of_an_auto_regressor_goes_on_after_its_last_fit(tmp_path, monk
 def run_kills(*options):
     """Kill fits in processes of their own by the benchmark, which compares their results."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "SKOP_BACKEND": "torch"}
-    command = [sys.executable, "-m", "skop.bench", "kills", *options]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "benchmarks", "kills", *options]
+    checkout = Path(__file__).parents[2]
+    ended = subprocess.run(command, env=environment, cwd=checkout, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
 
 
