@@ -52,8 +52,8 @@ _ERRORS = 2.0
 #: Part of the variation up to which the network learns what the base leaves over. It is worse at this than at the whole
 #: map where the base is rough: the errors of the base are then as hard to learn as the map.
 _SMALL_REST = 0.02
-#: Parts of a training after which it is reviewed, and from which on the network is compared with the base.
-_REVIEWS, _COMPARED_FROM = (1 / 16, 1 / 8, 1 / 4, 1 / 2), 1 / 8
+#: Parts of a training after which the network is compared with the base.
+_REVIEWS = (1 / 8, 1 / 4, 1 / 2)
 #: Share of a network that learns the whole map, and its error in units of that of the base, from which the base is of
 #: no use: if their errors are independent, it lowers that of the network by a twentieth now, and by less later.
 _NETWORK_ALONE, _CLEARLY_BETTER = 0.9, 0.5
@@ -725,7 +725,7 @@ class Comparison:
 
 
 class Review:
-    """Times at which a training is reviewed, and repeated comparison of a network with a base model.
+    """Repeated comparison of a network with a base model in the course of a training.
 
     Parameters
     ----------
@@ -739,31 +739,21 @@ class Review:
     def __init__(self, learns_rest: bool, is_line: bool = False) -> None:
         self.learns_rest, self.is_line, self.due = learns_rest, is_line, list(_REVIEWS)
         self.before: tuple[float, Comparison] | None = None
-        #: Number of remedies against overfitting that are in use.
-        self.n_remedies = 0
-        #: Part of the training at the last review, and errors on held-out samples then, of fields, scalars, or both.
-        self.unseen: tuple[float, list[float]] | None = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been seen so far, as nested dicts and lists of numbers and arrays."""
         before = None if self.before is None else {"part": self.before[0], **vars(self.before[1])}
-        return {"due": list(self.due), "before": before, "n_remedies": self.n_remedies, "unseen": self.unseen}
+        return {"due": list(self.due), "before": before}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
         self.due, before = list(state["due"]), state["before"]
-        self.n_remedies, unseen = state["n_remedies"], state["unseen"]
-        self.unseen = None if unseen is None else (unseen[0], list(unseen[1]))
         parts = {} if before is None else {name: held for name, held in before.items() if name != "part"}
         self.before = None if before is None else (before["part"], Comparison(**parts))
 
     def is_due(self, part: float) -> bool:
         """Whether a review is due when this fraction of the training is complete."""
         return bool(self.due) and part >= self.due[0]
-
-    def compares(self, part: float) -> bool:
-        """Whether the network and the base are to be compared then."""
-        return part >= _COMPARED_FROM
 
     def pass_by(self, part: float) -> None:
         """Note that what is due when this fraction of the training is complete is done."""

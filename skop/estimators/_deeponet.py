@@ -10,13 +10,13 @@ import numpy as np
 
 from skop._sklearn_compat import Interval
 from skop._typing import FloatArray, IntArray
-from skop.data import DataSpec, Predictions, TrainingData
+from skop.data import DataSpec, TrainingData
 from skop.estimators._base import OperatorRegressor
-from skop.estimators._checkpoint import FitCheckpoints
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.networks import DeepONetNetwork, OperatorNetwork
 from skop.surrogate import Surrogate
 from skop.surrogate._stages import Sensors
+from skop.surrogate._symmetries import moves_points
 from skop.training import TrainingPlan
 
 __all__ = ["DeepONetRegressor"]
@@ -114,17 +114,8 @@ class DeepONetRegressor(OperatorRegressor):
             )
 
     # ------------------------------------------------------------------ sensors
-    def _prepare(
-        self,
-        data: TrainingData,
-        whole: TrainingData,
-        train: IntArray,
-        weight: FloatArray | None,
-        rng: np.random.RandomState,
-        plan: TrainingPlan,
-        kept: FitCheckpoints,
-    ) -> Predictions | None:
-        """Store the sensors, and set up what every operator has."""
+    def _check_samples(self, data: TrainingData) -> None:
+        """Check that fields are on shared points that no symmetry moves, and store these as the sensors."""
         inputs = data.inputs
         if not inputs.n_channels and not inputs.n_params:
             raise FieldDataError(
@@ -143,14 +134,14 @@ class DeepONetRegressor(OperatorRegressor):
                 "warm_start goes on with the sensors of the last fit, but X has its fields on other points; set "
                 "warm_start=False to fit anew, or bring X to the points of the last fit."
             )
-        self.sensors_: FloatArray | None = sensors
-        unseen = super()._prepare(data, whole, train, weight, rng, plan, kept)
-        if sensors is not None and self.symmetry_centre_ is not None:
+        geometry = self._choose_geometry(data.spec.network_spec)
+        declared = self._symmetries
+        if sensors is not None and declared is not None and moves_points(declared, data.spec, geometry, inputs):
             raise FieldDataError(
                 "the symmetries move the points of X, but DeepONetRegressor reads input fields at sensors that do not "
                 "move; set symmetries=None, or fit fields on a grid that the symmetries map onto itself."
             )
-        return unseen
+        self.sensors_: FloatArray | None = sensors
 
     def _why_no_base(self, data: TrainingData, used: IntArray, plan: TrainingPlan) -> str:
         """Say why there is no base model: its predictions would be input fields on points that are no sensors."""

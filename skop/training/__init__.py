@@ -5,6 +5,7 @@ from skop.training._averaging import WeightAverage
 from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprint
 from skop.training._distributed import Group, join_group, local_rank
 from skop.training._loop import History, Trainer, TrainerConfig, naming_memory
+from skop.training._monitors import Monitor, Validation
 from skop.training._optimizer import OPTIMIZERS, Muon, make_optimizer, orthogonalized
 from skop.training._order import epoch_rounds
 from skop.training._parts import can_be_split, split_batch
@@ -22,6 +23,7 @@ __all__ = [
     "EpochCost",
     "Group",
     "History",
+    "Monitor",
     "Muon",
     "ProgressLine",
     "RateAndMomentum",
@@ -29,6 +31,7 @@ __all__ = [
     "TrainerConfig",
     "TrainingEnd",
     "TrainingPlan",
+    "Validation",
     "WeightAverage",
     "can_be_split",
     "epoch_rounds",

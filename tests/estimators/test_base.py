@@ -18,6 +18,7 @@ import skop.surrogate._surrogate
 from skop import FieldSet, LaMORegressor, ScalingOptions
 from skop.data import Batch, unit_grid
 from skop.estimators._base import OperatorRegressor
+from skop.estimators._session import trainer_config
 from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError
 from skop.losses import RelativeL2Loss
 from skop.metrics import neg_relative_l2_scorer
@@ -62,9 +63,9 @@ def test_automatic_batches_shrink_on_large_grids_down_to_eight_samples_where_mem
     model = small(max_iter=1).fit(*make_data())
     for points, samples in ((16**2, 16), (800, 10), (32**2, 8), (85**2, 8), (2**14, 8), (2**15, 4), (2**16, 2)):
         fields = FieldSet(np.zeros((points, 2)), np.zeros((128, points, 0)))
-        assert model._training_options(fields, DIRECT_TRAINING).batch_size == samples
+        assert trainer_config(model, fields, DIRECT_TRAINING).batch_size == samples
     few = FieldSet(np.zeros((85**2, 2)), np.zeros((16, 85**2, 0)))
-    assert model._training_options(few, DIRECT_TRAINING).batch_size == 2
+    assert trainer_config(model, few, DIRECT_TRAINING).batch_size == 2
 
 
 def test_parameters_move_the_predicted_field():

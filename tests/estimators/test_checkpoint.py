@@ -31,6 +31,7 @@ from skop.estimators import _checkpoint, _search
 from skop.estimators._base_model import BaseModel, Review
 from skop.estimators._checkpoint import FitCheckpoints
 from skop.estimators._field import fitted_attributes
+from skop.estimators._monitors import OverfittingMonitor
 from skop.exceptions import SkopWarning
 from skop.modules import ResidualDropout
 from skop.training import fingerprint
@@ -128,7 +129,7 @@ def test_a_killed_fit_ends_as_one_that_was_not(name, tmp_path, gathered):
 @pytest.mark.parametrize("before_end", [2, 26], ids=["in the second half", "in the first half"])
 def test_a_training_without_its_base_and_with_drop_path_goes_on(before_end, tmp_path, gathered, monkeypatch):
     monkeypatch.setattr(Review, "winner", lambda self, part, now: "network")
-    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, *_: (True, None))
+    monkeypatch.setattr(OverfittingMonitor, "overfits", lambda self, *_: (True, None))
     options = {"base": "pod", "max_iter": 8, "symmetries": ["flip_x"]}
     options["training"] = TrainingOptions(shift_patches=False)
     start = gathered.count[0]
@@ -144,9 +145,7 @@ def test_a_training_without_its_base_and_with_drop_path_goes_on(before_end, tmp_
 @pytest.mark.parametrize("overfits", [True, False])
 @pytest.mark.parametrize("before_end", [2, 120], ids=["after the return", "before it"])
 def test_a_training_with_samples_held_out_to_judge_it_goes_on(overfits, before_end, tmp_path, gathered, monkeypatch):
-    monkeypatch.setattr(
-        LaMORegressor, "_overfits", lambda self, setup, *_: (overfits and setup.reviewed.due == [0.5], None)
-    )
+    monkeypatch.setattr(OverfittingMonitor, "overfits", lambda self, *_: (overfits and self.due == [], None))
     every, fields = np.tile(X, (7, 1, 1, 1)), np.tile(Y, (7, 1, 1, 1))
     options = {"max_iter": 8, "symmetries": ["flip_x"]}
     start = gathered.count[0]

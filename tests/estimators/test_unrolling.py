@@ -7,6 +7,7 @@ import torch
 from skop import FieldSet, LaMORegressor
 from skop.data import Targets, unit_grid
 from skop.estimators._rollout import _one_steps
+from skop.estimators._session import objective_of
 from skop.estimators._unrolling import StepForward
 from skop.networks import Outputs
 
@@ -66,7 +67,7 @@ def test_unrolled_outputs_are_those_of_runs_between_true_windows(fields, unroll,
 def test_unrolled_gradient_by_finite_differences(fields):
     X, y = (on_grid(part) for part in fields)
     model, batch, forward = unrolled_parts(X, y, 4)
-    objective = model._make_loss(None)
+    objective = objective_of(model, None)
     model.module_.train()
 
     def loss():

@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -15,8 +16,8 @@ import torch
 
 import skop
 from skop import LaMORegressor
-from skop.estimators import _runtime
 from skop.estimators._callbacks import EpochCallbacks
+from skop.training import _runtime
 from skop.training._runtime import give_way, isolated_randomness, pick_device, pick_dtype, thread_limit
 
 CPU = torch.device("cpu")
@@ -259,14 +260,14 @@ def test_what_is_drawn_while_giving_way_is_the_users():
 def test_a_callback_may_wait_for_fits_in_other_threads():
     found = []
 
-    def report(history, part):
+    def report(history, progress):
         found.append(in_new_thread(lambda: dropping(1).predict(X)))
         return False
 
     callbacks = EpochCallbacks(dropping(0))
     callbacks._end_epoch = report
     with isolated_randomness(np.random.RandomState(0), CPU, False):
-        callbacks(None, 0.5)
+        callbacks.told(SimpleNamespace(history=None, progress=0.5))
     np.testing.assert_array_equal(found[0], dropping(1).predict(X))
 
 
