@@ -26,9 +26,6 @@ __all__ = [
     "SkopError",
     "SkopWarning",
     "TrainingDivergedError",
-    "each_warning_once",
-    "held_warnings",
-    "warn",
 ]
 
 #: Packages whose stack frames are skipped in the search for the user's line that a warning refers to.

@@ -175,6 +175,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
     scalers_ : skop.data.Scalers
         Fitted scalers.
+    surrogate_ : skop.surrogate.Surrogate
+        The fitted model without its estimator: scalers, base, network, and the stages that lead to it.
     base_ : object or None
         Fitted base model: its ``estimator``, and the ``error`` of its predictions for samples that it has not seen,
         relative to their variation. None if there is none, also because the network left it far behind.
