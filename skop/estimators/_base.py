@@ -31,7 +31,8 @@ from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators._export import export_estimator
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._options import SymmetryOptions, TrainingOptions
-from skop.estimators._session import FitSession, why_no_base
+from skop.estimators._session import FitSession
+from skop.estimators._session_base import why_no_base
 from skop.exceptions import FieldDataError, SkopWarning, each_warning_once, warn
 from skop.surrogate import Surrogate
 from skop.surrogate._correction import CorrectionNetwork

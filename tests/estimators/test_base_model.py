@@ -13,6 +13,7 @@ from skop.datasets import make_darcy
 from skop.estimators._base_model import Comparison, Review, correction_shares, standardized
 from skop.estimators._export import _BaseGraph
 from skop.estimators._session import FitSession
+from skop.estimators._session_base import SessionBase
 from skop.exceptions import FieldDataError
 from skop.networks import Outputs
 from skop.surrogate._correction import CorrectionNetwork
@@ -278,7 +279,7 @@ def test_a_warm_start_goes_on_with_the_whole_correction(linear_map, monkeypatch)
     with pytest.raises(ValueError, match="base from 'linear' to 'pod'"):
         model.set_params(base="pod").fit(X, y)
     with monkeypatch.context() as patch:
-        patch.setattr(FitSession, "_choose_share", lambda self, history: None)
+        patch.setattr(SessionBase, "choose_share", lambda self, history: None)
         model.set_params(base="linear").fit(X, y)
     assert (shares_of(model)[0] == 1).all()
     model = small(base="auto", warm_start=True).fit(X, y)
@@ -535,7 +536,9 @@ def test_continued_fits_hold_out_the_same_samples(linear_map, monkeypatch):
     held = []
     model = small(base="linear", warm_start=True, max_iter=1)
     monkeypatch.setattr(
-        FitSession, "_choose_share", lambda self, history: held.append(self.data.inputs[self.held].params)
+        SessionBase,
+        "choose_share",
+        lambda self, history: held.append(self.session.data.inputs[self.session.held].params),
     )
     for part in (slice(0, 30), slice(29, None, -1), slice(0, 40)):
         model.fit(X[part], y[part])
@@ -549,7 +552,7 @@ def test_continued_fits_hold_out_the_same_samples(linear_map, monkeypatch):
 def test_samples_that_decide_the_share_are_not_trained_on(linear_map, early_stopping, monkeypatch):
     X, y = linear_map
     found = {}
-    monkeypatch.setattr(FitSession, "_choose_share", lambda self, history: found.update(session=self))
+    monkeypatch.setattr(SessionBase, "choose_share", lambda self, history: found.update(session=self.session))
     weight = np.arange(12.0)
     small(base="linear", early_stopping=early_stopping, max_iter=1).fit(X[:12], y[:12], sample_weight=weight)
     session = found["session"]
@@ -560,8 +563,8 @@ def test_samples_that_decide_the_share_are_not_trained_on(linear_map, early_stop
     assert np.array_equal(session.weight, weight)
     # Predictions of unseen samples are in the places of these.
     expected = standardized(session.data.targets, session.loader.scalers).field.values
-    assert not session.unseen.fields[0].any()
-    np.testing.assert_allclose(session.unseen.fields[1:], expected[1:], atol=1e-6)
+    assert not session.base.unseen.fields[0].any()
+    np.testing.assert_allclose(session.base.unseen.fields[1:], expected[1:], atol=1e-6)
 
 
 @pytest.mark.parametrize(
