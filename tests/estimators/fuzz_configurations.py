@@ -33,6 +33,7 @@ else:
 #: What was wrong once: estimator, data and parameters.
 FAILED = [
     ("Transolver", "points", {"geometry": "structured", "grid": "auto"}),
+    ("MNO, oformer", "table", {"architecture": skop.MNOArchitecture(ratio="learnable")}),
     ("AMO", "grid", {"architecture": skop.AMOArchitecture(n_frequencies=0)}),
     ("rollout", "grid", {"estimator__symmetries": skop.SymmetryOptions(names=("flip_x",), input_vectors=None)}),
 ]
