@@ -10,23 +10,25 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1] / "skop"
+CHECKOUT = Path(__file__).parents[1]
+ROOT = CHECKOUT / "skop"
 BASE = {"_typing", "exceptions", "_optional", "_sklearn_compat", "_version", "_openmp", "_draws", "_files", "_jobs"}
 LOW = {"data", "ops", "losses", "metrics", "datasets"}
-#: Parts of the package (packages and modules below `skop`), and those that each may import.
+#: Parts of the package (packages and modules below `skop`), the benchmarks beside it, and those that each may import.
 ALLOWED = {
     **dict.fromkeys(LOW, BASE),
     "datasets": BASE | {"data"},
     "modules": BASE | {"ops"},
     "networks": BASE | {"modules"},
     "training": BASE | {"data", "losses"},
-    "estimators": BASE | LOW | {"training", "networks", "modules"},
+    "surrogate": BASE | {"data", "ops", "modules", "networks", "training"},
+    "estimators": BASE | LOW | {"surrogate", "training", "networks", "modules"},
     "testing": BASE | {"data"},
-    "inspection": BASE | LOW | {"estimators", "modules"},
-    "bench": BASE | LOW | {"estimators", "inspection", "networks", "modules", "training"},
-    "cli": BASE | LOW | {"estimators", "inspection", "bench", "_demo"},
+    "inspection": BASE | LOW | {"estimators", "surrogate", "modules"},
+    "cli": BASE | LOW | {"estimators", "inspection", "_demo"},
     "_demo": BASE | LOW | {"estimators", "inspection"},
     "__main__": {"cli"},
+    "benchmarks": BASE | LOW | {"estimators", "inspection", "networks", "modules", "training"},
     "__init__": BASE | LOW | {"estimators", "inspection", "modules", "networks", "testing", "training"},
     "_optional": {"exceptions"},
     **{name: set() for name in BASE - {"_optional"}},
@@ -38,12 +40,13 @@ KERNEL_FILES = tuple(start for group in COMPILERS.values() for start in group)
 #: Compiles loops of its own to compare with; it imports them, and the compiler, inside functions only.
 ABLATION = "_kernel_ablation"
 SKLEARN_PARTS = {
-    "_sklearn_compat", "estimators", "metrics", "data", "datasets", "testing", "inspection", "bench", "cli", "_demo",
+    "_sklearn_compat", "estimators", "metrics", "data", "datasets", "testing", "inspection", "cli", "_demo",
+    "benchmarks",
 }  # fmt: skip
 PRIVATE_SKLEARN = "_sklearn_compat.py"
 
-#: A parsed file: its place below the package, the part that it belongs to, its tree, and what it imports as pairs of
-#: a line and a full name (`from a.b import c` is `a.b.c`).
+#: A parsed file: its place below the package (of a benchmark below the checkout), the part that it belongs to, its
+#: tree, and what it imports as pairs of a line and a full name (`from a.b import c` is `a.b.c`).
 Module = namedtuple("Module", ["place", "part", "tree", "imports"])
 
 
@@ -62,7 +65,9 @@ def parse(place, source):
 
 @pytest.fixture(scope="module")
 def modules():
-    return [parse(path.relative_to(ROOT), path.read_text()) for path in sorted(ROOT.rglob("*.py"))]
+    package = [parse(path.relative_to(ROOT), path.read_text()) for path in sorted(ROOT.rglob("*.py"))]
+    beside = sorted(CHECKOUT.glob("benchmarks/*.py"))
+    return package + [parse(path.relative_to(CHECKOUT), path.read_text()) for path in beside]
 
 
 def wrong_directions(modules):
@@ -70,9 +75,9 @@ def wrong_directions(modules):
     for module in modules:
         for line, name in module.imports:
             top, _, rest = name.partition(".")
-            target = rest.partition(".")[0]
+            target = rest.partition(".")[0] if top == "skop" else top
             target = target if target in ALLOWED else "__init__"
-            if top == "skop" and target != module.part and target not in ALLOWED[module.part]:
+            if top in {"skop", "benchmarks"} and target != module.part and target not in ALLOWED[module.part]:
                 yield f"{module.place}:{line} imports {name}"
 
 

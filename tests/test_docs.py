@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import skop
-from skop.bench.__main__ import make_parser
-from skop.bench._report import defaults_of, read_report
+from benchmarks.__main__ import make_parser
+from benchmarks._report import defaults_of, read_report
 from skop.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -116,7 +116,7 @@ def why_old(page):
         for part in sorted(earlier.keys() | today.keys()):
             before, now = (found.get(part, "no parameter") for found in (earlier, today))
             changes += [f"{name}: {part} was {before!r} and is {now!r}"] if before != now else []
-    for words in re.findall(r"`python -m skop\.bench ([^`]+)`", text):
+    for words in re.findall(r"`python -m benchmarks ([^`]+)`", text):
         with contextlib.suppress(SystemExit):
             PARSER.parse_args(shlex.split(words))
             continue
@@ -137,7 +137,7 @@ def test_measurements_are_those_of_todays_defaults_or_say_that_they_are_older(pa
 
 def test_a_measurement_with_another_default_or_without_a_record_is_old(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("# Page\n\n`python -m skop.bench phase-error --budgets 60`\n")
+    page.write_text("# Page\n\n`python -m benchmarks phase-error --budgets 60`\n")
     content = {"row": {"error": 0.25}, "defaults": {"PODRegressor": defaults_of("PODRegressor")}}
     file = page.with_suffix(".json")
     file.write_text(json.dumps(content))
@@ -147,7 +147,7 @@ def test_a_measurement_with_another_default_or_without_a_record_is_old(tmp_path)
     file.write_text(json.dumps(content))
     assert [words.split(" ")[1] for words in why_old(page)] == ["gone", "n_components", "regressor"]
     file.write_text(json.dumps({"row": {}, "defaults": {}}))
-    page.write_text("# Page\n\n`python -m skop.bench phase-error --no-such-option`\n")
+    page.write_text("# Page\n\n`python -m benchmarks phase-error --no-such-option`\n")
     assert ["command" in words for words in why_old(page)] == [True]
     file.write_text(json.dumps({"row": {}}))
     assert "does not say" in why_old(page)[0]
@@ -161,8 +161,8 @@ def test_the_reference_lists_every_public_package():
         for node in tree.body
         if isinstance(node, ast.AnnAssign | ast.Assign) and "PACKAGES" in ast.unparse(node).partition("=")[0]
     )
-    # Commands (`skop.bench`, `skop.cli`) are described by their --help.
-    apart = {"skop.estimators", "skop.bench", "skop.cli"}
+    # Commands (`skop.cli`) are described by their --help.
+    apart = {"skop.estimators", "skop.cli"}
     modules = [f"skop.{module.name}" for module in pkgutil.iter_modules(skop.__path__) if module.name[0] != "_"]
     public = {name for name in modules if getattr(importlib.import_module(name), "__all__", [])}
     assert set(listed) == {"skop"} | public - apart

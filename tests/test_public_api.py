@@ -13,11 +13,7 @@ import skop
 
 PACKAGES = sorted(
     {"skop"}
-    | {
-        f"skop.{module.name}"
-        for module in pkgutil.iter_modules(skop.__path__)
-        if not module.name.startswith("_") and module.name != "bench"
-    }
+    | {f"skop.{module.name}" for module in pkgutil.iter_modules(skop.__path__) if not module.name.startswith("_")}
 )
 
 

@@ -169,27 +169,7 @@ def _is_same_file(path: Path, other: Path) -> bool:
 
 
 def _check_writable(path: Path, inputs: Sequence[Path | str | None], force: bool) -> Path:
-    """Check before any work that a file may be written, and create its folder.
-
-    Parameters
-    ----------
-    path : Path
-        File to write.
-    inputs : sequence of Path, str or None
-        Files that are read, which are never overwritten; None for options that were not given.
-    force : bool
-        Whether an existing file may be replaced.
-
-    Returns
-    -------
-    Path
-        The same path.
-
-    Raises
-    ------
-    click.UsageError
-        If the file is one of the inputs, a folder, exists and `force` is not set, or cannot be written.
-    """
+    """Check before any work that a file may be written and is none of the inputs, and create its folder."""
     target = path.resolve()
     if any(_is_same_file(path, Path(item)) for item in inputs if item is not None):
         raise click.UsageError(f"{path} is an input file; choose another output by -o")

@@ -622,40 +622,13 @@ def point_order(fields: FieldSet) -> IntArray:
 
 # ---------------------------------------------------------------------- layout: axes of samples, points and grids
 def _is_rectangular(coords: Sequence[Any]) -> bool:
-    """Tell whether a list is one array written as nested lists, and not a list of samples of different size.
-
-    Parameters
-    ----------
-    coords : sequence
-        Argument of a caller.
-
-    Returns
-    -------
-    bool
-        True if all items have the same shape, or have too few axes to be samples.
-    """
+    """Tell whether a list is one array written as nested lists, and not a list of samples of different size."""
     shapes = {tuple(np.shape(as_storage(item, f"coords[{i}]"))) for i, item in enumerate(coords)}
     return len(shapes) < 2 or all(len(shape) < 2 for shape in shapes)
 
 
 def _as_params(params: Any) -> FloatArray:
-    """Convert global parameters to an array.
-
-    Parameters
-    ----------
-    params : array-like of shape (n, p)
-        Global parameters.
-
-    Returns
-    -------
-    ndarray of shape (n, p)
-        Array in memory.
-
-    Raises
-    ------
-    FieldDataError
-        If they are not numbers, or do not have two axes.
-    """
+    """Convert global parameters (n, p) to an array in memory."""
     array = as_storage(params, "params")
     if len(array.shape) != 2:
         raise FieldDataError(f"params must have shape (n_samples, n_params), got {tuple(array.shape)}; add an axis.")
@@ -663,25 +636,7 @@ def _as_params(params: Any) -> FloatArray:
 
 
 def _checked_values(values: Any, points: tuple[int, ...]) -> Any:
-    """Check that values have one row for each point.
-
-    Parameters
-    ----------
-    values : array-like of shape (*points, c)
-        Values.
-    points : tuple of int
-        ``(n, P)``, or ``(T,)`` for ragged samples.
-
-    Returns
-    -------
-    ndarray or lazy array
-        Values as they are stored.
-
-    Raises
-    ------
-    FieldDataError
-        If the shape does not match.
-    """
+    """Check that values (*points, c) have one row for each point: (n, P), or (T,) for ragged samples."""
     stored = as_storage(values, "values")
     if stored.ndim != len(points) + 1 or tuple(stored.shape[:-1]) != points:
         raise FieldDataError(
@@ -692,27 +647,7 @@ def _checked_values(values: Any, points: tuple[int, ...]) -> Any:
 
 
 def _ragged_state(coords: Sequence[Any], values: Any, grid_shape: Sequence[int] | None) -> dict[str, Any]:
-    """Build the slots of a FieldSet of samples with different numbers of points.
-
-    Parameters
-    ----------
-    coords : sequence of array-like (P_i, d)
-        Points of each sample.
-    values : sequence of array-like (P_i, c) or None
-        Fields of each sample.
-    grid_shape : None
-        Grid, which must be None for such samples.
-
-    Returns
-    -------
-    dict
-        Slots of a FieldSet.
-
-    Raises
-    ------
-    FieldDataError
-        If shapes do not fit together.
-    """
+    """Build the slots of a FieldSet of samples with different numbers of points, which have no grid."""
     if grid_shape is not None:
         raise FieldDataError("samples with different numbers of points have no common grid; leave out grid_shape.")
     points = _flat_samples(coords, "coords", None)
@@ -741,29 +676,7 @@ def _flat_samples(samples: Sequence[Any], name: str, n_points: Sequence[int] | N
 
 
 def _uniform_state(coords: Any, values: Any, grid_shape: Sequence[int] | None, n_params: int | None) -> dict[str, Any]:
-    """Build the slots of a FieldSet of samples that all have the same number of points.
-
-    Parameters
-    ----------
-    coords : ndarray or lazy array
-        Points.
-    values : array-like or None
-        Fields.
-    grid_shape : sequence of int or None
-        Number of points along each axis, if given.
-    n_params : int or None
-        Number of rows of the global parameters, if there are any.
-
-    Returns
-    -------
-    dict
-        Slots of a FieldSet.
-
-    Raises
-    ------
-    FieldDataError
-        If shapes do not fit together.
-    """
+    """Build the slots of a FieldSet of samples that all have the same number of points."""
     if len(coords.shape) < 2:
         raise FieldDataError(f"coords must have shape (points, dimensions) at least, got {coords.shape}; add an axis.")
     _refuse_no_dimensions(coords)

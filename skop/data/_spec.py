@@ -362,11 +362,13 @@ class DataSpec:
         """Spec of the data as the network sees them, that is, after resampling to a grid if there is any."""
         if self.resampler is None:
             return self
+        names = self.channel_names
         return replace(
             self,
             geometry="grid",
             grid_shape=self.resampler.grid_shape,
             n_fields=self.n_fields + self.resampler.distance,
+            channel_names=(*names, "distance") if names is not None and self.resampler.distance else names,
             resampler=None,
         )
 

@@ -517,12 +517,10 @@ def _sum_of_cosines(amplitudes: FloatArray, n_points: int, placement: Placement)
 def _solve_darcy(
     coefficient: FloatArray, forcing: FloatArray | float = 1.0, *, max_iterations: int = MAX_ITERATIONS
 ) -> FloatArray:
-    """Solve ``-div(a grad u) = f`` with u = 0 on the boundary, from values at the nodes of [0, 1]^2.
-
-    Five-point scheme, arithmetic means of ``a`` on the faces, conjugate gradients. The preconditioner is
-    the constant-coefficient Laplacian, inverted exactly by sine transforms, so the number of iterations
-    depends on the contrast of ``a`` and not on the grid (24 for a contrast of 4).
-    """
+    """Solve ``-div(a grad u) = f`` with u = 0 on the boundary, from values at the nodes of [0, 1]^2."""
+    # Five-point scheme, arithmetic means of ``a`` on the faces, conjugate gradients. The preconditioner is the
+    # constant-coefficient Laplacian, inverted exactly by sine transforms, so the number of iterations depends on the
+    # contrast of ``a`` and not on the grid (24 for a contrast of 4).
     if not np.isfinite(coefficient).all():
         raise FieldDataError("the permeability is not finite everywhere: lower tau or alpha.")
     n_points = len(coefficient)

@@ -295,11 +295,9 @@ def _to_cells(modes: FloatArray) -> FloatArray:
 
 
 def _phi_functions(argument: FloatArray) -> list[FloatArray]:
-    """Functions phi_1, phi_2, phi_3 of arguments of at most 0.
-
-    phi_0 = exp and phi_j(z) = (phi_{j-1}(z) - 1 / (j - 1)!) / z, which loses digits near 0; there, phi_j is the sum of
-    z^i / (i + j)!.
-    """
+    """Functions phi_1, phi_2, phi_3 of arguments of at most 0."""
+    # phi_0 = exp and phi_j(z) = (phi_{j-1}(z) - 1 / (j - 1)!) / z, which loses digits near 0; there, phi_j is the sum
+    # of z^i / (i + j)!.
     is_small = argument > -SERIES_LIMIT
     small, large = np.where(is_small, argument, 0.0), np.where(is_small, -1.0, argument)
     values, current = [], np.exp(large)

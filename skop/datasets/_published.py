@@ -190,22 +190,7 @@ def _check_positive_integer(name: str, value: Any) -> None:
 
 
 def _find_files(path: PathOrStr | Sequence[PathOrStr], wanted: dict[str, str], source: str) -> dict[str, Path]:
-    """Locate the file of each role, in a folder or among the files given.
-
-    Parameters
-    ----------
-    path : path or sequence of paths
-        A folder, or as many files as `wanted` has roles, in the same order.
-    wanted : dict of str to str
-        Published file name of each role.
-    source : str
-        Source of the files, for the error message.
-
-    Returns
-    -------
-    dict of str to Path
-        The file of each role.
-    """
+    """Locate the file of each role (`wanted`: its published name), in a folder or among as many files in this order."""
     given = [Path(path)] if isinstance(path, str) or not isinstance(path, Sequence) else [Path(p) for p in path]
     if len(given) == 1 and given[0].is_dir():
         folders = [given[0], *sorted(entry for entry in given[0].iterdir() if entry.is_dir())]

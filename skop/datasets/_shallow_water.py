@@ -351,11 +351,10 @@ class _ShallowWater:
         return np.concatenate([first, cells, last], axis=1)
 
     def _hll(self, below: FloatArray, above: FloatArray) -> tuple[FloatArray, float]:
-        """Flux of Harten, Lax and van Leer between two states (3, ...) of depth, normal and tangential velocity.
-
-        The wave speeds bound those of the exact solution (Toro's two-rarefaction estimate, and 2 c at a dry front), and
-        both velocities lie between them, which keeps the depth at or above 0. The shear wave moves with the water.
-        """
+        """Flux of Harten, Lax and van Leer between two states (3, ...) of depth, normal and tangential velocity."""
+        # The wave speeds bound those of the exact solution (Toro's two-rarefaction estimate, and 2 c at a dry front),
+        # and both velocities lie between them, which keeps the depth at or above 0. The shear wave moves with the
+        # water.
         (h_l, u_l, v_l), (h_r, u_r, v_r) = below, above
         h_l, h_r = np.maximum(h_l, 0.0), np.maximum(h_r, 0.0)
         c_l, c_r = np.sqrt(self.gravity * h_l), np.sqrt(self.gravity * h_r)

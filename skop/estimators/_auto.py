@@ -20,7 +20,7 @@ from skop._optional import import_optional
 from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, fit_context
 from skop.data import DataSpec, FieldSet, Predictions, TrainingData, refuse_mask
 from skop.estimators._amo import AMORegressor
-from skop.estimators._base import check_weight, is_called_by_another_tool
+from skop.estimators._base import is_called_by_another_tool
 from skop.estimators._baselines import PODRegressor
 from skop.estimators._checkpoint import SearchJournal
 from skop.estimators._field import (
@@ -45,6 +45,7 @@ from skop.estimators._search import (
     make_folds,
     weighted,
 )
+from skop.estimators._session import check_weight
 from skop.exceptions import FieldDataError, each_warning_once
 from skop.training import join_group
 

@@ -9,156 +9,42 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skop._sklearn_compat import (
-    CallbackSupportMixin,
-    HasMethods,
-    Interval,
-    SequenceOf,
-    StrOptions,
-    check_sample_weight,
-    fit_context,
-)
-from skop._typing import FloatArray, GridShape, IntArray, PathOrStr
-from skop.data import (
-    Batch,
-    DataSpec,
-    FieldLoader,
-    FieldSet,
-    GridResampler,
-    GridSymmetries,
-    PointSymmetries,
-    Predictions,
-    Scalers,
-    ScalingOptions,
-    Targets,
-    TrainingData,
-    check_positive,
-    grid_spacing,
-    interpolate_fields,
-    iterate_rows,
-    query_points,
-    refuse_mask,
-)
-from skop.estimators._base_model import (
-    BaseModel,
-    Comparison,
-    CorrectionNetwork,
-    Review,
-    remainder_sizes,
-    rows_of,
-    standardized,
-    without_base,
-)
-from skop.estimators._baselines import PODRegressor, groups_of_same_inputs, keep_their_distances, nodes_correspond
+from skop._sklearn_compat import CallbackSupportMixin, HasMethods, Interval, SequenceOf, StrOptions, fit_context
+from skop._typing import FloatArray, IntArray, PathOrStr
+from skop.data import DataSpec, FieldSet, Predictions, ScalingOptions, TrainingData
+from skop.estimators._base_model import BaseModel
 from skop.estimators._building import refuse_too_large
 from skop.estimators._callbacks import EpochCallbacks, FitSeries
 from skop.estimators._checkpoint import FitCheckpoints, described_fit
-from skop.estimators._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling
 from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
-from skop.estimators._domain import Domain
 from skop.estimators._export import export_estimator
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
-from skop.estimators._objective import Objective
 from skop.estimators._options import SymmetryOptions, TrainingOptions
-from skop.estimators._refinement import predict_refined, refinement_factors
-from skop.estimators._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
-from skop.estimators._symmetries import (
-    declared_symmetries,
-    moves_points,
-    require_points_in_domain,
-    undeclared_fields,
-    unseen_by_scalers,
-)
-from skop.exceptions import (
-    FieldDataError,
-    NonFinitePredictionError,
-    SkopWarning,
-    TrainingDivergedError,
-    each_warning_once,
-    warn,
-)
-from skop.losses import SobolevLoss
-from skop.metrics._flat import (
-    norms_of_fields,
-    relative_errors,
-    relative_errors_of_scalars,
-    sizes_of_channels,
-)
-from skop.modules import ResidualDropout, observe_features, set_drop_path
-from skop.networks import Outputs, shift_patches
-from skop.ops import record_backends
-from skop.training import (
-    DIRECT_TRAINING,
-    EarlierTraining,
-    EpochCost,
-    Group,
-    History,
-    Trainer,
-    TrainerConfig,
-    TrainingPlan,
-    join_group,
-    measure_epoch,
-    naming_memory,
-)
+from skop.estimators._session import FitSession
+from skop.estimators._session_base import why_no_base
+from skop.exceptions import FieldDataError, SkopWarning, each_warning_once, warn
+from skop.surrogate import Surrogate
+from skop.surrogate._correction import CorrectionNetwork
+from skop.surrogate._gradient import gradient
+from skop.surrogate._tokens import mean_tokens
+from skop.training import DIRECT_TRAINING, Group, History, TrainingPlan, join_group
+from skop.training._runtime import pick_dtype
 
 __all__ = ["OperatorRegressor"]
 
-#: What ``loss="auto"`` stands for, for fields and for scalars alone.
-AUTOMATIC_LOSSES = ("sobolev", "mse")
-#: Number of points, and least and largest number of samples, of a mini-batch for ``batch_size="auto"``. On point sets
-#: most layers act on single points, so small batches already give gradients of low variance and allow more steps.
-_BATCHES = {"grid": (2**13, 8, 16), "structured": (2**12, 1, 8), "points": (2**12, 1, 8)}
-#: Largest number of points of a mini-batch that is held to the least number of samples, a bound on the memory.
-_LARGEST_BATCH_POINTS = 2**17
 #: Largest size of a parameter of a network that is not tried without memory first.
 _USUAL_SIZE = 256
-#: Number of points, and of their values, that `predict` passes through the network at once, which bounds its memory.
-_PREDICT_POINTS, _PREDICT_VALUES = 2**17, 2**19
-#: Bytes of data in files, in double precision, up to which ``base="auto"`` reads them for a classical model.
-_BASE_BYTES = 2**28
-_TOO_LARGE = f"X and y are not in memory and hold more than {_BASE_BYTES >> 20} MiB in double precision"
-#: Number of points that pass through the network at once where its tokens are observed, which networks on points offer
-#: in pieces beyond it.
-_TOKEN_POINTS = 2**15
-#: Kind, tokens and grid that a network has offered to an observer.
-_Noted = tuple[str, torch.Tensor, GridShape | None]
-#: Errors of samples, of fields and of scalars, (n,).
-_Errors = tuple[FloatArray | None, FloatArray | None]
-#: Mean of y in units of its standard deviation from which a fit in single precision warns: a thousandth of the
-#: variation is then lost.
-_TOO_FAR_FROM_ZERO = 1e4
-#: Sizes of y that single precision can hold with room for the network's errors.
-_IN_SINGLE_PRECISION = (1e-35, 1e35)
-#: Size of a weight of the network from which a fit looks whether its predictions are finite.
-_LARGE_WEIGHT = 100.0
-#: Sizes that the largest sample weight may have.
-_WEIGHTS = (1e-15, 1e15)
-#: Least number of samples for a base model.
-_LEAST_SAMPLES = 10
-#: Least and largest number of samples by which the share of the correction to a base model is chosen.
-_HELD_OUT = (5, 64)
-#: Held-out error in units of that at half the time from which a training stalls, and the least number of other samples
-#: with which those held out are compared.
-_STALLED, _LEAST_COMPARED = 0.8, 32
-#: Error of a base on samples that it has seen, in units of that on others, below which it interpolates.
-_SEEN = 0.5
-#: The rate of drop path with which a training is regularised.
-_DROP_PATH = 0.2
-#: Least numbers of samples and of epochs from which some samples are held out for this alone, and their part.
-_LEAST_JUDGED, _LEAST_EPOCHS, _JUDGED = 100, 8, 1 / 10
 #: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
 _FREE_PARAMETERS = frozenset(
     (
@@ -167,53 +53,6 @@ _FREE_PARAMETERS = frozenset(
         *("device", "verbose", "training", "subsample_points"),
     )
 )
-
-
-@dataclass
-class _Setup:
-    """What a training of a prepared estimator needs.
-
-    Attributes
-    ----------
-    data : TrainingData
-        Samples as the network sees them.
-    usable : FieldSet
-        Points of the samples with positive weight: of the inputs, or of the targets if these have more.
-    valid : ndarray of int or None
-        Indices of the samples that are held out for validation.
-    loader : FieldLoader
-        Training samples.
-    rng : numpy.random.RandomState
-        Random number generator of the fit.
-    plan : TrainingPlan
-        Changes to the training loop for data in time.
-    unseen : Predictions or None
-        Standardised predictions of the base model for all samples, each by a fit without it; None without a base.
-    held : ndarray of int or None
-        Indices of the samples by which the share of the correction to the base model is chosen, or a training is judged
-        to overfit.
-    weight : ndarray of shape (n,) or None
-        Weights of all samples.
-    reviewed : Review or None
-        Review of the network, and of its base model, in the course of the training.
-    trainer : Trainer or None
-        The training.
-    group : Group
-        Processes that train together.
-    """
-
-    data: TrainingData
-    usable: FieldSet
-    valid: IntArray | None
-    loader: FieldLoader
-    rng: np.random.RandomState
-    plan: TrainingPlan
-    unseen: Predictions | None = None
-    held: IntArray | None = None
-    weight: FloatArray | None = None
-    reviewed: Review | None = None
-    trainer: Trainer | None = None
-    group: Group = field(default_factory=Group)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -337,6 +176,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
     scalers_ : skop.data.Scalers
         Fitted scalers.
+    surrogate_ : skop.surrogate.Surrogate
+        The fitted model without its estimator: scalers, base, network, and the stages that lead to it.
     base_ : object or None
         Fitted base model: its ``estimator``, and the ``error`` of its predictions for samples that it has not seen,
         relative to their variation. None if there is none, also because the network left it far behind.
@@ -774,116 +615,23 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 self.__dict__.pop(name, None)
             self.__dict__.update(ended)
             return History(stopped=self.stopped_)
-        setup = self._set_up(data, sample_weight, plan, kept)
+        session = FitSession(self, data, sample_weight, plan, kept)
+        session.prepare()
         told: dict[str, Any] = {
             "is_alone": not is_called_by_another_tool(within=FitSeries.run),
-            "cheaper": cheaper_settings(self, setup.usable),
+            "cheaper": cheaper_settings(self, session.points),
             "is_told": group.is_main,
         }
         with kept.watching():
             with EpochCallbacks(self, X, y, sample_weight, params, **told) as callbacks:
-                trainer = self._make_trainer(setup, callbacks, kept)
-                with self._computing(setup, trainer), group.interruptible(), record_backends() as used:
-                    self._resume(kept, setup, trainer, used)
-                    history = trainer.run(setup.loader)
-            self._choose_share(setup, history)
-            self._record(history)
-            self._store_end(trainer, setup.valid)
-            self.backend_ = ", ".join(sorted(used)) or "torch"
-            self._check_outputs(setup)
-            self._store_reference(data.inputs, setup.weight)
-            kept.finish(self, history)
-        return history
-
-    def _resume(self, kept: FitCheckpoints, setup: _Setup, trainer: Trainer, used: set[str]) -> None:
-        """Go on from the last checkpoint, if there is one."""
-        has_base, reviewed = self.base_ is not None, setup.reviewed
-
-        def further() -> dict[str, Any]:
-            """State of the training beside that of the trainer."""
-            review = None if reviewed is None else reviewed.state_dict()
-            return {"review": review, "drops_base": has_base and self.base_ is None, "backends": sorted(used)}
-
-        kept.further = further
-        if not (state := kept.resume(trainer)):
-            return
-        if reviewed is not None:
-            reviewed.load_state_dict(state["review"])
-            for remedy in self._remedies[: reviewed.n_remedies]:
-                self._regularise(remedy)
-        if state["drops_base"]:
-            self.base_, setup.unseen = None, None
-        is_returned = reviewed is not None and self._returns_held_out(setup, reviewed)
-        if is_returned:
-            setup.held = setup.valid
-        if is_returned or state["drops_base"]:
-            setup.loader = self._loader_without_base(setup)
-        used.update(state["backends"])
-
-    def _check_outputs(self, setup: _Setup) -> None:
-        """Raise an error if the network predicts nothing finite for a sample of the training.
-
-        The loss of a step is that before it, so that the training does not see what its last steps have done.
-        """
-        largest = [float(weight.detach().abs().max()) for weight in self.module_.parameters() if weight.numel()]
-        if max(largest, default=0.0) <= _LARGE_WEIGHT:
-            return
-        row = _usable(len(setup.data.inputs), setup.weight)[:1]
-        queries = self._target_places(setup.data.inputs[row], setup.data.targets[row])
-        base = {} if setup.unseen is None else self._unseen_base(setup.data, setup.unseen, row)
-        found = self._predict_batches(self._loader(setup.data.inputs[row], queries=queries, **base))
-        if not all(part is None or np.isfinite(part).all() for part in (found.fields, found.scalars)):
-            raise TrainingDivergedError(
-                "the last steps of the training have made the weights so large that predictions of training samples "
-                f"are not finite. Lower learning_rate_init (now {self.learning_rate_init}), or set max_grad_norm."
-            )
+                session.train(callbacks)
+            return session.finish()
 
     def _validate_options(self) -> None:
         """Raise an error if a parameter of an option object is invalid."""
         for name in self._option_types:
             if getattr(self, name) is not None:
                 self._options(name)._validate_params()
-
-    def _set_up(
-        self, data: TrainingData, sample_weight: Any, plan: TrainingPlan, kept: FitCheckpoints | None = None
-    ) -> _Setup:
-        """Split and scale the samples, and build the network or keep that of an earlier fit."""
-        kept = kept or FitCheckpoints()
-        weight = check_weight(sample_weight, len(data.inputs))
-        if data.targets.elsewhere:
-            self._check_other_points(data)
-        if self._options("scaling").target_transform is not None:
-            self._check_logarithms(data.targets, weight)
-        rng = check_random_state(self.random_state)
-        rng = kept.group.generator(rng) if self.random_state is None else rng
-        whole = data
-        data = self._resampled(data, _usable(len(data.inputs), weight), plan)
-        usable = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
-        if data.targets.elsewhere and data.targets.field is not None:
-            # Batches are as large as the larger of the two sets of points allows.
-            targets = data.targets.field[_usable(len(data.inputs), weight)]
-            usable = max(usable, targets, key=lambda part: part.n_points.mean())
-        train, valid = self._split(len(data.inputs), weight, rng, plan.group_size)
-        unseen = self._prepare(data, whole, train, weight, rng, plan, kept)
-        if not self._has_base_on_points:
-            warn_of_resampling(self.spec_.resampler, "use LaMORegressor without grid")
-        held = valid
-        if unseen is not None and (held is None or len(held) < _HELD_OUT[0]):
-            # A validation of few samples does not tell how much of a correction is right.
-            train, further = _hold_out(data.inputs, train, 0 if held is None else len(held))
-            held = further if held is None else np.concatenate([held, further])
-        elif held is None and self._needs_judging(len(train), plan):
-            train, held = _hold_out_at_random(train)
-        loader = self._training_loader(data, train, weight, rng, unseen)
-        return _Setup(data, usable, valid, loader, rng, plan, unseen, held, weight, group=kept.group)
-
-    @contextmanager
-    def _computing(self, setup: _Setup, trainer: Trainer) -> Iterator[None]:
-        """Context of the steps of a training: seeded random numbers, and threads that suit the problem."""
-        randomness = isolated_randomness(setup.rng, self.device_, self._options("training").deterministic)
-        n_points = _points_of_a_step(setup.usable, trainer.options, self.subsample_points)
-        with randomness, thread_limit(int(n_points), int(self.width)):
-            yield
 
     def _estimate_cost(
         self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING, *, params: Any = None
@@ -893,9 +641,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         # A plan with a function of its own has it for this object, which is a copy already.
         probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
         data = probe._read(X, y, params=params, sample_weight=sample_weight)
-        cost, cheaper = probe._measure(data, sample_weight, plan)
+        cost, cheaper = FitSession(probe, data, sample_weight, plan).measure()
         costs = {
-            f"{name}={value}": self._probe(**{name: value})._measure(data, sample_weight, plan)[0].seconds
+            f"{name}={value}": FitSession(self._probe(**{name: value}), data, sample_weight, plan).measure()[0].seconds
             for name, value in cheaper.items()
             if plan.forward is None
         }
@@ -905,990 +653,64 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         """Return an unfitted copy with other parameters, which draws nothing from the user's random numbers."""
         return clone(self).set_params(random_state=0, **changes)
 
-    def _measure(self, data: TrainingData, sample_weight: Any, plan: TrainingPlan) -> tuple[EpochCost, dict[str, Any]]:
-        """Measure an epoch of this estimator, which is then of no other use, and say what would make it cheaper."""
-        setup = self._set_up(data, sample_weight, plan)
-        trainer = self._make_trainer(setup, None)
-        with self._computing(setup, trainer):
-            cost = measure_epoch(trainer, setup.loader)
-        return cost, cheaper_settings(self, setup.usable)
+    # ------------------------------------------------------------------ what a session asks
+    def _check_samples(self, data: TrainingData) -> None:
+        """Check samples as the network sees them; a subclass may store what depends on them."""
 
-    def _check_other_points(self, data: TrainingData) -> None:
-        """Raise an error if a parameter needs targets on the points of the inputs, but they are on others."""
-        scaling = self._options("scaling")
-        reasons = {
-            f"grid={self.grid!r} interpolates X and y to one grid; set grid=None": (
-                self.grid is not None and data.spec.geometry == "points"
-            ),
-            f"scaling__inputs={scaling.inputs!r} with scaling__targets={scaling.targets!r} ties the network to the "
-            "points of X; set both to 'channel'": "point" in (scaling.inputs, scaling.targets),
-            "symmetries map the points of X onto each other, and not those of y; set symmetries=None": (
-                self._symmetries is not None
-                and not moves_points(self._symmetries, data.spec, self._choose_geometry(data.spec), data.inputs)
-            ),
-            f"subsample_points={self.subsample_points} draws points of X and y together; set subsample_points=None": (
-                self.subsample_points is not None
-            ),
-        }
-        for reason, applies in reasons.items():
-            if applies:
-                raise FieldDataError(f"{_other_points(data)}, but {reason}.")
-
-    def _check_logarithms(self, targets: Targets, weight: FloatArray | None = None) -> None:
-        """Raise an error if the logarithms of the targets cannot be learnt."""
-        check_positive(targets, _usable(len(targets), weight))
-        turned = ("target_vectors", "target_tensors", "scalar_vectors")
-        for name in turned if self._symmetries is not None else ():
-            if len(getattr(self._symmetries, name)):
-                raise FieldDataError(
-                    f"target_transform='log' needs positive values, but symmetries turn the components of {name}, "
-                    f"which can change their sign; set target_transform=None, or declare no {name}."
-                )
-
-    def _split(
-        self, n_samples: int, weight: FloatArray | None, rng: np.random.RandomState, group_size: int
-    ) -> tuple[IntArray, IntArray | None]:
-        """Split the samples for training and validation; groups of successive samples are not split."""
-        usable = _usable(n_samples, weight)
-        if not self.early_stopping:
-            return usable, None
-        groups = usable.reshape(-1, group_size)
-        n_valid = int(np.ceil(self._options("training").validation_fraction * len(groups)))
-        if n_valid >= len(groups):
-            raise FieldDataError(
-                f"early_stopping needs at least 2 samples to hold some out, got {len(groups)}; pass more or set "
-                "early_stopping=False."
-            )
-        order = rng.permutation(len(groups))
-        return groups[np.sort(order[n_valid:])].ravel(), groups[np.sort(order[:n_valid])].ravel()
-
-    def _resampled(self, data: TrainingData, usable: IntArray, plan: TrainingPlan) -> TrainingData:
-        """Return the samples as the network sees them: interpolated to a grid if `grid` is set and they have none."""
-        if self.grid is None or data.spec.geometry != "points":
-            return data
-        if data.spec.n_dims > MOST_GRID_AXES:
-            raise FieldDataError(
-                f"grid={self.grid!r} interpolates points in 1, 2 or 3 dimensions, but X has {data.spec.n_dims}; set "
-                "grid=None in an estimator for points, such as LaMORegressor."
-            )
-        if self._continues and self.spec_.n_dims == data.spec.n_dims and self.spec_.resampler is not None:
-            resampler = self.spec_.resampler
-        else:
-            # Training on the network's own frames would confuse the channel of distances with a channel of a frame.
-            distance = None if plan.forward is None else False
-            resampler = GridResampler.fit(data.inputs[usable], self.grid, distance=distance)
-        return on_grid(data, resampler, usable)
-
-    def _prepare(
-        self,
-        data: TrainingData,
-        whole: TrainingData,
-        train: IntArray,
-        weight: FloatArray | None,
-        rng: np.random.RandomState,
-        plan: TrainingPlan,
-        kept: FitCheckpoints,
-    ) -> Predictions | None:
-        """Set spec, scalers, device, base model and network, or keep those of an earlier fit when starting warm.
-
-        Returns the predictions of the base model for samples that it has not seen, if there is one.
-        """
-        geometry = self._choose_geometry(data.spec.network_spec)
-        self._check_options(data.spec.network_spec, geometry)
-        self._check_mesh_parameters(data.spec)
-        scaling = self._options("scaling")
-        if self.subsample_points is not None and (geometry != "points" or "point" in (scaling.inputs, scaling.targets)):
-            raise FieldDataError(
-                f"subsample_points={self.subsample_points} needs points that are read as geometry 'points' and scaling "
-                f"of whole channels; this fit reads geometry {geometry!r} and scales inputs by {scaling.inputs!r}, "
-                f"targets by {scaling.targets!r}. Set subsample_points=None, or geometry='points'."
-            )
-        if self._continues and data.spec != self.spec_:
-            raise FieldDataError(
-                f"warm_start goes on with data of the same kind, but {self.spec_.differences(data.spec)}. Set "
-                "warm_start=False to fit anew."
-            )
-        self.device_ = pick_device(self.device)
-        if self._continues:
-            self._store_ranges(replace(data, inputs=whole.inputs), weight, self.ranges_)
-            self.spec_ = data.spec
-            self.module_.to(self.device_)
-            self.domain_.check(data.inputs)
-            self._declare_later(data, geometry, weight)
-            self._continue_scaling(data, train, weight)
-            self._store_target_points(data.targets)
-            return self._fit_base(data, whole, _usable(len(data.inputs), weight), self.scalers_, plan, kept)
-        used = np.ones(len(data.inputs)) if weight is None else weight
-        used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
-        moving, centre = self._moving_symmetries(data, used_points, geometry)
-        scalers = kept.once(
-            "scalers", lambda: Scalers.fit(data.inputs[train], data.targets[train], used[train], scaling, moving)
-        )
-        unseen = self._fit_base(data, whole, _usable(len(data.inputs), weight), scalers, plan, kept)
-        with isolated_randomness(np.random.RandomState(0), torch.device("cpu"), False):
-            self._check_size(data.spec.network_spec, geometry)
-        with isolated_randomness(rng, torch.device("cpu"), False):
-            network = self._new_network(data.spec.network_spec, geometry)
-        if isinstance(network, CorrectionNetwork) and unseen is not None:
-            network.set_sizes(*remainder_sizes(unseen, standardized(data.targets, scalers), train))
-        if data.targets.elsewhere and not getattr(network, "supports_queries", False):
-            raise FieldDataError(
-                f"{_other_points(data)}, but the network of this {type(self).__name__} on geometry {geometry!r} gives "
-                "outputs at the points of X only. Set geometry='points' in LaMORegressor, AMORegressor or "
-                "MNORegressor, take MNORegressor with host='gnot' or 'oformer', or interpolate y to the points of X by "
-                "skop.data.interpolate_fields."
-            )
-        if pick_dtype(self.dtype, data.spec.role) == "float32":
-            _check_single_precision(scalers)
-        offset = max(scaler.offset_ for scaler in (scalers.target, scalers.scalars) if scaler is not None)
-        if offset > _TOO_FAR_FROM_ZERO and pick_dtype(self.dtype, data.spec.role) == "float32":
-            what = "the logarithm of y" if scalers.learns_logarithms else "y"
-            remedy = "set target_transform=None" if scalers.learns_logarithms else "subtract the mean from y"
-            warn(
-                f"the mean of {what} is {offset:.1e} times its standard deviation, of which single precision keeps few "
-                f"digits; {remedy}, or set dtype='float64'."
-            )
-        # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
-        self._store_spec(whole.inputs, data.spec)
-        self._store_ranges(replace(data, inputs=whole.inputs), weight, None)
-        self.spacing_, self.geometry_ = _spacing(data.inputs), geometry
-        self.domain_: Domain = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
-        self.symmetry_centre_ = centre
-        self.network_parameters_ = copy.deepcopy(self._network_parameters())
-        self.dtype_ = pick_dtype(self.dtype, data.spec.role)
-        self.scalers_: Scalers = scalers
-        self.module_: torch.nn.Module = network.to(self.device_, getattr(torch, self.dtype_))
-        self.loss_curve_: list[float] = []
-        self.validation_scores_: list[float] = []
-        self._store_target_points(data.targets if weight is None else data.targets[np.flatnonzero(weight)])
-        if moving is not None:
-            self.domain_ = self.domain_.moved_by(moving, used_points)
-        return unseen
-
-    # ------------------------------------------------------------------ base model
-    def _fit_base(
-        self,
-        data: TrainingData,
-        whole: TrainingData,
-        used: IntArray,
-        scalers: Scalers,
-        plan: TrainingPlan,
-        kept: FitCheckpoints,
-    ) -> Predictions | None:
-        """Fit the base model, if there is to be one; return its predictions for samples that it has not seen.
-
-        The classical models need no grid, and on the points of the samples before any resampling they lose nothing.
-        Logarithms of interpolated values are not interpolated logarithms, so that these need one place.
-        """
-        resampler, is_classical = data.spec.resampler, isinstance(self.base, (str, PODRegressor))
-        has_one_place = scalers.per_point or scalers.learns_logarithms or not whole.inputs.shared_coords
-        if resampler is None or not is_classical or has_one_place:
-            resampler, whole = None, data
-        earlier: BaseModel | None = self.base_
-        self.base_, self._base_seconds = None, 0.0
-        if self.base is None or (self._continues and earlier is None):
-            return None
-        if reason := self._why_no_base(whole, used, plan):
-            if self._continues:
-                raise FieldDataError(
-                    f"warm_start goes on with a network over a base, which cannot be fitted since {reason}; the "
-                    "earlier fit is kept. Pass other samples, such as these together with those of the earlier fit, or "
-                    "set warm_start=False to fit anew."
-                )
-            if self.base == "auto":
-                if reason == _TOO_LARGE:
-                    warn(
-                        f"there is no base model, since {reason}, and a classical model would need them there at once. "
-                        "Set base=None to say so, or base='pod' if they fit into memory."
-                    )
-                return None
-            raise FieldDataError(f"base={self.base!r} cannot be used, since {reason}; set base=None.")
-
-        def fit() -> tuple[BaseModel, Predictions]:
-            """Fit it to the samples, in memory."""
-            inputs, targets = whole.inputs, whole.targets
-            if not (inputs.in_memory and targets.in_memory):
-                inputs, targets = inputs.read(slice(None)), targets.read(slice(None))
-            samples = replace(whole, inputs=inputs, targets=standardized(targets, scalers))
-            model, unseen = BaseModel.fit(self.base, samples, used, _units_of(scalers))
-            return model, unseen if resampler is None else _to_grid(unseen, inputs, resampler)
-
-        model, unseen, self._base_seconds = kept.base_model(fit)
-        if self.base == "auto" and not (model.is_useful or self._continues):
-            return None
-        self.base_ = model
-        if self._continues:
-            network = cast("CorrectionNetwork", self.module_)
-            model.leaves_rest = network.learns_rest
-            network.use_whole()
-        return unseen
+    def _largest_batch(self, batch_size: int, inputs: FieldSet) -> int:
+        """Return an automatic batch size; a subclass may lower it."""
+        return batch_size
 
     def _why_no_base(self, data: TrainingData, used: IntArray, plan: TrainingPlan) -> str:
         """Say why the samples cannot have a base model; nothing if they can."""
-        is_auto = self.base == "auto"
-        # Each is asked only if those before it do not apply: the last ones read all coordinates.
-        reasons: dict[str, Callable[[], bool]] = {
-            "samples are parts of trajectories": lambda: plan.n_steps is not None,
-            "y is on points of each sample's own": lambda: data.spec.target_points == "own",
-            "samples differ in their number of points": lambda: data.inputs.is_ragged,
-            f"there are {len(used)} samples, and it needs at least {_LEAST_SAMPLES}": lambda: (
-                len(used) < _LEAST_SAMPLES
-            ),
-            "averaged predictions are to be symmetric, and those of a classical model are not": lambda: (
-                self._symmetries is not None and self._symmetries.average_predictions
-            ),
-            _TOO_LARGE: lambda: is_auto and _is_too_large(data),
-            "the nodes of samples with points of their own do not correspond": lambda: (
-                not nodes_correspond(data.inputs)
-            ),
-            "distances between nodes of samples with points of their own differ too much for nodes that correspond": (
-                lambda: is_auto and not keep_their_distances(data.inputs)
-            ),
-        }
-        if reason := next((reason for reason, applies in reasons.items() if applies()), ""):
-            return reason
-        count = len(np.unique(groups_of_same_inputs(data.inputs[used])))
-        least = f"it needs at least {_LEAST_SAMPLES} with different inputs"
-        return (
-            f"{count} of the {len(used)} samples have different inputs, and {least}" if count < _LEAST_SAMPLES else ""
-        )
-
-    @property
-    def _has_base_on_points(self) -> bool:
-        """Whether the network is on a grid, and its base on the points from which this is resampled."""
-        return self.base_ is not None and self.spec_.resampler is not None and self.base_.grid_shape is None
-
-    def _base_at(self, inputs: FieldSet, queries: FieldSet | None) -> dict[str, Any]:
-        """Return the options of a loader for the predictions of the base model, if there is one."""
-        model = self.base_
-        if model is None:
-            return {}
-        network = cast("CorrectionNetwork", self.module_)
-        # A network that learns the whole map can do without the base.
-        predict = model.predict if network.learns_rest or network.is_base_alone else model.predict_known
-        options: dict[str, Any] = {"base": lambda indices: predict(inputs[indices])}
-        if queries is not None:
-            options["query_base"] = lambda indices: predict(inputs[indices], queries[indices])
-        return options
-
-    def _tensors_of_base(
-        self, params: torch.Tensor, inputs: FieldSet, batch: Batch
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Return the predictions of the base model for a batch, differentiable with respect to the parameters."""
-        field, scalars = cast("BaseModel", self.base_).predict_tensors(params, inputs)
-        if field is not None and batch.order is not None:
-            field = field.reshape(-1, field.shape[-1])[torch.as_tensor(batch.order)].reshape(field.shape)
-        options: Any = (self.device_, getattr(torch, self.dtype_))
-        return None if field is None else field.to(*options), None if scalars is None else scalars.to(*options)
-
-    def _unseen_base(self, data: TrainingData, unseen: Predictions | None, rows: IntArray) -> dict[str, Any]:
-        """Return the options of a loader for the predictions of a base model that has not seen these samples."""
-        if unseen is None or self.base_ is None:
-            return {}
-        part = rows_of(unseen, rows)
-        at_inputs = self.base_.at(part, data.inputs[rows])
-        options: dict[str, Any] = {"base": lambda indices: rows_of(at_inputs, indices)}
-        if data.targets.elsewhere and data.targets.field is not None:
-            options["query_base"] = lambda indices: rows_of(part, indices)
-        return options
-
-    def _compare_with_base(self, setup: _Setup, unseen: Predictions, held: IntArray) -> Comparison:
-        """Compare the network with the base model on samples that neither has seen; the same for all processes."""
-        return setup.group.once(lambda: self._comparison(setup, unseen, held))
-
-    def _comparison(self, setup: _Setup, unseen: Predictions, held: IntArray) -> Comparison:
-        """Compare the network with the base model on samples that neither has seen."""
-        data, targets, base = setup.data, setup.data.targets[held], rows_of(unseen, held)
-        queries = self._target_places(data.inputs[held], targets)
-        loader = self._loader(data.inputs[held], queries=queries, **self._unseen_base(data, unseen, held))
-        found = standardized(_as_targets(self._predict_batches(loader), targets), self.scalers_)
-        weight = _weight_of_errors(targets) * (1.0 if setup.weight is None else setup.weight[held])
-        return Comparison.of(base, found, standardized(targets, self.scalers_), weight)
-
-    def _interpolates_line(self, setup: _Setup) -> bool:
-        """Whether samples differ by one number alone, and the base is far better on those that it has seen."""
-        inputs, unseen, held = setup.data.inputs, setup.unseen, setup.held
-        is_line = inputs.n_channels == 0 and inputs.shared_coords and self.spec_.n_params == 1
-        if not is_line or unseen is None or held is None or self.base_ is None:
-            return False
-        targets = setup.data.targets[held]
-        known = _as_targets(self.base_.predict(inputs[held], self._target_places(inputs[held], targets)), targets)
-        truth = standardized(targets, self.scalers_)
-        return bool(Comparison.of(rows_of(unseen, held), known, truth, _weight_of_errors(targets)).ratio.max() < _SEEN)
-
-    def _review(self, setup: _Setup) -> Callable[[float], str | FieldLoader | None]:
-        """Return the function by which a training with held-out samples is reviewed."""
-        network = self.module_
-        learns_rest = isinstance(network, CorrectionNetwork) and network.learns_rest
-        is_line = learns_rest and setup.group.once(lambda: self._interpolates_line(setup))
-        setup.reviewed = reviewed = Review(learns_rest, is_line)
-
-        def review(part: float) -> str | FieldLoader | None:
-            """End the training if the network is of no use, drop a base that is of none, and regularise the rest."""
-            if setup.held is None or not reviewed.is_due(part):
-                return None
-            network.eval()
-            loader = None
-            if setup.unseen is not None and reviewed.compares(part):
-                winner = reviewed.winner(part, self._compare_with_base(setup, setup.unseen, setup.held))
-                if winner == "base":
-                    return winner
-                if winner == "network":
-                    if self._has_base_on_points:
-                        warn_of_resampling(self.spec_.resampler, "use LaMORegressor without grid")
-                    # The network stays in its CorrectionNetwork until the training has ended.
-                    self.base_, setup.unseen = None, None
-                    loader = self._loader_without_base(setup)
-            reviewed.pass_by(part)
-            if reviewed.n_remedies < len(self._remedies):
-                overfits, reviewed.unseen = self._overfits(setup, setup.held, part, reviewed.unseen)
-                if overfits:
-                    self._regularise(self._remedies[reviewed.n_remedies])
-                    reviewed.n_remedies += 1
-            if self._returns_held_out(setup, reviewed):
-                setup.held = setup.valid
-                loader = self._loader_without_base(setup)
-            return loader
-
-        return review
-
-    def _needs_judging(self, n_samples: int, plan: TrainingPlan) -> bool:
-        """Whether a training without held-out samples needs some, by which it is judged to overfit."""
-        return (
-            bool(self._remedies)
-            and n_samples >= _LEAST_JUDGED
-            and self.max_iter >= _LEAST_EPOCHS
-            and not self._continues
-            and plan == DIRECT_TRAINING
-        )
-
-    def _returns_held_out(self, setup: _Setup, reviewed: Review) -> bool:
-        """Whether samples that are held out, but not for early stopping or for a base, have no use any more."""
-        is_judged = reviewed.n_remedies == len(self._remedies) or not reviewed.due
-        return setup.unseen is None and setup.held is not setup.valid and is_judged
-
-    def _overfits(
-        self, setup: _Setup, held: IntArray, part: float, before: tuple[float, list[float]] | None
-    ) -> tuple[bool, tuple[float, list[float]] | None]:
-        """Whether held-out errors are above others beyond chance and fall no more; and the errors at this part.
-
-        While they fall, a training gains from what it learns by heart too, and regularisation would slow it down.
-        """
-        if len(held) < _HELD_OUT[0]:  # too few to tell
-            return False, None
-        rows = _trained_on(setup)
-        rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(len(held), _LEAST_COMPARED))).astype(int)]
-        unseen, seen = (
-            setup.group.once(self._make_errors(setup.data, chosen, setup.unseen)) for chosen in (held, rows)
-        )
-        pairs = [
-            (ours, theirs) for ours, theirs in zip(unseen, seen, strict=True) if ours is not None and theirs is not None
-        ]
-        means = [float(np.mean(ours)) for ours, _ in pairs]
-        if before is None:
-            return False, (part, means)
-        stalled = _STALLED ** np.log2(part / before[0])
-        overfits = any(
-            mean > stalled * earlier and mean - 2 * np.std(ours, ddof=1) / len(ours) ** 0.5 > np.mean(theirs)
-            for mean, earlier, (ours, theirs) in zip(means, before[1], pairs, strict=True)
-        )
-        return overfits, (part, means)
-
-    @property
-    def _remedies(self) -> list[str]:
-        """What is done against overfitting, one after the other."""
-        training, modules = self._options("training"), list(self.module_.modules())
-        able = {
-            "shift_patches": any(getattr(module, "can_shift_patches", False) for module in modules),
-            "drop_path": any(isinstance(module, ResidualDropout) for module in modules),
-        }
-        return [name for name, has_effect in able.items() if has_effect and getattr(training, name) == "auto"]
-
-    def _regularise(self, remedy: str) -> None:
-        """Regularise the rest of a training that overfits."""
-        if remedy == "shift_patches":
-            shift_patches(self.module_, True)
-        else:
-            set_drop_path(self.module_, _DROP_PATH)
-
-    def _loader_without_base(self, setup: _Setup) -> FieldLoader:
-        """Samples that are not held out, for a network without a base from some time of the training on."""
-        return self._training_loader(setup.data, _trained_on(setup), setup.weight, setup.rng, None)
-
-    def _choose_share(self, setup: _Setup, history: History) -> None:
-        """Choose how much of the network is used, by samples that it has not seen; none where a review ended the fit.
-
-        Where a review has dropped the base model, the network becomes that of a fit without one.
-        """
-        unseen, held = setup.unseen, setup.held
-        network = self.module_
-        if isinstance(network, CorrectionNetwork) and self.base_ is None:
-            self.module_ = network.network
-        elif isinstance(network, CorrectionNetwork) and history.stopped == "base":
-            network.use_base()
-        elif isinstance(network, CorrectionNetwork) and unseen is not None and held is not None:
-            compared = self._compare_with_base(setup, unseen, held)
-            network.set_shares(compared.field, compared.scalars)
-
-    def _moving_symmetries(
-        self, data: TrainingData, used_points: FieldSet, geometry: str
-    ) -> tuple[PointSymmetries | None, FloatArray | None]:
-        """Check the declared symmetries; return those that move points, and the centre of the box of all points."""
-        if self._symmetries is None:
-            return None, None
-        box, centre = Domain.from_fit(used_points, "points"), None
-        require_points_in_domain(self._symmetries, box.lower, box.upper)
-        if self._continues:
-            box, centre = self.domain_, getattr(self, "symmetry_centre_", None)
-        if centre is None and moves_points(self._symmetries, data.spec, geometry, data.inputs):
-            centre = (box.lower + box.upper) / 2
-        declared = self._declared_symmetries(data.inputs, data.spec, box, centre)
-        if fields := undeclared_fields(data.spec, declared):
-            warn(
-                f"the symmetries mirror or rotate samples, but the components of {', '.join(fields)} are left as they "
-                "are; if these are vectors or tensors, name them in SymmetryOptions(input_vectors=..., "
-                "target_vectors=..., input_tensors=..., target_tensors=...).",
-                SkopWarning,
-            )
-        return declared if isinstance(declared, PointSymmetries) else None, centre
-
-    def _declare_later(self, data: TrainingData, geometry: str, weight: FloatArray | None) -> None:
-        """Check the symmetries of a continued fit; warn where the scaling of the first fit does not suit them."""
-        if self._symmetries is None:
-            return
-        used_points = data.inputs if weight is None else data.inputs[np.flatnonzero(weight)]
-        moving, self.symmetry_centre_ = self._moving_symmetries(data, used_points, geometry)
-        if moving is not None:
-            self._warn_of_unseen(moving, used_points)
-
-    def _continue_scaling(self, data: TrainingData, train: IntArray, weight: FloatArray | None) -> None:
-        """Keep the scaling of the first fit for a continued one, and warn where it does not suit its samples."""
-        used = np.ones(len(train)) if weight is None else weight[train]
-        later = Scalers.fit(data.inputs[train], data.targets[train], used, self._options("scaling"))
-        if unsuitable := self.scalers_.unsuitable_for(later):
-            warn(
-                "warm_start=True keeps the scaling of the first fit, with which values should be about 1 in size, but "
-                f"those of {', '.join(unsuitable)} are not, so that the network can hardly learn from them. They did "
-                "not vary in the first fit, or had another size. Fit anew by warm_start=False, with the samples of "
-                "both fits.",
-                SkopWarning,
-            )
-        self.scalers_ = self.scalers_.continued(later)
-
-    def _warn_of_unseen(self, symmetries: PointSymmetries, inputs: FieldSet) -> None:
-        """Warn about symmetries which the first fit did not have, and which its scaling does not suit."""
-        box = self.domain_.lower, self.domain_.upper
-        unseen = unseen_by_scalers(symmetries, self.scalers_, inputs.coords, *box)
-        if unseen:
-            warn(
-                "samples are moved by symmetries that the first fit did not have, and its scaling does not suit them: "
-                f"{' and '.join(unseen)}. Declare the symmetries in the first fit, or fit anew by warm_start=False.",
-                SkopWarning,
-            )
-
-    def _store_target_points(self, targets: Targets) -> None:
-        """Store where the targets are, if this is not on the points of the inputs."""
-        if not targets.elsewhere or targets.field is None:
-            return
-        self.domain_ = self.domain_.with_targets(targets.field)
-        if targets.field.shared_coords:
-            self.coords_ = targets.field.coords
-
-    def _loader(self, inputs: FieldSet, **options: Any) -> FieldLoader:
-        """Return a loader of scaled batches on the device of this fit."""
-        options |= {"device": self.device_, "dtype": getattr(torch, self.dtype_)}
-        if "base" not in options:
-            options |= self._base_at(inputs, options.get("queries"))
-        return FieldLoader(inputs, self.scalers_, sort_points=self._sorts_points(), **options)
+        return why_no_base(self, data, used, plan)
 
     def _sorts_points(self) -> bool:
         """Whether the points of a sample are brought into one order before the network sees them."""
         # Statistics of single points are in the order of the fit.
         return self.geometry_ == self.spec_.network_spec.geometry == "points" and not self.scalers_.per_point
 
-    def _training_loader(
-        self,
-        data: TrainingData,
-        train: IntArray,
-        weight: FloatArray | None,
-        rng: np.random.RandomState,
-        unseen: Predictions | None,
-    ) -> FieldLoader:
-        """Return a loader of the training samples, with data augmentation by the declared symmetries."""
-        options: dict[str, Any] = {"targets": data.targets[train], "weight": None if weight is None else weight[train]}
-        options["queries"] = self._target_places(data.inputs[train], options["targets"])
-        options["neighbours"] = isinstance(self.loss, SobolevLoss) or self.loss in ("auto", "sobolev")
-        options |= self._unseen_base(data, unseen, train)
-        if self._symmetries is not None:
-            options["symmetries"] = self._fitted_symmetries(data.inputs)
-            options["generator"] = torch.Generator().manual_seed(int(rng.randint(2**31)))
-        if self.subsample_points is not None:
-            options["subsample_points"] = int(self.subsample_points)
-            options["generator"] = torch.Generator().manual_seed(int(rng.randint(2**31)))
-        return self._loader(data.inputs[train], **options)
-
-    def _target_places(self, inputs: FieldSet, targets: Targets) -> FieldSet | None:
-        """Return the targets' own points as query points, with the inputs interpolated there; None without such."""
-        if not targets.elsewhere or targets.field is None:
-            return None
-        return query_points(targets.field, inputs, self.domain_.reach).with_grid(targets.field.grid_shape)
-
-    def _declared_symmetries(
-        self, inputs: FieldSet, spec: DataSpec, box: Domain, centre: FloatArray | None
-    ) -> GridSymmetries | PointSymmetries:
-        """Return the declared symmetries for these samples; without a centre those of their grid."""
-        columns = getattr(self, "feature_names_in_", ())
-        columns = columns if len(columns) == spec.n_params else spec.param_names
-        extent = float(np.max(box.upper - box.lower))
-        return declared_symmetries(
-            self._symmetries or SymmetryOptions(), spec, inputs.grid_shape, centre, extent, columns
-        )
-
-    def _fitted_symmetries(self, inputs: FieldSet) -> GridSymmetries | PointSymmetries:
-        """Return the declared symmetries for samples of the kind of the fit."""
-        centre = getattr(self, "symmetry_centre_", None)
-        if centre is None and self._moves_points:
-            centre = (self.domain_.lower + self.domain_.upper) / 2
-        return self._declared_symmetries(inputs, self.spec_, self.domain_, centre)
-
-    @property
-    def _moves_points(self) -> bool:
-        """Whether declared symmetries move points, as in the fit; those of a later declaration do where no grid is."""
-        is_moving = getattr(self, "symmetry_centre_", None) is not None
-        return is_moving or self.spec_.network_spec.geometry == "points"
-
-    @property
-    def _averages_on_grid(self) -> bool:
-        """Whether predictions are averaged over symmetries that map the points of a grid onto each other."""
-        return self._symmetries is not None and self._symmetries.average_predictions and not self._moves_points
-
-    def _make_trainer(
-        self, setup: _Setup, callbacks: EpochCallbacks | None, kept: FitCheckpoints | None = None
-    ) -> Trainer:
-        """Build the trainer with loss, validation and callbacks, and set drop path and the shift of patches."""
-        drop_path, shifts = self._options("training").drop_path, self._options("training").shift_patches
-        if set_drop_path(self.module_, 0.0 if drop_path == "auto" else drop_path) == 0 and drop_path not in ("auto", 0):
-            raise ValueError(
-                f"training__drop_path={drop_path} leaves out residual branches, and the network of "
-                f"{type(self).__name__} has none that can be left out; expected 0."
-            )
-        is_shifted = shifts != "auto" and bool(shifts)
-        if shift_patches(self.module_, is_shifted) == 0 and is_shifted:
-            raise ValueError(
-                "training__shift_patches=True moves the patches of a grid, and this network has none that can move: it "
-                "has no patches, or a learned positional encoding of them; expected False."
-            )
-        data, valid, plan = setup.data, setup.valid, setup.plan
-        field = data.targets.field
-        is_reviewed = setup.unseen is not None or (setup.held is not None and bool(self._remedies))
-        objective = self._make_loss(_spacing(field if data.targets.elsewhere and field is not None else data.inputs))
-        setup.trainer = Trainer(
-            self.module_,
-            objective,
-            self._after_base(self._training_options(setup.usable, plan)),
-            setup.rng,
-            validate=None if valid is None else self._make_validation(data, valid, setup.unseen),
-            on_epoch_end=callbacks if callbacks is not None and callbacks.watches else None,
-            on_step=callbacks.on_step if callbacks is not None and callbacks.watches_steps else None,
-            forward=plan.forward,
-            earlier=(earlier := self._earlier_training()),
-            validate_first=valid is not None and earlier.has_held_out(valid),
-            review=self._review(setup) if is_reviewed else None,
-            keeper=kept if kept is not None and kept.is_on else None,
-            group=setup.group,
-        )
-        return setup.trainer
-
-    def _earlier_training(self) -> EarlierTraining:
-        """What the fit that was prepared continues; nothing if it does not."""
-        if not self.loss_curve_:
-            return EarlierTraining()
-        earlier: EarlierTraining | None = vars(self).get("_earlier")
-        return earlier or EarlierTraining(self.n_iter_, self.fit_seconds_)
-
-    def _store_end(self, trainer: Trainer, valid: IntArray | None) -> None:
-        """Store what a warm start continues, outside of the fitted attributes, which are those of model files."""
-        self.__dict__.pop("_earlier", None)
-        if self.warm_start:
-            seconds, end = trainer.earlier.seconds + self.fit_seconds_, trainer.end
-            if end is not None and trainer.network is not self.module_:
-                end = without_base(end, self.module_)
-            self._earlier = EarlierTraining(self.n_iter_, seconds, end, valid)
-
-    def _after_base(self, config: TrainerConfig) -> TrainerConfig:
-        """Return the settings with the time of the fit of the base taken off the time limit, up to half of it."""
-        if config.max_time is None:
-            return config
-        return replace(config, max_time=max(config.max_time - self._base_seconds, config.max_time / 2))
-
-    def _training_options(self, inputs: FieldSet, plan: TrainingPlan) -> TrainerConfig:
-        """Convert the parameters of the estimator to settings of the trainer."""
-        plain = self._with_python_numbers()
-        batch_size, n_samples = plain.batch_size, len(inputs) // plan.group_size
-        if isinstance(batch_size, str):
-            # Tables: as scikit-learn's multilayer perceptron. Fields: few enough samples for several steps in an epoch
-            # and for the memory.
-            together = plan.group_size if plan.grouping == "together" else 1
-            n_points = min(int(np.ceil(inputs.n_points.mean())), plain.subsample_points or np.inf)
-            points, least, largest = _BATCHES[self.geometry_]
-            fields = max(int(points // n_points), min(least, int(_LARGEST_BATCH_POINTS // n_points)))
-            fields = min(largest, fields) // together
-            table = self.spec_.role == "features"
-            batch_size = min(200, n_samples) if table else max(1, min(fields, n_samples // 8))
-        training = plain._options("training")
-        return TrainerConfig(
-            max_iter=plain.max_iter,
-            batch_size=batch_size,
-            learning_rate=plain.learning_rate_init,
-            optimizer=training.optimizer,
-            schedule=training.schedule,
-            schedule_interval=training.schedule_interval,
-            warmup_fraction=training.warmup_fraction,
-            one_cycle=tuple(training.one_cycle),
-            weight_decay=training.weight_decay,
-            decay_bias_and_norm=training.decay_bias_and_norm,
-            beta_2=training.beta_2,
-            max_grad_norm=training.max_grad_norm,
-            max_time=plain.max_time,
-            ema_decay=training.ema_decay,
-            n_iter_no_change=training.n_iter_no_change if self.early_stopping else None,
-            tol=training.tol,
-            autocast=None if training.autocast is None else getattr(torch, training.autocast),
-            group_size=plan.group_size,
-            grouping=plan.grouping,
-            keep_end=self.warm_start,
-        )
-
-    def _make_loss(self, spacing: tuple[float, ...] | None) -> Objective:
-        """Build the training objective from the parameters."""
-        name = self.loss
-        if name == "auto":
-            name = AUTOMATIC_LOSSES[0 if self.spec_.n_outputs else 1]
-        training = self._options("training")
-        return Objective(
-            name,
-            training.loss_reduction,
-            self.scalers_,
-            spacing=spacing,
-            scalar_weight=training.scalar_weight,
-            balanced=self.loss == "auto" and self.spec_.n_outputs > 1,
-        )
-
-    def _make_validation(self, data: TrainingData, valid: IntArray, unseen: Predictions | None) -> Callable[[], float]:
-        """Return a function that computes the current validation error, which is 1 - `score`."""
-        errors = self._make_errors(data, valid, unseen)
-
-        def error() -> float:
-            """Validation error of the current weights."""
-            fields, scalars = errors()
-            means = [] if fields is None else [np.mean(fields)]
-            means += [] if scalars is None else [np.sqrt(np.mean(scalars**2))]
-            return float(np.mean(means))
-
-        return error
-
-    def _make_errors(self, data: TrainingData, rows: IntArray, unseen: Predictions | None) -> Callable[[], _Errors]:
-        """Return a function that computes the current relative error of each sample, for fields and scalars, (n,)."""
-        inputs, targets = data.inputs[rows], data.targets[rows]
-        queries = self._target_places(inputs, targets)
-        loader = self._loader(inputs, queries=queries, **self._unseen_base(data, unseen, rows))
-
-        field = targets.field
-        pieces = [] if field is None else (values.reshape(-1, field.n_channels) for _, values in iterate_rows(field))
-        sizes = None if field is None else sizes_of_channels(pieces)
-
-        def errors() -> _Errors:
-            """Errors of the current weights."""
-            norms, scalars = [], []
-
-            def compare(indices: IntArray, found: Predictions) -> None:
-                """Compare the predictions of some samples with the truth."""
-                if found.fields is not None and field is not None:
-                    part, n_channels = field[indices], field.n_channels
-                    true, predicted = (np.asarray(held).reshape(-1, n_channels) for held in (part.values, found.fields))
-                    norms.append(norms_of_fields(true, predicted, part.n_points, sizes))
-                if found.scalars is not None:
-                    scalars.append(found.scalars)
-
-            # Without averaging over symmetries, which would multiply the time of every validation.
-            self._pass_predictions(loader, compare)
-            of_scalars = None
-            if scalars and targets.scalars is not None:
-                of_scalars = relative_errors_of_scalars(targets.scalars, np.concatenate(scalars))
-            return relative_errors(norms) if norms else None, of_scalars
-
-        return errors
-
-    def _record(self, history: History) -> None:
-        """Store the record of the training in attributes."""
-        # A continued training may find no better weights than those from which it started.
-        if history.best_iter:
-            self.best_iter_ = len(self.loss_curve_) + history.best_iter
-        self.stopped_ = history.stopped
-        self.loss_curve_ = [*self.loss_curve_, *history.loss_curve]
-        self.validation_scores_ = [*self.validation_scores_, *(1.0 - error for error in history.validation_errors)]
-        self.n_iter_ = len(self.loss_curve_)
-        self.fit_seconds_ = history.seconds[-1] if history.seconds else 0.0
-
     # ------------------------------------------------------------------ prediction
+    @property
+    def surrogate_(self) -> Surrogate:
+        """Fitted model without its estimator."""
+        return Surrogate(
+            spec=self.spec_,
+            geometry=self.geometry_,
+            scalers=self.scalers_,
+            network=self.module_,
+            base=self.base_,
+            domain=self.domain_,
+            spacing=self.spacing_,
+            refinement=self.refinement,
+            symmetries=self._symmetries,
+            centre=getattr(self, "symmetry_centre_", None),
+            columns=self._columns(self.spec_),
+            sensors=None,
+            sorts_points=self._sorts_points(),
+            sees_grid=True,
+            is_deterministic=self._options("training").deterministic,
+            width=int(self.width),
+            device=self.device_,
+            dtype=getattr(torch, self.dtype_),
+        )
+
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Predict in physical units on the points of the inputs."""
-        if self.spec_.resampler is None:
-            return self._predict_seen(inputs)
-        return self._through_grid(self.spec_.resampler, inputs, inputs)
-
-    def _through_grid(self, resampler: GridResampler, inputs: FieldSet, places: FieldSet) -> Predictions:
-        """Predict on the grid and interpolate the outputs, or the corrections to a base on points, to other points."""
-        if self._has_base_on_points:
-            return self._correct_on_points(resampler, inputs, places)
-        predictions = self._predict_seen(resampler.to_grid(inputs))
-        if predictions.fields is None:
-            return predictions
-        return replace(predictions, fields=resampler.to_points(predictions.fields, places))
-
-    def _correct_on_points(self, resampler: GridResampler, inputs: FieldSet, places: FieldSet) -> Predictions:
-        """Predict by the base on the points of the samples, and add what the network corrects on the grid."""
-        base = cast("BaseModel", self.base_)
-        found = base.predict(inputs)
-        at_places = self._in_units(found if places is inputs else base.predict(inputs, places))
-        if not cast("CorrectionNetwork", self.module_).is_base_alone:
-            on_grid = _to_grid(found, inputs, resampler)
-            whole = self._predict_averaged(resampler.to_grid(inputs), base=partial(rows_of, on_grid))
-            correction = _combined(np.subtract, whole, self._in_units(on_grid))
-            if correction.fields is not None:
-                correction = replace(correction, fields=resampler.to_points(correction.fields, places))
-            at_places = _combined(np.add, at_places, correction)
-        return at_places
-
-    def _predict_seen(self, inputs: FieldSet) -> Predictions:
-        """Predict for samples as the network sees them, on grids of any spacing."""
-        self._require_grid(inputs)
-        factors = self._refinement_factors(inputs)
-        # A base model has its own way to finer grids.
-        if max(factors) == 1 or (isinstance(self.module_, CorrectionNetwork) and self.module_.is_base_alone):
-            return self._predict_averaged(inputs)
-        step = max(1, _PREDICT_POINTS // int(inputs.n_points.max()))
-        average = self.refinement == "average"
-        parts = [
-            predict_refined(inputs.read(slice(start, start + step)), factors, self._predict_smooth, average=average)
-            for start in range(0, len(inputs), step)
-        ]
-        found = joined(parts)
-        return self._from_smooth(found if self.base_ is None else _combined(np.add, found, self._smooth_base(inputs)))
-
-    def _predict_smooth(self, inputs: FieldSet) -> Predictions:
-        """Predict what splines can interpolate: positive targets as logarithms, which stay positive between points.
-
-        Over a base model these are the corrections, since the base has its own way to other points.
-        """
-        found = self._predict_averaged(inputs)
-        found = _each_part(np.log, found) if self.scalers_.learns_logarithms else found
-        return found if self.base_ is None else _combined(np.subtract, found, self._smooth_base(inputs))
-
-    def _smooth_base(self, inputs: FieldSet) -> Predictions:
-        """Predictions of the base model in physical units, or logarithms of these."""
-        return self._in_units(cast("BaseModel", self.base_).predict(inputs))
-
-    def _in_units(self, found: Predictions) -> Predictions:
-        """Standardised predictions in physical units, or logarithms of these."""
-        scalers = (self.scalers_.target, self.scalers_.scalars)
-        return Predictions(
-            *(
-                None if part is None or scaler is None else scaler.destandardize(torch.from_numpy(part)).numpy()
-                for part, scaler in zip((found.fields, found.scalars), scalers, strict=True)
-            )
-        )
-
-    def _from_smooth(self, found: Predictions) -> Predictions:
-        """Undo what `_predict_smooth` did to its predictions."""
-        return _each_part(np.exp, found) if self.scalers_.learns_logarithms else found
-
-    def _tokens(self, inputs: FieldSet) -> FloatArray | None:
-        """Means ``(n, E)`` over the points of the last tokens of the network, as it sees the samples.
-
-        None for a network that offers no tokens, and where the base model predicts alone.
-        """
-        if isinstance(self.module_, CorrectionNetwork) and self.module_.is_base_alone:
-            return None
-        seen = inputs if self.spec_.resampler is None else self.spec_.resampler.to_grid(inputs)
-        self._require_grid(seen)
-        factors = self._refinement_factors(seen)
-        if max(factors) == 1:
-            return self._mean_tokens(seen)
-        refined = predict_refined(seen, factors, lambda part: Predictions(None, self._mean_tokens(part)), average=False)
-        return refined.scalars
-
-    def _mean_tokens(self, inputs: FieldSet) -> FloatArray | None:
-        """Means of the last tokens of samples on grids of the training spacing, or on points."""
-        noted: list[_Noted] = []
-        bound = min(_TOKEN_POINTS, _PREDICT_VALUES // max(self.spec_.n_fields, 1))
-        loader, n_points = self._loader(inputs), min(bound, int(inputs.n_points.sum()))
-
-        def note(kind: str, tokens: torch.Tensor, grid: GridShape | None) -> None:
-            if kind != "poles":
-                noted.append((kind, tokens, grid))
-
-        with torch.inference_mode(), thread_limit(n_points, int(self.width)), observe_features(note):
-            # Tokens of samples of unlike size that a network offers together are told apart one sample at a time.
-            for most in (bound, 0):
-                found: list[torch.Tensor] = []
-                for indices, batch in loader.bounded_batches(most):
-                    noted.clear()
-                    self.module_(**batch.inputs())
-                    if not noted:
-                        return None
-                    means = _means_of_tokens(noted, batch, len(indices))
-                    if means is None:
-                        break
-                    found += means
-                else:
-                    return torch.stack(found).cpu().double().numpy()
-        raise AssertionError("the tokens of a single sample have a mean")
-
-    def _require_grid(self, inputs: FieldSet) -> None:
-        """Raise an error if the estimator was fitted on a grid and these samples have none."""
-        if self.geometry_ != "points" and inputs.grid_shape is None:
-            raise FieldDataError(
-                "the points of X form no regular grid in C order, but the estimator was fitted on one; sort the points "
-                "of a grid by skop.data.find_grid(coords)[1], or resample the fields onto a grid."
-            )
+        return self.surrogate_.predict(inputs)
 
     def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
         """Predict at other points than those of the samples; return the outputs and these points."""
-        if self.spec_.n_outputs and self.spec_.resampler is not None:
-            places = query_points(coords, inputs)
-            return self._through_grid(self.spec_.resampler, inputs, places), places
-        if self.spec_.target_points != "inputs":
-            self._require_grid(inputs)
-            if max(self._refinement_factors(inputs)) > 1:
-                raise FieldDataError(
-                    f"X is on a finer grid than in the fit, where refinement={self.refinement!r} needs outputs at the "
-                    "points of X, but y of the fit was on other points; set refinement='native', or bring X to the "
-                    "spacing of the fit."
-                )
-            if self._averages_on_grid:
-                raise FieldDataError(
-                    "predictions cannot be averaged over symmetries that map the points of X onto each other, since y "
-                    "of the fit was on other points; set SymmetryOptions(average_predictions=False)."
-                )
-        elif not self._asks_network_at(inputs):
-            return self._interpolated_at(inputs, coords)
-        self.domain_.check(inputs)
-        places = query_points(coords, inputs, self.domain_.reach)
-        if not self._moves_points:
-            return self._predict_batches(self._loader(inputs, queries=places)), places
-        return self._predict_averaged(inputs, queries=places), places
+        return self.surrogate_.predict_at(inputs, coords)
 
-    def _interpolated_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
-        """Predict at the points of the inputs and interpolate; logarithms where the network learns these."""
-        if not self.scalers_.learns_logarithms or not self.spec_.n_outputs:
-            return super()._predict_at(inputs, coords)
-        places = query_points(coords, inputs)
-        found = self._predict_values(inputs)
-        smooth = inputs.with_values(_each_part(np.log, found).fields)
-        return replace(found, fields=np.exp(interpolate_fields(smooth, places))), places
+    def _tokens(self, inputs: FieldSet) -> FloatArray | None:
+        """Means ``(n, E)`` over the points of the last tokens of the network, as it sees the samples."""
+        return mean_tokens(self.surrogate_, inputs)
 
-    def _asks_network_at(self, inputs: FieldSet) -> bool:
-        """Whether outputs at other points come from the network; they are interpolated otherwise."""
-        able = self.geometry_ == "points" and self.spec_.n_outputs > 0 and not self.scalers_.per_point
-        return able and not self._averages_on_grid
-
-    def _refinement_factors(self, inputs: FieldSet) -> tuple[int, ...]:
-        """How many times finer than in training the grid is along each axis."""
-        is_elsewhere = self.domain_.check(inputs)
-        usable = self.spacing_ is not None and self.geometry_ == "grid" and inputs.shared_coords
-        if self.spacing_ is None or not usable or inputs.grid_shape is None:
-            return (1,)
-        return refinement_factors(inputs, self.spacing_, native=self.refinement == "native", quiet=is_elsewhere)
-
-    def _predict_averaged(self, inputs: FieldSet, **options: Any) -> Predictions:
-        """Predict on a grid with the training spacing, averaged over the declared symmetries if this is set."""
-        found = [self._predict_batches(loader) for loader in self._prediction_loaders(inputs, **options)]
-        return found[0] if len(found) == 1 else averaged(found)
-
-    def _prediction_loaders(self, inputs: FieldSet, **options: Any) -> Iterator[FieldLoader]:
-        """Yield the loaders whose predictions are averaged: one for each symmetry if this is set, otherwise one."""
-        if self._symmetries is None or not self._symmetries.average_predictions:
-            yield self._loader(inputs, **options)
-            return
-        if self.base_ is not None:
-            raise FieldDataError(
-                "predictions over a base cannot be averaged over symmetries, since those of a classical model are not "
-                "symmetric; set SymmetryOptions(average_predictions=False)."
-            )
-        symmetries = self._fitted_symmetries(inputs)
-        if isinstance(symmetries, PointSymmetries) and getattr(self, "symmetry_centre_", None) is None:
-            self._warn_of_unseen(symmetries, inputs)
-        for number in range(symmetries.order):
-            yield self._loader(inputs, symmetries=symmetries, element=number, **options)
-
-    def _predict_batches(self, loader: FieldLoader) -> Predictions:
-        """Predict in physical units, a bounded number of points at a time."""
-        parts: list[Predictions] = []
-        self._pass_predictions(loader, lambda _, found: parts.append(found))
-        places = loader.inputs if loader.queries is None else loader.queries
-        return joined(parts, ragged=places.is_ragged)
-
-    def _pass_predictions(self, loader: FieldLoader, use: Callable[[IntArray, Predictions], None]) -> None:
-        """Pass the indices of successive samples, and their predictions in physical units, to a function."""
-        if isinstance(self.module_, CorrectionNetwork) and self.module_.is_base_alone:
-            use(np.arange(len(loader)), self._predict_base_alone(loader))
-            return
-        # The rounding of a matrix product depends on its number of rows. With one sample at a time it is always the
-        # same.
-        alone = self._options("training").deterministic or loader.queries is not None
-        sizes = loader.inputs.n_points
-        most = min(_PREDICT_POINTS, _PREDICT_VALUES // max(self.spec_.n_fields, self.spec_.n_outputs, 1))
-        n_points = int(sizes.max() if alone else min(sizes.sum(), most))
-        named = naming_memory(
-            f"a prediction of {n_points} points at once",
-            "Predict samples with fewer points, or fit with a smaller width or depth",
-        )
-        with named, torch.inference_mode(), thread_limit(int(n_points), int(self.width)):
-            for indices, batch in loader.bounded_batches(0 if alone else most):
-                use(indices, self._outputs(self.module_(**batch.inputs()), loader, batch.order))
-
-    def _predict_base_alone(self, loader: FieldLoader) -> Predictions:
-        """Predictions of a base whose network has no share, without the network's precision, batches and order."""
-        found = cast("BaseModel", self.base_).predict(loader.inputs, loader.queries)
-        parts = zip((found.fields, found.scalars), (self.scalers_.target, self.scalers_.scalars), strict=True)
-        return Predictions(
-            *(
-                part if part is None or scaler is None else scaler.inverse_transform(torch.from_numpy(part)).numpy()
-                for part, scaler in parts
-            )
-        )
-
-    def _outputs(self, outputs: Outputs, loader: FieldLoader, order: Any) -> Predictions:
-        """Outputs of a batch in physical units and in the caller's order of points."""
-        field, scalars = self._in_physical_units(self._widened(outputs), loader, order)
-        return Predictions(*(None if part is None else part.cpu().numpy() for part in (field, scalars)))
-
-    def _widened(self, outputs: Outputs) -> Outputs:
-        """Outputs in double precision where single precision would lose their variation, or overflow."""
-        parts = zip(outputs, (self.scalers_.target, self.scalers_.scalars), strict=True)
-        return Outputs(
-            *(
-                part if part is None or scaler is None or not scaler.needs_double else part.cpu().double()
-                for part, scaler in parts
-            )
-        )
-
-    def _in_physical_units(self, outputs: Outputs, loader: FieldLoader, order: Any) -> Outputs:
-        """Return the outputs of a batch in physical units and in the caller's order of points, as tensors."""
-        scalars = None
-        if outputs.scalars is not None and self.scalers_.scalars is not None:
-            scalars = self.scalers_.scalars.restore(outputs.scalars)
-        field = None
-        if outputs.field is not None and self.scalers_.target is not None:
-            field = self.scalers_.target.restore(outputs.field)
-        field, scalars = loader.undo(field, scalars)
-        if field is None:
-            return Outputs(None, scalars)
-        if order is not None and loader.queries is None:
-            places = torch.as_tensor(np.argsort(order), device=field.device)
-            field = field.reshape(-1, field.shape[-1])[places].reshape(field.shape)
-        return Outputs(field, scalars)
+    def _columns(self, spec: DataSpec) -> Sequence[str] | None:
+        """Names of the global parameters, if there are any."""
+        columns: Sequence[str] = getattr(self, "feature_names_in_", ())
+        return columns if len(columns) == spec.n_params else spec.param_names
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -2015,130 +837,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         True
         """
         with each_warning_once():
-            return self._gradient(X, output, params)
-
-    def _gradient(self, X: Any, output: Any, given: Any) -> FloatArray:
-        """Derivatives of an output with respect to the parameters."""
-        inputs, _ = self._read_inputs(X, given)
-        self._warn_if_outside(inputs)
-        select = self._selection(output)
-        if inputs.params is None or self.scalers_.params is None:
-            raise FieldDataError(
-                "gradient needs global parameters: a table X, a FieldSet with params, or params=... beside fields or "
-                "meshes; X has none."
-            )
-        if self.spec_.resampler is not None:
-            raise FieldDataError(
-                "gradient does not go through the resampling of grid=...; fit on a grid or on points instead."
-            )
-        if max(self._refinement_factors(inputs)) > 1:
-            raise FieldDataError("gradient needs the spacing of the training grid, but X is on a finer grid.")
-        loaders, parts = list(self._prediction_loaders(inputs)), []
-        # A function of the field gets samples of one size, with an axis of the samples.
-        alone = inputs.is_ragged and callable(output)
-        for indices, _ in loaders[0].bounded_batches(0 if alone else _PREDICT_POINTS):
-            with torch.inference_mode(False), torch.enable_grad():
-                params = torch.tensor(np.asarray(inputs.params[indices], dtype=np.float64), requires_grad=True)
-                values = select(self._mean_outputs(loaders, indices, params))
-                if not values.requires_grad:
-                    raise FieldDataError("output has no gradient; compute it from the field by torch operations.")
-                if self.scalers_.learns_logarithms and not torch.isfinite(values).all():
-                    raise NonFinitePredictionError(
-                        f"the output is not finite in sample {indices[int(torch.argmin(torch.isfinite(values).int()))]}"
-                        ": X holds numbers far from those of the training. Check its units."
-                    )
-                parts.append(torch.autograd.grad(values.sum(), params)[0].numpy())
-        return np.concatenate(parts)
-
-    def _selection(self, output: Any) -> Callable[[Outputs], torch.Tensor]:
-        """Return the function that computes one number for each sample from outputs in physical units."""
-        n_scalars = self.spec_.n_scalars
-        if callable(output):
-            if not self.spec_.n_outputs:
-                raise FieldDataError("output is a function, but the estimator predicts scalars; pass an index.")
-            if self.spec_.target_points != "inputs":
-                raise FieldDataError(
-                    "gradient of a function of the field needs fields on the points of X, but y of the fit was on "
-                    "other points; fit with y interpolated to the points of X."
-                )
-            return lambda outputs: _one_number_each(output(outputs.field), outputs.field)
-        number = 0 if output is None and n_scalars == 1 else output
-        if not isinstance(number, Integral) or int(number) not in range(n_scalars):
-            raise FieldDataError(
-                f"output is {output!r}, but the estimator predicts {n_scalars} scalars; pass the number of one, or a "
-                "function of the field that gives one number for each sample."
-            )
-        return lambda outputs: outputs.scalars[:, int(number)]  # type: ignore[index]
-
-    def _mean_outputs(self, loaders: list[FieldLoader], indices: IntArray, params: torch.Tensor) -> Outputs:
-        """Compute the outputs for given global parameters as differentiable tensors, averaged over the loaders."""
-        # The identity is the first symmetry.
-        scaled, found = loaders[0].as_params(params), []
-        for loader in loaders:
-            batch = loader.gather(indices)
-            turns = loader.symmetries is not None and loader.symmetries.param_vectors
-            batch.params = loader.as_params(params) if turns else scaled
-            if self.base_ is not None:
-                # Base models are not combined with averages over symmetries, so that no sample is moved here.
-                batch.base, batch.base_scalars = self._tensors_of_base(params, loader.inputs[indices], batch)
-            outputs = self.module_(**batch.inputs())
-            if self.scalers_.learns_logarithms:
-                outputs = self._widened(outputs)
-            found.append(self._in_physical_units(outputs, loader, batch.order))
-        return Outputs(
-            *(None if part[0] is None else torch.stack(part).mean(dim=0) for part in zip(*found, strict=True))
-        )
-
-
-def _each_part(function: Any, found: Predictions) -> Predictions:
-    """Apply a function to the fields and the scalars of predictions; infinities are refused where they are returned."""
-    with np.errstate(divide="ignore", over="ignore"):
-        return Predictions(*(None if part is None else function(part) for part in (found.fields, found.scalars)))
-
-
-def _combined(function: Any, left: Predictions, right: Predictions) -> Predictions:
-    """Apply a function of two arrays to the fields and the scalars of two predictions."""
-    pairs = zip((left.fields, left.scalars), (right.fields, right.scalars), strict=True)
-    return Predictions(*(None if mine is None else function(mine, theirs) for mine, theirs in pairs))
-
-
-def _one_number_each(values: Any, field: torch.Tensor | None) -> torch.Tensor:
-    """Check the result of a caller's function: one number for each sample."""
-    if field is None or not isinstance(values, torch.Tensor) or values.shape != field.shape[:1]:
-        came = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
-        raise FieldDataError(
-            f"output gives {came}; expected a tensor of shape ({0 if field is None else len(field)},), one number "
-            "for each sample, such as field[..., 0].amax(dim=1)."
-        )
-    return values
-
-
-def _means_of_tokens(noted: list[_Noted], batch: Batch, n_samples: int) -> list[torch.Tensor] | None:
-    """Means over the points of the last tokens that a network has offered for a batch, one for each sample.
-
-    None if it is not known which token belongs to which sample.
-    """
-    last, pieces = noted[-1], list[torch.Tensor]()
-    n_points = batch.coords.shape[-2] * (1 if batch.sizes is not None else n_samples)
-    for kind, tokens, grid in reversed(noted):
-        # Networks on points offer those of a large sample in pieces, one after the other.
-        if kind == last[0]:
-            pieces.insert(0, tokens.reshape(-1, tokens.shape[-1]))
-        if grid is not None or kind.startswith("latent") or sum(map(len, pieces)) >= n_points:
-            break
-    flat = torch.cat(pieces)
-    if batch.sizes is not None and len(flat) == n_points:
-        return [part.mean(dim=0) for part in flat.split(batch.sizes)]
-    if batch.sizes is not None and not last[0].startswith("latent") and n_samples > 1:
-        return None
-    return list(flat.reshape(n_samples, -1, flat.shape[-1]).mean(dim=1))
-
-
-def _other_points(data: TrainingData) -> str:
-    """Say that the targets are on other points than the inputs."""
-    counts = [np.asarray(part.n_points) for part in (data.targets.field, data.inputs) if part is not None]
-    ours, theirs = (f"{own.min()} to {own.max()}" if np.ptp(own) else str(own[0]) for own in counts)
-    return f"y is on other points than X ({ours} points per sample, X has {theirs})"
+            inputs, _ = self._read_inputs(X, params)
+            self._warn_if_outside(inputs)
+            return gradient(self.surrogate_, inputs, output)
 
 
 #: Packages that must receive an interrupt when they have called `fit`, so that they stop too.
@@ -2173,142 +874,6 @@ def _are_equal(value: Any, other: Any) -> bool:
 def _values_of(part: Any) -> list[Any]:
     """Values of the parameters of an estimator or an option object; none of anything else."""
     return list(part.get_params(deep=False).values()) if isinstance(part, BaseEstimator) else []
-
-
-def _check_single_precision(scalers: Scalers) -> None:
-    """Raise an error if single precision cannot hold the targets: a training would make infinities or zeros of them."""
-    least, most = _IN_SINGLE_PRECISION
-    # Logarithms are computed in double precision.
-    held = [scaler for scaler in (scalers.target, scalers.scalars) if scaler is not None and scaler.function is None]
-    largest = max((float(scaler.size_.max()) for scaler in held), default=0.0)
-    if largest > most or 0 < largest < least:
-        raise FieldDataError(
-            f"y has the size {largest:.1e}, which single precision cannot hold in a training; expected {least:g} to "
-            f"{most:g}. Take another unit, set dtype='float64', or check fill values."
-        )
-
-
-def _is_too_large(data: TrainingData) -> bool:
-    """Whether samples that are not in memory are too large to be read for a base model that was not asked for."""
-    if data.inputs.in_memory and data.targets.in_memory:
-        return False
-    count = 0
-    for part in (data.inputs, data.targets.field):
-        if part is not None:
-            width = part.n_channels + (0 if part.shared_coords else part.n_dims)
-            count += int(part.n_points.sum()) * width
-    return 8 * count > _BASE_BYTES
-
-
-def _usable(n_samples: int, weight: FloatArray | None) -> IntArray:
-    """Indices of the samples with positive weight."""
-    return np.arange(n_samples) if weight is None else np.flatnonzero(weight)
-
-
-def _to_grid(found: Predictions, points: FieldSet, resampler: GridResampler) -> Predictions:
-    """Predictions with fields on shared points interpolated to the grid."""
-    if found.fields is None:
-        return found
-    bare = FieldSet(points.coords, found.fields)
-    return replace(found, fields=np.asarray(resampler.to_grid(bare).values))
-
-
-def _as_targets(found: Predictions, like: Targets) -> Targets:
-    """Predictions on the points of targets, as these."""
-    return Targets(None if like.field is None else like.field.with_values(found.fields), found.scalars, like.elsewhere)
-
-
-def _weight_of_errors(targets: Targets) -> FloatArray:
-    """Weight of the squared error of each sample in relative errors of fields; equal weights for scalars alone."""
-    if targets.field is None:
-        return np.ones(len(targets))
-    values = np.asarray(targets.field.values, dtype=np.float64)
-    size = np.mean(values**2 / np.maximum(np.mean(values**2, axis=(0, 1)), np.finfo(float).tiny), axis=(1, 2))
-    # A sample of nearly nothing would outweigh all others.
-    return 1 / np.maximum(size, 1e-3)
-
-
-def _units_of(scalers: Scalers) -> tuple[FloatArray, FloatArray] | None:
-    """Shift and factor by which standardised outputs become physical ones; None where these differ between points."""
-    held = [scaler for scaler in (scalers.target, scalers.scalars) if scaler is not None]
-    if scalers.learns_logarithms or scalers.per_point:
-        return None
-    shifts, factors = ([getattr(scaler, name) for scaler in held] for name in ("mean_", "scale_"))
-    return np.concatenate(shifts), np.concatenate(factors)
-
-
-def _trained_on(setup: _Setup) -> IntArray:
-    """Indices of the samples of a training that are not held out."""
-    usable = _usable(len(setup.data.inputs), setup.weight)
-    return usable if setup.held is None else np.setdiff1d(usable, setup.held)
-
-
-def _hold_out(inputs: FieldSet, train: IntArray, n_held: int) -> tuple[IntArray, IntArray]:
-    """Hold out some samples, or what is missing of these; those with the same inputs stay together.
-
-    Each of n samples that is missing raises the error by some part of 1 / n, and m samples that choose the share by
-    some part of 1 / m, so that the best number grows with the square root of n. Continued fits hold out the same ones,
-    which the network has not seen then either.
-    """
-    group = groups_of_same_inputs(inputs[train])
-    count = _HELD_OUT[0] - n_held if n_held else int(np.clip(round(np.sqrt(group.max() + 1) / 2), *_HELD_OUT))
-    return train[group >= count], train[group < count]
-
-
-def _hold_out_at_random(train: IntArray) -> tuple[IntArray, IntArray]:
-    """Hold out a part of the samples, by which a training without a base is judged to overfit.
-
-    The same ones for any seed, so that the random numbers of a fit do not depend on it.
-    """
-    order = np.random.RandomState(0).permutation(len(train))
-    count = min(int(_JUDGED * len(train)), _HELD_OUT[1])
-    return train[np.sort(order[count:])], train[np.sort(order[:count])]
-
-
-def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:
-    """Grid spacing that all samples share, or None."""
-    if not inputs.shared_coords or inputs.grid_shape is None or len(inputs.grid_shape) != inputs.n_dims:
-        return None
-    return grid_spacing(inputs.coords, inputs.grid_shape)
-
-
-def check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
-    """Sample weights as an array, checked by scikit-learn's rules."""
-    if sample_weight is None:
-        return None
-    refuse_mask(sample_weight, "sample_weight")
-    weight = check_sample_weight(sample_weight, np.empty((n_samples, 1)), dtype=np.float64, ensure_non_negative=True)
-    if not weight.any():
-        raise FieldDataError("all sample weights are zero; at least one sample needs a positive weight.")
-    least, most = _WEIGHTS
-    if not least <= weight.max() <= most:
-        raise FieldDataError(
-            f"the largest sample weight is {weight.max():.1e}, which single precision cannot hold beside a loss; "
-            f"expected {least:g} to {most:g}. Divide the weights by their mean."
-        )
-    return weight
-
-
-def _points_of_a_step(inputs: FieldSet, config: TrainerConfig, drawn: int | None) -> int:
-    """Number of points in a mini-batch, over all its samples."""
-    together = config.group_size if config.grouping == "together" else 1
-    return config.batch_size * together * int(min(inputs.n_points.mean(), drawn or np.inf))
-
-
-def joined(parts: list[Predictions], *, ragged: bool = False) -> Predictions:
-    """Join the predictions of successive samples; fields of ragged samples are flat."""
-    fields = [part.fields for part in parts if part.fields is not None]
-    scalars = [part.scalars for part in parts if part.scalars is not None]
-    if ragged:
-        fields = [values.reshape(-1, values.shape[-1]) for values in fields]
-    return Predictions(np.concatenate(fields) if fields else None, np.concatenate(scalars) if scalars else None)
-
-
-def averaged(parts: list[Predictions]) -> Predictions:
-    """Mean of several predictions of the same samples."""
-    fields = [part.fields for part in parts if part.fields is not None]
-    scalars = [part.scalars for part in parts if part.scalars is not None]
-    return Predictions(np.mean(fields, axis=0) if fields else None, np.mean(scalars, axis=0) if scalars else None)
 
 
 def _share_documentation(estimator: type, base: type) -> None:

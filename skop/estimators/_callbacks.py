@@ -11,8 +11,8 @@ from typing import Any, Self
 import torch
 
 from skop._sklearn_compat import has_callbacks
-from skop.estimators._runtime import give_way
-from skop.training import History, ProgressLine, in_words
+from skop.training import History, Monitor, ProgressLine, Trainer, in_words
+from skop.training._runtime import give_way
 
 __all__ = ["EpochCallbacks", "FitSeries"]
 
@@ -22,8 +22,8 @@ _LONG = 60.0
 _STEPS, _SECONDS, _ENOUGH = 3, 2.0, 10.0
 
 
-class EpochCallbacks:
-    """Context manager that the trainer calls after each step and each epoch.
+class EpochCallbacks(Monitor):
+    """Monitor that shows progress and runs scikit-learn's callbacks; the fit is a block in its context.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class EpochCallbacks:
         return self.progress.shows or (self.is_told and has_callbacks(self.estimator))
 
     @property
-    def watches_steps(self) -> bool:
+    def watches_steps(self) -> bool:  # type: ignore[override]
         """Whether there is anyone to tell of a step."""
         return self.progress.shows_steps or self.notice is not None
 
@@ -82,18 +82,22 @@ class EpochCallbacks:
             self.context.call_on_fit_task_begin(estimator=estimator)
         return self
 
-    def on_step(self, part: float) -> None:
+    def step(self, part: float) -> None:
         """Show progress within an epoch, and say how long the fit will take when this is known."""
         if self.notice is not None:
             self.notice.on_step(part)
         if self.progress.shows_steps:
             self.progress.update(part, f"epoch {self.epochs + 1}{self.words}", ends_epoch=False)
 
-    def __call__(self, history: History, part: float) -> bool:
-        """Show progress and run the callbacks; true asks the trainer to stop."""
+    def epoch(self, trainer: Trainer) -> str | None:
+        """Show progress and run the callbacks, which may end the training."""
+        return "callback" if trainer.group.once(lambda: self.watches and self.told(trainer)) else None
+
+    def told(self, trainer: Trainer) -> bool:
+        """Tell of an epoch, and return whether the training is to end."""
         # Fits in other threads go on now, and callbacks may fit something themselves.
         with give_way():
-            return self._end_epoch(history, part)
+            return self._end_epoch(trainer.history, trainer.progress)
 
     def _end_epoch(self, history: History, part: float) -> bool:
         """What is to be done after an epoch."""

@@ -37,7 +37,6 @@ from skop.data import (
     refuse_mask,
     split_series,
 )
-from skop.estimators._base import check_weight
 from skop.estimators._checkpoint import passed_on, require_seed
 from skop.estimators._ensemble import EnsembleRegressor
 from skop.estimators._field import (
@@ -51,6 +50,7 @@ from skop.estimators._frames import BaseFrameRegressor
 from skop.estimators._parts import by_chunks
 from skop.estimators._persistence import KNOWN
 from skop.estimators._search import Samples, as_input, as_predictions, make_folds
+from skop.estimators._session import check_weight
 from skop.exceptions import FieldDataError, each_warning_once
 
 __all__ = ["ConformalRegressor"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -11,11 +10,13 @@ import numpy as np
 
 from skop._sklearn_compat import Interval
 from skop._typing import FloatArray, IntArray
-from skop.data import DataSpec, FieldLoader, FieldSet, Predictions, TrainingData, query_points
+from skop.data import DataSpec, TrainingData
 from skop.estimators._base import OperatorRegressor
-from skop.estimators._checkpoint import FitCheckpoints
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.networks import DeepONetNetwork, OperatorNetwork
+from skop.surrogate import Surrogate
+from skop.surrogate._stages import Sensors
+from skop.surrogate._symmetries import moves_points
 from skop.training import TrainingPlan
 
 __all__ = ["DeepONetRegressor"]
@@ -113,17 +114,8 @@ class DeepONetRegressor(OperatorRegressor):
             )
 
     # ------------------------------------------------------------------ sensors
-    def _prepare(
-        self,
-        data: TrainingData,
-        whole: TrainingData,
-        train: IntArray,
-        weight: FloatArray | None,
-        rng: np.random.RandomState,
-        plan: TrainingPlan,
-        kept: FitCheckpoints,
-    ) -> Predictions | None:
-        """Store the sensors, and set up what every operator has."""
+    def _check_samples(self, data: TrainingData) -> None:
+        """Check that fields are on shared points that no symmetry moves, and store these as the sensors."""
         inputs = data.inputs
         if not inputs.n_channels and not inputs.n_params:
             raise FieldDataError(
@@ -142,54 +134,23 @@ class DeepONetRegressor(OperatorRegressor):
                 "warm_start goes on with the sensors of the last fit, but X has its fields on other points; set "
                 "warm_start=False to fit anew, or bring X to the points of the last fit."
             )
-        self.sensors_: FloatArray | None = sensors
-        unseen = super()._prepare(data, whole, train, weight, rng, plan, kept)
-        if sensors is not None and self.symmetry_centre_ is not None:
+        geometry = self._choose_geometry(data.spec.network_spec)
+        declared = self._symmetries
+        if sensors is not None and declared is not None and moves_points(declared, data.spec, geometry, inputs):
             raise FieldDataError(
                 "the symmetries move the points of X, but DeepONetRegressor reads input fields at sensors that do not "
                 "move; set symmetries=None, or fit fields on a grid that the symmetries map onto itself."
             )
-        return unseen
+        self.sensors_: FloatArray | None = sensors
 
     def _why_no_base(self, data: TrainingData, used: IntArray, plan: TrainingPlan) -> str:
         """Say why there is no base model: its predictions would be input fields on points that are no sensors."""
         return "DeepONetRegressor reads input fields at its sensors only"
 
-    def _at_sensors(self, inputs: FieldSet) -> FieldSet:
-        """Return the samples with their input fields at the sensors, interpolated where they are elsewhere."""
-        if self.sensors_ is None or (inputs.shared_coords and _are_same(inputs.coords, self.sensors_)):
-            return inputs
-        try:
-            return query_points(self.sensors_, inputs).with_grid(self.spec_.network_spec.grid_shape)
-        except FieldDataError as error:
-            raise FieldDataError(
-                f"the input fields of X cannot be interpolated to the sensors of the fit: {error}"
-            ) from error
-
-    # ------------------------------------------------------------------ prediction
-    def _prediction_loaders(self, inputs: FieldSet, **options: Any) -> Iterator[FieldLoader]:
-        """Yield the loaders of samples at the sensors, with the points of X as query points where they are others."""
-        held = self._at_sensors(inputs)
-        if held is inputs:
-            yield from super()._prediction_loaders(inputs, **options)
-        else:
-            yield self._loader(held, **({"queries": inputs} | options))
-
-    def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
-        """Predict at other points than those of the samples; return the outputs and these points."""
-        return super()._predict_at(self._at_sensors(inputs) if self.spec_.resampler is None else inputs, coords)
-
-    def _asks_network_at(self, inputs: FieldSet) -> bool:
-        """Whether outputs at other points come from the network: on grids too."""
-        return self.spec_.n_outputs > 0 and not self.scalers_.per_point
-
-    def _refinement_factors(self, inputs: FieldSet) -> tuple[int, ...]:
-        """No refinement on any grid, as the network is asked at all points."""
-        self.domain_.check(inputs)
-        return (1,)
-
-    def _require_grid(self, inputs: FieldSet) -> None:
-        """Accept any points, which need no grid here."""
+    @property
+    def surrogate_(self) -> Surrogate:
+        """Fitted model without its estimator."""
+        return replace(super().surrogate_, sensors=Sensors(self.sensors_, self.spec_.network_spec.grid_shape))
 
 
 def _are_same(points: FloatArray | None, others: FloatArray | None) -> bool:

@@ -28,13 +28,14 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape, PathOrStr
 from skop._version import __version__
 from skop.data import BoxScaler, FieldScaler, FieldSet
-from skop.estimators._base_model import BaseModel, CorrectionNetwork
+from skop.estimators._base_model import BaseModel
 from skop.estimators._baselines import NOTHING_OUTSIDE, OutputModel, PODRegressor
 from skop.estimators._kernel_models import KernelModel
 from skop.exceptions import FieldDataError, SkopError
 from skop.modules import sort_points
 from skop.networks import Outputs
 from skop.ops import traceable_scans
+from skop.surrogate._correction import CorrectionNetwork
 
 __all__ = ["export_estimator"]
 
@@ -126,7 +127,7 @@ def _samples(estimator: Any, X: Any) -> FieldSet:
 
 def _refuse_what_has_no_graph(estimator: Any, samples: FieldSet) -> None:
     """Raise an error where a prediction is more than scaling and one call of the network."""
-    symmetries = estimator._symmetries
+    symmetries = estimator.surrogate_.symmetries
     reasons = {
         **_reasons_of_base(estimator.base_, samples),
         f"grid={estimator.grid!r} interpolates between points and a grid, which has no graph; fit on a grid, or "
@@ -141,8 +142,8 @@ def _refuse_what_has_no_graph(estimator: Any, samples: FieldSet) -> None:
     for reason, applies in reasons.items():
         if applies:
             raise FieldDataError(f"export writes scaling and one call of the network, but {reason}.")
-    estimator._require_grid(samples)
-    if max(estimator._refinement_factors(samples)) > 1:
+    estimator.surrogate_.refine.require_grid(samples)
+    if max(estimator.surrogate_.refine.factors(samples)) > 1:
         raise FieldDataError(
             "X is on a finer grid than in the fit, which predict resolves by several calls of the network; pass X on "
             "the grid of the fit, or set refinement='native'."
@@ -172,7 +173,7 @@ def _reasons_of_base(base: BaseModel | None, samples: FieldSet) -> dict[str, boo
 
 def _require_parity(estimator: Any, graph: _PredictionGraph, samples: FieldSet) -> None:
     """Raise an error if the graph gives other numbers than `predict`."""
-    expected = estimator._predict_values(samples)
+    expected = estimator.surrogate_.predict(samples)
     with torch.no_grad(), traceable_scans():
         found = graph(*graph.arguments(samples, np.arange(len(samples))))
     truth = [part for part in (expected.fields, expected.scalars) if part is not None]
@@ -185,7 +186,7 @@ def _require_parity(estimator: Any, graph: _PredictionGraph, samples: FieldSet) 
                     ": the network depends on the order of the points, which predict sorts for each sample, and a "
                     "graph cannot. Export a fit on points that all samples share, or sort them and set "
                     "point_order='given' in MNORegressor."
-                    if graph.has_own_points and estimator._sorts_points()
+                    if graph.has_own_points and estimator.surrogate_.sorts_points
                     else ", which single precision does not explain; export to a '.pt2' file keeps double precision."
                 )
             )
@@ -355,7 +356,7 @@ class _PredictionGraph(nn.Module):
         network = copy.deepcopy(estimator.module_).cpu().eval().requires_grad_(False).to(dtype)
         # The network within, if it is over a base.
         inner: Any = network.network if isinstance(network, CorrectionNetwork) else network
-        batch = estimator._loader(samples).gather(np.arange(1))
+        batch = estimator.surrogate_.loader(samples).gather(np.arange(1))
         self.network, self.grid_shape = network, batch.grid_shape
         self.shown_grid = samples.grid_shape
         self.has_own_points = not samples.shared_coords
@@ -396,10 +397,11 @@ class _PredictionGraph(nn.Module):
         self.is_base_alone = isinstance(network, CorrectionNetwork) and network.is_base_alone
         if self.is_base_alone:
             self.network = self.coords = self.order = self.back = None
-        for part in self.modules():
+        for part in () if self.base is None else self.base.modules():
             for name, held in part.named_buffers(recurse=False):
                 if not held.numel():
-                    # Files of programs take tensors without elements for views of each other.
+                    # Files of programs take tensors without elements for views of each other. The base does not use
+                    # them; a network may.
                     setattr(part, name, None)
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:

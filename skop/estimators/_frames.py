@@ -38,10 +38,11 @@ from skop.data import (
     read_templates,
     split_series,
 )
-from skop.estimators._base import OperatorRegressor, check_weight
+from skop.estimators._base import OperatorRegressor
 from skop.estimators._checkpoint import passed_on, require_seed
 from skop.estimators._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.estimators._field import FieldRegressor, checked_by_caller, fit_estimator
+from skop.estimators._session import check_weight
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
 from skop.training import TrainingPlan

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
 
 from skop._sklearn_compat import Interval, SequenceOf, StrOptions
-from skop.data import DataSpec, FieldLoader, FieldSet, GridSymmetries
+from skop.data import DataSpec
 from skop.estimators._base import OperatorRegressor
 from skop.estimators._options import Options
 from skop.estimators.presets import mno
 from skop.exceptions import SkopWarning, warn
 from skop.modules import LINE_DIRECTIONS, MIXERS, POINT_ORDERS, SCAN_DIRECTIONS
 from skop.networks import GalerkinNetwork, GNOTNetwork, OFormerNetwork, SequenceNetwork
+from skop.surrogate import Surrogate
 
 __all__ = ["MNOArchitecture", "MNORegressor"]
 
@@ -421,28 +422,15 @@ class MNORegressor(OperatorRegressor):
                 )
 
     # ------------------------------------------------------------------ points in their order
-    def _loader(self, inputs: FieldSet, **options: Any) -> FieldLoader:
-        """Batches of samples; a grid that is read as points is none for the network."""
-        maps_grid = isinstance(options.get("symmetries"), GridSymmetries)
-        reads_grid = self.geometry_ != "points" or inputs.grid_shape is None or maps_grid
-        return super()._loader(inputs if reads_grid else inputs.with_grid(None), **options)
+    @property
+    def surrogate_(self) -> Surrogate:
+        """Fitted model without its estimator."""
+        # A grid that is read as points is none for the network.
+        return replace(super().surrogate_, sees_grid=False)
 
     def _sorts_points(self) -> bool:
         """Whether the points of a sample are brought into one order before the network sees them."""
         return self.point_order != "given" and super()._sorts_points()
-
-    def _asks_network_at(self, inputs: FieldSet) -> bool:
-        """Whether outputs at other points come from the network, which may know where they are on grids too."""
-        if self.geometry_ == "points":
-            return super()._asks_network_at(inputs)
-        return (
-            bool(self.module_.supports_queries)
-            and self.spec_.n_outputs > 0
-            and not self.scalers_.per_point
-            and not self._averages_on_grid
-            and inputs.grid_shape is not None
-            and max(self._refinement_factors(inputs)) == 1
-        )
 
 
 def _is_option_of(mixer: str, name: str) -> bool:

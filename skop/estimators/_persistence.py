@@ -54,13 +54,13 @@ from skop._version import __version__
 from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm
 from skop.data._file_guards import free_memory
 from skop.estimators._building import NetworkTooLargeError, bounded_building
-from skop.estimators._domain import Domain, SeenRanges
 from skop.estimators._file_checks import check_loaded, check_mesh
 from skop.estimators._kernel_models import Basis, Kernel, KernelModel
 from skop.estimators._novelty import Group, Lattice, Reference
 from skop.estimators._options import Options, TrainingOptions
-from skop.estimators._runtime import isolated_randomness, pick_device
 from skop.exceptions import ModelFileError, SkopWarning, warn
+from skop.surrogate._domain import Domain, SeenRanges
+from skop.training._runtime import isolated_randomness, pick_device
 
 __all__ = [
     "KNOWN",
@@ -196,8 +196,13 @@ def save_estimator(estimator: Any, path: PathOrStr, key: str | None = None) -> N
     except NotFittedError:
         raise
     except Exception as error:
-        # What is fitted by an estimator that is none any more says nothing of itself.
-        raise ModelFileError(_SET_AFTER_FIT.format(type(estimator).__name__, error)) from error
+        # What is fitted by an estimator that is none any more says nothing of itself; its parameters do.
+        reason = error
+        try:
+            _check_parameters(estimator)
+        except Exception as wrong:
+            reason = wrong
+        raise ModelFileError(_SET_AFTER_FIT.format(type(estimator).__name__, reason)) from error
     write_state(estimator, path, key)
 
 

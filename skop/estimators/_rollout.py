@@ -20,9 +20,9 @@ from skop.estimators._base import OperatorRegressor
 from skop.estimators._field import restored_on_failure
 from skop.estimators._frames import BaseFrameRegressor, join_frames, repeat_samples
 from skop.estimators._parts import by_chunks
-from skop.estimators._symmetries import require_all_frames
 from skop.estimators._unrolling import StepForward
 from skop.exceptions import FieldDataError, NonFinitePredictionError, warn
+from skop.surrogate._symmetries import require_all_frames
 from skop.training import DIRECT_TRAINING, TrainingPlan
 
 __all__ = ["RolloutRegressor"]

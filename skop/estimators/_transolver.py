@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -10,7 +10,6 @@ from skop._sklearn_compat import Interval
 from skop.data import DataSpec, FieldSet
 from skop.estimators._base import OperatorRegressor
 from skop.networks import OperatorNetwork, TransolverNetwork
-from skop.training import TrainerConfig, TrainingPlan
 
 __all__ = ["TransolverRegressor"]
 
@@ -97,12 +96,11 @@ class TransolverRegressor(OperatorRegressor):
         "subsample_points": [Interval(Integral, 1, None, closed="left"), None],
     }
 
-    def _training_options(self, inputs: FieldSet, plan: TrainingPlan) -> TrainerConfig:
-        """Convert the parameters to settings of the trainer, with batches on grids as small as on points."""
-        config = super()._training_options(inputs, plan)
-        if self.batch_size != "auto" or self.geometry_ != "grid" or self.spec_.role == "features":
-            return config
-        return replace(config, batch_size=max(1, min(config.batch_size, _BATCH_POINTS // int(inputs.n_points.max()))))
+    def _largest_batch(self, batch_size: int, inputs: FieldSet) -> int:
+        """Return an automatic batch size on grids that is as small as on points."""
+        if self.geometry_ != "grid":
+            return batch_size
+        return max(1, min(batch_size, _BATCH_POINTS // int(inputs.n_points.max())))
 
     def _build_network(self, spec: DataSpec, geometry: str) -> OperatorNetwork:
         """Build the network for the data."""

@@ -10,8 +10,8 @@ import torch
 
 from skop.data import FieldSet
 from skop.estimators._base import OperatorRegressor
-from skop.estimators._base_model import CorrectionNetwork
 from skop.exceptions import FieldDataError
+from skop.surrogate._correction import CorrectionNetwork
 
 __all__ = ["check_spacing", "evaluating", "network_name", "read_samples"]
 
@@ -49,7 +49,7 @@ def read_samples(estimator: Any, X: Any) -> FieldSet:
 
 def check_spacing(estimator: OperatorRegressor, inputs: FieldSet) -> None:
     """Raise FieldDataError if the grid of the samples is finer than what the network sees in a prediction."""
-    factors = estimator._refinement_factors(inputs)
+    factors = estimator.surrogate_.refine.factors(inputs)
     if max(factors) > 1:
         raise FieldDataError(
             f"X is {'x'.join(map(str, factors))} times finer than the training grid, where predict joins several "

@@ -25,8 +25,8 @@ from skop.data import (
     read_frames,
     result_among_parameters,
 )
-from skop.estimators._domain import is_even_in_logarithms
 from skop.exceptions import FieldDataError
+from skop.surrogate._domain import is_even_in_logarithms
 
 __all__ = ["ChannelSummary", "DataDescription", "Finding", "describe_data", "describe_runs"]
 

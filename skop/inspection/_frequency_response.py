@@ -127,7 +127,7 @@ def frequency_response(estimator: Any, X: Any) -> FrequencyResponse:
     layers: tuple[str, ...] = ()
     total: Any = 0.0
     with torch.inference_mode(), evaluating(estimator.module_):
-        for _, batch in estimator._loader(inputs).bounded_batches(_POINTS):
+        for _, batch in estimator.surrogate_.loader(inputs).bounded_batches(_POINTS):
             found = _layers(estimator.module_, batch.inputs(), shape)
             layers = tuple(kind for kind, _ in found)
             total = total + np.stack([values.sum(axis=0) for _, values in found])

@@ -84,13 +84,13 @@ def learned_poles(estimator: Any, X: Any) -> list[ComplexArray]:
     inputs = read_samples(estimator, X)
     if estimator.spec_.resampler is not None:
         inputs = estimator.spec_.resampler.to_grid(inputs)
-    estimator._require_grid(inputs)
+    estimator.surrogate_.refine.require_grid(inputs)
     check_spacing(estimator, inputs)
     # Mixers may take packed samples apart, so that one at a time keeps a call of a mixer a layer.
     limit = 0 if inputs.is_ragged else _POINTS
     parts: list[list[ComplexArray]] = []
     with torch.inference_mode(), evaluating(estimator.module_):
-        for indices, batch in estimator._loader(inputs).bounded_batches(limit):
+        for indices, batch in estimator.surrogate_.loader(inputs).bounded_batches(limit):
             parts.append(_poles(estimator.module_, batch.inputs(), len(indices)))
     return [np.concatenate(layer) for layer in zip(*parts, strict=True)]
 

@@ -197,7 +197,7 @@ def _mean_gradient(estimator: Any, inputs: FieldSet, index: tuple[int, ...], lay
     row, total, n_terms = int(np.ravel_multi_index(index, shape)), np.zeros(shape), 0
     block = None if layer is None else _check_layer(network, layer)
     with torch.inference_mode(False), torch.enable_grad(), evaluating(network):
-        for _, batch in estimator._loader(inputs).bounded_batches(_GRADIENT_POINTS):
+        for _, batch in estimator.surrogate_.loader(inputs).bounded_batches(_GRADIENT_POINTS):
             batch.fields = batch.fields.detach().requires_grad_()
             arguments = batch.inputs()
             units = _token_at(network, arguments, index, block) if block else _output_at(network, arguments, row)

@@ -396,11 +396,9 @@ def _heads(width: int) -> int:
 
 
 def _rotate(heads: torch.Tensor, coords: torch.Tensor) -> torch.Tensor:
-    """Turn channels of heads (B, H, M, D) in pairs, by angles that grow with the coordinates (B, M, d).
-
-    Each coordinate has an equal part of the channels, of which the first half is paired with the second; channels
-    that are left over are not turned.
-    """
+    """Turn channels of heads (B, H, M, D) in pairs, by angles that grow with the coordinates (B, M, d)."""
+    # Each coordinate has an equal part of the channels, of which the first half is paired with the second; channels
+    # that are left over are not turned.
     n_dims, channels = coords.shape[-1], heads.shape[-1]
     half = channels // (2 * n_dims)
     steps = torch.arange(half, dtype=coords.dtype, device=coords.device) / max(half, 1)

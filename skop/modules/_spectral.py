@@ -100,11 +100,9 @@ class SpectralConvolution(nn.Module):
 def _fourier_matrices(
     size: int, n_positive: int, n_negative: int, is_real: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Real matrices of the discrete Fourier transform along an axis to few frequencies, and of its inverse.
-
-    For the few lowest frequencies products with them take a fraction of the time of fast transforms to all. Real parts
-    of the frequencies come first, then imaginary ones; so do those of the points, which are real if `is_real`.
-    """
+    """Real matrices of the discrete Fourier transform along an axis to few frequencies, and of its inverse."""
+    # For the few lowest frequencies products with them take a fraction of the time of fast transforms to all. Real
+    # parts of the frequencies come first, then imaginary ones; so do those of the points, which are real if `is_real`.
     frequencies = np.concatenate([np.arange(n_positive), np.arange(-n_negative, 0)])
     # Whole turns are left out in integers, which is exact.
     angles = 2 * np.pi / size * (np.outer(frequencies, np.arange(size)) % size)

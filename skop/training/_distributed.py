@@ -253,26 +253,9 @@ class _Processes(Group):
 
     # ------------------------------------------------------------------ exchange
     def _meet(self, place: str, *, failure: str = "", is_short: bool = False, code: int = 0) -> tuple[bool, bool]:
-        """Wait for all processes; return whether any is short of memory, and whether their codes differ.
-
-        Parameters
-        ----------
-        place : str
-            What follows, which must be the same on all ranks.
-        failure : str, default=""
-            Error of this process.
-        is_short : bool, default=False
-            Whether the memory of this process was too small.
-        code : int, default=0
-            Number to compare.
-
-        Raises
-        ------
-        DistributedError
-            If another process has failed, has ended, or is elsewhere.
-        KeyboardInterrupt
-            If one of the processes was interrupted.
-        """
+        """Wait for all ranks at a place; return whether any is short of memory, and whether their codes differ."""
+        # Raises DistributedError if another process has failed, has ended or is at another place, and KeyboardInterrupt
+        # if one was interrupted.
         own, clock = zlib.crc32(place.encode()), time.perf_counter() if self.is_main else -np.inf
         state = [clock, bool(failure), is_short, self._asked(), self.is_interrupted, own, -own, code, -code]
         told = torch.tensor(state, dtype=torch.float64, device=self.device)

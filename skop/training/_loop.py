@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -21,6 +21,7 @@ from skop.exceptions import SkopWarning, TrainingDivergedError, warn
 from skop.training._averaging import WeightAverage
 from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprint
 from skop.training._distributed import Group
+from skop.training._monitors import Monitor
 from skop.training._optimizer import make_optimizer
 from skop.training._order import Grouping, epoch_rounds
 from skop.training._parts import can_be_split, split_batch
@@ -72,10 +73,6 @@ class TrainerConfig:
         pass, in which kernels are compiled.
     ema_decay : float or None
         Decay of the exponential moving average (EMA) of the weights; None does not average.
-    n_iter_no_change : int or None
-        Number of epochs without progress after which training stops early; None disables early stopping.
-    tol : float
-        Smallest decrease of the validation error that counts as progress.
     autocast : torch.dtype or None
         Precision of the matrix products in mixed-precision training; None disables it.
     schedule_interval : {"step", "epoch"}
@@ -100,8 +97,6 @@ class TrainerConfig:
     max_grad_norm: float | None = None
     max_time: float | None = None
     ema_decay: float | None = None
-    n_iter_no_change: int | None = None
-    tol: float = 0.0
     autocast: torch.dtype | None = None
     schedule_interval: Literal["step", "epoch"] = "step"
     one_cycle: tuple[float, ...] = ONE_CYCLE
@@ -127,7 +122,7 @@ class History:
         from which it started.
     stopped : str
         Reason why training ended: ``"max_iter"``, ``"max_time"``, ``"early_stopping"``, ``"callback"``,
-        ``"interrupted"``, or what a review gave as its reason.
+        ``"interrupted"``, or what a monitor gave as its reason.
     first_loss : float or None
         Training loss of the first step, of the weights at the start.
     """
@@ -192,27 +187,14 @@ class Trainer:
         Settings of the training.
     rng : numpy.random.RandomState
         Random number generator for the order of the samples.
-    validate : callable or None, default=None
-        Function without arguments that returns the validation error of the current weights. If given, the weights with
-        the lowest error are kept.
-    on_epoch_end : callable or None, default=None
-        Function that is called after each epoch with the history and the completed fraction of the training; training
-        stops if it returns True.
-    on_step : callable or None, default=None
-        Function that is called after each step with the completed fraction of the training, from 0 to 1.
+    monitors : sequence of Monitor, default=()
+        What watches the training, in this order, such as a `Validation`.
     forward : callable or None, default=None
         Function ``forward(network, batch)`` that returns the outputs; None calls ``batch.outputs_of(network)``.
     earlier : EarlierTraining, default=EarlierTraining()
         Training of the same network that is continued: the schedule goes on at its place, and so do the weights of its
         last step, the optimiser's moments and the weight average, if `EarlierTraining.end` is given and the network
         still holds the weights with which it ended.
-    validate_first : bool, default=False
-        Whether the weights at the start are validated too, and kept if no epoch has a smaller validation error.
-    review : callable or None, default=None
-        Function that is called after each epoch but the last with the completed fraction of the training, while the
-        network holds the averaged weights, if there are any. It returns a reason to end the training, the samples with
-        which the training goes on, or None where nothing changes. With other samples the learning rate stays at its
-        place in the schedule.
     keeper : object or None, default=None
         Object that writes states of the training to files.
     group : Group or None, default=None
@@ -226,11 +208,16 @@ class Trainer:
 
     Examples
     --------
-    A training is saved as a checkpoint after an epoch, from `on_epoch_end`, and resumed by another trainer:
+    A training is saved as a checkpoint after an epoch, by a monitor, and resumed by another trainer:
 
     >>> import numpy as np, torch
     >>> from skop.data import Batch
-    >>> from skop.training import Trainer, TrainerConfig
+    >>> from skop.training import Monitor, Trainer, TrainerConfig
+    >>> class Checkpoints(Monitor):
+    ...     def __init__(self):
+    ...         self.states = []
+    ...     def epoch(self, trainer):
+    ...         self.states.append(trainer.state_dict())
     >>> class Loader:
     ...     device = torch.device("cpu")
     ...     def __len__(self):
@@ -240,15 +227,14 @@ class Trainer:
     >>> class Network(torch.nn.Linear):
     ...     def forward(self, coords, fields, params, grid_shape):
     ...         return super().forward(fields)
-    >>> def make_trainer(on_epoch_end=None):
+    >>> def make_trainer(checkpoints):
     ...     config = TrainerConfig(max_iter=3, batch_size=4, learning_rate=0.1)
     ...     loss = lambda outputs, batch: ((outputs - batch.target) ** 2).mean()
-    ...     return Trainer(Network(1, 1), loss, config, np.random.RandomState(0), on_epoch_end=on_epoch_end)
-    >>> states = []
-    >>> first = make_trainer(lambda history, part: states.append(first.state_dict()))
-    >>> curve = first.run(Loader()).loss_curve
-    >>> second = make_trainer()
-    >>> second.load_state_dict(states[0])
+    ...     return Trainer(Network(1, 1), loss, config, np.random.RandomState(0), monitors=[checkpoints])
+    >>> checkpoints = Checkpoints()
+    >>> curve = make_trainer(checkpoints).run(Loader()).loss_curve
+    >>> second = make_trainer(Checkpoints())
+    >>> second.load_state_dict(checkpoints.states[0])
     >>> second.run(Loader()).loss_curve == curve
     True
     """
@@ -260,13 +246,9 @@ class Trainer:
         options: TrainerConfig,
         rng: np.random.RandomState,
         *,
-        validate: Callable[[], float] | None = None,
-        on_epoch_end: Callable[[History, float], bool] | None = None,
-        on_step: Callable[[float], None] | None = None,
+        monitors: Sequence[Monitor] = (),
         forward: Callable[[nn.Module, Batch], Any] | None = None,
         earlier: EarlierTraining = _NO_TRAINING,
-        validate_first: bool = False,
-        review: Callable[[float], str | FieldLoader | None] | None = None,
         keeper: _Keeper | None = None,
         group: Group | None = None,
     ) -> None:
@@ -276,9 +258,8 @@ class Trainer:
         # Walking through the modules of a network takes as long as a small layer.
         self.weights: list[torch.Tensor] = list(network.parameters())
         self.has_buffers = any(True for _ in network.buffers())
-        self.validate, self.on_epoch_end, self.on_step = validate, on_epoch_end, on_step
-        self.earlier, self.validate_first, self.review = earlier, validate_first, review
-        self.keeper = keeper
+        self.monitors, self.earlier, self.keeper = tuple(monitors), earlier, keeper
+        self._step_monitors = [monitor for monitor in self.monitors if monitor.watches_steps]
         self.forward = _call_network if forward is None else forward
         self.optimizer = make_optimizer(
             network,
@@ -301,8 +282,6 @@ class Trainer:
         self.start: float | None = None
         self.loader: FieldLoader | None = None
         self.end: TrainingEnd | None = None
-        # Validation error of the weights at the start, where these are validated.
-        self._errors_before: list[float] = []
         self._random_states: dict[str, Any] | None = None
         # What belongs to the last good epoch beside what `_Kept` holds, if there is a keeper.
         self._resume_point: dict[str, Any] = {}
@@ -414,16 +393,14 @@ class Trainer:
         self.total_steps = self.options.max_iter * self.epoch_steps
 
     def _continue(self) -> bool:
-        """Validate the weights at the start and restore the state of the earlier training; return if there is one."""
+        """Show the weights at the start, and restore the state of the earlier training; return if there is one."""
         if self.history.loss_curve:  # a checkpoint was loaded
             return False
         end = self.earlier.end
         # The caller may have changed the weights, and then wants to go on from these.
         goes_on = end is not None and end.fingerprint == fingerprint(self.network)
-        if self.validate_first and self.validate is not None:
-            self.network.eval()
-            self._errors_before = [self.group.once(self.validate)]
-            self.best_error, self.best_weights = self._errors_before[0], _copied(dict(self.network.state_dict()))
+        for monitor in self.monitors:
+            monitor.start(self)
         if end is not None and goes_on:
             end.restore(self.network, self.optimizer, self.average)
             self.rate_factor = end.rate_factor
@@ -439,42 +416,32 @@ class Trainer:
         self.end = replace(end, fingerprint=fingerprint(self.network))
 
     def _finish_epoch(self, mean_loss: float) -> None:
-        """Record an epoch, validate, and check the conditions for stopping."""
+        """Record an epoch, show it to the monitors, and check the conditions for stopping."""
         history = self.history
         history.loss_curve.append(mean_loss)
         history.seconds.append(self._seconds())
-        if self.validate is not None:
-            history.validation_errors.append(self._validation_error(self.validate))
-        if self._out_of_time():
-            history.stopped = "max_time"
-        elif self._no_progress():
-            history.stopped = "early_stopping"
-        if self._callback_stops():
-            history.stopped = "callback"
-
-    def _callback_stops(self) -> bool:
-        """Call `on_epoch_end` with the weights that would be kept now, and return whether it asks to stop."""
         with self._averages_swapped() if self.average is not None else nullcontext():
-            return self.group.once(self._tell_of_epoch)
-
-    def _tell_of_epoch(self) -> bool:
-        """Call `on_epoch_end`, if there is one; of several processes one may have one."""
-        return self.on_epoch_end is not None and self.on_epoch_end(self.history, self._progress())
+            for monitor in self.monitors:
+                history.stopped = monitor.epoch(self) or history.stopped
+        if self._out_of_time() and history.stopped != "callback":
+            history.stopped = "max_time"
 
     def _reviewed(self, loader: FieldLoader) -> FieldLoader:
         """Let the training be reviewed, unless it ends; return the samples with which it goes on."""
         n_epochs = len(self.history.loss_curve)
-        if self.review is None or self.history.stopped != "max_iter" or n_epochs == self.options.max_iter:
+        if self.history.stopped != "max_iter" or n_epochs == self.options.max_iter:
             return loader
-        with self._averages_swapped() if self.average is not None else nullcontext():
-            found = self.review(self._progress())
-        if isinstance(found, str):
-            self.history.stopped = found
-        elif found is not None:
-            loader = found
-            self.start_on(loader)
-            # As if all epochs had been those of these samples.
-            self.step = n_epochs * self.epoch_steps
+        for monitor in self.monitors:
+            with self._averages_swapped() if self.average is not None else nullcontext():
+                found = monitor.review(self)
+            if isinstance(found, str):
+                self.history.stopped = found
+                break
+            if found is not None:
+                loader = found
+                self.start_on(loader)
+                # As if all epochs had been those of these samples.
+                self.step = n_epochs * self.epoch_steps
         return loader
 
     # ------------------------------------------------------------------ warm-up, and warnings at the end
@@ -487,9 +454,8 @@ class Trainer:
             try:
                 self.network.train()
                 self._set_gradients(next(iter(loader.batches(size, order))))
-                if self.validate is not None:
-                    self.network.eval()
-                    self.group.once(self.validate)
+                for monitor in self.monitors:
+                    monitor.rehearse(self)
             finally:
                 self._forget_gradients()
                 self._take_back(start)
@@ -562,8 +528,8 @@ class Trainer:
                 self.history.first_loss = float(loss)
             total += loss * len(batch)
             count += len(batch)
-            if self.on_step is not None:
-                self.on_step(self._part_done(count / len(loader)))
+            for monitor in self._step_monitors:
+                monitor.step(self._part_done(count / len(loader)))
             if self._out_of_time() or self.group.is_called_off:
                 break
         return float(total) / count
@@ -674,7 +640,8 @@ class Trainer:
                 else:
                     group["momentum"] = now.momentum
 
-    def _progress(self) -> float:
+    @property
+    def progress(self) -> float:
         """Completed fraction of the training, by steps or by time, whichever is larger."""
         return self._limited(self.step / self.total_steps)
 
@@ -706,22 +673,17 @@ class Trainer:
         return self.elapsed + (0.0 if self.start is None else self.group.time() - self.start)
 
     # ------------------------------------------------------------------ best weights
-    def _validation_error(self, validate: Callable[[], float]) -> float:
-        """Validate with the averaged weights, if there are any, and store the weights if they are the best so far."""
-        self.network.eval()
-        with self._averages_swapped() if self.average is not None else nullcontext():
-            error = self.group.once(validate)
-            if error < self.best_error or self.best_weights is None:
-                self.best_error, self.history.best_iter = error, len(self.history.loss_curve)
-                self.best_weights = _copied(dict(self.network.state_dict()))
-        return error
+    def keep_if_best(self, error: float) -> None:
+        """Keep the weights that the network holds now as the final ones if no smaller error is known.
 
-    def _no_progress(self) -> bool:
-        """Whether the error did not fall by `tol` within the last `n_iter_no_change` epochs."""
-        errors, patience = [*self._errors_before, *self.history.validation_errors], self.options.n_iter_no_change
-        if patience is None or len(errors) <= patience:
-            return False
-        return min(errors[-patience:]) > min(errors[:-patience]) - self.options.tol
+        Parameters
+        ----------
+        error : float
+            Validation error of these weights.
+        """
+        if error < self.best_error or self.best_weights is None:
+            self.best_error, self.history.best_iter = error, len(self.history.loss_curve)
+            self.best_weights = _copied(dict(self.network.state_dict()))
 
     def _take_best(self) -> None:
         """Put the final weights into the network: the best, the averaged, or the last ones."""
@@ -778,7 +740,7 @@ class Trainer:
     def state_dict(self) -> dict[str, Any]:
         """Return a checkpoint, from which the training can be resumed: nested dicts of tensors, numbers and strings.
 
-        Call it after an epoch, from `on_epoch_end`. When `run` has returned, the network holds the final weights (such
+        Call it after an epoch, from a monitor. When `run` has returned, the network holds the final weights (such
         as the averaged ones), from which a training cannot be resumed. ``torch.save`` writes the checkpoint, and
         ``torch.load(weights_only=True)`` reads it.
 
@@ -787,8 +749,8 @@ class Trainer:
         dict
             Copies: ``"network"``, ``"optimizer"`` and ``"average"`` by the names of the parameters, ``"step"``,
             ``"rate_factor"``, ``"rollbacks"``, ``"history"``, ``"best_error"``, ``"best_weights"``, ``"random"`` (the
-            states of all generators), ``"elapsed"`` (seconds) and ``"errors_before"`` (the validation error of the
-            weights at the start, where these were validated) and ``"n_parts"`` (parts in which batches are taken).
+            states of all generators), ``"elapsed"`` (seconds), ``"monitors"`` (their states) and ``"n_parts"`` (parts
+            in which batches are taken).
         """
         # During a callback the network holds the averaged weights.
         with self._averages_swapped() if self.average is not None and self.average.is_swapped else nullcontext():
@@ -811,7 +773,7 @@ class Trainer:
             "best_weights": _copied(self.best_weights),
             "random": self._random_state_dict(self.loader),
             "elapsed": self._seconds(),
-            "errors_before": list(self._errors_before),
+            "monitors": [monitor.state_dict() for monitor in self.monitors],
             "n_parts": self.n_parts,
         }
 
@@ -862,7 +824,7 @@ class Trainer:
             If the network's parameters do not match.
         """
         missing = {"network", "optimizer", "average", "step", "rate_factor", "rollbacks", "history", "best_error"}
-        missing = (missing | {"best_weights", "random", "elapsed"}) - set(state)
+        missing = (missing | {"best_weights", "random", "elapsed", "monitors"}) - set(state)
         if missing:
             raise ValueError(f"the state of a training needs {sorted(missing)}; pass what Trainer.state_dict returned.")
         if (state["average"] is None) != (self.average is None):
@@ -876,7 +838,9 @@ class Trainer:
             self.history.stopped = "max_iter"
         self.best_error, self.best_weights = state["best_error"], _copied(state["best_weights"])
         self._random_states, self.elapsed = state["random"], state["elapsed"]
-        self._errors_before, self.n_parts = list(state.get("errors_before", [])), state.get("n_parts", 1)
+        self.n_parts = state.get("n_parts", 1)
+        for monitor, held in zip(self.monitors, state["monitors"], strict=True):
+            monitor.load_state_dict(held)
 
     @torch.no_grad()
     def _restore(self, state: dict[str, Any]) -> None:

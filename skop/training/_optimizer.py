@@ -235,11 +235,9 @@ def _by_products(batch: torch.Tensor) -> torch.Tensor:
 
 
 def _by_gram_matrices(batches: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Polar factors of batches of as many rows, by the same polynomials of all their Gram matrices as one batch.
-
-    It takes fewer operations, above all where matrices are wide. The eigenvalues are squares of the singular values,
-    some of which bfloat16 would lose.
-    """
+    """Polar factors of batches of as many rows, by the same polynomials of all their Gram matrices as one batch."""
+    # It takes fewer operations, above all where matrices are wide. The eigenvalues are squares of the singular values,
+    # some of which bfloat16 would lose.
     batches = [batch / _largest(batch) for batch in batches]
     gram = torch.cat([batch @ batch.mT for batch in batches])
     squared_norm = gram.diagonal(dim1=1, dim2=2).sum(1)[:, None, None].clamp_min(torch.finfo(gram.dtype).tiny)

@@ -17,6 +17,7 @@ import torch
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldLoader
 from skop.training._loop import Trainer
+from skop.training._monitors import Validation
 from skop.training._order import epoch_rounds
 
 __all__ = ["EpochCost", "measure_epoch"]
@@ -150,11 +151,10 @@ def _time_of_the_end(trainer: Trainer) -> float:
     device = trainer.weights[0].device if trainer.weights else torch.device("cpu")
     kept = trainer._keep()
     taken = _duration(lambda: (trainer._weights_finite(), trainer._keep(kept)), device, _STEPS)
-    if trainer.validate is not None:
-        trainer.network.eval()
-        first = _duration(trainer.validate, device)
+    for monitor in trainer.monitors:
+        first = _duration(partial(monitor.rehearse, trainer), device)
         # The first one may have compiled something.
-        taken += _duration(trainer.validate, device) if first < _PATIENCE else first
+        taken += _duration(partial(monitor.rehearse, trainer), device) if first < _PATIENCE else first
     return taken
 
 
@@ -164,7 +164,7 @@ def _held_memory(trainer: Trainer, loader: FieldLoader) -> int:
     average = 0 if trainer.average is None else weights
     # Each of them once, in the copy of the last good epoch, and in that of the start, which has no moments.
     state = 2 * _n_bytes(trainer._changing()) + weights + average
-    best = 0 if trainer.validate is None else weights
+    best = weights * any(isinstance(monitor, Validation) for monitor in trainer.monitors)
     ends = _n_bytes(trainer._changing()) if trainer.options.keep_end else 0
     return state + weights + best + ends + loader.n_bytes
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from sklearn.linear_model import RidgeCV
 
+from benchmarks import _classical
+from benchmarks.__main__ import main
+from benchmarks._classical import _MODELS, _chosen, _Interpolation, _OnGrid, _OnValues, _Run
+from benchmarks._problems import PROBLEMS, Problem
+from benchmarks._report import read_report
 from skop import FieldSet
-from skop.bench import _classical
-from skop.bench.__main__ import main
-from skop.bench._classical import _MODELS, _chosen, _Interpolation, _OnGrid, _OnValues, _Run
-from skop.bench._problems import PROBLEMS, Problem
-from skop.bench._report import read_report
 from skop.estimators import AutoRegressor, LaMORegressor, PODRegressor, TrainingOptions
 
 T = np.linspace(0, 1, 9)[:, None]

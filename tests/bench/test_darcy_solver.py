@@ -2,8 +2,8 @@
 
 import pytest
 
-from skop.bench.__main__ import main
-from skop.bench._report import read_report
+from benchmarks.__main__ import main
+from benchmarks._report import read_report
 
 
 def test_errors_fall_with_the_spacing(tmp_path, capsys):

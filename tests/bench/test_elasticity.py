@@ -2,9 +2,9 @@
 
 import pytest
 
-from skop.bench.__main__ import main
-from skop.bench._models import classical_models
-from skop.bench._report import read_report
+from benchmarks.__main__ import main
+from benchmarks._models import classical_models
+from benchmarks._report import read_report
 
 pytest.importorskip("skfem")
 

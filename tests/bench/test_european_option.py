@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from skop.bench.__main__ import main
-from skop.bench._european_option import _MLP, PointPerceptron
-from skop.bench._models import classical_models
-from skop.bench._report import read_report
+from benchmarks.__main__ import main
+from benchmarks._european_option import _MLP, PointPerceptron
+from benchmarks._models import classical_models
+from benchmarks._report import read_report
 from skop.datasets import make_european_option
 from skop.metrics import relative_l2_error
 

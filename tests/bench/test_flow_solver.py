@@ -1,7 +1,7 @@
 """The measurement of the Navier-Stokes solver: errors fall with the grid, and the published scheme is close."""
 
-from skop.bench.__main__ import main
-from skop.bench._report import read_report
+from benchmarks.__main__ import main
+from benchmarks._report import read_report
 
 
 def test_errors_fall_with_the_grid_and_with_the_step(tmp_path, capsys):

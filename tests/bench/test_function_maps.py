@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from skop.bench.__main__ import main
-from skop.bench._function_maps import make_map
-from skop.bench._report import read_report
+from benchmarks.__main__ import main
+from benchmarks._function_maps import make_map
+from benchmarks._report import read_report
 
 
 def test_reversed():

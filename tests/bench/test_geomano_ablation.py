@@ -5,10 +5,10 @@ import argparse
 import numpy as np
 import pytest
 
-from skop.bench import _geomano_ablation as ablation
-from skop.bench.__main__ import main
-from skop.bench._geomano_ablation import Variant
-from skop.bench._report import read_report
+from benchmarks import _geomano_ablation as ablation
+from benchmarks.__main__ import main
+from benchmarks._geomano_ablation import Variant
+from benchmarks._report import read_report
 
 SMALL = ["--resolution", "8", "--train", "4", "--test", "2", "--epochs", "1", "--width", "8", "--depth", "1"]
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from skop.bench import _hosts_and_mixers as table
-from skop.bench.__main__ import main
-from skop.bench._models import classical_models
-from skop.bench._report import Report, read_report
+from benchmarks import _hosts_and_mixers as table
+from benchmarks.__main__ import main
+from benchmarks._models import classical_models
+from benchmarks._report import Report, read_report
 
 SMALL = ["--resolution", "8", "--solver-resolution", "16", "--train", "8", "--test", "3"]
 

@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("numba")
 
-from skop.bench.__main__ import main
-from skop.bench._report import read_report
+from benchmarks.__main__ import main
+from benchmarks._report import read_report
 from skop.ops.ssd_scan import _cpu
 
 

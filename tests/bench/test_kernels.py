@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import skop.ops
-from skop.bench import _kernel_peers, _kernel_runs, _kernels
-from skop.bench.__main__ import main
-from skop.bench._kernel_peers import IMPLEMENTATIONS, Implementation
-from skop.bench._kernel_runs import Settings, in_new_process, probe, write_reference
-from skop.bench._kernel_shapes import CASES, OPERATIONS, Rates, bound, function_name, make_problem, scaling_case
-from skop.bench._report import read_report
+from benchmarks import _kernel_peers, _kernel_runs, _kernels
+from benchmarks.__main__ import main
+from benchmarks._kernel_peers import IMPLEMENTATIONS, Implementation
+from benchmarks._kernel_runs import Settings, in_new_process, probe, write_reference
+from benchmarks._kernel_shapes import CASES, OPERATIONS, Rates, bound, function_name, make_problem, scaling_case
+from benchmarks._report import read_report
 
 SETTINGS = Settings("cpu", torch.float32, threads=1, repeats=1, limit=30.0)
 KINDS = {(case.op, case.extras): case for case in CASES}.values()

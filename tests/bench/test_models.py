@@ -4,7 +4,7 @@ import argparse
 
 import numpy as np
 
-from skop.bench import _models as models
+from benchmarks import _models as models
 
 
 def parsed(*words):

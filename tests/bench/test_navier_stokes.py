@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from skop.bench.__main__ import main
-from skop.bench._navier_stokes import _errors
-from skop.bench._report import read_report
+from benchmarks.__main__ import main
+from benchmarks._navier_stokes import _errors
+from benchmarks._report import read_report
 
 
 def test_errors_by_hand():

@@ -5,10 +5,10 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import rankdata
 
+from benchmarks import _novelty
+from benchmarks.__main__ import main
+from benchmarks._report import read_report
 from skop import FieldSet, MeanFieldRegressor
-from skop.bench import _novelty
-from skop.bench.__main__ import main
-from skop.bench._report import read_report
 
 
 def test_ranks_errors_and_sizes_follow_their_definitions():

@@ -1,7 +1,7 @@
 """The measurement of the solvers: errors fall with the grid and with the tolerance."""
 
-from skop.bench.__main__ import main
-from skop.bench._report import read_report
+from benchmarks.__main__ import main
+from benchmarks._report import read_report
 
 
 def test_errors_fall_with_the_grid_and_with_the_tolerance(tmp_path, capsys):

@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from skop.bench import _point_scaling as point_scaling
-from skop.bench.__main__ import main
-from skop.bench._report import read_report
+from benchmarks import _point_scaling as point_scaling
+from benchmarks.__main__ import main
+from benchmarks._report import read_report
 
 
 @pytest.mark.exhaustive

@@ -5,10 +5,10 @@ import argparse
 import numpy as np
 import pytest
 
-from skop.bench import _pole_ablation as ablation
-from skop.bench.__main__ import main
-from skop.bench._pole_ablation import Variant
-from skop.bench._report import read_report
+from benchmarks import _pole_ablation as ablation
+from benchmarks.__main__ import main
+from benchmarks._pole_ablation import Variant
+from benchmarks._report import read_report
 
 SMALL = [
     "--resolution",

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from benchmarks._problems import PROBLEMS, make_burgers, read_problem, read_recipe
 from skop import FieldSet
-from skop.bench._problems import PROBLEMS, make_burgers, read_problem, read_recipe
 from skop.exceptions import FieldDataError
 
 #: What is made by finite elements, or takes longer.

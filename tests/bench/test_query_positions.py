@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from skop.bench import _query_positions
-from skop.bench.__main__ import main
-from skop.bench._report import read_report
+from benchmarks import _query_positions
+from benchmarks.__main__ import main
+from benchmarks._report import read_report
 from skop.data import read
 from skop.datasets import make_darcy
 

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from benchmarks._report import Report, defaults_of, mean_and_spread, mean_change, read_report
 from skop import GeoMaNORegressor, SymmetryOptions, TrainingOptions
-from skop.bench._report import Report, defaults_of, mean_and_spread, mean_change, read_report
 
 
 @pytest.mark.parametrize(
@@ -96,5 +96,5 @@ def test_without_a_path_it_only_prints(tmp_path, monkeypatch, capsys):
 def test_folders_of_ones_own_stay_out_of_the_command(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["bench", "small-darcy", "/home/someone/data/darcy.npz", "--seeds", "3"])
     words = Report.circumstances()
-    assert "`python -m skop.bench small-darcy darcy.npz --seeds 3`" in words
+    assert "`python -m benchmarks small-darcy darcy.npz --seeds 3`" in words
     assert "someone" not in words

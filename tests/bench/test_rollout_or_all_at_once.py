@@ -5,9 +5,9 @@ import argparse
 import numpy as np
 import pytest
 
-from skop.bench import _rollout_or_all_at_once as frames
-from skop.bench.__main__ import main
-from skop.bench._report import read_report
+from benchmarks import _rollout_or_all_at_once as frames
+from benchmarks.__main__ import main
+from benchmarks._report import read_report
 
 
 def test_errors_by_hand():

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from benchmarks import _small_darcy
+from benchmarks.__main__ import main
+from benchmarks._report import read_report
 from skop import FieldSet
-from skop.bench import _small_darcy
-from skop.bench.__main__ import main
-from skop.bench._report import read_report
 from skop.exceptions import FieldDataError
 
 

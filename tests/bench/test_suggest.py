@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from skop.bench import _suggest
-from skop.bench.__main__ import main
-from skop.bench._report import read_report
+from benchmarks import _suggest
+from benchmarks.__main__ import main
+from benchmarks._report import read_report
 
 
 def test_a_space_filling_choice_is_the_farthest_each_time():

@@ -4,9 +4,9 @@ import argparse
 
 import pytest
 
-from skop.bench import _training_step as step
-from skop.bench.__main__ import main
-from skop.bench._report import read_report
+from benchmarks import _training_step as step
+from benchmarks.__main__ import main
+from benchmarks._report import read_report
 from skop.exceptions import FieldDataError
 
 

@@ -14,9 +14,11 @@ from sklearn.preprocessing import StandardScaler
 
 import skop
 import skop.estimators._base
+import skop.surrogate._surrogate
 from skop import FieldSet, LaMORegressor, ScalingOptions
 from skop.data import Batch, unit_grid
 from skop.estimators._base import OperatorRegressor
+from skop.estimators._session import trainer_config
 from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError
 from skop.losses import RelativeL2Loss
 from skop.metrics import neg_relative_l2_scorer
@@ -61,9 +63,9 @@ def test_automatic_batches_shrink_on_large_grids_down_to_eight_samples_where_mem
     model = small(max_iter=1).fit(*make_data())
     for points, samples in ((16**2, 16), (800, 10), (32**2, 8), (85**2, 8), (2**14, 8), (2**15, 4), (2**16, 2)):
         fields = FieldSet(np.zeros((points, 2)), np.zeros((128, points, 0)))
-        assert model._training_options(fields, DIRECT_TRAINING).batch_size == samples
+        assert trainer_config(model, fields, DIRECT_TRAINING).batch_size == samples
     few = FieldSet(np.zeros((85**2, 2)), np.zeros((16, 85**2, 0)))
-    assert model._training_options(few, DIRECT_TRAINING).batch_size == 2
+    assert trainer_config(model, few, DIRECT_TRAINING).batch_size == 2
 
 
 def test_parameters_move_the_predicted_field():
@@ -100,7 +102,7 @@ def test_predictions_keep_their_digits_far_from_zero(c, scalars):
     assert len(np.unique(found)) == found.size
     scaler = model.scalers_.scalars if scalars else model.scalers_.target
     with torch.inference_mode():
-        batch = next(iter(model._loader(model._read_inputs(X)[0]).batches(len(X), np.arange(len(X)))))
+        batch = next(iter(model.surrogate_.loader(model._read_inputs(X)[0]).batches(len(X), np.arange(len(X)))))
         raw = model.module_(**batch.inputs())
     raw = (raw.scalars if scalars else raw.field).double().numpy().reshape(found.shape)
     expected = raw * scaler.scale_.item() + (scaler.mean_.item() - c)
@@ -249,7 +251,7 @@ def test_the_size_of_the_batches_of_predict_does_not_matter(points, monkeypatch)
         estimator = small(dtype=dtype).fit(X, y)
         expected = estimator.predict(X)
         with monkeypatch.context() as patch:
-            patch.setattr(skop.estimators._base, "_PREDICT_POINTS", points)
+            patch.setattr(skop.surrogate._surrogate, "PREDICT_POINTS", points)
             np.testing.assert_allclose(estimator.predict(X), expected, rtol=0, atol=tolerance * np.abs(expected).max())
 
 

@@ -10,10 +10,13 @@ import skop
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor, RolloutRegressor
 from skop.data import Predictions, Targets
 from skop.datasets import make_darcy
-from skop.estimators._base_model import Comparison, CorrectionNetwork, Review, correction_shares, standardized
+from skop.estimators._base_model import Comparison, Review, correction_shares, standardized
 from skop.estimators._export import _BaseGraph
+from skop.estimators._session import FitSession
+from skop.estimators._session_base import SessionBase
 from skop.exceptions import FieldDataError
 from skop.networks import Outputs
+from skop.surrogate._correction import CorrectionNetwork
 
 SIZES = {"width": 8, "depth": 1, "max_iter": 2, "random_state": 0}
 
@@ -120,7 +123,7 @@ def test_the_network_sees_the_base():
 def test_drawn_points_keep_their_base(linear_map):
     X, y = linear_map
     model = small(base="linear", max_iter=1, dtype="float64").fit(X, y)
-    batch = model._loader(
+    batch = model.surrogate_.loader(
         X, subsample_points=5, base=lambda indices: Predictions(np.tile(X.coords, (len(indices), 1, 1)))
     ).gather(np.array([3, 1]))
     assert batch.base.shape == (2, 5, 2)
@@ -133,7 +136,7 @@ def test_symmetries_turn_the_scalars_of_the_base():
     X = FieldSet(rng.random((6, 2)), None, params=params)
     symmetries = skop.SymmetryOptions(names=("flip_x",), param_vectors=[(0, 1)], scalar_vectors=[(0, 1)])
     model = small(base="linear", symmetries=symmetries, dtype="float64", max_iter=1).fit(X, 2 * params)
-    moved = model._loader(X, symmetries=model._fitted_symmetries(X), element=1).gather(np.arange(20))
+    moved = model.surrogate_.loader(X, symmetries=model.surrogate_.symmetrise.of(X), element=1).gather(np.arange(20))
     found = model.scalers_.scalars.inverse_transform(moved.base_scalars).numpy()
     np.testing.assert_allclose(found, 2 * params * [-1, 1], rtol=1e-5)
 
@@ -276,7 +279,7 @@ def test_a_warm_start_goes_on_with_the_whole_correction(linear_map, monkeypatch)
     with pytest.raises(ValueError, match="base from 'linear' to 'pod'"):
         model.set_params(base="pod").fit(X, y)
     with monkeypatch.context() as patch:
-        patch.setattr(LaMORegressor, "_choose_share", lambda self, setup, history: None)
+        patch.setattr(SessionBase, "choose_share", lambda self, history: None)
         model.set_params(base="linear").fit(X, y)
     assert (shares_of(model)[0] == 1).all()
     model = small(base="auto", warm_start=True).fit(X, y)
@@ -469,8 +472,10 @@ def test_symmetries_turn_the_base_with_its_sample():
     symmetries = skop.SymmetryOptions(names=("flip_x",), input_vectors=[(0, 1)], target_vectors=[(0, 1)])
     model = small(base="linear", symmetries=symmetries, dtype="float64").fit(X, y)
     inputs, _ = model._read_inputs(X)
-    moving = model._fitted_symmetries(inputs)
-    plain, moved = (model._loader(inputs, symmetries=moving, element=number).gather(np.arange(3)) for number in (0, 1))
+    moving = model.surrogate_.symmetrise.of(inputs)
+    plain, moved = (
+        model.surrogate_.loader(inputs, symmetries=moving, element=number).gather(np.arange(3)) for number in (0, 1)
+    )
     before, after = (
         model.scalers_.target.inverse_transform(batch.base).reshape(3, 6, 6, 2) for batch in (plain, moved)
     )
@@ -531,7 +536,9 @@ def test_continued_fits_hold_out_the_same_samples(linear_map, monkeypatch):
     held = []
     model = small(base="linear", warm_start=True, max_iter=1)
     monkeypatch.setattr(
-        LaMORegressor, "_choose_share", lambda self, setup, history: held.append(setup.data.inputs[setup.held].params)
+        SessionBase,
+        "choose_share",
+        lambda self, history: held.append(self.session.data.inputs[self.session.held].params),
     )
     for part in (slice(0, 30), slice(29, None, -1), slice(0, 40)):
         model.fit(X[part], y[part])
@@ -545,19 +552,19 @@ def test_continued_fits_hold_out_the_same_samples(linear_map, monkeypatch):
 def test_samples_that_decide_the_share_are_not_trained_on(linear_map, early_stopping, monkeypatch):
     X, y = linear_map
     found = {}
-    monkeypatch.setattr(LaMORegressor, "_choose_share", lambda self, setup, history: found.update(setup=setup))
+    monkeypatch.setattr(SessionBase, "choose_share", lambda self, history: found.update(session=self.session))
     weight = np.arange(12.0)
     small(base="linear", early_stopping=early_stopping, max_iter=1).fit(X[:12], y[:12], sample_weight=weight)
-    setup = found["setup"]
-    assert len(setup.held) == 5
-    assert len(setup.loader) == 6
-    trained, held = (np.asarray(part.params) for part in (setup.loader.inputs, setup.data.inputs[setup.held]))
+    session = found["session"]
+    assert len(session.held) == 5
+    assert len(session.loader) == 6
+    trained, held = (np.asarray(part.params) for part in (session.loader.inputs, session.data.inputs[session.held]))
     assert not (trained[:, None] == held).all(axis=-1).any()
-    assert np.array_equal(setup.weight, weight)
+    assert np.array_equal(session.weight, weight)
     # Predictions of unseen samples are in the places of these.
-    expected = standardized(setup.data.targets, setup.loader.scalers).field.values
-    assert not setup.unseen.fields[0].any()
-    np.testing.assert_allclose(setup.unseen.fields[1:], expected[1:], atol=1e-6)
+    expected = standardized(session.data.targets, session.loader.scalers).field.values
+    assert not session.base.unseen.fields[0].any()
+    np.testing.assert_allclose(session.base.unseen.fields[1:], expected[1:], atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -606,21 +613,21 @@ def test_a_base_that_the_network_leaves_behind_is_dropped(early_stopping, tmp_pa
     # The best linear map is a constant.
     y = X[:, 0] ** 2
     goes_on = []
-    original = LaMORegressor._loader_without_base
+    original = FitSession.loader_without_base
 
-    def recorded(self, setup):
-        goes_on.append((original(self, setup), setup))
+    def recorded(self):
+        goes_on.append((original(self), self))
         return goes_on[-1][0]
 
-    monkeypatch.setattr(LaMORegressor, "_loader_without_base", recorded)
+    monkeypatch.setattr(FitSession, "loader_without_base", recorded)
     options = {"base": "linear", "max_iter": 40, "width": 16, "batch_size": 4}
     options |= {"early_stopping": early_stopping, "warm_start": True, "training": skop.TrainingOptions(drop_path=0.0)}
     weight = np.repeat([0.0, 1.0], [5, 55])
     model = small(**options).fit(X, y, sample_weight=weight)
     # In the second half of the training at the latest, the samples that judged the base are trained on.
-    loader, setup = goes_on[-1]
-    kept = np.arange(5, 60) if setup.valid is None else np.setdiff1d(np.arange(5, 60), setup.valid)
-    assert np.array_equal(loader.inputs.params, setup.data.inputs.params[kept])
+    loader, session = goes_on[-1]
+    kept = np.arange(5, 60) if session.valid is None else np.setdiff1d(np.arange(5, 60), session.valid)
+    assert np.array_equal(loader.inputs.params, session.data.inputs.params[kept])
     assert model.base_ is None
     assert not isinstance(model.module_, CorrectionNetwork)
     assert model.score(X, y) > 0.8

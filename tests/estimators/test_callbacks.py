@@ -1,6 +1,7 @@
 """Epochs as seen by scikit-learn's callbacks and by the progress line."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from skop import EnsembleRegressor, LaMORegressor, RolloutRegressor
 from skop.data import FieldLoader
 from skop.estimators._callbacks import EpochCallbacks
 from skop.metrics import neg_relative_l2_scorer
+from skop.training import History
 
 sklearn_callback = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9 has no callbacks")
 
@@ -80,8 +82,8 @@ def test_callbacks_do_not_disturb_the_training():
 
 @pytest.mark.parametrize(("verbose", "callbacks", "calls"), [(0, [], 0), (2, [], 3), (0, [Recorder()], 3)])
 def test_epochs_are_told_to_those_who_watch(monkeypatch, verbose, callbacks, calls):
-    told, tell = [], EpochCallbacks.__call__
-    monkeypatch.setattr(EpochCallbacks, "__call__", lambda *given: told.append(1) or tell(*given))
+    told, tell = [], EpochCallbacks.told
+    monkeypatch.setattr(EpochCallbacks, "told", lambda *given: told.append(1) or tell(*given))
     small(verbose=verbose, max_iter=3).set_callbacks(*callbacks).fit(X, Y)
     assert len(told) == calls
 
@@ -259,7 +261,5 @@ def test_without_support_in_scikit_learn_only_the_progress_line_is_left():
     class Bare:
         verbose = 0
 
-    from skop.training import History
-
     with EpochCallbacks(Bare()) as callbacks:
-        assert callbacks(History(loss_curve=[1.0]), 0.5) is False
+        assert callbacks.told(SimpleNamespace(history=History(loss_curve=[1.0]), progress=0.5)) is False

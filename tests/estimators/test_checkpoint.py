@@ -31,6 +31,7 @@ from skop.estimators import _checkpoint, _search
 from skop.estimators._base_model import BaseModel, Review
 from skop.estimators._checkpoint import FitCheckpoints
 from skop.estimators._field import fitted_attributes
+from skop.estimators._monitors import OverfittingMonitor
 from skop.exceptions import SkopWarning
 from skop.modules import ResidualDropout
 from skop.training import fingerprint
@@ -128,7 +129,7 @@ def test_a_killed_fit_ends_as_one_that_was_not(name, tmp_path, gathered):
 @pytest.mark.parametrize("before_end", [2, 26], ids=["in the second half", "in the first half"])
 def test_a_training_without_its_base_and_with_drop_path_goes_on(before_end, tmp_path, gathered, monkeypatch):
     monkeypatch.setattr(Review, "winner", lambda self, part, now: "network")
-    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, *_: (True, None))
+    monkeypatch.setattr(OverfittingMonitor, "overfits", lambda self, *_: (True, None))
     options = {"base": "pod", "max_iter": 8, "symmetries": ["flip_x"]}
     options["training"] = TrainingOptions(shift_patches=False)
     start = gathered.count[0]
@@ -144,9 +145,7 @@ def test_a_training_without_its_base_and_with_drop_path_goes_on(before_end, tmp_
 @pytest.mark.parametrize("overfits", [True, False])
 @pytest.mark.parametrize("before_end", [2, 120], ids=["after the return", "before it"])
 def test_a_training_with_samples_held_out_to_judge_it_goes_on(overfits, before_end, tmp_path, gathered, monkeypatch):
-    monkeypatch.setattr(
-        LaMORegressor, "_overfits", lambda self, setup, *_: (overfits and setup.reviewed.due == [0.5], None)
-    )
+    monkeypatch.setattr(OverfittingMonitor, "overfits", lambda self, *_: (overfits and self.due == [], None))
     every, fields = np.tile(X, (7, 1, 1, 1)), np.tile(Y, (7, 1, 1, 1))
     options = {"max_iter": 8, "symmetries": ["flip_x"]}
     start = gathered.count[0]
@@ -340,11 +339,12 @@ def test_a_full_disk_does_not_break_a_fit(tmp_path, monkeypatch):
         ({"random_state": None}, "folder", "random_state to be an integer.*LaMORegressor has random_state=None"),
         ({"loss": lambda outputs, batch: outputs.field.sum()}, "folder", "parameters that can be written to a file"),
         ({}, ["f", "o"], r"expected the path of a folder.*pathlib\.Path"),
+        ({}, "", r"checkpoint_dir is ''; expected the path of a folder"),
     ],
 )
 def test_what_cannot_be_resumed_is_refused(params, folder, words, tmp_path):
     with pytest.raises(ValueError, match=words):
-        small(**params).fit(X, Y, checkpoint_dir=tmp_path / folder if isinstance(folder, str) else folder)
+        small(**params).fit(X, Y, checkpoint_dir=tmp_path / folder if folder == "folder" else folder)
 
 
 # ---------------------------------------------------------------------- signals
@@ -485,8 +485,9 @@ def test_a_search_of_an_auto_regressor_goes_on_after_its_last_fit(tmp_path, monk
 def run_kills(*options):
     """Kill fits in processes of their own by the benchmark, which compares their results."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "SKOP_BACKEND": "torch"}
-    command = [sys.executable, "-m", "skop.bench", "kills", *options]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "benchmarks", "kills", *options]
+    checkout = Path(__file__).parents[2]
+    ended = subprocess.run(command, env=environment, cwd=checkout, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
 
 

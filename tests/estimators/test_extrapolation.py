@@ -16,8 +16,8 @@ from sklearn.preprocessing import FunctionTransformer
 import skop
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
 from skop.data import Extremes, MeshSeries, unit_grid
-from skop.estimators._domain import SeenRanges
 from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning
+from skop.surrogate._domain import SeenRanges
 
 RANDOM = np.random.default_rng(0)
 DESIGN = pd.DataFrame({"E": RANDOM.uniform(190e9, 220e9, 60), "t": RANDOM.uniform(4e-3, 1e-2, 60)})

@@ -26,8 +26,10 @@ from skop import (
     TrainingOptions,
 )
 from skop.data import unit_grid
-from skop.estimators import _base
+from skop.estimators import _monitors
 from skop.estimators._base_model import Review
+from skop.estimators._monitors import OverfittingMonitor
+from skop.estimators._session import FitSession
 from skop.exceptions import SkopWarning
 from skop.modules import MIXERS, ResidualDropout, set_drop_path
 from skop.training import Group
@@ -200,7 +202,7 @@ def test_shifted_patches_are_refused_without_patches(kind):
 @pytest.mark.parametrize("stalls", [0, 1, 2])
 def test_patches_shift_where_a_training_overfits_and_drop_path_follows(shifts, stalls, monkeypatch):
     left = iter([True] * stalls)
-    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, *_: (next(left, False), None))
+    monkeypatch.setattr(OverfittingMonitor, "overfits", lambda self, *_: (next(left, False), None))
     fields = np.random.default_rng(0).normal(size=(40, 6, 6, 1))
     options = {"early_stopping": True, "base": None, "training": TrainingOptions(shift_patches=shifts)}
     model = LaMORegressor(**SMALL, patch_size=2, **options)
@@ -215,7 +217,7 @@ def fit_and_note_drop_path(monkeypatch, **options):
     rng = np.random.default_rng(3)
     rates = []
     monkeypatch.setattr(
-        _base, "set_drop_path", lambda network, rate: rates.append(rate) or set_drop_path(network, rate)
+        _monitors, "set_drop_path", lambda network, rate: rates.append(rate) or set_drop_path(network, rate)
     )
     model = LaMORegressor(**SMALL).set_params(**options)
     model.fit(rng.uniform(-1, 1, (60, 2)), rng.normal(size=60))
@@ -236,8 +238,8 @@ def fit_and_note_drop_path(monkeypatch, **options):
 def test_drop_path_begins_where_a_training_overfits(unseen, seen, rates, base, monkeypatch):
     # Errors of held-out samples and of others at an eighth, a quarter and half of the training.
     errors = iter([np.full(6, error) for pair in zip(unseen, seen, strict=True) for error in pair])
-    monkeypatch.setattr(LaMORegressor, "_make_validation", lambda *arguments: lambda: 1.0)
-    monkeypatch.setattr(LaMORegressor, "_make_errors", lambda *arguments: lambda: (None, next(errors)))
+    monkeypatch.setattr(FitSession, "_validation_of", lambda *arguments: lambda: 1.0)
+    monkeypatch.setattr(FitSession, "errors_of", lambda *arguments: lambda: (None, next(errors)))
     assert fit_and_note_drop_path(monkeypatch, early_stopping=base is None, base=base, max_iter=8) == rates
     assert not list(errors)
 
@@ -245,11 +247,11 @@ def test_drop_path_begins_where_a_training_overfits(unseen, seen, rates, base, m
 def judged(unseen, seen, *, before, part):
     """Whether a model with these errors of held-out and of other samples overfits."""
     errors = iter([unseen, seen])
-    setup = SimpleNamespace(data=SimpleNamespace(inputs=np.zeros(60)), weight=None, held=np.arange(10), unseen=None)
-    setup.group = Group()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LaMORegressor, "_make_errors", lambda *arguments: lambda: (next(errors), None))
-        overfits, (noted, means) = LaMORegressor()._overfits(setup, setup.held, part, before)
+    session = SimpleNamespace(trained_on=np.arange(10, 60), group=Group())
+    session.errors_of = lambda rows: lambda: (next(errors), None)
+    monitor = OverfittingMonitor(session)
+    monitor.before = before
+    overfits, (noted, means) = monitor.overfits(np.arange(10), part)
     assert (noted, means) == (part, [pytest.approx(np.mean(unseen))])
     return overfits
 
@@ -257,7 +259,7 @@ def judged(unseen, seen, *, before, part):
 def test_a_base_is_compared_from_an_eighth_of_the_training_on(monkeypatch):
     compared, judged = [], []
     monkeypatch.setattr(Review, "winner", lambda self, part, now: (compared.append(part), self.pass_by(part))[0])
-    monkeypatch.setattr(LaMORegressor, "_overfits", lambda self, setup, held, part, *_: (judged.append(part), None))
+    monkeypatch.setattr(OverfittingMonitor, "overfits", lambda self, held, part: (judged.append(part), None))
     fit_and_note_drop_path(monkeypatch, base="linear", max_iter=16)
     assert (compared, judged) == ([1 / 8, 1 / 4, 1 / 2], [1 / 16, 1 / 8, 1 / 4, 1 / 2])
 
@@ -284,18 +286,18 @@ def test_samples_are_held_out_to_judge_a_training_and_returned(seen, monkeypatch
     # Errors of held-out samples, which are always 1, and of others.
     compared, trained, errors = [], [], iter([np.full(8, error) for other in seen for error in (1.0, other)])
 
-    def errors_of(self, data, rows, unseen):
+    def errors_of(self, rows):
         compared.append(rows)
         error = next(errors)
         return lambda: (error, None)
 
     def loader(self, *arguments):
-        trained.append(arguments[1])
+        trained.append(arguments[0])
         return original(self, *arguments)
 
-    original = LaMORegressor._training_loader
-    monkeypatch.setattr(LaMORegressor, "_make_errors", errors_of)
-    monkeypatch.setattr(LaMORegressor, "_training_loader", loader)
+    original = FitSession.training_loader
+    monkeypatch.setattr(FitSession, "errors_of", errors_of)
+    monkeypatch.setattr(FitSession, "training_loader", loader)
     weight = np.repeat([0.0, 1.0], [10, 120])
     model = LaMORegressor(**SMALL | {"max_iter": 8, "base": None})
     model.fit(X, y, sample_weight=weight)
@@ -325,13 +327,13 @@ def test_samples_are_held_out_to_judge_a_training_and_returned(seen, monkeypatch
 def test_no_samples_are_held_out_where_they_would_judge_nothing(changes, monkeypatch):
     options = {"kind": LaMORegressor, "n_samples": 100, "max_iter": 8, "base": None, "random_state": 0} | changes
     kind, n_samples = options.pop("kind"), options.pop("n_samples")
-    trained, original = [], kind._training_loader
+    trained, original = [], FitSession.training_loader
 
     def loader(self, *arguments):
-        trained.append(arguments[1])
+        trained.append(arguments[0])
         return original(self, *arguments)
 
-    monkeypatch.setattr(kind, "_training_loader", loader)
+    monkeypatch.setattr(FitSession, "training_loader", loader)
     X = np.random.default_rng(0).uniform(-1, 1, (n_samples, 2))
     kind(width=8, **options).fit(X, (unit_grid((4, 4)), X[:, :1, None] + np.zeros((1, 16, 1))))
     (rows,) = trained

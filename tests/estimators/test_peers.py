@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from skop import DeepONetRegressor, FieldSet, FNORegressor, SymmetryOptions, TransolverRegressor, UNetRegressor
+from skop.estimators._session import trainer_config
 from skop.exceptions import FieldDataError
 from skop.training import DIRECT_TRAINING
 
@@ -35,8 +36,8 @@ def test_transolver_takes_small_batches_on_grids():
     model, other = (transolver(batch_size=size).fit(FIELDS[:2], FIELDS[:2]) for size in ("auto", 7))
     for size, expected in ((16, 16), (32, 4), (85, 1)):
         samples = FieldSet(np.zeros((size**2, 2)), np.zeros((200, size**2, 0)))
-        assert model._training_options(samples, DIRECT_TRAINING).batch_size == expected
-        assert other._training_options(samples, DIRECT_TRAINING).batch_size == 7
+        assert trainer_config(model, samples, DIRECT_TRAINING).batch_size == expected
+        assert trainer_config(other, samples, DIRECT_TRAINING).batch_size == 7
 
 
 def test_transolver_needs_scaled_coordinates_for_distances_from_a_reference_grid():

@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor
 from skop.data import unit_grid
 from skop.estimators._rollout import _one_steps
+from skop.estimators._session import objective_of
 from skop.exceptions import FieldDataError
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
 from skop.training import Trainer
@@ -128,11 +129,11 @@ def test_batch_gradient_is_the_sum_over_the_steps(fields):
     settings = {"training__loss_reduction": "sum", "dtype": "float64", "max_iter": 1, "batch_size": 10}
     model = RolloutRegressor(network(**settings), window=3).fit(X, y).estimator_
     history = np.concatenate([X, y], axis=-1)
-    objective = model._make_loss(None)
+    objective = objective_of(model, None)
 
     def gradient(windows, frames):
         data = model._read(on_grid(windows), on_grid(frames))
-        batch = model._loader(data.inputs, targets=data.targets).gather(np.arange(len(windows)))
+        batch = model.surrogate_.loader(data.inputs, targets=data.targets).gather(np.arange(len(windows)))
         model.module_.zero_grad()
         objective(model.module_(**batch.inputs()), batch).backward()
         return torch.cat([p.grad.flatten() for p in model.module_.parameters() if p.grad is not None])

@@ -125,7 +125,7 @@ def cases(which, marks=()):
 def test_files_give_the_model_of_memory(tmp_path, monkeypatch, model, own, kind):
     # Several pieces, as for large sets, and several batches in a prediction.
     monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", 1000)
-    monkeypatch.setattr("skop.estimators._base._PREDICT_POINTS", 500)
+    monkeypatch.setattr("skop.surrogate._surrogate.PREDICT_POINTS", 500)
     arrays = problem(own=own)
     X, y = as_sets(arrays)
     stored = as_sets(in_files(tmp_path, kind, arrays))
@@ -205,7 +205,7 @@ def test_joined_scores_make_a_band_slightly_wider_and_never_narrower(tmp_path, m
 @pytest.mark.exhaustive
 def test_a_band_is_calibrated_in_less_memory_than_the_data_take(tmp_path, monkeypatch):
     monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", 2**14)
-    monkeypatch.setattr("skop.estimators._base._PREDICT_POINTS", 2**10)
+    monkeypatch.setattr("skop.surrogate._surrogate.PREDICT_POINTS", 2**10)
     arrays = problem(n=240, side=48)
     model = LaMORegressor(base=None, **(SMALL | {"max_iter": 1})).fit(arrays["x"][:8], arrays["y"][:8])
     stored = in_files(tmp_path, "memory map", arrays)
@@ -260,11 +260,11 @@ def test_no_base_for_large_files_with_a_warning(tmp_path, monkeypatch):
     X, y = as_sets(arrays)
     stored = as_sets(in_files(tmp_path, "HDF5", arrays))
     # 24 samples of 64 points with 2 + 2 channels have 48 KiB in double precision.
-    monkeypatch.setattr("skop.estimators._base._BASE_BYTES", 48 * 1024 - 1)
+    monkeypatch.setattr("skop.estimators._session_base._BASE_BYTES", 48 * 1024 - 1)
     with pytest.warns(SkopWarning, match="no base model, since X and y are not in memory and hold more than"):
         large = LaMORegressor(**SMALL).fit(*stored)
     same_model(large, LaMORegressor(base=None, **SMALL).fit(X, y))
-    monkeypatch.setattr("skop.estimators._base._BASE_BYTES", 48 * 1024)
+    monkeypatch.setattr("skop.estimators._session_base._BASE_BYTES", 48 * 1024)
     same_model(LaMORegressor(**SMALL).fit(*stored), LaMORegressor(**SMALL).fit(X, y))
 
 

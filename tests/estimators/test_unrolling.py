@@ -7,6 +7,7 @@ import torch
 from skop import FieldSet, LaMORegressor
 from skop.data import Targets, unit_grid
 from skop.estimators._rollout import _one_steps
+from skop.estimators._session import objective_of
 from skop.estimators._unrolling import StepForward
 from skop.networks import Outputs
 
@@ -36,7 +37,7 @@ def unrolled_parts(inputs, targets, unroll, n_steps=4):
     model = network(dtype="float64", max_iter=1, base=None)
     steps = _one_steps(inputs, targets, inputs.with_params(None), n_steps, targets.n_channels // n_steps)
     model.fit(*steps)
-    batch = model._loader(steps[0], targets=Targets(steps[1])).gather(np.arange(len(steps[0])))
+    batch = model.surrogate_.loader(steps[0], targets=Targets(steps[1])).gather(np.arange(len(steps[0])))
     forward = StepForward(model, n_steps, unroll, 0.0, np.ones(inputs.n_channels))
     return model, batch, forward
 
@@ -66,7 +67,7 @@ def test_unrolled_outputs_are_those_of_runs_between_true_windows(fields, unroll,
 def test_unrolled_gradient_by_finite_differences(fields):
     X, y = (on_grid(part) for part in fields)
     model, batch, forward = unrolled_parts(X, y, 4)
-    objective = model._make_loss(None)
+    objective = objective_of(model, None)
     model.module_.train()
 
     def loss():
@@ -115,7 +116,7 @@ def test_unrolled_packed_samples_are_those_of_single_ones():
     targets = points.with_values(np.concatenate([f[:, 2:] for f in points.to_list()]))
     for rows in ([0, 1, 2], [0], [1], [2]):
         steps, _ = _one_steps(places[rows], targets[rows], places[rows], 4, 1)
-        loader = model._loader(steps)
+        loader = model.surrogate_.loader(steps)
         outputs.append(forward(Local(), loader.gather(np.arange(len(steps)))).field.reshape(-1, 1))
     torch.testing.assert_close(outputs[0], torch.cat(outputs[1:]))
 
@@ -134,7 +135,7 @@ def test_noise_has_the_spread_of_the_field_and_comes_anew(fields, input_scaler):
 
     model = network(max_iter=1, scaling__inputs=input_scaler, dtype="float64").fit(on_grid(5 * X), on_grid(y[..., :1]))
     deviation = (5 * X).reshape(-1, 3).std(axis=0)
-    batch = model._loader(on_grid(5 * X)).gather(np.arange(10))
+    batch = model.surrogate_.loader(on_grid(5 * X)).gather(np.arange(10))
     forward = Spy(model, 1, 1, 0.2, deviation)
     for _ in range(40):
         forward(model.module_, batch)

@@ -18,7 +18,7 @@ from skop.modules import (
     LatentTokens,
     LearnedPositionalEncoding,
 )
-from skop.training import Trainer, TrainerConfig, schedule_at
+from skop.training import Monitor, Trainer, TrainerConfig, Validation, schedule_at
 
 N_SAMPLES = 12
 
@@ -62,11 +62,35 @@ def squared(prediction, batch):
     return ((prediction - batch.target) ** 2).mean()
 
 
+class Told(Monitor):
+    """Calls functions: one that may stop the training, one that may change it."""
+
+    def __init__(self, on_epoch_end, on_review):
+        self.on_epoch_end, self.on_review = on_epoch_end, on_review
+
+    def epoch(self, trainer):
+        stops = self.on_epoch_end is not None and self.on_epoch_end(trainer.history, trainer.progress)
+        return "callback" if stops else None
+
+    def review(self, trainer):
+        return None if self.on_review is None else self.on_review(trainer.progress)
+
+
+def monitors_of(options):
+    """Take the functions out of some options, as monitors."""
+    validate = options.pop("validate", None)
+    stopping = {name: options.pop(name) for name in ("n_iter_no_change", "tol") if name in options}
+    stopping["at_start"] = options.pop("validate_first", False)
+    told = Told(options.pop("on_epoch_end", None), options.pop("review", None))
+    return [told] if validate is None else [Validation(validate, **stopping), told]
+
+
 def make_trainer(loss=squared, seed=0, network=None, **options):
     chosen = {"max_iter": 5, "batch_size": 4, "learning_rate": 0.05, "schedule": "constant", "warmup_fraction": 0.0}
-    hooks = {name: options.pop(name) for name in ("validate", "on_epoch_end", "forward", "review") if name in options}
     network = PointwiseLinear() if network is None else network
-    return Trainer(network, loss, TrainerConfig(**(chosen | options)), np.random.RandomState(seed), **hooks)
+    forward, monitors = options.pop("forward", None), monitors_of(options)
+    config, rng = TrainerConfig(**(chosen | options)), np.random.RandomState(seed)
+    return Trainer(network, loss, config, rng, forward=forward, monitors=monitors)
 
 
 def rates_of(trainer, loader=None):
@@ -868,8 +892,7 @@ def test_a_review_ends_the_training_for_its_reason():
 
 def test_a_review_sees_the_averaged_weights():
     seen = []
-    trainer = make_trainer(max_iter=2, ema_decay=0.9)
-    trainer.review = lambda part: seen.append(trainer.average.is_swapped)
+    trainer = make_trainer(max_iter=2, ema_decay=0.9, review=lambda part: seen.append(trainer.average.is_swapped))
     trainer.run(Loader())
     assert seen == [True]
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from skop.data import Batch
-from skop.training import Trainer, TrainerConfig, measure_epoch
+from skop.training import Trainer, TrainerConfig, Validation, measure_epoch
 from skop.training._timing import _SavedTensors, _spread
 
 SIZES = np.random.default_rng(0).integers(5, 400, size=61)
@@ -57,7 +57,13 @@ def trainer_for(batch_size, network=None, **options):
     validate = options.pop("validate", None)
     config = TrainerConfig(max_iter=5, batch_size=batch_size, learning_rate=0.1, **options)
     loss = lambda outputs, batch: ((outputs - batch.target) ** 2).mean()  # noqa: E731
-    return Trainer(network or Network(2, 1), loss, config, np.random.RandomState(0), validate=validate)
+    return Trainer(
+        network or Network(2, 1),
+        loss,
+        config,
+        np.random.RandomState(0),
+        monitors=[] if validate is None else [Validation(validate)],
+    )
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 7, 61, 200])

@@ -94,11 +94,9 @@ def backward(
 
 
 def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """New tensor in NumPy's memory.
-
-    The first touch of fresh memory costs as much as the kernels. NumPy asks the system for large pages, which cost
-    several times less, and torch does not. What lies before the first or after the last whole page has small ones.
-    """
+    """New tensor in NumPy's memory."""
+    # The first touch of fresh memory costs as much as the kernels. NumPy asks the system for large pages, which cost
+    # several times less, and torch does not. What lies before the first or after the last whole page has small ones.
     size = prod(shape) * dtype.itemsize
     alignment = _LARGE_PAGE if size >= 2 * _LARGE_PAGE else _ALIGNMENT
     memory = np.empty((size // alignment + 2) * alignment, dtype=np.uint8)

@@ -20,7 +20,6 @@ __all__ = [
     "takenaka_malmquist_basis",
     "takenaka_malmquist_coefficients",
     "takenaka_malmquist_correlation",
-    "takenaka_malmquist_projection",
     "takenaka_malmquist_responses",
     "takenaka_malmquist_synthesis",
     "takenaka_malmquist_transfer_function",
@@ -205,7 +204,7 @@ def takenaka_malmquist_synthesis(
     """Sum Takenaka-Malmquist functions with given coefficients: ``f(z_n) = Σ_k c_k B_k(z_n)``, [1]_, Eq. 13.
 
     Up to the factor 1/N this is the adjoint of `takenaka_malmquist_coefficients`. A real signal is twice the real part
-    less its mean: see `takenaka_malmquist_projection`.
+    less its mean.
 
     Parameters
     ----------
@@ -254,58 +253,6 @@ def takenaka_malmquist_synthesis(
     _check_together("coefficients", coefficients, coefficients.shape[:-3], poles)
     with autocast_off(poles.device):
         return _torch.synthesis(coefficients, _torch.basis(poles, n_points, orthogonal))
-
-
-def takenaka_malmquist_projection(signal: Tensor, poles: Tensor) -> Tensor:
-    """Approximate a real signal by the Takenaka-Malmquist functions of given poles.
-
-    A real x has the analytic half f with ``x = 2 Re f - mean(x)``. Here f is replaced by ``Σ_k c_k B_k``, and what the
-    functions make of the mean by the mean itself::
-
-        y = 2 Re Σ_k c_k B_k + constant,    mean(y) = mean(x)
-
-    The order of the poles has no influence. A signal whose half is a combination of the functions is reproduced up to
-    the error of their orthogonality on the N points, see `takenaka_malmquist_basis`: with poles near the circle for so
-    few points, or many poles, the result is no projection in the strict sense. With a pole at 0 this is the identity
-    above as it stands.
-
-    Parameters
-    ----------
-    signal : Tensor of shape (..., N, E)
-        Real samples of each channel.
-    poles : Tensor of shape (..., K, 2)
-        Real and imaginary parts of the poles, each pole of modulus below 1. The leading axes of signal and poles are
-        broadcast.
-
-    Returns
-    -------
-    Tensor of shape (..., N, E)
-        Approximation of the signal.
-
-    Raises
-    ------
-    ValueError
-        As `takenaka_malmquist_coefficients`.
-
-    References
-    ----------
-    .. [1] Song and Jiang, "Adaptive Mamba neural operators", section 3.2, Eqs. 11 and 13.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.ops import takenaka_malmquist_projection
-    >>> peak = (1 / (1.25 - torch.cos(2 * torch.pi * torch.arange(32) / 32))).unsqueeze(-1)
-    >>> y = takenaka_malmquist_projection(peak, torch.tensor([[0.5, 0.0]]))
-    >>> torch.allclose(y, peak, atol=1e-4)
-    True
-    """
-    signal, poles = _in_working_precision(signal=signal, poles=poles)
-    _check_signal(signal, poles)
-    with autocast_off(poles.device):
-        values = _torch.basis(poles, signal.shape[-2], True)
-        half = _torch.real_synthesis(_torch.inner_products(signal, values), values)
-        return 2 * (half - half.mean(-2, keepdim=True)) + signal.mean(-2, keepdim=True)
 
 
 def takenaka_malmquist_correlation(

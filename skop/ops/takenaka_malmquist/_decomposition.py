@@ -157,11 +157,9 @@ def _gain(f: ComplexArray, points: ComplexArray) -> FloatArray:
 
 
 def _best_of_grid(f: ComplexArray, max_radius: float) -> tuple[complex, float]:
-    """Best pole of a polar grid, and the distance to its neighbours.
-
-    The radii are equidistant in the hyperbolic distance from the origin: near the circle kernels are narrow. The values
-    on each circle are one FFT.
-    """
+    """Best pole of a polar grid, and the distance to its neighbours."""
+    # The radii are equidistant in the hyperbolic distance from the origin: near the circle kernels are narrow. The
+    # values on each circle are one FFT.
     distances = np.linspace(0, np.arctanh(max_radius), _N_RADII)
     n_angles = 1 << (4 * len(f) - 1).bit_length()
     damped = f * np.tanh(distances)[:, None, None] ** np.arange(len(f))[:, None]

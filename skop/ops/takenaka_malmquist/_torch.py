@@ -214,12 +214,10 @@ def _gains(poles: Tensor) -> Tensor:
 
 
 def _states(u: Tensor, a: Tensor, orthogonal: bool, periodic: bool) -> Iterator[Tensor]:
-    """Give the state of each section for the input u (..., N, E): s_k[m] = conj(a_k) s_k[m-1] + u_k[m].
-
-    One state serves both parts of a section: g_k s_k[m] is the one-pole part, and s_k[m-1] - a_k s_k[m] the all-pass
-    part (z - a_k) / (1 - conj(a_k) z), which is the input of the next section. Without `orthogonal` all sections have
-    the same input.
-    """
+    """Give the state of each section for the input u (..., N, E): s_k[m] = conj(a_k) s_k[m-1] + u_k[m]."""
+    # One state serves both parts of a section: g_k s_k[m] is the one-pole part, and s_k[m-1] - a_k s_k[m] the all-pass
+    # part (z - a_k) / (1 - conj(a_k) z), which is the input of the next section. Without `orthogonal` all sections have
+    # the same input.
     u = u.expand(*torch.broadcast_shapes(a.shape[:-1], u.shape[:-2]), *u.shape[-2:])
     for pole in a[..., None, None].unbind(-3):
         state = _first_order(pole.conj(), u, periodic)
@@ -230,11 +228,9 @@ def _states(u: Tensor, a: Tensor, orthogonal: bool, periodic: bool) -> Iterator[
 
 
 def _first_order(decay: Tensor, u: Tensor, periodic: bool) -> Tensor:
-    """Solve s[m] = decay s[m-1] + u[m] for u (..., N, E) and a decay (..., 1, 1).
-
-    s[-1] is 0, or s[N-1] where the solution is periodic. About sqrt(N) rows of sqrt(N) steps each are solved side by
-    side, and then the last state of each row is carried into the next: linear in N, in 2 sqrt(N) steps.
-    """
+    """Solve s[m] = decay s[m-1] + u[m] for u (..., N, E) and a decay (..., 1, 1)."""
+    # s[-1] is 0, or s[N-1] where the solution is periodic. About sqrt(N) rows of sqrt(N) steps each are solved side by
+    # side, and then the last state of each row is carried into the next: linear in N, in 2 sqrt(N) steps.
     n_steps = u.shape[-2]
     if periodic:
         # One more channel is the solution without input that starts from 1: decay^(m+1).

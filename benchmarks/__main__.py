@@ -1,0 +1,109 @@
+"""Command line of the benchmarks: ``python -m benchmarks NAME ...``."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from benchmarks import (
+    _classical,
+    _cost_estimate,
+    _darcy_solver,
+    _distributed,
+    _elasticity,
+    _european_option,
+    _flow_solver,
+    _function_maps,
+    _geomano_ablation,
+    _hosts_and_mixers,
+    _kernel_ablation,
+    _kernels,
+    _kills,
+    _navier_stokes,
+    _novelty,
+    _pdebench_solvers,
+    _phase_error,
+    _point_scaling,
+    _pole_ablation,
+    _query_positions,
+    _rollout_or_all_at_once,
+    _small_darcy,
+    _streaming,
+    _suggest,
+    _threads,
+    _training_step,
+)
+from skop.exceptions import SkopError
+
+__all__ = ["main", "make_parser"]
+
+_MEASUREMENTS = (
+    _small_darcy,
+    _classical,
+    _training_step,
+    _cost_estimate,
+    _threads,
+    _streaming,
+    _distributed,
+    _elasticity,
+    _navier_stokes,
+    _rollout_or_all_at_once,
+    _geomano_ablation,
+    _hosts_and_mixers,
+    _function_maps,
+    _query_positions,
+    _european_option,
+    _pole_ablation,
+    _phase_error,
+    _point_scaling,
+    _kernel_ablation,
+    _darcy_solver,
+    _flow_solver,
+    _pdebench_solvers,
+    _kernels,
+    _kills,
+    _novelty,
+    _suggest,
+)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Parser of the command line of all benchmarks.
+
+    Returns
+    -------
+    argparse.ArgumentParser
+        The parser; the function of a command is `run` of what it parses.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Benchmarks of skop, compared with other implementations."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for measurement in _MEASUREMENTS:
+        measurement.add_command(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one benchmark.
+
+    Parameters
+    ----------
+    arguments : sequence of str or None, default=None
+        Command-line arguments; None takes those of the process.
+
+    Returns
+    -------
+    int
+        Exit status: 0 for success, 2 for invalid arguments or data.
+    """
+    options = make_parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except (SkopError, OSError) as error:
+        print(f"python -m benchmarks: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,743 @@
+"""What a fit has seen, and what is said of predictions outside of it.
+
+A network knows the effect of a place as far as it has seen others: one that was fitted on a single grid has never seen
+any of its points elsewhere. Another box or other lines are therefore warned about (`Domain`): values may still be good
+where the problem does not depend on the place, and nothing tells whether it does. A grid that is bent, whose axes are
+exchanged, or that runs backwards is refused: the network takes places by their number along the axes, so that its
+values would belong to other points, and there is a remedy that keeps the meaning. Global parameters and input fields
+are held against their ranges in the fit (`SeenRanges`), with tolerances that new samples of the same kind rarely leave
+and that mistaken units do.
+
+Notation: n samples, m sets of points, P points of a set, d space dimensions, c channels, p global parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skop._typing import FloatArray, GridShape
+from skop.data import Extremes, FieldSet, PointSymmetries, Predictions, boxes, iterate_coords, iterate_rows
+from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarning, warn
+
+__all__ = ["Domain", "Finding", "SeenRanges", "is_even_in_logarithms", "ranges_of_outputs", "warn_of_findings"]
+
+#: How far a point may be off the straight line of its grid, in grid spacings.
+_BENT = 0.01
+#: How far lines may be off those of a fit with as many lines, in grid spacings.
+_SAME_LINE = 0.05
+#: How far points may lie outside the box of the fit, as a part of its extent.
+_OUTSIDE = 0.05
+#: How far parameters may lie outside their range, as a part of it, and the same times the number of samples: new
+#: samples of a design leave the range of a few samples by more than that of many. One of n uniform numbers is further
+#: outside than 8 / n with a probability of exp(-8) / n.
+_PARAMETER, _PARAMETER_OF_FEW = 0.05, 8.0
+#: What is added where the distribution of a parameter has tails, so that normal numbers are rarely outside.
+_PARAMETER_WITH_TAILS = 0.6
+#: How far values of fields may lie outside their range, as a part of it.
+_FIELD = 1.0
+#: Ratio of the largest to the smallest number up to which logarithms are spread as the numbers.
+_SPANS = 3.0
+#: Kurtosis up to which a distribution has no tails, and from which it has: 1.8 is that of a uniform design, 3 that of
+#: normal numbers. By chance that of 100 samples is above 2.03 in one of twenty uniform designs, and below 2.22 in one
+#: of a hundred normal ones.
+_KURTOSIS = 2.0, 2.2
+#: How many times smaller than any before a positive parameter may be whose range ends well above zero, that is, above
+#: this many parts in n of its highest value.
+_SMALLER, _ENDS_ABOVE = 30.0, 5.0
+#: How far the sizes of fields may lie outside their range: part of the logarithm of the range, and a factor.
+_SIZE_PART, _SIZE_FACTOR = 0.5, 2.0
+#: How many times larger or smaller than any before a sample, or the distance of its points, may be.
+_SCALE_FACTOR = 3.0
+#: Distance of a prediction from the range of y of the fit, in units of this range, from which it is named.
+_FAR_OUTPUT = 10.0
+#: Number of samples below which ranges say little, and the factor by which values must then be larger or smaller.
+_FEW, _FEW_FACTOR = 10, 3.0
+#: Rounding of numbers that were all equal in the fit, relative to their size.
+_ROUNDING = 1e-6
+#: Largest number of samples that are read from a file to warn about a prediction.
+_READ = 64
+#: Largest number of things that one warning names.
+_NAMED = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """The points of a fit.
+
+    Attributes
+    ----------
+    lower, upper : ndarray of shape (d,)
+        Corners of their box.
+    axes : tuple of int or None
+        Coordinate along which each axis of the grid runs; None where the samples share no straight grid.
+    lines : tuple of ndarray or None
+        Values of that coordinate along each axis.
+    points : ndarray of shape (P, d) or None
+        The points themselves, where predictions must be at these and in their order.
+    reach : tuple of two ndarrays of shape (d,) or None
+        Corners of the box of the target fields, where these are on points of their own, with a margin.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    axes: tuple[int, ...] | None = None
+    lines: tuple[FloatArray, ...] | None = None
+    points: FloatArray | None = None
+    reach: tuple[FloatArray, FloatArray] | None = None
+
+    @classmethod
+    def from_fit(cls, inputs: FieldSet, geometry: str, *, is_tied: bool = False) -> Domain:
+        """Describe the points of training samples.
+
+        Parameters
+        ----------
+        inputs : FieldSet
+            The samples.
+        geometry : {"grid", "structured", "points"}
+            Reading of their points; ``"grid"`` for points that are bent has no lines.
+        is_tied : bool, default=False
+            Whether the model holds statistics of single points, and can predict at these only.
+
+        Returns
+        -------
+        Domain
+            The points.
+        """
+        lower, upper = _box_of(inputs)
+        grid = inputs.grid_shape
+        if not inputs.shared_coords and (len(inputs) > 1 or inputs.is_ragged):
+            return cls(lower, upper)
+        points = _as_sets(inputs)
+        if geometry == "points" and is_tied and inputs.shared_coords:
+            return cls(lower, upper, points=points[0])
+        if geometry != "grid" or grid is None or len(grid) != inputs.n_dims:
+            return cls(lower, upper)
+        axes = _main_coordinates(points, grid)
+        if sorted(axes) != list(range(len(grid))) or _is_bent(points, grid, axes).any():
+            return cls(lower, upper)
+        return cls(lower, upper, axes, tuple(line[0] for line in _lines(points, grid, axes)))
+
+    def with_targets(self, targets: FieldSet) -> Domain:
+        """Return the domain of a fit whose target fields are on points of their own, these and earlier ones."""
+        lower, upper = _box_of(targets)
+        slack = _OUTSIDE * (upper - lower)
+        lower, upper = lower - slack, upper + slack
+        if self.reach is not None:
+            lower, upper = np.minimum(lower, self.reach[0]), np.maximum(upper, self.reach[1])
+        return replace(self, reach=(lower, upper))
+
+    def moved_by(self, symmetries: PointSymmetries, inputs: FieldSet) -> Domain:
+        """Return the domain of a fit whose samples were moved: the boxes of all moved points."""
+        moved, reach = np.concatenate([symmetries.images(part) for _, part in iterate_coords(inputs)]), self.reach
+        if reach is not None:
+            corners = symmetries.images(np.stack(reach))
+            reach = (corners.min(axis=0), corners.max(axis=0))
+        return replace(self, lower=moved.min(axis=0), upper=moved.max(axis=0), reach=reach)
+
+    def check(self, inputs: FieldSet) -> bool:
+        """Hold the points of a prediction against those of the fit.
+
+        Parameters
+        ----------
+        inputs : FieldSet
+            Samples, on a grid of as many axes as in the fit where that was on one.
+
+        Returns
+        -------
+        bool
+            Whether a `ResolutionWarning` was issued, as the points lie elsewhere.
+
+        Raises
+        ------
+        FieldDataError
+            If the fit was on a straight grid, and the points are on one that is bent, exchanges axes, or
+            runs backwards; or if they are not the points to which a model is tied.
+        """
+        words = ""
+        if inputs.shared_coords or inputs.in_memory:
+            words = self._words(_as_sets(inputs), inputs.grid_shape)
+        else:
+            for start, piece in iterate_coords(inputs):
+                words = words or self._words(np.asarray(piece, dtype=np.float64), inputs.grid_shape, start)
+        if words:
+            warn(
+                f"X {words}; values there are extrapolated. Check against known samples, or bring X to the points of "
+                "the fit.",
+                ResolutionWarning,
+            )
+        return bool(words)
+
+    def _words(self, points: FloatArray, grid: GridShape | None, start: int = 0) -> str:
+        """How points, those of samples from a number on, differ from those of the fit; nothing where they do not."""
+        if self.points is not None:
+            extent = self.upper - self.lower
+            if points.shape[1:] != self.points.shape or (np.abs(points - self.points) > 1e-6 * extent).any():
+                raise FieldDataError(
+                    "X lies on other points than the fit, or on the same points in another order, but the scaling "
+                    "'point' has statistics of each single point; bring X to the points of the fit, or fit with "
+                    "scaling of whole channels."
+                )
+        if self.lines is not None and self.axes is not None and grid is not None:
+            return self._differences(points, grid, self.axes, self.lines, start)
+        return self._outside(points)
+
+    def _differences(
+        self, points: FloatArray, grid: GridShape, axes: tuple[int, ...], lines: tuple[FloatArray, ...], start: int
+    ) -> str:
+        """In which box or on which lines a grid lies other than that of the fit; nothing where it is the same."""
+        own = _main_coordinates(points, grid)
+        varies = [axis for axis, size in enumerate(grid) if size > 1 and len(lines[axis]) > 1]
+        wrong = [axis for axis in varies if own[axis] != axes[axis]]
+        if wrong and sorted(own) == list(range(len(grid))):
+            raise FieldDataError(
+                f"axis {wrong[0]} of the grid of X runs along coordinate {own[wrong[0]]}, but in the fit it ran along "
+                f"coordinate {axes[wrong[0]]}; exchange the axes of the grid."
+            )
+        if wrong or (bent := _is_bent(points, grid, axes)).any():
+            sample = start + (0 if wrong else int(np.argmax(bent)))
+            raise FieldDataError(
+                f"the grid of X is bent, first in sample {sample}, but the estimator was fitted on a straight one of "
+                f"{_shape(len(line) for line in lines)} points and knows no other; interpolate X onto a straight grid, "
+                "or fit samples on bent grids."
+            )
+        differs = False
+        ours = _lines(points, grid, axes)
+        for axis in varies:
+            found, line = ours[axis], lines[axis]
+            if (np.sign(found[:, -1] - found[:, 0]) != np.sign(line[-1] - line[0])).any():
+                raise FieldDataError(
+                    f"coordinate {axes[axis]} runs backwards along axis {axis} of the grid of X, from "
+                    f"{found[0, 0]:.3g} to {found[0, -1]:.3g}, but in the fit from {line[0]:.3g} to {line[-1]:.3g}; "
+                    "reverse this axis."
+                )
+            places = np.linspace(0.0, len(line) - 1.0, grid[axis])
+            expected = np.interp(places, np.arange(len(line)), line)
+            spacing = np.abs(np.diff(line)).mean()
+            # Grids without end points, such as periodic ones, end elsewhere when they are refined.
+            slack = _SAME_LINE * spacing if grid[axis] == len(line) else max(spacing, np.abs(np.diff(found)).mean())
+            differs |= bool((np.abs(found - expected) > slack).any())
+        if not differs:
+            return ""
+        here, there = f"{_shape(grid)} points", f"{_shape(len(line) for line in lines)} points"
+        box, fitted = _boxes(*_corners(points), self.lower, self.upper)
+        if box == fitted:
+            return f"lies on a grid of {here} in the box {fitted} of the fit, but its lines are at other places there"
+        return f"lies on a grid of {here} in the box {box}, but the fit saw {there} in the box {fitted}"
+
+    def _outside(self, points: FloatArray) -> str:
+        """How far points lie outside the box; nothing where they are inside."""
+        lower, upper = _corners(points)
+        slack = _slack_of_box(np.stack([self.lower, self.upper]))
+        if (lower >= self.lower - slack).all() and (upper <= self.upper + slack).all():
+            return ""
+        box, fitted = _boxes(lower, upper, self.lower, self.upper)
+        return f"has points in the box {box}, but those of the fit lie in {fitted}"
+
+
+class Finding(NamedTuple):
+    """A number outside of what a fit has seen.
+
+    Attributes
+    ----------
+    sample : int or None
+        Index of the sample; None where it holds for all, as samples share their points.
+    what : str
+        Name of the parameter, channel, coordinate or time.
+    value : float
+        Number that is outside.
+    lowest, highest : float
+        Range of the fit.
+    excess : float
+        Distance to this range, as a multiple of its width; infinite if all numbers of the fit were equal.
+    is_of_points : bool
+        Whether it is about the points of the sample and not about its values.
+    """
+
+    sample: int | None
+    what: str
+    value: float
+    lowest: float
+    highest: float
+    excess: float
+    is_of_points: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class SeenRanges:
+    """Ranges of the inputs of a fit, two rows each: the lowest and the highest.
+
+    Attributes
+    ----------
+    n_samples : int
+        Number of samples.
+    params : ndarray of shape (2, p) or None
+        Global parameters, or the features of a table.
+    tailed : ndarray of shape (p,) or None
+        1 for parameters whose distribution has tails, as measured data have, 0 for those of a design, or between.
+    medians : ndarray of shape (p,) or None
+        Medians of the parameters.
+    in_logarithms : ndarray of shape (p,) or None
+        1 for parameters of one sign whose logarithms are spread more evenly than they are themselves, so that distances
+        from the range are those of logarithms; otherwise 0.
+    outputs : ndarray of shape (2, q + s) or None
+        Values of the target fields, and scalars.
+    values, sizes : ndarray of shape (2, c) or None
+        Values of the input fields, and root mean squares of the fields of a sample.
+    coords : ndarray of shape (2, d)
+        Coordinates.
+    sides : ndarray of shape (2, 1)
+        Longest side of the box of a sample.
+    spacing : ndarray of shape (2, 1)
+        Mean distance of neighbouring points of a sample.
+    times : ndarray of shape (2, 1) or None, default=None
+        Times of the frames, for estimators that predict at given times.
+    """
+
+    n_samples: int
+    params: FloatArray | None
+    tailed: FloatArray | None
+    values: FloatArray | None
+    sizes: FloatArray | None
+    coords: FloatArray
+    sides: FloatArray
+    spacing: FloatArray
+    times: FloatArray | None = None
+    medians: FloatArray | None = None
+    in_logarithms: FloatArray | None = None
+    outputs: FloatArray | None = None
+
+    @classmethod
+    def from_fit(cls, inputs: FieldSet, extremes: Extremes | None, times: FloatArray | None = None) -> SeenRanges:
+        """Describe the inputs of a fit.
+
+        Parameters
+        ----------
+        inputs : FieldSet
+            Samples.
+        extremes : Extremes or None
+            Statistics of their fields; None without fields.
+        times : ndarray of shape (S,) or None, default=None
+            Times of the frames.
+
+        Returns
+        -------
+        SeenRanges
+            Their ranges.
+        """
+        params = None if inputs.params is None else np.asarray(inputs.params, dtype=np.float64)
+        spread: dict[str, Any] = {"tailed": None}
+        if params is not None:
+            in_logarithms = is_even_in_logarithms(params)
+            scaled = np.where(in_logarithms, np.log(np.abs(np.where(params == 0, 1.0, params))), params)
+            tailed = np.interp(_kurtosis(scaled), _KURTOSIS, (0.0, 1.0))
+            spread = {"tailed": tailed, "in_logarithms": 1.0 * in_logarithms, "medians": np.median(params, axis=0)}
+        lower, upper = boxes(inputs)
+        return cls(
+            n_samples=len(inputs),
+            params=None if params is None else _range(params),
+            values=None if extremes is None else np.stack([extremes.low.min(axis=0), extremes.high.max(axis=0)]),
+            sizes=None if extremes is None else _range(extremes.size),
+            coords=np.stack([lower.min(axis=0), upper.max(axis=0)]),
+            sides=_range((upper - lower).max(axis=1, keepdims=True)),
+            spacing=_range(_mean_spacing(inputs, lower, upper)),
+            times=None if times is None else _range(times[:, np.newaxis]),
+            **spread,
+        )
+
+    def warn_of_outputs(self, found: Predictions) -> None:
+        """Warn if a prediction is far outside of what the fit has seen of y, which no mistake of X need tell.
+
+        Parameters
+        ----------
+        found : Predictions
+            Outputs of n samples; those of another number of channels are not looked at.
+        """
+        parts = [
+            np.reshape(part, (-1, np.shape(part)[-1])) for part in (found.fields, found.scalars) if part is not None
+        ]
+        if (
+            self.outputs is None
+            or self.n_samples < _FEW
+            or sum(part.shape[1] for part in parts) != self.outputs.shape[1]
+        ):
+            return
+        low, high = self.outputs
+        extremes = np.concatenate([_range(part) for part in parts if len(part)], axis=1)
+        excess = np.maximum(low - extremes[0], extremes[1] - high)
+        width = np.where(high - low > _ROUNDING * np.maximum(np.abs(low), np.abs(high)), high - low, np.inf)
+        worst = int(np.argmax(excess / width))
+        if excess[worst] > _FAR_OUTPUT * width[worst]:
+            n_channels = 0 if found.fields is None else np.shape(found.fields)[-1]
+            what = f"channel {worst}" if worst < n_channels else f"scalar {worst - n_channels}"
+            value = extremes[int(extremes[1, worst] - high[worst] == excess[worst]), worst]
+            warn(
+                f"a prediction of {what} is {value:.3g}, but y of the fit was {low[worst]:.3g} to {high[worst]:.3g} "
+                f"({excess[worst] / width[worst]:.2g} times this range outside), although X is inside: the model is "
+                "wrong there. Compare with other estimators, or with other samples; add samples there.",
+                ExtrapolationWarning,
+            )
+
+    def joined(self, other: SeenRanges) -> SeenRanges:
+        """Return the ranges of this fit and of a later one that went on from it."""
+        parts: dict[str, Any] = {"n_samples": max(self.n_samples, other.n_samples)}
+        for name in ("params", "values", "sizes", "coords", "sides", "spacing", "times", "outputs"):
+            old, new = getattr(self, name), getattr(other, name)
+            # Data of another kind are refused where the fit goes on.
+            if old is not None and new is not None and old.shape == new.shape:
+                parts[name] = np.stack([np.minimum(old[0], new[0]), np.maximum(old[1], new[1])])
+        if self.tailed is not None and other.tailed is not None and self.tailed.shape == other.tailed.shape:
+            parts["tailed"] = np.maximum(self.tailed, other.tailed)
+        if "params" in parts and self.in_logarithms is not None and other.in_logarithms is not None:
+            # A later fit may have seen numbers without logarithms.
+            parts["in_logarithms"] = self.in_logarithms * (np.prod(parts["params"], axis=0) > 0)
+        return replace(self, **parts)
+
+    def findings(
+        self, inputs: FieldSet, *, names: Any = None, times: FloatArray | None = None, every: bool = True
+    ) -> list[Finding]:
+        """Find the numbers of a prediction that are outside of the ranges.
+
+        Parameters
+        ----------
+        inputs : FieldSet
+            Samples of the prediction.
+        names : sequence of str or None, default=None
+            Names of the global parameters.
+        times : ndarray of shape (S,) or None, default=None
+            Times at which frames are predicted.
+        every : bool, default=True
+            Whether to find every number that is outside. Otherwise the lowest and the highest of each kind are enough,
+            and fields that are in a file are read in part only.
+
+        Returns
+        -------
+        list of Finding
+            What is outside, with some tolerance.
+        """
+        found: list[Finding] = []
+        if self.params is not None and self.tailed is not None and inputs.params is not None:
+            labels = [f"parameter {number}" for number in range(self.params.shape[1])]
+            if names is not None and len(names) == len(labels):
+                labels = [f"parameter {name!r}" for name in names]
+            numbers = np.asarray(inputs.params, dtype=np.float64)
+            limits = self._limits_of_parameters(self.params, self.tailed)
+            found += _beyond(numbers, numbers, self.params, limits, labels, every)
+        if self.values is not None and self.sizes is not None:
+            found += self._findings_of_fields(inputs, self.values, self.sizes, every)
+        if times is not None and self.times is not None:
+            column, slack = np.sort(times)[:, np.newaxis], _slack_of_box(self.times)
+            limits = np.stack([self.times[0] - slack, self.times[1] + slack])
+            beyond = _beyond(column, column, self.times, limits, ["time"], every)
+            # Times are those of all samples.
+            found += [finding._replace(sample=None) for finding in beyond]
+        return found + self._findings_of_points(inputs, every)
+
+    def _limits_of_parameters(self, params: FloatArray, tailed: FloatArray) -> FloatArray:
+        """Lowest and highest parameters ``(2, p)`` without a finding."""
+        low, high = params
+        in_logarithms = np.zeros(len(low), bool) if self.in_logarithms is None else self.in_logarithms > 0
+        medians = (low + high) / 2 if self.medians is None else self.medians
+        part = tailed * _PARAMETER_WITH_TAILS + max(_PARAMETER, _PARAMETER_OF_FEW / self.n_samples)
+        # Twice the distance of an end from the median is the range of an even design, and the longer side is that of a
+        # longer tail.
+        lowest, highest = (end + 2 * part * (end - medians) for end in (low, high))
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            ratios = [end * (end / medians) ** (2 * part) for end in (low, high)]
+        lowest, highest = np.where(in_logarithms, ratios, [lowest, highest])
+        slack = self._slack_of_few(params)
+        lowest, highest = lowest - slack * (1 - in_logarithms), highest + slack * (1 - in_logarithms)
+        # Numbers of one sign whose range ends well above zero are compared by their ratios too, since a difference says
+        # little of a thickness in another unit.
+        inner, outer = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
+        ends_above = (low * high > 0) & (inner * self.n_samples > _ENDS_ABOVE * outer) & ~in_logarithms
+        nearest = np.where(ends_above, np.sign(high) * inner / _SMALLER, np.nan)
+        lowest = np.where(high > 0, np.fmax(lowest, nearest), lowest)
+        highest = np.where(high < 0, np.fmin(highest, nearest), highest)
+        return np.stack([lowest, highest])
+
+    def _slack_of_few(self, ranges: FloatArray) -> FloatArray:
+        """Tolerance beyond ranges ``(2, k)``: that of rounding, and much more after a fit of few samples."""
+        largest = np.abs(ranges).max(axis=0)
+        return largest * (_FEW_FACTOR if self.n_samples < _FEW else _ROUNDING)
+
+    def _findings_of_fields(
+        self, inputs: FieldSet, values: FloatArray, sizes: FloatArray, every: bool
+    ) -> list[Finding]:
+        """Values and sizes of fields outside of the ranges."""
+        rows = np.arange(len(inputs))
+        if not every and not inputs.in_memory and len(rows) > _READ:
+            rows = np.unique(np.linspace(0, len(rows) - 1, _READ).astype(int))
+            inputs = inputs[rows]
+        parts = [Extremes.of(piece, inputs, start) for start, piece in iterate_rows(inputs)]
+        if not parts:
+            return []
+        extremes = Extremes.joined(parts)
+        names = inputs.channel_names or range(values.shape[1])
+        labels = [f"channel {name!r}" for name in names]
+        slack = _FIELD * np.ptp(values, axis=0) + self._slack_of_few(values)
+        limits = np.stack([values[0] - slack, values[1] + slack])
+        found = _beyond(extremes.low, extremes.high, values, limits, labels, every)
+        # One finding is enough for a field that is larger altogether.
+        known = {(finding.sample, finding.what) for finding in found}
+        larger = _beyond(extremes.size, extremes.size, sizes, self._limits_of_sizes(sizes), labels, every)
+        found += [
+            finding._replace(what=f"size of {finding.what}")
+            for finding in larger
+            if (finding.sample, finding.what) not in known
+        ]
+        return [finding._replace(sample=int(rows[finding.sample])) for finding in found if finding.sample is not None]
+
+    def _limits_of_sizes(self, sizes: FloatArray) -> FloatArray:
+        """Smallest and largest sizes ``(2, c)`` without a finding."""
+        low, high = sizes
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            factor = _SIZE_FACTOR * (high / low) ** _SIZE_PART
+        factor *= _FEW_FACTOR if self.n_samples < _FEW else 1.0
+        # Where a field of zeros was seen, the range of the values alone tells.
+        is_defined = np.isfinite(factor)
+        factor = np.where(is_defined, factor, 1.0)
+        return np.stack([np.where(is_defined, low / factor, 0.0), np.where(is_defined, high * factor, np.inf)])
+
+    def _findings_of_points(self, inputs: FieldSet, every: bool) -> list[Finding]:
+        """Coordinates, and scales of the points of samples, outside of the ranges."""
+        lower, upper = boxes(inputs)
+        slack = _slack_of_box(self.coords)
+        limits = np.stack([self.coords[0] - slack, self.coords[1] + slack])
+        labels = [f"coordinate {axis}" for axis in range(inputs.n_dims)]
+        found = _beyond(lower, upper, self.coords, limits, labels, every)
+        sides = (upper - lower).max(axis=1, keepdims=True)
+        for numbers, ranges, label in (
+            (sides, self.sides, "longest side"),
+            (_mean_spacing(inputs, lower, upper), self.spacing, "spacing"),
+        ):
+            if ranges[0].item() > 0:
+                limits = np.stack([ranges[0] / _SCALE_FACTOR, ranges[1] * _SCALE_FACTOR])
+                found += _beyond(numbers, numbers, ranges, limits, [label], every)
+        shared = inputs.shared_coords
+        return [finding._replace(is_of_points=True, sample=None if shared else finding.sample) for finding in found]
+
+
+def ranges_of_outputs(extremes: Extremes | None, scalars: FloatArray | None) -> FloatArray | None:
+    """Return the ranges of the targets of a fit.
+
+    Parameters
+    ----------
+    extremes : Extremes or None
+        Statistics of the target fields; None without any.
+    scalars : ndarray of shape (n, s) or None
+        Target scalars.
+
+    Returns
+    -------
+    ndarray of shape (2, q + s) or None
+        Lowest and highest values; None without targets.
+    """
+    parts = [] if extremes is None else [np.stack([extremes.low.min(axis=0), extremes.high.max(axis=0)])]
+    parts += [] if scalars is None else [_range(np.asarray(scalars, dtype=np.float64))]
+    return np.concatenate(parts, axis=1) if parts else None
+
+
+def warn_of_findings(found: list[Finding], files: Sequence[str] | None = None) -> None:
+    """Warn once about all that is outside of what a fit has seen, with the furthest number of each kind.
+
+    Parameters
+    ----------
+    found : list of Finding
+        What is outside; nothing is said of an empty list.
+    files : sequence of str or None, default=None
+        Files of the samples, if they came as such.
+    """
+    worst: dict[str, Finding] = {}
+    for finding in found:
+        if finding.what not in worst or finding.excess > worst[finding.what].excess:
+            worst[finding.what] = finding
+    if not worst:
+        return
+    ordered = sorted(worst.values(), key=lambda finding: -finding.excess)
+    words = "; ".join(_in_words(finding, files) for finding in ordered[:_NAMED])
+    if len(ordered) > _NAMED:
+        words += f"; and {len(ordered) - _NAMED} more"
+    warn(
+        f"X is outside of what the fit has seen: {words}. Predictions there are extrapolated: check the units; "
+        "check(X) of the estimator lists all that is outside.",
+        ExtrapolationWarning,
+    )
+
+
+def _in_words(finding: Finding, files: Sequence[str] | None) -> str:
+    """A finding in words."""
+    lowest, highest, value = _distinct(finding.lowest, finding.highest, finding.value)
+    place = "" if finding.sample is None else f" in sample {finding.sample}"
+    if files is not None and finding.sample is not None:
+        place += f" ({files[finding.sample]})"
+    seen = f"always {lowest}" if finding.lowest == finding.highest else f"{lowest} to {highest}"
+    beyond = "" if np.isinf(finding.excess) else f" ({finding.excess:.2g} times this range outside)"
+    return f"{finding.what} is {value}{place}, in the fit {seen}{beyond}"
+
+
+def _distinct(*numbers: float) -> list[str]:
+    """Numbers in words, with as many digits as tell them apart."""
+    for digits in range(3, 16):
+        words = [f"{number:.{digits}g}" for number in numbers]
+        if len(set(words)) == len(set(numbers)):
+            break
+    return words
+
+
+def _range(numbers: FloatArray) -> FloatArray:
+    """Lowest and highest ``(2, k)`` of numbers ``(n, k)``."""
+    return np.stack([numbers.min(axis=0), numbers.max(axis=0)])
+
+
+def _kurtosis(numbers: FloatArray) -> FloatArray:
+    """Fourth moment over the squared variance of the columns of numbers ``(n, k)``; 0 for constants."""
+    deviation = numbers - numbers.mean(axis=0)
+    largest = np.abs(deviation).max(axis=0)
+    # Divided by the largest, so that no power overflows.
+    squares = (deviation / np.where(largest > 0, largest, 1.0)) ** 2
+    variance = squares.mean(axis=0)
+    return (squares**2).mean(axis=0) / np.where(variance > 0, variance**2, 1.0)
+
+
+def is_even_in_logarithms(numbers: FloatArray) -> Any:
+    """Tell whether numbers are spread more evenly about the middle of their range in logarithms.
+
+    The mean of an even design is in the middle. Where a range is short, both are nearly so, and the numbers themselves
+    are taken.
+
+    Parameters
+    ----------
+    numbers : ndarray of shape (n, k)
+        Numbers, in columns.
+
+    Returns
+    -------
+    ndarray of bool, shape (k,)
+        Whether logarithms are more even in each column; False for numbers of both signs or with zeros.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop.surrogate._domain import is_even_in_logarithms
+    >>> is_even_in_logarithms(np.stack([np.linspace(1, 100, 9), np.geomspace(1, 100, 9)], axis=1)).tolist()
+    [False, True]
+    """
+    low, high = _range(numbers)
+    of_one_sign = low * high > 0
+    sizes = np.abs(np.where(of_one_sign, numbers, 1.0))
+    spans = sizes.max(axis=0) > _SPANS * sizes.min(axis=0)
+    off = []
+    for values in (numbers, np.log(sizes)):
+        width = np.ptp(values, axis=0)
+        middle = 0.5 * (values.min(axis=0) + values.max(axis=0))
+        off.append(np.abs(values.mean(axis=0) - middle) / np.where(width > 0, width, 1.0))
+    return of_one_sign & spans & (2 * off[1] < off[0])
+
+
+def _mean_spacing(inputs: FieldSet, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """Mean distance of neighbouring points ``(m, 1)`` in boxes that they fill; sides without extent do not count."""
+    counts = np.asarray(inputs.n_points, dtype=np.float64)[: len(lower)]
+    sides = upper - lower
+    n_dims = np.maximum((sides > 0).sum(axis=1), 1)
+    volume = np.where(sides > 0, sides, 1.0).prod(axis=1)
+    spacing = np.where((sides > 0).any(axis=1), (volume / counts) ** (1 / n_dims), 0.0)
+    return spacing[:, np.newaxis]
+
+
+def _slack_of_box(ranges: FloatArray) -> FloatArray:
+    """Tolerance ``(k,)`` beyond a box ``(2, k)``; that of rounding where the box has no extent."""
+    extent = np.ptp(ranges, axis=0)
+    slack = _OUTSIDE * np.where(extent > 0, extent, extent.max())
+    return np.maximum(slack, _ROUNDING * np.abs(ranges).max(axis=0))
+
+
+def _beyond(
+    low: FloatArray, high: FloatArray, ranges: FloatArray, limits: FloatArray, labels: list[str], every: bool
+) -> list[Finding]:
+    """Findings of lowest and highest numbers ``(n, k)`` of samples that are outside of limits ``(2, k)``."""
+    found = []
+    for numbers, is_outside, furthest in ((low, low < limits[0], np.argmin), (high, high > limits[1], np.argmax)):
+        if not every:
+            mask = np.zeros_like(is_outside)
+            mask[furthest(numbers, axis=0), np.arange(numbers.shape[1])] = True
+            is_outside = is_outside & mask
+        for row, column in np.argwhere(is_outside).tolist():
+            value, (lowest, highest) = float(numbers[row, column]), ranges[:, column].tolist()
+            distance, width = max(lowest - value, value - highest), highest - lowest
+            excess = distance / width if width > 0 else np.inf
+            found.append(Finding(row, labels[column], value, lowest, highest, excess))
+    return sorted(found, key=lambda finding: finding.sample or 0)
+
+
+def _box_of(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
+    """Corners ``(d,)`` of the box of the points of all samples."""
+    lower, upper = boxes(inputs)
+    return lower.min(axis=0), upper.max(axis=0)
+
+
+def _as_sets(inputs: FieldSet) -> FloatArray:
+    """Points ``(m, P, d)``: one set for all samples, or one of each; those of ragged samples are one set."""
+    points = np.asarray(inputs.coords, dtype=np.float64)
+    return points if points.ndim == 3 else points[np.newaxis]
+
+
+def _corners(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Lowest and highest coordinates ``(d,)`` of points ``(m, P, d)``."""
+    return points.min(axis=(0, 1)), points.max(axis=(0, 1))
+
+
+def _main_coordinates(points: FloatArray, grid: GridShape) -> tuple[int, ...]:
+    """Coordinate that changes most along each axis, in units of its extent; axes of one point take what is left."""
+    table = points.reshape(len(points), *grid, -1)
+    extent = np.ptp(points, axis=(0, 1))
+    changes = [
+        np.ptp(table, axis=axis + 1).reshape(-1, points.shape[-1]).max(axis=0) / np.where(extent > 0, extent, 1.0)
+        for axis in range(len(grid))
+    ]
+    found = [int(np.argmax(change)) if grid[axis] > 1 else -1 for axis, change in enumerate(changes)]
+    left = iter(sorted(set(range(len(grid))) - set(found)))
+    return tuple(coordinate if coordinate >= 0 else next(left) for coordinate in found)
+
+
+def _lines(points: FloatArray, grid: GridShape, axes: tuple[int, ...]) -> list[FloatArray]:
+    """Values ``(m, P_i)`` of the coordinate of each axis along it, from the first point of the grid."""
+    table = points.reshape(len(points), *grid, -1)
+    return [
+        np.moveaxis(table, axis + 1, 1).reshape(len(points), grid[axis], -1, points.shape[-1])[:, :, 0, coordinate]
+        for axis, coordinate in enumerate(axes)
+    ]
+
+
+def _is_bent(points: FloatArray, grid: GridShape, axes: tuple[int, ...]) -> Any:
+    """Whether each set ``(m,)`` has points off the lines: a coordinate must change along its own axis alone."""
+    table = points.reshape(len(points), *grid, -1)
+    found = np.zeros(len(points), dtype=bool)
+    for axis, (coordinate, line) in enumerate(zip(axes, _lines(points, grid, axes), strict=True)):
+        shape = [len(points), *(grid[axis] if place == axis else 1 for place in range(len(grid)))]
+        off = np.abs(table[..., coordinate] - line.reshape(shape)).reshape(len(points), -1).max(axis=1)
+        spacing = np.abs(np.diff(line, axis=1)).mean(axis=1) if grid[axis] > 1 else np.inf
+        found |= off > _BENT * spacing
+    return found
+
+
+def _shape(sizes: Any) -> str:
+    """Points along the axes in words."""
+    return " x ".join(map(str, sizes))
+
+
+def _boxes(*corners: FloatArray) -> list[str]:
+    """Boxes in words, from their lowest and highest corners in turn, to the same digits."""
+    extents = corners[-1] - corners[-2]
+    largest = np.abs(corners).max(axis=0)
+    # Three digits of the last box; coordinates far from the origin need more than small ones.
+    ratio = largest / np.where(extents > 0, extents, np.maximum(largest, 1.0))
+    digits = np.minimum(3 + np.ceil(np.log10(np.maximum(ratio, 1.0))), 15).astype(int)
+    words = [[f"{number:.{count}g}" for number, count in zip(corner, digits, strict=True)] for corner in corners]
+    return [
+        " x ".join(f"[{low}, {high}]" for low, high in zip(lower, upper, strict=True))
+        for lower, upper in zip(words[::2], words[1::2], strict=True)
+    ]

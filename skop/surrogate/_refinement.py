@@ -1,0 +1,176 @@
+"""Predict on finer grids than the training grid (super-resolution), without retraining.
+
+A network on patches of points has learned the spacing of its training grid. On a grid with half this spacing all fields
+look twice as smooth to it, and its predictions are poor. The functions here apply it only to grids with the training
+spacing. If a grid is refined by a factor r, every r-th point forms such a grid. Another input on this coarse grid is
+obtained by sampling the field at points that are shifted by up to r - 1 fine steps. The predictions for all these
+inputs are averaged, with weights that are a hat function of the shift, and interpolated from the coarse points to all
+points by cubic splines. Details of the input between the coarse points therefore have an influence, but details of the
+output below the training spacing are not resolved.
+"""
+
+from collections.abc import Callable
+from itertools import product
+from math import prod
+
+import numpy as np
+from scipy.interpolate import make_interp_spline
+
+from skop._typing import FloatArray, GridShape, IntArray
+from skop.data import FieldSet, Predictions, grid_spacing
+from skop.exceptions import FieldDataError, ResolutionWarning, warn
+
+__all__ = ["predict_refined", "refinement_factors"]
+
+#: Inputs that are predicted for one sample without a word, as for a grid that is 16 times finer along two axes.
+_MANY_INPUTS = 1000
+#: Ratio of the spacing to that of the training grid above which a warning is issued.
+_FAR_SPACING = 4 / 3
+
+
+def refinement_factors(
+    inputs: FieldSet, training_spacing: tuple[float, ...], *, native: bool, quiet: bool = False
+) -> GridShape:
+    """Find how many times finer than in training a grid is along each axis.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        Inputs of a prediction, on one regular grid.
+    training_spacing : tuple of float
+        Spacing of the training grid along each axis.
+    native : bool
+        Whether the network will be applied to the fine grid itself; all factors are then 1.
+    quiet : bool, default=False
+        Whether to omit the warning about the spacing, because there was one about the whole grid.
+
+    Returns
+    -------
+    tuple of int
+        Factors of at least 1. If the spacing that the network sees still differs from the training spacing by more than
+        a third, a `ResolutionWarning` is issued.
+
+    Raises
+    ------
+    FieldDataError
+        If an axis of the grid is shorter than the spacing of the training.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop import FieldSet
+    >>> from skop.data import unit_grid
+    >>> from skop.surrogate._refinement import refinement_factors
+    >>> fine = FieldSet(unit_grid((31, 16)), np.zeros((1, 31, 16, 1)))
+    >>> refinement_factors(fine, (1 / 15, 1 / 15), native=False)
+    (2, 1)
+    """
+    spacing = grid_spacing(inputs.coords, _grid(inputs))
+    axes = list(zip(training_spacing, spacing, _grid(inputs), strict=True))
+    ratios = [old / new if size > 1 else 1.0 for old, new, size in axes]
+    factors = tuple(1 if native else max(1, round(ratio)) for ratio in ratios)
+    if any(factor >= size > 1 for factor, size in zip(factors, _grid(inputs), strict=True)):
+        raise FieldDataError(
+            f"X has grid spacing {_words(spacing)}, but the estimator was fitted at {_words(training_spacing)}: along "
+            "an axis the whole grid lies between two points of the fit. Bring coordinates to the units of the fit."
+        )
+    left = [ratio / factor for ratio, factor in zip(ratios, factors, strict=True)]
+    if not quiet and any(not 1 / _FAR_SPACING <= part <= _FAR_SPACING for part in left):
+        warn(
+            f"X has grid spacing {_words(spacing)}, but the estimator was fitted at {_words(training_spacing)}; errors "
+            "may be large. Check against known samples, or interpolate X onto the training spacing.",
+            ResolutionWarning,
+        )
+    return factors
+
+
+def _grid(inputs: FieldSet) -> GridShape:
+    """Return the grid of samples that have one."""
+    if inputs.grid_shape is None:
+        raise ValueError("refinement needs samples on one regular grid.")
+    return inputs.grid_shape
+
+
+def _words(spacing: tuple[float, ...]) -> str:
+    """Spacings to three digits."""
+    return " x ".join(f"{step:.3g}" for step in spacing)
+
+
+def predict_refined(
+    inputs: FieldSet,
+    factors: GridShape,
+    predict: Callable[[FieldSet], Predictions],
+    *,
+    average: bool,
+) -> Predictions:
+    """Predict on a fine grid by applying the network to grids with the training spacing.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        Samples on one regular grid.
+    factors : tuple of int
+        Factors by which the grid is finer than the training grid along each axis.
+    predict : callable
+        Function that predicts for a FieldSet on a grid with the training spacing.
+    average : bool
+        Whether to average over shifted samplings of the input; otherwise only every r-th point is used.
+
+    Returns
+    -------
+    Predictions
+        Fields at all points; scalars are averaged, but not interpolated.
+    """
+    grid = _grid(inputs)
+    coarse: list[IntArray] = [np.arange(0, size, factor) for size, factor in zip(grid, factors, strict=True)]
+    coords = inputs.coords.reshape(*grid, -1)
+    points = coords[np.ix_(*coarse)]
+    values = None if inputs.values is None else inputs.values.reshape(len(inputs), *grid, -1)
+    # Without input fields all shifts would give the same input.
+    reach = [factor if average and values is not None else 1 for factor in factors]
+    count = prod(2 * steps - 1 for steps in reach)
+    if count > _MANY_INPUTS:
+        warn(
+            f"X is on a grid {' x '.join(map(str, factors))} times finer than in the fit, so that predictions are an "
+            f"average over {count} shifted inputs, which takes long; check the units of the coordinates, or set "
+            "refinement='interpolate', which uses one input.",
+            ResolutionWarning,
+        )
+    total: FloatArray | float = 0.0
+    scalars: FloatArray | float = 0.0
+    for shift in product(*(range(1 - steps, steps) for steps in reach)):
+        weight = np.prod([(steps - abs(step)) / steps**2 for step, steps in zip(shift, reach, strict=True)])
+        read = None if values is None else values[np.ix_(np.arange(len(inputs)), *_shifted(coarse, shift, grid))]
+        part = FieldSet(points.reshape(-1, points.shape[-1]), read, params=inputs.params, grid_shape=points.shape[:-1])
+        found = predict(part)
+        total = total if found.fields is None else total + weight * found.fields
+        scalars = scalars if found.scalars is None else scalars + weight * found.scalars
+    numbers = None if np.ndim(scalars) == 0 else np.asarray(scalars)
+    if np.ndim(total) == 0:
+        return Predictions(None, numbers)
+    fields = np.reshape(total, (len(inputs), *points.shape[:-1], -1))
+    for axis, (kept, factor) in enumerate(zip(coarse, factors, strict=True)):
+        if factor > 1:
+            # The length along a grid line is used because an axis of the grid can run along any coordinate.
+            corner = np.moveaxis(coords, axis, 0).reshape(grid[axis], -1, coords.shape[-1])[:, 0]
+            steps = np.linalg.norm(np.diff(corner, axis=0), axis=-1)
+            line = np.concatenate([[0.0], np.cumsum(steps)])
+            fields = _prolong(fields, line[kept], line, axis + 1)
+    return Predictions(fields.reshape(len(inputs), int(np.prod(grid)), -1), numbers)
+
+
+def _shifted(coarse: list[IntArray], shift: tuple[int, ...], grid: GridShape) -> list[IntArray]:
+    """Indices of the fine points at a shift from the coarse points, clipped to the grid."""
+    return [np.clip(kept + step, 0, size - 1) for kept, step, size in zip(coarse, shift, grid, strict=True)]
+
+
+def _prolong(values: FloatArray, known: FloatArray, wanted: FloatArray, axis: int) -> FloatArray:
+    """Cubic spline between known points along an axis, extended linearly beyond the last one."""
+    if len(known) == 1:
+        return np.repeat(values, len(wanted), axis=axis)
+    inside = wanted <= known[-1]
+    fine = make_interp_spline(known, values, k=min(3, len(known) - 1), axis=axis)(wanted[inside])
+    last, before = np.take(values, [-1], axis=axis), np.take(values, [-2], axis=axis)
+    slope = (last - before) / (known[-1] - known[-2])
+    distance = (wanted[~inside] - known[-1]).reshape([-1 if place == axis else 1 for place in range(values.ndim)])
+    return np.concatenate([fine, last + slope * distance], axis=axis)

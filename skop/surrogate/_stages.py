@@ -1,0 +1,329 @@
+"""Stages of a surrogate: each passes samples on to the next one, and turns what comes back into its own predictions.
+
+A stage calls the next one as often as it needs: once on a grid, several times for shifted samplings of a finer grid, or
+once for each symmetry over which predictions are averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from skop._typing import FloatArray, GridShape, IntArray
+from skop.data import (
+    DataSpec,
+    FieldSet,
+    GridResampler,
+    GridSymmetries,
+    PointSymmetries,
+    Predictions,
+    Scalers,
+    query_points,
+)
+from skop.exceptions import FieldDataError, SkopWarning, warn
+from skop.surrogate._domain import Domain
+from skop.surrogate._predictions import averaged, combined, each_part, joined, on_grid_of, rows_of
+from skop.surrogate._refinement import predict_refined, refinement_factors
+from skop.surrogate._symmetries import declared_symmetries, unseen_by_scalers
+
+__all__ = ["PREDICT_POINTS", "Query", "Refine", "Resample", "Rest", "Sensors", "Stage", "Symmetrise", "in_units"]
+
+#: Number of points that are read and predicted at once, which bounds the memory.
+PREDICT_POINTS = 2**17
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """What a stage is asked for.
+
+    Attributes
+    ----------
+    inputs : FieldSet
+        Samples.
+    places : FieldSet or None, default=None
+        Points of the predictions, with the input fields there; None for those of the samples.
+    base : callable or None, default=None
+        Function of the indices of samples that gives the standardised predictions of the base; None asks the base.
+    symmetries : GridSymmetries, PointSymmetries or None, default=None
+        Symmetries of which one moves the samples, and the predictions back.
+    element : int or None, default=None
+        Number of this symmetry.
+    """
+
+    inputs: FieldSet
+    places: FieldSet | None = None
+    base: Callable[[IntArray], Predictions] | None = None
+    symmetries: GridSymmetries | PointSymmetries | None = None
+    element: int | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of a loader for these samples."""
+        held = {"queries": self.places, "base": self.base, "symmetries": self.symmetries, "element": self.element}
+        return {name: value for name, value in held.items() if value is not None}
+
+
+#: The stages after one, as one function.
+Rest = Callable[[Query], Predictions]
+
+
+class Stage(Protocol):
+    """A stage of a surrogate."""
+
+    def predict(self, query: Query, rest: Rest) -> Predictions:
+        """Predict by what the next stage predicts for samples that this one makes of those of the query."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Resample:
+    """Interpolate samples to a regular grid, and predictions back to their points.
+
+    Attributes
+    ----------
+    resampler : GridResampler
+        The grid.
+    scalers : Scalers
+        Scalers of the fit.
+    base : BaseModel or None
+        Base that stays on the points of the samples; the network then corrects it on the grid.
+    is_base_alone : bool
+        Whether the network has no share.
+    """
+
+    resampler: GridResampler
+    scalers: Scalers
+    base: Any
+    is_base_alone: bool
+
+    def predict(self, query: Query, rest: Rest) -> Predictions:
+        """Predict on the grid and interpolate the outputs, or the corrections to a base on points, to the places."""
+        inputs, places = query.inputs, query.inputs if query.places is None else query.places
+        if self.base is None:
+            return self._to_points(rest(Query(self.resampler.to_grid(inputs))), places)
+        found = self.base.predict(inputs)
+        at_places = in_units(self.scalers, found if places is inputs else self.base.predict(inputs, places))
+        if self.is_base_alone:
+            return at_places
+        on_grid = on_grid_of(self.resampler, found, inputs)
+        whole = rest(Query(self.resampler.to_grid(inputs), base=partial(rows_of, on_grid)))
+        correction = combined(np.subtract, whole, in_units(self.scalers, on_grid))
+        return combined(np.add, at_places, self._to_points(correction, places))
+
+    def _to_points(self, found: Predictions, places: FieldSet) -> Predictions:
+        """Fields on the grid, interpolated to points."""
+        return found if found.fields is None else replace(found, fields=self.resampler.to_points(found.fields, places))
+
+
+@dataclass(frozen=True, eq=False)
+class Refine:
+    """Predict on grids that are finer than that of the fit, by samplings at the spacing of the fit.
+
+    Attributes
+    ----------
+    method : {"average", "interpolate", "native"}
+        As in `skop.LaMORegressor`.
+    geometry : {"grid", "structured", "points"}
+        Arrangement of the points in the fit.
+    spacing : tuple of float or None
+        Spacing of the grid of the fit, if it was on one that is straight.
+    domain : Domain
+        Points of the fit.
+    scalers : Scalers
+        Scalers of the fit.
+    base : BaseModel or None
+        Base, which has its own way to finer grids: the network's corrections are refined.
+    is_base_alone : bool
+        Whether the network has no share.
+    """
+
+    method: str
+    geometry: str
+    spacing: tuple[float, ...] | None
+    domain: Domain
+    scalers: Scalers
+    base: Any
+    is_base_alone: bool
+
+    def predict(self, query: Query, rest: Rest) -> Predictions:
+        """Predict for samples on grids of any spacing."""
+        if query.base is not None:  # corrections on the grid of the fit
+            return rest(query)
+        self.require_grid(query.inputs)
+        factors = self.factors(query.inputs)
+        if max(factors) == 1 or self.is_base_alone:
+            return rest(query)
+        inputs = query.inputs
+        step = max(1, PREDICT_POINTS // int(inputs.n_points.max()))
+        parts = [
+            predict_refined(
+                inputs.read(slice(start, start + step)),
+                factors,
+                lambda part: self._smooth(part, rest),
+                average=self.method == "average",
+            )
+            for start in range(0, len(inputs), step)
+        ]
+        found = joined(parts)
+        found = found if self.base is None else combined(np.add, found, self._smooth_base(inputs))
+        return each_part(np.exp, found) if self.scalers.learns_logarithms else found
+
+    def _smooth(self, inputs: FieldSet, rest: Rest) -> Predictions:
+        """Predict what splines can interpolate: logarithms where these are learnt; over a base the corrections."""
+        found = rest(Query(inputs))
+        found = each_part(np.log, found) if self.scalers.learns_logarithms else found
+        return found if self.base is None else combined(np.subtract, found, self._smooth_base(inputs))
+
+    def _smooth_base(self, inputs: FieldSet) -> Predictions:
+        """Predictions of the base in physical units, or logarithms of these."""
+        return in_units(self.scalers, self.base.predict(inputs))
+
+    def require_grid(self, inputs: FieldSet) -> None:
+        """Raise FieldDataError if the fit was on a grid, and these samples have none."""
+        if self.geometry != "points" and inputs.grid_shape is None:
+            raise FieldDataError(
+                "the points of X form no regular grid in C order, but the estimator was fitted on one; sort the points "
+                "of a grid by skop.data.find_grid(coords)[1], or resample the fields onto a grid."
+            )
+
+    def factors(self, inputs: FieldSet) -> GridShape:
+        """Return how many times finer than in the fit the grid is along each axis; warn of points elsewhere."""
+        is_elsewhere = self.domain.check(inputs)
+        usable = self.spacing is not None and self.geometry == "grid" and inputs.shared_coords
+        if self.spacing is None or not usable or inputs.grid_shape is None:
+            return (1,)
+        return refinement_factors(inputs, self.spacing, native=self.method == "native", quiet=is_elsewhere)
+
+
+@dataclass(frozen=True, eq=False)
+class Sensors:
+    """Bring input fields to sensors, the only points where a network reads them; it predicts anywhere.
+
+    Attributes
+    ----------
+    points : ndarray of shape (P, d) or None
+        Sensors; None for a network that reads no fields.
+    grid_shape : tuple of int or None
+        Number of sensors along each axis, if they form a grid.
+    """
+
+    points: FloatArray | None
+    grid_shape: GridShape | None
+
+    def predict(self, query: Query, rest: Rest) -> Predictions:
+        """Predict at the points of the samples by their fields at the sensors."""
+        return rest(self.query(query))
+
+    def query(self, query: Query) -> Query:
+        """Return the query for samples at the sensors, with predictions at the same places."""
+        held = self.at(query.inputs)
+        if held is query.inputs:
+            return query
+        return replace(query, inputs=held, places=query.inputs if query.places is None else query.places)
+
+    def at(self, inputs: FieldSet) -> FieldSet:
+        """Return the samples with their fields at the sensors, interpolated where they are elsewhere."""
+        if self.points is None or (inputs.shared_coords and np.array_equal(inputs.coords, self.points)):
+            return inputs
+        try:
+            return query_points(self.points, inputs).with_grid(self.grid_shape)
+        except FieldDataError as error:
+            raise FieldDataError(
+                f"the input fields of X cannot be interpolated to the sensors of the fit: {error}"
+            ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class Symmetrise:
+    """Declared symmetries: they move samples in a training, and average predictions if this is set.
+
+    Attributes
+    ----------
+    options : SymmetryOptions
+        Declared symmetries.
+    spec : DataSpec
+        Form, sizes and channel names of the data.
+    domain : Domain
+        Points of the fit.
+    scalers : Scalers
+        Scalers of the fit.
+    centre : ndarray of shape (d,) or None
+        Centre about which the fit has moved points; None where it has mapped those of a grid onto each other.
+    columns : sequence of str or None
+        Names of the global parameters.
+    has_base : bool
+        Whether predictions are over a base.
+    """
+
+    options: Any
+    spec: DataSpec
+    domain: Domain
+    scalers: Scalers
+    centre: FloatArray | None
+    columns: Sequence[str] | None
+    has_base: bool
+
+    def predict(self, query: Query, rest: Rest) -> Predictions:
+        """Predict once, or once for each symmetry, and average."""
+        found = [rest(moved) for moved in self.queries(query)]
+        return found[0] if len(found) == 1 else averaged(found)
+
+    def queries(self, query: Query) -> Iterator[Query]:
+        """Yield the queries whose predictions are averaged: one for each symmetry if this is set, otherwise one."""
+        # Symmetries that map the points of a grid onto each other do not map other points.
+        if not self.options.average_predictions or (query.places is not None and not self.moves_points):
+            yield query
+            return
+        if self.has_base:
+            raise FieldDataError(
+                "predictions over a base cannot be averaged over symmetries, since those of a classical model are not "
+                "symmetric; set SymmetryOptions(average_predictions=False)."
+            )
+        symmetries = self.of(query.inputs)
+        if isinstance(symmetries, PointSymmetries) and self.centre is None:
+            self.warn_of_unseen(symmetries, query.inputs)
+        for number in range(symmetries.order):
+            yield replace(query, symmetries=symmetries, element=number)
+
+    @property
+    def moves_points(self) -> bool:
+        """Whether points are moved, as in the fit; those of a later declaration are where no grid is."""
+        return self.centre is not None or self.spec.network_spec.geometry == "points"
+
+    @property
+    def averages_on_grid(self) -> bool:
+        """Whether predictions are averaged over symmetries that map the points of a grid onto each other."""
+        return bool(self.options.average_predictions) and not self.moves_points
+
+    def of(self, inputs: FieldSet) -> GridSymmetries | PointSymmetries:
+        """Return the symmetries for samples of the kind of the fit."""
+        centre = self.centre
+        if centre is None and self.moves_points:
+            centre = (self.domain.lower + self.domain.upper) / 2
+        extent = float(np.max(self.domain.upper - self.domain.lower))
+        return declared_symmetries(self.options, self.spec, inputs.grid_shape, centre, extent, self.columns)
+
+    def warn_of_unseen(self, symmetries: PointSymmetries, inputs: FieldSet) -> None:
+        """Warn about symmetries which the first fit did not have, and which its scaling does not suit."""
+        box = self.domain.lower, self.domain.upper
+        if unseen := unseen_by_scalers(symmetries, self.scalers, inputs.coords, *box):
+            warn(
+                "samples are moved by symmetries that the first fit did not have, and its scaling does not suit them: "
+                f"{' and '.join(unseen)}. Declare the symmetries in the first fit, or fit anew by warm_start=False.",
+                SkopWarning,
+            )
+
+
+def in_units(scalers: Scalers, found: Predictions) -> Predictions:
+    """Standardised predictions in physical units, or logarithms of these."""
+    return Predictions(
+        *(
+            None if part is None or scaler is None else scaler.destandardize(torch.from_numpy(part)).numpy()
+            for part, scaler in zip((found.fields, found.scalars), (scalers.target, scalers.scalars), strict=True)
+        )
+    )

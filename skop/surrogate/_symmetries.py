@@ -1,0 +1,317 @@
+"""Declared symmetries of a problem as transformations of its data: names to channels, and the choice of what moves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from skop._typing import FloatArray, GridShape
+from skop.data import DataSpec, FieldSet, GridSymmetries, PointSymmetries, Scalers, check_domain, layout_of
+from skop.exceptions import FieldDataError
+
+__all__ = [
+    "declared_symmetries",
+    "moves_points",
+    "require_all_frames",
+    "require_points_in_domain",
+    "undeclared_fields",
+    "unseen_by_scalers",
+]
+
+#: How far moved points may leave the box of a fit, as a part of its extent.
+_OUTSIDE = 0.05
+#: Root mean square of a moved vector or tensor in scaled units, 1 in the fit, above which the scaling is another one.
+_TOO_LARGE = 3.0
+
+
+def moves_points(options: Any, spec: DataSpec, geometry: str, inputs: FieldSet) -> bool:
+    """Whether declared symmetries move the points of these samples, instead of mapping them onto each other.
+
+    Points of a straight grid are mapped onto each other, and those of another grid where the symmetries do so.
+    """
+    is_general = bool(len(options.mirrors) or len(options.rotations) or "rotate" in options.names)
+    kind = spec.network_spec.geometry
+    if kind == "grid":
+        return is_general and geometry == "points"
+    if kind == "points" or is_general or inputs.grid_shape is None:
+        return True
+    try:
+        symmetries = GridSymmetries(list(options.names), inputs.grid_shape, domain=options.domain)
+        if symmetries.domain is not None:
+            return not inputs.shared_coords
+        for points in [inputs.coords] if inputs.shared_coords else inputs.coords_list():
+            symmetries.check_points(points)
+    except FieldDataError:
+        return True
+    return False
+
+
+def declared_symmetries(
+    options: Any,
+    spec: DataSpec,
+    grid_shape: GridShape | None,
+    centre: FloatArray | None,
+    extent: float,
+    columns: Sequence[str] | None = None,
+) -> GridSymmetries | PointSymmetries:
+    """Build the declared symmetries for data of one kind.
+
+    Parameters
+    ----------
+    options : SymmetryOptions
+        Declared symmetries.
+    spec : DataSpec
+        Sizes and names of the data.
+    grid_shape : tuple of int or None
+        Number of points along each axis of the samples.
+    centre : ndarray of shape (d,) or None
+        Centre of the named symmetries where points are moved and no domain is declared; None maps the points of a grid
+        onto each other.
+    extent : float
+        Size of the set of training points.
+    columns : sequence of str or None, default=None
+        Names of the global parameters.
+
+    Returns
+    -------
+    GridSymmetries or PointSymmetries
+        Symmetries.
+
+    Raises
+    ------
+    FieldDataError
+        If a symmetry, a channel or a domain does not fit the data.
+    """
+    form = spec.target_form
+    inputs = ("X", spec.channel_names, spec.n_fields)
+    target = ("y", form.channel_names, spec.n_outputs)
+    sources = {
+        "input_vectors": inputs,
+        "input_tensors": inputs,
+        "target_vectors": target,
+        "target_tensors": target,
+        "param_vectors": ("the global parameters", columns, spec.n_params),
+        "scalar_vectors": ("the scalar targets", form.scalar_names, spec.n_scalars),
+    }
+    parts: dict[str, Any] = {name: [] for name in sources}
+    for name, (where, known, _) in sources.items():
+        for declared in getattr(options, name):
+            channels = _channels(declared, name, where, known)
+            vectors, tensors = _in_the_plane(channels, "tensors" in name, spec)
+            parts[name] += tensors if "tensors" in name else vectors
+            if "tensors" in name:
+                parts[name.replace("tensors", "vectors")] += vectors
+    if centre is None:
+        if grid_shape is None:
+            raise FieldDataError("symmetries need samples on one regular grid; set symmetries=None.")
+        if len(options.mirrors) or len(options.rotations) or "rotate" in options.names:
+            raise FieldDataError(
+                "mirrors, rotations and 'rotate' move points to any place, but the network sees values on the points "
+                "of a grid; declare flips, transposition and quarter turns by name, or, without grid=..., set "
+                "geometry='points' where the estimator has it."
+            )
+        symmetries = GridSymmetries(list(options.names), grid_shape, domain=options.domain, **parts)
+        _check_channels(symmetries, sources)
+        return symmetries
+    if options.domain is not None:
+        centre = check_domain(options.domain, spec.n_dims).mean(axis=1)
+    further: dict[str, Any] = {"mirrors": options.mirrors, "rotations": options.rotations, "extent": extent or 1.0}
+    found = PointSymmetries(list(options.names), centre, **further, **parts)
+    _check_channels(found, sources)
+    if options.average_predictions:
+        # Raises here, before the training, if they are too many.
+        _ = found.order
+    return found
+
+
+def undeclared_fields(spec: DataSpec, symmetries: GridSymmetries | PointSymmetries) -> list[str]:
+    """Return the fields of meshes that look like vectors or tensors, but are not declared as such.
+
+    Parameters
+    ----------
+    spec : DataSpec
+        Sizes and names of the data.
+    symmetries : GridSymmetries or PointSymmetries
+        Declared symmetries.
+
+    Returns
+    -------
+    list of str
+        Names.
+    """
+    if spec.kept_axes is None or (isinstance(symmetries, GridSymmetries) and symmetries.order == 1):
+        return []
+    found = []
+    for names, declared in (
+        (spec.channel_names, [*symmetries.input_vectors, *symmetries.input_tensors]),
+        (spec.target_form.channel_names, [*symmetries.target_vectors, *symmetries.target_tensors]),
+    ):
+        turned = {channel for channels in declared for channel in channels}
+        fields: dict[str, list[int]] = {}
+        for channel, name in enumerate(names or ()):
+            fields.setdefault(re.sub(r"_\d+$", "", name), []).append(channel)
+        found += [
+            name for name, parts in fields.items() if len(parts) in (2, 3, 6, 9) and not turned.intersection(parts)
+        ]
+    return found
+
+
+def unseen_by_scalers(
+    symmetries: PointSymmetries, scalers: Scalers, points: FloatArray, lower: FloatArray, upper: FloatArray
+) -> list[str]:
+    """Return what leaves the range of a fit when samples are moved by symmetries that the fit did not have.
+
+    Parameters
+    ----------
+    symmetries : PointSymmetries
+        Symmetries that are declared now.
+    scalers : Scalers
+        Scalers of the fit.
+    points : ndarray of shape (..., d)
+        Points of the samples that are moved.
+    lower, upper : ndarray of shape (d,)
+        Box of the points of the fit.
+
+    Returns
+    -------
+    list of str
+        Descriptions in words; none where the scaling suits moved samples too.
+    """
+    found, slack = [], _OUTSIDE * np.max(upper - lower)
+    images = symmetries.images(points)
+    if np.any(images < lower - slack) or np.any(images > upper + slack):
+        beyond = np.maximum(lower - images, images - upper).max() / np.max(upper - lower)
+        found.append(f"points lie up to {beyond:.2g} times the extent of its box outside")
+    for name, scaler, vectors, tensors in (
+        ("input_vectors and input_tensors", scalers.fields, symmetries.input_vectors, symmetries.input_tensors),
+        ("target_vectors and target_tensors", scalers.target, symmetries.target_vectors, symmetries.target_tensors),
+        ("param_vectors", scalers.params, symmetries.param_vectors, []),
+        ("scalar_vectors", scalers.scalars, symmetries.scalar_vectors, []),
+    ):
+        if scaler is None or scaler.mode != "channel" or not (vectors or tensors):
+            continue
+        # The mean, and a standard deviation of each channel, turned by every symmetry.
+        probes = np.concatenate([scaler.mean_[None], np.diag(scaler.scale_)])[None]
+        turned = np.concatenate([*symmetries.all_turned(probes, vectors, tensors)])
+        square = (turned[:, 0] - scaler.mean_) ** 2 + (turned[:, 1:] ** 2).sum(axis=1)
+        largest = float(np.sqrt(square.max(axis=0) / scaler.scale_**2).max())
+        if largest > _TOO_LARGE:
+            found.append(f"{name} have scaled values of about {largest:.2g} in place of 1")
+    return found
+
+
+def require_points_in_domain(options: Any, lower: FloatArray, upper: FloatArray) -> None:
+    """Raise an error if the declared domain does not hold the box of the training points, as in other units.
+
+    Parameters
+    ----------
+    options : SymmetryOptions
+        Declared symmetries.
+    lower, upper : ndarray of shape (d,)
+        Box of the points.
+    """
+    if options.domain is None:
+        return
+    ends = check_domain(options.domain, len(lower))
+    slack = _OUTSIDE * np.ptp(ends, axis=1).max()
+    if np.any(lower < ends[:, 0] - slack) or np.any(upper > ends[:, 1] + slack):
+        raise FieldDataError(
+            f"domain of the symmetries is {ends.tolist()}, but the points of X lie in the box from {lower.tolist()} to "
+            f"{upper.tolist()}, outside of it; pass the ends of the domain in the units of the points."
+        )
+
+
+def require_all_frames(options: Any, n_frames: int, n_channels: int) -> None:
+    """Raise an error if vectors or tensors of a rollout are not declared in each frame of its window.
+
+    Parameters
+    ----------
+    options : SymmetryOptions
+        Symmetries of the estimator of one step.
+    n_frames : int
+        Number of frames of the window.
+    n_channels : int
+        Number of channels of a frame.
+    """
+    for kind in ("vectors", "tensors"):
+        given, target = getattr(options, f"input_{kind}"), getattr(options, f"target_{kind}")
+        if not (isinstance(given, Sequence) and isinstance(target, Sequence)):
+            continue
+        if any(np.ndim(item) != 1 or any(isinstance(part, str) for part in item) for item in (*given, *target)):
+            # Names of channels, and mistakes, which the estimator itself names.
+            continue
+        expected = [
+            tuple(int(part) + frame * n_channels for part in item) for frame in range(n_frames) for item in target
+        ]
+        if sorted(expected) != sorted(tuple(map(int, item)) for item in given):
+            raise FieldDataError(
+                f"symmetries have input_{kind}={given!r} and target_{kind}={target!r}, but in a rollout the {n_frames} "
+                f"frames of X have the {n_channels} channels of y each, and turn as these do; declare "
+                f"input_{kind}={expected} for these target_{kind}."
+            )
+
+
+def _channels(declared: Any, parameter: str, where: str, names: Sequence[str] | None) -> list[int]:
+    """Return the channels of a vector or a tensor, which are given by numbers or by names."""
+    if not isinstance(declared, str):
+        try:
+            items = [*declared]
+        except TypeError:
+            items = [None]
+        if not all(isinstance(item, str | Integral) for item in items):
+            raise FieldDataError(f"{parameter} has {declared!r}; expected a tuple of channels, or the name of a field.")
+        return [channel for item in items for channel in _named(item, parameter, where, names)]
+    return _named(declared, parameter, where, names)
+
+
+def _named(item: Any, parameter: str, where: str, names: Sequence[str] | None) -> list[int]:
+    """Return the channels of one number or name; a name may stand for all components of a field."""
+    if isinstance(item, Integral):
+        return [int(item)]
+    if names is None:
+        raise FieldDataError(f"{parameter} names {item!r}, but {where} has no names; give the numbers of channels.")
+    known = [str(name) for name in names]
+    if item in known:
+        return [known.index(item)]
+    parts = [f"{item}_{number}" for number in range(len(known))]
+    found = [known.index(part) for part in parts if part in known]
+    if not found:
+        raise FieldDataError(f"{parameter} names {item!r}, but {where} has {known}.")
+    return found
+
+
+def _check_channels(symmetries: GridSymmetries | PointSymmetries, sources: dict[str, tuple[str, Any, int]]) -> None:
+    """Raise an error if a vector or a tensor names a channel that the data do not have."""
+    for name, (where, _, count) in sources.items():
+        for channels in getattr(symmetries, name):
+            if max(channels) >= count:
+                held = f"which run from 0 to {count - 1}" if count else "of which there are none"
+                raise FieldDataError(
+                    f"{name} names channel {max(channels)}, which is not there among the channels of {where}, {held}."
+                )
+
+
+def _in_the_plane(channels: list[int], is_tensor: bool, spec: DataSpec) -> tuple[list[list[int]], list[list[int]]]:
+    """Split a vector or tensor of space on a plane mesh into the vectors and tensors of the plane.
+
+    A component along the coordinate that was left out is a scalar, and so is the normal stress; the two shear stresses
+    across the plane are a vector.
+    """
+    kept = spec.kept_axes
+    if kept is None or len(kept) != 2 or len(channels) not in ((6, 9) if is_tensor else (3,)):
+        return ([], [channels]) if is_tensor else ([channels], [])
+    if not is_tensor:
+        return [[channels[axis] for axis in kept]], []
+    layout = layout_of(channels, 3)
+    (across,) = {0, 1, 2} - set(kept)
+    first, second = kept
+    plane = [layout[first][first], layout[second][second], layout[first][second]]
+    vectors = [[layout[first][across], layout[second][across]]]
+    if len(channels) == 9:
+        plane = [layout[row][column] for row in kept for column in kept]
+        vectors.append([layout[across][first], layout[across][second]])
+    return vectors, [plane]

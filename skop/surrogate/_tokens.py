@@ -1,0 +1,92 @@
+"""Means of the tokens of a network, by which samples are compared."""
+
+from __future__ import annotations
+
+import torch
+
+from skop._typing import FloatArray, GridShape
+from skop.data import Batch, FieldSet, Predictions
+from skop.modules import observe_features
+from skop.surrogate._refinement import predict_refined
+from skop.surrogate._surrogate import PREDICT_VALUES, Surrogate
+from skop.training._runtime import thread_limit
+
+__all__ = ["mean_tokens"]
+
+#: Number of points that pass through the network at once. Networks on points offer the tokens of more in pieces.
+_TOKEN_POINTS = 2**15
+#: Kind, tokens and grid that a network has offered to an observer.
+_Noted = tuple[str, torch.Tensor, GridShape | None]
+
+
+def mean_tokens(surrogate: Surrogate, inputs: FieldSet) -> FloatArray | None:
+    """Return the means over the points of the last tokens of a network.
+
+    Parameters
+    ----------
+    surrogate : Surrogate
+        Fitted operator.
+    inputs : FieldSet
+        n samples.
+
+    Returns
+    -------
+    ndarray of shape (n, E) or None
+        Means, as the network sees the samples; None for a network that offers no tokens, and where the base predicts
+        alone.
+    """
+    if surrogate.is_base_alone:
+        return None
+    seen = inputs if surrogate.spec.resampler is None else surrogate.spec.resampler.to_grid(inputs)
+    surrogate.refine.require_grid(seen)
+    factors = surrogate.refine.factors(seen)
+    if max(factors) == 1:
+        return _of_network(surrogate, seen)
+    found = predict_refined(seen, factors, lambda part: Predictions(None, _of_network(surrogate, part)), average=False)
+    return found.scalars
+
+
+def _of_network(surrogate: Surrogate, inputs: FieldSet) -> FloatArray | None:
+    """Means of the last tokens of samples on grids of the training spacing, or on points."""
+    noted: list[_Noted] = []
+    bound = min(_TOKEN_POINTS, PREDICT_VALUES // max(surrogate.spec.n_fields, 1))
+    loader, n_points = surrogate.loader(inputs), min(bound, int(inputs.n_points.sum()))
+
+    def note(kind: str, tokens: torch.Tensor, grid: GridShape | None) -> None:
+        if kind != "poles":
+            noted.append((kind, tokens, grid))
+
+    with torch.inference_mode(), thread_limit(n_points, surrogate.width), observe_features(note):
+        # Tokens of samples of unlike size that a network offers together are told apart one sample at a time.
+        for most in (bound, 0):
+            found: list[torch.Tensor] = []
+            for indices, batch in loader.bounded_batches(most):
+                noted.clear()
+                surrogate.network(**batch.inputs())
+                if not noted:
+                    return None
+                means = _means(noted, batch, len(indices))
+                if means is None:
+                    break
+                found += means
+            else:
+                return torch.stack(found).cpu().double().numpy()
+    raise AssertionError("the tokens of a single sample have a mean")
+
+
+def _means(noted: list[_Noted], batch: Batch, n_samples: int) -> list[torch.Tensor] | None:
+    """Means of the last tokens offered for each sample of a batch; None if it is not known whose each token is."""
+    last, pieces = noted[-1], list[torch.Tensor]()
+    n_points = batch.coords.shape[-2] * (1 if batch.sizes is not None else n_samples)
+    for kind, tokens, grid in reversed(noted):
+        # Networks on points offer those of a large sample in pieces, one after the other.
+        if kind == last[0]:
+            pieces.insert(0, tokens.reshape(-1, tokens.shape[-1]))
+        if grid is not None or kind.startswith("latent") or sum(map(len, pieces)) >= n_points:
+            break
+    flat = torch.cat(pieces)
+    if batch.sizes is not None and len(flat) == n_points:
+        return [part.mean(dim=0) for part in flat.split(batch.sizes)]
+    if batch.sizes is not None and not last[0].startswith("latent") and n_samples > 1:
+        return None
+    return list(flat.reshape(n_samples, -1, flat.shape[-1]).mean(dim=1))

@@ -1,0 +1,254 @@
+"""Predictions on finer grids, through stand-ins for the network whose answers are known exactly."""
+
+import warnings
+from itertools import product
+
+import numpy as np
+import pytest
+
+import skop.surrogate._stages
+from skop import FieldSet, LaMORegressor
+from skop.data import Predictions, unit_grid
+from skop.exceptions import ResolutionWarning
+from skop.surrogate._refinement import predict_refined, refinement_factors
+
+CASES = [((17,), (2,)), ((16,), (3,)), ((13, 17), (3, 2)), ((10, 5), (2, 1)), ((9, 9, 11), (2, 2, 2))]
+#: Points along each axis that leave at least four coarse ones, which a cubic needs.
+CUBIC = [((17,), (2,)), ((16,), (3,)), ((13, 17), (3, 2)), ((10, 5), (2, 1)), ((7, 9, 8), (2, 2, 2))]
+
+
+def read(part):
+    """A network that gives its input back."""
+    return Predictions(part.values)
+
+
+def on_grid(grid, function, *, coords=None):
+    """One sample of a function of the coordinates."""
+    points = unit_grid(grid) if coords is None else coords
+    return FieldSet(points, function(points)[None, :, None], grid_shape=grid)
+
+
+def linear(points):
+    return 2.0 + points @ np.array([1.0, -3.0, 0.5])[: points.shape[-1]]
+
+
+def cubic(points):
+    weights = np.array([1.0, -2.0, 0.5])[: points.shape[-1]]
+    return np.prod(points**3 - weights * points**2 + 0.3 * points + 1.0, axis=-1)
+
+
+def inside(grid, factors):
+    """Points up to the last coarse one along every axis."""
+    kept = [np.arange(size) <= (size - 1) // factor * factor for size, factor in zip(grid, factors, strict=True)]
+    return np.logical_and.reduce(np.meshgrid(*kept, indexing="ij")).ravel()
+
+
+# ---------------------------------------------------------------- factors
+@pytest.mark.parametrize(
+    ("ratios", "factors", "warns"),
+    [
+        ((1.0,), (1,), False), ((1.3,), (1,), False), ((1.4,), (1,), True), ((1.6,), (2,), False),
+        ((2.0, 1.0), (2, 1), False), ((3.0, 2.0, 1.0), (3, 2, 1), False), ((0.8,), (1,), False), ((0.7,), (1,), True),
+        ((0.5, 1.0), (1, 1), True), ((4.2,), (4,), False),
+    ],
+)  # fmt: skip
+def test_factors_and_the_warning_about_what_is_left(ratios, factors, warns):
+    grid = (5,) * len(ratios)
+    fine = FieldSet(unit_grid(grid), np.zeros((1, 5 ** len(grid), 1)), grid_shape=grid)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert refinement_factors(fine, tuple(0.25 * ratio for ratio in ratios), native=False) == factors
+    assert [item.category for item in caught] == [ResolutionWarning] * warns
+    assert all("0.25" in str(item.message) for item in caught)
+
+
+def test_a_network_that_sees_the_fine_grid_itself_is_warned_about():
+    fine = FieldSet(unit_grid((5,)), np.zeros((1, 5, 1)), grid_shape=(5,))
+    with pytest.warns(ResolutionWarning, match=r"0\.25.*0\.5"):
+        assert refinement_factors(fine, (0.5,), native=True) == (1,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert refinement_factors(fine, (0.25,), native=True) == (1,)
+
+
+def test_an_axis_with_one_point_has_no_spacing():
+    fine = FieldSet(unit_grid((9, 1)), np.zeros((1, 9, 1)), grid_shape=(9, 1))
+    assert refinement_factors(fine, (0.25, 1.0), native=False) == (2, 1)
+
+
+# ---------------------------------------------------------------- values
+@pytest.mark.parametrize(("grid", "factors"), CASES)
+@pytest.mark.parametrize("average", [False, True])
+def test_constants_stay_constant(grid, factors, average):
+    values = np.full((2, int(np.prod(grid)), 3), 7.25)
+    fine = FieldSet(unit_grid(grid), values, grid_shape=grid)
+    found = predict_refined(fine, factors, read, average=average).fields
+    np.testing.assert_allclose(found, values, rtol=1e-13)
+
+
+@pytest.mark.parametrize(("grid", "factors"), CUBIC)
+def test_cubics_are_reproduced_between_the_coarse_points(grid, factors):
+    fine = on_grid(grid, cubic)
+    found = predict_refined(fine, factors, read, average=False).fields
+    within = inside(grid, factors)
+    np.testing.assert_allclose(found[:, within], fine.values[:, within], rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize(("grid", "factors"), [*CASES, ((4,), (3,)), ((6, 4), (5, 2))])
+def test_linear_fields_are_reproduced_everywhere(grid, factors):
+    fine = on_grid(grid, linear)
+    found = predict_refined(fine, factors, read, average=False).fields
+    np.testing.assert_allclose(found, fine.values, rtol=1e-11, atol=1e-12)
+
+
+def test_beyond_the_last_coarse_point_the_line_goes_on():
+    fine = on_grid((6,), lambda points: points[:, 0] ** 2)
+    found = predict_refined(fine, (2,), read, average=False).fields[0, :, 0]
+    # Coarse points 0, 0.4 and 0.8; the slope of the last two is 1.2.
+    np.testing.assert_allclose(found[-1], 0.8**2 + 1.2 * 0.2)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_descending_coordinates_are_as_good_as_ascending_ones(axis):
+    grid, factors = (13, 14), (2, 3)
+    points = unit_grid(grid)
+    points[:, axis] *= -1
+    for function in (linear, cubic):
+        fine = on_grid(grid, function, coords=points)
+        found = predict_refined(fine, factors, read, average=False).fields
+        within = inside(grid, factors) if function is cubic else slice(None)
+        np.testing.assert_allclose(found[:, within], fine.values[:, within], rtol=1e-11, atol=1e-12)
+
+
+def test_a_grid_whose_axes_run_along_other_coordinates():
+    grid, factors = (13, 9), (3, 2)
+    points = unit_grid(grid)[:, ::-1].copy()
+    fine = on_grid(grid, linear, coords=points)
+    found = predict_refined(fine, factors, read, average=False).fields
+    np.testing.assert_allclose(found, fine.values, rtol=1e-11, atol=1e-12)
+
+
+# ---------------------------------------------------------------- readings
+WIDE = [((25,), (3,)), ((17, 16), (2, 3)), ((17, 9), (2, 1)), ((11, 11, 11), (2, 2, 2))]
+
+
+@pytest.mark.parametrize(("grid", "factors"), WIDE)
+def test_shifted_readings_of_a_linear_field_average_to_itself_away_from_the_border(grid, factors):
+    fine = on_grid(grid, linear)
+    found = predict_refined(fine, factors, read, average=True).fields.reshape(grid)
+    # At coarse points, which the spline passes through, all of whose readings lie within the grid.
+    kept = [
+        np.arange(0, size, factor)[factor > 1 : (-1 if factor > 1 else None)]
+        for size, factor in zip(grid, factors, strict=True)
+    ]
+    expected = fine.values.reshape(grid)
+    np.testing.assert_allclose(found[np.ix_(*kept)], expected[np.ix_(*kept)], rtol=1e-12, atol=1e-14)
+
+
+def test_one_reading_by_hand():
+    values = np.array([1.0, 4.0, 2.0, 8.0, 6.0])
+    fine = FieldSet(unit_grid((5,)), values[None, :, None], grid_shape=(5,))
+    found = predict_refined(fine, (2,), read, average=True).fields[0, ::2, 0]
+    expected = [(1 + 2 * 1 + 4) / 4, (4 + 2 * 2 + 8) / 4, (8 + 2 * 6 + 6) / 4]
+    np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize("factors", [(2,), (3,), (2, 3), (3, 1), (2, 2, 2)])
+@pytest.mark.parametrize("average", [False, True])
+def test_how_often_and_on_what_the_network_is_asked(factors, average):
+    grid = tuple(4 * factor + 1 for factor in factors)
+    fine = FieldSet(unit_grid(grid), np.zeros((2, int(np.prod(grid)), 1)), params=np.eye(2), grid_shape=grid)
+    seen = []
+
+    def network(part):
+        seen.append(part)
+        return Predictions(part.values)
+
+    predict_refined(fine, factors, network, average=average)
+    assert len(seen) == (np.prod([2 * factor - 1 for factor in factors]) if average else 1)
+    for part in seen:
+        assert part.grid_shape == (5,) * len(factors)
+        np.testing.assert_allclose(part.coords, unit_grid(part.grid_shape))
+        np.testing.assert_array_equal(part.params, np.eye(2))
+
+
+def test_parameters_alone_are_asked_for_once():
+    grid, calls = (9, 9), []
+    fine = FieldSet(unit_grid(grid), params=np.array([[1.0], [2.0]]), grid_shape=grid)
+
+    def network(part):
+        calls.append(part)
+        return Predictions(part.params[:, :, None] * linear(part.coords)[None, :, None])
+
+    found = predict_refined(fine, (2, 2), network, average=True).fields
+    assert len(calls) == 1
+    np.testing.assert_allclose(found[..., 0], np.outer([1, 2], linear(unit_grid(grid))), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_scalars_are_the_weighted_mean_over_the_readings(average):
+    values = np.random.default_rng(0).normal(size=(2, 5, 5))
+    fine = FieldSet(unit_grid((5, 5)), values.reshape(2, 25, 1), grid_shape=(5, 5))
+
+    def network(part):
+        return Predictions(part.values, part.values.mean(axis=1) ** 2)
+
+    found = predict_refined(fine, (2, 2), network, average=average).scalars
+    expected, weights = 0.0, 0.0
+    for shift in product((-1, 0, 1), repeat=2) if average else [(0, 0)]:
+        rows = [np.clip(np.arange(0, 5, 2) + step, 0, 4) for step in shift]
+        weight = np.prod([2 - abs(step) for step in shift])
+        expected = expected + weight * values[:, rows[0]][:, :, rows[1]].mean(axis=(1, 2)) ** 2
+        weights += weight
+    assert found.shape == (2, 1)
+    np.testing.assert_allclose(found[:, 0], expected / weights)
+    alone = predict_refined(fine, (2, 2), lambda part: Predictions(None, network(part).scalars), average=average)
+    assert alone.fields is None
+    np.testing.assert_array_equal(alone.scalars, found)
+
+
+# ---------------------------------------------------------------- the estimator
+def fitted(X, y, **params):
+    settings = {"width": 8, "depth": 1, "d_state": 4, "n_heads": 1, "max_iter": 1, "random_state": 0}
+    return LaMORegressor(dtype="float64").set_params(**(settings | params)).fit(X, y)
+
+
+def test_pieces_of_a_set_are_predicted_as_the_whole(monkeypatch):
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(4, 5, 5, 1))
+    estimator = fitted(X, X)
+    fine = FieldSet(unit_grid((9, 9)), generator.normal(size=(7, 81, 1)), grid_shape=(9, 9))
+    whole = estimator.predict(fine)
+    monkeypatch.setattr(skop.surrogate._stages, "PREDICT_POINTS", 200)
+    assert whole.shape == (7, 9, 9, 1)
+    np.testing.assert_allclose(estimator.predict(fine), whole, rtol=1e-12, atol=1e-13)
+
+
+def test_the_kinds_of_refinement():
+    generator = np.random.default_rng(0)
+    X, fine = generator.normal(size=(4, 5, 5, 1)), generator.normal(size=(3, 9, 9, 1))
+    estimator = fitted(X, X, refinement="interpolate")
+    coarse = estimator.predict(fine[:, ::2, ::2])
+    np.testing.assert_allclose(estimator.predict(fine)[:, ::2, ::2], coarse, rtol=1e-11, atol=1e-13)
+    assert np.abs(estimator.set_params(refinement="average").predict(fine)[:, ::2, ::2] - coarse).max() > 1e-6
+    with pytest.warns(ResolutionWarning):
+        native = estimator.set_params(refinement="native").predict(fine)
+    assert np.abs(native[:, ::2, ::2] - coarse).max() > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("factors", "average", "warns"), [((17, 16), True, True), ((16, 16), True, False), ((17, 16), False, False)]
+)
+def test_averages_that_take_long_are_warned_about(factors, average, warns):
+    fine = FieldSet(unit_grid((17, 17)), np.zeros((1, 17, 17, 1)))
+
+    def predict(inputs):
+        return Predictions(inputs.values, None)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        predict_refined(fine, factors, predict, average=average)
+    assert [str(one.message) for one in caught if "check the units of the coordinates" in str(one.message)][
+        warns:
+    ] == []
+    assert bool(caught) == warns
