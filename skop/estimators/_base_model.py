@@ -1,9 +1,9 @@
 """A base model under an operator: a classical model with which the network is combined.
 
-Where the base leaves little over, the network sees its prediction as further input channels, and its output is added to
-it. In the training these are predictions for samples that the base has not seen, since a model that interpolates leaves
-nothing over on its own samples. Where the base is rough, the network learns the whole map. In both cases the share of
-the network is chosen on samples that it has not seen.
+If the base is good, the network learns its residual: the prediction of the base is a further input, and the output of
+the network is added to it. A base that interpolates has no residual on its own samples, so the training uses
+predictions of samples that the base has not seen. If the base is rough, the network learns the whole map. In both cases
+the share of the network is chosen on samples that neither has seen.
 
 Everything here is in standardised units: those of the network's own outputs, to which the targets are scaled.
 
@@ -46,39 +46,38 @@ __all__ = [
     "without_base",
 ]
 
-#: Standard errors by which the squared error of a base must be below that of the mean, and the share of a network above
-#: 0.
+#: Take a base, and a share of the network, only if they gain more than this number of standard errors.
 _ERRORS = 2.0
-#: Part of the variation up to which the network learns what the base leaves over. It is worse at this than at the whole
-#: map where the base is rough: the errors of the base are then as hard to learn as the map.
+#: Learn the residual of the base if its error is below this part of the variation, else the whole map: the residual of
+#: a rough base is as hard to learn as the map.
 _SMALL_REST = 0.02
-#: Parts of a training after which the network is compared with the base.
+#: Compare the network with the base after these parts of the training.
 _REVIEWS = (1 / 8, 1 / 4, 1 / 2)
-#: Share of a network that learns the whole map, and its error in units of that of the base, from which the base is of
-#: no use: if their errors are independent, it lowers that of the network by a twentieth now, and by less later.
+#: Drop the base if a network that learns the whole map has at least this share, and at most this part of the error of
+#: the base. With independent errors the base would lower the error by a twentieth now, and by less later.
 _NETWORK_ALONE, _CLEARLY_BETTER = 0.9, 0.5
-#: Error of such a network at the end of the training, in units of that of the base, from which it is of no use: if the
-#: errors are independent of each other, those of both together are smaller by a fiftieth.
+#: End the training if the network's extrapolated error exceeds this multiple of the error of the base. With independent
+#: errors the network would lower the error by a fiftieth.
 _FAR_BEHIND = 5.0
-#: Error with the shares of a network, in units of that of the base, below which the network is of use.
+#: The network is of use if its shares lower the error below this part of the error of the base.
 _OF_USE = 0.98
-#: Power of the time that the error of such a network falls by in the rest of the training, in units of that up to now,
-#: when the learning rate falls too.
+#: Assume that in the rest of the training the error falls as a power of the time with this multiple of the measured
+#: exponent, since the learning rate falls too.
 _FASTER = 2.0
-#: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
+#: Folds of the cross-validation of models without a closed form of leave-one-out.
 _FOLDS = 5
-#: Size of a variation, in units of the values, that is rounding.
+#: Variations below this part of the values are rounding.
 _ROUNDING = 1e-13
-#: Correlation of distances between nodes of one sample with those of the fit below which the nodes are others.
+#: Nodes do not correspond if their distances correlate with those of the fit by less than this.
 _OTHERS = 0.25
-#: Distance of points from those of the training, in units of their extent, above which they are other points.
+#: Points that differ by less than this part of their extent are the same.
 _SAME_POINTS = 1e-6
-#: Distance, in spacings of its points, by which the points of the fit may lie outside the box of a sample.
+#: Points of the fit may lie outside the box of a sample by this number of its spacings.
 _MARGIN = 2.0
-#: Number of base models that are kept for further fits: on grids and on points.
+#: Number of base models that are kept for further fits: one on grids, one on points.
 _MOST_KEPT = 2
-#: Base models of the last fits, with their predictions of unseen samples, by hashes of their data; None if none are
-#: kept.
+#: Base models of the last fits and their predictions of unseen samples, by hashes of the data; None outside of
+#: `shared_between_fits`.
 _KEPT: ContextVar[dict[str, Any] | None] = ContextVar("kept base model", default=None)
 
 
@@ -88,9 +87,9 @@ Units = tuple[FloatArray, FloatArray]
 
 @contextmanager
 def shared_between_fits() -> Iterator[None]:
-    """Fit a base model that is given by a word once for fits on the same samples, one after the other in this context.
+    """Within this context, fit a base model that is given by name only once for successive fits to the same samples.
 
-    Such models do not depend on random numbers, so that the results are those of separate fits.
+    Such models do not depend on random numbers, so the results equal those of separate fits.
     """
     token = _KEPT.set({})
     try:
@@ -108,8 +107,8 @@ class BaseModel:
     estimator : FieldRegressor
         Model of the standardised targets.
     error : float
-        Relative L2 error of its predictions for unseen samples, over all samples together: the part of the variation
-        about the mean that they leave over.
+        L2 error of its predictions for unseen samples, over all samples together, relative to their variation about
+        the mean.
     points : ndarray of shape (P, d) or None
         Points of its inputs; None if samples have points of their own.
     grid_shape : tuple of int or None
@@ -119,9 +118,9 @@ class BaseModel:
     target_grid : tuple of int or None, default=None
         Number of the points of its outputs along each axis, if they form a grid.
     leaves_rest : bool, default=True
-        Whether the network learns what the base leaves over; otherwise it learns the whole map.
+        Whether the network learns the residual of the base; otherwise it learns the whole map.
     nodes : object or None, default=None
-        Numbering of the nodes of samples with points of their own, of which it takes the global parameters alone.
+        Numbering of the nodes of samples with points of their own, if its only inputs are the global parameters.
     keeps_distances : bool, default=False
         Whether distances between nodes were alike in all samples of the fit with points of their own.
     is_useful : bool, default=True
@@ -163,7 +162,7 @@ class BaseModel:
             Model that was fitted to all used samples.
         unseen : Predictions
             Predictions of samples by models that were fitted without them, and without those of the same inputs; zero
-            for those that are not used.
+            for unused samples.
         """
         kept = _KEPT.get()
         if kept is None or not isinstance(kind, str) or not (data.inputs.in_memory and data.targets.in_memory):
@@ -174,7 +173,7 @@ class BaseModel:
                 kept.pop(next(iter(kept)))
             kept[key] = cls._fit(kind, data, used, units)
         model, unseen = kept[key]
-        # A fit that goes on with a network changes what the network learns over its base.
+        # A warm start changes attributes of the base model.
         return replace(model), unseen
 
     @classmethod
@@ -188,13 +187,13 @@ class BaseModel:
                 f"base=PODRegressor(regressor={type(kind).__name__}(...)), another estimator of skop, or base='auto'."
             )
         whole = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
-        # A copy of a sample in the fit would tell what a prediction of unseen samples does not know.
+        # A copy of a left-out sample in the fit would make its prediction too good.
         chosen, group = merged(whole)
         estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
         if isinstance(estimator, PODRegressor) and estimator.grid == "auto":
-            # Samples have a base only where their nodes correspond.
+            # Only samples with corresponding nodes have a base.
             estimator.set_params(grid=None)
-        # Within the fit of an operator, scikit-learn leaves out the checks of what is fitted in it.
+        # Within the fit of an operator, scikit-learn skips the parameter checks of inner estimators.
         for part in () if isinstance(kind, str) else (estimator, *estimator.get_params().values()):
             if isinstance(part, FieldRegressor):
                 part._validate_params()
@@ -301,7 +300,7 @@ class BaseModel:
     def _are_others(self, coords: FloatArray) -> bool:
         """Whether distances between the nodes (P, d) of a sample are unlike those of the fit, where they were alike.
 
-        On meshes of some ten nodes, neighbours do not tell it.
+        On meshes of some ten nodes, the test of neighbours does not apply.
         """
         nodes = self._numbering
         return self.keeps_distances and nodes is not None and _likeness(nodes.first, coords) < _OTHERS
@@ -500,7 +499,7 @@ def _as_doubles(values: Any) -> FloatArray:
 def remainder_sizes(
     unseen: Predictions, targets: Targets, rows: IntArray
 ) -> tuple[FloatArray | None, FloatArray | None]:
-    """Root mean square of what a base model leaves over, of each channel and each scalar; 1 where this is nothing.
+    """Root mean square of the residual of a base model, for each channel and each scalar; 1 where it is zero.
 
     Parameters
     ----------
@@ -532,7 +531,7 @@ def _pairs(found: Predictions, targets: Targets) -> list[tuple[FloatArray | None
 
 
 def _relative_error(found: Predictions, targets: Targets) -> float:
-    """Part of the variation that is left over, with equal weight for all channels and scalars that vary."""
+    """Error relative to the variation, with equal weight for all channels and scalars that vary."""
     parts = []
     for own, true in _pairs(found, targets):
         if own is not None:
@@ -548,8 +547,8 @@ def _relative_error(found: Predictions, targets: Targets) -> float:
 def _is_better_than_mean(found: Predictions, targets: Targets) -> bool:
     """Whether predictions of unseen samples have smaller squared errors than the mean of the others, beyond chance.
 
-    Each channel and scalar counts by itself, since a share of the network is chosen for each. Where nothing varies, the
-    base is all there is to know.
+    Each channel and scalar counts by itself, since a share of the network is chosen for each. If nothing varies, the
+    base is taken.
     """
     n_samples, varies = len(targets), False
     for own, true in _pairs(found, targets):
@@ -561,7 +560,7 @@ def _is_better_than_mean(found: Predictions, targets: Targets) -> bool:
             size = mean.mean(axis=0)
             varies = varies or bool((size > _ROUNDING**2 * np.square(true).mean()).any())
             is_smaller = base.mean(axis=0) < TIE**2 * size
-            # As a part of both for each sample too, since few large samples can make up all of a difference.
+            # The relative gain of each sample counts too, since few large samples can dominate a difference.
             both = mean + base
             for gain in (mean - base, np.divide(mean - base, both, out=np.zeros_like(both), where=both > 0)):
                 is_clear = gain.mean(axis=0) > _ERRORS * gain.std(axis=0, ddof=1) / n_samples**0.5
@@ -637,7 +636,7 @@ def _unseen_predictions(estimator: Any, data: TrainingData) -> Predictions:
 
 
 def _spread_to_all(found: Predictions, used: IntArray, n_samples: int) -> Predictions:
-    """Predictions of all samples, zero for those that are not used."""
+    """Predictions of all samples, zero for unused ones."""
     parts = []
     for held in (found.fields, found.scalars):
         whole = None
@@ -665,7 +664,7 @@ def without_base(end: TrainingEnd, network: nn.Module) -> TrainingEnd:
     """
 
     def own(held: dict[str, Any]) -> dict[str, Any]:
-        """What belongs to the network, by the names that this has for it."""
+        """Entries of the network, by its own names."""
         prefix = "network."
         return {name.removeprefix(prefix): value for name, value in held.items() if name.startswith(prefix)}
 
@@ -730,10 +729,10 @@ class Review:
     Parameters
     ----------
     learns_rest : bool
-        Whether the network learns what the base leaves over, and not the whole map.
+        Whether the network learns the residual of the base, and not the whole map.
     is_line : bool, default=False
-        Whether samples differ by one number alone, and the base interpolates. A sample that is left out then doubles a
-        gap, so that what the base leaves over is many times what it leaves over of new samples, and not worth learning.
+        Whether samples differ by one number alone, and the base interpolates. Leaving out a sample then doubles a gap:
+        the residual is many times that of new samples, and not worth learning.
     """
 
     def __init__(self, learns_rest: bool, is_line: bool = False) -> None:
@@ -741,12 +740,12 @@ class Review:
         self.before: tuple[float, Comparison] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what has been seen so far, as nested dicts and lists of numbers and arrays."""
+        """Return the comparisons so far, as nested dicts and lists of numbers and arrays."""
         before = None if self.before is None else {"part": self.before[0], **vars(self.before[1])}
         return {"due": list(self.due), "before": before}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Continue from the result of `state_dict`."""
         self.due, before = list(state["due"]), state["before"]
         parts = {} if before is None else {name: held for name, held in before.items() if name != "part"}
         self.before = None if before is None else (before["part"], Comparison(**parts))
@@ -756,16 +755,15 @@ class Review:
         return bool(self.due) and part >= self.due[0]
 
     def pass_by(self, part: float) -> None:
-        """Note that what is due when this fraction of the training is complete is done."""
+        """Mark the reviews up to this fraction of the training as done."""
         self.due = [later for later in self.due if later > part]
 
     def winner(self, part: float, now: Comparison) -> str | None:
-        """Judge by a comparison whether one of the two is of no use for the rest of the training.
+        """Decide whether network or base is of no use for the rest of the training.
 
-        What the base leaves over is either learnt early or not at all, so that two comparisons in which the network
-        lowers no error by a fiftieth decide. A network that learns the whole map falls behind a good base for long. It
-        is of no use if its error, falling by a higher power of the time than between the last two comparisons, stays
-        too large.
+        A network that learns the residual learns it early or not at all: it is of no use if it lowers no error by a
+        fiftieth in two successive comparisons. A network that learns the whole map is worse than a good base for long.
+        It is of no use if, in addition, its error stays too large when it is extrapolated to the end of the training.
 
         Parameters
         ----------
@@ -802,9 +800,9 @@ def correction_shares(
 ) -> tuple[FloatArray | None, FloatArray | None]:
     """Shares of a correction that lower the error of samples which the network has not seen.
 
-    Each is the factor of least squares less its standard error over the samples, or 0 if it is below twice this error,
-    in [0, 1], and is at most the smallest factor without any one of the samples. Errors of a base on samples that it
-    has not seen are larger than those between the samples of its fit, so that the factor itself is too large.
+    Each is the factor of least squares minus its standard error over the samples, in [0, 1]; 0 if the factor is below
+    twice this error; and at most the smallest factor without any one of the samples. The factor itself is too large:
+    leave-one-out errors of a base exceed its errors on new samples between those of the fit.
 
     Parameters
     ----------
@@ -839,16 +837,16 @@ def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight:
     differ = np.minimum(*(np.abs(part).max(axis=(0, 1)) for part in (step, left))) > _ROUNDING
     total = np.where(differ, total, 0.0)
     share = np.divide(gain.sum(axis=0), total, out=np.zeros(n_channels), where=total > 0)
-    # Variance of a ratio of sums over independent samples, of which one alone tells nothing.
+    # Variance of a ratio of sums over independent samples; it is unknown for a single sample.
     part = np.divide(size, total, out=np.zeros_like(size), where=total > 0)
     freedom = 1 - np.sum(part**2, axis=0)
     scatter = np.sum((gain - share * size) ** 2, axis=0)
     infinite = np.full(n_channels, np.inf)
     variance = np.divide(scatter, total**2 * freedom, out=infinite, where=(total > 0) & (freedom > _ROUNDING))
     deviation = np.sqrt(variance)
-    # Over noise, a few samples support any factor: one that is not beyond chance is none.
+    # With noise, a few samples support any factor: one that is not beyond chance is set to 0.
     pulled = np.where(share > _ERRORS * deviation, share - deviation, 0.0)
-    # A sample with a small field has a large weight, and would decide where the others are against a correction.
+    # A sample with a small field has a large weight, and would otherwise decide against all others.
     others = total - size
     without = np.divide(gain.sum(axis=0) - gain, others, out=np.zeros_like(size), where=others > _ROUNDING * total)
     return np.clip(np.minimum(pulled, without.min(axis=0)), 0.0, 1.0)

@@ -43,22 +43,22 @@ from skop.exceptions import FieldDataError, each_warning_once, warn
 
 __all__ = ["TIE", "PODRegressor", "groups_of_same_inputs", "keep_their_distances", "merged", "nodes_correspond"]
 
-#: Part of the variance that components may leave out where no error tells how many are needed.
+#: Part of the variance that components may leave out where no error decides about their number.
 _SHARE = 1e-6
-#: Part of the square of a field up to which what its components leave out is rounding, which is no input.
+#: If components leave out less than this part of the square of a field, the remainder is rounding and no input.
 NOTHING_OUTSIDE = 1e-12
-#: Ratio of the errors of two models for unseen samples from which neither is better, so that the one that reads less is
-#: taken.
+#: Treat two models as tied if the ratio of their errors on unseen samples is above this; take the one with fewer
+#: inputs.
 TIE = 0.95
-#: Mean correlation of distances between nodes from which these correspond.
+#: Nodes correspond if the mean correlation of their distances is at least this.
 _ALIKE = 0.5
-#: Relative size of differences that are rounding.
+#: Relative differences up to this are rounding.
 _ROUNDING = 1e-13
-#: Neighbours of a node, and the multiple of their distance at which the next node of another sample is torn off.
+#: Neighbours of a node, and the multiple of their distance beyond which they are torn apart in another sample.
 _NEIGHBOURS, _TORN = 8, 4.0
 #: Cells of an automatic grid for each point of a sample.
 _CELLS = 4.0
-#: Part of the nodes that may be torn off, and number of points below which nothing can be told.
+#: Largest part of nodes that may be torn off, and number of points below which this is not tested.
 _MOST_TORN, _FEWEST_POINTS = 0.1, 24
 
 

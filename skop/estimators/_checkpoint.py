@@ -97,8 +97,8 @@ def checkpoint_folder(checkpoint_dir: Any) -> Path | None:
         return None
     if not isinstance(checkpoint_dir, str | os.PathLike) or checkpoint_dir == "":
         raise ValueError(
-            f"checkpoint_dir is {checkpoint_dir!r}; expected the path of a folder. Searches of scikit-learn take the "
-            "letters of a text for values of the samples if it has as many: pass pathlib.Path(...)."
+            f"checkpoint_dir is {checkpoint_dir!r}; expected the path of a folder. scikit-learn indexes a fit "
+            "argument of length n_samples like the samples, also a string: pass pathlib.Path(...)."
         )
     return Path(checkpoint_dir)
 
