@@ -3,7 +3,7 @@
 Inputs of every kind become a row of numbers, in groups: global parameters; means of the fields in the cells of a fixed
 lattice over the box of the fit, and moments of the points, which depend neither on the order of the points nor much on
 their number; and means of the tokens of the network over the points. In each group the principal components of the
-training samples are kept, and the size of what they leave over. Groups are scaled to one typical distance between
+training samples are kept, and the size of the residual. Groups are scaled to one typical distance between
 neighbouring training samples. The score is the mean Euclidean distance to the nearest training samples. Training
 samples have scores of their own, each by components and neighbours that were found without it.
 
@@ -278,7 +278,7 @@ class Group:
         return cls(kind, mean, unit, found.components, size if size > least else 1.0)
 
     def features(self, raw: FloatArray, *, by_row: bool = True) -> FloatArray:
-        """Components, and the size of what they leave over, ``(n, k)``.
+        """Components, and the size of the residual, ``(n, k)``.
 
         A product by rows costs more, and its rounding does not depend on the other samples.
         """

@@ -74,7 +74,7 @@ class OutputModel:
     output_scale : float
         Size of the coefficients that it predicts.
     rest_variance : ndarray or None
-        Variance of the outputs that the components leave over; None with a regressor of scikit-learn.
+        Variance of the outputs outside of the components; None with a regressor of scikit-learn.
     origin, size : ndarray of shape (c + s,)
         Shift and factor by which its outputs become those whose logarithms are taken: of standardised targets, the
         physical ones.
