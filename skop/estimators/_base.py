@@ -31,7 +31,8 @@ from skop.estimators._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators._export import export_estimator
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._options import SymmetryOptions, TrainingOptions
-from skop.estimators._session import FitSession, why_no_base
+from skop.estimators._session import FitSession
+from skop.estimators._session_base import why_no_base
 from skop.exceptions import FieldDataError, SkopWarning, each_warning_once, warn
 from skop.surrogate import Surrogate
 from skop.surrogate._correction import CorrectionNetwork
@@ -175,6 +176,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
     scalers_ : skop.data.Scalers
         Fitted scalers.
+    surrogate_ : skop.surrogate.Surrogate
+        The fitted model without its estimator: scalers, base, network, and the stages that lead to it.
     base_ : object or None
         Fitted base model: its ``estimator``, and the ``error`` of its predictions for samples that it has not seen,
         relative to their variation. None without a base, also if it was dropped because the network was far better.

@@ -28,7 +28,7 @@ from torch import nn
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
-from skop.estimators._baselines import TIE, PODRegressor, groups_of_same_inputs, keep_their_distances, merged
+from skop.estimators._baselines import OF_USE, PODRegressor, groups_of_same_inputs, keep_their_distances, merged
 from skop.estimators._field import FieldRegressor, checked_by_caller
 from skop.estimators._persistence import KNOWN
 from skop.exceptions import FieldDataError, SkopWarning, warn
@@ -53,18 +53,7 @@ _ERRORS = 2.0
 _SMALL_REST = 0.02
 #: Compare the network with the base after these parts of the training.
 _REVIEWS = (1 / 8, 1 / 4, 1 / 2)
-#: Drop the base if a network that learns the whole map has at least this share, and at most this part of the error of
-#: the base. With independent errors the base would lower the error by a twentieth now, and by less later.
-_NETWORK_ALONE, _CLEARLY_BETTER = 0.9, 0.5
-#: End the training if the network's extrapolated error exceeds this multiple of the error of the base. With independent
-#: errors the network would lower the error by a fiftieth.
-_FAR_BEHIND = 5.0
-#: The network is of use if its shares lower the error below this part of the error of the base.
-_OF_USE = 0.98
-#: Assume that in the rest of the training the error falls as a power of the time with this multiple of the measured
-#: exponent, since the learning rate falls too.
-_FASTER = 2.0
-#: Folds of the cross-validation of models without a closed form of leave-one-out.
+#: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
 _FOLDS = 5
 #: Variations below this part of the values are rounding.
 _ROUNDING = 1e-13
@@ -204,7 +193,7 @@ class BaseModel:
                 other = _classical(kind)
                 _fit_on(other, by_params, units)
                 again = _unseen_predictions(other, by_params)
-                if TIE * _relative_error(again, chosen.targets) <= _relative_error(found, chosen.targets):
+                if OF_USE * _relative_error(again, chosen.targets) <= _relative_error(found, chosen.targets):
                     found, nodes, estimator = again, estimator.numbering_, other
         is_useful = _is_better_than_mean(found, chosen.targets)
         found = rows_of(found, group)
@@ -559,8 +548,8 @@ def _is_better_than_mean(found: Predictions, targets: Targets) -> bool:
             )
             size = mean.mean(axis=0)
             varies = varies or bool((size > _ROUNDING**2 * np.square(true).mean()).any())
-            is_smaller = base.mean(axis=0) < TIE**2 * size
-            # The relative gain of each sample counts too, since few large samples can dominate a difference.
+            is_smaller = base.mean(axis=0) < OF_USE**2 * size
+            # As a part of both for each sample too, since few large samples can make up all of a difference.
             both = mean + base
             for gain in (mean - base, np.divide(mean - base, both, out=np.zeros_like(both), where=both > 0)):
                 is_clear = gain.mean(axis=0) > _ERRORS * gain.std(axis=0, ddof=1) / n_samples**0.5
@@ -761,9 +750,10 @@ class Review:
     def winner(self, part: float, now: Comparison) -> str | None:
         """Decide whether network or base is of no use for the rest of the training.
 
-        A network that learns the residual learns it early or not at all: it is of no use if it lowers no error by a
-        fiftieth in two successive comparisons. A network that learns the whole map is worse than a good base for long.
-        It is of no use if, in addition, its error stays too large when it is extrapolated to the end of the training.
+        What the base leaves over is either learnt early or not at all, so that two comparisons in which the network
+        lowers no error by a fiftieth decide. A network that learns the whole map falls behind a good base for long. It
+        is of no use if its error, falling by the same power of the time as between the last two comparisons, stays so
+        large that it would lower none by a fiftieth. The base is of no use to such a network by the same measure.
 
         Parameters
         ----------
@@ -781,9 +771,10 @@ class Review:
         before, self.before = self.before, (part, now)
         if self.learns_rest and self.is_line:
             return "base"
-        if not self.learns_rest and now.shares.min() >= _NETWORK_ALONE and now.ratio.max() <= _CLEARLY_BETTER:
+        # If the errors are independent, those of both together are the root of the share of those of the network.
+        if not self.learns_rest and now.shares.min() >= OF_USE**2:
             return "network"
-        if before is None or min(now.blended.min(), before[1].blended.min()) < _OF_USE:
+        if before is None or min(now.blended.min(), before[1].blended.min()) < OF_USE:
             return None
         if self.learns_rest:
             return "base"
@@ -791,8 +782,9 @@ class Review:
         known = np.isfinite(now.ratio) & np.isfinite(before[1].ratio)
         fallen = np.divide(now.ratio, before[1].ratio, out=np.ones_like(now.ratio), where=known)
         power = np.log(np.minimum(fallen, 1.0)) / np.log(part / before[0])
-        at_end = now.ratio * part ** -(_FASTER * power)
-        return "base" if at_end.min() > _FAR_BEHIND else None
+        at_end = now.ratio * part**-power
+        # If the errors are independent, r times as large ones lower those of the base to r / sqrt(1 + r²).
+        return "base" if np.sin(np.arctan(at_end)).min() > OF_USE else None
 
 
 def correction_shares(

@@ -41,24 +41,24 @@ from skop.estimators._parts import by_chunks
 from skop.estimators._persistence import KNOWN
 from skop.exceptions import FieldDataError, each_warning_once, warn
 
-__all__ = ["TIE", "PODRegressor", "groups_of_same_inputs", "keep_their_distances", "merged", "nodes_correspond"]
+__all__ = ["OF_USE", "PODRegressor", "groups_of_same_inputs", "keep_their_distances", "merged", "nodes_correspond"]
 
 #: Part of the variance that components may leave out where no error decides about their number.
 _SHARE = 1e-6
 #: If components leave out less than this part of the square of a field, the remainder is rounding and no input.
 NOTHING_OUTSIDE = 1e-12
-#: Treat two models as tied if the ratio of their errors on unseen samples is above this; take the one with fewer
-#: inputs.
-TIE = 0.95
-#: Nodes correspond if the mean correlation of their distances is at least this.
+#: Part of an error on unseen samples below which what is less simple is of use: nodes and shapes beside parameters, a
+#: network beside a base, a mean of models beside the best.
+OF_USE = 0.98
+#: Mean correlation of distances between nodes from which these correspond.
 _ALIKE = 0.5
 #: Relative differences up to this are rounding.
 _ROUNDING = 1e-13
 #: Neighbours of a node, and the multiple of their distance beyond which they are torn apart in another sample.
 _NEIGHBOURS, _TORN = 8, 4.0
 #: Cells of an automatic grid for each point of a sample.
-_CELLS = 4.0
-#: Largest part of nodes that may be torn off, and number of points below which this is not tested.
+_CELLS = 8.0
+#: Part of the nodes that may be torn off, and number of points below which nothing can be told.
 _MOST_TORN, _FEWEST_POINTS = 0.1, 24
 
 
@@ -99,18 +99,18 @@ class PODRegressor(FieldRegressor):
         the variance of the outputs. Global parameters are never projected.
     param_transform, target_transform : {"auto", "log"} or None, default="auto"
         Whether the model reads logarithms of the global parameters that are positive in the fit, and predicts
-        logarithms of the targets, which must be positive. ``"auto"`` with ``regressor="auto"``: takes logarithms of
-        numbers that differ by a factor of 1.5 or more, if this lowers the leave-one-out error by a fifth; with other
-        regressors as None. Power laws, such as that of a load, a length and a modulus, become linear.
+        logarithms of the targets, which must be positive. ``"auto"`` with ``regressor="auto"``: where this lowers the
+        leave-one-out error by a fifth; with other regressors as None. Laws of powers, such as that of a load, a length
+        and a modulus, become linear.
     grid : tuple of int, "auto" or None, default="auto"
         Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
         bounding box of all training points. Inputs and targets are interpolated to the grid and predictions back to
-        points, linearly; leave-one-out errors are errors on the grid. ``"auto"`` interpolates only if samples differ in
-        their number of points or their nodes do not correspond, to a grid with about four times as many cells as the
-        mean sample has points. None never interpolates; data on a grid are never interpolated. The distance of each
-        grid point from the nearest point of a sample, which shows its shape, is one more input channel, see
-        `skop.data.GridResampler`. With input fields or global parameters, and a regressor of skop, this channel is used
-        only if it lowers the leave-one-out error by a twentieth.
+        points, linearly; leave-one-out errors are errors on the grid. ``"auto"`` does so only where samples differ in
+        their number of points or their nodes do not correspond, and has about eight times as many cells as the mean
+        sample has points. None never does; data on a grid are never interpolated. The distance of each place of the
+        grid from the nearest point of a sample, which shows its shape, is one more input channel, see
+        `skop.data.GridResampler`; where there are input fields or global parameters, and a regressor of skop, only if
+        it lowers the leave-one-out error by 2 %.
     input_fields, target_fields : list of str or None, default=None
         Names of the mesh fields that are inputs and targets; targets also if y is scalars, which are learnt too.
     cell_data : {"refuse", "to_points", "cells"}, default="refuse"
@@ -132,11 +132,10 @@ class PODRegressor(FieldRegressor):
         With one parameter on a regular set of samples it is far above the error of new samples between those of the
         fit, since leaving out a sample doubles a gap. The choice among regressors is little affected.
     leave_one_out_errors_ : dict of str to float
-        The same error of each regressor that was tried, with the best hyperparameters; ``"mixed"`` is the choice of a
-        regressor for each component, ``"logarithms"`` that with logarithms, and ``"apart"`` that of several models for
-        different outputs, where these are used. With more than 400 samples, a regressor that is at least 1.2 times
-        worse on a part of the samples keeps the best penalty of this part; with more than 2,000, it also has fewer
-        inducing samples.
+        The same error of each regressor that was tried, with the best hyperparameters; ``"logarithms"`` is that with
+        logarithms, and ``"apart"`` that of several models for different outputs, where these are used. With more than
+        400 samples that of a regressor which is at least 1.2 times worse on a part of them has the penalty that is best
+        for this part, and with more than 2,000 fewer inducing samples.
     resampling_error_ : float or None
         Mean relative L2 error of the training targets after interpolation to the common grid and back: the error of a
         model without any error on the grid. None without such a grid. A fit warns above 0.02.
@@ -305,7 +304,7 @@ class PODRegressor(FieldRegressor):
             self._fit_on_points(candidate, groups, units)
             self.spec_ = candidate.spec
             found.append(fitted_attributes(self))
-        if len(found) > 1 and TIE * found[0]["leave_one_out_error_"] <= found[1]["leave_one_out_error_"]:
+        if len(found) > 1 and OF_USE * found[0]["leave_one_out_error_"] <= found[1]["leave_one_out_error_"]:
             self.__dict__.update(found[0])
 
     def _needs_grid(self, data: TrainingData) -> bool:

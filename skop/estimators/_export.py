@@ -397,10 +397,11 @@ class _PredictionGraph(nn.Module):
         self.is_base_alone = isinstance(network, CorrectionNetwork) and network.is_base_alone
         if self.is_base_alone:
             self.network = self.coords = self.order = self.back = None
-        for part in self.modules():
+        for part in () if self.base is None else self.base.modules():
             for name, held in part.named_buffers(recurse=False):
                 if not held.numel():
-                    # Files of programs take tensors without elements for views of each other.
+                    # Files of programs take tensors without elements for views of each other. The base does not use
+                    # them; a network may.
                     setattr(part, name, None)
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -16,7 +16,7 @@ Notation: n training points, d inputs, m monomials, r targets (coefficients of m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from numbers import Integral, Real
@@ -65,9 +65,9 @@ _SMALL_STEP = 3e-4
 _SCREENED, _LEADING, _FINALISTS = 400, 128, 2
 #: The last leading targets, in this number, decide for all targets after them.
 _LAST = 32
-#: Choose penalties, and kernels, for each target alone if this lowers the error below these parts.
-_BETTER_BY_PENALTIES, _BETTER_BY_KERNELS = 0.93, 0.8
-#: Compute components from products of samples if a decomposition would take more products than this.
+#: Part of the error below which penalties are chosen for each target alone.
+_BETTER_BY_PENALTIES = 0.93
+#: Number of products from which components are computed from those of samples.
 _LARGE = 1e9
 #: Number of parts of the samples that judge the search for length scales, and their smallest size.
 _PARTS, _FEWEST = 8, 2
@@ -78,9 +78,7 @@ _EQUIVALENT = 1.1
 #: A model over one input is better than the mean if it gains this number of standard errors, or if its error is below
 #: this part of the mean's error.
 _BEYOND_CHANCE, _CLEAR = 2.0, 0.3
-#: Over one input, ignore the errors at both ends from this number of samples on.
-_FEWEST_BETWEEN = 5
-#: From this number of samples for each length scale on, their search does not spoil leave-one-out errors.
+#: Number of samples for each length scale from which their search costs nothing.
 _ENOUGH = 15
 #: Above this number of samples, half of them decide where the search for length scales starts.
 _HALVED = 200
@@ -519,14 +517,14 @@ def _system_of(
 
 @dataclass(eq=False)
 class KernelModel:
-    """Fitted kernel regressions, one for each target, of which several share a kernel.
+    """Fitted kernel regressions, one for each target, which share a kernel.
 
     Attributes
     ----------
     points : ndarray of shape (n, d)
         Training points.
     kernels : list of Kernel
-        The kernels that are used.
+        The kernel; files of earlier versions may have several.
     columns : list of ndarray of int
         Targets of each kernel.
     penalties : ndarray of shape (r,)
@@ -558,55 +556,43 @@ class KernelModel:
     def fit(
         cls,
         targets: FloatArray,
-        systems: Sequence[System],
-        choice: IntArray,
+        system: System,
         penalties: FloatArray,
         groups: IntArray | None = None,
     ) -> KernelModel:
-        """Solve the systems of given kernels and penalties.
+        """Solve the system of a kernel with given penalties.
 
         Parameters
         ----------
         targets : ndarray of shape (n, r)
             Training targets.
-        systems : sequence of System
-            Systems of kernels at the training points.
-        choice : ndarray of int, shape (r,)
-            Number of the system of each target.
+        system : System
+            System of the kernel at the training points.
         penalties : ndarray of shape (r,)
             Penalty of each target.
         groups : ndarray of int, shape (n,), or None, default=None
-            Groups of the systems.
+            Groups of the system.
 
         Returns
         -------
         KernelModel
             The fitted model.
         """
-        used = [number for number in range(len(systems)) if (choice == number).any()]
-        columns: list[IntArray] = [np.flatnonzero(choice == number) for number in used]
-        left_out, sizes = np.empty_like(targets), np.empty(targets.shape[1])
-        weights, tails = [], []
-        for number, own in zip(used, columns, strict=True):
-            system = systems[number]
-            projected = system.project(targets[:, own])
-            coefficients, residuals, diagonal = system.left_out(projected, penalties[own])
-            # Without other samples there is no prediction, which then is that of the mean.
-            left_out[:, own] = np.where(np.isfinite(residuals), residuals, targets[:, own])
-            is_known = np.isfinite(residuals) & (diagonal > 0)
-            known = np.where(is_known, residuals, 0.0)
-            if system.inducing is None:
-                squares = known * coefficients
-            else:
-                squares = known**2 / system.left_out_variances(penalties[own])
-            sizes[own] = squares.sum(axis=0) / np.maximum(np.sum(is_known, axis=0), 1)
-            found = system.weights(targets[:, own], projected, penalties[own])
-            # A file keeps the order in memory of whole arrays, on which rounding depends.
-            weights.append(np.ascontiguousarray(found[0]))
-            tails.append(np.ascontiguousarray(found[1]))
-        kernels = [systems[number].kernel for number in used]
-        inducing = [systems[number].inducing for number in used]
-        return cls(systems[0].points, kernels, columns, penalties, weights, tails, left_out, sizes, inducing, groups)
+        projected = system.project(targets)
+        coefficients, residuals, diagonal = system.left_out(projected, penalties)
+        # Without other samples there is no prediction, which then is that of the mean.
+        left_out = np.where(np.isfinite(residuals), residuals, targets)
+        is_known = np.isfinite(residuals) & (diagonal > 0)
+        known = np.where(is_known, residuals, 0.0)
+        squares = known * coefficients
+        if system.inducing is not None:
+            squares = known**2 / system.left_out_variances(penalties)
+        sizes = squares.sum(axis=0) / np.maximum(np.sum(is_known, axis=0), 1)
+        # A file keeps the order in memory of whole arrays, on which rounding depends.
+        weights, tail = map(np.ascontiguousarray, system.weights(targets, projected, penalties))
+        columns: list[IntArray] = [np.arange(targets.shape[1])]
+        parts = (penalties, [weights], [tail], left_out, sizes, [system.inducing], groups)
+        return cls(system.points, [system.kernel], columns, *parts)
 
     def predict(self, points: Any) -> Any:
         """Predict targets (q, r) at points (q, d): arrays, or tensors through which gradients flow."""
@@ -766,14 +752,13 @@ Each = Callable[[FloatArray], FloatArray]
 
 @dataclass(eq=False)
 class Found:
-    """What a search has found: systems, and the choice among them and the penalty for each target."""
+    """What a search has found: a system, and the penalty for each target."""
 
     error: float
     #: None where the error alone is known.
-    systems: list[System]
-    choice: IntArray
+    system: System | None
     penalties: FloatArray
-    #: Error of each leading target by system and penalty (k, l, s), and these penalties (k, l).
+    #: Error of each leading target by penalty (l, s), and these penalties (l,).
     each: FloatArray
     tried: FloatArray
     #: Least error of each output among these; None for one output.
@@ -864,8 +849,7 @@ class Selection:
 
     def gains(self, found: Found, tried: Iterable[Found]) -> FloatArray:
         """Least error of each output by a model that was tried, in units of that by the model that was found."""
-        count = min(len(found.choice), _LEADING)
-        own = self.each(self._residuals(found.systems, found.choice[:count], found.penalties[:count]))
+        own = self.each(self._residuals(found.system, found.penalties[:_LEADING]))
         if own is None:
             return np.ones(1)
         least = np.min([item.least for item in tried if item.least is not None], axis=0)
@@ -875,7 +859,7 @@ class Selection:
         """Choose the kernel of a kind of model, and its penalties; None where the samples do not suffice.
 
         Of a kernel that is worse on some of the samples than that of another kind, the error alone is computed, unless
-        `thorough`: what is found has no systems.
+        `thorough`: what is found has no system.
         """
         trials = self.screen(name)
         if not trials:
@@ -910,8 +894,8 @@ class Selection:
     def _rough(self, kernel: Kernel, penalty: float) -> Found:
         """Error of a kernel on all samples, with one penalty, and where these are too many on few inducing ones."""
         count = self.targets.shape[1]
-        empty = np.zeros((0, 0, min(count, _LEADING)))
-        found = Found(np.inf, [], np.zeros(count, int), np.full(count, penalty), empty, empty[..., 0])
+        empty = np.zeros((0, min(count, _LEADING)))
+        found = Found(np.inf, None, np.full(count, penalty), empty, empty[:, 0])
         if len(self.points) > _MOST_EXACT:
             system = self._system(kernel, _SCREENED)
             residuals = system.left_out(system.project(self.targets), found.penalties[:1])[1]
@@ -952,17 +936,14 @@ class Selection:
                         least, likely = value, (system, penalty)
         if likely is None:
             return best
-        found, count = self._finish(likely[0].kernel), self.targets.shape[1]
-        choice, penalties = np.zeros(count, int), np.full(count, likely[1])
-        error = self._error(found.systems, choice, penalties)
-        return replace(found, error=error, choice=choice, penalties=penalties)
+        found, penalties = self._finish(likely[0].kernel), np.full(self.targets.shape[1], likely[1])
+        return replace(found, error=self._error(found.system, penalties), penalties=penalties)
 
     def _is_better_than_mean(self, found: Found) -> bool:
         """Whether leave-one-out errors over one input are below those of the mean beyond chance."""
-        count = min(len(found.choice), _LEADING)
-        own = self._residuals(found.systems, found.choice[:count], found.penalties[:count])
+        own = self._residuals(found.system, found.penalties[:_LEADING])
         n = len(own)
-        own, mean = own[self._inside], n / max(n - 1, 1) * self.targets[self._inside, :count]
+        own, mean = own[self._inside], n / max(n - 1, 1) * self.targets[self._inside, :_LEADING]
         if not np.isfinite(own).all():
             return False
         if len(own) < 2 or np.square(own).sum() < _CLEAR**2 * np.square(mean).sum():
@@ -1082,71 +1063,46 @@ class Selection:
             each.append(kernel.handicap * (self.weights @ np.abs(residuals)))
             if (of_outputs := self.each(residuals)) is not None:
                 outputs.append(kernel.handicap * of_outputs)
-        count = self.targets.shape[1]
-        choice, chosen = np.zeros(count, int), np.full(count, penalties[int(np.argmin(errors))])
-        error = self._error([system], choice, chosen)
+        chosen = np.full(self.targets.shape[1], penalties[int(np.argmin(errors))])
         least = np.min(outputs, axis=0) if outputs else None
-        found = Found(error, [system], choice, chosen, np.stack(each)[None], penalties[None], least)
-        return self._each_alone(found, _BETTER_BY_PENALTIES)
+        return self._each_alone(Found(self._error(system, chosen), system, chosen, np.stack(each), penalties, least))
 
-    def mix(self, found: Sequence[Found]) -> Found:
-        """Choose among several kernels for each target alone, where this is better by far than the best one for all."""
-        best = min(found, key=lambda item: item.error)
-        systems = [system for item in found for system in item.systems]
-        # A kernel of which fewer penalties were tried has the last one several times.
-        most = max(item.tried.shape[1] for item in found)
-        filled = [np.minimum(np.arange(most), item.tried.shape[1] - 1) for item in found]
-        each = np.concatenate([item.each[:, place] for item, place in zip(found, filled, strict=True)])
-        tried = np.concatenate([item.tried[:, place] for item, place in zip(found, filled, strict=True)])
-        place = next(number for number, system in enumerate(systems) if system is best.systems[0])
-        mixed = Found(best.error, systems, best.choice + place, best.penalties, each, tried)
-        return self._each_alone(mixed, _BETTER_BY_KERNELS)
-
-    def _each_alone(self, found: Found, factor: float) -> Found:
-        """Choose kernel and penalty of each target alone, if this lowers the error to less than a part of it.
+    def _each_alone(self, found: Found) -> Found:
+        """Choose the penalty of each target alone, if this is better by far.
 
         Over one input, few samples near each decide of a target, and all targets are as smooth in it.
         """
         if self._is_line:
             return found
-        size = found.each.shape[1]
-        places = found.each.reshape(-1, found.each.shape[-1]).argmin(axis=0)
+        penalties = found.tried[found.each.argmin(axis=0)]
         # The leading targets decide for themselves, the last ones of these for all others together.
-        last = int(found.each[:, :, -_LAST:].sum(axis=-1).argmin())
-        places = np.append(places, np.full(self.targets.shape[1] - len(places), last))
-        choice, penalties = places // size, found.tried[places // size, places % size]
+        last = found.tried[int(found.each[:, -_LAST:].sum(axis=1).argmin())]
+        n_leading, n_others = len(penalties), self.targets.shape[1] - len(penalties)
+        penalties = np.append(penalties, np.full(n_others, last))
         # That of the leading targets alone is not larger, and takes less time.
-        n_leading = found.each.shape[-1]
-        if n_leading < len(places):
-            error = self._error(found.systems, choice[:n_leading], penalties[:n_leading])
-            if error >= factor * found.error:
+        for count in (n_leading, len(penalties)) if n_others else (n_leading,):
+            error = self._error(found.system, penalties[:count])
+            if error >= _BETTER_BY_PENALTIES * found.error:
                 return found
-        error = self._error(found.systems, choice, penalties)
-        if error >= factor * found.error:
-            return found
-        return replace(found, error=error, choice=choice, penalties=penalties)
+        return replace(found, error=error, penalties=penalties)
 
-    def _error(self, systems: Sequence[System], choice: IntArray, penalties: FloatArray) -> float:
-        """Error on all samples, of the targets whose choice is given."""
-        return self.error(self._residuals(systems, choice, penalties), self.all)
+    def _error(self, system: System | None, penalties: FloatArray) -> float:
+        """Error on all samples, of the targets whose penalties are given."""
+        return self.error(self._residuals(system, penalties), self.all)
 
-    def _residuals(self, systems: Sequence[System], choice: IntArray, penalties: FloatArray) -> FloatArray:
-        """Leave-one-out residuals of the targets whose choice is given."""
-        residuals = np.empty((len(self.targets), len(choice)))
-        for number in np.unique(choice):
-            own, system = np.flatnonzero(choice == number), systems[number]
-            found = system.left_out(system.project(self.targets[:, own]), penalties[own])[1]
-            residuals[:, own] = system.kernel.handicap * found
-        return residuals
+    def _residuals(self, system: System | None, penalties: FloatArray) -> FloatArray:
+        """Leave-one-out residuals of the targets whose penalties are given."""
+        assert system is not None
+        residuals = system.left_out(system.project(self.targets[:, : len(penalties)]), penalties)[1]
+        return system.kernel.handicap * residuals
 
     def fit(self, found: Found, *, cut: bool, most: int | None = None) -> KernelModel:
         """Fit the model that was found to all targets, to the first ones, or `cut` after the last that is no mean."""
-        is_flat = np.array([system.kernel.degree == 0 for system in found.systems])
-        varies = ~(is_flat[found.choice] & (found.penalties >= found.tried[found.choice, -1]))
+        assert found.system is not None
+        varies = (found.system.kernel.degree > 0) | (found.penalties < found.tried[-1])
         kept = int(np.flatnonzero(varies).max(initial=0)) + 1 if cut else len(varies)
         kept = kept if most is None else min(kept, most)
-        choice, penalties = found.choice[:kept], found.penalties[:kept]
-        return KernelModel.fit(self.targets[:, :kept], found.systems, choice, penalties, self.groups)
+        return KernelModel.fit(self.targets[:, :kept], found.system, found.penalties[:kept], self.groups)
 
     def _optimised(self, kernel: Kernel, penalty: float, samples: IntArray) -> Kernel:
         """Length scales of the smallest leave-one-out error of some samples, by its gradient, from those of a kernel.
@@ -1227,12 +1183,13 @@ def between_ends(points: FloatArray) -> Any:
     Returns
     -------
     ndarray of bool, shape (n,)
-        False for the samples at the ends of one input; all True for several inputs, or fewer than five samples.
+        False for the samples at the ends of one input; all True for several inputs, or fewer than two samples between.
     """
     found = np.ones(len(points), bool)
-    if points.shape[1] == 1 and len(points) >= _FEWEST_BETWEEN:
+    if points.shape[1] == 1:
         found = (points[:, 0] > points.min()) & (points[:, 0] < points.max())
-    return found if found.any() else ~found
+    # One sample is too few to compare models by.
+    return found if found.sum() > 1 else np.ones_like(found)
 
 
 def _same_sizes(groups: IntArray | None) -> list[IntArray]:

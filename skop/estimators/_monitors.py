@@ -45,32 +45,33 @@ class BaseMonitor(Monitor):
     def __init__(self, session: FitSession) -> None:
         network = session.estimator.module_
         learns_rest = isinstance(network, CorrectionNetwork) and network.learns_rest
-        is_line = learns_rest and session.group.once(session.interpolates_line)
+        is_line = learns_rest and session.group.once(session.base.interpolates_line)
         self.session, self.rule = session, Review(learns_rest, is_line)
 
     def review(self, trainer: Trainer) -> str | FieldLoader | None:
         """End the training if the network is of no use, and drop a base that is of none."""
         session, part = self.session, trainer.progress
-        if session.unseen is None or session.held is None or not self.rule.is_due(part):
+        unseen = session.base.unseen
+        if unseen is None or session.held is None or not self.rule.is_due(part):
             return None
         trainer.network.eval()
-        winner = self.rule.winner(part, session.compared(session.unseen, session.held))
+        winner = self.rule.winner(part, session.base.compared(unseen, session.held))
         self.rule.pass_by(part)
         if winner == "network":
             if session.estimator.surrogate_.has_base_on_points:
                 warn_of_resampling(session.estimator.spec_.resampler, "use LaMORegressor without grid")
-            return session.drop_base()
+            return session.base.drop()
         return winner
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been compared so far, and whether the base was dropped."""
-        return {"rule": self.rule.state_dict(), "has_dropped": self.session.unseen is None}
+        return {"rule": self.rule.state_dict(), "has_dropped": self.session.base.unseen is None}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self.rule.load_state_dict(state["rule"])
         if state["has_dropped"]:
-            self.session.loader = self.session.drop_base()
+            self.session.loader = self.session.base.drop()
 
 
 class OverfittingMonitor(Monitor):
@@ -171,7 +172,7 @@ class OverfittingMonitor(Monitor):
         """Return all samples if those that are held out, not for early stopping or a base, have no use any more."""
         session = self.session
         is_judged = self.n_remedies == len(self.remedies) or not self.due
-        if session.unseen is not None or session.held is session.valid or not is_judged:
+        if session.base.unseen is not None or session.held is session.valid or not is_judged:
             return None
         session.held = session.valid
         return session.loader_without_base()

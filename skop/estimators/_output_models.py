@@ -39,8 +39,6 @@ _NEGLIGIBLE = 0.01
 _BETTER = 0.8
 #: Try each output alone up to this number of outputs; more are first grouped by the regressor that suits them.
 _FEW_OUTPUTS = 16
-#: Try logarithms of positive numbers if the ratio of the largest to the smallest is at least this.
-_SPAN = 1.5
 #: Smallest positive number.
 _TINY = float(np.finfo(float).tiny)
 #: Relative differences up to this are rounding.
@@ -333,7 +331,7 @@ class ModelSearch:
         reads, learns = [nothing], [False]
         if param_transform == "log":
             reads = [least > 0]
-        elif param_transform == "auto" and is_auto and ((least > 0) & (largest > _SPAN * least)).any():
+        elif param_transform == "auto" and is_auto and ((least > 0) & (largest > least)).any():
             reads = [nothing, least > 0]
         if target_transform == "log":
             _require_positive(samples.targets if samples.units is None else _physical(samples.targets, *samples.units))
@@ -483,9 +481,8 @@ class ModelSearch:
             selection.narrow(parts.coefficients[:, :count], *targets.measure(parts, count)[1:])
         tried = {name: found for name in names if (found := selection.search(name)) is not None}
         for name, item in tried.items():
-            if not item.systems and (
-                name == self.regressor or item.error < min(other.error for other in tried.values() if other.systems)
-            ):
+            known = min(other.error for other in tried.values() if other.system is not None)
+            if item.system is None and (name == self.regressor or item.error < known):
                 again = selection.search(name, thorough=True)
                 tried[name] = item if again is None else again
         if self.regressor not in ("auto", *tried):
@@ -497,11 +494,7 @@ class ModelSearch:
                 )
             raise FieldDataError(f"regressor={self.regressor!r} needs {needed}; use regressor='auto'.")
         if self.regressor == "auto":
-            whole = [item for item in tried.values() if item.systems]
-            found = min(whole, key=lambda item: item.error)
-            mixed = selection.mix(whole)
-            if mixed.error < found.error:
-                tried["mixed"] = found = mixed
+            found = min((item for item in tried.values() if item.system is not None), key=lambda item: item.error)
         else:
             found = tried[self.regressor]
             if self.regressor == "gaussian_process" and found.error > 0.999 * tried["mean"].error and len(points) > 1:
@@ -596,9 +589,8 @@ def _logarithms_of(params: FloatArray, reads: Any) -> FloatArray:
 
 
 def _spans(values: Any) -> bool:
-    """Whether numbers are positive and differ enough for logarithms."""
-    least, largest = float(np.min(values)), float(np.max(values))
-    return 0 < _SPAN * least < largest
+    """Whether numbers are positive and differ."""
+    return 0 < float(np.min(values)) < float(np.max(values))
 
 
 def _require_positive(targets: Targets) -> None:

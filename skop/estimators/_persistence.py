@@ -196,8 +196,13 @@ def save_estimator(estimator: Any, path: PathOrStr, key: str | None = None) -> N
     except NotFittedError:
         raise
     except Exception as error:
-        # Its parameters were set to something else after the fit.
-        raise ModelFileError(_SET_AFTER_FIT.format(type(estimator).__name__, error)) from error
+        # What is fitted by an estimator that is none any more says nothing of itself; its parameters do.
+        reason = error
+        try:
+            _check_parameters(estimator)
+        except Exception as wrong:
+            reason = wrong
+        raise ModelFileError(_SET_AFTER_FIT.format(type(estimator).__name__, reason)) from error
     write_state(estimator, path, key)
 
 

@@ -28,7 +28,7 @@ from skop._sklearn_compat import has_steps
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, FieldSet, Predictions, Targets, TrainingData
 from skop.estimators._base_model import shared_between_fits
-from skop.estimators._baselines import PODRegressor
+from skop.estimators._baselines import OF_USE, PODRegressor
 from skop.estimators._checkpoint import SearchJournal
 from skop.estimators._field import checked_by_caller, fit_estimator, labels_of_groups, samples_at_once
 from skop.exceptions import FieldDataError, NonFinitePredictionError
@@ -48,13 +48,12 @@ _FINALISTS = 2
 #: Prefer an operator with PODRegressor as its base if its error after a short training is at most this part above that
 #: of PODRegressor: a longer training makes up for it.
 _TIE = 0.1
-#: Extrapolate the error as a power of the time, with this part of the measured exponent, which counts up to 0.6.
-#: Exponents of 0.6 to 0.7 were measured in the first 40 s on Darcy flow at 32 x 32 points, smaller ones later.
-_DAMPING, _STEEPEST = 0.75, 0.6
-#: Largest number of steps of a greedy ensemble; the gain in error from which an ensemble is taken, and from which an
-#: operator counts as better than its base.
-_ROUNDS, _GAIN = 10, 0.02
-#: Shortest time limit of a training in seconds.
+#: Largest slope of an operator's learning curve, error over time on two logarithmic scales, that is believed for the
+#: time of the final fit.
+_STEEPEST = 0.45
+#: Number of models that a greedy ensemble adds at most.
+_ROUNDS = 10
+#: Shortest training in seconds that is worth a start.
 _SHORTEST = 0.02
 #: From this number of samples on, time a model without a time limit on parts first; assume that its time grows with the
 #: number of samples by a power of at most the second number.
@@ -179,7 +178,7 @@ class Candidate:
             return 1.0
         # Between times that hardly differ a slope would be noise.
         slope = float(np.log(error / lower) / max(np.log(now / before), np.log(2)))
-        return float((seconds / now) ** (-_DAMPING * min(slope, _STEEPEST)))
+        return float((seconds / now) ** -min(slope, _STEEPEST))
 
     @property
     def overhead(self) -> float:
@@ -919,9 +918,9 @@ class Search:
         for candidate in candidates:
             if not candidate.has_base:
                 continue
-            if abs(candidate.error - base) <= _GAIN * base:
-                # Its network adds nothing yet. Differences between such operators do not tell which will be the best,
-                # so the first one is taken.
+            if abs(candidate.error - base) <= (1 - OF_USE) * base:
+                # Its network adds nothing yet, and what differs between such operators does not tell which of them
+                # will be the best, so that the first one is taken.
                 candidate.rank_error = candidate.expected = base
             elif candidate.expected <= (1 + _TIE) * base:
                 # After a long training it is not worse than its base.
@@ -992,7 +991,7 @@ class Search:
             # Two operators share the time.
             gains = np.array([candidate.gain(self.final_seconds / _FINALISTS) for candidate in self.ranked])
             mixed = _greedy_weights(self.residuals, gains, members)
-            if ensemble == "greedy" or self.residuals.error(mixed, gains) <= (1 - _GAIN) * self.ranked[best].expected:
+            if ensemble == "greedy" or self.residuals.error(mixed, gains) <= OF_USE * self.ranked[best].expected:
                 weights = mixed
         for candidate, weight in zip(self.ranked, weights, strict=True):
             candidate.weight = float(weight)

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,21 +32,21 @@ from skop.data import (
     query_points,
     refuse_mask,
 )
-from skop.estimators._base_model import BaseModel, Comparison, remainder_sizes, standardized, without_base
-from skop.estimators._baselines import PODRegressor, groups_of_same_inputs, keep_their_distances, nodes_correspond
+from skop.estimators._base_model import remainder_sizes, standardized, without_base
+from skop.estimators._baselines import groups_of_same_inputs
 from skop.estimators._callbacks import EpochCallbacks
 from skop.estimators._checkpoint import FitCheckpoints
 from skop.estimators._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling
 from skop.estimators._cost import cheaper_settings
 from skop.estimators._monitors import HELD_OUT, BaseMonitor, Errors, OverfittingMonitor
 from skop.estimators._objective import Objective
+from skop.estimators._session_base import SessionBase
 from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError, warn
 from skop.losses import SobolevLoss
 from skop.metrics._flat import norms_of_fields, relative_errors, relative_errors_of_scalars, sizes_of_channels
 from skop.ops import record_backends
 from skop.surrogate._correction import CorrectionNetwork
 from skop.surrogate._domain import Domain
-from skop.surrogate._predictions import on_grid_of, rows_of
 from skop.surrogate._symmetries import (
     declared_symmetries,
     moves_points,
@@ -67,7 +67,7 @@ from skop.training import (
 )
 from skop.training._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
 
-__all__ = ["AUTOMATIC_LOSSES", "FitSession", "check_weight", "objective_of", "trainer_config", "why_no_base"]
+__all__ = ["AUTOMATIC_LOSSES", "FitSession", "check_weight", "objective_of", "trainer_config"]
 
 #: Meaning of ``loss="auto"`` for fields, and for scalars alone.
 AUTOMATIC_LOSSES = ("sobolev", "mse")
@@ -76,11 +76,8 @@ AUTOMATIC_LOSSES = ("sobolev", "mse")
 _BATCHES = {"grid": (2**13, 8, 16), "structured": (2**12, 1, 8), "points": (2**12, 1, 8)}
 #: Lower the least number of samples so that a mini-batch has at most this number of points, to bound the memory.
 _LARGEST_BATCH_POINTS = 2**17
-#: ``base="auto"`` reads data in files of up to this number of bytes, in double precision, for a classical model.
-_BASE_BYTES = 2**28
-_TOO_LARGE = f"X and y are not in memory and hold more than {_BASE_BYTES >> 20} MiB in double precision"
-#: Warn of a fit in single precision if the mean of y exceeds this multiple of its standard deviation: it then loses a
-#: thousandth of the variation.
+#: Mean of y in units of its standard deviation from which a fit in single precision warns: a thousandth of the
+#: variation is then lost.
 _TOO_FAR_FROM_ZERO = 1e4
 #: Range of the size of y in single precision, with room for the network's errors.
 _IN_SINGLE_PRECISION = (1e-35, 1e35)
@@ -88,11 +85,7 @@ _IN_SINGLE_PRECISION = (1e-35, 1e35)
 _LARGE_WEIGHT = 100.0
 #: Allowed range of the largest sample weight.
 _WEIGHTS = (1e-15, 1e15)
-#: Fewest samples for a base model.
-_LEAST_SAMPLES = 10
-#: A base interpolates if its error on seen samples is below this part of its error on unseen ones.
-_SEEN = 0.5
-#: Hold out a tenth of the samples to detect overfitting alone, if there are at least 100 samples and 8 epochs.
+#: Least numbers of samples and of epochs from which some samples are held out for this alone, and their part.
 _LEAST_JUDGED, _LEAST_EPOCHS, _JUDGED = 100, 8, 1 / 10
 
 
@@ -129,8 +122,8 @@ class FitSession:
     held : ndarray of int or None
         Indices of the samples by which the share of the correction to the base is chosen, or a training is judged to
         overfit.
-    unseen : Predictions or None
-        Standardised predictions of the base for all samples, each by a fit without it; None without a base.
+    base : SessionBase
+        Base in this fit.
     loader : FieldLoader
         Training samples.
     """
@@ -139,7 +132,6 @@ class FitSession:
     points: FieldSet
     valid: IntArray | None
     held: IntArray | None
-    unseen: Predictions | None
     loader: FieldLoader
     rng: np.random.RandomState
     trainer: Trainer
@@ -156,6 +148,7 @@ class FitSession:
         self.kept = kept or FitCheckpoints()
         self.group = self.kept.group
         self.weight = check_weight(sample_weight, len(data.inputs))
+        self.base = SessionBase(self)
         self.used = np.arange(len(data.inputs)) if self.weight is None else np.flatnonzero(self.weight)
 
     # ------------------------------------------------------------------ the fit as a whole
@@ -175,17 +168,17 @@ class FitSession:
             self.points = max(self.points, data.targets.field[self.used], key=lambda part: part.n_points.mean())
         train, self.valid = self._split()
         model._check_samples(data)
-        self.unseen = self._prepare(train)
+        self._prepare(train)
         if not model.surrogate_.has_base_on_points:
             warn_of_resampling(model.spec_.resampler, "use LaMORegressor without grid")
         self.held = self.valid
-        if self.unseen is not None and (self.held is None or len(self.held) < HELD_OUT[0]):
+        if self.base.unseen is not None and (self.held is None or len(self.held) < HELD_OUT[0]):
             # A validation of few samples does not tell how much of a correction is right.
             train, further = _hold_out(data.inputs, train, 0 if self.held is None else len(self.held))
             self.held = further if self.held is None else np.concatenate([self.held, further])
         elif self.held is None and self._needs_judging(len(train)):
             train, self.held = _hold_out_at_random(train)
-        self.loader = self.training_loader(train, self.unseen)
+        self.loader = self.training_loader(train)
 
     def train(self, callbacks: EpochCallbacks) -> None:
         """Train the network."""
@@ -199,7 +192,7 @@ class FitSession:
     def finish(self) -> History:
         """Choose how much of the network is used, and store the results."""
         history = self.trainer.history
-        self._choose_share(history)
+        self.base.choose_share(history)
         self._record(history)
         self._store_end(self.trainer)
         self._check_outputs()
@@ -233,7 +226,7 @@ class FitSession:
         largest = [float(weight.detach().abs().max()) for weight in model.module_.parameters() if weight.numel()]
         if max(largest, default=0.0) <= _LARGE_WEIGHT:
             return
-        found = model.surrogate_.predict_batches(self._held_loader(self.used[:1]))
+        found = model.surrogate_.predict_batches(self.held_loader(self.used[:1]))
         if not all(part is None or np.isfinite(part).all() for part in (found.fields, found.scalars)):
             raise TrainingDivergedError(
                 "the last steps of the training have made the weights so large that predictions of training samples "
@@ -316,13 +309,13 @@ class FitSession:
             return None
         return query_points(targets.field, inputs, self.estimator.domain_.reach).with_grid(targets.field.grid_shape)
 
-    def training_loader(self, train: IntArray, unseen: Predictions | None) -> FieldLoader:
+    def training_loader(self, train: IntArray) -> FieldLoader:
         """Return a loader of the training samples, with data augmentation by the declared symmetries."""
         model, data, weight = self.estimator, self.data, self.weight
         options: dict[str, Any] = {"targets": data.targets[train], "weight": None if weight is None else weight[train]}
         options["queries"] = self.target_places(data.inputs[train], options["targets"])
         options["neighbours"] = isinstance(model.loss, SobolevLoss) or model.loss in ("auto", "sobolev")
-        options |= self._unseen_base(unseen, train)
+        options |= self.base.options(train)
         if (symmetrise := model.surrogate_.symmetrise) is not None:
             options["symmetries"] = symmetrise.of(data.inputs)
             options["generator"] = torch.Generator().manual_seed(int(self.rng.randint(2**31)))
@@ -333,25 +326,22 @@ class FitSession:
 
     def loader_without_base(self) -> FieldLoader:
         """Return the samples that are not held out, for a network without a base from some time of the training on."""
-        return self.training_loader(self.trained_on, None)
+        return self.training_loader(self.trained_on)
 
     @property
     def trained_on(self) -> IntArray:
         """Indices of the samples of the training that are not held out."""
         return self.used if self.held is None else np.setdiff1d(self.used, self.held)
 
-    def _held_loader(self, rows: IntArray) -> FieldLoader:
+    def held_loader(self, rows: IntArray) -> FieldLoader:
         """Return a loader of the inputs of some samples, with predictions of a base that has not seen them."""
         inputs, targets = self.data.inputs[rows], self.data.targets[rows]
         queries = self.target_places(inputs, targets)
-        return self.estimator.surrogate_.loader(inputs, queries=queries, **self._unseen_base(self.unseen, rows))
+        return self.estimator.surrogate_.loader(inputs, queries=queries, **self.base.options(rows))
 
     # ------------------------------------------------------------------ stages
-    def _prepare(self, train: IntArray) -> Predictions | None:
-        """Set spec, scalers, device, base and network, or keep those of an earlier fit when starting warm.
-
-        Returns the predictions of the base for samples that it has not seen, if there is one.
-        """
+    def _prepare(self, train: IntArray) -> None:
+        """Set spec, scalers, device, base and network, or keep those of an earlier fit when starting warm."""
         model, data, weight = self.estimator, self.data, self.weight
         network_spec = data.spec.network_spec
         geometry = model._choose_geometry(network_spec)
@@ -372,20 +362,21 @@ class FitSession:
             )
         model.device_ = pick_device(model.device)
         if model._continues:
-            return self._continue(train, geometry)
+            self._continue(train, geometry)
+            return
         used_points = self._of_used(data.inputs)
         moving, centre = self._moving_symmetries(used_points, geometry)
         counts = np.ones(len(data.inputs)) if weight is None else weight
         scalers = self.kept.once(
             "scalers", lambda: Scalers.fit(data.inputs[train], data.targets[train], counts[train], scaling, moving)
         )
-        unseen = self._fit_base(scalers)
+        self.base.fit(scalers)
         with isolated_randomness(np.random.RandomState(0), torch.device("cpu"), False):
             model._check_size(network_spec, geometry)
         with isolated_randomness(self.rng, torch.device("cpu"), False):
             network = model._new_network(network_spec, geometry)
-        if isinstance(network, CorrectionNetwork) and unseen is not None:
-            network.set_sizes(*remainder_sizes(unseen, standardized(data.targets, scalers), train))
+        if isinstance(network, CorrectionNetwork) and self.base.unseen is not None:
+            network.set_sizes(*remainder_sizes(self.base.unseen, standardized(data.targets, scalers), train))
         if data.targets.elsewhere and not getattr(network, "supports_queries", False):
             raise FieldDataError(
                 f"{_other_points(data)}, but the network of this {type(model).__name__} on geometry {geometry!r} gives "
@@ -409,10 +400,9 @@ class FitSession:
         self._store_target_points(self._of_used(data.targets))
         if moving is not None:
             model.domain_ = model.domain_.moved_by(moving, used_points)
-        return unseen
 
-    def _continue(self, train: IntArray, geometry: str) -> Predictions | None:
-        """Keep network and scalers of the last fit; return the predictions of a new base for unseen samples."""
+    def _continue(self, train: IntArray, geometry: str) -> None:
+        """Keep network and scalers of the last fit."""
         model, data = self.estimator, self.data
         model._store_ranges(replace(data, inputs=self.whole.inputs), self.weight, model.ranges_)
         model.spec_ = data.spec
@@ -421,7 +411,7 @@ class FitSession:
         self._declare_later(geometry)
         self._continue_scaling(train)
         self._store_target_points(data.targets)
-        return self._fit_base(model.scalers_)
+        self.base.fit(model.scalers_)
 
     def _store_target_points(self, targets: Targets) -> None:
         """Store where the targets are, if this is not on the points of the inputs."""
@@ -480,120 +470,6 @@ class FitSession:
             )
         model.scalers_ = model.scalers_.continued(later)
 
-    # ------------------------------------------------------------------ base
-    def _fit_base(self, scalers: Scalers) -> Predictions | None:
-        """Fit the base, if there is to be one; return its predictions for samples that it has not seen.
-
-        The classical models need no grid, and on the points of the samples before any resampling they lose nothing.
-        Logarithms of interpolated values are not interpolated logarithms, so that these need one place.
-        """
-        model, whole = self.estimator, self.whole
-        resampler, is_classical = self.data.spec.resampler, isinstance(model.base, (str, PODRegressor))
-        has_one_place = scalers.per_point or scalers.learns_logarithms or not whole.inputs.shared_coords
-        if resampler is None or not is_classical or has_one_place:
-            resampler, whole = None, self.data
-        earlier: BaseModel | None = model.base_
-        model.base_, model._base_seconds = None, 0.0
-        if model.base is None or (model._continues and earlier is None):
-            return None
-        if reason := model._why_no_base(whole, self.used, self.plan):
-            self._refuse_base(reason)
-            return None
-
-        def fit() -> tuple[BaseModel, Predictions]:
-            """Fit it to the samples, in memory."""
-            inputs, targets = whole.inputs, whole.targets
-            if not (inputs.in_memory and targets.in_memory):
-                inputs, targets = inputs.read(slice(None)), targets.read(slice(None))
-            samples = replace(whole, inputs=inputs, targets=standardized(targets, scalers))
-            base, unseen = BaseModel.fit(model.base, samples, self.used, _units_of(scalers))
-            return base, unseen if resampler is None else on_grid_of(resampler, unseen, inputs)
-
-        base, unseen, model._base_seconds = self.kept.base_model(fit)
-        if model.base == "auto" and not (base.is_useful or model._continues):
-            return None
-        model.base_ = base
-        if model._continues:
-            network = cast("CorrectionNetwork", model.module_)
-            base.leaves_rest = network.learns_rest
-            network.use_whole()
-        return unseen
-
-    def _refuse_base(self, reason: str) -> None:
-        """Raise or warn where the samples cannot have the base that is asked for."""
-        model = self.estimator
-        if model._continues:
-            raise FieldDataError(
-                f"warm_start goes on with a network over a base, which cannot be fitted since {reason}; the "
-                "earlier fit is kept. Pass other samples, such as these together with those of the earlier fit, or "
-                "set warm_start=False to fit anew."
-            )
-        if model.base != "auto":
-            raise FieldDataError(f"base={model.base!r} cannot be used, since {reason}; set base=None.")
-        if reason == _TOO_LARGE:
-            warn(
-                f"there is no base model, since {reason}, and a classical model would need them there at once. "
-                "Set base=None to say so, or base='pod' if they fit into memory."
-            )
-
-    def _unseen_base(self, unseen: Predictions | None, rows: IntArray) -> dict[str, Any]:
-        """Return the options of a loader for the predictions of a base that has not seen these samples."""
-        base: BaseModel | None = self.estimator.base_
-        if unseen is None or base is None:
-            return {}
-        part = rows_of(unseen, rows)
-        at_inputs = base.at(part, self.data.inputs[rows])
-        options: dict[str, Any] = {"base": lambda indices: rows_of(at_inputs, indices)}
-        if self.data.targets.elsewhere and self.data.targets.field is not None:
-            options["query_base"] = lambda indices: rows_of(part, indices)
-        return options
-
-    def compared(self, unseen: Predictions, held: IntArray) -> Comparison:
-        """Compare the network with the base on samples that neither has seen; the same for all processes."""
-
-        def compare() -> Comparison:
-            """Compare them."""
-            model, targets = self.estimator, self.data.targets[held]
-            found = _as_targets(model.surrogate_.predict_batches(self._held_loader(held)), targets)
-            weight = _weight_of_errors(targets) * (1.0 if self.weight is None else self.weight[held])
-            truth = standardized(targets, model.scalers_)
-            return Comparison.of(rows_of(unseen, held), standardized(found, model.scalers_), truth, weight)
-
-        return self.group.once(compare)
-
-    def interpolates_line(self) -> bool:
-        """Whether samples differ by one number alone, and the base is far better on those that it has seen."""
-        model, inputs, unseen, held = self.estimator, self.data.inputs, self.unseen, self.held
-        is_line = inputs.n_channels == 0 and inputs.shared_coords and model.spec_.n_params == 1
-        if not is_line or unseen is None or held is None or model.base_ is None:
-            return False
-        targets = self.data.targets[held]
-        known = _as_targets(model.base_.predict(inputs[held], self.target_places(inputs[held], targets)), targets)
-        truth = standardized(targets, model.scalers_)
-        compared = Comparison.of(rows_of(unseen, held), known, truth, _weight_of_errors(targets))
-        return bool(compared.ratio.max() < _SEEN)
-
-    def drop_base(self) -> FieldLoader:
-        """Go on without the base; return the samples of the training from now on."""
-        # The network stays in its CorrectionNetwork until the training has ended.
-        self.estimator.base_, self.unseen = None, None
-        return self.loader_without_base()
-
-    def _choose_share(self, history: History) -> None:
-        """Choose how much of the network is used, by samples that it has not seen; none where a review ended the fit.
-
-        Where a review has dropped the base, the network becomes that of a fit without one.
-        """
-        model = self.estimator
-        network = model.module_
-        if isinstance(network, CorrectionNetwork) and model.base_ is None:
-            model.module_ = network.network
-        elif isinstance(network, CorrectionNetwork) and history.stopped == "base":
-            network.use_base()
-        elif isinstance(network, CorrectionNetwork) and self.unseen is not None and self.held is not None:
-            compared = self.compared(self.unseen, self.held)
-            network.set_shares(compared.field, compared.scalars)
-
     # ------------------------------------------------------------------ training
     def _needs_judging(self, n_samples: int) -> bool:
         """Whether a training without held-out samples needs some, by which it is judged to overfit."""
@@ -624,7 +500,7 @@ class FitSession:
             )
         if callbacks is not None:
             monitors.append(callbacks)
-        if self.unseen is not None:
+        if self.base.unseen is not None:
             monitors.append(BaseMonitor(self))
         if self.held is not None:
             monitors.append(OverfittingMonitor(self))
@@ -671,7 +547,7 @@ class FitSession:
 
     def errors_of(self, rows: IntArray) -> Callable[[], Errors]:
         """Return a function that computes the current relative error of each sample, for fields and scalars, (n,)."""
-        targets, loader = self.data.targets[rows], self._held_loader(rows)
+        targets, loader = self.data.targets[rows], self.held_loader(rows)
         field = targets.field
         pieces = [] if field is None else (values.reshape(-1, field.n_channels) for _, values in iterate_rows(field))
         sizes = None if field is None else sizes_of_channels(pieces)
@@ -721,48 +597,6 @@ class FitSession:
             if end is not None and trainer.network is not model.module_:
                 end = without_base(end, model.module_)
             model._earlier = EarlierTraining(model.n_iter_, seconds, end, self.valid)
-
-
-def why_no_base(model: Any, data: TrainingData, used: IntArray, plan: TrainingPlan) -> str:
-    """Say why samples cannot have a base under an operator; nothing if they can.
-
-    Parameters
-    ----------
-    model : OperatorRegressor
-        Operator.
-    data : TrainingData
-        Samples.
-    used : ndarray of int
-        Indices of those with positive weight.
-    plan : TrainingPlan
-        Changes to the training loop.
-
-    Returns
-    -------
-    str
-        Reason, or nothing.
-    """
-    is_auto = model.base == "auto"
-    # Each is asked only if those before it do not apply: the last ones read all coordinates.
-    reasons: dict[str, Callable[[], bool]] = {
-        "samples are parts of trajectories": lambda: plan.n_steps is not None,
-        "y is on points of each sample's own": lambda: data.spec.target_points == "own",
-        "samples differ in their number of points": lambda: data.inputs.is_ragged,
-        f"there are {len(used)} samples, and it needs at least {_LEAST_SAMPLES}": lambda: len(used) < _LEAST_SAMPLES,
-        "averaged predictions are to be symmetric, and those of a classical model are not": lambda: (
-            model._symmetries is not None and model._symmetries.average_predictions
-        ),
-        _TOO_LARGE: lambda: is_auto and _is_too_large(data),
-        "the nodes of samples with points of their own do not correspond": lambda: not nodes_correspond(data.inputs),
-        "distances between nodes of samples with points of their own differ too much for nodes that correspond": (
-            lambda: is_auto and not keep_their_distances(data.inputs)
-        ),
-    }
-    if reason := next((reason for reason, applies in reasons.items() if applies()), ""):
-        return reason
-    count = len(np.unique(groups_of_same_inputs(data.inputs[used])))
-    least = f"it needs at least {_LEAST_SAMPLES} with different inputs"
-    return f"{count} of the {len(used)} samples have different inputs, and {least}" if count < _LEAST_SAMPLES else ""
 
 
 def trainer_config(model: Any, points: FieldSet, plan: TrainingPlan) -> TrainerConfig:
@@ -818,21 +652,6 @@ def objective_of(model: Any, spacing: tuple[float, ...] | None) -> Objective:
     )
 
 
-def _as_targets(found: Predictions, like: Targets) -> Targets:
-    """Predictions on the points of targets, as these."""
-    return Targets(None if like.field is None else like.field.with_values(found.fields), found.scalars, like.elsewhere)
-
-
-def _weight_of_errors(targets: Targets) -> FloatArray:
-    """Weight of the squared error of each sample in relative errors of fields; equal weights for scalars alone."""
-    if targets.field is None:
-        return np.ones(len(targets))
-    values = np.asarray(targets.field.values, dtype=np.float64)
-    size = np.mean(values**2 / np.maximum(np.mean(values**2, axis=(0, 1)), np.finfo(float).tiny), axis=(1, 2))
-    # A sample of nearly nothing would outweigh all others.
-    return 1 / np.maximum(size, 1e-3)
-
-
 def check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
     """Sample weights as an array, checked by scikit-learn's rules."""
     if sample_weight is None:
@@ -879,27 +698,6 @@ def _check_single_precision(scalers: Scalers) -> None:
             f"the mean of {what} is {offset:.1e} times its standard deviation, of which single precision keeps few "
             f"digits; {remedy}, or set dtype='float64'."
         )
-
-
-def _is_too_large(data: TrainingData) -> bool:
-    """Whether samples that are not in memory are too large to be read for a base model that was not asked for."""
-    if data.inputs.in_memory and data.targets.in_memory:
-        return False
-    count = 0
-    for part in (data.inputs, data.targets.field):
-        if part is not None:
-            width = part.n_channels + (0 if part.shared_coords else part.n_dims)
-            count += int(part.n_points.sum()) * width
-    return 8 * count > _BASE_BYTES
-
-
-def _units_of(scalers: Scalers) -> tuple[FloatArray, FloatArray] | None:
-    """Shift and factor by which standardised outputs become physical ones; None where these differ between points."""
-    held = [scaler for scaler in (scalers.target, scalers.scalars) if scaler is not None]
-    if scalers.learns_logarithms or scalers.per_point:
-        return None
-    shifts, factors = ([getattr(scaler, name) for scaler in held] for name in ("mean_", "scale_"))
-    return np.concatenate(shifts), np.concatenate(factors)
 
 
 def _hold_out(inputs: FieldSet, train: IntArray, n_held: int) -> tuple[IntArray, IntArray]:

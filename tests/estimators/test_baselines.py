@@ -209,8 +209,7 @@ def test_leave_one_out_predictions_are_those_of_refits_with_the_same_choice():
         assert len(set(model.models_[0].regressor.penalties)) == 1
         refit = KernelModel.fit(
             fields.reshape(18, -1)[others],
-            [System(kernel, points[others])],
-            np.zeros(14, int),
+            System(kernel, points[others]),
             np.full(14, model.models_[0].regressor.penalties[0]),
         )
         np.testing.assert_allclose(found.fields[sample].ravel(), refit.predict(points[[sample]])[0], rtol=1e-8)

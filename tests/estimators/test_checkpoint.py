@@ -339,11 +339,12 @@ def test_a_full_disk_does_not_break_a_fit(tmp_path, monkeypatch):
         ({"random_state": None}, "folder", "random_state to be an integer.*LaMORegressor has random_state=None"),
         ({"loss": lambda outputs, batch: outputs.field.sum()}, "folder", "parameters that can be written to a file"),
         ({}, ["f", "o"], r"expected the path of a folder.*pathlib\.Path"),
+        ({}, "", r"checkpoint_dir is ''; expected the path of a folder"),
     ],
 )
 def test_what_cannot_be_resumed_is_refused(params, folder, words, tmp_path):
     with pytest.raises(ValueError, match=words):
-        small(**params).fit(X, Y, checkpoint_dir=tmp_path / folder if isinstance(folder, str) else folder)
+        small(**params).fit(X, Y, checkpoint_dir=tmp_path / folder if folder == "folder" else folder)
 
 
 # ---------------------------------------------------------------------- signals

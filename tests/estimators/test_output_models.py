@@ -48,6 +48,14 @@ def test_each_logarithm_is_taken_where_it_alone_helps():
         assert model.reads_logarithms.all() != learns
 
 
+def test_a_law_of_powers_of_numbers_that_hardly_differ_is_found():
+    params, new = (1.0 + 0.1 * np.log(part) for part in (X, NEW))
+    found = PODRegressor().fit(params, power_law(params)[:, 0])
+    np.testing.assert_allclose(found.predict(new), power_law(new)[:, 0], rtol=1e-9)
+    assert found.models_[0].learns_logarithms
+    assert found.models_[0].reads_logarithms.all()
+
+
 def test_a_function_that_is_no_law_of_powers_is_learnt_as_it_is():
     (model,) = PODRegressor().fit(X, X.sum(axis=1)).models_
     assert not model.learns_logarithms
