@@ -147,11 +147,11 @@ class AutoRegressor(FieldRegressor):
     tried in the search, and has the whole rest of the budget, if all other candidates are models that it contains.
     Successive fits to the same samples share one fit of their base.
 
-    Errors of operators in the table are those of a short training on a part of the samples. The final fit is longer,
-    and the error to be expected of it is extrapolated from the last two rungs: as a power of the time, with the
-    exponent that the two rungs show, at most 0.45. The last rung keeps operators of two kinds, because a short
-    training says little about a long one. It has the first fold alone where a final fit follows within a time limit;
-    `compare`, without a final fit, has all folds.
+    **Expected errors.** The table has the errors of operators after a short training on a part of the samples. The
+    final fit is longer. Its error is extrapolated from the last two rungs as a power of the time, with the exponent
+    that the two rungs show, at most 0.45. The last rung keeps operators of two kinds, because a short training says
+    little about a long one. It uses the first fold alone if a final fit follows within a time limit, and all folds in
+    `compare`, which has no final fit.
 
     **Weights.** Samples of weight 0 are left out before the folds are made; other weights count in fits and errors. If
     weights differ, a candidate whose `fit` takes no `sample_weight`, such as `PODRegressor`, is left out, and the table

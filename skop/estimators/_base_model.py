@@ -53,7 +53,7 @@ _ERRORS = 2.0
 _SMALL_REST = 0.02
 #: Compare the network with the base after these parts of the training.
 _REVIEWS = (1 / 8, 1 / 4, 1 / 2)
-#: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
+#: Folds of the cross-validation of models without a closed form of leave-one-out.
 _FOLDS = 5
 #: Variations below this part of the values are rounding.
 _ROUNDING = 1e-13
@@ -750,10 +750,11 @@ class Review:
     def winner(self, part: float, now: Comparison) -> str | None:
         """Decide whether network or base is of no use for the rest of the training.
 
-        What the base leaves over is either learnt early or not at all, so that two comparisons in which the network
-        lowers no error by a fiftieth decide. A network that learns the whole map falls behind a good base for long. It
-        is of no use if its error, falling by the same power of the time as between the last two comparisons, stays so
-        large that it would lower none by a fiftieth. The base is of no use to such a network by the same measure.
+        A network that learns the residual learns it early or not at all: it is of no use if it lowers no error by a
+        fiftieth in two successive comparisons. A network that learns the whole map is worse than a good base for long.
+        It is of no use if, in addition, its error is extrapolated to be so large that it would lower no error by a
+        fiftieth at the end. The extrapolation is the power of the time between the last two comparisons. The base is of
+        no use to such a network by the same measure.
 
         Parameters
         ----------
@@ -771,7 +772,7 @@ class Review:
         before, self.before = self.before, (part, now)
         if self.learns_rest and self.is_line:
             return "base"
-        # If the errors are independent, those of both together are the root of the share of those of the network.
+        # If the errors are independent, the error of both together is sqrt(share) times that of the network.
         if not self.learns_rest and now.shares.min() >= OF_USE**2:
             return "network"
         if before is None or min(now.blended.min(), before[1].blended.min()) < OF_USE:
@@ -783,7 +784,7 @@ class Review:
         fallen = np.divide(now.ratio, before[1].ratio, out=np.ones_like(now.ratio), where=known)
         power = np.log(np.minimum(fallen, 1.0)) / np.log(part / before[0])
         at_end = now.ratio * part**-power
-        # If the errors are independent, r times as large ones lower those of the base to r / sqrt(1 + r²).
+        # If the errors are independent, a network with r times the error of the base lowers it to r / sqrt(1 + r²).
         return "base" if np.sin(np.arctan(at_end)).min() > OF_USE else None
 
 

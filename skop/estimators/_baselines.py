@@ -47,10 +47,10 @@ __all__ = ["OF_USE", "PODRegressor", "groups_of_same_inputs", "keep_their_distan
 _SHARE = 1e-6
 #: If components leave out less than this part of the square of a field, the remainder is rounding and no input.
 NOTHING_OUTSIDE = 1e-12
-#: Part of an error on unseen samples below which what is less simple is of use: nodes and shapes beside parameters, a
-#: network beside a base, a mean of models beside the best.
+#: An addition to a model is of use if it lowers the error on unseen samples below this part: nodes and shapes beside
+#: parameters, a network beside a base, a mean of models beside the best.
 OF_USE = 0.98
-#: Mean correlation of distances between nodes from which these correspond.
+#: Nodes correspond if the mean correlation of their distances exceeds this.
 _ALIKE = 0.5
 #: Relative differences up to this are rounding.
 _ROUNDING = 1e-13
@@ -58,7 +58,7 @@ _ROUNDING = 1e-13
 _NEIGHBOURS, _TORN = 8, 4.0
 #: Cells of an automatic grid for each point of a sample.
 _CELLS = 8.0
-#: Part of the nodes that may be torn off, and number of points below which nothing can be told.
+#: Largest part of nodes that may be torn off, and number of points below which this is not tested.
 _MOST_TORN, _FEWEST_POINTS = 0.1, 24
 
 
@@ -76,8 +76,7 @@ class PODRegressor(FieldRegressor):
     regressor : {"auto", "mean", "ridge", "polynomial", "rbf", "gaussian_process", "akima"} or regressor, default="auto"
         Regressor between the coefficients:
 
-        - ``"auto"``: the one of the following with the smallest leave-one-out error, or several of them, each for some
-          components, where this is much better.
+        - ``"auto"``: the one of the following with the smallest leave-one-out error.
         - ``"mean"``: the mean of the training targets.
         - ``"ridge"``: ridge regression.
         - ``"polynomial"``: least squares with polynomials of degree 1 to 3 in global parameters.
@@ -99,18 +98,18 @@ class PODRegressor(FieldRegressor):
         the variance of the outputs. Global parameters are never projected.
     param_transform, target_transform : {"auto", "log"} or None, default="auto"
         Whether the model reads logarithms of the global parameters that are positive in the fit, and predicts
-        logarithms of the targets, which must be positive. ``"auto"`` with ``regressor="auto"``: where this lowers the
-        leave-one-out error by a fifth; with other regressors as None. Laws of powers, such as that of a load, a length
-        and a modulus, become linear.
+        logarithms of the targets, which must be positive. ``"auto"`` with ``regressor="auto"``: takes logarithms if
+        this lowers the leave-one-out error by a fifth; with other regressors as None. Power laws, such as that of a
+        load, a length and a modulus, become linear.
     grid : tuple of int, "auto" or None, default="auto"
         Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
         bounding box of all training points. Inputs and targets are interpolated to the grid and predictions back to
-        points, linearly; leave-one-out errors are errors on the grid. ``"auto"`` does so only where samples differ in
-        their number of points or their nodes do not correspond, and has about eight times as many cells as the mean
-        sample has points. None never does; data on a grid are never interpolated. The distance of each place of the
-        grid from the nearest point of a sample, which shows its shape, is one more input channel, see
-        `skop.data.GridResampler`; where there are input fields or global parameters, and a regressor of skop, only if
-        it lowers the leave-one-out error by 2 %.
+        points, linearly; leave-one-out errors are errors on the grid. ``"auto"`` interpolates only if samples differ in
+        their number of points or their nodes do not correspond, to a grid with about eight times as many cells as the
+        mean sample has points. None never interpolates; data on a grid are never interpolated. The distance of each
+        grid point from the nearest point of a sample, which shows its shape, is one more input channel, see
+        `skop.data.GridResampler`. With input fields or global parameters, and a regressor of skop, this channel is used
+        only if it lowers the leave-one-out error by 2 %.
     input_fields, target_fields : list of str or None, default=None
         Names of the mesh fields that are inputs and targets; targets also if y is scalars, which are learnt too.
     cell_data : {"refuse", "to_points", "cells"}, default="refuse"
@@ -134,8 +133,8 @@ class PODRegressor(FieldRegressor):
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"logarithms"`` is that with
         logarithms, and ``"apart"`` that of several models for different outputs, where these are used. With more than
-        400 samples that of a regressor which is at least 1.2 times worse on a part of them has the penalty that is best
-        for this part, and with more than 2,000 fewer inducing samples.
+        400 samples, a regressor that is at least 1.2 times worse on a part of the samples keeps the best penalty of
+        this part; with more than 2,000, it also has fewer inducing samples.
     resampling_error_ : float or None
         Mean relative L2 error of the training targets after interpolation to the common grid and back: the error of a
         model without any error on the grid. None without such a grid. A fit warns above 0.02.

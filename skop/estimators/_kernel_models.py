@@ -65,9 +65,9 @@ _SMALL_STEP = 3e-4
 _SCREENED, _LEADING, _FINALISTS = 400, 128, 2
 #: The last leading targets, in this number, decide for all targets after them.
 _LAST = 32
-#: Part of the error below which penalties are chosen for each target alone.
+#: Choose penalties for each target alone if this lowers the error below this part.
 _BETTER_BY_PENALTIES = 0.93
-#: Number of products from which components are computed from those of samples.
+#: Compute components from products of samples if a decomposition would take more products than this.
 _LARGE = 1e9
 #: Number of parts of the samples that judge the search for length scales, and their smallest size.
 _PARTS, _FEWEST = 8, 2
@@ -78,7 +78,7 @@ _EQUIVALENT = 1.1
 #: A model over one input is better than the mean if it gains this number of standard errors, or if its error is below
 #: this part of the mean's error.
 _BEYOND_CHANCE, _CLEAR = 2.0, 0.3
-#: Number of samples for each length scale from which their search costs nothing.
+#: From this number of samples for each length scale on, their search does not spoil leave-one-out errors.
 _ENOUGH = 15
 #: Above this number of samples, half of them decide where the search for length scales starts.
 _HALVED = 200

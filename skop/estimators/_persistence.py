@@ -196,7 +196,7 @@ def save_estimator(estimator: Any, path: PathOrStr, key: str | None = None) -> N
     except NotFittedError:
         raise
     except Exception as error:
-        # What is fitted by an estimator that is none any more says nothing of itself; its parameters do.
+        # The estimator in it was replaced after the fit; the error of its parameters names the reason.
         reason = error
         try:
             _check_parameters(estimator)

@@ -48,12 +48,11 @@ _FINALISTS = 2
 #: Prefer an operator with PODRegressor as its base if its error after a short training is at most this part above that
 #: of PODRegressor: a longer training makes up for it.
 _TIE = 0.1
-#: Largest slope of an operator's learning curve, error over time on two logarithmic scales, that is believed for the
-#: time of the final fit.
+#: Largest slope of a learning curve, error over time on two logarithmic scales, for the extrapolation to the final fit.
 _STEEPEST = 0.45
-#: Number of models that a greedy ensemble adds at most.
+#: Largest number of steps of a greedy ensemble.
 _ROUNDS = 10
-#: Shortest training in seconds that is worth a start.
+#: Shortest time limit of a training in seconds.
 _SHORTEST = 0.02
 #: From this number of samples on, time a model without a time limit on parts first; assume that its time grows with the
 #: number of samples by a power of at most the second number.
@@ -919,8 +918,8 @@ class Search:
             if not candidate.has_base:
                 continue
             if abs(candidate.error - base) <= (1 - OF_USE) * base:
-                # Its network adds nothing yet, and what differs between such operators does not tell which of them
-                # will be the best, so that the first one is taken.
+                # Its network adds nothing yet. Differences between such operators do not tell which will be the best,
+                # so the first one is taken.
                 candidate.rank_error = candidate.expected = base
             elif candidate.expected <= (1 + _TIE) * base:
                 # After a long training it is not worse than its base.
