@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from skop.data import FieldSet
-from skop.estimators._base import OperatorRegressor
+from skop.estimators.operators._base import OperatorRegressor
 from skop.exceptions import FieldDataError
 from skop.surrogate._correction import CorrectionNetwork
 

@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skop._typing import FloatArray
 from skop.data import FieldSet, TrainingData, read
-from skop.estimators._auto import classical_candidates
+from skop.estimators.selection._auto import classical_candidates
 from skop.exceptions import FieldDataError, SkopError
 from skop.inspection._evaluation import Evaluation, evaluate
 

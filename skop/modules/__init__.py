@@ -23,6 +23,7 @@ from skop.modules._mixer import Probe as Probe
 from skop.modules._neighbours import Neighbours as Neighbours
 from skop.modules._neighbours import find_neighbours as find_neighbours
 from skop.modules._patch import PatchEmbedding, PatchUnembedding
+from skop.modules._patch import automatic_patch_size as automatic_patch_size
 from skop.modules._patch import token_grid as token_grid
 from skop.modules._point_order import POINT_ORDERS as POINT_ORDERS
 from skop.modules._point_order import point_codes as point_codes

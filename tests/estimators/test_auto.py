@@ -17,9 +17,9 @@ import skop
 from skop import AutoRegressor, EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, compare
 from skop.data import unit_grid
 from skop.datasets import make_antiderivative
-from skop.estimators import _auto
-from skop.estimators._base_model import BaseModel
-from skop.estimators._search import make_candidates
+from skop.estimators.fitting._base_model import BaseModel
+from skop.estimators.selection import _auto
+from skop.estimators.selection._search import make_candidates
 from skop.exceptions import FieldDataError, TrainingDivergedError
 from skop.metrics import relative_l2_error
 

@@ -10,10 +10,10 @@ import skop
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor, RolloutRegressor
 from skop.data import Predictions, Targets
 from skop.datasets import make_darcy
-from skop.estimators._base_model import Comparison, Review, correction_shares, standardized
-from skop.estimators._export import _BaseGraph
-from skop.estimators._session import FitSession
-from skop.estimators._session_base import SessionBase
+from skop.estimators.fitting._base_model import Comparison, Review, correction_shares, standardized
+from skop.estimators.fitting._session import FitSession
+from skop.estimators.fitting._session_base import SessionBase
+from skop.estimators.operators._export import _BaseGraph
 from skop.exceptions import FieldDataError
 from skop.networks import Outputs
 from skop.surrogate._correction import CorrectionNetwork

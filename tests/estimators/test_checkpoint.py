@@ -27,11 +27,12 @@ from skop import (
     TrainingOptions,
 )
 from skop.data import FieldLoader, Scalers
-from skop.estimators import _checkpoint, _search
-from skop.estimators._base_model import BaseModel, Review
-from skop.estimators._checkpoint import FitCheckpoints
 from skop.estimators._field import fitted_attributes
-from skop.estimators._monitors import OverfittingMonitor
+from skop.estimators.fitting import _checkpoint
+from skop.estimators.fitting._base_model import BaseModel, Review
+from skop.estimators.fitting._checkpoint import FitCheckpoints
+from skop.estimators.fitting._monitors import OverfittingMonitor
+from skop.estimators.selection import _search
 from skop.exceptions import SkopWarning
 from skop.modules import ResidualDropout
 from skop.training import fingerprint

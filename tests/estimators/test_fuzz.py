@@ -43,7 +43,7 @@ def test_model_files_that_were_changed_on_purpose(cases, names, tmp_path):
 
 def test_the_fuzzer_sees_what_must_not_be(tmp_path, monkeypatch):
     """Without the checks of sizes wrong files end in exceptions from below."""
-    monkeypatch.setattr("skop.estimators._persistence.check_loaded", lambda value: None)
+    monkeypatch.setattr("skop.estimators.files._persistence.check_loaded", lambda value: None)
     counts = fuzz_model_files.fuzz(60, 11, tmp_path, ["pod_ridge"], lambda text: None)
     assert bad(counts)
 

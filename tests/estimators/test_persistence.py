@@ -29,7 +29,7 @@ from skop import (
     TimeConditionedRegressor,
 )
 from skop.data import unit_grid
-from skop.estimators._persistence import _digest, _read
+from skop.estimators.files._persistence import _digest, _read
 from skop.exceptions import ModelFileError, SkopWarning
 from skop.losses import GradientRelativeL2Loss, RelativeL2Loss, SobolevLoss, TrainingLoss
 
