@@ -1,4 +1,4 @@
-"""LawRegressor: an estimator with what is known of its parameters, angles and proportions.
+"""LawRegressor: an estimator with known laws of its parameters, angles and proportions.
 
 Notation: n samples, p global parameters, P points, T points of all samples together, q channels, s scalars.
 """
@@ -33,7 +33,7 @@ __all__ = ["LawRegressor"]
 class LawRegressor(MetaEstimatorMixin, FieldRegressor):
     """Fit an estimator with known laws of the global parameters: angles, and a parameter to which y is proportional.
 
-    A model need not learn what is known, and keeps to it where there are no samples. The estimator reads the sine and
+    A model need not learn known laws, and obeys them also far from the samples. The estimator reads the sine and
     the cosine of a parameter with a period, such as an angle, so that both ends of a turn are the same. Targets that
     are proportional to a parameter, such as stresses to a load, are divided by it before the fit, and predictions are
     multiplied by it; the estimator does not read it.
@@ -46,9 +46,9 @@ class LawRegressor(MetaEstimatorMixin, FieldRegressor):
     angles : sequence of str or int, default=()
         Parameters with a period, by the names of the columns of a table or by their numbers.
     period : float or sequence of float, default=360.0
-        Period of these, or of each: 360 for degrees, ``2 * np.pi`` for radians, 24 for an hour of the day.
+        Period of all angles, or of each: 360 for degrees, ``2 * np.pi`` for radians, 24 for an hour of the day.
     proportional_to : str, int or None, default=None
-        Name or number of the parameter to which all targets are proportional, counted from `offset`. It is not zero in
+        Name or number of the parameter to which all targets, minus `offset`, are proportional. It must not be zero in
         the fit.
     offset : float, default=0.0
         Value of the targets where the parameter `proportional_to` is zero, such as the temperature of the surroundings.
@@ -59,7 +59,7 @@ class LawRegressor(MetaEstimatorMixin, FieldRegressor):
         Fitted estimator. It reads 1 in place of the parameter `proportional_to`, the sine in place of a parameter with
         a period, and the cosines after all parameters.
     laws_ : object
-        Numbers of the parameters, periods, and where a turn begins.
+        Numbers of the parameters, periods, and starts of the turns.
     n_features_in_ : int
         Number of columns of a table X, or of channels of fields.
     feature_names_in_ : ndarray of str
@@ -71,7 +71,7 @@ class LawRegressor(MetaEstimatorMixin, FieldRegressor):
 
     See Also
     --------
-    PODRegressor : Takes logarithms of parameters and targets by itself, which make laws of powers linear.
+    PODRegressor : Takes logarithms of parameters and targets by itself, which make power laws linear.
     SymmetryOptions : Known symmetries of operators.
 
     Notes
@@ -159,7 +159,7 @@ class LawRegressor(MetaEstimatorMixin, FieldRegressor):
         Raises
         ------
         FieldDataError
-            If X or y cannot be used, a parameter is not there, or the one to which y is proportional is zero in a
+            If X or y cannot be used, a parameter does not exist, or the one to which y is proportional is zero in a
             sample; a ValueError.
         """
         kept = passed_on(checkpoint_dir, self.estimator)

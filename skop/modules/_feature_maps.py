@@ -1,4 +1,4 @@
-"""Feature maps: how blocks offer the tokens after each of their layers, and poles, to whoever observes them."""
+"""Hooks for recording intermediate tokens and poles."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,24 +10,24 @@ from skop._typing import GridShape
 
 __all__ = ["note_features", "observe_features"]
 
-#: What an observer is called with: the kind of the layer, its tokens, and their grid.
+#: Function of the kind of a layer, its tokens, and their grid.
 Observer = Callable[[str, torch.Tensor, GridShape | None], None]
 
 _observer: ContextVar[Observer | None] = ContextVar("observer", default=None)
 
 
 def note_features(kind: str, tokens: torch.Tensor, grid: GridShape | None = None) -> torch.Tensor:
-    """Offer the tokens after a layer to an observer, and return them unchanged.
+    """Pass the tokens after a layer to the observer, and return them unchanged.
 
     Networks call it on the tokens that enter their first block, and blocks after each residual branch. Mixers that
-    choose poles for each sample call it on those. Without an observer it does nothing.
+    choose poles for each sample call it on the poles. Without an observer it does nothing.
 
     Parameters
     ----------
     kind : {"input", "mixer", "mlp", "latent mixer", "latent mlp", "poles"}
-        What the tokens come from: the part before the first block, an exchange of information between tokens, or a map
-        of every token by itself; the same of latent tokens that are not mapped back to the points in each block; or
-        that these are the poles of a mixer instead of tokens.
+        Source of the tokens. ``"input"``: the part before the first block. ``"mixer"``: an exchange of information
+        between tokens. ``"mlp"``: a map of every token by itself. ``"latent mixer"``, ``"latent mlp"``: the same for
+        latent tokens that a block does not map back to the points. ``"poles"``: poles of a mixer instead of tokens.
     tokens : Tensor of shape (B, L, E), or a packed batch of them
         Tokens; for ``"poles"`` a tensor of shape (B, S, K, 2), the real and imaginary parts of K poles in each of S
         sets.

@@ -151,10 +151,9 @@ class S6Mixer(TokenMixer, name="s6"):
         coords: torch.Tensor | None = None,
         references: Sequence[Stream] = (),
     ) -> torch.Tensor:
-        """Scan the tokens, and give what other tokens would see of them, each in the place of the one it stands for.
+        """Scan the tokens, and return the outputs of other tokens, each in the place of the token it stands for.
 
-        A token sees the state that those before it leave, which is read by as many scans as there are states, of one
-        state each.
+        The state that enters a token is obtained by one scan of a single state for each of the states.
         """
         if self.n_dims != 1:
             raise ValueError("selective scans along the axes of a grid have no place for other points; scan one line.")

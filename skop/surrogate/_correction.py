@@ -19,24 +19,24 @@ __all__ = ["CorrectionNetwork"]
 
 
 class CorrectionNetwork(nn.Module):
-    """Network over a base model: it learns what the base leaves over, or the whole map.
+    """Network over a base model: it learns the residual of the base, or the whole map.
 
     Parameters
     ----------
     network : OperatorNetwork
-        Network. If it learns what the base leaves over, it has q further input channels and s further global
+        Network. If it learns the residual of the base, it has q further input channels and s further global
         parameters, which are the predictions of the base.
     n_outputs, n_scalars : int
         Numbers q and s of output channels and scalars.
     learns_rest : bool, default=True
-        Whether the network learns what the base leaves over.
+        Whether the network learns the residual of the base.
 
     Attributes
     ----------
     field_size, scalar_size : Tensor of shape (q,), (s,)
-        Root mean square of what the base leaves over: the unit of what the network adds to it.
+        Root mean square of the residual of the base: the unit of the correction by the network.
     field_share, scalar_share : Tensor of shape (q,), (s,)
-        Place of the prediction between that of the base, 0, and that of the network, 1 as in the training.
+        Weight of the network in the prediction, from 0 (base alone) to 1 (as in the training).
     """
 
     def __init__(self, network: nn.Module, n_outputs: int, n_scalars: int, learns_rest: bool = True) -> None:
@@ -85,7 +85,7 @@ class CorrectionNetwork(nn.Module):
         self.scalar_share.fill_(1.0)
 
     def __getattr__(self, name: str) -> Any:
-        # What describes the network, such as its blocks and what it supports, is found where it is without a base.
+        # Descriptions of the network, such as its blocks, have the same names as without a base.
         try:
             return super().__getattr__(name)
         except AttributeError:

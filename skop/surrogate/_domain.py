@@ -1,12 +1,12 @@
-"""What a fit has seen, and what is said of predictions outside of it.
+"""Training ranges and extrapolation warnings.
 
-A network knows the effect of a place as far as it has seen others: one that was fitted on a single grid has never seen
-any of its points elsewhere. Another box or other lines are therefore warned about (`Domain`): values may still be good
-where the problem does not depend on the place, and nothing tells whether it does. A grid that is bent, whose axes are
-exchanged, or that runs backwards is refused: the network takes places by their number along the axes, so that its
-values would belong to other points, and there is a remedy that keeps the meaning. Global parameters and input fields
-are held against their ranges in the fit (`SeenRanges`), with tolerances that new samples of the same kind rarely leave
-and that mistaken units do.
+`Domain` compares the points of a prediction with those of the fit. Another box or other grid lines cause a warning:
+values may still be good if the problem does not depend on the position, which skop cannot know. A grid that is bent,
+has exchanged axes or runs backwards is refused. The network identifies points by their index along the axes, so it
+would assign values to wrong points: reorder the axes as in the fit, or interpolate to a straight grid.
+
+`SeenRanges` compares global parameters and input fields with their ranges in the fit. New samples of the same kind
+rarely exceed its tolerances, and data in wrong units do.
 
 Notation: n samples, m sets of points, P points of a set, d space dimensions, c channels, p global parameters.
 """
@@ -25,38 +25,37 @@ from skop.exceptions import ExtrapolationWarning, FieldDataError, ResolutionWarn
 
 __all__ = ["Domain", "Finding", "SeenRanges", "is_even_in_logarithms", "ranges_of_outputs", "warn_of_findings"]
 
-#: How far a point may be off the straight line of its grid, in grid spacings.
+#: Largest distance of a point from the straight line of its grid, in grid spacings.
 _BENT = 0.01
-#: How far lines may be off those of a fit with as many lines, in grid spacings.
+#: Largest distance between the lines of a grid and those of a fit with as many lines, in grid spacings.
 _SAME_LINE = 0.05
-#: How far points may lie outside the box of the fit, as a part of its extent.
+#: Points may lie outside the box of the fit by this part of its extent.
 _OUTSIDE = 0.05
-#: How far parameters may lie outside their range, as a part of it, and the same times the number of samples: new
-#: samples of a design leave the range of a few samples by more than that of many. One of n uniform numbers is further
-#: outside than 8 / n with a probability of exp(-8) / n.
+#: Parameters may lie outside their range by the larger of two parts of it: the first number, and the second divided by
+#: the number of samples n, since few samples cover less of a design. A new uniform number is further outside than 8 / n
+#: with a probability of exp(-8) / n.
 _PARAMETER, _PARAMETER_OF_FEW = 0.05, 8.0
-#: What is added where the distribution of a parameter has tails, so that normal numbers are rarely outside.
+#: Additional part for a parameter whose distribution has tails, so that normal numbers are rarely outside.
 _PARAMETER_WITH_TAILS = 0.6
-#: How far values of fields may lie outside their range, as a part of it.
+#: Values of fields may lie outside their range by this part of it.
 _FIELD = 1.0
-#: Ratio of the largest to the smallest number up to which logarithms are spread as the numbers.
+#: Do not compare by logarithms if the largest number is at most this multiple of the smallest.
 _SPANS = 3.0
-#: Kurtosis up to which a distribution has no tails, and from which it has: 1.8 is that of a uniform design, 3 that of
-#: normal numbers. By chance that of 100 samples is above 2.03 in one of twenty uniform designs, and below 2.22 in one
-#: of a hundred normal ones.
+#: A distribution has no tails up to the first kurtosis, and tails from the second on. Uniform numbers have 1.8, normal
+#: numbers 3. Of 100 samples, one of twenty uniform designs is above 2.03, and one of a hundred normal ones below 2.22.
 _KURTOSIS = 2.0, 2.2
-#: How many times smaller than any before a positive parameter may be whose range ends well above zero, that is, above
-#: this many parts in n of its highest value.
+#: A positive parameter may be this many times smaller than any in the fit, if the smallest in the fit exceeds this
+#: number divided by n, times the largest.
 _SMALLER, _ENDS_ABOVE = 30.0, 5.0
-#: How far the sizes of fields may lie outside their range: part of the logarithm of the range, and a factor.
+#: Sizes of fields may lie outside their range by this part of the range, in logarithms, times a factor.
 _SIZE_PART, _SIZE_FACTOR = 0.5, 2.0
-#: How many times larger or smaller than any before a sample, or the distance of its points, may be.
+#: A sample, or the distance of its points, may be this many times larger or smaller than any in the fit.
 _SCALE_FACTOR = 3.0
-#: Distance of a prediction from the range of y of the fit, in units of this range, from which it is named.
+#: Warn of a prediction outside the range of y in the fit by more than this multiple of the range.
 _FAR_OUTPUT = 10.0
-#: Number of samples below which ranges say little, and the factor by which values must then be larger or smaller.
+#: With fewer samples than this, report only numbers that are outside by the second number times the largest size.
 _FEW, _FEW_FACTOR = 10, 3.0
-#: Rounding of numbers that were all equal in the fit, relative to their size.
+#: Relative rounding of numbers that were all equal in the fit.
 _ROUNDING = 1e-6
 #: Largest number of samples that are read from a file to warn about a prediction.
 _READ = 64
@@ -139,7 +138,7 @@ class Domain:
         return replace(self, lower=moved.min(axis=0), upper=moved.max(axis=0), reach=reach)
 
     def check(self, inputs: FieldSet) -> bool:
-        """Hold the points of a prediction against those of the fit.
+        """Compare the points of a prediction with those of the fit.
 
         Parameters
         ----------
@@ -172,7 +171,7 @@ class Domain:
         return bool(words)
 
     def _words(self, points: FloatArray, grid: GridShape | None, start: int = 0) -> str:
-        """How points, those of samples from a number on, differ from those of the fit; nothing where they do not."""
+        """Difference between points (of samples from a number on) and the fit, in words; empty if there is none."""
         if self.points is not None:
             extent = self.upper - self.lower
             if points.shape[1:] != self.points.shape or (np.abs(points - self.points) > 1e-6 * extent).any():
@@ -188,7 +187,7 @@ class Domain:
     def _differences(
         self, points: FloatArray, grid: GridShape, axes: tuple[int, ...], lines: tuple[FloatArray, ...], start: int
     ) -> str:
-        """In which box or on which lines a grid lies other than that of the fit; nothing where it is the same."""
+        """Difference in box or lines between a grid and that of the fit, in words; empty if there is none."""
         own = _main_coordinates(points, grid)
         varies = [axis for axis, size in enumerate(grid) if size > 1 and len(lines[axis]) > 1]
         wrong = [axis for axis in varies if own[axis] != axes[axis]]
@@ -229,7 +228,7 @@ class Domain:
         return f"lies on a grid of {here} in the box {box}, but the fit saw {there} in the box {fitted}"
 
     def _outside(self, points: FloatArray) -> str:
-        """How far points lie outside the box; nothing where they are inside."""
+        """Box of points that leave the box of the fit, in words; empty if they are inside."""
         lower, upper = _corners(points)
         slack = _slack_of_box(np.stack([self.lower, self.upper]))
         if (lower >= self.lower - slack).all() and (upper <= self.upper + slack).all():
@@ -239,7 +238,7 @@ class Domain:
 
 
 class Finding(NamedTuple):
-    """A number outside of what a fit has seen.
+    """A number outside of the ranges of a fit.
 
     Attributes
     ----------
@@ -349,12 +348,12 @@ class SeenRanges:
         )
 
     def warn_of_outputs(self, found: Predictions) -> None:
-        """Warn if a prediction is far outside of what the fit has seen of y, which no mistake of X need tell.
+        """Warn if a prediction is far outside the range of y in the fit, although X may be inside its ranges.
 
         Parameters
         ----------
         found : Predictions
-            Outputs of n samples; those of another number of channels are not looked at.
+            Outputs of n samples; outputs with another number of channels are ignored.
         """
         parts = [
             np.reshape(part, (-1, np.shape(part)[-1])) for part in (found.fields, found.scalars) if part is not None
@@ -386,7 +385,7 @@ class SeenRanges:
         parts: dict[str, Any] = {"n_samples": max(self.n_samples, other.n_samples)}
         for name in ("params", "values", "sizes", "coords", "sides", "spacing", "times", "outputs"):
             old, new = getattr(self, name), getattr(other, name)
-            # Data of another kind are refused where the fit goes on.
+            # A warm start refuses data of another kind elsewhere.
             if old is not None and new is not None and old.shape == new.shape:
                 parts[name] = np.stack([np.minimum(old[0], new[0]), np.maximum(old[1], new[1])])
         if self.tailed is not None and other.tailed is not None and self.tailed.shape == other.tailed.shape:
@@ -416,7 +415,7 @@ class SeenRanges:
         Returns
         -------
         list of Finding
-            What is outside, with some tolerance.
+            Numbers outside of the ranges and their tolerances.
         """
         found: list[Finding] = []
         if self.params is not None and self.tailed is not None and inputs.params is not None:
@@ -497,7 +496,7 @@ class SeenRanges:
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             factor = _SIZE_FACTOR * (high / low) ** _SIZE_PART
         factor *= _FEW_FACTOR if self.n_samples < _FEW else 1.0
-        # Where a field of zeros was seen, the range of the values alone tells.
+        # If the fit had a field of zeros, only the range of the values is checked.
         is_defined = np.isfinite(factor)
         factor = np.where(is_defined, factor, 1.0)
         return np.stack([np.where(is_defined, low / factor, 0.0), np.where(is_defined, high * factor, np.inf)])
@@ -542,12 +541,12 @@ def ranges_of_outputs(extremes: Extremes | None, scalars: FloatArray | None) -> 
 
 
 def warn_of_findings(found: list[Finding], files: Sequence[str] | None = None) -> None:
-    """Warn once about all that is outside of what a fit has seen, with the furthest number of each kind.
+    """Warn once about all numbers outside of the training ranges, with the furthest number of each kind.
 
     Parameters
     ----------
     found : list of Finding
-        What is outside; nothing is said of an empty list.
+        Numbers outside of the ranges; an empty list causes no warning.
     files : sequence of str or None, default=None
         Files of the samples, if they came as such.
     """

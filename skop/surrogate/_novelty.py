@@ -3,7 +3,7 @@
 Inputs of every kind become a row of numbers, in groups: global parameters; means of the fields in the cells of a fixed
 lattice over the box of the fit, and moments of the points, which depend neither on the order of the points nor much on
 their number; and means of the tokens of the network over the points. In each group the principal components of the
-training samples are kept, and the size of what they leave over. Groups are scaled to one typical distance between
+training samples are kept, and the size of the residual. Groups are scaled to one typical distance between
 neighbouring training samples. The score is the mean Euclidean distance to the nearest training samples. Training
 samples have scores of their own, each by components and neighbours that were found without it.
 
@@ -31,15 +31,15 @@ __all__ = [
 
 #: Largest number of training samples that are kept, evenly spaced among all.
 _KEPT = 2000
-#: Numbers in cells of all of them, which bound the memory where fields have many channels, and samples kept then.
+#: Largest number of values in cells of all of these, to bound the memory, and fewest samples that are then kept.
 _NUMBERS, _LEAST_KEPT = 2**18, 20
 #: Largest number of cells, and of components of one group of features.
 _CELLS, _COMPONENTS = 64, 32
-#: Part of the variance of a group that its components hold; what is left is one more feature, its size.
+#: Part of the variance of a group that its components hold; the size of the residual is one more feature.
 _HELD = 0.99
 #: Number of training samples over which a distance is averaged, and of parts in which own scores are computed.
 _NEIGHBOURS, _FOLDS = 5, 20
-#: Bound of features, whose squares are summed.
+#: Largest feature, so that sums of squares stay finite.
 _LARGEST = 1e100
 #: Change that counts as one standard deviation where training samples do not differ: part of a number itself; part of
 #: the box and of the logarithm of the distance of points; and a moment of the points.
@@ -47,7 +47,7 @@ _CONSTANT, _OF_POINTS, _OF_MOMENTS = 0.01, 0.05, 0.02
 #: Relative size of differences that are rounding: of means in double precision; of moments of points; and of tokens in
 #: single precision.
 _ROUNDING, _ROUNDING_OF_POINTS, _ROUNDING_OF_TOKENS = 1e-12, 1e-8, 1e-4
-#: The same of values, in units of the relative spacing of the numbers of their type.
+#: The same for values, in units of the relative spacing of floating-point numbers of their type.
 _ROUNDING_OF_VALUES = 16
 
 
@@ -278,7 +278,7 @@ class Group:
         return cls(kind, mean, unit, found.components, size if size > least else 1.0)
 
     def features(self, raw: FloatArray, *, by_row: bool = True) -> FloatArray:
-        """Components, and the size of what they leave over, ``(n, k)``.
+        """Components, and the size of the residual, ``(n, k)``.
 
         A product by rows costs more, and its rounding does not depend on the other samples.
         """

@@ -22,9 +22,9 @@ from skop.exceptions import FieldDataError, ResolutionWarning, warn
 
 __all__ = ["predict_refined", "refinement_factors"]
 
-#: Inputs that are predicted for one sample without a word, as for a grid that is 16 times finer along two axes.
+#: Warn if one sample takes more predictions than this; a grid that is 16 times finer along two axes takes 961.
 _MANY_INPUTS = 1000
-#: Ratio of the spacing to that of the training grid above which a warning is issued.
+#: Warn if the spacing exceeds this multiple of that of the training grid.
 _FAR_SPACING = 4 / 3
 
 

@@ -33,13 +33,13 @@ from skop.surrogate._symmetries import declared_symmetries, unseen_by_scalers
 
 __all__ = ["PREDICT_POINTS", "Query", "Refine", "Resample", "Rest", "Sensors", "Stage", "Symmetrise", "in_units"]
 
-#: Number of points that are read and predicted at once, which bounds the memory.
+#: Number of points that are read and predicted at once, to bound the memory.
 PREDICT_POINTS = 2**17
 
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """What a stage is asked for.
+    """A request to a stage.
 
     Attributes
     ----------

@@ -22,9 +22,9 @@ __all__ = [
     "unseen_by_scalers",
 ]
 
-#: How far moved points may leave the box of a fit, as a part of its extent.
+#: Moved points may leave the box of a fit by this part of its extent.
 _OUTSIDE = 0.05
-#: Root mean square of a moved vector or tensor in scaled units, 1 in the fit, above which the scaling is another one.
+#: Report moved vectors and tensors whose scaled root mean square, 1 in the fit, exceeds this.
 _TOO_LARGE = 3.0
 
 

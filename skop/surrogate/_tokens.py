@@ -13,7 +13,7 @@ from skop.training._runtime import thread_limit
 
 __all__ = ["mean_tokens"]
 
-#: Number of points that pass through the network at once. Networks on points offer the tokens of more in pieces.
+#: Chunk size (points) when recording tokens.
 _TOKEN_POINTS = 2**15
 #: Kind, tokens and grid that a network has offered to an observer.
 _Noted = tuple[str, torch.Tensor, GridShape | None]

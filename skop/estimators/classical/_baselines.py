@@ -43,22 +43,22 @@ from skop.exceptions import FieldDataError, each_warning_once, warn
 
 __all__ = ["OF_USE", "PODRegressor", "groups_of_same_inputs", "keep_their_distances", "merged", "nodes_correspond"]
 
-#: Part of the variance that components may leave out where no error tells how many are needed.
+#: Part of the variance that components may leave out where no error decides about their number.
 _SHARE = 1e-6
-#: Part of the square of a field up to which what its components leave out is rounding, which is no input.
+#: If components leave out less than this part of the square of a field, the remainder is rounding and no input.
 NOTHING_OUTSIDE = 1e-12
-#: Part of an error on unseen samples below which what is less simple is of use: nodes and shapes beside parameters, a
-#: network beside a base, a mean of models beside the best.
+#: An addition to a model is of use if it lowers the error on unseen samples below this part: nodes and shapes beside
+#: parameters, a network beside a base, a mean of models beside the best.
 OF_USE = 0.98
-#: Mean correlation of distances between nodes from which these correspond.
+#: Nodes correspond if the mean correlation of their distances exceeds this.
 _ALIKE = 0.5
-#: Relative size of differences that are rounding.
+#: Relative differences up to this are rounding.
 _ROUNDING = 1e-13
-#: Neighbours of a node, and the multiple of their distance at which the next node of another sample is torn off.
+#: Neighbours of a node, and the multiple of their distance beyond which they are torn apart in another sample.
 _NEIGHBOURS, _TORN = 8, 4.0
 #: Cells of an automatic grid for each point of a sample.
 _CELLS = 8.0
-#: Part of the nodes that may be torn off, and number of points below which nothing can be told.
+#: Largest part of nodes that may be torn off, and number of points below which this is not tested.
 _MOST_TORN, _FEWEST_POINTS = 0.1, 24
 
 
@@ -67,8 +67,8 @@ class PODRegressor(FieldRegressor):
 
     Fields are projected onto their principal components. A regressor maps the coefficients of the input, and global
     parameters, to the coefficients of the output, from which the output fields are computed. By default regressor,
-    hyperparameters and number of components are those of the smallest leave-one-out error. Samples share one grid, mesh
-    or point set, or have as many points, of which those of the same number are the same node; other samples are
+    hyperparameters and number of components are chosen by the smallest leave-one-out error. Samples share one grid,
+    mesh or point set, or have the same number of points, where equal indices are the same node. Other samples are
     interpolated to a common grid, and predictions back to the points of each sample, see `grid`.
 
     Parameters
@@ -76,8 +76,7 @@ class PODRegressor(FieldRegressor):
     regressor : {"auto", "mean", "ridge", "polynomial", "rbf", "gaussian_process", "akima"} or regressor, default="auto"
         Regressor between the coefficients:
 
-        - ``"auto"``: the one of the following with the smallest leave-one-out error, or several of them, each for some
-          components, where this is much better.
+        - ``"auto"``: the one of the following with the smallest leave-one-out error.
         - ``"mean"``: the mean of the training targets.
         - ``"ridge"``: ridge regression.
         - ``"polynomial"``: least squares with polynomials of degree 1 to 3 in global parameters.
@@ -85,32 +84,32 @@ class PODRegressor(FieldRegressor):
         - ``"gaussian_process"``: the mean of a Gaussian process, which is kernel ridge regression, with a squared
           exponential or Matérn kernel and a length scale for each parameter and each of the leading components; with a
           linear part where inputs are fields.
-        - ``"akima"``: cubics between samples of one parameter, whose slopes depend on two neighbours on either side, so
-          that a kink or a jump is felt there alone, and lines beyond the ends; for six samples or more, all with other
-          values of the parameter.
+        - ``"akima"``: cubics between samples of one parameter, with lines beyond the ends. Slopes depend on two
+          neighbours on either side, so that a kink or a jump has a local effect only. Needs six samples or more, all
+          with different values of the parameter.
         - any scikit-learn regressor that supports several outputs.
 
-        With ``"auto"``, channels and scalars have models of their own where one model for all would cost some of them a
-        fifth of their error, so that one that is noise does not spoil the others.
+        With ``"auto"``, channels and scalars have models of their own if this lowers their errors by a fifth or more.
+        An output of pure noise then does not spoil the others.
     n_components : "auto", int or float, default="auto"
         Number of principal components of input fields and of outputs, or the fraction of the variance that they must
-        explain. ``"auto"``: all of the input fields, and all of the outputs up to the last one that is predicted better
-        than by its mean; with a regressor of scikit-learn those that explain all but a millionth of the variance of
-        the outputs. Global parameters are never projected.
+        explain. ``"auto"``: all components of the input fields, and those of the outputs up to the last one that is
+        predicted better than by its mean. With a regressor of scikit-learn: as many as explain all but a millionth of
+        the variance of the outputs. Global parameters are never projected.
     param_transform, target_transform : {"auto", "log"} or None, default="auto"
         Whether the model reads logarithms of the global parameters that are positive in the fit, and predicts
-        logarithms of the targets, which must be positive. ``"auto"`` with ``regressor="auto"``: where this lowers the
-        leave-one-out error by a fifth; with other regressors as None. Laws of powers, such as that of a load, a length
-        and a modulus, become linear.
+        logarithms of the targets, which must be positive. ``"auto"`` with ``regressor="auto"``: takes logarithms if
+        this lowers the leave-one-out error by a fifth; with other regressors as None. Power laws, such as that of a
+        load, a length and a modulus, become linear.
     grid : tuple of int, "auto" or None, default="auto"
         Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
         bounding box of all training points. Inputs and targets are interpolated to the grid and predictions back to
-        points, linearly; leave-one-out errors are errors on the grid. ``"auto"`` does so only where samples differ in
-        their number of points or their nodes do not correspond, and has about eight times as many cells as the mean
-        sample has points. None never does; data on a grid are never interpolated. The distance of each place of the
-        grid from the nearest point of a sample, which shows its shape, is one more input channel, see
-        `skop.data.GridResampler`; where there are input fields or global parameters, and a regressor of skop, only if
-        it lowers the leave-one-out error by 2 %.
+        points, linearly; leave-one-out errors are errors on the grid. ``"auto"`` interpolates only if samples differ in
+        their number of points or their nodes do not correspond, to a grid with about eight times as many cells as the
+        mean sample has points. None never interpolates; data on a grid are never interpolated. The distance of each
+        grid point from the nearest point of a sample, which shows its shape, is one more input channel, see
+        `skop.data.GridResampler`. With input fields or global parameters, and a regressor of skop, this channel is used
+        only if it lowers the leave-one-out error by 2 %.
     input_fields, target_fields : list of str or None, default=None
         Names of the mesh fields that are inputs and targets; targets also if y is scalars, which are learnt too.
     cell_data : {"refuse", "to_points", "cells"}, default="refuse"
@@ -123,19 +122,19 @@ class PODRegressor(FieldRegressor):
         One model for all outputs, or several for different ones: each has the numbers of its ``channels`` and
         ``scalars``, the ``basis`` of these with ``components_``, ``mean_`` and ``n_components_``, which holds more
         outputs where ``among`` has the numbers of all, and the fitted ``regressor`` between the coefficients;
-        ``reads_logarithms`` tells of each global parameter, and ``learns_logarithms`` of the outputs, whether their
+        ``reads_logarithms`` says for each global parameter, and ``learns_logarithms`` for the outputs, whether
         logarithms are taken.
     leave_one_out_error_ : float
         Mean relative L2 error of the training samples, as `score` measures it, each predicted by a fit to all others
         with the same hyperparameters and components; times a factor above 1 where length scales were tuned on few
         samples, see the notes. Not with a regressor of scikit-learn.
         With one parameter on a regular set of samples it is far above the error of new samples between those of the
-        fit, since each sample that is left out doubles a gap; the choice among regressors is little affected.
+        fit, since leaving out a sample doubles a gap. The choice among regressors is little affected.
     leave_one_out_errors_ : dict of str to float
         The same error of each regressor that was tried, with the best hyperparameters; ``"logarithms"`` is that with
         logarithms, and ``"apart"`` that of several models for different outputs, where these are used. With more than
-        400 samples that of a regressor which is at least 1.2 times worse on a part of them has the penalty that is best
-        for this part, and with more than 2,000 fewer inducing samples.
+        400 samples, a regressor that is at least 1.2 times worse on a part of the samples keeps the best penalty of
+        this part; with more than 2,000, it also has fewer inducing samples.
     resampling_error_ : float or None
         Mean relative L2 error of the training targets after interpolation to the common grid and back: the error of a
         model without any error on the grid. None without such a grid. A fit warns above 0.02.
@@ -159,32 +158,32 @@ class PODRegressor(FieldRegressor):
     -----
     All regressors of skop but ``"akima"`` are linear in the targets, so that leave-one-out residuals have a closed
     form, and no model is fitted again: they are the coefficients of the samples divided by the diagonal of the inverse
-    system. Length scales are found by the gradient of the leave-one-out error. Modes and length scales fit the training
-    samples better than others, so that with fewer than 15 samples for each length scale this error is too small. Then
-    they are found again without an eighth of the samples, which this kernel predicts, and so does the one from which
-    the search starts; the same with the other eighths, or half of them where these agree. Only if the errors of these
-    samples are smaller are length scales of their own taken, and the leave-one-out error is multiplied by a factor that
-    makes it as much smaller than that of the start as these errors are. More than 400 samples decide on kernels by a
-    part of them.
+    system. Length scales are found by the gradient of the leave-one-out error. They and the modes fit the training
+    samples better than other samples, so that with fewer than 15 samples for each length scale this error is too small.
+    In this case modes and length scales are found again without an eighth of the samples. Both the kernel that is found
+    and the kernel from which the search starts predict this eighth. The same is done with the other eighths, or with
+    half of them if these agree. The length scales of the search are taken only if their errors on the eighths are
+    smaller. The leave-one-out error is then multiplied by a factor, so that it is smaller than that of the start in the
+    same ratio as these errors. With more than 400 samples, a part of them decides on kernels.
 
-    With more than 2,000 samples, kernels are those of 1,500 inducing samples, of which each is the farthest from those
-    before it, and ridge regression on these kernels predicts all samples (subset of regressors). Leave-one-out
-    residuals keep the inducing samples as they are. To variances comes that of the process given its values at the
-    inducing samples (deterministic training conditional). A regressor that is at least 1.2 times worse on some of the
-    samples has 400 inducing samples.
+    With more than 2,000 samples, kernels have 1,500 inducing samples, each the farthest from the ones before it, and
+    ridge regression on these kernels predicts all samples (subset of regressors). Leave-one-out residuals keep the
+    inducing samples. Variances include the variance of the process given its values at the inducing samples
+    (deterministic training conditional). A regressor that is at least 1.2 times worse on some of the samples has 400
+    inducing samples.
 
     Over one parameter, the first and the last sample do not count in leave-one-out errors, since they would be
-    extrapolated. Length scales are tried in small steps there, all components share one regressor and one penalty, and
-    of Gaussian processes whose errors are up to a tenth above the least the likeliest is taken; of all of them where no
-    error is below that of the mean beyond chance, since some model predicts a few samples of noise by chance.
-    A sample that is left out doubles the gap in which it is predicted, so that this error is much larger than that of
-    new samples between those of the fit. The slopes of Akima's interpolation are means of those to both neighbours,
-    with norms over all components of the changes of slope beyond these as weights.
+    extrapolated. Length scales are tried in small steps, and all components share one regressor and one penalty. Of the
+    Gaussian processes whose errors are up to a tenth above the smallest, the likeliest is taken. If no error is below
+    that of the mean beyond chance, the likeliest of all is taken, since some model predicts a few samples of noise by
+    chance. Leaving out a sample doubles a gap, so that leave-one-out errors are much larger than errors of new samples
+    between those of the fit. A slope of Akima's interpolation is a weighted mean of the slopes to both neighbours. The
+    weights are norms, over all components, of the changes of slope on the other side.
 
-    The standard deviation of ``predict(X, return_std=True)`` is that of a new observation by a Gaussian process with
-    the kernel of the regressor, with ``"akima"`` that of a random walk: it grows with the distance from the training
-    samples. Its size is such that the leave-one-out residuals of the training samples, divided by their standard
-    deviations, have a mean square of 1. It knows nothing of errors that no training sample shows.
+    The standard deviation of ``predict(X, return_std=True)`` is that of a new observation: by a Gaussian process with
+    the kernel of the regressor, or with ``"akima"`` by a random walk. It grows with the distance from the training
+    samples. It is scaled so that the leave-one-out residuals of the training samples, divided by their standard
+    deviations, have a mean square of 1. It does not include errors that no training sample shows.
 
     References
     ----------

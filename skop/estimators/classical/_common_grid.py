@@ -13,9 +13,9 @@ from skop.metrics._flat import relative_l2_of_fields
 
 __all__ = ["MOST_GRID_AXES", "on_grid", "warn_of_resampling", "without_distance"]
 
-#: Number of axes of a grid for scattered points.
+#: Largest number of axes of a grid for scattered points.
 MOST_GRID_AXES = 3
-#: Relative error of interpolation to a grid and back from which a fit warns.
+#: Warn if the relative error of interpolation to a grid and back exceeds this.
 _LARGE_ERROR = 0.02
 
 

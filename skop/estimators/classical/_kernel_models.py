@@ -46,52 +46,52 @@ __all__ = [
 
 #: Penalties that are tried, as parts of the largest eigenvalue of the kernel matrix; the last one leaves the tail.
 _PENALTIES = np.append(np.logspace(-14, 1, 16), 1e6)
-#: Squared distance below which points are the same, which keeps derivatives of roots and logarithms finite.
+#: Points are the same below this squared distance. It keeps derivatives of roots and logarithms finite.
 _SAME = 1e-30
-#: Relative size of differences that are rounding.
+#: Relative differences up to this are rounding.
 _ROUNDING = 1e-13
-#: Relative size of eigenvalues that are rounding.
+#: Eigenvalues up to this part of the largest are rounding.
 _RANK = 1e-15
-#: Part of the slopes up to which their changes in Akima's interpolation are rounding, and neighbours on either side.
+#: In Akima's interpolation, changes up to this part of the slopes are rounding; number of neighbours on either side.
 _FLAT, _NEIGHBOURS = 1e-9, 3
-#: Number of inputs up to which distances are computed from differences, and not from products.
+#: Compute distances from differences up to this number of inputs, from products above.
 _FEW_INPUTS = 32
 #: Names of positive definite kernels, and the length scales that are tried first, in mean distances of two samples.
 _STATIONARY, _SCALES = ("gaussian", "matern52", "matern32"), (0.25, 0.5, 1.0, 2.0, 4.0)
 #: Number of leading modes of the input with length scales of their own, and of steps in the search for these.
 _OWN_SCALES, _STEPS = 24, 40
-#: Decrease of the logarithm of the error that ends this search.
+#: End this search when the logarithm of the error decreases by less.
 _SMALL_STEP = 3e-4
-#: Numbers of samples and of leading targets that decide about the kernel, and of kernels that go to the last round.
+#: Numbers of samples and of leading targets that decide about the kernel; number of kernels in the last round.
 _SCREENED, _LEADING, _FINALISTS = 400, 128, 2
-#: Number of the last of the leading targets that decide for all further ones.
+#: The last leading targets, in this number, decide for all targets after them.
 _LAST = 32
-#: Part of the error below which penalties are chosen for each target alone.
+#: Choose penalties for each target alone if this lowers the error below this part.
 _BETTER_BY_PENALTIES = 0.93
-#: Number of products from which components are computed from those of samples.
+#: Compute components from products of samples if a decomposition would take more products than this.
 _LARGE = 1e9
-#: Parts of the samples that tell what the search for length scales is worth, and their smallest size.
+#: Number of parts of the samples that judge the search for length scales, and their smallest size.
 _PARTS, _FEWEST = 8, 2
-#: Length scales over one input, where few numbers decide all, in mean distances of two samples.
+#: Length scales over one input, in mean distances of two samples.
 _DENSE_SCALES = tuple(np.geomspace(0.03, 8.0, 25))
-#: Factor up to which leave-one-out errors over one input are as good as the least.
+#: Over one input, leave-one-out errors up to this multiple of the smallest are about as good.
 _EQUIVALENT = 1.1
-#: Standard errors by which a model over one input is better than the mean beyond chance, and the part of the error of
-#: the mean below which it is too, however few samples differ much from the mean.
+#: A model over one input is better than the mean if it gains this number of standard errors, or if its error is below
+#: this part of the mean's error.
 _BEYOND_CHANCE, _CLEAR = 2.0, 0.3
-#: Number of samples for each length scale from which their search costs nothing.
+#: From this number of samples for each length scale on, their search does not spoil leave-one-out errors.
 _ENOUGH = 15
-#: Number of samples from which a half of them decides where the search for length scales starts.
+#: Above this number of samples, half of them decide where the search for length scales starts.
 _HALVED = 200
-#: Factor of the least error on some of the samples from which a kernel is tried no further.
+#: Drop a kernel if its error on some of the samples exceeds this multiple of the smallest.
 _WORSE = 1.2
-#: Decades about the penalty of some of the samples that are tried on all.
+#: On all samples, try penalties within this number of decades of the best one on some samples.
 _DECADES = 3.5
-#: Number of samples up to which kernels are those between all of them, and of inducing samples beyond it.
+#: Above the first number of samples, kernels use the second number of inducing samples.
 _MOST_EXACT, _INDUCING = 2000, 1500
-#: Least part of B, in units of its largest possible value, below which only the samples themselves tell of them.
+#: Residuals are infinite if B is below this part of its largest possible value: a sample then determines itself.
 _LEAST_FREE = 1e-9
-#: Degree of the tail that makes a polyharmonic kernel definite.
+#: Degree of the polynomial tail that makes a polyharmonic kernel definite.
 _POLYHARMONIC = {"linear_spline": 0, "thin_plate": 1, "cubic": 1, "quintic": 2, "septic": 3}
 
 

@@ -33,17 +33,17 @@ __all__ = [
 
 #: Models with kernels, in the order in which they are tried.
 REGRESSORS = ("mean", "ridge", "polynomial", "rbf", "gaussian_process", "akima")
-#: Part of the error that components may have which are left out of large fields.
+#: Leave out components of large fields whose part of the error is below this.
 _NEGLIGIBLE = 0.01
-#: Part of the error below which outputs have a model apart from others, or logarithms are taken.
+#: Take a model of its own for an output, or logarithms, if this lowers the error below this part.
 _BETTER = 0.8
-#: Largest number of outputs of which each is tried alone; more are first divided by what suits them of what was tried.
+#: Try each output alone up to this number of outputs; more are first grouped by the regressor that suits them.
 _FEW_OUTPUTS = 16
 #: Smallest positive number.
 _TINY = float(np.finfo(float).tiny)
-#: Relative size of differences that are rounding.
+#: Relative differences up to this are rounding.
 _ROUNDING = 1e-13
-#: Parts of the cross-validation of regressors that have no closed form of it.
+#: Folds of the cross-validation of regressors without a closed form of leave-one-out.
 _FOLDS = 5
 #: Numbers of channels and of scalars.
 Outputs = tuple[IntArray, IntArray]
@@ -72,7 +72,7 @@ class OutputModel:
     output_scale : float
         Size of the coefficients that it predicts.
     rest_variance : ndarray or None
-        Variance of the outputs that the components leave over; None with a regressor of scikit-learn.
+        Variance of the outputs outside of the components; None with a regressor of scikit-learn.
     origin, size : ndarray of shape (c + s,)
         Shift and factor by which its outputs become those whose logarithms are taken: of standardised targets, the
         physical ones.

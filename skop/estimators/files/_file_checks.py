@@ -1,8 +1,8 @@
 """Checks of objects that come out of a model file, before anything is built from them or computed with them.
 
-A file whose checksum is right can still hold anything: the checksum is no signature. Every number, name and array that
-a prediction uses is therefore held against what it must be, and sizes against those of the arrays in the file, so that
-a wrong file is refused where it is loaded, and takes no more time and memory than its own size allows.
+A file with a correct checksum can still hold anything: the checksum is no signature. Therefore every number, name and
+array that a prediction uses is checked for its type and range, and sizes are compared with the arrays in the file. An
+invalid file is refused on loading, and takes no more time and memory than its own size allows.
 
 Notation: P points, d space dimensions, c input channels, p global parameters, q output channels, s scalars.
 """
@@ -22,7 +22,7 @@ from skop.exceptions import ModelFileError
 
 __all__ = ["Held", "check_loaded", "check_mesh"]
 
-#: Largest number of channels, points along an axis, frames and the like that is not compared with an array.
+#: Largest number of channels, points along an axis, frames and the like where no array bounds it.
 _MANY = 2**31
 #: Largest degree of the polynomial tail of a kernel.
 _HIGHEST_DEGREE = 8
@@ -34,13 +34,13 @@ _KERNELS = (
     *("none", "gaussian", "matern32", "matern52"),
     *("linear_spline", "thin_plate", "cubic", "quintic", "septic", "akima"),
 )
-#: Largest size by which an object of scikit-learn allocates, and number of rows with which it is tried: several, as a
-#: single one fits arrays of wrong shapes.
+#: Largest size that an object of scikit-learn may allocate, and number of rows for a trial call. One row would also fit
+#: arrays of wrong shapes.
 _TRIED, _ROWS = 2**24, 3
 
 
 class Held:
-    """Attributes of an object from a file; each method returns one, or raises an error that says what it must be.
+    """Attributes of an object from a file; each method returns one, or raises an error that names the expected value.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def _is_array(
 
 
 def check_loaded(value: Any) -> None:
-    """Raise an error if an object from a file has attributes that do not go together, or are none of its kind.
+    """Raise an error if an object from a file has invalid attributes, or attributes that contradict each other.
 
     Parameters
     ----------
@@ -215,12 +215,12 @@ def check_mesh(points: Any, cells: Any, info: Any = None) -> None:
     cells : object
         Its cells: a list of a name and the numbers of the points of each cell.
     info : object, default=None
-        What skop has noted of it: None, or lists of names and true or false by their keys.
+        Notes of skop: None, or a dictionary of lists of names and of booleans.
 
     Raises
     ------
     ModelFileError
-        If they are something else, or a cell has a point that is not there.
+        If a part is invalid, or a cell refers to a point that does not exist.
     """
     is_good = _is_array(points, (None, None)) and 1 <= points.shape[1] <= 3 and isinstance(cells, list)
     for block in cells if is_good else ():
@@ -229,7 +229,7 @@ def check_mesh(points: Any, cells: Any, info: Any = None) -> None:
     notes = info.values() if isinstance(info, dict) else [] if info is None else [None]
     is_good = is_good and all(isinstance(note, bool | list | tuple) for note in notes)
     if not is_good:
-        raise ModelFileError("a mesh in the file has points, cells or notes that are none; fit and save again.")
+        raise ModelFileError("a mesh in the file has invalid points, cells or notes; fit and save again.")
 
 
 def _are_cells(cells: Any, n_points: int) -> bool:
@@ -593,7 +593,7 @@ def _check_outputs_of(held: Held, model: Any, places: int, n_params: int, n_feat
             "models_",
             f"a model of {n_targets} targets of {n_inputs} inputs",
         )
-        held.need(model.rest_variance is not None, "models_", "the variance that the components leave over")
+        held.need(model.rest_variance is not None, "models_", "the variance outside of the components")
         return
     held.need(hasattr(regressor, "predict"), "models_", "a fitted regressor")
     found = _tried(held, "models_", regressor.predict, n_inputs)
@@ -691,7 +691,7 @@ def _check_operator(held: Held) -> None:
     )
     held.need(is_spacing, "spacing_", f"{spec.n_dims} positive numbers, or None")
     if spacing is not None and lengths is not None and domain.lines is not None:
-        # By the spacing a finer grid is recognised: one of another size would make it finer than it is.
+        # A wrong spacing would make a grid count as finer or coarser than it is.
         for axis, line in enumerate(domain.lines):
             span = float(np.ptp(line))
             is_known = len(line) < 2 or abs(spacing[axis] * (len(line) - 1) - span) <= 1e-3 * span
@@ -828,7 +828,7 @@ def _check_conformal(held: Held) -> None:
     if not folds:
         held.need(_has_parts(held.get("quantiles_"), counts, _is_factor), "quantiles_", "factors of all outputs")
     pools = held.get("pools_")
-    # A split of an earlier version has none.
+    # Files of earlier versions have no pools.
     if folds or pools is not None:
         are_known = isinstance(pools, list) and len(pools) == max(1, len(folds))
         are_known = are_known and all(_has_parts(one, counts, _is_score_table) for one in pools)
@@ -937,7 +937,7 @@ def _check_pipeline(held: Held) -> None:
 
 
 def _check_scikit_learn(held: Held) -> None:
-    """Sizes that an object of scikit-learn allocates by, which no array may hold."""
+    """Check sizes by which an object of scikit-learn allocates memory, and that no array bounds."""
     for name in ("n_features_in_", "n_output_features_", "_n_out_full", "_max_degree", "_min_degree", "degree"):
         value = vars(held.value).get(name)
         if isinstance(value, int | float):

@@ -76,7 +76,7 @@ __all__ = [
 _FORMAT = 2
 
 #: Transformers of scikit-learn whose state is numbers and names. ColumnTransformer passes columns on by a
-#: FunctionTransformer without a function; one with another function than NumPy's is refused, because its function is.
+#: FunctionTransformer without a function; functions of other packages than NumPy are refused.
 _TRANSFORMERS = (
     *(ColumnTransformer, FunctionTransformer, MaxAbsScaler, MinMaxScaler, PCA, PolynomialFeatures, RobustScaler),
     StandardScaler,
@@ -97,19 +97,19 @@ KNOWN: dict[str, type] = {
 }
 #: Estimators of skop by name; each is registered when its class is defined.
 ESTIMATORS: dict[str, type] = {}
-#: What is said of an object with parameters by which it could not be loaded again.
+#: Message about an object whose parameters changed after the fit so that it could not be loaded again.
 _SET_AFTER_FIT = "{} has parameters with which it cannot be fitted, and could not be loaded again ({}); set others."
-#: Fitted attributes without which an operator regressor cannot predict.
+#: Fitted attributes that an operator needs to predict.
 _NEEDED = ("coords_", "domain_", "dtype_", "geometry_", "network_parameters_", "scalers_", "spacing_", "spec_")
-#: Largest number of levels of values within each other in a header.
+#: Deepest nesting of values in a header.
 _DEEPEST = 100
-#: Numbers in tables that a network may have beside its weights, and modules without weights.
+#: Largest numbers of values in tables beside the weights of a network, and of modules without weights.
 _BESIDE_NUMBERS, _BESIDE_MODULES = 2**22, 1000
 #: Keys in the header that mark values of types that JSON does not have.
 _TAGS = frozenset(
     {"array", "columns", "device", "dict", "mesh", "module", "object", "slice", "strings", "tensor", "tuple", "ufunc"}
 )
-#: Functions of NumPy that a file may name: those that turn each number into another.
+#: Functions of NumPy that a file may name: elementwise functions of one argument.
 _UFUNCS = {
     name: held for name, held in vars(np).items() if isinstance(held, np.ufunc) and (held.nin, held.nout) == (1, 1)
 }
@@ -194,7 +194,7 @@ def save_estimator(estimator: Any, path: PathOrStr, key: str | None = None) -> N
     except NotFittedError:
         raise
     except Exception as error:
-        # What is fitted by an estimator that is none any more says nothing of itself; its parameters do.
+        # The estimator in it was replaced after the fit; the error of its parameters names the reason.
         reason = error
         try:
             _check_parameters(estimator)
@@ -229,7 +229,7 @@ def write_state(value: Any, path: PathOrStr, key: str | None = None) -> None:
     } | ({} if key is None else {"key": key})
     text, seen = json.dumps(header, sort_keys=True), set[int]()
     for name, tensor in tensors.items():
-        # An object that two attributes hold, as a FrozenEstimator and what is made of it, is written twice.
+        # An object that two attributes hold, such as that in a FrozenEstimator, is written twice.
         tensors[name] = tensor.clone() if tensor.data_ptr() in seen else tensor
         seen.add(tensor.data_ptr())
     content = save_tensors(tensors, {"skop": text, "sha256": _digest(text, tensors)})
@@ -249,7 +249,7 @@ def read_state(path: PathOrStr, key: str | None = None) -> Any:
     Returns
     -------
     object
-        What was written; tensors are on the CPU, and modules are dicts of their weights.
+        The object; tensors are on the CPU, and modules are dicts of their weights.
 
     Raises
     ------
@@ -592,9 +592,9 @@ def _check_parameters(value: Any) -> None:
 
 
 def _complete(value: Any) -> None:
-    """Give parts that came after the file was written their defaults; raise an error about others and unknown ones.
+    """Set parts that are younger than the file to their defaults; raise an error about other missing or unknown ones.
 
-    The default of a new part, and what is done without a new fitted attribute, must therefore be what was done before.
+    The default of a new part, and the behaviour without a new fitted attribute, must therefore be those of before.
     """
     kind, held = type(value), vars(value)
     if is_dataclass(kind):
@@ -633,7 +633,7 @@ def _restore_module(estimator: Any) -> None:
         )
     if not isinstance(estimator.network_parameters_, dict):
         raise ModelFileError("network_parameters_ in the file is no dictionary; fit and save again.")
-    # A parameter that came later has its default, with which the network was made.
+    # Parameters that are younger than the file have their defaults, with which the network was made.
     estimator.network_parameters_ = estimator._network_parameters() | estimator.network_parameters_
     weights, dtype = estimator.module_, getattr(torch, estimator.dtype_)
     if not isinstance(weights, dict) or not all(isinstance(held, torch.Tensor) for held in weights.values()):
@@ -657,8 +657,7 @@ def _restore_module(estimator: Any) -> None:
     changed = estimator._changed_since_fit()
     if changed:
         raise ModelFileError(
-            f"parameters of the network are others in the file than in the fit ({', '.join(changed)}); fit and save "
-            "again."
+            f"parameters of the network differ between the file and the fit ({', '.join(changed)}); fit and save again."
         )
     try:
         estimator.device_ = pick_device(estimator.device)
@@ -710,14 +709,14 @@ def _holds_scikit_learn(value: Any) -> bool:
 
 @contextmanager
 def _named_failures(words: str) -> Iterator[None]:
-    """Turn every failure to make something of a file into an error that names the file."""
+    """Turn every failure to read a file into an error that names the file."""
     try:
         yield
     except ModelFileError as error:
         raise ModelFileError(f"{words}: {error}") from error
     except Exception as error:
         raise ModelFileError(
-            f"{words}: a part of the fitted estimator is missing or is none ({type(error).__name__}: {error})."
+            f"{words}: an attribute of the fitted estimator is missing or invalid ({type(error).__name__}: {error})."
         ) from error
 
 
@@ -767,7 +766,7 @@ def _read(path: PathOrStr, key: str | None = None) -> tuple[dict[str, Any], dict
         is_whole = type(header["format"]) is int and isinstance(written, str) and isinstance(theirs, str)
         is_whole &= isinstance(header["estimator"], dict)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ModelFileError(f"{path} has a header that is none ({type(error).__name__}); save it again.") from error
+        raise ModelFileError(f"{path} has an invalid header ({type(error).__name__}); save it again.") from error
     if not is_whole:
         raise ModelFileError(f"{path} has a header without format, versions or estimator; save it again.")
     if header["format"] != _FORMAT:

@@ -1,9 +1,9 @@
 """A base model under an operator: a classical model with which the network is combined.
 
-Where the base leaves little over, the network sees its prediction as further input channels, and its output is added to
-it. In the training these are predictions for samples that the base has not seen, since a model that interpolates leaves
-nothing over on its own samples. Where the base is rough, the network learns the whole map. In both cases the share of
-the network is chosen on samples that it has not seen.
+If the base is good, the network learns its residual: the prediction of the base is a further input, and the output of
+the network is added to it. A base that interpolates has no residual on its own samples, so the training uses
+predictions of samples that the base has not seen. If the base is rough, the network learns the whole map. In both cases
+the share of the network is chosen on samples that neither has seen.
 
 Everything here is in standardised units: those of the network's own outputs, to which the targets are scaled.
 
@@ -52,28 +52,27 @@ __all__ = [
     "without_base",
 ]
 
-#: Standard errors by which the squared error of a base must be below that of the mean, and the share of a network above
-#: 0.
+#: Take a base, and a share of the network, only if they gain more than this number of standard errors.
 _ERRORS = 2.0
-#: Part of the variation up to which the network learns what the base leaves over. It is worse at this than at the whole
-#: map where the base is rough: the errors of the base are then as hard to learn as the map.
+#: Learn the residual of the base if its error is below this part of the variation, else the whole map: the residual of
+#: a rough base is as hard to learn as the map.
 _SMALL_REST = 0.02
-#: Parts of a training after which the network is compared with the base.
+#: Compare the network with the base after these parts of the training.
 _REVIEWS = (1 / 8, 1 / 4, 1 / 2)
-#: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
+#: Folds of the cross-validation of models without a closed form of leave-one-out.
 _FOLDS = 5
-#: Size of a variation, in units of the values, that is rounding.
+#: Variations below this part of the values are rounding.
 _ROUNDING = 1e-13
-#: Correlation of distances between nodes of one sample with those of the fit below which the nodes are others.
+#: Nodes do not correspond if their distances correlate with those of the fit by less than this.
 _OTHERS = 0.25
-#: Distance of points from those of the training, in units of their extent, above which they are other points.
+#: Points that differ by less than this part of their extent are the same.
 _SAME_POINTS = 1e-6
-#: Distance, in spacings of its points, by which the points of the fit may lie outside the box of a sample.
+#: Points of the fit may lie outside the box of a sample by this number of its spacings.
 _MARGIN = 2.0
-#: Number of base models that are kept for further fits: on grids and on points.
+#: Number of base models that are kept for further fits: one on grids, one on points.
 _MOST_KEPT = 2
-#: Base models of the last fits, with their predictions of unseen samples, by hashes of their data; None if none are
-#: kept.
+#: Base models of the last fits and their predictions of unseen samples, by hashes of the data; None outside of
+#: `shared_between_fits`.
 _KEPT: ContextVar[dict[str, Any] | None] = ContextVar("kept base model", default=None)
 
 
@@ -83,9 +82,9 @@ Units = tuple[FloatArray, FloatArray]
 
 @contextmanager
 def shared_between_fits() -> Iterator[None]:
-    """Fit a base model that is given by a word once for fits on the same samples, one after the other in this context.
+    """Within this context, fit a base model that is given by name only once for successive fits to the same samples.
 
-    Such models do not depend on random numbers, so that the results are those of separate fits.
+    Such models do not depend on random numbers, so the results equal those of separate fits.
     """
     token = _KEPT.set({})
     try:
@@ -103,8 +102,8 @@ class BaseModel:
     estimator : FieldRegressor
         Model of the standardised targets.
     error : float
-        Relative L2 error of its predictions for unseen samples, over all samples together: the part of the variation
-        about the mean that they leave over.
+        L2 error of its predictions for unseen samples, over all samples together, relative to their variation about
+        the mean.
     points : ndarray of shape (P, d) or None
         Points of its inputs; None if samples have points of their own.
     grid_shape : tuple of int or None
@@ -114,9 +113,9 @@ class BaseModel:
     target_grid : tuple of int or None, default=None
         Number of the points of its outputs along each axis, if they form a grid.
     leaves_rest : bool, default=True
-        Whether the network learns what the base leaves over; otherwise it learns the whole map.
+        Whether the network learns the residual of the base; otherwise it learns the whole map.
     nodes : object or None, default=None
-        Numbering of the nodes of samples with points of their own, of which it takes the global parameters alone.
+        Numbering of the nodes of samples with points of their own, if its only inputs are the global parameters.
     keeps_distances : bool, default=False
         Whether distances between nodes were alike in all samples of the fit with points of their own.
     is_useful : bool, default=True
@@ -158,7 +157,7 @@ class BaseModel:
             Model that was fitted to all used samples.
         unseen : Predictions
             Predictions of samples by models that were fitted without them, and without those of the same inputs; zero
-            for those that are not used.
+            for unused samples.
         """
         kept = _KEPT.get()
         if kept is None or not isinstance(kind, str) or not (data.inputs.in_memory and data.targets.in_memory):
@@ -169,7 +168,7 @@ class BaseModel:
                 kept.pop(next(iter(kept)))
             kept[key] = cls._fit(kind, data, used, units)
         model, unseen = kept[key]
-        # A fit that goes on with a network changes what the network learns over its base.
+        # A warm start changes attributes of the base model.
         return replace(model), unseen
 
     @classmethod
@@ -183,13 +182,13 @@ class BaseModel:
                 f"base=PODRegressor(regressor={type(kind).__name__}(...)), another estimator of skop, or base='auto'."
             )
         whole = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
-        # A copy of a sample in the fit would tell what a prediction of unseen samples does not know.
+        # A copy of a left-out sample in the fit would make its prediction too good.
         chosen, group = merged(whole)
         estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
         if isinstance(estimator, PODRegressor) and estimator.grid == "auto":
-            # Samples have a base only where their nodes correspond.
+            # Only samples with corresponding nodes have a base.
             estimator.set_params(grid=None)
-        # Within the fit of an operator, scikit-learn leaves out the checks of what is fitted in it.
+        # Within the fit of an operator, scikit-learn skips the parameter checks of inner estimators.
         for part in () if isinstance(kind, str) else (estimator, *estimator.get_params().values()):
             if isinstance(part, FieldRegressor):
                 part._validate_params()
@@ -296,7 +295,7 @@ class BaseModel:
     def _are_others(self, coords: FloatArray) -> bool:
         """Whether distances between the nodes (P, d) of a sample are unlike those of the fit, where they were alike.
 
-        On meshes of some ten nodes, neighbours do not tell it.
+        On meshes of some ten nodes, the test of neighbours does not apply.
         """
         nodes = self._numbering
         return self.keeps_distances and nodes is not None and _likeness(nodes.first, coords) < _OTHERS
@@ -495,7 +494,7 @@ def _as_doubles(values: Any) -> FloatArray:
 def remainder_sizes(
     unseen: Predictions, targets: Targets, rows: IntArray
 ) -> tuple[FloatArray | None, FloatArray | None]:
-    """Root mean square of what a base model leaves over, of each channel and each scalar; 1 where this is nothing.
+    """Root mean square of the residual of a base model, for each channel and each scalar; 1 where it is zero.
 
     Parameters
     ----------
@@ -527,7 +526,7 @@ def _pairs(found: Predictions, targets: Targets) -> list[tuple[FloatArray | None
 
 
 def _relative_error(found: Predictions, targets: Targets) -> float:
-    """Part of the variation that is left over, with equal weight for all channels and scalars that vary."""
+    """Error relative to the variation, with equal weight for all channels and scalars that vary."""
     parts = []
     for own, true in _pairs(found, targets):
         if own is not None:
@@ -543,8 +542,8 @@ def _relative_error(found: Predictions, targets: Targets) -> float:
 def _is_better_than_mean(found: Predictions, targets: Targets) -> bool:
     """Whether predictions of unseen samples have smaller squared errors than the mean of the others, beyond chance.
 
-    Each channel and scalar counts by itself, since a share of the network is chosen for each. Where nothing varies, the
-    base is all there is to know.
+    Each channel and scalar counts by itself, since a share of the network is chosen for each. If nothing varies, the
+    base is taken.
     """
     n_samples, varies = len(targets), False
     for own, true in _pairs(found, targets):
@@ -632,7 +631,7 @@ def _unseen_predictions(estimator: Any, data: TrainingData) -> Predictions:
 
 
 def _spread_to_all(found: Predictions, used: IntArray, n_samples: int) -> Predictions:
-    """Predictions of all samples, zero for those that are not used."""
+    """Predictions of all samples, zero for unused ones."""
     parts = []
     for held in (found.fields, found.scalars):
         whole = None
@@ -660,7 +659,7 @@ def without_base(end: TrainingEnd, network: nn.Module) -> TrainingEnd:
     """
 
     def own(held: dict[str, Any]) -> dict[str, Any]:
-        """What belongs to the network, by the names that this has for it."""
+        """Entries of the network, by its own names."""
         prefix = "network."
         return {name.removeprefix(prefix): value for name, value in held.items() if name.startswith(prefix)}
 
@@ -725,10 +724,10 @@ class Review:
     Parameters
     ----------
     learns_rest : bool
-        Whether the network learns what the base leaves over, and not the whole map.
+        Whether the network learns the residual of the base, and not the whole map.
     is_line : bool, default=False
-        Whether samples differ by one number alone, and the base interpolates. A sample that is left out then doubles a
-        gap, so that what the base leaves over is many times what it leaves over of new samples, and not worth learning.
+        Whether samples differ by one number alone, and the base interpolates. Leaving out a sample then doubles a gap:
+        the residual is many times that of new samples, and not worth learning.
     """
 
     def __init__(self, learns_rest: bool, is_line: bool = False) -> None:
@@ -736,12 +735,12 @@ class Review:
         self.before: tuple[float, Comparison] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what has been seen so far, as nested dicts and lists of numbers and arrays."""
+        """Return the comparisons so far, as nested dicts and lists of numbers and arrays."""
         before = None if self.before is None else {"part": self.before[0], **vars(self.before[1])}
         return {"due": list(self.due), "before": before}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Continue from the result of `state_dict`."""
         self.due, before = list(state["due"]), state["before"]
         parts = {} if before is None else {name: held for name, held in before.items() if name != "part"}
         self.before = None if before is None else (before["part"], Comparison(**parts))
@@ -751,16 +750,17 @@ class Review:
         return bool(self.due) and part >= self.due[0]
 
     def pass_by(self, part: float) -> None:
-        """Note that what is due when this fraction of the training is complete is done."""
+        """Mark the reviews up to this fraction of the training as done."""
         self.due = [later for later in self.due if later > part]
 
     def winner(self, part: float, now: Comparison) -> str | None:
-        """Judge by a comparison whether one of the two is of no use for the rest of the training.
+        """Decide whether network or base is of no use for the rest of the training.
 
-        What the base leaves over is either learnt early or not at all, so that two comparisons in which the network
-        lowers no error by a fiftieth decide. A network that learns the whole map falls behind a good base for long. It
-        is of no use if its error, falling by the same power of the time as between the last two comparisons, stays so
-        large that it would lower none by a fiftieth. The base is of no use to such a network by the same measure.
+        A network that learns the residual learns it early or not at all: it is of no use if it lowers no error by a
+        fiftieth in two successive comparisons. A network that learns the whole map is worse than a good base for long.
+        It is of no use if, in addition, its error is extrapolated to be so large that it would lower no error by a
+        fiftieth at the end. The extrapolation is the power of the time between the last two comparisons. The base is of
+        no use to such a network by the same measure.
 
         Parameters
         ----------
@@ -778,7 +778,7 @@ class Review:
         before, self.before = self.before, (part, now)
         if self.learns_rest and self.is_line:
             return "base"
-        # If the errors are independent, those of both together are the root of the share of those of the network.
+        # If the errors are independent, the error of both together is sqrt(share) times that of the network.
         if not self.learns_rest and now.shares.min() >= OF_USE**2:
             return "network"
         if before is None or min(now.blended.min(), before[1].blended.min()) < OF_USE:
@@ -790,7 +790,7 @@ class Review:
         fallen = np.divide(now.ratio, before[1].ratio, out=np.ones_like(now.ratio), where=known)
         power = np.log(np.minimum(fallen, 1.0)) / np.log(part / before[0])
         at_end = now.ratio * part**-power
-        # If the errors are independent, r times as large ones lower those of the base to r / sqrt(1 + r²).
+        # If the errors are independent, a network with r times the error of the base lowers it to r / sqrt(1 + r²).
         return "base" if np.sin(np.arctan(at_end)).min() > OF_USE else None
 
 
@@ -799,9 +799,9 @@ def correction_shares(
 ) -> tuple[FloatArray | None, FloatArray | None]:
     """Shares of a correction that lower the error of samples which the network has not seen.
 
-    Each is the factor of least squares less its standard error over the samples, or 0 if it is below twice this error,
-    in [0, 1], and is at most the smallest factor without any one of the samples. Errors of a base on samples that it
-    has not seen are larger than those between the samples of its fit, so that the factor itself is too large.
+    Each is the factor of least squares minus its standard error over the samples, in [0, 1]; 0 if the factor is below
+    twice this error; and at most the smallest factor without any one of the samples. The factor itself is too large:
+    leave-one-out errors of a base exceed its errors on new samples between those of the fit.
 
     Parameters
     ----------
@@ -836,16 +836,16 @@ def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight:
     differ = np.minimum(*(np.abs(part).max(axis=(0, 1)) for part in (step, left))) > _ROUNDING
     total = np.where(differ, total, 0.0)
     share = np.divide(gain.sum(axis=0), total, out=np.zeros(n_channels), where=total > 0)
-    # Variance of a ratio of sums over independent samples, of which one alone tells nothing.
+    # Variance of a ratio of sums over independent samples; it is unknown for a single sample.
     part = np.divide(size, total, out=np.zeros_like(size), where=total > 0)
     freedom = 1 - np.sum(part**2, axis=0)
     scatter = np.sum((gain - share * size) ** 2, axis=0)
     infinite = np.full(n_channels, np.inf)
     variance = np.divide(scatter, total**2 * freedom, out=infinite, where=(total > 0) & (freedom > _ROUNDING))
     deviation = np.sqrt(variance)
-    # Over noise, a few samples support any factor: one that is not beyond chance is none.
+    # With noise, a few samples support any factor: one that is not beyond chance is set to 0.
     pulled = np.where(share > _ERRORS * deviation, share - deviation, 0.0)
-    # A sample with a small field has a large weight, and would decide where the others are against a correction.
+    # A sample with a small field has a large weight, and would otherwise decide against all others.
     others = total - size
     without = np.divide(gain.sum(axis=0) - gain, others, out=np.zeros_like(size), where=others > _ROUNDING * total)
     return np.clip(np.minimum(pulled, without.min(axis=0)), 0.0, 1.0)

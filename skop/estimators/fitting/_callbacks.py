@@ -1,4 +1,4 @@
-"""Actions in a fit: what it will cost, its progress, and scikit-learn's callbacks if the installed version has them."""
+"""Actions in a fit: its expected duration, its progress, and scikit-learn's callbacks if installed."""
 
 import copy
 import sys
@@ -16,9 +16,9 @@ from skop.training._runtime import give_way
 
 __all__ = ["EpochCallbacks", "FitSeries"]
 
-#: Expected duration in seconds from which a fit says how long it will take.
+#: Announce the duration of a fit if it is expected to exceed this number of seconds.
 _LONG = 60.0
-#: Steps and seconds that are watched before the duration is extrapolated, and seconds after which one step will do.
+#: Extrapolate the duration after these numbers of steps and seconds, or after one step of this number of seconds.
 _STEPS, _SECONDS, _ENOUGH = 3, 2.0, 10.0
 
 
@@ -139,7 +139,7 @@ class FitSeries:
     n_together : int, default=1
         Number of fits at the same time.
     is_alone : bool, default=True
-        Whether the user's own code has called, and not another tool; nothing is said otherwise.
+        Whether the user's own code has called, and not another tool; otherwise there is no message.
     """
 
     def __init__(self, caller: str, n_fits: int, n_together: int = 1, *, is_alone: bool = True) -> None:

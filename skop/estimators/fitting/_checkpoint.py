@@ -1,16 +1,16 @@
-"""Checkpoints of a fit: a fit that was killed and is called again goes on where its last checkpoint was written.
+"""Checkpoints of a fit: the same call resumes a killed fit from its last checkpoint.
 
-Below the folder that the user names, each fit has a folder of its own, named by its class and by a checksum of all that
-its result depends on: parameters, data, an earlier fit that it continues, and versions. So a search or an ensemble can
+Below the folder of the user, each fit has a folder of its own. Its name is the class and a checksum of everything that
+determines the result: parameters, data, an earlier fit that it continues, and versions. So a search or an ensemble can
 give the same folder to all of its fits. The folder holds
 
-- ``fit.json``: what was fitted, to be read by people;
-- ``start.checkpoint``: what was fitted before the training, such as the scalers and the base model;
+- ``fit.json``: a description of the fit, to be read by people;
+- ``start.checkpoint``: parts that are fitted before the training, such as the scalers and the base model;
 - ``epoch-000012.checkpoint``: the states of the training after its last epochs, two of them;
 - ``model.skop``: the model, when the fit has ended; the checkpoints are then removed.
 
-All but the first have the format of model files, with a checksum, and are replaced in one step. Each holds the names
-of its folder and of itself, so that one that was copied from elsewhere is not taken for what it is called.
+All but the first have the format of model files, with a checksum, and are replaced in one step. Each holds its own name
+and that of its folder, so that a file that was copied from another folder is not used.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def checkpoint_folder(checkpoint_dir: Any) -> Path | None:
         return None
     if not isinstance(checkpoint_dir, str | os.PathLike) or checkpoint_dir == "":
         raise ValueError(
-            f"checkpoint_dir is {checkpoint_dir!r}; expected the path of a folder. Searches of scikit-learn take the "
-            "letters of a text for values of the samples if it has as many: pass pathlib.Path(...)."
+            f"checkpoint_dir is {checkpoint_dir!r}; expected the path of a folder. scikit-learn indexes a fit "
+            "argument of length n_samples like the samples, also a string: pass pathlib.Path(...)."
         )
     return Path(checkpoint_dir)
 
@@ -493,11 +493,11 @@ class SearchJournal:
         return cls(_open_folder(checkpoint_dir, estimator, params, data, None, further), start)
 
     def now(self) -> float:
-        """Time by `time.perf_counter`, later by what was spent before the search was killed."""
+        """Time by `time.perf_counter`, plus the seconds that were spent before the search was killed."""
         return time.perf_counter() + self.offset
 
     def get(self, name: str) -> Any:
-        """Return what was kept under a name, and set the clock to the time of then; None if there is nothing."""
+        """Return the value of a name, and set the clock to the time of its storage; None if there is no value."""
         held = None if self.folder is None else _read(self._path(name))
         if held is None:
             return None
@@ -505,13 +505,13 @@ class SearchJournal:
         return held["value"]
 
     def put(self, name: str, value: Any) -> None:
-        """Keep something under a name, with the time."""
+        """Store a value under a name, with the time."""
         if self.folder is not None:
             held = {"name": name, "seconds": self.now() - self.start, "value": value}
             self.is_warned |= not _write(self._path(name), held, silent=self.is_warned)
 
     def once(self, name: str, compute: Callable[[], T]) -> T:
-        """Return what was kept under a name, or compute and keep it."""
+        """Return the stored value of a name, or compute and store it."""
         found = self.get(name)
         if found is None:
             found = compute()
@@ -520,7 +520,7 @@ class SearchJournal:
         return value
 
     def _path(self, name: str) -> Path:
-        """File of what is kept under a name."""
+        """File of the value of a name."""
         assert self.folder is not None
         return self.folder / f"step-{hashlib.sha256(name.encode()).hexdigest()[:20]}.checkpoint"
 

@@ -13,9 +13,9 @@ from skop.training import EpochCost, in_words, naming_memory
 
 __all__ = ["CostEstimate", "MeasuresCost", "cheaper_settings", "require_measurable"]
 
-#: Number of points of a sample below which fewer points in a step save little.
+#: Do not suggest fewer points in a step for samples with fewer points than this.
 _FEW_POINTS = 100
-#: Part of the time that another setting has to save to be worth mentioning.
+#: Mention a setting if it saves at least this part of the time.
 _WORTHWHILE = 0.1
 #: Time limit in seconds that is suggested for longer fits.
 _LIMIT = 60.0

@@ -22,14 +22,14 @@ __all__ = ["HELD_OUT", "BaseMonitor", "Errors", "OverfittingMonitor"]
 
 #: Errors of samples, of fields and of scalars, (n,).
 Errors = tuple[FloatArray | None, FloatArray | None]
-#: Parts of a training after which it is looked at.
+#: Look for overfitting after these parts of the training.
 _LOOKS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
-#: Least and largest number of samples by which the share of the correction to a base model is chosen.
+#: Fewest and most samples that are held out to choose the share of the network over a base.
 HELD_OUT = (5, 64)
-#: Held-out error in units of that at half the time from which a training stalls, and the least number of other samples
-#: with which those held out are compared.
+#: A training has stalled if the held-out error exceeds this part of the error at half the time. Held-out samples are
+#: compared with at least the second number of others.
 _STALLED, _LEAST_COMPARED = 0.8, 32
-#: The rate of drop path with which a training is regularised.
+#: Rate of drop path in a training that overfits.
 _DROP_PATH = 0.2
 
 

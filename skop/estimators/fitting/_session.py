@@ -69,23 +69,23 @@ from skop.training._runtime import isolated_randomness, pick_device, pick_dtype,
 
 __all__ = ["AUTOMATIC_LOSSES", "FitSession", "check_weight", "objective_of", "trainer_config"]
 
-#: What ``loss="auto"`` stands for, for fields and for scalars alone.
+#: Meaning of ``loss="auto"`` for fields, and for scalars alone.
 AUTOMATIC_LOSSES = ("sobolev", "mse")
 #: Number of points, and least and largest number of samples, of a mini-batch for ``batch_size="auto"``. On point sets
 #: most layers act on single points, so small batches already give gradients of low variance and allow more steps.
 _BATCHES = {"grid": (2**13, 8, 16), "structured": (2**12, 1, 8), "points": (2**12, 1, 8)}
-#: Largest number of points of a mini-batch that is held to the least number of samples, a bound on the memory.
+#: Lower the least number of samples so that a mini-batch has at most this number of points, to bound the memory.
 _LARGEST_BATCH_POINTS = 2**17
-#: Mean of y in units of its standard deviation from which a fit in single precision warns: a thousandth of the
-#: variation is then lost.
+#: Warn of a fit in single precision if the mean of y exceeds this multiple of its standard deviation: it then loses a
+#: thousandth of the variation.
 _TOO_FAR_FROM_ZERO = 1e4
-#: Sizes of y that single precision can hold with room for the network's errors.
+#: Range of the size of y in single precision, with room for the network's errors.
 _IN_SINGLE_PRECISION = (1e-35, 1e35)
-#: Size of a weight of the network above which a fit looks whether its predictions are finite.
+#: Check predictions for NaN if any weight exceeds this.
 _LARGE_WEIGHT = 100.0
-#: Sizes that the largest sample weight may have.
+#: Allowed range of the largest sample weight.
 _WEIGHTS = (1e-15, 1e15)
-#: Least numbers of samples and of epochs from which some samples are held out for this alone, and their part.
+#: Hold out a tenth of the samples to detect overfitting alone, if there are at least 100 samples and 8 epochs.
 _LEAST_JUDGED, _LEAST_EPOCHS, _JUDGED = 100, 8, 1 / 10
 
 

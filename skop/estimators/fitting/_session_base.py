@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionBase", "why_no_base"]
 
-#: Bytes of data in files, in double precision, up to which ``base="auto"`` reads them for a classical model.
+#: ``base="auto"`` reads data in files of up to this number of bytes, in double precision, for a classical model.
 _BASE_BYTES = 2**28
 _TOO_LARGE = f"X and y are not in memory and hold more than {_BASE_BYTES >> 20} MiB in double precision"
-#: Least number of samples for a base model.
+#: Fewest samples for a base model.
 _LEAST_SAMPLES = 10
-#: Error of a base on samples that it has seen, in units of that on others, below which it interpolates.
+#: A base interpolates if its error on seen samples is below this part of its error on unseen ones.
 _SEEN = 0.5
 
 

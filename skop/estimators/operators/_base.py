@@ -43,7 +43,7 @@ from skop.training._runtime import pick_dtype
 
 __all__ = ["OperatorRegressor"]
 
-#: Largest size of a parameter of a network that is not tried without memory first.
+#: Try a network without memory first if one of its parameters exceeds this size.
 _USUAL_SIZE = 256
 #: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
 _FREE_PARAMETERS = frozenset(
@@ -74,18 +74,18 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
         bounding box of all training points, or ``"auto"`` for about as many cells as the mean sample has points. Inputs
         are interpolated to the grid and predictions back to the points, linearly; training and validation errors are
-        computed on the grid. A `base` by a word, or a `PODRegressor`, stays on the points where all samples share them,
-        but for logarithms of the targets and scaling of single points. If the points differ between samples, there is
-        one more input channel, see `skop.data.GridResampler`. None does not resample; data on a grid are never
+        computed on the grid. A `base` given by name, or a `PODRegressor`, stays on the points if all samples share
+        them, except with logarithms of the targets or scaling of single points. If the points differ between samples,
+        there is one more input channel, see `skop.data.GridResampler`. None does not resample; data on a grid are never
         resampled.
     base : {"auto", "linear", "pod"}, estimator or None, default="auto"
         Classical model with which the network is combined. ``"pod"`` is `PODRegressor`, ``"linear"`` its linear map;
-        ``"auto"`` takes `PODRegressor` if it is better than the mean in samples that it has not seen, and no base
-        otherwise; an estimator of skop is taken as it is. If the base leaves less than 2 % of the variation over, the
-        network learns the rest, with its predictions as further inputs; otherwise it learns the whole map.
-        Some samples are held out to choose the shares of both: half the square root of their number, 5 to 64. By these
-        the training ends early where the network is of no use, and goes on without the base, and with these samples,
-        where the network is far better. Without the same number of points in all samples there is none; nor in
+        ``"auto"`` takes `PODRegressor` if it is better than the mean on unseen samples, and no base otherwise; an
+        estimator of skop is taken unchanged. If the error of the base on unseen samples is below 2 % of the variation,
+        the network learns the residual, with the base's predictions as further inputs. Otherwise it learns the whole
+        map. Some samples, half the square root of their number, 5 to 64, are held out to choose the share of each. If
+        they show that the network is of no use, the training ends early; if the network is far better, it goes on
+        without the base and with these samples. Samples with different numbers of points have no base, nor have
         `RolloutRegressor` and `TimeConditionedRegressor`.
     loss : {"auto", "relative_l2", "relative_l2_gradient", "sobolev", "mse"} or callable, default="auto"
         Training loss, see `skop.losses`. ``"auto"`` is ``"sobolev"``, the relative L2 error of values and slopes, for
@@ -180,15 +180,15 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         The fitted model without its estimator: scalers, base, network, and the stages that lead to it.
     base_ : object or None
         Fitted base model: its ``estimator``, and the ``error`` of its predictions for samples that it has not seen,
-        relative to their variation. None if there is none, also because the network left it far behind.
+        relative to their variation. None without a base, also if it was dropped because the network was far better.
     backend_ : str
         Implementation of the scans in the fit: ``"numba"`` and ``"triton"`` are the fused kernels for CPU and CUDA,
         ``"mamba_ssm"`` is the kernel of that package for CUDA, ``"torch"`` is plain PyTorch; several are joined by
         commas.
     device_, dtype_ : torch.device, str
-        Where and in which precision the network computes.
+        Device and precision of the network.
     domain_ : object
-        Box and grid lines of the training points, by which predictions elsewhere are warned about.
+        Box and grid lines of the training points. Predictions outside of them cause a warning.
     symmetry_centre_ : ndarray of shape (d,) or None
         Centre of the box of all training points, about which named symmetries move points where no domain is declared;
         None where no points are moved.
@@ -257,7 +257,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     #: that is not listed has an effect on all of them.
     _effective_on: ClassVar[dict[str, tuple[str, ...]]] = {"refinement": ("grid",)}
     _takes_other_points = True
-    #: Base model of the fit; None also in models that were saved before there were any.
+    #: Base model of the fit; None without one, and in models of versions without base models.
     base_ = cast("BaseModel | None", None)
     #: Duration of the last fit of a base model.
     _base_seconds = 0.0

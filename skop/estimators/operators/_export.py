@@ -39,7 +39,7 @@ from skop.surrogate._correction import CorrectionNetwork
 
 __all__ = ["export_estimator"]
 
-#: Mean of an input in units of its standard deviation from which it is given in double precision.
+#: Pass an input in double precision if its mean exceeds this multiple of its standard deviation.
 _FAR_FROM_ZERO = 30.0
 #: Largest difference between the graph and `predict`, relative to the largest output.
 _TOLERANCE = 1e-4

@@ -51,45 +51,46 @@ from skop.training import join_group
 
 __all__ = ["AutoRegressor", "classical_candidates", "compare"]
 
-#: Part of the budget for the search. The final fit of an operator takes the rest, because its error falls by more in
-#: this time than another operator would lower it.
+#: Part of the budget for the search. The final fit gets the rest: it lowers the error by more in this time than the
+#: choice of another operator would.
 _SEARCH = 1 / 10
 #: Word for the default candidates in a list of others.
 _DEFAULT = "default"
-#: Number of epochs of the default operators under a time limit, which ends them before.
+#: Number of epochs of the default operators under a time limit, which ends the training sooner.
 _MANY_EPOCHS = 10**6
-#: Seconds of the search for each operator that takes part by default, since a training of some steps tells nothing.
+#: Seconds of the search for each default operator: shorter trainings cannot rank operators.
 _SECONDS_EACH = 60.0
-#: Time limit in seconds from which a fit says what it will do.
+#: Print the plan of the search from this time limit on, in seconds.
 _LONG = 60.0
 
 
 class AutoRegressor(FieldRegressor):
     """Choose the model for the data, among classical ones and operators, within one time budget.
 
-    Candidates are compared by cross-validation. Those that can be stopped at any time, the operators, are compared by
-    successive halving: in each rung they are trained for the same time, and the best go on to the next one with more.
-    The best candidate, or a weighted ensemble of the best, is then fitted on all samples for the rest of the budget.
+    Candidates are compared by cross-validation. Operators, whose training can be stopped at any time, are compared by
+    successive halving: in each rung they are trained for the same time, and the best go on to the next rung with more
+    time. The best candidate, or a weighted ensemble of the best, is then fitted on all samples for the rest of the
+    budget.
 
     Parameters
     ----------
     candidates : list of (str, estimator) and "default", or None, default=None
-        Models to choose from, by name. Any estimator with `fit` and `predict` on FieldSets, or for plain tables on
-        arrays, such as a scikit-learn regressor, or a Pipeline, whose steps get any table as it came. None takes the
-        mean, `PODRegressor`, and operators over it (``base="auto"``), one for each minute of the search and at least
-        one, in this order: `LaMORegressor`, `AMORegressor`, LaMO with latent tokens on grids, `MNORegressor`,
-        `GeoMaNORegressor`, a wide LaMO, and LaMO without a base. The word ``"default"`` in a list stands for these,
-        such as in ``["default", ("U-Net", UNetRegressor())]``.
+        Models to choose from, by name: any estimators with `fit` and `predict` on FieldSets, or for plain tables on
+        arrays, such as scikit-learn regressors and Pipelines, whose steps receive any table unchanged. None takes the
+        mean, `PODRegressor`, and operators with ``base="auto"``, one for each minute of the search and at least one,
+        in this order: `LaMORegressor`, `AMORegressor`, LaMO with latent tokens on grids, `MNORegressor`,
+        `GeoMaNORegressor`, a wide LaMO, and LaMO without a base. ``"default"`` in a list stands for all of these, as
+        in ``["default", ("U-Net", UNetRegressor())]``.
     max_time : float or None, default=600
-        Budget in seconds for the whole fit. None compares by numbers of epochs instead, fractions of each candidate's
-        own `max_iter`; results then repeat exactly, and take as long as they take.
+        Budget in seconds for the whole fit. None compares after fractions of each candidate's own `max_iter` epochs
+        instead; results then repeat exactly, and the duration is not limited.
     ensemble : {"auto", "greedy", "best"}, default="auto"
-        Result of the search. ``"best"``: the candidate with the lowest expected error. ``"greedy"``: weighted mean of
-        candidates, to which one at a time is added, with replacement, so that the error on held-out samples becomes
-        lowest. ``"auto"``: this mean if it lowers the error by 2 % or more, else the best.
+        Result of the search. ``"best"``: the candidate with the lowest expected error. ``"greedy"``: a weighted mean of
+        candidates. It is built by adding one candidate at a time, with replacement, the one that lowers the error on
+        held-out samples most. ``"auto"``: this mean if it lowers the error by 2 % or more, else the best.
     cv : int, splitter or list of (train, valid), default=3
-        Number of folds, at most as many as samples or groups, whose samples are drawn at random; a splitter of
-        scikit-learn; or the rows of each fold. Under a time limit operators see the first fold only.
+        Number of folds with samples drawn at random, at most as many as samples or groups; a splitter of scikit-learn;
+        or the rows of each fold. Under a time limit operators see the first fold only.
     symmetries : sequence of str, SymmetryOptions or None, default=None
         Symmetries of the problem, for every candidate that has this parameter and declares none of its own; see
         `skop.SymmetryOptions`.
@@ -132,28 +133,29 @@ class AutoRegressor(FieldRegressor):
 
     Notes
     -----
-    The search has a tenth of the budget, of which models without a time limit of their own get at most half: each is
-    first timed on parts of the samples, and left out if it would take longer. They are fitted on all folds if this is
-    soon done, else on the first one. The final fit takes the rest of the budget. One training step, one fit of a model
-    without a time limit, and that of a base, are never cut short, so a budget below the time of these is exceeded.
+    **Budget.** The search has a tenth of the budget. Models without a time limit of their own get at most half of it:
+    each is first timed on parts of the samples, and left out if it would take longer. They are fitted on all folds if
+    the time allows, else on the first one. The final fit takes the rest of the budget. A training step, the fit of a
+    model without a time limit, and the fit of a base are never cut short, so they can exceed a very small budget.
 
-    An operator over `PODRegressor` uses its network only as far as held-out samples support it, so that its error is
-    that of `PODRegressor` or less, but for the noise of these samples, and it ends its training early where the network
-    adds nothing. It is therefore preferred to the model alone, unless its error in the search is more than 10 % larger,
-    and its expected error is at most that of the model. Operators whose errors are within 2 % of that of the model
-    count as equal, and the first one is taken. An ensemble does not hold the model a second time, nor the mean. If
-    there is one operator, and all other candidates are models that it holds, it is not tried at all, and has the whole
-    rest of the budget. Fits to the same samples, one after the other, share one fit of this model as their base.
+    **Operators with `PODRegressor` as their base.** Such an operator uses its network only as far as held-out samples
+    support it. Its error is therefore at most that of `PODRegressor`, except for the noise of these samples, and its
+    training ends early if the network adds nothing. It is preferred to `PODRegressor` alone unless its error in the
+    search is more than 10 % larger; its expected error is then at most that of `PODRegressor`. Operators whose errors
+    are within 2 % of that of `PODRegressor` count as equal, and the first one is taken. An ensemble with such an
+    operator does not contain `PODRegressor` a second time, and no ensemble contains the mean. A single operator is not
+    tried in the search, and has the whole rest of the budget, if all other candidates are models that it contains.
+    Successive fits to the same samples share one fit of their base.
 
-    Errors of operators in the table are those of a short training on a part of the samples. The final fit is longer,
-    and the error to be expected of it is extrapolated from the last two rungs: as a power of the time, with the
-    exponent that the two rungs show, at most 0.45. The last rung keeps operators of two kinds, because a short
-    training says little about a long one. It has the first fold alone where a final fit follows within a time limit;
-    `compare`, without a final fit, has all folds.
+    **Expected errors.** The table has the errors of operators after a short training on a part of the samples. The
+    final fit is longer. Its error is extrapolated from the last two rungs as a power of the time, with the exponent
+    that the two rungs show, at most 0.45. The last rung keeps operators of two kinds, because a short training says
+    little about a long one. It uses the first fold alone if a final fit follows within a time limit, and all folds in
+    `compare`, which has no final fit.
 
-    With weights, samples of weight 0 are left out before the folds are made, and weights count in fits and errors.
-    Where the others differ, a candidate whose `fit` takes no `sample_weight`, such as `PODRegressor`, is left out, and
-    the table says so.
+    **Weights.** Samples of weight 0 are left out before the folds are made; other weights count in fits and errors. If
+    weights differ, a candidate whose `fit` takes no `sample_weight`, such as `PODRegressor`, is left out, and the table
+    has this reason.
 
     References
     ----------

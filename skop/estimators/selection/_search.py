@@ -37,28 +37,27 @@ from skop.training import DIRECT_TRAINING, in_words
 
 __all__ = ["Candidate", "Samples", "Search", "as_input", "as_predictions", "make_candidates", "make_folds", "weighted"]
 
-#: Part of the search for models without a time limit, where there are others. They need seconds or are left out.
+#: Part of the search time for models without a time limit, if there are others.
 _CLASSICAL = 0.5
-#: Part of the search, after these models, for the last rung, which has two operators.
+#: Part of the search time after these models for the last rung, which has two operators.
 _LAST = 2 / 3
-#: Each rung keeps one operator of this number, down to two. A base model is fitted anew in each, and there a training
-#: of a few seconds tells nothing, so that few rungs are better than many.
+#: Each rung keeps one of this number of operators, down to two. Few rungs are better than many: each fits base models
+#: anew, and a training of a few seconds cannot rank operators.
 _KEPT = 4
 _FINALISTS = 2
-#: Part by which a short training of an operator over PODRegressor may be worse than this model, so that the operator is
-#: still preferred: after a longer one it is not worse, but for the noise of its held-out samples.
+#: Prefer an operator with PODRegressor as its base if its error after a short training is at most this part above that
+#: of PODRegressor: a longer training makes up for it.
 _TIE = 0.1
-#: Largest slope of an operator's learning curve, error over time on two logarithmic scales, that is believed for the
-#: time of the final fit.
+#: Largest slope of a learning curve, error over time on two logarithmic scales, for the extrapolation to the final fit.
 _STEEPEST = 0.45
-#: Number of models that a greedy ensemble adds at most.
+#: Largest number of steps of a greedy ensemble.
 _ROUNDS = 10
-#: Shortest training in seconds that is worth a start.
+#: Shortest time limit of a training in seconds.
 _SHORTEST = 0.02
-#: Number of samples from which a model without a time limit is first timed on parts; and the highest power of it with
-#: which the time is taken to grow.
+#: From this number of samples on, time a model without a time limit on parts first; assume that its time grows with the
+#: number of samples by a power of at most the second number.
 _TIMED_SAMPLES, _HIGHEST_POWER = 200, 3.0
-#: Reason of a candidate whose process has ended.
+#: Reason in the table for a candidate whose process was killed.
 _KILLED = "a process was killed, perhaps for want of memory; which of the fits at that time needed it is not known"
 
 
@@ -734,13 +733,13 @@ class Search:
         self._rank(finalists)
         for candidate in untried:
             candidate.status, candidate.rung = "compared", rung
-            candidate.reason = "not tried, since it holds the other models, and adds what held-out samples support"
+            candidate.reason = "not tried: it contains the other models, and adds what held-out samples support"
             candidate.expected = min(other.expected for other in finalists if other.may_be_base)
         self.ranked = [*finalists, *untried]
         self._tell_rung(rung, finalists)
 
     def _untried(self, classical: list[Candidate], timed: list[Candidate]) -> list[Candidate]:
-        """The only operator, if it holds all other models, so that a comparison with them would cost training alone."""
+        """The only operator, if it contains all other models: a comparison would only cost time for its training."""
         bases = [candidate for candidate in classical if candidate.may_be_base]
         others = [candidate for candidate in classical if candidate.is_alive and not candidate.may_be_base]
         is_known = any(candidate.is_alive for candidate in bases)
@@ -749,14 +748,14 @@ class Search:
         data, every = TrainingData(self.samples.inputs, self.samples.targets, self.samples.spec), len(self.samples)
         why_not = getattr(timed[0].estimator, "_why_no_base", None)
         if why_not is not None and why_not(data, np.arange(every), DIRECT_TRAINING):
-            # Without a base, such as of too few samples, it may be worse than the model.
+            # Without a base, for example with too few samples, it may be worse than the model.
             return []
         return timed
 
     def _fit_base(self, timed: list[Candidate]) -> None:
         """Train the first operator over a base for one step, so that this has been fitted for all of them.
 
-        Otherwise the time of the fit of the base, and of what else a first fit loads, would be that of the first one.
+        Otherwise the first operator alone would pay for the fit of the base, and for everything that a first fit loads.
         """
         over = next((candidate for candidate in timed if candidate.has_base), None)
         if over is not None and self.deadline is not None and effective_n_jobs(self.n_jobs) == 1:
@@ -825,7 +824,7 @@ class Search:
         def configure(candidate: Candidate, n_left: int) -> _Task | None:
             if until is None:
                 return _Task(candidate.for_part(epochs))
-            # A first fit that compiles or loads something takes time from the rungs to come, not from the others.
+            # A first fit that compiles or loads something takes time from later rungs, not from other candidates.
             share = max(self._left(until) / -(-n_left // n_workers), usual / 2)
             has_result = n_left < len(pairs) or any(other.trials for other in self.candidates)
             if self._left() < share and not candidate.trials and has_result:
@@ -919,11 +918,11 @@ class Search:
             if not candidate.has_base:
                 continue
             if abs(candidate.error - base) <= (1 - OF_USE) * base:
-                # Its network adds nothing yet, and what differs between such operators does not tell which of them
-                # will be the best, so that the first one is taken.
+                # Its network adds nothing yet. Differences between such operators do not tell which will be the best,
+                # so the first one is taken.
                 candidate.rank_error = candidate.expected = base
             elif candidate.expected <= (1 + _TIE) * base:
-                # It is not worse than its base after a long training, and ends it early where it is no better.
+                # After a long training it is not worse than its base.
                 candidate.expected = min(candidate.expected, base)
 
     def _residuals_of(self, rows: IntArray, found: list[Predictions]) -> _Residuals:
@@ -981,11 +980,11 @@ class Search:
             untried[0].weight = 1.0
             return
         over = min((candidate.expected for candidate in self.ranked if candidate.has_base), default=np.inf)
-        # What an operator holds as its base needs no weight of its own, which a short training would overstate.
+        # The base of an operator needs no weight of its own; a short training would overstate it.
         members = [i for i, one in enumerate(self.ranked) if not (one.may_be_base and over <= one.expected)]
         best = min(members, key=lambda i: (self.ranked[i].expected, self.ranked[i].rank_error))
         weights = np.eye(len(self.ranked))[best]
-        # A part of the mean would draw all predictions towards it, by what a few held-out samples happen to support.
+        # A few held-out samples would support a weight of the mean by chance, which pulls all predictions to it.
         members = [i for i in members if not self.ranked[i].is_mean]
         if ensemble != "best" and best in members:
             # Two operators share the time.
@@ -1066,7 +1065,7 @@ class Search:
 
 
 def _listed_folds(cv: Any) -> list[tuple[IntArray, IntArray]]:
-    """Rows of each fold as arrays; an error if they are none."""
+    """Rows of each fold as arrays; an error if they are invalid."""
     try:
         folds = [tuple(np.asarray(part) for part in fold) for fold in cv]
     except (TypeError, ValueError):

@@ -57,24 +57,24 @@ __all__ = ["ConformalRegressor"]
 
 KNOWN["FrozenEstimator"] = FrozenEstimator
 
-#: Part of the held-out samples from which a scale is estimated; the others calibrate.
+#: Part of the held-out samples that estimate a scale; the others calibrate.
 _SCALE_SHARE = 1 / 3
-#: Number of samples that the mean over the nodes counts for in the scale of a node, since few samples tell little.
+#: In the scale of a node, the mean over all nodes counts as this number of samples.
 _PRIOR = 4.0
 #: Lowest scale of a node, as a part of the root mean square of the scale over the nodes of its sample.
 _LOWEST = 1e-2
-#: Ratio of an error to a scale from which the scale is zero.
+#: A scale counts as zero if an error exceeds this multiple of it.
 _HUGE = 1e100
-#: Number of scores that are kept of each model for CV+; more are rounded up to these.
+#: Keep this number of scores of each model for CV+, and round the others up to these.
 _KEPT_SCORES = 1000
-#: Number of scores of a channel from which close ones are joined where they come in many parts, and the low bits by
-#: which these may differ: a relative difference of 6e-5.
+#: Join close scores of a channel above this number if they come in many parts; close scores differ in this number of
+#: low bits, that is, by 6e-5.
 _MOST_SCORES, _JOINED_BITS = 2**18, 38
-#: Number of bisections in which a bound of CV+ is found, which then is too wide by 1e-10 of the band at most.
+#: Number of bisections for a bound of CV+, which is then too wide by at most 1e-10 of the band.
 _BISECTIONS = 34
-#: Difference of probabilities that is rounding.
+#: Differences of probabilities up to this are rounding.
 _ROUNDING = 1e-9
-#: What scikit-learn stores of a table X.
+#: Attributes that scikit-learn stores of a table X.
 _COLUMNS = ("n_features_in_", "feature_names_in_")
 #: Kinds of outputs.
 _KINDS = ("fields", "scalars")

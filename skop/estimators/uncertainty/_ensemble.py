@@ -66,7 +66,7 @@ class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
 
     Notes
     -----
-    Members that are fitted one after the other share the fit of a base model that is given by a word, such as
+    Members that are fitted one after the other share the fit of a base model that is given by name, such as
     ``base="auto"``, which does not depend on their random states; in separate processes each fits its own.
 
     In searches, the name of a parameter of the members is, for example, ``estimator__width``.

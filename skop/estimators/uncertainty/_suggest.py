@@ -21,10 +21,10 @@ from skop.surrogate._novelty import features
 
 __all__ = ["select", "suggest"]
 
-#: Distance up to which samples are the same, as a part of the typical distance of neighbours, for each unit of the size
-#: of the features. Some of these are roots of differences, and some are computed by networks in single precision.
+#: Samples are the same up to this distance, in typical distances of neighbours, for each unit of the size of the
+#: features: some features are roots of differences, or come from networks in single precision.
 _SAME = 1e-5
-#: Part of the root mean square of the sizes of all predictions below which the size of a prediction is not counted.
+#: Relative to the root mean square over all predictions, count smaller predictions as having this size.
 _SMALLEST = 0.1
 #: Number of values that are predicted at a time.
 _VALUES_AT_A_TIME = 2**22
