@@ -10,7 +10,8 @@ import skop
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, MNORegressor, PODRegressor, RolloutRegressor
 from skop.data import Predictions, Targets
 from skop.datasets import make_darcy
-from skop.estimators.fitting._base_model import Comparison, Review, correction_shares, standardized
+from skop.estimators.fitting._base_model import standardized
+from skop.estimators.fitting._comparison import Comparison, Review, correction_shares
 from skop.estimators.fitting._session import FitSession
 from skop.estimators.fitting._session_base import SessionBase
 from skop.estimators.operators._export import _BaseGraph

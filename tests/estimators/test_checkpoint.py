@@ -29,8 +29,9 @@ from skop import (
 from skop.data import FieldLoader, Scalers
 from skop.estimators._field import fitted_attributes
 from skop.estimators.fitting import _checkpoint
-from skop.estimators.fitting._base_model import BaseModel, Review
+from skop.estimators.fitting._base_model import BaseModel
 from skop.estimators.fitting._checkpoint import FitCheckpoints
+from skop.estimators.fitting._comparison import Review
 from skop.estimators.fitting._monitors import OverfittingMonitor
 from skop.estimators.selection import _search
 from skop.exceptions import SkopWarning

@@ -27,7 +27,7 @@ from skop import (
 )
 from skop.data import unit_grid
 from skop.estimators.fitting import _monitors
-from skop.estimators.fitting._base_model import Review
+from skop.estimators.fitting._comparison import Review
 from skop.estimators.fitting._monitors import OverfittingMonitor
 from skop.estimators.fitting._session import FitSession
 from skop.exceptions import SkopWarning

@@ -24,7 +24,6 @@ import torch
 from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.model_selection import KFold
-from torch import nn
 
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
@@ -37,32 +36,22 @@ from skop.estimators.classical._baselines import (
     merged,
 )
 from skop.estimators.files._persistence import KNOWN
+from skop.estimators.fitting._comparison import ERRORS, ROUNDING, pairs
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.surrogate._predictions import rows_of
-from skop.training import TrainingEnd, fingerprint
 
 __all__ = [
     "BaseModel",
-    "Comparison",
-    "Review",
-    "correction_shares",
     "remainder_sizes",
     "shared_between_fits",
     "standardized",
-    "without_base",
 ]
 
-#: Take a base, and a share of the network, only if they gain more than this number of standard errors.
-_ERRORS = 2.0
 #: Learn the residual of the base if its error is below this part of the variation, else the whole map: the residual of
 #: a rough base is as hard to learn as the map.
 _SMALL_REST = 0.02
-#: Compare the network with the base after these parts of the training.
-_REVIEWS = (1 / 8, 1 / 4, 1 / 2)
 #: Folds of the cross-validation of models without a closed form of leave-one-out.
 _FOLDS = 5
-#: Variations below this part of the values are rounding.
-_ROUNDING = 1e-13
 #: Nodes do not correspond if their distances correlate with those of the fit by less than this.
 _OTHERS = 0.25
 #: Points that differ by less than this part of their extent are the same.
@@ -481,7 +470,7 @@ def _deviations(values: Any, scaler: Any) -> FloatArray:
     """
     scaled = scaler.transform(torch.from_numpy(_as_doubles(values)))
     mean = scaler.destandardize(torch.zeros_like(scaled))
-    is_rounding = (scaler.destandardize(scaled) - mean).abs() <= _ROUNDING * mean.abs()
+    is_rounding = (scaler.destandardize(scaled) - mean).abs() <= ROUNDING * mean.abs()
     found: FloatArray = scaled.masked_fill(is_rounding, 0.0).numpy()
     return found
 
@@ -511,7 +500,7 @@ def remainder_sizes(
         Sizes ``(q,)`` of the channels and ``(s,)`` of the scalars.
     """
     sizes: list[FloatArray | None] = [None, None]
-    for number, (found, true) in enumerate(_pairs(unseen, targets)):
+    for number, (found, true) in enumerate(pairs(unseen, targets)):
         if found is not None:
             left = (true[rows] - found[rows]).reshape(-1, true.shape[-1])
             size = np.sqrt(np.mean(left**2, axis=0))
@@ -519,20 +508,14 @@ def remainder_sizes(
     return sizes[0], sizes[1]
 
 
-def _pairs(found: Predictions, targets: Targets) -> list[tuple[FloatArray | None, Any]]:
-    """Predictions and truth of the fields and of the scalars."""
-    field = None if targets.field is None else np.asarray(targets.field.values, dtype=np.float64)
-    return [(found.fields, field), (found.scalars, targets.scalars)]
-
-
 def _relative_error(found: Predictions, targets: Targets) -> float:
     """Error relative to the variation, with equal weight for all channels and scalars that vary."""
     parts = []
-    for own, true in _pairs(found, targets):
+    for own, true in pairs(found, targets):
         if own is not None:
             left, true = (part.reshape(-1, true.shape[-1]) for part in (true - own, true))
             whole = np.sum((true - true.mean(axis=0)) ** 2, axis=0)
-            varies = whole > _ROUNDING**2 * np.sum(true**2, axis=0)
+            varies = whole > ROUNDING**2 * np.sum(true**2, axis=0)
             parts.append(np.sum(left**2, axis=0)[varies] / whole[varies])
     rest = np.concatenate(parts)
     # Where nothing varies, there is nothing to explain.
@@ -546,19 +529,19 @@ def _is_better_than_mean(found: Predictions, targets: Targets) -> bool:
     base is taken.
     """
     n_samples, varies = len(targets), False
-    for own, true in _pairs(found, targets):
+    for own, true in pairs(found, targets):
         if own is not None:
             by_mean = (true - true.mean(axis=0)) * n_samples / (n_samples - 1)
             mean, base = (
                 np.square(part).reshape(n_samples, -1, true.shape[-1]).sum(axis=1) for part in (by_mean, true - own)
             )
             size = mean.mean(axis=0)
-            varies = varies or bool((size > _ROUNDING**2 * np.square(true).mean()).any())
+            varies = varies or bool((size > ROUNDING**2 * np.square(true).mean()).any())
             is_smaller = base.mean(axis=0) < OF_USE**2 * size
             # As a part of both for each sample too, since few large samples can make up all of a difference.
             both = mean + base
             for gain in (mean - base, np.divide(mean - base, both, out=np.zeros_like(both), where=both > 0)):
-                is_clear = gain.mean(axis=0) > _ERRORS * gain.std(axis=0, ddof=1) / n_samples**0.5
+                is_clear = gain.mean(axis=0) > ERRORS * gain.std(axis=0, ddof=1) / n_samples**0.5
                 if (is_smaller & is_clear).any():
                     return True
     return not varies
@@ -640,212 +623,3 @@ def _spread_to_all(found: Predictions, used: IntArray, n_samples: int) -> Predic
             whole[used] = held
         parts.append(whole)
     return Predictions(*parts)
-
-
-def without_base(end: TrainingEnd, network: nn.Module) -> TrainingEnd:
-    """State of the training of a `CorrectionNetwork`, as that of the network in it.
-
-    Parameters
-    ----------
-    end : TrainingEnd
-        State of the whole.
-    network : Module
-        The network in it, with its final weights.
-
-    Returns
-    -------
-    TrainingEnd
-        Its state.
-    """
-
-    def own(held: dict[str, Any]) -> dict[str, Any]:
-        """Entries of the network, by its own names."""
-        prefix = "network."
-        return {name.removeprefix(prefix): value for name, value in held.items() if name.startswith(prefix)}
-
-    return replace(end, weights=own(end.weights), moments=own(end.moments), fingerprint=fingerprint(network))
-
-
-# ---------------------------------------------------------------------- share of the correction
-@dataclass(frozen=True)
-class Comparison:
-    """A network and a base model, compared on samples that neither has seen.
-
-    Attributes
-    ----------
-    field, scalars : ndarray of shape (q,), (s,), or None
-        Shares of the network, see `correction_shares`.
-    ratio, blended : ndarray of shape (q + s,)
-        Error with the whole correction, and with its shares, in units of that of the base, for each channel and scalar.
-    """
-
-    field: FloatArray | None
-    scalars: FloatArray | None
-    ratio: FloatArray
-    blended: FloatArray
-
-    @classmethod
-    def of(cls, unseen: Predictions, corrected: Targets, truth: Targets, weight: FloatArray) -> Comparison:
-        """Compare m samples.
-
-        Parameters
-        ----------
-        unseen, corrected, truth, weight
-            Arguments of `correction_shares`.
-
-        Returns
-        -------
-        Comparison
-            Shares and ratio.
-        """
-        shares, ratios = correction_shares(unseen, corrected, truth, weight), list[list[FloatArray]]([[], []])
-        for share, (base, whole), (_, true) in zip(
-            shares, _pairs(unseen, corrected), _pairs(unseen, truth), strict=True
-        ):
-            if base is None:
-                continue
-            own, *others = (
-                np.sqrt(weight @ np.sum((true - part).reshape(len(true), -1, true.shape[-1]) ** 2, axis=1))
-                for part in (base, whole, base + share * (whole - base))
-            )
-            for found, error in zip(ratios, others, strict=True):
-                found.append(np.divide(error, own, out=np.full(len(own), np.inf), where=own > 0))
-        return cls(*shares, *map(np.concatenate, ratios))
-
-    @property
-    def shares(self) -> FloatArray:
-        """All shares, of shape (q + s,)."""
-        return np.concatenate([held for held in (self.field, self.scalars) if held is not None])
-
-
-class Review:
-    """Repeated comparison of a network with a base model in the course of a training.
-
-    Parameters
-    ----------
-    learns_rest : bool
-        Whether the network learns the residual of the base, and not the whole map.
-    is_line : bool, default=False
-        Whether samples differ by one number alone, and the base interpolates. Leaving out a sample then doubles a gap:
-        the residual is many times that of new samples, and not worth learning.
-    """
-
-    def __init__(self, learns_rest: bool, is_line: bool = False) -> None:
-        self.learns_rest, self.is_line, self.due = learns_rest, is_line, list(_REVIEWS)
-        self.before: tuple[float, Comparison] | None = None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the comparisons so far, as nested dicts and lists of numbers and arrays."""
-        before = None if self.before is None else {"part": self.before[0], **vars(self.before[1])}
-        return {"due": list(self.due), "before": before}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from the result of `state_dict`."""
-        self.due, before = list(state["due"]), state["before"]
-        parts = {} if before is None else {name: held for name, held in before.items() if name != "part"}
-        self.before = None if before is None else (before["part"], Comparison(**parts))
-
-    def is_due(self, part: float) -> bool:
-        """Whether a review is due when this fraction of the training is complete."""
-        return bool(self.due) and part >= self.due[0]
-
-    def pass_by(self, part: float) -> None:
-        """Mark the reviews up to this fraction of the training as done."""
-        self.due = [later for later in self.due if later > part]
-
-    def winner(self, part: float, now: Comparison) -> str | None:
-        """Decide whether network or base is of no use for the rest of the training.
-
-        A network that learns the residual learns it early or not at all: it is of no use if it lowers no error by a
-        fiftieth in two successive comparisons. A network that learns the whole map is worse than a good base for long.
-        It is of no use if, in addition, its error is extrapolated to be so large that it would lower no error by a
-        fiftieth at the end. The extrapolation is the power of the time between the last two comparisons. The base is of
-        no use to such a network by the same measure.
-
-        Parameters
-        ----------
-        part : float
-            Completed fraction of the training.
-        now : Comparison
-            Their comparison at this time.
-
-        Returns
-        -------
-        str or None
-            ``"base"`` or ``"network"``, the one that is left, or None if both are of use.
-        """
-        self.pass_by(part)
-        before, self.before = self.before, (part, now)
-        if self.learns_rest and self.is_line:
-            return "base"
-        # If the errors are independent, the error of both together is sqrt(share) times that of the network.
-        if not self.learns_rest and now.shares.min() >= OF_USE**2:
-            return "network"
-        if before is None or min(now.blended.min(), before[1].blended.min()) < OF_USE:
-            return None
-        if self.learns_rest:
-            return "base"
-        # Where the base has no error, the ratio is infinite.
-        known = np.isfinite(now.ratio) & np.isfinite(before[1].ratio)
-        fallen = np.divide(now.ratio, before[1].ratio, out=np.ones_like(now.ratio), where=known)
-        power = np.log(np.minimum(fallen, 1.0)) / np.log(part / before[0])
-        at_end = now.ratio * part**-power
-        # If the errors are independent, a network with r times the error of the base lowers it to r / sqrt(1 + r²).
-        return "base" if np.sin(np.arctan(at_end)).min() > OF_USE else None
-
-
-def correction_shares(
-    unseen: Predictions, corrected: Targets, truth: Targets, weight: FloatArray
-) -> tuple[FloatArray | None, FloatArray | None]:
-    """Shares of a correction that lower the error of samples which the network has not seen.
-
-    Each is the factor of least squares minus its standard error over the samples, in [0, 1]; 0 if the factor is below
-    twice this error; and at most the smallest factor without any one of the samples. The factor itself is too large:
-    leave-one-out errors of a base exceed its errors on new samples between those of the fit.
-
-    Parameters
-    ----------
-    unseen : Predictions
-        Predictions of the base model for m samples.
-    corrected, truth : Targets
-        The same with the whole correction, and true values.
-    weight : ndarray of shape (m,)
-        Weight of the squared error of each sample.
-
-    Returns
-    -------
-    tuple of (ndarray or None)
-        Shares ``(q,)`` of the channels and ``(s,)`` of the scalars.
-    """
-    shares: list[FloatArray | None] = [None, None]
-    pairs = zip(_pairs(unseen, corrected), _pairs(unseen, truth), strict=True)
-    for number, ((base, whole), (_, true)) in enumerate(pairs):
-        if base is not None:
-            shares[number] = _share(base, whole, true, weight)
-    return shares[0], shares[1]
-
-
-def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight: FloatArray) -> FloatArray:
-    """Share for each channel of values ``(m, ..., q)``."""
-    n_samples, n_channels = len(truth), truth.shape[-1]
-    step, left = ((part - unseen).reshape(n_samples, -1, n_channels) for part in (corrected, truth))
-    weight = weight[:, np.newaxis]
-    gain, size = weight * np.sum(step * left, axis=1), weight * np.sum(step**2, axis=1)
-    total = size.sum(axis=0)
-    # In a channel that does not vary, base and truth, or base and network, differ by rounding: nothing is to be added.
-    differ = np.minimum(*(np.abs(part).max(axis=(0, 1)) for part in (step, left))) > _ROUNDING
-    total = np.where(differ, total, 0.0)
-    share = np.divide(gain.sum(axis=0), total, out=np.zeros(n_channels), where=total > 0)
-    # Variance of a ratio of sums over independent samples; it is unknown for a single sample.
-    part = np.divide(size, total, out=np.zeros_like(size), where=total > 0)
-    freedom = 1 - np.sum(part**2, axis=0)
-    scatter = np.sum((gain - share * size) ** 2, axis=0)
-    infinite = np.full(n_channels, np.inf)
-    variance = np.divide(scatter, total**2 * freedom, out=infinite, where=(total > 0) & (freedom > _ROUNDING))
-    deviation = np.sqrt(variance)
-    # With noise, a few samples support any factor: one that is not beyond chance is set to 0.
-    pulled = np.where(share > _ERRORS * deviation, share - deviation, 0.0)
-    # A sample with a small field has a large weight, and would otherwise decide against all others.
-    others = total - size
-    without = np.divide(gain.sum(axis=0) - gain, others, out=np.zeros_like(size), where=others > _ROUNDING * total)
-    return np.clip(np.minimum(pulled, without.min(axis=0)), 0.0, 1.0)

@@ -9,7 +9,7 @@ import numpy as np
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldLoader
 from skop.estimators.classical._common_grid import warn_of_resampling
-from skop.estimators.fitting._base_model import Review
+from skop.estimators.fitting._comparison import Review
 from skop.modules import ResidualDropout, set_drop_path
 from skop.networks import shift_patches
 from skop.surrogate._correction import CorrectionNetwork

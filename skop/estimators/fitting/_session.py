@@ -34,7 +34,7 @@ from skop.data import (
 )
 from skop.estimators.classical._baselines import groups_of_same_inputs
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling
-from skop.estimators.fitting._base_model import remainder_sizes, standardized, without_base
+from skop.estimators.fitting._base_model import remainder_sizes, standardized
 from skop.estimators.fitting._callbacks import EpochCallbacks
 from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.estimators.fitting._cost import cheaper_settings
@@ -61,8 +61,10 @@ from skop.training import (
     Monitor,
     Trainer,
     TrainerConfig,
+    TrainingEnd,
     TrainingPlan,
     Validation,
+    fingerprint,
     measure_epoch,
 )
 from skop.training._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
@@ -595,7 +597,7 @@ class FitSession:
         if model.warm_start:
             seconds, end = trainer.earlier.seconds + model.fit_seconds_, trainer.end
             if end is not None and trainer.network is not model.module_:
-                end = without_base(end, model.module_)
+                end = _without_base(end, model.module_)
             model._earlier = EarlierTraining(model.n_iter_, seconds, end, self.valid)
 
 
@@ -733,3 +735,14 @@ def _points_of_a_step(inputs: FieldSet, config: TrainerConfig, drawn: int | None
     """Number of points in a mini-batch, over all its samples."""
     together = config.group_size if config.grouping == "together" else 1
     return config.batch_size * together * int(min(inputs.n_points.mean(), drawn or np.inf))
+
+
+def _without_base(end: TrainingEnd, network: torch.nn.Module) -> TrainingEnd:
+    """State of the training of a `CorrectionNetwork`, as that of the network in it with its final weights."""
+
+    def own(held: dict[str, Any]) -> dict[str, Any]:
+        """Entries of the network, by its own names."""
+        prefix = "network."
+        return {name.removeprefix(prefix): value for name, value in held.items() if name.startswith(prefix)}
+
+    return replace(end, weights=own(end.weights), moments=own(end.moments), fingerprint=fingerprint(network))

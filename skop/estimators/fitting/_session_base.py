@@ -16,7 +16,8 @@ from skop.estimators.classical._baselines import (
     keep_their_distances,
     nodes_correspond,
 )
-from skop.estimators.fitting._base_model import BaseModel, Comparison, standardized
+from skop.estimators.fitting._base_model import BaseModel, standardized
+from skop.estimators.fitting._comparison import Comparison
 from skop.exceptions import FieldDataError, warn
 from skop.surrogate._correction import CorrectionNetwork
 from skop.surrogate._predictions import on_grid_of, rows_of
