@@ -69,7 +69,7 @@ from skop.training import (
 )
 from skop.training._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
 
-__all__ = ["AUTOMATIC_LOSSES", "FitSession", "check_weight", "objective_of", "trainer_config"]
+__all__ = ["AUTOMATIC_LOSSES", "FitSession", "check_logarithms", "check_weight", "objective_of", "trainer_config"]
 
 #: Meaning of ``loss="auto"`` for fields, and for scalars alone.
 AUTOMATIC_LOSSES = ("sobolev", "mse")
@@ -160,7 +160,7 @@ class FitSession:
         if data.targets.elsewhere:
             self._check_other_points(data)
         if model._options("scaling").target_transform is not None:
-            self._check_logarithms(data.targets)
+            check_logarithms(model, data.targets, self.used)
         rng = check_random_state(model.random_state)
         self.rng = self.group.generator(rng) if model.random_state is None else rng
         self.data = data = self._resampled(data)
@@ -261,17 +261,6 @@ class FitSession:
         for reason, applies in reasons.items():
             if applies:
                 raise FieldDataError(f"{_other_points(data)}, but {reason}.")
-
-    def _check_logarithms(self, targets: Targets) -> None:
-        """Raise an error if the logarithms of the targets cannot be learnt."""
-        check_positive(targets, self.used)
-        declared = self.estimator._symmetries
-        for name in ("target_vectors", "target_tensors", "scalar_vectors") if declared is not None else ():
-            if len(getattr(declared, name)):
-                raise FieldDataError(
-                    f"target_transform='log' needs positive values, but symmetries turn the components of {name}, "
-                    f"which can change their sign; set target_transform=None, or declare no {name}."
-                )
 
     def _split(self) -> tuple[IntArray, IntArray | None]:
         """Split the samples for training and validation; groups of successive samples are not split."""
@@ -652,6 +641,18 @@ def objective_of(model: Any, spacing: tuple[float, ...] | None) -> Objective:
         scalar_weight=training.scalar_weight,
         balanced=model.loss == "auto" and model.spec_.n_outputs > 1,
     )
+
+
+def check_logarithms(model: Any, targets: Targets, used: IntArray) -> None:
+    """Raise an error if an operator cannot learn the logarithms of these targets."""
+    check_positive(targets, used)
+    declared = model._symmetries
+    for name in ("target_vectors", "target_tensors", "scalar_vectors") if declared is not None else ():
+        if len(getattr(declared, name)):
+            raise FieldDataError(
+                f"target_transform='log' needs positive values, but symmetries turn the components of {name}, "
+                f"which can change their sign; set target_transform=None, or declare no {name}."
+            )
 
 
 def check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:

@@ -41,7 +41,7 @@ from skop.data import (
 from skop.estimators._field import FieldRegressor, checked_by_caller, fit_estimator
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, require_measurable
-from skop.estimators.fitting._session import check_weight
+from skop.estimators.fitting._session import check_logarithms, check_weight
 from skop.estimators.operators._base import OperatorRegressor
 from skop.exceptions import FieldDataError
 from skop.metrics import relative_l2_error
@@ -231,7 +231,8 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         with checked_by_caller():
             if isinstance(estimator, OperatorRegressor) and estimator._options("scaling").target_transform is not None:
                 # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
-                estimator._check_logarithms(data.targets, weight)
+                used = np.arange(len(data.targets)) if weight is None else np.flatnonzero(weight)
+                check_logarithms(estimator, data.targets, used)
             fit(estimator, X, y, weights, replace(plan, n_steps=n_steps))
         self.estimator_ = estimator
         self._store_spec(data.inputs, data.spec)
