@@ -20,7 +20,7 @@ from scipy.spatial import Delaunay, KDTree
 from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.inspection._curves import TrainingCurveDisplay
-from skop.inspection._panels import nearly_square
+from skop.inspection._display import set_aspect
 
 __all__ = ["SvgPictures", "triangles_of"]
 
@@ -128,7 +128,7 @@ class SvgPictures:
                     points[:, 0], points[:, 1], values, triangles=mesh, shading="gouraud", **options
                 )
             if not in_space:
-                axes.set_aspect("equal" if nearly_square(points) else "auto")
+                set_aspect(axes, points)
                 for side in ("top", "right", "left", "bottom"):
                     axes.spines[side].set_visible(False)
                 axes.locator_params(nbins=4)
