@@ -1,8 +1,8 @@
-"""What the analyses of fitted networks share: the samples to analyse, and runs that leave the network as it was."""
+"""What analyses share: names and selections of samples, and runs of a network that leave it as it was."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -14,9 +14,24 @@ from skop.exceptions import FieldDataError
 from skop.modules import observe_features
 from skop.surrogate._correction import CorrectionNetwork
 
-__all__ = ["check_spacing", "each_batch", "network_name", "noted", "read_samples"]
+__all__ = ["check_spacing", "each_batch", "named", "network_name", "noted", "read_samples", "take"]
 
 T = TypeVar("T")
+
+
+def named(names: Sequence[str] | None, count: int, kind: str = "sample") -> tuple[str, ...]:
+    """Names of samples or channels, or their numbers; FieldDataError unless there is one for each."""
+    labels = tuple(f"{kind} {number}" for number in range(count)) if names is None else tuple(names)
+    if len(labels) != count:
+        raise FieldDataError(f"there are {len(labels)} names for {count} {kind}s; pass one for each.")
+    return labels
+
+
+def take(value: Any, rows: Any) -> Any:
+    """Samples of an array, a FieldSet, a DataFrame or a list, in the same form."""
+    if hasattr(value, "iloc"):
+        return value.iloc[rows]
+    return [value[row] for row in rows] if isinstance(value, list) else value[rows]
 
 
 def read_samples(estimator: Any, X: Any, *, resample: bool = True) -> FieldSet:

@@ -23,7 +23,7 @@ from skop.estimators._auto import classical_candidates
 from skop.exceptions import FieldDataError, SkopError
 from skop.inspection._evaluation import Evaluation, evaluate
 
-__all__ = ["ModelResult", "classical_models", "compare_models"]
+__all__ = ["ModelResult", "compare_models"]
 
 #: Largest number of numbers of which components are computed.
 _MOST_NUMBERS = 5 * 10**7
@@ -122,7 +122,7 @@ def compare_models(
     if classical:
         data, tested = read(*train), read(*test)
         pairs = (data.inputs, _plain_targets(data)), (tested.inputs, _plain_targets(tested))
-        tasks += [(name, model, *pairs, True) for name, model in classical_models(data).items()]
+        tasks += [(name, model, *pairs, True) for name, model in _classical_models(data).items()]
     tasks += [(name, model, train, test, False) for name, model in models.items()]
     results: list[ModelResult] = []
     first_error: Exception | None = None
@@ -175,19 +175,8 @@ def _fit_and_evaluate(
     return ModelResult(name, evaluate(model, *test, names=names), seconds, model=model)
 
 
-def classical_models(data: TrainingData) -> dict[str, Any]:
-    """Classical models for the kind of the data.
-
-    Parameters
-    ----------
-    data : TrainingData
-        Samples to train on.
-
-    Returns
-    -------
-    dict of str to estimator or str
-        Models by name, not fitted; a string is the reason why a model is left out.
-    """
+def _classical_models(data: TrainingData) -> dict[str, Any]:
+    """Classical models that are not fitted, by name; a string is the reason why a model is left out."""
     inputs, n_samples = data.inputs, len(data.inputs)
     models: dict[str, Any] = dict(classical_candidates())
     widths = [inputs.n_channels + (0 if inputs.shared_coords else inputs.n_dims), data.targets.n_outputs]
@@ -206,10 +195,7 @@ def classical_models(data: TrainingData) -> dict[str, Any]:
 class _PointwiseRegressor(BaseEstimator):
     """Regression of the value at a point from its coordinates, the input fields there, and the parameters.
 
-    Parameters
-    ----------
-    regressor : regressor
-        Regressor for one output, which is cloned for each channel.
+    A clone of the regressor predicts each channel.
     """
 
     def __init__(self, regressor: Any) -> None:

@@ -14,6 +14,7 @@ from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet, Targets, read
 from skop.estimators._field import FieldRegressor
 from skop.exceptions import FieldDataError
+from skop.inspection._analysis import take
 from skop.inspection._display import Display, draw_map, set_aspect
 
 __all__ = ["FieldErrorDisplay", "read_fields"]
@@ -407,9 +408,7 @@ def _take_sample(X: Any, sample: int, shared_coords: bool) -> Any:
     if isinstance(X, tuple):
         coords, fields = X
         return (coords if shared_coords else coords[[sample]]), fields[[sample]]
-    if hasattr(X, "iloc"):
-        return X.iloc[[sample]]
-    return [X[sample]] if isinstance(X, list) else X[[sample]]
+    return take(X, [sample])
 
 
 def _rank_samples(truth: FieldSet, predicted: FieldSet, channel: int, rank: str) -> int:
