@@ -14,7 +14,7 @@ from skop.exceptions import FieldDataError
 from skop.modules import observe_features
 from skop.surrogate._correction import CorrectionNetwork
 
-__all__ = ["check_spacing", "each_batch", "named", "network_name", "noted", "read_samples", "take"]
+__all__ = ["each_batch", "named", "network_name", "noted", "read_samples", "take"]
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def take(value: Any, rows: Any) -> Any:
 
 
 def read_samples(estimator: Any, X: Any, *, resample: bool = True) -> FieldSet:
-    """Read samples in the form of `fit`, and bring them to the grid of the network if it has one of its own."""
+    """Read samples of the spacing of `fit`, and bring them to the grid of the network if it has one of its own."""
     if not isinstance(estimator, OperatorRegressor):
         raise ValueError(
             f"estimator is a {type(estimator).__name__}, expected a LaMORegressor, GeoMaNORegressor, AMORegressor or "
@@ -43,18 +43,15 @@ def read_samples(estimator: Any, X: Any, *, resample: bool = True) -> FieldSet:
             "gets it."
         )
     inputs = estimator._read_inputs(X)[0]
-    resampler = estimator.spec_.resampler if resample else None
-    return inputs if resampler is None else resampler.to_grid(inputs)
-
-
-def check_spacing(estimator: OperatorRegressor, inputs: FieldSet) -> None:
-    """Raise FieldDataError if the grid of the samples is finer than what the network sees in a prediction."""
+    if resample and estimator.spec_.resampler is not None:
+        inputs = estimator.spec_.resampler.to_grid(inputs)
     factors = estimator.surrogate_.refine.factors(inputs)
     if max(factors) > 1:
         raise FieldDataError(
             f"X is {'x'.join(map(str, factors))} times finer than the training grid, where predict joins several "
             "predictions; pass X with the spacing of the training."
         )
+    return inputs
 
 
 def network_name(network: torch.nn.Module) -> str:

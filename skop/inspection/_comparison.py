@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.multioutput import MultiOutputRegressor
 
 from skop._typing import FloatArray
 from skop.data import FieldSet, TrainingData, read
@@ -185,41 +186,36 @@ def _classical_models(data: TrainingData) -> dict[str, Any]:
         models = dict.fromkeys(models, f"left out: {numbers:.0e} numbers are too many for a quick fit")
     if not (inputs.is_ragged or data.targets.elsewhere):
         return models
+    boosting = HistGradientBoostingRegressor(random_state=0)
     return {
         "mean value": _PointwiseRegressor(DummyRegressor()),
-        "gradient boosting, point by point": _PointwiseRegressor(HistGradientBoostingRegressor(random_state=0)),
+        "gradient boosting, point by point": _PointwiseRegressor(MultiOutputRegressor(boosting)),
         "POD": "needs y on the points of X" if data.targets.elsewhere else models["POD"],
     }
 
 
 class _PointwiseRegressor(BaseEstimator):
-    """Regression of the value at a point from its coordinates, the input fields there, and the parameters.
-
-    A clone of the regressor predicts each channel.
-    """
+    """Regression of the values at a point from its coordinates, the input fields there, and the parameters."""
 
     def __init__(self, regressor: Any) -> None:
         self.regressor = regressor
 
     def fit(self, X: FieldSet, y: Any) -> Self:
-        """Fit one regressor for each channel, on all points or on a random part of them."""
-        from sklearn.base import clone
-
+        """Fit the regressor of all channels on all points, or on a random part of them."""
         if not isinstance(y, FieldSet):
             raise FieldDataError("a regression point by point needs fields as targets.")
         rows, values = _point_rows(X), np.concatenate(y.to_list())
         if len(rows) > _MOST_POINTS:
             drawn = np.random.default_rng(0).choice(len(rows), _MOST_POINTS, replace=False)
             rows, values = rows[drawn], values[drawn]
-        self.regressors_ = [clone(self.regressor).fit(rows, column) for column in values.T]
+        self.regressor_ = clone(self.regressor).fit(rows, values)
         return self
 
     def predict(self, X: FieldSet) -> FieldSet:
         """Predict the fields on the points of X."""
         rows = _point_rows(X)
-        values = np.stack([regressor.predict(rows) for regressor in self.regressors_], axis=1)
-        shape = (len(rows), -1) if X.is_ragged else (len(X), int(X.n_points[0]), -1)
-        return X.with_values(values.reshape(*shape[:-1], values.shape[1]))
+        values = self.regressor_.predict(rows).reshape(len(rows), -1)
+        return X.with_values(values if X.is_ragged else values.reshape(len(X), int(X.n_points[0]), -1))
 
 
 def _point_rows(X: FieldSet) -> FloatArray:

@@ -223,12 +223,13 @@ def _described(
     data: TrainingData, parts: list[_Part], findings: list[Finding], counts: IntArray, advice: dict[str, str]
 ) -> DataDescription:
     """Build a description."""
-    boxes = None if data.spec.role == "features" else _boxes(data.inputs)
+    low, high = _boxes(data.inputs).swapaxes(0, 1)
+    extents = zip(low.min(axis=0).tolist(), high.max(axis=0).tolist(), strict=True)
     return DataDescription(
         form=_form(data, counts),
         n_samples=len(data.inputs),
         n_points=(int(counts[0]), int(np.median(counts)), int(counts[-1])),
-        box=() if boxes is None else _whole_box(boxes),
+        box=() if data.spec.role == "features" else tuple(extents),
         channels=tuple(ChannelSummary(part.role, part.name, *part.summary) for part in parts),
         findings=tuple(sorted(findings, key=lambda finding: finding.level != "problem")),
         advice=advice,
@@ -416,12 +417,6 @@ def _boxes(inputs: FieldSet) -> FloatArray:
 def _distinct_points(inputs: FieldSet) -> list[FloatArray]:
     """Points of each sample, (P, d); shared points only once."""
     return [inputs.coords] if inputs.shared_coords else inputs.coords_list()
-
-
-def _whole_box(boxes: FloatArray) -> tuple[tuple[float, float], ...]:
-    """Smallest and largest coordinate along each axis over all samples."""
-    low, high = boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)
-    return tuple(zip(low.tolist(), high.tolist(), strict=True))
 
 
 def _parts(data: TrainingData, parameter_names: Sequence[str] | None, role: str) -> list[_Part]:

@@ -125,8 +125,8 @@ class FieldErrorDisplay(Display):
         ------
         FieldDataError
             If X or y is invalid, y is not a field, or the sample or channel does not exist.
-        OptionalDependencyError
-            If matplotlib is not installed.
+        ValueError, OptionalDependencyError
+            If there is no such rank; same errors as `plot`.
 
         Examples
         --------
@@ -174,10 +174,8 @@ class FieldErrorDisplay(Display):
 
         Raises
         ------
-        FieldDataError
-            If the fields are invalid, or the sample or channel does not exist.
-        OptionalDependencyError
-            If matplotlib is not installed.
+        FieldDataError, ValueError, OptionalDependencyError
+            Same errors as `from_estimator`.
 
         Examples
         --------

@@ -15,7 +15,7 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape
 from skop.data import FieldSet
 from skop.exceptions import FieldDataError
-from skop.inspection._analysis import check_spacing, each_batch, network_name, noted, read_samples
+from skop.inspection._analysis import each_batch, network_name, noted, read_samples
 from skop.inspection._display import Display
 
 __all__ = ["FrequencyResponse", "FrequencyResponseDisplay", "frequency_response"]
@@ -152,7 +152,6 @@ def _read_grid(estimator: Any, X: Any) -> FieldSet:
             "pass points of a grid in C order (sort them by skop.data.find_grid(coords)[1], or state grid_shape in a "
             "FieldSet) with geometry='auto', or resample them with grid='auto'."
         )
-    check_spacing(estimator, inputs)
     return inputs
 
 
@@ -255,10 +254,8 @@ class FrequencyResponseDisplay(Display):
 
         Raises
         ------
-        FieldDataError, ValueError
+        FieldDataError, ValueError, OptionalDependencyError
             Same errors as `frequency_response` and `plot`.
-        OptionalDependencyError
-            If matplotlib is not installed.
 
         Examples
         --------

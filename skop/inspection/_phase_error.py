@@ -79,12 +79,8 @@ class PhaseErrorDisplay(Display):
 
         Raises
         ------
-        FieldDataError
-            If X or y is invalid, or y is not a field on a grid.
-        ValueError
-            If `threshold` is out of range.
-        OptionalDependencyError
-            If matplotlib is not installed.
+        FieldDataError, ValueError, OptionalDependencyError
+            Same errors as `from_predictions`.
 
         Examples
         --------
@@ -127,10 +123,8 @@ class PhaseErrorDisplay(Display):
 
         Raises
         ------
-        FieldDataError, ValueError
-            Same errors as `skop.metrics.phase_error`.
-        OptionalDependencyError
-            If matplotlib is not installed.
+        FieldDataError, ValueError, OptionalDependencyError
+            Same errors as `skop.metrics.phase_error` and `plot`.
 
         Examples
         --------

@@ -14,7 +14,7 @@ import torch
 
 from skop._optional import import_optional
 from skop._typing import GridShape
-from skop.inspection._analysis import check_spacing, each_batch, network_name, noted, read_samples
+from skop.inspection._analysis import each_batch, network_name, noted, read_samples
 from skop.inspection._display import Display
 
 __all__ = ["PoleDisplay", "learned_poles"]
@@ -82,7 +82,6 @@ def learned_poles(estimator: Any, X: Any) -> list[ComplexArray]:
     """
     inputs = read_samples(estimator, X)
     estimator.surrogate_.refine.require_grid(inputs)
-    check_spacing(estimator, inputs)
 
     def poles(batch: Any, n_samples: int) -> list[ComplexArray]:
         def measure(_: str, values: torch.Tensor, grid: GridShape | None) -> ComplexArray:
@@ -176,10 +175,8 @@ class PoleDisplay(Display):
 
         Raises
         ------
-        FieldDataError, ValueError
+        FieldDataError, ValueError, OptionalDependencyError
             Same errors as `learned_poles` and `plot`.
-        OptionalDependencyError
-            If matplotlib is not installed.
 
         Examples
         --------

@@ -16,7 +16,7 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.data import FieldSet
 from skop.exceptions import FieldDataError
-from skop.inspection._analysis import check_spacing, each_batch, network_name, read_samples
+from skop.inspection._analysis import each_batch, network_name, read_samples
 from skop.inspection._display import Display, draw_map, set_aspect
 
 __all__ = ["ReceptiveFieldDisplay", "receptive_field"]
@@ -114,7 +114,6 @@ def _read_grid(estimator: Any, X: Any, layer: int | None) -> FieldSet:
             "resample the fields onto a grid, sort the points by skop.data.find_grid(coords)[1], or state grid_shape "
             "in a FieldSet."
         )
-    check_spacing(estimator, inputs)
     return inputs
 
 
@@ -298,10 +297,8 @@ class ReceptiveFieldDisplay(Display):
 
         Raises
         ------
-        FieldDataError, ValueError
+        FieldDataError, ValueError, OptionalDependencyError
             Same errors as `receptive_field` and `plot`.
-        OptionalDependencyError
-            If matplotlib is not installed.
 
         Examples
         --------

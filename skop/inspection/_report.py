@@ -233,11 +233,6 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:.3g} min"
 
 
-def _section(name: str, body: str) -> str:
-    """A part of the page with a heading."""
-    return f"<section><h2>{escape(name)}</h2>\n{body}</section>"
-
-
 def _table(
     head: Sequence[str], rows: Sequence[Sequence[Any]], what: str, *, n_open: int = _OPEN_ROWS, own: int | None = None
 ) -> str:

@@ -117,11 +117,8 @@ class SingularFeatureDisplay(Display):
             Estimator, Pipeline or search that was fitted on fields.
         X, y : as in `fit` of the estimator
             Inputs and true fields.
-        sample : int or {"worst", "median", "best"}, default=0
-            Sample to draw: its index, or its rank by the relative L2 error of the channel. With an index only this
-            sample is predicted.
-        channel : int, default=0
-            Channel of y to draw.
+        sample, channel : as in `FieldErrorDisplay.from_estimator`
+            Sample and channel of y to draw.
         ax, cmap, gradient_cmap, error_cmap : as in `plot`
             Axes and colour maps.
 
@@ -132,11 +129,8 @@ class SingularFeatureDisplay(Display):
 
         Raises
         ------
-        FieldDataError
-            If X or y is invalid, y is not a field, the sample or channel does not exist, or the points span no
-            triangulation.
-        OptionalDependencyError
-            If matplotlib is not installed.
+        FieldDataError, ValueError, OptionalDependencyError
+            Same errors as `FieldErrorDisplay.from_estimator` and `plot`.
 
         Examples
         --------
