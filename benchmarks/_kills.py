@@ -35,7 +35,7 @@ from skop.estimators import (
     TransolverRegressor,
     UNetRegressor,
 )
-from skop.estimators._checkpoint import FitCheckpoints
+from skop.estimators.fitting._checkpoint import FitCheckpoints
 from skop.exceptions import SkopError
 from skop.training import fingerprint
 

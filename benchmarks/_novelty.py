@@ -30,7 +30,7 @@ from skop._typing import FloatArray
 from skop.data import FieldSet
 from skop.datasets import make_darcy, make_elasticity, make_european_option, make_joukowski, make_moving_hole
 from skop.estimators import ConformalRegressor, EnsembleRegressor, LaMORegressor, PODRegressor
-from skop.estimators._novelty import raw_features
+from skop.surrogate._novelty import raw_features
 
 __all__ = ["add_command"]
 

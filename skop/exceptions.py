@@ -26,9 +26,6 @@ __all__ = [
     "SkopError",
     "SkopWarning",
     "TrainingDivergedError",
-    "each_warning_once",
-    "held_warnings",
-    "warn",
 ]
 
 #: Packages whose stack frames are skipped in the search for the user's line that a warning refers to.
@@ -161,7 +158,8 @@ def _was_shown(message: str, category: type[Warning], frame: FrameType, is_task:
     # Within `warnings.catch_warnings` there is another list, and in another cell of a notebook another registry. Python
     # empties the registry itself when a filter changes. Each task of scikit-learn has a list like the caller's.
     if not is_task and _shown[0] is not warnings.filters:
-        _shown = (warnings.filters, {})
+        # What only tasks have shown so far, they showed under the filters of their caller.
+        _shown = (warnings.filters, _shown[1] if _shown[0] is None else {})
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     _, known = _shown[1].setdefault(id(registry), (registry, set()))
     key = (message, category, frame.f_code.co_filename, frame.f_lineno)[: _PARTS[action]]

@@ -28,11 +28,16 @@ ALLOWED = {
     "cli": BASE | LOW | {"estimators", "inspection", "_demo"},
     "_demo": BASE | LOW | {"estimators", "inspection"},
     "__main__": {"cli"},
-    "benchmarks": BASE | LOW | {"estimators", "inspection", "networks", "modules", "training"},
+    "benchmarks": BASE | LOW | {"estimators", "surrogate", "inspection", "networks", "modules", "training"},
     "__init__": BASE | LOW | {"estimators", "inspection", "modules", "networks", "testing", "training"},
     "_optional": {"exceptions"},
     **{name: set() for name in BASE - {"_optional"}},
 }
+#: Halls of the estimators, the lowest first; each may import those below it, and none above.
+HALLS = (
+    *({"_options"}, {"files"}, {"_field", "_parts"}, {"classical"}, {"fitting"}, {"operators"}, {"temporal"}),
+    *({"selection"}, {"uncertainty"}, {"_law"}, {"__init__"}),
+)
 HEAVY = {"matplotlib", "h5py", "triton", "numba", "mamba_ssm", "pandas", "skfem", "pyvista", "zarr"}
 #: Packages of kernels and their compilers, and the files for them, which nothing imports but one another.
 COMPILERS = {"numba": ("_simd", "_cpu"), "triton": ("_triton",), "mamba_ssm": ("_mamba_ssm",)}
@@ -78,6 +83,19 @@ def wrong_directions(modules):
             target = rest.partition(".")[0] if top == "skop" else top
             target = target if target in ALLOWED else "__init__"
             if top in {"skop", "benchmarks"} and target != module.part and target not in ALLOWED[module.part]:
+                yield f"{module.place}:{line} imports {name}"
+
+
+def wrong_halls(modules):
+    """Imports of a hall of the estimators from a hall below it."""
+    floor = {name: number for number, names in enumerate(HALLS) for name in names}
+    for module in modules:
+        if module.part != "estimators":
+            continue
+        own = floor[module.place.parts[1].removesuffix(".py")]
+        for line, name in module.imports:
+            parts = name.split(".")
+            if parts[:2] == ["skop", "estimators"] and floor.get(parts[2], len(HALLS)) > own:
                 yield f"{module.place}:{line} imports {name}"
 
 
@@ -150,6 +168,7 @@ def public_modules_without_a_list(modules):
 #: Each rule with a module that breaks it: its place and its source.
 RULES = {
     wrong_directions: ("data/_rows.py", "from skop.estimators import LaMORegressor"),
+    wrong_halls: ("estimators/classical/_baselines.py", "from skop.estimators.operators._lamo import LaMORegressor"),
     heavy_imports: ("inspection/_panels.py", "def plot():\n    from matplotlib import pyplot"),
     sklearn_elsewhere: ("ops/_scan.py", "import sklearn.base"),
     private_sklearn_names: ("estimators/_base.py", "from sklearn.base import _fit_context"),

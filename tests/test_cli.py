@@ -707,6 +707,20 @@ def test_tables_from_csv_to_csv(tmp_path, monkeypatch, capsys):
     assert "MeanField" in capsys.readouterr().out
 
 
+def test_names_are_written_to_tables_as_they_are(tmp_path, monkeypatch):
+    """A name that a spreadsheet takes for a formula is found again; the page says how to open such tables."""
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).random((30, 2))
+    table = pandas.DataFrame({"=1+1": X[:, 0], "@b": X[:, 1], "=SUM(A1)": X.sum(axis=1)})
+    table.to_csv("all.csv", index=False)
+    assert main(["fit", "all.csv", "--target", "=SUM(A1)", "--estimator", "pod", "-o", "m.skop"]) == 0
+    assert main(["predict", "m.skop", "all.csv", "-o", "out.csv"]) == 0
+    found = pandas.read_csv("out.csv")
+    assert list(found.columns[:3]) == list(table.columns)
+    np.testing.assert_allclose(found["=SUM(A1)"], X.sum(axis=1), rtol=1e-3)
+
+
 BAND = ["--estimator", "pod", "--coverage", "0.6", "--quiet"]
 
 

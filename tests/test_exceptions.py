@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import skop
@@ -84,12 +84,14 @@ def test_a_warning_inside_cross_validation_names_the_script():
     assert {item.filename for item in caught if item.category is exceptions.SkopWarning} == {__file__}
 
 
-def test_the_fits_of_a_search_show_a_warning_once():
+def test_the_fits_of_a_search_show_a_warning_once(monkeypatch):
+    """Also with the last fit, of the best parameters, which is no task of the search."""
+    monkeypatch.setattr(exceptions, "_shown", (None, {}))
     X = np.random.default_rng(0).random((6, 8, 8, 1))
     model = skop.LaMORegressor(width=8, depth=1, base=None, max_iter=1, n_latents=8, random_state=0, verbose=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        cross_val_score(model, X, X, cv=3)
+        GridSearchCV(model, {"max_iter": [1, 2]}, cv=2).fit(X, X)
     assert sum("n_latents=8 has no effect" in str(item.message) for item in caught) == 1
 
 

@@ -137,6 +137,26 @@ def test_slopes_to_neighbours_are_those_of_a_grid():
     torch.testing.assert_close(SobolevLoss().per_sample(*padded, mask=mask, neighbours=near), on_grid)
 
 
+@pytest.mark.parametrize(
+    ("neighbours", "words"),
+    [
+        (torch.zeros(8, 2, dtype=torch.int64), r"of shape \(8, 2\) and dtype torch.int64"),
+        (torch.zeros(1, 9, 2, dtype=torch.int64), r"of shape \(1, 9, 2\)"),
+        (torch.zeros(9, dtype=torch.int64), r"of shape \(9,\)"),
+        (torch.zeros(9, 2), r"of shape \(9, 2\) and dtype torch.float32"),
+        (torch.zeros(9, 2, dtype=torch.bool), r"of shape \(9, 2\) and dtype torch.bool"),
+        (np.zeros((9, 2), dtype=np.int64), "of type ndarray"),
+        (torch.full((9, 2), 9), "from 9 to 9"),
+        (torch.arange(-1, 17).reshape(9, 2), "from -1 to 16"),
+    ],
+)
+def test_wrong_neighbours_are_refused(neighbours, words):
+    target, prediction = random_fields(grid=(9,))
+    expected = rf"neighbours are {words}.*expected a tensor \({len(target)}, 9, 'k'\) or \(9, 'k'\)"
+    with pytest.raises(FieldDataError, match=expected):
+        SobolevLoss()(prediction, target, neighbours=neighbours)
+
+
 def test_slopes_of_a_constant_field_are_compared_with_its_values():
     target = torch.full((1, 6, 1), 2.0, dtype=torch.float64)
     error = torch.tensor([0.0, 0.0, 0.0, 0.2, 0.2, 0.2], dtype=torch.float64).reshape(1, 6, 1)

@@ -14,7 +14,7 @@ from skop.data._fieldset import piece_length as piece_length
 from skop.data._grid import find_grid, grid_spacing, unit_grid
 from skop.data._loading import Batch as Batch
 from skop.data._loading import FieldLoader as FieldLoader
-from skop.data._mesh_cells import carry_cell_data
+from skop.data._mesh_cells import carry_cell_data as carry_cell_data
 from skop.data._mesh_files import find_sources as find_sources
 from skop.data._mesh_files import is_mesh_input as is_mesh_input
 from skop.data._mesh_files import write_mesh as write_mesh
@@ -52,12 +52,13 @@ from skop.data._series import read_frames as read_frames
 from skop.data._series import read_templates as read_templates
 from skop.data._series import series_files as series_files
 from skop.data._series import split_series as split_series
-from skop.data._spec import DataSpec, TargetForm
+from skop.data._spec import DataSpec
 from skop.data._spec import Predictions as Predictions
+from skop.data._spec import TargetForm as TargetForm
 from skop.data._spec import Targets as Targets
 from skop.data._spec import TrainingData as TrainingData
 from skop.data._storage import refuse_mask as refuse_mask
-from skop.data._symmetry import GridSymmetries
+from skop.data._symmetry import GridSymmetries as GridSymmetries
 from skop.data._symmetry import check_domain as check_domain
 from skop.data._symmetry import layout_of as layout_of
 
@@ -65,13 +66,10 @@ __all__ = [
     "DataSpec",
     "FieldSet",
     "GridResampler",
-    "GridSymmetries",
     "MeshSamples",
     "MeshSeries",
     "ScalingOptions",
-    "TargetForm",
     "attach_predictions",
-    "carry_cell_data",
     "find_grid",
     "grid_spacing",
     "interpolate_fields",

@@ -24,7 +24,7 @@ from xml.parsers import expat
 import numpy as np
 
 from skop._optional import import_optional
-from skop.data._vtu import check_cells
+from skop.data._vtu import ALWAYS_FINE, MOST_COMPRESSED, check_arrays
 from skop.exceptions import FieldDataError, warn
 
 __all__ = [
@@ -47,14 +47,11 @@ __all__ = [
 #: Beginning of the text file that Git leaves in place of a file that is stored elsewhere.
 LFS_START = b"version https://git-lfs"
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-#: Largest size of an array for which its file may take less than a byte for each of these (a bound of zlib is 1032),
-#: and the number of bytes that any array may have.
-_MOST_COMPRESSED, _ALWAYS_FINE = 1100, 2**24
 #: Number of a node of Gmsh up to which an array of this length is no burden, and beyond which it must be explained by
 #: the size of the file.
 _FINE_TAG = 2**24
-#: The same as the first where nothing is compressed, as for single digits as text; and the bytes that a point takes
-#: whose coordinates are not in the file.
+#: The same as `MOST_COMPRESSED` where nothing is compressed, as for single digits as text; and the bytes that a point
+#: takes whose coordinates are not in the file.
 _MOST_IMPLIED, _IMPLICIT_POINT = 8, 8
 #: Bytes of a row in a table of blocks.
 _BLOCK = 64
@@ -315,7 +312,7 @@ def _check_array(item: Any, path: Path) -> None:
         )
     # An array without values, such as a null data set, has no size.
     stated = (item.size or 0) * item.dtype.itemsize
-    if stated > _ALWAYS_FINE + _MOST_COMPRESSED * item.id.get_storage_size():
+    if stated > ALWAYS_FINE + MOST_COMPRESSED * item.id.get_storage_size():
         raise FieldDataError(
             f"cannot read {path}: {item.name!r} in it states the shape {item.shape}, {stated:,} bytes, of which the "
             f"file holds {item.id.get_storage_size():,}; it was not written to the end, or is damaged."
@@ -360,16 +357,16 @@ def check_vtk(path: Path, *, depth: int = 1) -> tuple[int, int, int]:
     ------
     FieldDataError
         If an extent descends, a number is negative or no number, the sizes need more memory than the file explains,
-        cells end beyond their nodes, or a file that it names is a pipe, or names too many others in turn.
+        arrays do not pass `check_arrays`, or a file that it names is a pipe, or names too many others in turn.
     """
     held, most = path.stat().st_size, _MOST_IMPLIED
-    section, points, cells, has_cells = "", 0, 0, False
+    section, points, cells, has_arrays = "", 0, 0, False
     # Of all pieces, and bytes of an entry of each array.
     whole, widths, stated = np.zeros(2, dtype=object), dict[tuple[str, str], int](), 0
     for tag, attributes in _elements(path):
         name = attributes.get("file", attributes.get("Source"))
         if name is not None or "compressor" in attributes:
-            most = _MOST_COMPRESSED
+            most = MOST_COMPRESSED
         if name and (beside := path.parent / name).exists():
             check_regular_file(beside)
             if depth == _DEEPEST_FILES:
@@ -399,17 +396,17 @@ def check_vtk(path: Path, *, depth: int = 1) -> tuple[int, int, int]:
             widths[section, attributes.get("Name", "")] = width
         else:
             section = tag
-            has_cells |= tag in ("Verts", "Lines", "Strips", "Polys", "Cells")
+            has_arrays |= "compressor" in attributes or tag in ("Verts", "Lines", "Strips", "Polys", "Cells")
     together = _IMPLICIT_POINT * whole[0]
     for (of, _), width in widths.items():
         together += width * (whole[0] if of in _OF_POINTS else whole[1] if of in _OF_CELLS else 0)
-    if (needed := max(stated, together)) > _ALWAYS_FINE + most * held:
+    if (needed := max(stated, together)) > ALWAYS_FINE + most * held:
         raise FieldDataError(
             f"cannot read {path}: the sizes that it states need {needed:,} bytes, which {held:,} bytes of files cannot "
             "hold; it was not written to the end, or is damaged. Write it again."
         )
-    if has_cells:
-        check_cells(path)
+    if has_arrays:
+        check_arrays(path)
     return held, whole[0], whole[1]
 
 
@@ -694,7 +691,7 @@ class _MatlabWalk:
         _, size, content = self._tag(part)
         if content is not None:
             return content
-        if size > _ALWAYS_FINE:
+        if size > ALWAYS_FINE:
             self.refuse(f"a name or shape of {size:,} bytes")
         return part.read(size + -size % 8)[:size]
 

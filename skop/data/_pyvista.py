@@ -13,7 +13,7 @@ import numpy as np
 
 from skop._optional import import_optional
 from skop.data._file_guards import check_vtk
-from skop.data._vtu import read_vtu
+from skop.data._vtu import check_lists, read_vtu
 from skop.exceptions import FieldDataError, warn
 
 __all__ = ["convert_dataset", "find_time_steps", "is_vtk_object", "read_by_vtk"]
@@ -65,7 +65,9 @@ def read_by_vtk(path: Path, step: int | None = None) -> meshio.Mesh:
     """
     pyvista = import_optional("pyvista", purpose=f"read {path}")
     if path.suffix.lower() not in (".vtk", ".vtkhdf"):
-        check_vtk(path)
+        # What is compressed by LZ4 is decompressed by VTK, which reports damage.
+        with _quiet(pyvista):
+            check_vtk(path)
     if step is None and (n_steps := len(find_time_steps(path))) > 1:
         raise FieldDataError(
             f"cannot read {path}: it is a time series of {n_steps} steps, but each file has to be one sample here; "
@@ -158,16 +160,8 @@ def convert_dataset(data: Any, where: str) -> meshio.Mesh:
         raise FieldDataError(f"{where} is a {type(data).__name__} of VTK; expected a mesh.")
     if not data.n_points:
         raise FieldDataError(f"{where} has no points; remove it.")
-    grid = data.cast_to_unstructured_grid()
-    nodes = np.asarray(grid.cell_connectivity)
-    if nodes.size and not (nodes.min() >= 0 and nodes.max() < grid.n_points):
-        # VTK would read what lies there in memory.
-        wrong = int(nodes.min() if nodes.min() < 0 else nodes.max())
-        raise FieldDataError(
-            f"{where} has a cell that names the point {wrong:,}, but has {grid.n_points:,} points, counted from 0; it "
-            "is damaged, write it again."
-        )
-    grid = _with_general_cells(pyvista, grid)
+    _check_cells(pyvista, data, where)
+    grid = _with_general_cells(pyvista, data.cast_to_unstructured_grid())
     unknown = sorted({_UNKNOWN[number] for number in set(np.unique(grid.celltypes).tolist()) & set(_UNKNOWN)})
     if unknown:
         raise FieldDataError(
@@ -186,6 +180,8 @@ def _joined(pyvista: Any, blocks: Any, where: str) -> Any:
     parts = [block for block in _leaves(pyvista, blocks) if block.n_points]
     if not parts:
         raise FieldDataError(f"{where} has no block with points; remove it.")
+    for block in parts:
+        _check_cells(pyvista, block, where)
     parts = [block.copy(deep=False) for block in parts]
     for kind in ("point_data", "cell_data"):
         names = [set(getattr(block, kind).keys()) for block in parts]
@@ -212,6 +208,33 @@ def _leaves(pyvista: Any, blocks: Any) -> Iterator[Any]:
             yield from _leaves(pyvista, block)
         elif block is not None:
             yield block
+
+
+def _check_cells(pyvista: Any, data: Any, where: str) -> None:
+    """Raise an error if cells end beyond their nodes or name points that are not there: VTK does not look."""
+    # Polyhedra have cells of faces, and a list of these; early versions of VTK have neither.
+    of_points = ("GetCells", "GetVerts", "GetLines", "GetPolys", "GetStrips", "GetPolyhedronFaces")
+    faces = _cell_array(data, "GetPolyhedronFaces")
+    n_faces = 0 if faces is None else faces.GetNumberOfCells()
+    for name, count, kind in (
+        *((name, data.n_points, "point") for name in of_points),
+        ("GetPolyhedronFaceLocations", n_faces, "face"),
+    ):
+        cells = _cell_array(data, name)
+        if cells is None:
+            continue
+        ends, nodes = (
+            np.asarray(pyvista.convert_array(array))
+            for array in (cells.GetOffsetsArray(), cells.GetConnectivityArray())
+        )
+        check_lists(nodes, ends, count, kind, where)
+
+
+def _cell_array(data: Any, name: str) -> Any:
+    """Cells of one kind in data of VTK, or None where there are none of this kind."""
+    # Grids without lists of cells have a method GetCells, too, which makes such a list.
+    is_explicit = data.IsA("vtkUnstructuredGrid") or data.IsA("vtkPolyData")
+    return getattr(data, name)() if is_explicit and hasattr(data, name) else None
 
 
 def _with_general_cells(pyvista: Any, grid: Any) -> Any:

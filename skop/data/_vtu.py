@@ -20,17 +20,41 @@ from xml.etree import ElementTree
 import meshio
 import numpy as np
 
-from skop.exceptions import FieldDataError
+from skop._optional import import_optional
+from skop.exceptions import FieldDataError, OptionalDependencyError
 
-__all__ = ["check_cells", "read_vtu"]
+__all__ = ["ALWAYS_FINE", "MOST_COMPRESSED", "check_arrays", "check_lists", "read_vtu"]
 
 #: VTK's number of the cell type.
 _POLYHEDRON = 42
 #: Sections with cells, of polygons and of unstructured grids.
 _OF_CELLS = frozenset(("Verts", "Lines", "Strips", "Polys", "Cells"))
-_DECOMPRESSORS: dict[str, Callable[[Any], bytes]] = {
-    "vtkZLibDataCompressor": zlib.decompress,
-    "vtkLZMADataCompressor": lzma.decompress,
+#: In each section, lists of numbers, the places at which each cell or face ends in them, and what they number.
+_LISTS = (
+    ("connectivity", "offsets", "point"),
+    ("face_connectivity", "face_offsets", "point"),
+    ("polyhedron_to_faces", "polyhedron_offsets", "face"),
+)
+#: Largest size of an array for which its file may take less than a byte for each of these (a bound of zlib is 1032),
+#: and the number of bytes that any array may have.
+MOST_COMPRESSED, ALWAYS_FINE = 1100, 2**24
+
+
+def _decompress_lz4(block: Any, size: int) -> bytes:
+    """Bytes of a block, by VTK, which alone reads such files."""
+    purpose = "read data that are compressed by LZ4"
+    compressor = import_optional("vtkmodules.vtkIOCore", purpose=purpose).vtkLZ4DataCompressor()
+    found = bytearray(size)
+    if compressor.Uncompress(bytes(block), len(block), found, size) != size:
+        raise ValueError(f"a block of {len(block)} bytes does not hold the {size} that it states")
+    return bytes(found)
+
+
+#: By name, with the bytes of a block and the number that they stand for.
+_DECOMPRESSORS: dict[str, Callable[[Any, int], bytes]] = {
+    "vtkZLibDataCompressor": lambda block, _: zlib.decompress(block),
+    "vtkLZMADataCompressor": lambda block, _: lzma.decompress(block),
+    "vtkLZ4DataCompressor": _decompress_lz4,
 }
 
 
@@ -72,37 +96,98 @@ def read_vtu(path: Path) -> meshio.Mesh:
     return _mesh_of_vtu(*_opened(content))
 
 
-def check_cells(path: Path) -> None:
-    """Raise an error if cells of a VTK XML file end beyond their nodes, for which VTK allocates memory without a look.
+def check_arrays(path: Path) -> None:
+    """Raise an error if arrays of a VTK XML file state sizes for which VTK allocates memory without a look.
 
     Parameters
     ----------
     path : Path
-        VTK XML file of polygons or of an unstructured grid.
+        VTK XML file.
 
     Raises
     ------
     FieldDataError
-        If the offset of a cell is negative or larger than the number of nodes of all cells. What cannot be decoded
-        here is left to VTK.
+        If cells end beyond their nodes or name points that are not there, if compressed blocks do not fit the file, or
+        if they or the cells cannot be decoded.
     """
     try:
         root, appended, is_raw = _opened(path.read_bytes())
-        for section in (found for piece in root.iter("Piece") for found in piece if found.tag in _OF_CELLS):
-            arrays = {tag.get("Name"): tag for tag in section.findall("DataArray")}
-            if not {"connectivity", "offsets"} <= arrays.keys():
-                continue
-            nodes, ends = (_vtu_numbers(root, arrays[name], appended, is_raw) for name in ("connectivity", "offsets"))
-            if ends.size and (ends.min() < 0 or ends.max() > nodes.size):
-                wrong = ends.min() if ends.min() < 0 else ends.max()
-                raise FieldDataError(
-                    f"cannot read {path}: a cell of its {section.tag} ends at node {wrong:,} of a list of "
-                    f"{nodes.size:,}; it is damaged. Write it again."
-                )
-    except FieldDataError:
+        if "compressor" in root.attrib:
+            for tag in root.iter():
+                if tag.tag in ("DataArray", "Array") and tag.get("format") in ("binary", "appended"):
+                    _blocks(*_stored(root, tag, appended, is_raw))
+        for piece in root.iter("Piece"):
+            for section in (found for found in piece if found.tag in _OF_CELLS):
+                tags = section.findall("DataArray")
+                arrays = {tag.get("Name"): tag for tag in tags}
+                if len(arrays) < len(tags):
+                    raise ValueError(f"two arrays of its {section.tag} have one name")
+                count = int(piece.get("NumberOfPoints", "0"))
+                for listed, ending, kind in _LISTS:
+                    if arrays.keys() >= {listed, ending}:
+                        nodes, ends = (_vtu_numbers(root, arrays[name], appended, is_raw) for name in (listed, ending))
+                        check_lists(nodes, ends, count, kind, f"cannot read {path}: its {section.tag}")
+                        # Polyhedra are lists of the faces before them.
+                        count = ends.size if listed == "face_connectivity" else count
+                if arrays.keys() >= {"faces", "faceoffsets"}:
+                    _check_early_faces(
+                        *(_vtu_numbers(root, arrays[name], appended, is_raw) for name in ("faces", "faceoffsets"))
+                    )
+    except (FieldDataError, OptionalDependencyError):
         raise
-    except Exception:
-        return
+    except Exception as error:
+        raise FieldDataError(
+            f"cannot read {path} ({path.stat().st_size} bytes): its arrays cannot be decoded ({error}), and VTK can "
+            "end the process on such files. The file may be truncated or damaged; write it again by ParaView or meshio."
+        ) from error
+
+
+def _check_early_faces(faces: Any, ends: Any) -> None:
+    """Raise ValueError unless polyhedra of VTK up to version 1.0 end where their numbers of faces and nodes say."""
+    numbers, place = faces.tolist(), 0
+    # Other cells have the end -1.
+    for end in ends[ends >= 0].tolist():
+        n_faces, place = numbers[place], place + 1
+        for _ in range(n_faces):
+            if numbers[place] < 0:
+                raise ValueError(f"a face has {numbers[place]} nodes")
+            place += 1 + numbers[place]
+        if place != end:
+            raise ValueError(f"the faces of a polyhedron end at {place}, and not at {end}")
+    if place > len(numbers):
+        raise ValueError(f"the faces of the last polyhedron end at {place} of {len(numbers)} numbers")
+
+
+def check_lists(nodes: Any, ends: Any, count: int, kind: str, where: str) -> None:
+    """Raise an error if cells end beyond their nodes, or name points that are not there.
+
+    Parameters
+    ----------
+    nodes, ends : ndarray of int
+        Points of all cells, and the places in them at which the cells end.
+    count : int
+        Number of points.
+    kind : str
+        What the nodes are, such as ``"point"``.
+    where : str
+        Beginning of messages.
+
+    Raises
+    ------
+    FieldDataError
+        If a number is out of range, or a cell ends before it begins.
+    """
+    if ends.size and (ends.min() < 0 or ends.max() > nodes.size or (ends[1:] < ends[:-1]).any()):
+        raise FieldDataError(
+            f"{where} has cells that end at the nodes {ends.min():,} to {ends.max():,} of a list of {nodes.size:,}, or "
+            "before they begin; it is damaged, write it again."
+        )
+    if nodes.size and (nodes.min() < 0 or nodes.max() >= count):
+        wrong = nodes.min() if nodes.min() < 0 else nodes.max()
+        raise FieldDataError(
+            f"{where} has a cell that names the {kind} {wrong:,}, but has {count:,} {kind}s, counted from 0; it is "
+            "damaged, write it again."
+        )
 
 
 def _opened(content: bytes) -> tuple[ElementTree.Element, memoryview, bool]:
@@ -243,21 +328,46 @@ def _vtu_numbers(root: ElementTree.Element, tag: ElementTree.Element, appended: 
         return np.array((tag.text or "").split(), dtype=dtype)
     if form not in ("binary", "appended"):
         raise ValueError(f"array {tag.get('Name')!r} has format {form!r}")
-    source = (
-        appended[int(tag.attrib["offset"]) :] if form == "appended" else memoryview((tag.text or "").strip().encode())
-    )
-    take = _take_raw if form == "appended" and is_raw else _take_base64
-    item = np.dtype(f"{order}u{ {'UInt32': 4, 'UInt64': 8}[root.get('header_type', 'UInt32')] }")
+    source, item, take = _stored(root, tag, appended, is_raw)
     compressor = root.get("compressor")
     if compressor is None:
         return np.frombuffer(_uncompressed_block(source, item, take), dtype)
     decompress = _DECOMPRESSORS[compressor]
-    n_blocks = int(np.frombuffer(take(source, item.itemsize)[0], item)[0])
-    header, rest = take(source, (3 + n_blocks) * item.itemsize)
-    sizes = np.frombuffer(header, item)[3:].astype(int)
-    blocks, _ = take(rest, int(sizes.sum()))
-    parts = [decompress(blocks[stop - size : stop]) for size, stop in zip(sizes, np.cumsum(sizes), strict=True)]
+    sizes, rest = _blocks(source, item, take)
+    blocks, _ = take(rest, sum(size for size, _ in sizes))
+    parts, stop = [], 0
+    for size, count in sizes:
+        stop += size
+        parts.append(decompress(blocks[stop - size : stop], count))
     return np.frombuffer(b"".join(parts), dtype)
+
+
+def _stored(
+    root: ElementTree.Element, tag: ElementTree.Element, appended: memoryview, is_raw: bool
+) -> tuple[memoryview, np.dtype[Any], Any]:
+    """What follows the beginning of an array, the type of the sizes in it, and the function that takes its bytes."""
+    order = ">" if root.get("byte_order") == "BigEndian" else "<"
+    item = np.dtype(f"{order}u{ {'UInt32': 4, 'UInt64': 8}[root.get('header_type', 'UInt32')] }")
+    if tag.get("format") != "appended":
+        return memoryview((tag.text or "").strip().encode()), item, _take_base64
+    offset = int(tag.attrib["offset"])
+    if not 0 <= offset < len(appended):
+        raise ValueError(f"array {tag.get('Name')!r} begins at {offset} of {len(appended)} bytes")
+    return appended[offset:], item, _take_raw if is_raw else _take_base64
+
+
+def _blocks(source: memoryview, item: np.dtype[Any], take: Any) -> tuple[list[tuple[int, int]], memoryview]:
+    """Sizes of compressed blocks in the file and in memory, and what follows them; an error if they do not fit it."""
+    n_blocks, whole, last = np.frombuffer(take(source, 3 * item.itemsize)[0], item).tolist()
+    header, rest = take(source, (3 + n_blocks) * item.itemsize)
+    sizes = np.frombuffer(header, item)[3:].tolist()
+    # Only the last block may be a part of one.
+    stated = [*[whole] * (n_blocks - 1), *[last or whole][:n_blocks]]
+    if last > whole or (n_blocks and not whole) or (last and not n_blocks):
+        raise ValueError(f"an array states {n_blocks} blocks of {whole} bytes, the last of {last}")
+    if sum(stated) > ALWAYS_FINE + MOST_COMPRESSED * sum(sizes) or sum(sizes) > len(rest):
+        raise ValueError(f"an array states {sum(stated)} bytes in {sum(sizes)} compressed ones, and {len(rest)} follow")
+    return list(zip(sizes, stated, strict=True)), rest
 
 
 def _uncompressed_block(source: memoryview, item: np.dtype[Any], take: Any) -> bytes:

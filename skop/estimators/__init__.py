@@ -1,29 +1,29 @@
 """The estimators, and `OperatorRegressor`, the base class for further operators."""
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.estimators._amo import AMOArchitecture, AMORegressor
-from skop.estimators._auto import AutoRegressor, compare
-from skop.estimators._base import OperatorRegressor
-from skop.estimators._baselines import PODRegressor
-from skop.estimators._conformal import ConformalRegressor
-from skop.estimators._cost import CostEstimate
-from skop.estimators._deeponet import DeepONetRegressor
-from skop.estimators._ensemble import EnsembleRegressor
-from skop.estimators._fno import FNORegressor
-from skop.estimators._geomano import GeoMaNOArchitecture, GeoMaNORegressor
-from skop.estimators._lamo import LaMOArchitecture, LaMORegressor
 from skop.estimators._law import LawRegressor
-from skop.estimators._mean_field import MeanFieldRegressor
-from skop.estimators._mno import MNOArchitecture, MNORegressor
-from skop.estimators._novelty import Novelty
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators._parts import predict_in_parts
-from skop.estimators._persistence import load, save
-from skop.estimators._rollout import RolloutRegressor
-from skop.estimators._suggest import suggest
-from skop.estimators._time_conditioned import TimeConditionedRegressor
-from skop.estimators._transolver import TransolverRegressor
-from skop.estimators._unet import UNetRegressor
+from skop.estimators.classical._baselines import PODRegressor
+from skop.estimators.classical._mean_field import MeanFieldRegressor
+from skop.estimators.files._persistence import load, save
+from skop.estimators.fitting._cost import CostEstimate
+from skop.estimators.operators._amo import AMOArchitecture, AMORegressor
+from skop.estimators.operators._base import OperatorRegressor
+from skop.estimators.operators._deeponet import DeepONetRegressor
+from skop.estimators.operators._fno import FNORegressor
+from skop.estimators.operators._geomano import GeoMaNOArchitecture, GeoMaNORegressor
+from skop.estimators.operators._lamo import LaMOArchitecture, LaMORegressor
+from skop.estimators.operators._mno import MNOArchitecture, MNORegressor
+from skop.estimators.operators._transolver import TransolverRegressor
+from skop.estimators.operators._unet import UNetRegressor
+from skop.estimators.selection._auto import AutoRegressor, compare
+from skop.estimators.temporal._rollout import RolloutRegressor
+from skop.estimators.temporal._time_conditioned import TimeConditionedRegressor
+from skop.estimators.uncertainty._conformal import ConformalRegressor
+from skop.estimators.uncertainty._ensemble import EnsembleRegressor
+from skop.estimators.uncertainty._suggest import suggest
+from skop.surrogate._novelty import Novelty
 
 __all__ = [
     "AMOArchitecture",

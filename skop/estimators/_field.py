@@ -37,12 +37,12 @@ from skop.data import (
     series_files,
     warn_of_odd_data,
 )
-from skop.estimators._novelty import Novelty, Reference, check_level, features, reference_of, warn_of_novelty
 from skop.estimators._parts import by_chunks
-from skop.estimators._persistence import ESTIMATORS, save_estimator
+from skop.estimators.files._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, held_warnings, warn
 from skop.metrics import channel_sizes, relative_l2_error, relative_l2_score
 from skop.surrogate._domain import Finding, SeenRanges, ranges_of_outputs, warn_of_findings
+from skop.surrogate._novelty import Novelty, Reference, check_level, features, reference_of, warn_of_novelty
 
 __all__ = [
     *("FieldRegressor", "checked_by_caller", "fit_estimator", "fitted_attributes", "labels_of_groups"),

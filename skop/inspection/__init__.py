@@ -2,12 +2,17 @@
 
 Each Display class has a method ``from_estimator``, and stores the matplotlib objects in attributes that end in ``_``.
 matplotlib is imported only when something is drawn.
+
+`__all__` lists the names for users of skop; the other names are for the other packages of skop.
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.inspection._comparison import ModelResult, compare_models
+from skop.inspection._comparison import ModelResult as ModelResult
+from skop.inspection._comparison import compare_models
 from skop.inspection._curves import TrainingCurveDisplay
-from skop.inspection._description import ChannelSummary, DataDescription, Finding, describe_data
+from skop.inspection._description import ChannelSummary as ChannelSummary
+from skop.inspection._description import DataDescription, describe_data
+from skop.inspection._description import Finding as Finding
 from skop.inspection._description import describe_runs as describe_runs
 from skop.inspection._evaluation import Evaluation, evaluate
 from skop.inspection._fields import FieldErrorDisplay
@@ -19,14 +24,11 @@ from skop.inspection._report import write_report
 from skop.inspection._singular_features import SingularFeatureDisplay
 
 __all__ = [
-    "ChannelSummary",
     "DataDescription",
     "Evaluation",
     "FieldErrorDisplay",
-    "Finding",
     "FrequencyResponse",
     "FrequencyResponseDisplay",
-    "ModelResult",
     "PhaseErrorDisplay",
     "PoleDisplay",
     "ReceptiveFieldDisplay",

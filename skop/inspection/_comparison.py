@@ -20,7 +20,7 @@ from sklearn.multioutput import MultiOutputRegressor
 
 from skop._typing import FloatArray
 from skop.data import FieldSet, TrainingData, read
-from skop.estimators._auto import classical_candidates
+from skop.estimators.selection._auto import classical_candidates
 from skop.exceptions import FieldDataError, SkopError
 from skop.inspection._evaluation import Evaluation, evaluate
 

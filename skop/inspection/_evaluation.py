@@ -15,9 +15,9 @@ from scipy.spatial import KDTree
 
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, TrainingData, read
-from skop.estimators._novelty import features
 from skop.inspection._analysis import named
 from skop.metrics import channel_sizes, relative_l2_error
+from skop.surrogate._novelty import features
 
 __all__ = ["Evaluation", "evaluate"]
 

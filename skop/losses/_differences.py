@@ -15,6 +15,7 @@ from skop.exceptions import FieldDataError
 
 __all__ = [
     "check_grid",
+    "check_neighbours",
     "count_entries",
     "interior",
     "neighbour_difference",
@@ -42,6 +43,27 @@ def check_grid(
     if min(grid_shape) < least:
         raise FieldDataError(f"grid_shape is {tuple(grid_shape)}, expected at least {least} points an axis.")
     return tuple(grid_shape)
+
+
+def check_neighbours(neighbours: Tensor | None, field: Tensor) -> None:
+    """Refuse neighbours of another shape than (B, P, k) or (P, k), or that are no points of the field (B, P, c)."""
+    shape = tuple(field.shape[:2])
+    came = f"of type {type(neighbours).__name__}"
+    if isinstance(neighbours, Tensor):
+        came = f"of shape {tuple(neighbours.shape)} and dtype {neighbours.dtype}"
+        is_whole = neighbours.dtype in (torch.int32, torch.int64)
+        if is_whole and neighbours.ndim in (2, 3) and neighbours.shape[:-1] in (shape, shape[1:]):
+            # On other devices a look at the values would wait for the device.
+            if neighbours.device.type != "cpu" or not neighbours.numel():
+                return
+            least, most = (int(end) for end in neighbours.aminmax())
+            if least >= 0 and most < shape[1]:
+                return
+            came = f"from {least} to {most}"
+    raise FieldDataError(
+        f"neighbours are {came}, expected a tensor {(*shape, 'k')} or {(*shape[1:], 'k')} of int64: for each point the "
+        f"numbers, from 0 to {shape[1] - 1}, of k points of its sample, 2 for each dimension of the space."
+    )
 
 
 def sample_norm(field: Tensor) -> Tensor:

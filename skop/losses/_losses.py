@@ -17,6 +17,7 @@ from skop.exceptions import FieldDataError
 from skop.losses._base import NORM_FLOOR, Reduction, TrainingLoss, check_gradient_weight, check_reduction
 from skop.losses._differences import (
     check_grid,
+    check_neighbours,
     count_entries,
     interior,
     neighbour_difference,
@@ -210,6 +211,8 @@ class SobolevLoss(TrainingLoss):
                 f"{type(self).__name__} takes slopes, but grid_shape and neighbours are both None. Give the grid, or "
                 "the neighbours of each point; 'relative_l2' takes none."
             )
+        if grid_shape is None:
+            check_neighbours(neighbours, prediction)
         error = prediction - target
         size = sample_norm(target).clamp_min(NORM_FLOOR)
         slopes, target_slopes = (_slope_norm(field, mask, grid_shape, neighbours) for field in (error, target))

@@ -1,54 +1,47 @@
-"""Building blocks of the networks: token mixers, residual blocks, patch embeddings, positional encodings and heads."""
+"""Building blocks of the networks: token mixers, residual blocks, patch embeddings, positional encodings and heads.
+
+`__all__` lists the names for users of skop; the other names are for the other packages of skop.
+"""
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.modules._attention import (
-    AttentionMixer,
-    FourierAttention,
-    GalerkinAttention,
-    NormalizedLinearAttention,
-    SoftmaxAttention,
-)
-from skop.modules._blocks import (
-    FeedForward,
-    PointBlock,
-    PooledHead,
-    PreNormBlock,
-    ResidualDropout,
-    set_drop_path,
-)
+from skop.modules._attention import AttentionMixer, FourierAttention, GalerkinAttention, SoftmaxAttention
+from skop.modules._attention import NormalizedLinearAttention as NormalizedLinearAttention
+from skop.modules._blocks import FeedForward, PointBlock, PooledHead, PreNormBlock, ResidualDropout
+from skop.modules._blocks import set_drop_path as set_drop_path
 from skop.modules._conv import ConvHead, ConvStem, LocalConvolution
 from skop.modules._feature_maps import note_features, observe_features
-from skop.modules._geometric_scan import CORRECTION_PLACES, RECURRENCES, GeometricScanMixer, check_correction
-from skop.modules._grid_ssd import ACTIVATIONS, GridSSDMixer
+from skop.modules._geometric_scan import CORRECTION_PLACES as CORRECTION_PLACES
+from skop.modules._geometric_scan import RECURRENCES as RECURRENCES
+from skop.modules._geometric_scan import GeometricScanMixer
+from skop.modules._geometric_scan import check_correction as check_correction
+from skop.modules._grid_ssd import ACTIVATIONS as ACTIVATIONS
+from skop.modules._grid_ssd import GridSSDMixer
 from skop.modules._latent_attention import LatentAttentionBlock
 from skop.modules._latent_tokens import LatentBlock, LatentTokens
-from skop.modules._mixer import MIXERS, Probe, Stream, TokenMixer, build_mixer
-from skop.modules._neighbours import Neighbours, find_neighbours
-from skop.modules._patch import PatchEmbedding, PatchUnembedding, token_grid
-from skop.modules._point_order import POINT_ORDERS, point_codes, sort_points
+from skop.modules._mixer import MIXERS, Stream, TokenMixer, build_mixer
+from skop.modules._mixer import Probe as Probe
+from skop.modules._neighbours import Neighbours as Neighbours
+from skop.modules._neighbours import find_neighbours as find_neighbours
+from skop.modules._patch import PatchEmbedding, PatchUnembedding
+from skop.modules._patch import automatic_patch_size as automatic_patch_size
+from skop.modules._patch import token_grid as token_grid
+from skop.modules._point_order import POINT_ORDERS as POINT_ORDERS
+from skop.modules._point_order import point_codes as point_codes
+from skop.modules._point_order import sort_points as sort_points
 from skop.modules._positional_encoding import CoordinatePositionalEncoding, LearnedPositionalEncoding
 from skop.modules._s6 import S6Mixer
-from skop.modules._scan_directions import (
-    DIRECTION_ORDERS,
-    LINE_DIRECTIONS,
-    SCAN_DIRECTIONS,
-    direction_paths,
-    direction_set,
-)
+from skop.modules._scan_directions import DIRECTION_ORDERS as DIRECTION_ORDERS
+from skop.modules._scan_directions import LINE_DIRECTIONS as LINE_DIRECTIONS
+from skop.modules._scan_directions import SCAN_DIRECTIONS as SCAN_DIRECTIONS
+from skop.modules._scan_directions import direction_paths as direction_paths
+from skop.modules._scan_directions import direction_set
 from skop.modules._sequence_ssd import BidirectionalSSDMixer, HydraMixer
 from skop.modules._spectral import SpectralConvolution
-from skop.modules._takenaka_malmquist import TRANSFORMS, Poles, PrintedExpansions, TakenakaMalmquistMixer
+from skop.modules._takenaka_malmquist import TRANSFORMS as TRANSFORMS
+from skop.modules._takenaka_malmquist import Poles, PrintedExpansions, TakenakaMalmquistMixer
 
 __all__ = [
-    "ACTIVATIONS",
-    "CORRECTION_PLACES",
-    "DIRECTION_ORDERS",
-    "LINE_DIRECTIONS",
     "MIXERS",
-    "POINT_ORDERS",
-    "RECURRENCES",
-    "SCAN_DIRECTIONS",
-    "TRANSFORMS",
     "AttentionMixer",
     "BidirectionalSSDMixer",
     "ConvHead",
@@ -65,8 +58,6 @@ __all__ = [
     "LatentTokens",
     "LearnedPositionalEncoding",
     "LocalConvolution",
-    "Neighbours",
-    "NormalizedLinearAttention",
     "PatchEmbedding",
     "PatchUnembedding",
     "PointBlock",
@@ -74,7 +65,6 @@ __all__ = [
     "PooledHead",
     "PreNormBlock",
     "PrintedExpansions",
-    "Probe",
     "ResidualDropout",
     "S6Mixer",
     "SoftmaxAttention",
@@ -83,14 +73,7 @@ __all__ = [
     "TakenakaMalmquistMixer",
     "TokenMixer",
     "build_mixer",
-    "check_correction",
-    "direction_paths",
     "direction_set",
-    "find_neighbours",
     "note_features",
     "observe_features",
-    "point_codes",
-    "set_drop_path",
-    "sort_points",
-    "token_grid",
 ]

@@ -8,7 +8,10 @@ from torch import nn
 
 from skop._typing import GridShape
 
-__all__ = ["PatchEmbedding", "PatchUnembedding", "token_grid"]
+__all__ = ["PatchEmbedding", "PatchUnembedding", "automatic_patch_size", "token_grid"]
+
+#: Largest number of tokens for ``patch_size="auto"``.
+_AUTOMATIC_TOKENS = 64
 
 
 def token_grid(grid_shape: Sequence[int], patch_shape: Sequence[int], multiple: int = 1) -> GridShape:
@@ -43,6 +46,35 @@ def _check_init(init: str) -> None:
     """Raise an error unless the name of the distribution is known."""
     if init not in ("default", "normal"):
         raise ValueError(f"patch_init is {init!r}; expected 'default' or 'normal'.")
+
+
+def automatic_patch_size(patch_size: int | str, grid_shape: GridShape) -> int:
+    """Return `patch_size`, or for ``"auto"`` the smallest size of at least 2 that gives at most 64 tokens.
+
+    Parameters
+    ----------
+    patch_size : int or "auto"
+        Number of points of a patch along each axis.
+    grid_shape : tuple of int
+        Number of points of the grid along each axis.
+
+    Returns
+    -------
+    int
+        Points of a patch along each axis.
+
+    Examples
+    --------
+    >>> from skop.modules._patch import automatic_patch_size
+    >>> automatic_patch_size("auto", (85, 85))
+    11
+    """
+    if not isinstance(patch_size, str):
+        return patch_size
+    size = 2
+    while prod(token_grid(grid_shape, (size,) * len(grid_shape))) > _AUTOMATIC_TOKENS:
+        size += 1
+    return size
 
 
 class PatchEmbedding(nn.Module):

@@ -191,10 +191,11 @@ class S6Mixer(TokenMixer, name="s6"):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Steps (B, L, K, E), input and output maps (B, L, K, N) of a signal and of aligned references."""
         joined = self.direction_projection(signal)
-        for ratio, projection, tokens in zip(self.ratio, self.reference_projections, references, strict=True):
+        # A graph cannot hold the entries of an empty ratio, as iteration over it would give.
+        for number, (projection, tokens) in enumerate(zip(self.reference_projections, references, strict=True)):
             _expect_pairs(tokens.shape[1:2], signal.shape[1:2])
             own = nn.functional.silu(nn.functional.linear(tokens, self.in_projection.weight[: self.inner]))
-            joined = joined + ratio * projection(own)
+            joined = joined + self.ratio[number] * projection(own)
         count, inner, rank = self.step_projection.shape
         states = count * self.d_state
         ranks, maps_in, maps_out = joined.split([count * rank, states, states], dim=-1)

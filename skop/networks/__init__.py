@@ -1,10 +1,16 @@
-"""The operators as plain PyTorch networks: their common interface, and base classes for grids, points and sequences."""
+"""The operators as plain PyTorch networks: their common interface, and base classes for grids, points and sequences.
+
+`__all__` lists the names for users of skop; the other names are for the other packages of skop.
+"""
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.networks._interface import OperatorNetwork, Outputs
-from skop.networks._patch_network import PatchNetwork, shift_patches
+from skop.networks._patch_network import PatchNetwork
+from skop.networks._patch_network import shift_patches as shift_patches
 from skop.networks._point_network import PointNetwork
-from skop.networks._sequence_network import Points, Queries, SequenceNetwork
+from skop.networks._sequence_network import Points as Points
+from skop.networks._sequence_network import Queries as Queries
+from skop.networks._sequence_network import SequenceNetwork
 from skop.networks.amo import AMOPatchNetwork, AMOPointNetwork
 from skop.networks.deeponet import DeepONetNetwork
 from skop.networks.fno import FNONetwork
@@ -31,10 +37,7 @@ __all__ = [
     "Outputs",
     "PatchNetwork",
     "PointNetwork",
-    "Points",
-    "Queries",
     "SequenceNetwork",
     "TransolverNetwork",
     "UNetNetwork",
-    "shift_patches",
 ]

@@ -1,8 +1,9 @@
 """Differentiable scans and rational bases: the computational cores of the state-space networks."""
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.ops._dispatch import record_backends, traceable_scans
-from skop.ops._selective import CORRECTIONS
+from skop.ops._dispatch import record_backends
+from skop.ops._dispatch import traceable_scans as traceable_scans
+from skop.ops._selective import CORRECTIONS as CORRECTIONS
 from skop.ops.selective_scan import selective_scan
 from skop.ops.selective_scan_2d import selective_scan_2d
 from skop.ops.selective_scan_3d import selective_scan_3d
@@ -19,7 +20,6 @@ from skop.ops.takenaka_malmquist import (
 )
 
 __all__ = [
-    "CORRECTIONS",
     "AdaptiveFourierDecomposition",
     "adaptive_fourier_decomposition",
     "record_backends",
@@ -33,5 +33,4 @@ __all__ = [
     "takenaka_malmquist_responses",
     "takenaka_malmquist_synthesis",
     "takenaka_malmquist_transfer_function",
-    "traceable_scans",
 ]

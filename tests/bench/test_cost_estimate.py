@@ -17,7 +17,7 @@ from skop.training import measure_epoch
 def test_every_kind_of_data_is_estimated_and_fitted(tmp_path, monkeypatch):
     # Threads in place of processes, which take seconds to start: the memory is then that of the tests.
     monkeypatch.setattr(cost, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr("skop.estimators._session.measure_epoch", partial(measure_epoch, seconds=0.0))
+    monkeypatch.setattr("skop.estimators.fitting._session.measure_epoch", partial(measure_epoch, seconds=0.0))
     output = tmp_path / "cost.md"
     words = ["--samples", "0.08", "--resolution", "8", "--seconds", "0.1", "--output", str(output)]
     assert main(["cost-estimate", *words]) == 0

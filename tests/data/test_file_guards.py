@@ -15,6 +15,7 @@ from skop import load
 from skop.cli import main
 from skop.data import read_meshes
 from skop.data._file_guards import check_hdf5, check_matlab, check_npz, check_vtk, hdf5_array
+from skop.data._vtu import _opened, _vtu_numbers
 from skop.exceptions import FieldDataError, ModelFileError
 
 #: Place of the type of the numbers in a MATLAB file that holds one array with a name of one letter.
@@ -285,12 +286,25 @@ def test_cells_of_vtk_files_that_name_points_that_are_not_there_are_refused(tmp_
         read_meshes([tmp_path / "a.vtp"])
 
 
+def lz4(content):
+    """Bytes that are compressed as VTK does it, behind the numbers of blocks and bytes."""
+    core = pytest.importorskip("vtkmodules.vtkIOCore")
+    space = bytearray(1000)
+    size = core.vtkLZ4DataCompressor().Compress(content, len(content), space, len(space))
+    head = np.array([1, 2**15, len(content), size], dtype="<i8").tobytes()
+    return base64.b64encode(head) + base64.b64encode(bytes(space[:size]))
+
+
 @pytest.mark.parametrize("end", [10**12, -5, 4])
-@pytest.mark.parametrize("form", ["ascii", "binary", "appended"])
+@pytest.mark.parametrize("form", ["ascii", "binary", "appended", "appended, lz4"])
 def test_cells_of_vtk_files_that_end_beyond_their_nodes_are_refused(tmp_path, form, end):
     """VTK makes room for as many nodes as the last offset says, and ends the process where there is no room."""
+    form, _, is_lz4 = form.partition(", ")
+    compressor = ' compressor="vtkLZ4DataCompressor"' if is_lz4 else ""
     # Data behind their size: two numbers, of which the first is that of bytes.
     encoded = str(end) if form == "ascii" else base64.b64encode(np.array([8, end], dtype="<i8").tobytes()).decode()
+    if compressor:
+        encoded = lz4(np.array(end, dtype="<i8").tobytes()).decode()
     head = 'type="Int64" Name="offsets"'
     inline = (
         f'<DataArray {head} format="appended" offset="0"/>'
@@ -299,16 +313,129 @@ def test_cells_of_vtk_files_that_end_beyond_their_nodes_are_refused(tmp_path, fo
     )
     tail = f'<AppendedData encoding="base64">_{encoded}</AppendedData>' if form == "appended" else ""
     (tmp_path / "a.vtp").write_text(
-        '<VTKFile type="PolyData" version="1.0" byte_order="LittleEndian" header_type="UInt64"><PolyData>'
+        '<VTKFile type="PolyData" version="1.0" byte_order="LittleEndian" header_type="UInt64"'
+        f"{compressor}><PolyData>"
         '<Piece NumberOfPoints="3" NumberOfPolys="1"><Points><DataArray type="Float64" NumberOfComponents="3" '
         'format="ascii">0 0 0 1 0 0 0 1 0</DataArray></Points><Polys><DataArray type="Int64" Name="connectivity" '
         f'format="ascii">0 1 2</DataArray>{inline}</Polys></Piece></PolyData>{tail}</VTKFile>'
     )
-    with pytest.raises(FieldDataError, match=f"ends at node {end:,} of a list of 3"):
+    with pytest.raises(FieldDataError, match=f"end at the nodes {end:,} to {end:,} of a list of 3"):
         check_vtk(tmp_path / "a.vtp")
-    (tmp_path / "whole.vtp").write_text((tmp_path / "a.vtp").read_text().replace(str(end), "3"))
+    (tmp_path / "whole.vtp").write_text((tmp_path / "a.vtp").read_text().replace(f">{end}<", ">3<"))
     if form == "ascii":
         check_vtk(tmp_path / "whole.vtp")
+
+
+@pytest.mark.parametrize("mode", ["Appended", "Binary"])
+@pytest.mark.parametrize("compressor", ["LZ4", "ZLib", "LZMA"])
+def test_compressed_numbers_of_many_blocks_are_those_that_vtk_wrote(tmp_path, mode, compressor):
+    pyvista = pytest.importorskip("pyvista")
+    writer = pytest.importorskip("vtkmodules.vtkIOXML").vtkXMLPolyDataWriter()
+    triangles = np.insert(np.arange(36000).reshape(-1, 3) % 9, 0, 3, axis=1)
+    writer.SetInputData(pyvista.PolyData(POINTS, triangles.ravel()))
+    writer.SetFileName(str(tmp_path / "a.vtp"))
+    getattr(writer, f"SetCompressorTypeTo{compressor}")()
+    getattr(writer, f"SetDataModeTo{mode}")()
+    writer.Write()
+    root, appended, is_raw = _opened((tmp_path / "a.vtp").read_bytes())
+    (tag,) = (tag for tag in root.find(".//Polys").iter("DataArray") if tag.get("Name") == "offsets")
+    found = _vtu_numbers(root, tag, appended, is_raw)
+    assert root.get("compressor") == f"vtk{compressor}DataCompressor"
+    np.testing.assert_array_equal(found, 3 * np.arange(1, 12001))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (0, 2**40, "16 bytes expected|bytes expected where the file has"),
+        (0, 0, "states 0 blocks of 32768 bytes, the last of 72"),
+        (1, 0, "states 1 blocks of 0 bytes, the last of 72"),
+        (2, 2**33, "states 1 blocks of 32768 bytes, the last of 8589934592"),
+        (3, 2**62, "bytes in 4611686018427387904 compressed ones"),
+    ],
+)
+def test_heads_of_compressed_arrays_that_would_end_the_process_are_refused(tmp_path, place, value, words):
+    """VTK makes room for as many blocks and bytes as a head says, and divides by their size."""
+    pyvista = pytest.importorskip("pyvista")
+    image = pyvista.ImageData(dimensions=(3, 3, 1))
+    image["u"] = np.arange(9.0)
+    writer = pytest.importorskip("vtkmodules.vtkIOXML").vtkXMLImageDataWriter()
+    writer.SetInputData(image)
+    writer.SetFileName(str(tmp_path / "a.vti"))
+    writer.SetHeaderTypeToUInt64()
+    writer.EncodeAppendedDataOff()
+    writer.Write()
+    content = bytearray((tmp_path / "a.vti").read_bytes())
+    head = content.index(b"_", content.index(b"<AppendedData")) + 1
+    assert np.frombuffer(content, "<u8", 3, head).tolist() == [1, 2**15, 72]
+    check_vtk(tmp_path / "a.vti")
+    content[head + 8 * place : head + 8 * place + 8] = value.to_bytes(8, "little")
+    (tmp_path / "a.vti").write_bytes(content)
+    with pytest.raises(FieldDataError, match=f"cannot be decoded .*({words})"):
+        read_meshes([tmp_path / "a.vti"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (">42<", ">42<", None),
+        (">17<", ">1000000000000<", "end at 17, and not at 1000000000000"),
+        (">4 3 0", ">1000000000000 3 0", "index out of range"),
+        (">4 3 0", ">4 -5 0", "a face has -5 nodes"),
+        (" 0 2 3<", "<", "end at 17 of 14 numbers"),
+        (">0 1 2 3<", ">0 1 2 4<", "names the point 4, but has 4 points"),
+    ],
+)
+def test_faces_of_polyhedra_are_checked_before_vtk_reads_them(tmp_path, old, new, words):
+    pytest.importorskip("pyvista")
+
+    def array(kind, name, numbers):
+        return f'<DataArray type="{kind}" Name="{name}" format="ascii">{numbers}</DataArray>'
+
+    text = (
+        '<VTKFile type="UnstructuredGrid" version="1.0" compressor="vtkLZ4DataCompressor"><UnstructuredGrid>'
+        '<Piece NumberOfPoints="4" NumberOfCells="1"><Points><DataArray type="Float64" NumberOfComponents="3" '
+        'format="ascii">0 0 0 1 0 0 0 1 0 0 0 1</DataArray></Points><Cells>'
+        + array("Int64", "connectivity", "0 1 2 3")
+        + array("Int64", "offsets", "4")
+        + array("UInt8", "types", "42")
+        + array("Int64", "faces", "4 3 0 1 2 3 0 1 3 3 1 2 3 3 0 2 3")
+        + array("Int64", "faceoffsets", "17")
+        + "</Cells></Piece></UnstructuredGrid></VTKFile>"
+    )
+    assert text.count(old) == 1
+    (tmp_path / "a.vtu").write_text(text.replace(old, new))
+    if words is None:
+        assert read_meshes([tmp_path / "a.vtu"]).meshes[0].cells[0].type == "polyhedron4"
+        return
+    with pytest.raises(FieldDataError, match=words):
+        read_meshes([tmp_path / "a.vtu"])
+
+
+@pytest.mark.parametrize(
+    ("key", "place", "value", "words"),
+    [
+        ("Polygons/Offsets", 1, 10**12, "end at the nodes 0 to 1,000,000,000,000 of a list of 6"),
+        ("Polygons/Offsets", 1, -5, "end at the nodes -5 to 6"),
+        ("Polygons/Offsets", 1, 7, "end at the nodes 0 to 7"),
+        ("Polygons/Connectivity", 0, 10**12, "names the point 1,000,000,000,000, but has 6 points"),
+        ("Polygons/Connectivity", 5, -1, "names the point -1, but has 6 points"),
+    ],
+)
+@pytest.mark.parametrize("n_blocks", [0, 2])
+def test_cells_of_vtkhdf_files_are_checked_before_they_are_used(tmp_path, key, place, value, words, n_blocks):
+    """VTK ends the process on most of these, and reads others as another mesh."""
+    pyvista = pytest.importorskip("pyvista")
+    writer = pytest.importorskip("vtkmodules.vtkIOHDF").vtkHDFWriter()
+    mesh = pyvista.PolyData(POINTS[:6], [3, 0, 1, 2, 3, 3, 4, 5])
+    writer.SetInputData(pyvista.MultiBlock([mesh] * n_blocks) if n_blocks else mesh)
+    writer.SetFileName(str(tmp_path / "a.vtkhdf"))
+    writer.Write()
+    assert len(read_meshes([tmp_path / "a.vtkhdf"]).meshes[0].points) == 6 * max(n_blocks, 1)
+    with h5py.File(tmp_path / "a.vtkhdf", "r+") as file:
+        file["VTKHDF/" + ("Block_1/" if n_blocks else "") + key][place] = value
+    with pytest.raises(FieldDataError, match=words):
+        read_meshes([tmp_path / "a.vtkhdf"])
 
 
 def test_pipes_that_vtk_would_wait_for_are_named(tmp_path):

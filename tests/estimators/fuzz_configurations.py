@@ -2,9 +2,9 @@
 
     python tests/estimators/fuzz_configurations.py [--cases 10000] [--seed 0] [--only NAME]
 
-Every case must predict finite values, the same ones to the last bit from its file, and a clone must keep its
-parameters; or there is an error on purpose. What else happens is printed with the parameters, which belong into
-`FAILED` when it is mended.
+Every case must predict finite values, the same ones to the last bit from its file, and up to rounding from its graph
+for other runtimes, and a clone must keep its parameters; or there is an error on purpose. What else happens is printed
+with the parameters, which belong into `FAILED` when it is mended.
 """
 
 import tempfile
@@ -24,13 +24,17 @@ from skop.data import unit_grid
 if __package__:
     from .fuzz_parameters import estimators, is_on_purpose
     from .fuzzing import BAD, TooLong, limited, run_from_command_line, signals_caught
+    from .test_export import require_parity
 else:
     from fuzz_parameters import estimators, is_on_purpose
     from fuzzing import BAD, TooLong, limited, run_from_command_line, signals_caught
+    from test_export import require_parity
 
 #: What was wrong once: estimator, data and parameters.
 FAILED = [
     ("Transolver", "points", {"geometry": "structured", "grid": "auto"}),
+    ("MNO, oformer", "table", {"architecture": skop.MNOArchitecture(ratio="learnable")}),
+    ("AMO", "grid", {"architecture": skop.AMOArchitecture(n_frequencies=0)}),
     ("rollout", "grid", {"estimator__symmetries": skop.SymmetryOptions(names=("flip_x",), input_vectors=None)}),
 ]
 #: Values of parameters whose constraint does not say them, and of those that must stay as they are.
@@ -59,6 +63,8 @@ VALUES = {
     "cv": [2],
     "n_jobs": [None],
 }
+#: Longest time of an export in seconds of the processor: PyTorch takes long for scans that are unrolled.
+_EXPORT_SECONDS = 100
 #: Parameters that are estimators, or that need data of their own.
 LEFT_OUT = {"estimator", "candidates", "times", "input_fields", "target_fields", "cell_data", "warm_start"}
 
@@ -137,8 +143,22 @@ def numbers_of(predicted):
     return [np.asarray(getattr(part, "values", part), dtype=float) for part in parts]
 
 
-def outcome(estimator, X, y):
-    """What became of a case: a word, and what should not be."""
+def require_graph(fitted, X, path):
+    """Export an operator that can be exported, and compare its graph with its predictions, in single precision."""
+    # A graph is for one number of points.
+    X, counts = (X[:1], (1,)) if getattr(X, "is_ragged", False) else (X, (len(X), 1))
+    try:
+        fitted.export(path, X)
+    except Exception as error:
+        if is_on_purpose(error) and "single precision does not explain" not in str(error):
+            return "works without a graph"
+        raise
+    require_parity(fitted, X, path, counts, tolerance=1e-4)
+    return f"works with {path.suffix}"
+
+
+def outcome(estimator, X, y, ending=None):
+    """What became of a case: a word, and what should not be; with an export if an ending of its file is given."""
     fitted = None
     try:
         with limited():
@@ -154,7 +174,10 @@ def outcome(estimator, X, y):
                 again = numbers_of(skop.load(Path(folder) / "model.skop").predict(X))
             if not all(np.array_equal(*pair) for pair in zip(first, again, strict=True)):
                 return "raw: the file predicts otherwise", ""
-        return "works", ""
+        if ending is None or not hasattr(fitted, "export"):
+            return "works", ""
+        with limited(_EXPORT_SECONDS), tempfile.TemporaryDirectory() as folder:
+            return require_graph(fitted, X, Path(folder) / f"model{ending}"), ""
     except TooLong:
         return "hang", traceback.format_exc()
     except Exception as error:
@@ -170,22 +193,25 @@ def data_of(label, kind):
     return X, X if label == "rollout" else y
 
 
-def run_case(label, number):
+def run_case(label, number, *, exports=True):
     """Draw a case by its number and run it; its description, a word for what became of it, and what should not be."""
     random = np.random.default_rng([number, *label.encode()])
     estimator = configured(estimators()[label], random)
     kinds = ["grid", "line", "box"] if label in ("rollout", "times") else sorted(problems())
     kind = kinds[random.integers(len(kinds))]
-    return f"{label}, case {number}, {kind}: {estimator}", *outcome(estimator, *data_of(label, kind))
+    # To convert to ONNX takes several times as long as all the rest.
+    ending = (".onnx" if random.integers(4) == 0 else ".pt2") if exports else None
+    words = f"{label}, case {number}, {kind}{'' if ending is None else f', {ending}'}: {estimator}"
+    return words, *outcome(estimator, *data_of(label, kind), ending)
 
 
-def fuzz(count, seed, names=None, report=print):
+def fuzz(count, seed, names=None, report=print, *, exports=True):
     """Run a number of cases, of one estimator after the other, and count what became of them."""
     labels = [label for label in estimators() if not names or label in names]
     counts = Counter()
     with signals_caught():
         for place in range(count):
-            words, word, text = run_case(labels[place % len(labels)], seed + place // len(labels))
+            words, word, text = run_case(labels[place % len(labels)], seed + place // len(labels), exports=exports)
             counts[word] += 1
             if word.startswith(BAD):
                 report(f"{words}: {word}\n{text}")

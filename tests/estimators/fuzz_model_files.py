@@ -20,7 +20,7 @@ from safetensors.torch import save as save_tensors
 from sklearn.utils._param_validation import InvalidParameterError
 
 import skop
-from skop.estimators._persistence import _digest, _read
+from skop.estimators.files._persistence import _digest, _read
 from skop.exceptions import SkopError
 
 if __package__:

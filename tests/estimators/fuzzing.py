@@ -37,10 +37,10 @@ def signals_caught():
 
 
 @contextmanager
-def limited():
+def limited(seconds=SECONDS):
     """Context of one case, which ends with `TooLong` after some time; it gives no warnings."""
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
-    signal.alarm(20 * SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.alarm(20 * seconds)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")

@@ -12,7 +12,7 @@ import skop
 from skop import AMOArchitecture, AMORegressor, FieldSet, RolloutRegressor, TimeConditionedRegressor
 from skop.data import DataSpec, TargetForm, unit_grid
 from skop.datasets import make_darcy, make_european_option
-from skop.estimators._amo import _ACTS_WITH
+from skop.estimators.operators._amo import _ACTS_WITH
 from skop.exceptions import SkopWarning
 from skop.losses import get_loss
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error

@@ -17,9 +17,9 @@ import skop
 from skop import AutoRegressor, EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, compare
 from skop.data import unit_grid
 from skop.datasets import make_antiderivative
-from skop.estimators import _auto
-from skop.estimators._base_model import BaseModel
-from skop.estimators._search import make_candidates
+from skop.estimators.fitting._base_model import BaseModel
+from skop.estimators.selection import _auto
+from skop.estimators.selection._search import make_candidates
 from skop.exceptions import FieldDataError, TrainingDivergedError
 from skop.metrics import relative_l2_error
 
@@ -368,14 +368,14 @@ class Learning(Timed):
         return np.full(len(X), 1.0 + self.error / np.sqrt(self.max_time))
 
 
-@pytest.mark.parametrize(("classical", "chosen"), [(0.105, "learning"), (0.1, "classical")])
+@pytest.mark.parametrize(("classical", "chosen"), [(0.086, "learning"), (0.084, "classical")])
 def test_operators_are_ranked_by_the_error_of_their_longer_final_fit(budget, classical, chosen):
     candidates = [("learning", Learning(1.0)), ("classical", Known(classical))]
     model = AutoRegressor(candidates=candidates, max_time=200, ensemble="best").fit(TABLE, ONES)
     row = next(row for row in model.results_ if row["candidate"] == "learning")
-    # Rungs of 1/3 and 2/3 of 20 s, and 180 s for the final fit; the exponent is 3/4 of the true one.
+    # Rungs of 1/3 and 2/3 of 20 s, and 180 s for the final fit; the exponent is the largest that is believed.
     assert row["error"] == pytest.approx((40 / 3) ** -0.5)
-    assert row["expected"] == pytest.approx((40 / 3) ** -0.5 * (180 / (40 / 3)) ** -0.375)
+    assert row["expected"] == pytest.approx((40 / 3) ** -0.5 * (180 / (40 / 3)) ** -0.45)
     assert model.results_[0]["candidate"] == chosen
 
 

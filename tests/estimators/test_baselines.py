@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 from skop import FieldSet, PODRegressor, load
 from skop.data import unit_grid
 from skop.datasets import make_antiderivative, make_wake
-from skop.estimators._kernel_models import KernelModel, System
+from skop.estimators.classical._kernel_models import KernelModel, System
 from skop.exceptions import FieldDataError, ModelFileError, SkopWarning
 from skop.metrics import channel_sizes, relative_l2_error, relative_l2_score
 
@@ -209,8 +209,7 @@ def test_leave_one_out_predictions_are_those_of_refits_with_the_same_choice():
         assert len(set(model.models_[0].regressor.penalties)) == 1
         refit = KernelModel.fit(
             fields.reshape(18, -1)[others],
-            [System(kernel, points[others])],
-            np.zeros(14, int),
+            System(kernel, points[others]),
             np.full(14, model.models_[0].regressor.penalties[0]),
         )
         np.testing.assert_allclose(found.fields[sample].ravel(), refit.predict(points[[sample]])[0], rtol=1e-8)
@@ -527,7 +526,7 @@ def test_at_a_kink_neighbours_tell_more_than_all_samples():
 
 def test_many_samples_have_inducing_ones(monkeypatch, tmp_path):
     for name, value in (("_MOST_EXACT", 60), ("_INDUCING", 30), ("_SCREENED", 40)):
-        monkeypatch.setattr(f"skop.estimators._kernel_models.{name}", value)
+        monkeypatch.setattr(f"skop.estimators.classical._kernel_models.{name}", value)
     places = np.linspace(0, 1, 20)
     fields = lambda params: np.sin(3 * params[:, :1] * places) + params[:, 1:] * places  # noqa: E731
     params, new = (np.random.default_rng(seed).uniform(0, 1, (n, 2)) for seed, n in ((0, 90), (1, 20)))

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from skop import EnsembleRegressor, LaMORegressor, RolloutRegressor
 from skop.data import FieldLoader
-from skop.estimators._callbacks import EpochCallbacks
+from skop.estimators.fitting._callbacks import EpochCallbacks
 from skop.metrics import neg_relative_l2_scorer
 from skop.training import History
 
@@ -167,7 +167,7 @@ def seconds_of_batches(monkeypatch):
             return gather(self, indices)
 
         monkeypatch.setattr(FieldLoader, "gather", slow)
-        monkeypatch.setattr("skop.estimators._callbacks.time.perf_counter", lambda: now[0])
+        monkeypatch.setattr("skop.estimators.fitting._callbacks.time.perf_counter", lambda: now[0])
 
     return install
 

@@ -27,11 +27,12 @@ from skop import (
     TrainingOptions,
 )
 from skop.data import FieldLoader, Scalers
-from skop.estimators import _checkpoint, _search
-from skop.estimators._base_model import BaseModel, Review
-from skop.estimators._checkpoint import FitCheckpoints
 from skop.estimators._field import fitted_attributes
-from skop.estimators._monitors import OverfittingMonitor
+from skop.estimators.fitting import _checkpoint
+from skop.estimators.fitting._base_model import BaseModel, Review
+from skop.estimators.fitting._checkpoint import FitCheckpoints
+from skop.estimators.fitting._monitors import OverfittingMonitor
+from skop.estimators.selection import _search
 from skop.exceptions import SkopWarning
 from skop.modules import ResidualDropout
 from skop.training import fingerprint
@@ -339,11 +340,12 @@ def test_a_full_disk_does_not_break_a_fit(tmp_path, monkeypatch):
         ({"random_state": None}, "folder", "random_state to be an integer.*LaMORegressor has random_state=None"),
         ({"loss": lambda outputs, batch: outputs.field.sum()}, "folder", "parameters that can be written to a file"),
         ({}, ["f", "o"], r"expected the path of a folder.*pathlib\.Path"),
+        ({}, "", r"checkpoint_dir is ''; expected the path of a folder"),
     ],
 )
 def test_what_cannot_be_resumed_is_refused(params, folder, words, tmp_path):
     with pytest.raises(ValueError, match=words):
-        small(**params).fit(X, Y, checkpoint_dir=tmp_path / folder if isinstance(folder, str) else folder)
+        small(**params).fit(X, Y, checkpoint_dir=tmp_path / folder if folder == "folder" else folder)
 
 
 # ---------------------------------------------------------------------- signals

@@ -177,10 +177,10 @@ def test_what_cannot_be_and_what_costs_much_is_told():
         PODRegressor().fit(FieldSet(four, params=np.arange(6.0)[:, None]), [points[:, :1] for points in four])
 
 
-def test_automatic_grids_are_those_of_the_operators_with_four_times_the_cells():
+def test_automatic_grids_are_those_of_the_operators_with_eight_times_the_cells():
     X, y = linear_data()
     resampler = PODRegressor().fit(X, y).spec_.resampler
-    assert resampler.grid_shape == tuple(2 * (n - 1) + 1 for n in GridResampler.fit(X).grid_shape)
+    assert resampler.grid_shape == tuple(round(8**0.5 * (n - 1)) + 1 for n in GridResampler.fit(X).grid_shape)
 
 
 def test_a_base_on_a_grid_has_no_graph(tmp_path):

@@ -31,7 +31,7 @@ TARGETS = [points[:, :1] for points in POINTS]
 
 @pytest.fixture(autouse=True)
 def as_few_steps_as_possible(monkeypatch):
-    monkeypatch.setattr("skop.estimators._session.measure_epoch", partial(measure_epoch, seconds=0.0))
+    monkeypatch.setattr("skop.estimators.fitting._session.measure_epoch", partial(measure_epoch, seconds=0.0))
 
 
 def small(kind=LaMORegressor, **params):
@@ -74,7 +74,7 @@ def test_fewer_points_are_measured_where_they_can_be_drawn(monkeypatch):
         measured.append(loader.subsample_points)
         return EpochCost(10.0 if loader.subsample_points is None else 2.0, 3, 10**6)
 
-    monkeypatch.setattr("skop.estimators._session.measure_epoch", known)
+    monkeypatch.setattr("skop.estimators.fitting._session.measure_epoch", known)
     cost = small(max_iter=50).estimate_cost(POINTS, TARGETS)
     # A quarter of the mean of 153 points, in two digits.
     assert measured == [None, 38]
@@ -87,7 +87,9 @@ def test_fewer_points_are_measured_where_they_can_be_drawn(monkeypatch):
     assert set(small(MNORegressor).estimate_cost(POINTS, TARGETS).savings) <= {"max_time=60"}
     tied = small(scaling__targets="point").estimate_cost((POINTS[0], np.ones((6, 150, 1))), np.ones((6, 150, 1)))
     assert not tied.savings
-    monkeypatch.setattr("skop.estimators._session.measure_epoch", lambda *given, **options: EpochCost(1.0, 3, 10**6))
+    monkeypatch.setattr(
+        "skop.estimators.fitting._session.measure_epoch", lambda *given, **options: EpochCost(1.0, 3, 10**6)
+    )
     assert not small().estimate_cost(POINTS, TARGETS).savings
 
 

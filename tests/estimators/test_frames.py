@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import clone
 
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor, TimeConditionedRegressor
-from skop.estimators._frames import join_frames, repeat_samples
+from skop.estimators.temporal._frames import join_frames, repeat_samples
 
 
 def clouds(sizes):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import skop
-import skop.estimators._geomano
+import skop.estimators.operators._geomano
 from skop import FieldSet, GeoMaNORegressor, RolloutRegressor
 from skop.data import DataSpec, TargetForm, unit_grid
 from skop.exceptions import FieldDataError
@@ -44,7 +44,7 @@ def test_every_setting_of_the_network_is_a_parameter_of_the_estimator_and_is_pas
     absent = {"pad_to_multiple", "patch_init"}
     settings = GeoMaNONetwork.keywords() - OF_THE_DATA - absent
     values = {name: object() for name in settings - {"patch_size"}} | {"patch_size": 7}
-    monkeypatch.setattr(skop.estimators._geomano, "GeoMaNONetwork", lambda **options: passed.update(options))
+    monkeypatch.setattr(skop.estimators.operators._geomano, "GeoMaNONetwork", lambda **options: passed.update(options))
     network(**{name if name in own else f"architecture__{name}": values[name] for name in settings})
     assert {name: passed.get(name) for name in settings} == values
     of_the_data = {"n_dims": 2, "n_fields": 1, "n_params": 0, "n_outputs": 1, "grid_shape": (6, 4), "n_scalars": 0}

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 import skop
 from skop import EnsembleRegressor, FieldSet, GeoMaNORegressor, RolloutRegressor, TimeConditionedRegressor
 from skop.data import GridResampler, unit_grid
-from skop.estimators._base_model import Review
+from skop.estimators.fitting._base_model import Review
 from skop.exceptions import FieldDataError, ResamplingWarning
 from skop.metrics import relative_l2_error
 

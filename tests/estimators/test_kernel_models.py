@@ -7,13 +7,14 @@ from scipy.interpolate import Akima1DInterpolator, CubicSpline, RBFInterpolator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, Matern
 
-from skop.estimators._kernel_models import (
+from skop.estimators.classical._kernel_models import (
     AkimaSystem,
     Decomposition,
     Kernel,
     KernelModel,
     Selection,
     System,
+    between_ends,
     farthest_points,
 )
 
@@ -44,8 +45,8 @@ GROUPS = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 
 
 
 def fitted(kernel, points, targets, penalty, inducing=None, groups=None):
-    penalties, choice = np.broadcast_to(penalty, targets.shape[1]), np.zeros(targets.shape[1], int)
-    return KernelModel.fit(targets, [System(kernel, points, inducing, groups)], choice, penalties, groups)
+    penalties = np.broadcast_to(penalty, targets.shape[1])
+    return KernelModel.fit(targets, System(kernel, points, inducing, groups), penalties, groups)
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["samples", "groups"])
@@ -119,8 +120,7 @@ def test_akima_is_that_of_scipy_and_left_out_samples_are_those_of_refits():
     new = np.linspace(*points[order[[0, -1]], 0], 50)
 
     def interpolated(points, targets):
-        system, count = AkimaSystem(Kernel("akima", 1), points), targets.shape[1]
-        return KernelModel.fit(targets, [system], np.zeros(count, int), np.zeros(count))
+        return KernelModel.fit(targets, AkimaSystem(Kernel("akima", 1), points), np.zeros(targets.shape[1]))
 
     expected = Akima1DInterpolator(points[order, 0], targets[order, 0])(new)
     found = interpolated(points, targets[:, :1]).predict(new[:, None])[:, 0]
@@ -179,7 +179,7 @@ def test_length_scales_lower_the_error_and_find_what_does_not_matter():
     error = lambda residuals, samples: float(np.sqrt((residuals**2).mean()))  # noqa: E731
     selection = Selection(points, targets, np.full(60, 1 / 60), error, 3)
     found = selection.search("gaussian_process")
-    scales = found.systems[0].kernel.scales
+    scales = found.system.kernel.scales
     assert min(scales[1:]) > 10 * scales[0]
     isotropic = min(
         error(fitted(Kernel("gaussian", 0, scale), points, targets, 1e-8).left_out, None) for scale in (0.3, 0.6, 1.2)
@@ -199,7 +199,7 @@ def test_the_gradient_of_the_leave_one_out_error_is_that_of_differences(monkeypa
         caught.append((gradient, [(objective(start + s)[0] - objective(start - s)[0]) / 2e-5 for s in steps]))
         return type("Result", (), {"x": start})
 
-    monkeypatch.setattr("skop.estimators._kernel_models.minimize", spy)
+    monkeypatch.setattr("skop.estimators.classical._kernel_models.minimize", spy)
     selection = Selection(points, targets, np.linspace(0.5, 1, 30) / 30, lambda residuals, samples: 0.0, 0, groups)
     for name in ("gaussian", "matern52", "matern32"):
         selection._optimised(Kernel(name, 0, 0.8, linear=0.3), 1e-3, np.arange(30))
@@ -211,7 +211,7 @@ def test_components_of_many_points_are_those_of_a_decomposition(monkeypatch):
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(12, 4)) @ generator.normal(size=(4, 50)) + generator.normal(size=50)
     exact = Decomposition(rows, None)
-    monkeypatch.setattr("skop.estimators._kernel_models._LARGE", 0)
+    monkeypatch.setattr("skop.estimators.classical._kernel_models._LARGE", 0)
     found = Decomposition(rows, None)
     assert len(exact.variances) == len(found.variances) == 4
     # Directions in which no sample differs are no components, however many are asked for.
@@ -228,17 +228,17 @@ def test_components_of_many_points_are_those_of_a_decomposition(monkeypatch):
 
 
 def test_of_a_kernel_that_some_samples_tell_against_the_error_alone_is_computed(monkeypatch):
-    monkeypatch.setattr("skop.estimators._kernel_models._SCREENED", 30)
+    monkeypatch.setattr("skop.estimators.classical._kernel_models._SCREENED", 30)
     points = np.random.default_rng(0).normal(size=(60, 4))
     targets = points @ np.random.default_rng(1).normal(size=(4, 3))
     error = lambda residuals, samples: float(np.sqrt((residuals**2).mean()))  # noqa: E731
     selection = Selection(points, targets, np.full(60, 1 / 60), error, 0)
     selection.screen("ridge")
     found = selection.search("rbf")
-    assert not found.systems
+    assert found.system is None
     exact = fitted(Kernel("linear_spline"), points, targets, found.penalties[0])
     np.testing.assert_allclose(found.error, error(exact.left_out, None), rtol=1e-8)
-    assert selection.search("rbf", thorough=True).systems
+    assert selection.search("rbf", thorough=True).system is not None
     assert selection.search("ridge").error < 1e-6 * found.error
 
 
@@ -299,6 +299,16 @@ def test_far_from_inducing_samples_the_variance_is_that_of_the_process():
     np.testing.assert_allclose([away, alone], expected[1:], rtol=0.2)
 
 
+def test_ends_of_one_input_do_not_count_where_two_samples_are_left():
+    for line, expected in (
+        ([3.0, 0.0, 1.0, 2.0], [False, False, True, True]),
+        ([1.0, 0.0, 2.0], [True] * 3),
+        ([0.0, 0.0, 1.0, 1.0, 1.0], [True] * 5),
+    ):
+        assert between_ends(np.array(line)[:, None]).tolist() == expected
+    assert between_ends(np.eye(4)).all()
+
+
 def test_inducing_samples_are_spread_and_do_not_depend_on_the_order():
     line = np.linspace(0, 8, 9)[:, None]
     assert farthest_points(line, 5).tolist() == [0, 2, 4, 6, 8]
@@ -308,7 +318,7 @@ def test_inducing_samples_are_spread_and_do_not_depend_on_the_order():
 
 def test_many_samples_are_never_compared_with_all_others(monkeypatch):
     for name, value in (("_MOST_EXACT", 50), ("_INDUCING", 25), ("_SCREENED", 20)):
-        monkeypatch.setattr(f"skop.estimators._kernel_models.{name}", value)
+        monkeypatch.setattr(f"skop.estimators.classical._kernel_models.{name}", value)
     sizes, matrix = [], Kernel.matrix
     monkeypatch.setattr(Kernel, "matrix", lambda self, a, b: sizes.append((len(a), len(b))) or matrix(self, a, b))
     points = np.random.default_rng(0).uniform(-1, 1, (80, 2))
@@ -318,7 +328,7 @@ def test_many_samples_are_never_compared_with_all_others(monkeypatch):
     found = {name: selection.search(name) for name in ("gaussian_process", "ridge", "rbf")}
     assert found["gaussian_process"].error < 1e-3 < found["ridge"].error
     # Of a kernel that some samples tell against the error alone is computed, with fewer inducing ones.
-    assert not found["rbf"].systems
+    assert found["rbf"].system is None
     assert found["gaussian_process"].error < found["rbf"].error < found["ridge"].error
     model = selection.fit(found["gaussian_process"], cut=False)
     model.variances(points), model.left_out_variances()
@@ -329,7 +339,7 @@ def test_components_of_many_samples_are_those_of_a_decomposition(monkeypatch):
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(50, 4)) @ generator.normal(size=(4, 12)) + generator.normal(size=12)
     exact = Decomposition(rows, None)
-    monkeypatch.setattr("skop.estimators._kernel_models._MOST_EXACT", 40)
+    monkeypatch.setattr("skop.estimators.classical._kernel_models._MOST_EXACT", 40)
     found = Decomposition(rows, None)
     assert found.is_large
     np.testing.assert_allclose(found.variances, exact.variances, rtol=1e-8)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-import skop.estimators._lamo
+import skop.estimators.operators._lamo
 from skop import FieldSet, LaMORegressor
 from skop.data import DataSpec, TargetForm, unit_grid
 from skop.exceptions import FieldDataError
@@ -39,7 +39,7 @@ def test_every_setting_of_the_network_is_a_parameter_of_the_estimator_and_is_pas
     values = {name: object() for name in settings}
     own = set(LaMORegressor().get_params())
     passed = {}
-    monkeypatch.setattr(skop.estimators._lamo, kind.__name__, lambda **options: passed.update(options))
+    monkeypatch.setattr(skop.estimators.operators._lamo, kind.__name__, lambda **options: passed.update(options))
     network(geometry=geometry, **{name if name in own else f"architecture__{name}": values[name] for name in settings})
     assert {name: passed.get(name) for name in settings} == values
     assert passed.get("structured", False) == (geometry == "structured")

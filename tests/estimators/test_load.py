@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 import skop
 from skop import losses
-from skop.estimators import _persistence
+from skop.estimators.files import _persistence
 
 
 def test_every_estimator_and_option_object_can_be_loaded():

@@ -11,7 +11,7 @@ import skop
 from skop import FieldSet, MNOArchitecture, MNORegressor, RolloutRegressor
 from skop.data import unit_grid
 from skop.datasets import make_darcy
-from skop.estimators._mno import _ACTS_WITH
+from skop.estimators.operators._mno import _ACTS_WITH
 from skop.exceptions import SkopWarning
 from skop.metrics import neg_relative_l2_scorer
 from skop.modules import MIXERS

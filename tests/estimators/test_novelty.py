@@ -22,8 +22,8 @@ from skop import (
     RolloutRegressor,
 )
 from skop.estimators import MeanFieldRegressor
-from skop.estimators._novelty import Reference, features
 from skop.exceptions import ExtrapolationWarning, FieldDataError, NoveltyWarning
+from skop.surrogate._novelty import Reference, features
 from skop.surrogate._tokens import mean_tokens
 
 from .make_model_files import FOLDER

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from skop.data import Batch, BoxScaler, FieldScaler, Scalers
-from skop.estimators._objective import Objective
+from skop.estimators.fitting._objective import Objective
 from skop.losses import MSELoss, RelativeL2Loss
 from skop.networks import Outputs
 

@@ -26,10 +26,10 @@ from skop import (
     TrainingOptions,
 )
 from skop.data import unit_grid
-from skop.estimators import _monitors
-from skop.estimators._base_model import Review
-from skop.estimators._monitors import OverfittingMonitor
-from skop.estimators._session import FitSession
+from skop.estimators.fitting import _monitors
+from skop.estimators.fitting._base_model import Review
+from skop.estimators.fitting._monitors import OverfittingMonitor
+from skop.estimators.fitting._session import FitSession
 from skop.exceptions import SkopWarning
 from skop.modules import MIXERS, ResidualDropout, set_drop_path
 from skop.training import Group

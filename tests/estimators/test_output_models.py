@@ -48,6 +48,14 @@ def test_each_logarithm_is_taken_where_it_alone_helps():
         assert model.reads_logarithms.all() != learns
 
 
+def test_a_law_of_powers_of_numbers_that_hardly_differ_is_found():
+    params, new = (1.0 + 0.1 * np.log(part) for part in (X, NEW))
+    found = PODRegressor().fit(params, power_law(params)[:, 0])
+    np.testing.assert_allclose(found.predict(new), power_law(new)[:, 0], rtol=1e-9)
+    assert found.models_[0].learns_logarithms
+    assert found.models_[0].reads_logarithms.all()
+
+
 def test_a_function_that_is_no_law_of_powers_is_learnt_as_it_is():
     (model,) = PODRegressor().fit(X, X.sum(axis=1)).models_
     assert not model.learns_logarithms
@@ -114,7 +122,7 @@ def test_no_output_is_worse_than_in_one_model_for_all_and_one_that_is_better_alo
     apart = errors(y)
     alone = np.array([errors(column)[0] for column in y.T[..., np.newaxis]])
     # Then nothing is better by enough to be apart.
-    monkeypatch.setattr("skop.estimators._output_models._BETTER", 0.0)
+    monkeypatch.setattr("skop.estimators.classical._output_models._BETTER", 0.0)
     together, slack = errors(y), 1e-9
     assert (0.8 * apart <= together + slack).all()
     assert (0.8 * apart <= np.maximum(alone, 0.8 * together) / 0.8 + slack).all()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from skop import DeepONetRegressor, FieldSet, FNORegressor, SymmetryOptions, TransolverRegressor, UNetRegressor
-from skop.estimators._session import trainer_config
+from skop.estimators.fitting._session import trainer_config
 from skop.exceptions import FieldDataError
 from skop.training import DIRECT_TRAINING
 

@@ -11,8 +11,8 @@ from sklearn.model_selection import GridSearchCV
 
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor
 from skop.data import unit_grid
-from skop.estimators._rollout import _one_steps
-from skop.estimators._session import objective_of
+from skop.estimators.fitting._session import objective_of
+from skop.estimators.temporal._rollout import _one_steps
 from skop.exceptions import FieldDataError
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
 from skop.training import Trainer

@@ -190,9 +190,9 @@ def test_joined_scores_make_a_band_slightly_wider_and_never_narrower(tmp_path, m
     band = ConformalRegressor(FrozenEstimator(MeanFieldRegressor().fit(X, y)), coverage=coverage, random_state=0)
     exact = clone(band).fit(X, y, sample_weight=weight)
     monkeypatch.setattr("skop.data._fieldset._CHUNK_VALUES", 400)
-    monkeypatch.setattr("skop.estimators._conformal._MOST_SCORES", 100)
+    monkeypatch.setattr("skop.estimators.uncertainty._conformal._MOST_SCORES", 100)
     # Seven binary digits are left, so that there are scores to join.
-    monkeypatch.setattr("skop.estimators._conformal._JOINED_BITS", 45)
+    monkeypatch.setattr("skop.estimators.uncertainty._conformal._JOINED_BITS", 45)
     joined = clone(band).fit(*stored, sample_weight=weight)
     ratio = joined.quantiles_["fields"] / exact.quantiles_["fields"]
     assert np.all((ratio > 1) & (ratio < 1 + 2**-7))
@@ -260,11 +260,11 @@ def test_no_base_for_large_files_with_a_warning(tmp_path, monkeypatch):
     X, y = as_sets(arrays)
     stored = as_sets(in_files(tmp_path, "HDF5", arrays))
     # 24 samples of 64 points with 2 + 2 channels have 48 KiB in double precision.
-    monkeypatch.setattr("skop.estimators._session._BASE_BYTES", 48 * 1024 - 1)
+    monkeypatch.setattr("skop.estimators.fitting._session_base._BASE_BYTES", 48 * 1024 - 1)
     with pytest.warns(SkopWarning, match="no base model, since X and y are not in memory and hold more than"):
         large = LaMORegressor(**SMALL).fit(*stored)
     same_model(large, LaMORegressor(base=None, **SMALL).fit(X, y))
-    monkeypatch.setattr("skop.estimators._session._BASE_BYTES", 48 * 1024)
+    monkeypatch.setattr("skop.estimators.fitting._session_base._BASE_BYTES", 48 * 1024)
     same_model(LaMORegressor(**SMALL).fit(*stored), LaMORegressor(**SMALL).fit(X, y))
 
 

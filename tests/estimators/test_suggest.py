@@ -19,7 +19,7 @@ from skop import (
     MeanFieldRegressor,
     PODRegressor,
 )
-from skop.estimators._suggest import _uncertainties, select
+from skop.estimators.uncertainty._suggest import _uncertainties, select
 from skop.exceptions import ExtrapolationWarning, FieldDataError, NonFinitePredictionError
 
 

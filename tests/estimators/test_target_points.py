@@ -25,7 +25,7 @@ from skop import (
 )
 from skop.data import Batch, FieldLoader, Scalers, ScalingOptions, Targets, query_points, read, unit_grid
 from skop.data import _targets as reading
-from skop.estimators._objective import Objective
+from skop.estimators.fitting._objective import Objective
 from skop.exceptions import FieldDataError, SkopWarning
 from skop.metrics import neg_relative_l2_scorer, relative_l2_error
 from skop.training import Trainer

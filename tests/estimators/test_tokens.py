@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from skop.estimators._tokens import automatic_patch_size
-from skop.modules import token_grid
+from skop.modules import automatic_patch_size, token_grid
 
 
 @pytest.mark.parametrize(

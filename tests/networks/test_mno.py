@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from skop.data import unit_grid
-from skop.estimators.presets.mno import CHANNELS, NETWORKS, SOFTMAX_CHANGES
+from skop.estimators.operators.presets.mno import CHANNELS, NETWORKS, SOFTMAX_CHANGES
 from skop.modules import MIXERS, sort_points
 from skop.networks import GalerkinNetwork, GNOTNetwork, OFormerNetwork, Outputs, SequenceNetwork
 

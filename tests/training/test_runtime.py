@@ -16,7 +16,7 @@ import torch
 
 import skop
 from skop import LaMORegressor
-from skop.estimators._callbacks import EpochCallbacks
+from skop.estimators.fitting._callbacks import EpochCallbacks
 from skop.training import _runtime
 from skop.training._runtime import give_way, isolated_randomness, pick_device, pick_dtype, thread_limit
 

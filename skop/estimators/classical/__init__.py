@@ -1,0 +1,3 @@
+"""Classical models: POD with regressors, kernels, the mean field."""
+
+__all__: list[str] = []

@@ -1,0 +1,765 @@
+"""PODRegressor: a classical surrogate model (POD and regression) as a baseline for comparisons."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy.spatial import KDTree
+from scipy.spatial.distance import pdist
+from sklearn.base import clone
+
+from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
+from skop._typing import FloatArray, IntArray
+from skop.data import (
+    FieldSet,
+    GridResampler,
+    Predictions,
+    Targets,
+    TrainingData,
+    interpolate_fields,
+    query_points,
+)
+from skop.estimators._field import FieldRegressor, fitted_attributes, labels_of_groups, restored_on_failure
+from skop.estimators._parts import by_chunks
+from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling, without_distance
+from skop.estimators.classical._kernel_models import Decomposition, KernelModel
+from skop.estimators.classical._output_models import (
+    REGRESSORS,
+    ModelSearch,
+    OutputModel,
+    OutputSamples,
+    joined,
+    own_spreads,
+    rounding_of,
+    spreads,
+)
+from skop.estimators.files._persistence import KNOWN
+from skop.exceptions import FieldDataError, each_warning_once, warn
+
+__all__ = ["OF_USE", "PODRegressor", "groups_of_same_inputs", "keep_their_distances", "merged", "nodes_correspond"]
+
+#: Part of the variance that components may leave out where no error tells how many are needed.
+_SHARE = 1e-6
+#: Part of the square of a field up to which what its components leave out is rounding, which is no input.
+NOTHING_OUTSIDE = 1e-12
+#: Part of an error on unseen samples below which what is less simple is of use: nodes and shapes beside parameters, a
+#: network beside a base, a mean of models beside the best.
+OF_USE = 0.98
+#: Mean correlation of distances between nodes from which these correspond.
+_ALIKE = 0.5
+#: Relative size of differences that are rounding.
+_ROUNDING = 1e-13
+#: Neighbours of a node, and the multiple of their distance at which the next node of another sample is torn off.
+_NEIGHBOURS, _TORN = 8, 4.0
+#: Cells of an automatic grid for each point of a sample.
+_CELLS = 8.0
+#: Part of the nodes that may be torn off, and number of points below which nothing can be told.
+_MOST_TORN, _FEWEST_POINTS = 0.1, 24
+
+
+class PODRegressor(FieldRegressor):
+    """Proper orthogonal decomposition of inputs and outputs, and a regression between the coefficients.
+
+    Fields are projected onto their principal components. A regressor maps the coefficients of the input, and global
+    parameters, to the coefficients of the output, from which the output fields are computed. By default regressor,
+    hyperparameters and number of components are those of the smallest leave-one-out error. Samples share one grid, mesh
+    or point set, or have as many points, of which those of the same number are the same node; other samples are
+    interpolated to a common grid, and predictions back to the points of each sample, see `grid`.
+
+    Parameters
+    ----------
+    regressor : {"auto", "mean", "ridge", "polynomial", "rbf", "gaussian_process", "akima"} or regressor, default="auto"
+        Regressor between the coefficients:
+
+        - ``"auto"``: the one of the following with the smallest leave-one-out error, or several of them, each for some
+          components, where this is much better.
+        - ``"mean"``: the mean of the training targets.
+        - ``"ridge"``: ridge regression.
+        - ``"polynomial"``: least squares with polynomials of degree 1 to 3 in global parameters.
+        - ``"rbf"``: polyharmonic radial basis functions; thin plates, and for one parameter natural splines.
+        - ``"gaussian_process"``: the mean of a Gaussian process, which is kernel ridge regression, with a squared
+          exponential or Matérn kernel and a length scale for each parameter and each of the leading components; with a
+          linear part where inputs are fields.
+        - ``"akima"``: cubics between samples of one parameter, whose slopes depend on two neighbours on either side, so
+          that a kink or a jump is felt there alone, and lines beyond the ends; for six samples or more, all with other
+          values of the parameter.
+        - any scikit-learn regressor that supports several outputs.
+
+        With ``"auto"``, channels and scalars have models of their own where one model for all would cost some of them a
+        fifth of their error, so that one that is noise does not spoil the others.
+    n_components : "auto", int or float, default="auto"
+        Number of principal components of input fields and of outputs, or the fraction of the variance that they must
+        explain. ``"auto"``: all of the input fields, and all of the outputs up to the last one that is predicted better
+        than by its mean; with a regressor of scikit-learn those that explain all but a millionth of the variance of
+        the outputs. Global parameters are never projected.
+    param_transform, target_transform : {"auto", "log"} or None, default="auto"
+        Whether the model reads logarithms of the global parameters that are positive in the fit, and predicts
+        logarithms of the targets, which must be positive. ``"auto"`` with ``regressor="auto"``: where this lowers the
+        leave-one-out error by a fifth; with other regressors as None. Laws of powers, such as that of a load, a length
+        and a modulus, become linear.
+    grid : tuple of int, "auto" or None, default="auto"
+        Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
+        bounding box of all training points. Inputs and targets are interpolated to the grid and predictions back to
+        points, linearly; leave-one-out errors are errors on the grid. ``"auto"`` does so only where samples differ in
+        their number of points or their nodes do not correspond, and has about eight times as many cells as the mean
+        sample has points. None never does; data on a grid are never interpolated. The distance of each place of the
+        grid from the nearest point of a sample, which shows its shape, is one more input channel, see
+        `skop.data.GridResampler`; where there are input fields or global parameters, and a regressor of skop, only if
+        it lowers the leave-one-out error by 2 %.
+    input_fields, target_fields : list of str or None, default=None
+        Names of the mesh fields that are inputs and targets; targets also if y is scalars, which are learnt too.
+    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
+        Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and predicting
+        all fields at the centres of the cells, see `skop.data.read_meshes`.
+
+    Attributes
+    ----------
+    models_ : list of OutputModel
+        One model for all outputs, or several for different ones: each has the numbers of its ``channels`` and
+        ``scalars``, the ``basis`` of these with ``components_``, ``mean_`` and ``n_components_``, which holds more
+        outputs where ``among`` has the numbers of all, and the fitted ``regressor`` between the coefficients;
+        ``reads_logarithms`` tells of each global parameter, and ``learns_logarithms`` of the outputs, whether their
+        logarithms are taken.
+    leave_one_out_error_ : float
+        Mean relative L2 error of the training samples, as `score` measures it, each predicted by a fit to all others
+        with the same hyperparameters and components; times a factor above 1 where length scales were tuned on few
+        samples, see the notes. Not with a regressor of scikit-learn.
+        With one parameter on a regular set of samples it is far above the error of new samples between those of the
+        fit, since each sample that is left out doubles a gap; the choice among regressors is little affected.
+    leave_one_out_errors_ : dict of str to float
+        The same error of each regressor that was tried, with the best hyperparameters; ``"logarithms"`` is that with
+        logarithms, and ``"apart"`` that of several models for different outputs, where these are used. With more than
+        400 samples that of a regressor which is at least 1.2 times worse on a part of them has the penalty that is best
+        for this part, and with more than 2,000 fewer inducing samples.
+    resampling_error_ : float or None
+        Mean relative L2 error of the training targets after interpolation to the common grid and back: the error of a
+        model without any error on the grid. None without such a grid. A fit warns above 0.02.
+    points_ : ndarray of shape (P, d) or None
+        Points of the training samples, if all samples share them, or of the common grid.
+    input_basis_ : object
+        Principal components of input fields, as rows of ``components_``, with ``mean_`` and ``n_components_``; None
+        without input fields.
+    n_features_in_ : int
+        Number of columns of a table X, or of channels of fields.
+    spec_ : skop.data.DataSpec
+        Form, sizes and channel names of X and y.
+    mesh_ : meshio.Mesh or None
+        Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
+
+    See Also
+    --------
+    LaMORegressor : A neural operator with the same interface.
+
+    Notes
+    -----
+    All regressors of skop but ``"akima"`` are linear in the targets, so that leave-one-out residuals have a closed
+    form, and no model is fitted again: they are the coefficients of the samples divided by the diagonal of the inverse
+    system. Length scales are found by the gradient of the leave-one-out error. Modes and length scales fit the training
+    samples better than others, so that with fewer than 15 samples for each length scale this error is too small. Then
+    they are found again without an eighth of the samples, which this kernel predicts, and so does the one from which
+    the search starts; the same with the other eighths, or half of them where these agree. Only if the errors of these
+    samples are smaller are length scales of their own taken, and the leave-one-out error is multiplied by a factor that
+    makes it as much smaller than that of the start as these errors are. More than 400 samples decide on kernels by a
+    part of them.
+
+    With more than 2,000 samples, kernels are those of 1,500 inducing samples, of which each is the farthest from those
+    before it, and ridge regression on these kernels predicts all samples (subset of regressors). Leave-one-out
+    residuals keep the inducing samples as they are. To variances comes that of the process given its values at the
+    inducing samples (deterministic training conditional). A regressor that is at least 1.2 times worse on some of the
+    samples has 400 inducing samples.
+
+    Over one parameter, the first and the last sample do not count in leave-one-out errors, since they would be
+    extrapolated. Length scales are tried in small steps there, all components share one regressor and one penalty, and
+    of Gaussian processes whose errors are up to a tenth above the least the likeliest is taken; of all of them where no
+    error is below that of the mean beyond chance, since some model predicts a few samples of noise by chance.
+    A sample that is left out doubles the gap in which it is predicted, so that this error is much larger than that of
+    new samples between those of the fit. The slopes of Akima's interpolation are means of those to both neighbours,
+    with norms over all components of the changes of slope beyond these as weights.
+
+    The standard deviation of ``predict(X, return_std=True)`` is that of a new observation by a Gaussian process with
+    the kernel of the regressor, with ``"akima"`` that of a random walk: it grows with the distance from the training
+    samples. Its size is such that the leave-one-out residuals of the training samples, divided by their standard
+    deviations, have a mean square of 1. It knows nothing of errors that no training sample shows.
+
+    References
+    ----------
+    J. S. Hesthaven, S. Ubbiali, "Non-intrusive reduced order modeling of nonlinear problems using neural
+    networks", J. Comput. Phys. 363 (2018), for regression between POD coefficients.
+    S. Rippa, "An algorithm for selecting a good value for the parameter c in radial basis function interpolation",
+    Adv. Comput. Math. 11 (1999), and C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine Learning"
+    (2006), section 5.4.2, for leave-one-out residuals and section 8.3 for inducing samples.
+    H. Akima, "A new method of interpolation and smooth curve fitting based on local procedures", J. ACM 17 (1970).
+
+    Examples
+    --------
+    >>> from skop import PODRegressor
+    >>> from skop.datasets import make_darcy
+    >>> X, y = make_darcy(24, resolution=16, random_state=0)
+    >>> model = PODRegressor().fit(X[:20], y[:20])
+    >>> mean, spread = model.predict(X[20:], return_std=True)
+    >>> mean.shape, spread.shape
+    ((4, 16, 16, 1), (4, 16, 16, 1))
+    >>> sorted(model.leave_one_out_errors_)
+    ['gaussian_process', 'mean', 'rbf', 'ridge']
+    """
+
+    _parameter_constraints = {
+        "regressor": [StrOptions({"auto", *REGRESSORS}), HasMethods(["fit", "predict"])],
+        "n_components": [
+            StrOptions({"auto"}),
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Real, 0, 1, closed="neither"),
+        ],
+        "param_transform": [StrOptions({"auto", "log"}), None],
+        "target_transform": [StrOptions({"auto", "log"}), None],
+        "grid": [StrOptions({"auto"}), tuple, list, None],
+        "input_fields": ["array-like", None],
+        "target_fields": ["array-like", None],
+        "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
+    }
+
+    def __init__(
+        self,
+        *,
+        regressor: Any = "auto",
+        n_components: int | float | str = "auto",
+        param_transform: str | None = "auto",
+        target_transform: str | None = "auto",
+        grid: Any = "auto",
+        input_fields: Any = None,
+        target_fields: Any = None,
+        cell_data: str = "refuse",
+    ) -> None:
+        self.regressor = regressor
+        self.n_components = n_components
+        self.param_transform = param_transform
+        self.target_transform = target_transform
+        self.grid = grid
+        self.input_fields = input_fields
+        self.target_fields = target_fields
+        self.cell_data = cell_data
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None, *, params: Any = None, groups: Any = None) -> Self:
+        """Compute the principal components and fit the regressor.
+
+        Parameters
+        ----------
+        X, y, params : as in `LaMORegressor.fit`
+            Inputs, targets and global parameters.
+        groups : array-like of shape (n,) or None, default=None
+            Labels of groups of samples, such as the frames of a run. Leave-one-out errors then leave out whole groups,
+            since the other samples of a group tell too much of one of them. `TimeConditionedRegressor` and
+            `RolloutRegressor` pass the trajectories.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used, samples have the same points in another order, or there are fewer than two
+            groups; a ValueError.
+        """
+        with restored_on_failure(self):
+            data = self._read(X, y, params=params, groups=groups)
+            self._fit(data, None if groups is None else _numbered(groups, len(data.inputs)))
+            warn_of_resampling(self.spec_.resampler, "use an operator for points, such as LaMORegressor")
+            if self.spec_.resampler is not None and self.grid == "auto" and not data.inputs.is_ragged:
+                _Numbering.from_fit(data.inputs.coords).warn_of_other_nodes(data.inputs.coords, has_grid=True)
+        return self
+
+    def _fit(
+        self,
+        data: TrainingData,
+        groups: IntArray | None = None,
+        units: tuple[FloatArray, FloatArray] | None = None,
+    ) -> None:
+        """Find a common grid where it is needed, the bases, and the map; units are those of standardised targets."""
+        self._store_spec(data.inputs, data.spec)
+        self._store_seen(data)
+        if not self._needs_grid(data):
+            _refuse_ragged(data.inputs, "the mean of fields" if self.regressor == "mean" else "PODRegressor")
+            self._fit_on_points(data, groups, units)
+            return
+        resampler = GridResampler.fit(data.inputs, self.grid)
+        if self.grid == "auto":
+            finer = _CELLS ** (1 / data.inputs.n_dims)
+            shape = tuple(round(finer * (size - 1)) + 1 for size in resampler.grid_shape)
+            resampler = replace(resampler, grid_shape=shape)
+        shaped = on_grid(data, resampler)
+        candidates, found = [shaped], []
+        has_more = data.spec.n_fields or data.spec.n_params
+        if resampler.distance and has_more and isinstance(self.regressor, str):
+            # Where points are drawn anew for each sample, their distances are noise.
+            candidates.insert(0, without_distance(shaped))
+        for candidate in candidates:
+            self._fit_on_points(candidate, groups, units)
+            self.spec_ = candidate.spec
+            found.append(fitted_attributes(self))
+        if len(found) > 1 and OF_USE * found[0]["leave_one_out_error_"] <= found[1]["leave_one_out_error_"]:
+            self.__dict__.update(found[0])
+
+    def _needs_grid(self, data: TrainingData) -> bool:
+        """Whether samples are to be interpolated to a common grid."""
+        inputs = data.inputs
+        if self.grid is None or data.spec.geometry != "points" or data.targets.elsewhere:
+            return False
+        if not isinstance(self.grid, str):
+            return True
+        if inputs.shared_coords or inputs.n_dims > MOST_GRID_AXES:
+            return False
+        return inputs.is_ragged or not (_Numbering.from_fit(inputs.coords).is_known and keep_their_distances(inputs))
+
+    def _fit_on_points(
+        self, data: TrainingData, groups: IntArray | None, units: tuple[FloatArray, FloatArray] | None
+    ) -> None:
+        """Find the bases and fit the map of samples on shared points, or on nodes that correspond."""
+        self.points_ = data.inputs.coords if data.inputs.shared_coords else None
+        self.numbering_ = None
+        if not data.inputs.shared_coords:
+            self.numbering_ = _Numbering.from_fit(data.inputs.coords)
+            self.numbering_.warn_of_other_nodes(data.inputs.coords)
+        fields, params = _parts(data.inputs)
+        is_auto = self.n_components == "auto"
+        count: Any = None if is_auto else self.n_components
+        # The components of fields share one unit, by which they have together as much variance as the parameters.
+        self.input_unit_ = _field_units(data.inputs)
+        held = Decomposition(fields / self.input_unit_, count) if fields.shape[1] else None
+        self.input_basis_ = held.basis() if held is not None else None
+        self.input_scale_ = 1.0
+        self.has_rest_ = is_auto and self.input_basis_ is not None and not self.input_basis_.is_complete_
+        features = self._features(fields, None if held is None else held.coefficients)
+        size = float(np.sqrt(features.var(axis=0).sum()))
+        varies = size > _ROUNDING * float(np.linalg.norm(self.input_basis_.mean_)) if self.input_basis_ else False
+        self.input_scale_ = size / np.sqrt(max(params.shape[1], 1)) if varies else 1.0
+        rounding = rounding_of(data.inputs.params)
+        samples = OutputSamples(features / self.input_scale_, params, rounding, data.targets, groups, units)
+        search = ModelSearch(samples, self.regressor, count, self.param_transform, self.target_transform)
+        if isinstance(self.regressor, str):
+            self.models_, self.leave_one_out_error_, self.leave_one_out_errors_ = search.run()
+            return
+        model, parts = search.begin(1 - _SHARE if is_auto else count)
+        model.basis, coefficients = parts.basis(), parts.coefficients
+        # Coefficients are divided by the size of the leading one, since penalties expect numbers of order 1.
+        model.output_scale = coefficients.std(axis=0).max() or 1.0
+        model.regressor = clone(self.regressor).fit(samples.points(model), coefficients / model.output_scale)
+        self.models_ = [model]
+
+    def _features(self, fields: FloatArray, coefficients: FloatArray | None = None) -> FloatArray:
+        """Inputs of the regressors that are coefficients of the fields, which may be known."""
+        if self.input_basis_ is None:
+            return np.zeros((len(fields), 0))
+        rows = fields / self.input_unit_
+        coefficients = self.input_basis_.transform(rows) if coefficients is None else coefficients
+        parts = [coefficients / self.input_scale_]
+        if self.has_rest_:
+            # Distances to the training samples count what their components do not hold.
+            whole = ((rows - self.input_basis_.mean_) ** 2).sum(axis=1)
+            outside = whole - (coefficients**2).sum(axis=1)
+            outside = np.where(outside > NOTHING_OUTSIDE * whole, outside, 0.0)
+            parts.append(np.sqrt(outside)[:, None] / self.input_scale_)
+        return np.concatenate(parts, axis=1)
+
+    def _points_of(self, inputs: FieldSet) -> list[FloatArray]:
+        """Inputs of the regressor of each model."""
+        fields, params = _parts(inputs)
+        features = self._features(fields)
+        return [np.concatenate([model.scaled(params), features], axis=1) for model in self.models_]
+
+    @staticmethod
+    def _upgrade(held: dict[str, Any]) -> None:
+        """Attributes in files from before outputs could have models of their own."""
+        if "regressor_" not in held:
+            return
+        spec = held["spec_"]
+        parts: dict[str, Any] = {"learns_logarithms": False, "reads_logarithms": np.zeros(len(held["shift_"]), bool)}
+        parts |= {"channels": np.arange(spec.n_outputs), "scalars": np.arange(spec.n_scalars)}
+        for name in ("shift", "scale", "channel_unit", "scalar_unit", "regressor", "output_scale"):
+            parts[name] = held.pop(f"{name}_")
+        parts["rest_variance"] = held.pop("rest_variance_", None)
+        held["models_"] = [OutputModel(basis=held.pop("output_basis_"), **parts)]
+        held |= {"param_transform": None, "target_transform": None}
+
+    @property
+    def resampling_error_(self) -> float | None:
+        """Relative error of the training targets after interpolation to a common grid and back; None without one."""
+        return None if self.spec_.resampler is None else self.spec_.resampler.error
+
+    def _on_common_grid(self, inputs: FieldSet) -> FieldSet:
+        """Samples as the model reads them, interpolated to the common grid if there is one."""
+        return inputs if self.spec_.resampler is None else self.spec_.resampler.to_grid(inputs)
+
+    def _back(self, found: Predictions, places: FieldSet) -> Predictions:
+        """Predictions as the model makes them, interpolated from the common grid to points if there is one."""
+        if self.spec_.resampler is None or found.fields is None:
+            return found
+        return replace(found, fields=self.spec_.resampler.to_points(found.fields, places))
+
+    def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
+        """Predict at other points: straight from the common grid, if there is one."""
+        if self.spec_.resampler is None or not self.spec_.n_outputs:
+            return super()._predict_at(inputs, coords)
+        places = query_points(coords, inputs)
+        return self._predict_values(inputs, places), places
+
+    def _moved(self, inputs: FieldSet) -> bool:
+        """Whether the points differ from those of the fit."""
+        if self.points_ is None:
+            return False
+        if inputs.grid_shape != self.spec_.network_spec.grid_shape or inputs.coords.shape != self.points_.shape:
+            return True
+        tolerance = 1e-6 * float(np.ptp(self.points_))
+        return not np.allclose(inputs.coords, self.points_, rtol=0, atol=tolerance)
+
+    @by_chunks
+    def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
+        """Predict fields or scalars.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            Inputs in the form that the estimator was fitted on, on the same points.
+        coords : as in `LaMORegressor.predict`, or None, default=None
+            Points at which fields are predicted, by interpolation; None gives the points of X.
+        return_std : bool, default=False
+            Whether to return the standard deviation of the error too, see the notes of the class.
+        params : as in `fit`, default=None
+            Global parameters beside fields or meshes.
+
+        Returns
+        -------
+        mean : ndarray, list, FieldSet, (coords, fields), list of meshes, (meshes, scalars), DataFrame or Series
+            Prediction, in the form of the y of the fit.
+        spread : of the same form
+            Standard deviation; only if `return_std` is True. Meshes of the spread hold the fields ``<field>_spread``,
+            which are written into the meshes of the mean too.
+
+        Raises
+        ------
+        FieldDataError
+            If X has another form or other points than in the fit, points in another order, or `return_std` is True
+            with a regressor of scikit-learn.
+        """
+        if not return_std:
+            return super().predict(X, coords, params=params)
+        with each_warning_once():
+            inputs, points, meshes = self._read_query(X, coords, params)
+            is_told = self._warn_if_outside(inputs)
+            predictions, places = self._predict_where_asked(inputs, points)
+            self._warn_if_far(predictions, is_told=is_told)
+            spread = self._predict_spread(inputs, None if points is None else places)
+        if points is not None and spread.fields is not None and self.spec_.resampler is None:
+            fields = interpolate_fields(inputs.with_values(spread.fields), places)
+            # A curve through positive numbers can be negative between them.
+            spread = replace(spread, fields=np.maximum(fields, 0.0))
+        labels = self._labels(X)
+        mean = self._restore(predictions, places, meshes, labels)
+        return mean, self._restore_spread(mean, spread, places, meshes, labels)
+
+    def _predict_values(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
+        """Outputs in physical units, on a common grid also at places of other points."""
+        places, inputs = inputs if places is None else places, self._on_common_grid(inputs)
+        fields, params = _parts(inputs)
+        count, expected = fields.shape[1] + params.shape[1], len(self.input_unit_) + self.spec_.n_params
+        if count != expected:
+            raise FieldDataError(
+                f"X has {count} values per sample, but PODRegressor was fitted with {expected}, and "
+                "works on its training points only; interpolate X onto the training points."
+            )
+        if self._moved(inputs):
+            raise FieldDataError(
+                "X is given on other points than in the fit, but PODRegressor works on its training points only; "
+                "interpolate X onto the training points."
+            )
+        if self.numbering_ is not None:
+            self.numbering_.check(inputs.coords)
+        pairs = zip(self.models_, self._points_of(inputs), strict=True)
+        return self._back(joined(self.models_, [model.predict(points) for model, points in pairs]), places)
+
+    def _predict_tensor(self, params: torch.Tensor, inputs: FieldSet | None = None) -> torch.Tensor:
+        """Predict from global parameters (n, p) in float64 so that gradients flow to them.
+
+        Fields and scalars are one row for each sample (n, P * c + s) in physical units. Fields of inputs, where the fit
+        had any, are those of `inputs`.
+        """
+        if inputs is not None and self.numbering_ is not None:
+            self.numbering_.check(inputs.coords)
+        features = None
+        if inputs is not None and self.input_basis_ is not None:
+            features = torch.as_tensor(self._features(_parts(inputs)[0]))
+        fields, scalars = zip(*(model.predict_tensor(params, features) for model in self.models_), strict=True)
+        channels, numbers = (
+            np.argsort(np.concatenate([getattr(model, name) for model in self.models_]))
+            for name in ("channels", "scalars")
+        )
+        held = torch.cat(fields, dim=-1)[..., channels].flatten(1), torch.cat(scalars, dim=-1)[..., numbers]
+        return torch.cat(held, dim=1)
+
+    def _leave_one_out(self, data: TrainingData) -> Predictions:
+        """Predict each sample of the fit by a fit to all others, with the hyperparameters and bases of the whole fit.
+
+        The regressors of skop have a closed form. Others are fitted again on the parts of a cross-validation.
+        """
+        seen = data if self.spec_.resampler is None else on_grid(data, self.spec_.resampler)
+        points = self._points_of(seen.inputs)
+        found = [m.left_out(seen.targets, own) for m, own in zip(self.models_, points, strict=True)]
+        return self._back(joined(self.models_, found), data.inputs)
+
+    def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
+        """Prediction and its standard deviation on the points of the inputs; None with a regressor of scikit-learn."""
+        if not isinstance(self.models_[0].regressor, KernelModel):
+            return None
+        return self._predict_values(inputs), self._predict_spread(inputs)
+
+    def _predict_spread(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
+        """Standard deviations of the errors of a prediction, in physical units, on a common grid also at places."""
+        pairs = zip(self.models_, self._points_of(self._on_common_grid(inputs)), strict=True)
+        found = joined(self.models_, [model.spread(points) for model, points in pairs])
+        return self._back(found, inputs if places is None else places)
+
+
+def nodes_correspond(inputs: FieldSet) -> bool:
+    """Tell whether the nodes of samples are the same or correspond, so that PODRegressor can relate them.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        Samples with the same number of points.
+
+    Returns
+    -------
+    bool
+        False if some samples have their points numbered in another order.
+    """
+    if inputs.shared_coords:
+        return True
+    try:
+        return _Numbering.from_fit(inputs.coords).is_known
+    except FieldDataError:
+        return False
+
+
+def keep_their_distances(inputs: FieldSet) -> bool:
+    """Tell whether distances between nodes are alike in all samples, as those of nodes that correspond.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        n samples with the same number of points.
+
+    Returns
+    -------
+    bool
+        Whether distances between nodes of the other samples correlate with those of the first. Between points drawn at
+        random for each sample they do not.
+    """
+    if inputs.shared_coords or inputs.n_points[0] < 3:
+        return True
+    nodes, rows = (np.unique(np.linspace(0, n - 1, 64).astype(int)) for n in (inputs.n_points[0], len(inputs)))
+    distances = np.stack([pdist(np.asarray(inputs.coords[row], dtype=np.float64)[nodes]) for row in rows])
+    distances -= distances.mean(axis=1, keepdims=True)
+    sizes = np.linalg.norm(distances, axis=1)
+    products = distances[1:] @ distances[0]
+    found = np.divide(products, sizes[1:] * sizes[0], out=np.zeros(len(products)), where=sizes[1:] * sizes[0] > 0)
+    return bool(found.mean() > _ALIKE)
+
+
+def _numbered(groups: Any, n_samples: int) -> IntArray:
+    """Numbers of the groups of samples."""
+    names, numbers = np.unique(labels_of_groups(groups, n_samples), return_inverse=True)
+    if len(names) < 2:
+        raise FieldDataError("groups has 1 group, and 2 or more are needed to leave one out; pass groups=None.")
+    return np.asarray(numbers)
+
+
+def groups_of_same_inputs(inputs: FieldSet) -> IntArray:
+    """Number the samples so that those with the same inputs have the same number.
+
+    The order of the numbers is as good as random, but depends on these inputs only, and not on other samples.
+
+    Parameters
+    ----------
+    inputs : FieldSet
+        n samples with the same number of points.
+
+    Returns
+    -------
+    ndarray of int, shape (n,)
+        Numbers from 0 on.
+    """
+    parts = [] if inputs.shared_coords else [inputs.coords]
+    parts += [np.asarray(part) for part in (inputs.values, inputs.params) if part is not None]
+    # A negative zero is a zero.
+    rows = (b"".join((np.array(part[i], np.float64) + 0.0).tobytes() for part in parts) for i in range(len(inputs)))
+    digests = np.frombuffer(b"".join(hashlib.sha256(row).digest()[:8] for row in rows), dtype="<u8")
+    return np.asarray(np.unique(digests, return_inverse=True)[1])
+
+
+def merged(data: TrainingData) -> tuple[TrainingData, IntArray]:
+    """Merge samples with the same inputs into one, with the mean of their targets.
+
+    Parameters
+    ----------
+    data : TrainingData
+        n samples with the same number of points.
+
+    Returns
+    -------
+    data : TrainingData
+        Samples of different inputs; all that came, where either all or none have the same inputs.
+    group : ndarray of int, shape (n,)
+        Number of the merged sample of each one.
+    """
+    group = groups_of_same_inputs(data.inputs)
+    # Where no input differs, each sample is predicted by the mean of the others.
+    if group.max() + 1 in (1, len(group)):
+        return data, np.arange(len(group))
+    first = np.unique(group, return_index=True)[1]
+    targets, fields, scalars = data.targets[first], data.targets.field, data.targets.scalars
+    field = None if fields is None or targets.field is None else targets.field.with_values(_means(fields.values, group))
+    means = Targets(field, None if scalars is None else _means(scalars, group), targets.elsewhere)
+    return TrainingData(data.inputs[first], means, data.spec), group
+
+
+def _means(values: Any, group: IntArray) -> FloatArray:
+    """Means of the rows of each group."""
+    counts = np.bincount(group)
+    sums = np.zeros((len(counts), *values.shape[1:]))
+    np.add.at(sums, group, np.asarray(values, dtype=np.float64))
+    return sums / counts.reshape(-1, *[1] * (sums.ndim - 1))
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbering:
+    """How the nodes of samples with points of their own are numbered.
+
+    Attributes
+    ----------
+    first : ndarray of shape (P, d)
+        Points of the first training sample.
+    nearest : ndarray of int, shape (P,)
+        Nearest node of each one.
+    reach : ndarray of shape (P,)
+        Distances up to which both remain neighbours in another sample of the same size.
+    is_known : bool
+        Whether the nodes of all training samples correspond.
+    """
+
+    first: FloatArray
+    nearest: IntArray
+    reach: FloatArray
+    is_known: bool
+
+    @classmethod
+    def from_fit(cls, coords: FloatArray) -> _Numbering:
+        """Describe the nodes of training samples (n, P, d)."""
+        first = np.asarray(coords[0], dtype=np.float64)
+        distances, near = KDTree(first).query(first, min(_NEIGHBOURS + 1, len(first)))
+        distances, near = distances.reshape(len(first), -1), near.reshape(len(first), -1)
+        # Points that coincide are listed in any order.
+        nearest = np.where(near[:, 0] == np.arange(len(first)), near[:, min(1, near.shape[1] - 1)], near[:, 0])
+        found = cls(first, nearest, _TORN * distances[:, -1], True)
+        found._refuse_same_points(coords)
+        return replace(found, is_known=not (found._torn(coords) > _MOST_TORN).any())
+
+    def warn_of_other_nodes(self, coords: FloatArray, *, has_grid: bool = False) -> None:
+        """Warn if the nodes of training samples (n, P, d) do not correspond; on a grid only if most of them do."""
+        if self.is_known:
+            return
+        torn = np.flatnonzero(self._torn(coords) > _MOST_TORN)
+        if has_grid and 2 * len(torn) > len(coords):
+            return
+        outcome = (
+            "PODRegressor takes points of the same number for the same node, so that its predictions will be poor; "
+            "number the points alike, set grid='auto', or use an operator for points, such as LaMORegressor."
+        )
+        if has_grid:
+            outcome = "All samples are therefore interpolated to a common grid; number the points alike to avoid it."
+        warn(
+            f"the points of {len(torn)} of {len(coords)} samples, such as that of index {torn[0]}, are numbered in "
+            f"another order than those of the first: nodes that are neighbours there lie far apart here. {outcome}"
+        )
+
+    def check(self, coords: FloatArray) -> None:
+        """Refuse samples (n, P, d) whose points are numbered in another order than those of the fit."""
+        self._refuse_same_points(coords)
+        if not self.is_known:
+            return
+        torn = np.flatnonzero(self._torn(coords) > _MOST_TORN)
+        if len(torn):
+            raise FieldDataError(
+                f"the points of the sample of index {torn[0]} are numbered in another order than those of the fit: "
+                "nodes that were neighbours lie far apart. PODRegressor takes points of the same number for the same "
+                "node; number the points as in the fit, or use an operator for points, such as LaMORegressor."
+            )
+
+    def _torn(self, coords: FloatArray) -> FloatArray:
+        """Part of the nodes of each sample that lie far from the node that was next to them."""
+        if len(self.first) < _FEWEST_POINTS:
+            return np.zeros(len(coords))
+        size = np.linalg.norm(np.ptp(self.first, axis=0))
+        found = np.empty(len(coords))
+        for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
+            stretch = np.linalg.norm(np.ptp(sample, axis=0)) / size if size > 0 else 1.0
+            apart = np.linalg.norm(sample - sample[self.nearest], axis=1)
+            found[number] = (apart > self.reach * max(stretch, _ROUNDING)).mean()
+        return found
+
+    def _refuse_same_points(self, coords: FloatArray) -> None:
+        """Refuse a sample with the points of the first training sample in another order."""
+        tolerance = 1e-6 * float(np.ptp(self.first, axis=0).max(initial=0.0))
+        ordered = np.sort(self.first, axis=0)
+        for number, sample in enumerate(np.asarray(coords, dtype=np.float64)):
+            is_same = np.abs(sample - self.first).max() <= tolerance
+            if is_same or np.abs(np.sort(sample, axis=0) - ordered).max() > tolerance:
+                continue
+            if KDTree(self.first).query(sample)[0].max() <= tolerance:
+                raise FieldDataError(
+                    f"the sample of index {number} has the same points as the first sample of the fit, but numbered "
+                    "in another order. PODRegressor takes points of the same number for the same node; sort the points "
+                    "and values of all samples alike, for instance by np.lexsort(coords.T)."
+                )
+
+
+KNOWN[_Numbering.__name__] = _Numbering
+
+
+def _refuse_ragged(inputs: FieldSet, model: str = "PODRegressor") -> None:
+    """Refuse samples with different numbers of points."""
+    if inputs.is_ragged:
+        raise FieldDataError(
+            f"{model} needs the same points in every sample, or grid='auto' and y on the points of X in up to "
+            f"{MOST_GRID_AXES} dimensions; interpolate onto common points."
+        )
+
+
+def _parts(inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
+    """Return all values of fields that differ between samples (n, F), and global parameters (n, p)."""
+    _refuse_ragged(inputs)
+    n = len(inputs)
+    parts = [np.zeros((n, 0))] if inputs.shared_coords else [inputs.coords]
+    parts += [] if inputs.values is None else [inputs.values]
+    fields = np.concatenate([np.asarray(part, dtype=np.float64).reshape(n, -1) for part in parts], axis=1)
+    params = np.zeros((n, 0)) if inputs.params is None else np.asarray(inputs.params, dtype=np.float64)
+    return fields, params
+
+
+def _field_units(inputs: FieldSet) -> FloatArray:
+    """Units of the values of fields (F,): several channels are divided by their spreads, and so are coordinates."""
+    n_places = inputs.n_points[0]
+    found = [] if inputs.shared_coords else [np.full(n_places * inputs.n_dims, float(np.std(inputs.coords)) or 1.0)]
+    if inputs.values is not None:
+        values, rounding = np.asarray(inputs.values, dtype=np.float64), rounding_of(inputs.values)
+        if found and values.shape[-1] == 1:
+            found.append(np.full(n_places, own_spreads(values, rounding)[0]))
+        else:
+            found.append(np.tile(spreads(values, rounding), n_places))
+    return np.concatenate(found) if found else np.ones(0)

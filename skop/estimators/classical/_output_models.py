@@ -1,0 +1,744 @@
+"""Models of the outputs of PODRegressor: which outputs share one, and whether logarithms are taken.
+
+Notation: n samples, p global parameters, P points, c channels, s scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.model_selection import KFold, cross_val_predict
+
+from skop._typing import FloatArray, IntArray
+from skop.data import Predictions, Targets
+from skop.estimators.classical._kernel_models import Decomposition, KernelModel, Selection, between_ends
+from skop.estimators.files._persistence import KNOWN
+from skop.exceptions import FieldDataError, warn
+from skop.metrics import channel_sizes
+
+__all__ = [
+    "REGRESSORS",
+    "ModelSearch",
+    "OutputModel",
+    "OutputSamples",
+    "joined",
+    "own_spreads",
+    "rounding_of",
+    "spreads",
+]
+
+#: Models with kernels, in the order in which they are tried.
+REGRESSORS = ("mean", "ridge", "polynomial", "rbf", "gaussian_process", "akima")
+#: Part of the error that components may have which are left out of large fields.
+_NEGLIGIBLE = 0.01
+#: Part of the error below which outputs have a model apart from others, or logarithms are taken.
+_BETTER = 0.8
+#: Largest number of outputs of which each is tried alone; more are first divided by what suits them of what was tried.
+_FEW_OUTPUTS = 16
+#: Smallest positive number.
+_TINY = float(np.finfo(float).tiny)
+#: Relative size of differences that are rounding.
+_ROUNDING = 1e-13
+#: Parts of the cross-validation of regressors that have no closed form of it.
+_FOLDS = 5
+#: Numbers of channels and of scalars.
+Outputs = tuple[IntArray, IntArray]
+
+
+@dataclass(eq=False)
+class OutputModel:
+    """Principal components of some outputs, and a regression of their coefficients on the inputs.
+
+    Attributes
+    ----------
+    channels, scalars : ndarray of int
+        Numbers of the channels and of the scalars that it predicts.
+    reads_logarithms : ndarray of bool, shape (p,)
+        Global parameters whose logarithms it reads.
+    learns_logarithms : bool
+        Whether it predicts logarithms of the outputs.
+    shift, scale : ndarray of shape (p,)
+        Mean and standard deviation of the parameters, or of their logarithms, since they have different units.
+    channel_unit, scalar_unit : ndarray of shape (c,) and (s,)
+        Units of the outputs, or of their logarithms, in which all have the same weight.
+    basis : object
+        Principal components of the outputs, as rows of ``components_``, with ``mean_`` and ``n_components_``.
+    regressor : object
+        Fitted regressor between the coefficients.
+    output_scale : float
+        Size of the coefficients that it predicts.
+    rest_variance : ndarray or None
+        Variance of the outputs that the components leave over; None with a regressor of scikit-learn.
+    origin, size : ndarray of shape (c + s,)
+        Shift and factor by which its outputs become those whose logarithms are taken: of standardised targets, the
+        physical ones.
+    bounds : ndarray of shape (2, P * c + s) or None
+        Least and largest logarithm of each value that is predicted, in its unit: the range in the fit, and as much on
+        either side, since the exponential of what grows beyond it has no bound. None without logarithms.
+    among : tuple of (ndarray of int) or None
+        Numbers of the channels and scalars that its components hold, where it predicts some of these; None if all.
+    """
+
+    channels: IntArray
+    scalars: IntArray
+    reads_logarithms: Any
+    learns_logarithms: bool
+    shift: FloatArray
+    scale: FloatArray
+    channel_unit: FloatArray
+    scalar_unit: FloatArray
+    basis: Any = None
+    regressor: Any = None
+    output_scale: float = 1.0
+    rest_variance: FloatArray | None = None
+    origin: Any = 0.0
+    size: Any = 1.0
+    bounds: FloatArray | None = None
+    among: Outputs | None = None
+
+    @property
+    def outputs(self) -> Outputs:
+        """Numbers of its channels and scalars."""
+        return self.channels, self.scalars
+
+    @property
+    def held(self) -> Outputs:
+        """Numbers of the channels and scalars that its components hold."""
+        return self.outputs if self.among is None else self.among
+
+    def of_some(self, channels: IntArray, scalars: IntArray) -> OutputModel:
+        """The same model, which predicts some of its channels and scalars."""
+        return replace(self, channels=channels, scalars=scalars, among=self.held)
+
+    def scaled(self, params: FloatArray) -> FloatArray:
+        """Standardised global parameters (n, p), or logarithms of them."""
+        return (_logarithms_of(params, self.reads_logarithms) - self.shift) / self.scale
+
+    def targets(self, targets: Targets) -> TargetRows:
+        """The outputs that its components hold, as rows."""
+        part = _part_of(targets, self.held)
+        if not self.learns_logarithms:
+            return TargetRows(part)
+        return TargetRows(_physical(part, self.origin, self.size), is_log=True)
+
+    def predict(self, points: FloatArray) -> Predictions:
+        """Predict its outputs from the inputs of the regressor."""
+        found = np.asarray(self.regressor.predict(points)).reshape(len(points), -1) * self.output_scale
+        return self._restored(self.basis.inverse_transform(found))
+
+    def predict_tensor(self, params: torch.Tensor, features: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Predict fields (n, P, c) and scalars (n, s) so that gradients flow to global parameters (n, p)."""
+        if not isinstance(self.regressor, KernelModel):
+            raise FieldDataError(
+                f"gradients are known for the regressors of skop only, and regressor is a "
+                f"{type(self.regressor).__name__}; use regressor='auto'."
+            )
+        reads = torch.as_tensor(self.reads_logarithms)
+        # The logarithm of what is not read as such is taken of 1, so that no gradient is infinite.
+        params = torch.where(reads, torch.where(reads, params, torch.ones_like(params)).log(), params)
+        points = (params - torch.as_tensor(self.shift)) / torch.as_tensor(self.scale)
+        points = points if features is None else torch.cat([points, features], dim=1)
+        found = self.regressor.predict(points) @ torch.as_tensor(self.basis.components_)
+        found, units = found + torch.as_tensor(self.basis.mean_), torch.as_tensor(self.units)
+        if self.bounds is None:
+            found = found * units
+        else:
+            origin, size = (torch.as_tensor(self.spread_out(held)) for held in (self.origin, self.size))
+            found = ((found.clamp(*torch.as_tensor(self.bounds)) * units).exp() - origin) / size
+        field = found[:, : self._n_values].unflatten(1, (-1, max(len(self.held[0]), 1)))
+        channels, scalars = self._places
+        return field[..., channels], found[:, self._n_values :][:, scalars]
+
+    def left_out(self, targets: Targets, points: FloatArray) -> Predictions:
+        """Predict its outputs of each sample of the fit without the sample, or the group to which it belongs."""
+        rows = self.targets(targets).rows
+        coefficients = self.basis.transform(rows)
+        if isinstance(self.regressor, KernelModel):
+            left_out = self.regressor.left_out
+        else:
+            parts = KFold(min(_FOLDS, len(rows)), shuffle=True, random_state=0)
+            scaled = coefficients / self.output_scale
+            found = cross_val_predict(self.regressor, points, scaled, cv=parts)
+            left_out = coefficients - found.reshape(coefficients.shape) * self.output_scale
+        # What the components do not hold is predicted by its mean.
+        outside = rows - self.basis.inverse_transform(coefficients)
+        predicted = self.basis.inverse_transform(coefficients - left_out) - outside / max(len(rows) - 1, 1)
+        return self._restored(predicted)
+
+    def spread(self, points: FloatArray) -> Predictions:
+        """Standard deviations of the errors of a prediction."""
+        model = self.regressor
+        if not isinstance(model, KernelModel) or self.rest_variance is None:
+            raise FieldDataError(
+                f"a spread is known for the regressors of skop only, and regressor is a {type(model).__name__}; use "
+                "regressor='auto', or an EnsembleRegressor."
+            )
+        trained, components = model.left_out_variances(), self.basis.components_
+        # Residuals of components are correlated, by which the variance of a point differs from the sum of theirs.
+        sizes = np.sqrt(trained.mean(axis=0))
+        standard = model.left_out / np.sqrt(np.maximum(trained, _TINY))
+        together = (((standard * sizes) @ components) ** 2).mean(axis=0)
+        apart = sizes**2 @ components**2
+        factor = np.divide(together, apart, out=np.ones_like(apart), where=apart > 0)
+        n = len(standard)
+        variances = factor * (np.maximum(model.variances(points), 0.0) @ components**2)
+        found = np.sqrt(variances + self.rest_variance * (n + 1) / max(n - 1, 1)) * self.units
+        if self.bounds is not None:
+            # The deviation of a logarithm is relative.
+            logarithms = np.clip(self.basis.inverse_transform(model.predict(points)), *self.bounds) * self.units
+            found = found * np.exp(logarithms) / self.spread_out(self.size)
+        return self._split(found)
+
+    @property
+    def _n_values(self) -> int:
+        """Number of values of the fields that its components hold."""
+        return len(self.basis.mean_) - len(self.held[1])
+
+    @property
+    def _places(self) -> tuple[IntArray, IntArray]:
+        """Places of its channels and scalars among those that its components hold."""
+        channels, scalars = (
+            np.flatnonzero(np.isin(held, own)) for held, own in zip(self.held, self.outputs, strict=True)
+        )
+        return channels, scalars
+
+    @property
+    def units(self) -> FloatArray:
+        """Unit of each value and scalar."""
+        return self.spread_out(np.append(self.channel_unit, self.scalar_unit))
+
+    def spread_out(self, values: Any) -> FloatArray:
+        """Numbers of its channels and scalars, for each value of a field and each scalar."""
+        n_channels, n_scalars = map(len, self.held)
+        every = np.broadcast_to(values, n_channels + n_scalars)
+        return np.append(np.tile(every[:n_channels], self._n_values // max(n_channels, 1)), every[n_channels:])
+
+    def _restored(self, rows: FloatArray) -> Predictions:
+        """Outputs in physical units."""
+        if self.bounds is None:
+            return self._split(rows * self.units)
+        values = np.exp(np.clip(rows, *self.bounds) * self.units)
+        return self._split((values - self.spread_out(self.origin)) / self.spread_out(self.size))
+
+    def _split(self, rows: FloatArray) -> Predictions:
+        """Fields and scalars of rows."""
+        channels, places = self._places
+        scalars = rows[:, self._n_values :][:, places] if len(places) else None
+        if not len(channels):
+            return Predictions(None, scalars)
+        fields = rows[:, : self._n_values].reshape(len(rows), -1, len(self.held[0]))
+        return Predictions(fields if self.among is None else fields[..., channels], scalars)
+
+
+KNOWN[OutputModel.__name__] = OutputModel
+
+
+@dataclass(frozen=True, eq=False)
+class OutputSamples:
+    """Samples of a fit.
+
+    Attributes
+    ----------
+    features : ndarray of shape (n, f)
+        Features of their fields.
+    params : ndarray of shape (n, p)
+        Global parameters.
+    rounding : float
+        Relative size of the rounding of these.
+    targets : Targets
+        Outputs.
+    groups : ndarray of int, shape (n,), or None
+        Numbers of the groups that are left out as a whole.
+    units : tuple of (ndarray of shape (c + s,)), or None, default=None
+        Shift and factor by which standardised outputs become physical ones; None if they are these.
+    """
+
+    features: FloatArray
+    params: FloatArray
+    rounding: float
+    targets: Targets
+    groups: IntArray | None
+    units: tuple[FloatArray, FloatArray] | None = None
+
+    @property
+    def is_between(self) -> Any:
+        """Which samples count in leave-one-out errors."""
+        if self.groups is not None:
+            return np.ones(len(self.params), bool)
+        return between_ends(np.concatenate([self.params, self.features], axis=1))
+
+    def points(self, model: OutputModel) -> FloatArray:
+        """Inputs of the regressor of a model."""
+        return np.concatenate([model.scaled(self.params), self.features], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A model, its leave-one-out error, those of all regressors, and the part of its error that outputs could have."""
+
+    model: OutputModel
+    error: float
+    tried: dict[str, float]
+    gains: FloatArray
+
+    @property
+    def factor(self) -> float:
+        """Factor of its leave-one-out errors that makes up for the search for length scales."""
+        return max(kernel.handicap for kernel in self.model.regressor.kernels)
+
+    def left_out(self, samples: OutputSamples) -> Predictions:
+        """Predictions of each sample without it."""
+        return self.model.left_out(samples.targets, samples.points(self.model))
+
+    def errors(self, samples: OutputSamples) -> FloatArray:
+        """Leave-one-out error of each of its outputs."""
+        part, rows = _part_of(samples.targets, self.model.outputs), np.flatnonzero(samples.is_between)
+        found = self.left_out(samples)
+        found = Predictions(*(None if held is None else held[rows] for held in (found.fields, found.scalars)))
+        return self.factor * TargetRows(part).errors_of(part[rows], found)
+
+
+class ModelSearch:
+    """Search for the models with kernels that have the smallest leave-one-out errors.
+
+    Parameters
+    ----------
+    samples : OutputSamples
+        Samples of the fit.
+    regressor : str or regressor
+        Parameter of `PODRegressor`.
+    n_components : int, float or None
+        Number of components of the outputs, or the part of the variance that they explain; None chooses.
+    param_transform, target_transform : {"auto", "log"} or None
+        Parameters of `PODRegressor`.
+    """
+
+    def __init__(
+        self,
+        samples: OutputSamples,
+        regressor: Any,
+        n_components: int | float | None,
+        param_transform: str | None,
+        target_transform: str | None,
+    ) -> None:
+        self.samples, self.regressor, self.n_components = samples, regressor, n_components
+        least, largest = samples.params.min(axis=0), samples.params.max(axis=0)
+        nothing, is_auto = np.zeros(len(least), bool), isinstance(regressor, str) and regressor == "auto"
+        reads, learns = [nothing], [False]
+        if param_transform == "log":
+            reads = [least > 0]
+        elif param_transform == "auto" and is_auto and ((least > 0) & (largest > least)).any():
+            reads = [nothing, least > 0]
+        if target_transform == "log":
+            _require_positive(samples.targets if samples.units is None else _physical(samples.targets, *samples.units))
+            learns = [True]
+        elif target_transform == "auto" and is_auto:
+            learns = [False, True]
+        #: What models may read and learn: parameters whose logarithms are taken, and whether those of outputs are.
+        self.variants: list[tuple[Any, bool]] = [(read, learnt) for learnt in learns for read in reads]
+        self.every: Outputs = np.arange(samples.targets.n_outputs), np.arange(samples.targets.n_scalars)
+
+    def run(self) -> tuple[list[OutputModel], float, dict[str, float]]:
+        """Choose and fit the models.
+
+        Returns
+        -------
+        models : list of OutputModel
+            One for all outputs, or several.
+        error : float
+            Leave-one-out error, as `score` measures it.
+        errors : dict of str to float
+            The same of every regressor that was tried for all outputs, of logarithms, and of several models.
+        """
+        first = self._trial(self.every, *self.variants[0])
+        trials = self._apart(first)
+        if trials == [first]:
+            return [first.model], first.error, first.tried
+        models, targets = [trial.model for trial in trials], self.samples.targets
+        found = joined(models, [trial.left_out(self.samples) for trial in trials])
+        is_between = self.samples.is_between
+        error = max(trial.factor for trial in trials) * TargetRows(targets).error_of(targets, found, is_between)
+        return models, error, first.tried | {"apart" if len(trials) > 1 else "logarithms": error}
+
+    def begin(self, n_components: int | float | None) -> tuple[OutputModel, Decomposition]:
+        """Make a model of all outputs without its regressor.
+
+        Parameters
+        ----------
+        n_components : int, float or None
+            Number of components.
+
+        Returns
+        -------
+        model : OutputModel
+            The model.
+        parts : Decomposition
+            Components of the outputs.
+        """
+        return self._begin(self.every, *self.variants[0], n_components)
+
+    def _begin(
+        self, outputs: Outputs, reads: Any, learns: bool, n_components: int | float | None
+    ) -> tuple[OutputModel, Decomposition]:
+        """A model without its regressor, and the components of its outputs."""
+        params = _logarithms_of(self.samples.params, reads)
+        shift, spread = params.mean(axis=0), params.std(axis=0)
+        rounding = self.samples.rounding * np.abs(shift)
+        scale = np.where(spread > rounding, spread, np.where(rounding > 0, np.abs(shift), 1.0))
+        model = OutputModel(*outputs, reads, learns, shift, scale, np.ones(0), np.ones(0))
+        if self.samples.units is not None:
+            places = np.append(outputs[0], len(self.every[0]) + outputs[1])
+            model.origin, model.size = (held[places] for held in self.samples.units)
+        targets = model.targets(self.samples.targets)
+        model.channel_unit, model.scalar_unit = targets.channel_unit, targets.scalar_unit
+        if learns:
+            low, high = targets.rows.min(axis=0), targets.rows.max(axis=0)
+            model.bounds = np.stack([2 * low - high, 2 * high - low])
+        return model, Decomposition(targets.rows, n_components)
+
+    def _is_allowed(self, outputs: Outputs, variant: tuple[Any, bool]) -> bool:
+        """Whether outputs have logarithms that are worth a trial, if a variant learns these."""
+        if not variant[1]:
+            return True
+        part = _part_of(self.samples.targets, outputs)
+        if self.samples.units is not None:
+            places = np.append(outputs[0], len(self.every[0]) + outputs[1])
+            part = _physical(part, *(held[places] for held in self.samples.units))
+        held = [None if part.field is None else part.field.values, part.scalars]
+        return all(_spans(values) for values in held if values is not None)
+
+    def _apart(self, first: _Trial) -> list[_Trial]:
+        """Models of the outputs of a trial: its own, or several where others are better for some of the outputs."""
+        are_few = len(first.gains) <= _FEW_OUTPUTS
+        parts, again = (self._one_by_one(first), self._variant) if are_few else (self._in_two(first), self._apart)
+        if parts:
+            return [trial for part in parts for trial in again(part)]
+        return self._variant(first)
+
+    def _one_by_one(self, first: _Trial) -> list[_Trial]:
+        """Models of single outputs that are better alone, and one for all others, which makes none of these worse."""
+        own, shared = first.model.outputs, first.errors(self.samples)
+        if len(shared) == 1:
+            return []
+        alone = [self._trial(_subset(own, one), *self.variants[0]) for one in np.eye(len(shared), dtype=bool)]
+        wants = np.array([trial.errors(self.samples)[0] for trial in alone]) < _BETTER * shared
+        left = np.flatnonzero(~wants)
+        if not wants.any():
+            return []
+        parts = [alone[number] for number in np.flatnonzero(wants)]
+        if len(left):
+            rest = alone[left[0]] if len(left) == 1 else self._trial(_subset(own, ~wants), *self.variants[0])
+            if (_BETTER * rest.errors(self.samples) > shared[left]).any():
+                # A search for some outputs can end elsewhere than that for all.
+                rest = replace(first, model=first.model.of_some(*_subset(own, ~wants)))
+            parts.append(rest)
+        return parts
+
+    def _in_two(self, first: _Trial) -> list[_Trial]:
+        """One model for the outputs that another regressor suits better, and one for the others, or nothing."""
+        own, wants = first.model.outputs, first.gains < _BETTER
+        if wants.all():
+            # Those that gain most do not share one of the models that were tried with all others.
+            wants = first.gains <= np.sort(first.gains)[(len(wants) - 1) // 2]
+        if not wants.any() or wants.all():
+            return []
+        parts, errors = [], np.empty(len(wants))
+        for chosen in (wants, ~wants):
+            parts.append(self._trial(_subset(own, chosen), *self.variants[0]))
+            errors[chosen] = parts[-1].errors(self.samples)
+        return parts if (_BETTER * errors <= first.errors(self.samples)).all() else []
+
+    def _variant(self, first: _Trial) -> list[_Trial]:
+        """The model of a trial, or others with logarithms where these are better for some of its outputs."""
+        own = first.model.outputs
+        variants = [self.variants[0], *(variant for variant in self.variants[1:] if self._is_allowed(own, variant))]
+        trials = [first, *(self._trial(own, *variant) for variant in variants[1:])]
+        found = np.stack([trial.errors(self.samples) for trial in trials])
+        found[0] *= _BETTER
+        best = found.argmin(axis=0)
+        if len(set(best)) == 1:
+            return [trials[best[0]]]
+        return [self._trial(_subset(own, best == number), *variants[number]) for number in np.unique(best)]
+
+    def _trial(self, outputs: Outputs, reads: Any, learns: bool) -> _Trial:
+        """Choose and fit a model with kernels for some of the outputs."""
+        samples, is_auto = self.samples, self.n_components is None
+        model, parts = self._begin(outputs, reads, learns, self.n_components)
+        points, targets = samples.points(model), model.targets(samples.targets)
+        weights, error, each = targets.measure(parts)
+        selection = Selection(points, parts.coefficients, weights, error, len(model.shift), samples.groups, each)
+        names = REGRESSORS if self.regressor == "auto" else dict.fromkeys(("mean", self.regressor))
+        screened = {name: trials[0][0] for name in names if (trials := selection.screen(name))}
+        shares = np.sqrt(np.cumsum(parts.variances[::-1])[::-1] / max(parts.variances.sum(), _TINY))
+        if parts.is_large and is_auto:
+            # Components that the mean would predict as well, compared with the error, are left out.
+            share = 0.5 * _NEGLIGIBLE * selection.least_screened() / max(screened["mean"], _TINY)
+            count = max(int((shares > share).sum()), 1)
+            selection.narrow(parts.coefficients[:, :count], *targets.measure(parts, count)[1:])
+        tried = {name: found for name in names if (found := selection.search(name)) is not None}
+        for name, item in tried.items():
+            known = min(other.error for other in tried.values() if other.system is not None)
+            if item.system is None and (name == self.regressor or item.error < known):
+                again = selection.search(name, thorough=True)
+                tried[name] = item if again is None else again
+        if self.regressor not in ("auto", *tried):
+            needed = f"more samples than {len(points)}, or inputs that are a few global parameters"
+            if self.regressor == "akima":
+                needed = (
+                    "six samples or more of different values of one global parameter, without groups; "
+                    f"X has {len(points)} samples of {points.shape[1]} inputs"
+                )
+            raise FieldDataError(f"regressor={self.regressor!r} needs {needed}; use regressor='auto'.")
+        if self.regressor == "auto":
+            found = min((item for item in tried.values() if item.system is not None), key=lambda item: item.error)
+        else:
+            found = tried[self.regressor]
+            if self.regressor == "gaussian_process" and found.error > 0.999 * tried["mean"].error and len(points) > 1:
+                warn(
+                    "the Gaussian process is no better than the mean of the training samples "
+                    f"(leave-one-out error {found.error:.3g}); the inputs tell nothing of the targets that these "
+                    "samples could show."
+                )
+        gains = selection.gains(found, tried.values())
+        if self.regressor in ("auto", "gaussian_process"):
+            found = selection.likeliest(found)
+        most = None
+        if parts.is_large and is_auto:
+            most = max(int((shares * tried["mean"].error > _NEGLIGIBLE * found.error).sum()), 1)
+        model.regressor = selection.fit(found, cut=is_auto, most=most)
+        model.basis = parts.basis(model.regressor.left_out.shape[1])
+        components = model.basis.components_
+        held = parts.variances[: len(components)] @ components**2
+        whole = np.einsum("ij,ij->j", parts.centred, parts.centred) / len(points)
+        model.rest_variance = np.where(whole - held > _ROUNDING * whole, whole - held, 0.0)
+        if self.regressor != "auto":
+            gains = np.ones_like(gains)
+        return _Trial(model, found.error, {name: item.error for name, item in tried.items()}, gains)
+
+
+def joined(models: Sequence[OutputModel], parts: Sequence[Predictions]) -> Predictions:
+    """Put outputs of several models into the order of y.
+
+    Parameters
+    ----------
+    models : sequence of OutputModel
+        Models.
+    parts : sequence of Predictions
+        Predictions of each.
+
+    Returns
+    -------
+    Predictions
+        All of them.
+    """
+    found: list[Any] = [None, None]
+    for number, (name, of) in enumerate((("fields", "channels"), ("scalars", "scalars"))):
+        held = [getattr(part, name) for part in parts if getattr(part, name) is not None]
+        if held:
+            order = np.argsort(np.concatenate([getattr(model, of) for model in models]))
+            found[number] = np.concatenate(held, axis=-1)[..., order]
+    return Predictions(*found)
+
+
+def _part_of(targets: Targets, outputs: Outputs) -> Targets:
+    """Some channels and scalars of targets."""
+    channels, scalars = outputs
+    field, numbers = targets.field, targets.scalars
+    if field is not None and len(channels) < field.n_channels:
+        field = field.with_values(np.asarray(field.values)[..., channels]) if len(channels) else None
+    if numbers is not None and len(scalars) < numbers.shape[1]:
+        numbers = numbers[:, scalars] if len(scalars) else None
+    return Targets(field, numbers, targets.elsewhere and field is not None)
+
+
+def _physical(targets: Targets, origin: Any, size: Any) -> Targets:
+    """Standardised targets in physical units."""
+    field, scalars = targets.field, targets.scalars
+    count = 0 if field is None else field.n_channels
+    every = (np.broadcast_to(held, targets.n_outputs + targets.n_scalars) for held in (origin, size))
+    (shift, shift_of_scalars), (factor, factor_of_scalars) = ((held[:count], held[count:]) for held in every)
+    if field is not None:
+        field = field.with_values(np.asarray(field.values, dtype=np.float64) * factor + shift)
+    if scalars is not None:
+        scalars = scalars * factor_of_scalars + shift_of_scalars
+    return Targets(field, scalars, targets.elsewhere)
+
+
+def _subset(own: Outputs, chosen: Any) -> Outputs:
+    """Chosen ones of channels and scalars, which are counted one after the other."""
+    return own[0][chosen[: len(own[0])]], own[1][chosen[len(own[0]) :]]
+
+
+def _logarithms_of(params: FloatArray, reads: Any) -> FloatArray:
+    """Global parameters (n, p), with logarithms of some."""
+    if not np.any(reads):
+        return params
+    if not (params[:, reads] > 0).all():
+        row, column = np.argwhere((params <= 0) & reads)[0]
+        raise FieldDataError(
+            f"parameter {column} of X is {params[row, column]:.3g} in sample {row}, but all were positive in the fit, "
+            "and PODRegressor reads the logarithm; pass positive numbers, or fit with param_transform=None."
+        )
+    found = params.copy()
+    found[:, reads] = np.log(params[:, reads])
+    return found
+
+
+def _spans(values: Any) -> bool:
+    """Whether numbers are positive and differ."""
+    return 0 < float(np.min(values)) < float(np.max(values))
+
+
+def _require_positive(targets: Targets) -> None:
+    """Refuse targets without logarithms."""
+    held = {"y": None if targets.field is None else targets.field.values, "the scalars of y": targets.scalars}
+    for name, values in held.items():
+        if values is not None and not np.min(values) > 0:
+            raise FieldDataError(
+                f"target_transform='log' needs positive values, but the smallest of {name} is {np.min(values):.3g}; "
+                "set target_transform=None."
+            )
+
+
+class TargetRows:
+    """Targets as one row per sample, with scalars last, and their errors as `score` measures them.
+
+    Errors of logarithms are absolute, since they are relative ones of the targets.
+    """
+
+    def __init__(self, targets: Targets, *, is_log: bool = False) -> None:
+        turn: Any = np.log if is_log else np.asarray
+        scalars = None if targets.scalars is None else turn(np.asarray(targets.scalars, dtype=np.float64))
+        self.channel_unit: FloatArray = np.ones(0)
+        self.scalar_unit: FloatArray = np.ones(0)
+        #: Units over the sizes by which a score divides.
+        self.field_ratio: FloatArray = np.ones(0)
+        self.scalar_ratio: FloatArray = np.ones(0)
+        self.norms: FloatArray | None = None
+        parts = []
+        if targets.field is not None:
+            values = turn(np.asarray(targets.field.values, dtype=np.float64))
+            self.channel_unit = spreads(values, rounding_of(targets.field.values))
+            sizes = np.ones(values.shape[-1]) if is_log else _sizes(values)
+            rows = (values / self.channel_unit).reshape(len(values), -1)
+            self.field_ratio = np.tile(self.channel_unit / sizes, values.shape[1])
+            norms = np.sqrt(((rows * self.field_ratio) ** 2).sum(axis=1))
+            self.norms = np.where(norms > 0, norms, np.sqrt((norms**2).mean()) or 1.0)
+            if is_log:
+                self.norms = np.full(len(rows), rows.shape[1] ** 0.5)
+            parts.append(rows)
+        if scalars is not None:
+            rounding = rounding_of(targets.scalars)
+            self.scalar_unit = spreads(scalars[:, None], rounding)
+            sizes = np.ones(scalars.shape[1]) if is_log else _sizes(scalars[:, None])
+            if parts:
+                # Each scalar has as much weight as the whole field, so that the components represent both.
+                spread = own_spreads(scalars[:, None], rounding)
+                self.scalar_unit = spread / (np.sqrt(parts[0].var(axis=0).sum()) or 1.0)
+            parts.append(scalars / self.scalar_unit)
+            self.scalar_ratio = self.scalar_unit / sizes
+            self.squares = ((np.ones_like(scalars) if is_log else scalars / sizes) ** 2).sum(axis=1)
+        self.products: FloatArray | None = None
+        self.rows = np.concatenate(parts, axis=1)
+
+    def measure(self, parts: Decomposition, kept: int | None = None) -> tuple[FloatArray, Any, Any]:
+        """Weights of the samples, and the errors of residuals of the leading coefficients of those that are kept.
+
+        One is that of all outputs, the other that of each channel and scalar.
+        """
+        norms, size, n = self.norms, len(self.field_ratio), len(self.rows)
+        is_plain = len(self.channel_unit) == 1 and not len(self.scalar_ratio)
+        if kept is None:
+            self.products = None if is_plain or not size else parts.products(self.field_ratio)
+        products = self.products if self.products is None else self.products[:kept, :kept]
+        coefficients = parts.coefficients[:, :kept]
+        numbers = parts.columns(slice(size, None)) * self.scalar_ratio
+        # What the components do not hold is predicted by the mean of the other samples.
+        whole = ((parts.centred[:, :size] * self.field_ratio) ** 2).sum(axis=1)
+        inside = coefficients if products is None else coefficients @ products
+        outside = whole - (inside * coefficients).sum(axis=1)
+        outside = np.where(outside > 1e-12 * whole, outside, 0.0) * (n / max(n - 1, 1)) ** 2
+
+        def error(residuals: FloatArray, samples: IntArray) -> float:
+            if not np.isfinite(residuals).all():
+                return np.inf
+            count, errors = residuals.shape[1], []
+            if norms is not None:
+                weighted = residuals if products is None else residuals @ products[:count, :count]
+                squares = np.maximum((weighted * residuals).sum(axis=1), 0.0) + outside[samples]
+                errors.append(float((np.sqrt(squares) / norms[samples]).mean()))
+            if numbers.shape[1]:
+                whole = float(self.squares[samples].sum()) or 1.0
+                errors.append(float(np.sqrt(((residuals @ numbers[:count]) ** 2).sum() / whole)))
+            return float(np.mean(errors))
+
+        n_channels = len(self.channel_unit) if size else 0
+        if n_channels + numbers.shape[1] < 2:
+            each = None
+        else:
+            grams = [
+                own @ own.T for own in (parts.columns(slice(k, size, n_channels), kept) for k in range(n_channels))
+            ]
+
+            def each(residuals: FloatArray) -> FloatArray:
+                if not np.isfinite(residuals).all():
+                    return np.full(n_channels + numbers.shape[1], np.inf)
+                count = residuals.shape[1]
+                squares = [np.vdot(residuals @ gram[:count, :count], residuals) for gram in grams]
+                squares += np.square(residuals @ numbers[:count]).sum(axis=0).tolist()
+                return np.sqrt(np.maximum(squares, 0.0))
+
+        weights = np.full(n, 1.0 / n) if norms is None else 1.0 / (n * norms)
+        return weights, error, each
+
+    def errors_of(self, targets: Targets, found: Predictions) -> FloatArray:
+        """Relative error of each channel and scalar of predictions of all samples."""
+        errors: list[float] = []
+        for own, true in ((found.fields, targets.field and targets.field.values), (found.scalars, targets.scalars)):
+            if own is not None:
+                left = np.asarray(true, dtype=np.float64) - own
+                squares = [np.square(part).reshape(-1, part.shape[-1]).sum(axis=0) for part in (left, np.asarray(true))]
+                errors += np.sqrt(squares[0] / np.maximum(squares[1], _TINY)).tolist()
+        return np.array(errors)
+
+    def error_of(self, targets: Targets, found: Predictions, chosen: Any) -> float:
+        """Error of predictions of all samples, as that of the residuals of those that are chosen."""
+        errors: list[float] = []
+        if found.fields is not None and targets.field is not None:
+            left = (np.asarray(targets.field.values, dtype=np.float64) - found.fields) / self.channel_unit
+            rows = left.reshape(len(left), -1) * self.field_ratio
+            errors.append(float((np.linalg.norm(rows, axis=1) / self.norms)[chosen].mean()))
+        if found.scalars is not None:
+            left = (np.asarray(targets.scalars, dtype=np.float64) - found.scalars) / self.scalar_unit
+            size = float(np.sqrt(self.squares[chosen].sum())) or 1.0
+            errors.append(float(np.linalg.norm((left * self.scalar_ratio)[chosen])) / size)
+        return float(np.mean(errors))
+
+
+def rounding_of(values: Any) -> float:
+    """Relative size of differences that are rounding, in numbers of some precision; in double precision without any."""
+    kind = np.dtype(getattr(values, "dtype", np.float64))
+    return max(_ROUNDING, 2 * float(np.finfo(kind).eps)) if kind.kind == "f" else _ROUNDING
+
+
+def spreads(values: FloatArray, rounding: float) -> FloatArray:
+    """Units in which each of several channels (n, P, c) has the same weight; one for a single channel."""
+    return np.ones(1) if values.shape[-1] == 1 else own_spreads(values, rounding)
+
+
+def own_spreads(values: FloatArray, rounding: float) -> FloatArray:
+    """Standard deviations of channels (n, P, c); the largest value of one that is constant up to rounding, or 1.
+
+    In this unit the rounding stays as small, and predictions are the constant.
+    """
+    spread, size = values.std(axis=(0, 1)), np.abs(values).max(axis=(0, 1), initial=0.0)
+    return np.where(spread > rounding * size, spread, np.where(size > 0, size, 1.0))
+
+
+def _sizes(values: FloatArray) -> FloatArray:
+    """Sizes of several channels by which a score divides; one for a single channel."""
+    return channel_sizes(values, kind="field") if values.shape[-1] > 1 and values.any() else np.ones(values.shape[-1])

@@ -1,0 +1,851 @@
+"""A base model under an operator: a classical model with which the network is combined.
+
+Where the base leaves little over, the network sees its prediction as further input channels, and its output is added to
+it. In the training these are predictions for samples that the base has not seen, since a model that interpolates leaves
+nothing over on its own samples. Where the base is rough, the network learns the whole map. In both cases the share of
+the network is chosen on samples that it has not seen.
+
+Everything here is in standardised units: those of the network's own outputs, to which the targets are scaled.
+
+Notation: n samples, P points, B samples of a batch, Q query points, c input channels, q output channels, s scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
+
+import joblib
+import numpy as np
+import torch
+from scipy.spatial.distance import pdist
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+from torch import nn
+
+from skop._typing import FloatArray, GridShape, IntArray
+from skop.data import FieldSet, Predictions, Scalers, Targets, TrainingData, interpolate_fields, query_points
+from skop.estimators._field import FieldRegressor, checked_by_caller
+from skop.estimators.classical._baselines import (
+    OF_USE,
+    PODRegressor,
+    groups_of_same_inputs,
+    keep_their_distances,
+    merged,
+)
+from skop.estimators.files._persistence import KNOWN
+from skop.exceptions import FieldDataError, SkopWarning, warn
+from skop.surrogate._predictions import rows_of
+from skop.training import TrainingEnd, fingerprint
+
+__all__ = [
+    "BaseModel",
+    "Comparison",
+    "Review",
+    "correction_shares",
+    "remainder_sizes",
+    "shared_between_fits",
+    "standardized",
+    "without_base",
+]
+
+#: Standard errors by which the squared error of a base must be below that of the mean, and the share of a network above
+#: 0.
+_ERRORS = 2.0
+#: Part of the variation up to which the network learns what the base leaves over. It is worse at this than at the whole
+#: map where the base is rough: the errors of the base are then as hard to learn as the map.
+_SMALL_REST = 0.02
+#: Parts of a training after which the network is compared with the base.
+_REVIEWS = (1 / 8, 1 / 4, 1 / 2)
+#: Number of parts of the samples for predictions of unseen samples by models without a closed form of these.
+_FOLDS = 5
+#: Size of a variation, in units of the values, that is rounding.
+_ROUNDING = 1e-13
+#: Correlation of distances between nodes of one sample with those of the fit below which the nodes are others.
+_OTHERS = 0.25
+#: Distance of points from those of the training, in units of their extent, above which they are other points.
+_SAME_POINTS = 1e-6
+#: Distance, in spacings of its points, by which the points of the fit may lie outside the box of a sample.
+_MARGIN = 2.0
+#: Number of base models that are kept for further fits: on grids and on points.
+_MOST_KEPT = 2
+#: Base models of the last fits, with their predictions of unseen samples, by hashes of their data; None if none are
+#: kept.
+_KEPT: ContextVar[dict[str, Any] | None] = ContextVar("kept base model", default=None)
+
+
+#: Shift and factor by which standardised outputs become physical ones.
+Units = tuple[FloatArray, FloatArray]
+
+
+@contextmanager
+def shared_between_fits() -> Iterator[None]:
+    """Fit a base model that is given by a word once for fits on the same samples, one after the other in this context.
+
+    Such models do not depend on random numbers, so that the results are those of separate fits.
+    """
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
+@dataclass(eq=False)
+class BaseModel:
+    """A fitted base model.
+
+    Attributes
+    ----------
+    estimator : FieldRegressor
+        Model of the standardised targets.
+    error : float
+        Relative L2 error of its predictions for unseen samples, over all samples together: the part of the variation
+        about the mean that they leave over.
+    points : ndarray of shape (P, d) or None
+        Points of its inputs; None if samples have points of their own.
+    grid_shape : tuple of int or None
+        Number of these points along each axis, if they form a grid.
+    target_points : ndarray of shape (Q, d) or None, default=None
+        Points of its outputs, if these are others.
+    target_grid : tuple of int or None, default=None
+        Number of the points of its outputs along each axis, if they form a grid.
+    leaves_rest : bool, default=True
+        Whether the network learns what the base leaves over; otherwise it learns the whole map.
+    nodes : object or None, default=None
+        Numbering of the nodes of samples with points of their own, of which it takes the global parameters alone.
+    keeps_distances : bool, default=False
+        Whether distances between nodes were alike in all samples of the fit with points of their own.
+    is_useful : bool, default=True
+        Whether it predicts one of the outputs of unseen samples better than their mean does, beyond chance.
+    """
+
+    estimator: FieldRegressor
+    error: float
+    points: FloatArray | None
+    grid_shape: GridShape | None
+    target_points: FloatArray | None = None
+    target_grid: GridShape | None = None
+    leaves_rest: bool = True
+    nodes: Any = None
+    keeps_distances: bool = False
+    is_useful: bool = True
+
+    @classmethod
+    def fit(
+        cls, kind: Any, data: TrainingData, used: IntArray, units: Units | None = None
+    ) -> tuple[BaseModel, Predictions]:
+        """Fit a base model, and predict samples as if each had not been in the fit.
+
+        Parameters
+        ----------
+        kind : {"auto", "linear", "pod"} or FieldRegressor
+            Model: chosen by leave-one-out errors, linear, chosen likewise, or a given one.
+        data : TrainingData
+            Samples, with standardised targets.
+        used : ndarray of int
+            Indices of the samples that are used.
+        units : tuple of (ndarray of shape (q + s,)), or None, default=None
+            Shift and factor by which the standardised targets become physical ones, whose logarithms a model may take;
+            None if they are to have none.
+
+        Returns
+        -------
+        model : BaseModel
+            Model that was fitted to all used samples.
+        unseen : Predictions
+            Predictions of samples by models that were fitted without them, and without those of the same inputs; zero
+            for those that are not used.
+        """
+        kept = _KEPT.get()
+        if kept is None or not isinstance(kind, str) or not (data.inputs.in_memory and data.targets.in_memory):
+            return cls._fit(kind, data, used, units)
+        key = joblib.hash((kind, used, data.inputs, data.targets, data.spec.network_spec, units))
+        if key not in kept:
+            while len(kept) >= _MOST_KEPT:
+                kept.pop(next(iter(kept)))
+            kept[key] = cls._fit(kind, data, used, units)
+        model, unseen = kept[key]
+        # A fit that goes on with a network changes what the network learns over its base.
+        return replace(model), unseen
+
+    @classmethod
+    def _fit(cls, kind: Any, data: TrainingData, used: IntArray, units: Units | None) -> tuple[BaseModel, Predictions]:
+        """Fit a base model, and predict samples as if each had not been in the fit."""
+        if isinstance(kind, type):
+            raise FieldDataError(f"base is the class {kind.__name__}, but an estimator is needed: {kind.__name__}().")
+        if not isinstance(kind, (str, FieldRegressor)):
+            raise FieldDataError(
+                f"base is a {type(kind).__name__}, which is no estimator of skop; use "
+                f"base=PODRegressor(regressor={type(kind).__name__}(...)), another estimator of skop, or base='auto'."
+            )
+        whole = TrainingData(data.inputs[used], data.targets[used], data.spec.network_spec)
+        # A copy of a sample in the fit would tell what a prediction of unseen samples does not know.
+        chosen, group = merged(whole)
+        estimator, nodes = _classical(kind) if isinstance(kind, str) else clone(kind), None
+        if isinstance(estimator, PODRegressor) and estimator.grid == "auto":
+            # Samples have a base only where their nodes correspond.
+            estimator.set_params(grid=None)
+        # Within the fit of an operator, scikit-learn leaves out the checks of what is fitted in it.
+        for part in () if isinstance(kind, str) else (estimator, *estimator.get_params().values()):
+            if isinstance(part, FieldRegressor):
+                part._validate_params()
+        with checked_by_caller():
+            _fit_on(estimator, chosen, units)
+            found = _unseen_predictions(estimator, chosen)
+            if isinstance(kind, str) and (by_params := _by_params_alone(chosen)) is not None:
+                other = _classical(kind)
+                _fit_on(other, by_params, units)
+                again = _unseen_predictions(other, by_params)
+                if OF_USE * _relative_error(again, chosen.targets) <= _relative_error(found, chosen.targets):
+                    found, nodes, estimator = again, estimator.numbering_, other
+        is_useful = _is_better_than_mean(found, chosen.targets)
+        found = rows_of(found, group)
+        error = _relative_error(found, whole.targets)
+        shared = data.inputs.shared_coords
+        model = cls(estimator, error, data.inputs.coords if shared else None, data.inputs.grid_shape, nodes=nodes)
+        model.leaves_rest = error < _SMALL_REST
+        model.is_useful = is_useful
+        model.keeps_distances = not shared and keep_their_distances(whole.inputs)
+        if data.targets.elsewhere and data.targets.field is not None:
+            model.target_points, model.target_grid = data.targets.field.coords, data.targets.field.grid_shape
+        return model, _spread_to_all(found, used, len(data.inputs))
+
+    def predict(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
+        """Predict at points of the samples.
+
+        Parameters
+        ----------
+        inputs : FieldSet
+            Samples.
+        places : FieldSet or None, default=None
+            Points of the predictions; None takes those of the samples.
+
+        Returns
+        -------
+        Predictions
+            Standardised outputs.
+        """
+        seen = self._on_own_points(inputs)
+        try:
+            with checked_by_caller():
+                found = self.estimator._predict_values(self._as_read(seen))
+        except FieldDataError as error:
+            raise FieldDataError(
+                f"the base of this estimator cannot predict X, since {error} Or fit with base=None."
+            ) from error
+        places = inputs if places is None else places
+        if self.target_points is not None:
+            return self.at(found, places)
+        if found.fields is None or (places is inputs and self.has_own_points(inputs)):
+            return found
+        return replace(found, fields=interpolate_fields(seen.with_values(found.fields), places))
+
+    def predict_known(self, inputs: FieldSet, places: FieldSet | None = None) -> Predictions:
+        """Predict like `predict`, with NaN for samples whose nodes do not correspond to those of the fit.
+
+        Parameters
+        ----------
+        inputs, places
+            Arguments of `predict`.
+
+        Returns
+        -------
+        Predictions
+            Standardised outputs.
+        """
+        known = self.knows(inputs)
+        if known.all() and not inputs.is_ragged:
+            return self.predict(inputs, places)
+        parts: list[list[FloatArray]] = [[], []]
+        n_outputs, n_scalars = self.estimator.spec_.n_outputs, self.estimator.spec_.n_scalars
+        for number, coords in enumerate(inputs.coords_list()):
+            one, at = inputs[[number]], None if places is None else places[[number]]
+            if known[number]:
+                values = None if one.values is None else np.asarray(one.values).reshape(1, len(coords), -1)
+                found = self.predict(FieldSet(coords[np.newaxis], values, params=one.params), at)
+            else:
+                count = int((one if at is None else at).n_points[0])
+                found = Predictions(np.full((1, count, n_outputs), np.nan), np.full((1, n_scalars), np.nan))
+            parts[0].append(np.empty(0) if found.fields is None else found.fields.reshape(-1, n_outputs))
+            parts[1].append(np.empty(0) if found.scalars is None else found.scalars)
+        fields: Any = np.concatenate(parts[0]) if n_outputs else None
+        if n_outputs and not (inputs if places is None else places).is_ragged:
+            fields = fields.reshape(len(inputs), -1, n_outputs)
+        if not known.all():
+            warn(
+                "the nodes of some samples do not correspond to those of the fit, so that the network alone predicts "
+                f"them, without its base, a {type(self.estimator).__name__}. Errors there may be larger; if such "
+                "samples are common, fit with base=None.",
+                SkopWarning,
+            )
+        return Predictions(fields, np.concatenate(parts[1]) if n_scalars else None)
+
+    def knows(self, inputs: FieldSet) -> Any:
+        """Whether the nodes of each sample correspond to those of the fit, or need not, as an array ``(n,)``."""
+        found, nodes = np.ones(len(inputs), dtype=bool), self._numbering
+        if nodes is not None:
+            for number, coords in enumerate(inputs.coords_list()):
+                found[number] = coords.shape == nodes.first.shape and _is_numbered_alike(nodes, coords)
+                found[number] = found[number] and not self._are_others(coords)
+        return found
+
+    def _are_others(self, coords: FloatArray) -> bool:
+        """Whether distances between the nodes (P, d) of a sample are unlike those of the fit, where they were alike.
+
+        On meshes of some ten nodes, neighbours do not tell it.
+        """
+        nodes = self._numbering
+        return self.keeps_distances and nodes is not None and _likeness(nodes.first, coords) < _OTHERS
+
+    @property
+    def _numbering(self) -> Any:
+        """Numbering of the nodes, if these must correspond to those of the fit."""
+        return None if self.points is not None else self.nodes or getattr(self.estimator, "numbering_", None)
+
+    def predict_tensors(
+        self, params: torch.Tensor, inputs: FieldSet
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Predict from global parameters, so that gradients flow to them.
+
+        Parameters
+        ----------
+        params : Tensor of shape (n, p)
+            Global parameters in physical units, in double precision.
+        inputs : FieldSet
+            The samples, whose fields are used.
+
+        Returns
+        -------
+        tuple of (Tensor or None)
+            Fields ``(n, P, q)`` at the points of the samples, and scalars ``(n, s)``.
+
+        Raises
+        ------
+        FieldDataError
+            If the base model is none whose derivatives are known, or the samples are on other points.
+        """
+        if not isinstance(self.estimator, PODRegressor):
+            raise FieldDataError(
+                f"gradient needs a base whose derivatives are known, and base is a {type(self.estimator).__name__}; "
+                "fit with base='pod' or None."
+            )
+        is_on_grid = self.estimator.spec_.resampler is not None
+        if self.target_points is not None or is_on_grid or not self.has_own_points(inputs):
+            raise FieldDataError(
+                "gradient does not go through the interpolation of a base; take X, and y of the fit, on the points of "
+                "X of the fit, without a grid of the base, or fit with base=None."
+            )
+        seen = self._as_read(self._on_own_points(inputs).with_grid(self.grid_shape))
+        rows = self.estimator._predict_tensor(params, seen)
+        n_outputs, n_scalars = self.estimator.spec_.n_outputs, self.estimator.spec_.n_scalars
+        field = rows[:, : rows.shape[1] - n_scalars].reshape(len(rows), -1, n_outputs) if n_outputs else None
+        return field, rows[:, rows.shape[1] - n_scalars :] if n_scalars else None
+
+    def at(self, found: Predictions, places: FieldSet) -> Predictions:
+        """Interpolate predictions on the points of the targets to others.
+
+        Parameters
+        ----------
+        found : Predictions
+            Predictions of n samples.
+        places : FieldSet
+            Points of n samples.
+
+        Returns
+        -------
+        Predictions
+            The same there.
+        """
+        if self.target_points is None or found.fields is None:
+            return found
+        fields = FieldSet(self.target_points, found.fields, grid_shape=self.target_grid)
+        return replace(found, fields=interpolate_fields(fields, places))
+
+    def _on_own_points(self, inputs: FieldSet) -> FieldSet:
+        """Return the samples on the points of the base model, to which their fields are interpolated."""
+        if self.has_own_points(inputs):
+            if self.points is None and inputs.shared_coords:
+                # The base reads the points of each sample, also where all have the same.
+                coords = np.broadcast_to(inputs.coords, (len(inputs), *inputs.coords.shape))
+                held: dict[str, Any] = {"params": inputs.params, "grid_shape": inputs.grid_shape}
+                inputs = FieldSet(coords, inputs.values, **held)
+            # Networks that read points pass samples without their grid.
+            is_other = inputs.grid_shape is not None and self.grid_shape is not None
+            return inputs if is_other or inputs.grid_shape == self.grid_shape else inputs.with_grid(self.grid_shape)
+        if inputs.n_channels:
+            return query_points(self.points, inputs, self._reach(inputs)).with_grid(self.grid_shape)
+        params: Any = inputs.params
+        return FieldSet(self.points, None, params=params, grid_shape=self.grid_shape)
+
+    def _as_read(self, seen: FieldSet) -> FieldSet:
+        """Return the samples as the model reads them: without their points where it takes the parameters alone."""
+        if (nodes := self._numbering) is None:
+            return seen
+        if seen.is_ragged or seen.coords.shape[1:] != nodes.first.shape:
+            counts = " or ".join(map(str, np.unique(seen.n_points)[:3]))
+            raise FieldDataError(
+                f"a {type(self.estimator).__name__} was fitted on samples of {len(nodes.first)} nodes that correspond, "
+                f"and X has samples of {counts}; pass samples with the nodes of the fit."
+            )
+        others = [number for number, coords in enumerate(seen.coords_list()) if self._are_others(coords)]
+        if others:
+            raise FieldDataError(
+                f"the nodes of the sample of index {others[0]} are numbered in another order than those of the fit, or "
+                "are others: distances between them are unlike those of the fit; number them as in the fit."
+            )
+        if self.nodes is None:
+            return seen
+        nodes.check(seen.coords)
+        return _at_nodes(seen, nodes.first)
+
+    def _reach(self, inputs: FieldSet) -> tuple[FloatArray, FloatArray]:
+        """Box of the own points, which may reach out of those of the samples by their spacing, as finer grids do."""
+        points: Any = self.points
+        box = points.min(axis=0), points.max(axis=0)
+        corners = [(own.min(axis=0), own.max(axis=0), len(own)) for own in _point_sets(inputs)]
+        for number, (lower, upper, count) in enumerate(corners):
+            sizes = inputs.grid_shape or (count ** (1 / inputs.n_dims),) * inputs.n_dims
+            spacing = (upper - lower) / np.maximum(np.asarray(sizes) - 1, 1)
+            outside = np.maximum(lower - box[0], box[1] - upper)
+            if (outside > _MARGIN * spacing).any():
+                raise FieldDataError(
+                    f"the points of {'X' if inputs.shared_coords else f'sample {number}'} run from {_words(lower)} to "
+                    f"{_words(upper)}, and those of the fit from {_words(box[0])} to {_words(box[1])}, where the base "
+                    "needs the input fields; pass fields on the whole domain of the fit, or fit with base=None."
+                )
+        return box
+
+    def has_own_points(self, inputs: FieldSet) -> bool:
+        """Whether the samples are on the points of the base model, or it reads those of each sample."""
+        points = self.points
+        if points is None:
+            return True
+        if not inputs.shared_coords or inputs.coords.shape != points.shape:
+            return False
+        return np.allclose(inputs.coords, points, rtol=0, atol=_SAME_POINTS * float(np.ptp(points)))
+
+
+def _is_numbered_alike(nodes: Any, coords: FloatArray) -> bool:
+    """Whether the nodes (P, d) of a sample are numbered as in the fit."""
+    try:
+        nodes.check(coords[np.newaxis])
+    except FieldDataError:
+        return False
+    return True
+
+
+KNOWN[BaseModel.__name__] = BaseModel
+
+
+def _point_sets(inputs: FieldSet) -> list[FloatArray]:
+    """Points of each sample; one set if all share them."""
+    return [inputs.coords] if inputs.shared_coords else inputs.coords_list()
+
+
+def _words(corner: FloatArray) -> str:
+    """A corner to three digits."""
+    return "(" + ", ".join(f"{number:.3g}" for number in corner) + ")"
+
+
+def standardized(targets: Targets, scalers: Scalers) -> Targets:
+    """Return targets in standardised units.
+
+    Parameters
+    ----------
+    targets : Targets
+        Targets in physical units.
+    scalers : Scalers
+        Scalers of a fit.
+
+    Returns
+    -------
+    Targets
+        Scaled fields and scalars.
+    """
+    field, scalars = targets.field, targets.scalars
+    if field is not None and scalers.target is not None:
+        values: Any = field.values
+        field = field.with_values(_deviations(values, scalers.target))
+    if scalars is not None and scalers.scalars is not None:
+        scalars = _deviations(scalars, scalers.scalars)
+    return Targets(field, scalars, targets.elsewhere)
+
+
+def _deviations(values: Any, scaler: Any) -> FloatArray:
+    """Values in standardised units, zero where they differ from the mean by rounding.
+
+    A channel that does not vary would otherwise have the size of its rounding, by which relative errors divide.
+    """
+    scaled = scaler.transform(torch.from_numpy(_as_doubles(values)))
+    mean = scaler.destandardize(torch.zeros_like(scaled))
+    is_rounding = (scaler.destandardize(scaled) - mean).abs() <= _ROUNDING * mean.abs()
+    found: FloatArray = scaled.masked_fill(is_rounding, 0.0).numpy()
+    return found
+
+
+def _as_doubles(values: Any) -> FloatArray:
+    """Copy of an array in double precision."""
+    return np.array(values, dtype=np.float64)
+
+
+def remainder_sizes(
+    unseen: Predictions, targets: Targets, rows: IntArray
+) -> tuple[FloatArray | None, FloatArray | None]:
+    """Root mean square of what a base model leaves over, of each channel and each scalar; 1 where this is nothing.
+
+    Parameters
+    ----------
+    unseen : Predictions
+        Predictions for samples that the model has not seen.
+    targets : Targets
+        True values.
+    rows : ndarray of int
+        Indices of the samples that count.
+
+    Returns
+    -------
+    tuple of (ndarray or None)
+        Sizes ``(q,)`` of the channels and ``(s,)`` of the scalars.
+    """
+    sizes: list[FloatArray | None] = [None, None]
+    for number, (found, true) in enumerate(_pairs(unseen, targets)):
+        if found is not None:
+            left = (true[rows] - found[rows]).reshape(-1, true.shape[-1])
+            size = np.sqrt(np.mean(left**2, axis=0))
+            sizes[number] = np.where(size > 0, size, 1.0)
+    return sizes[0], sizes[1]
+
+
+def _pairs(found: Predictions, targets: Targets) -> list[tuple[FloatArray | None, Any]]:
+    """Predictions and truth of the fields and of the scalars."""
+    field = None if targets.field is None else np.asarray(targets.field.values, dtype=np.float64)
+    return [(found.fields, field), (found.scalars, targets.scalars)]
+
+
+def _relative_error(found: Predictions, targets: Targets) -> float:
+    """Part of the variation that is left over, with equal weight for all channels and scalars that vary."""
+    parts = []
+    for own, true in _pairs(found, targets):
+        if own is not None:
+            left, true = (part.reshape(-1, true.shape[-1]) for part in (true - own, true))
+            whole = np.sum((true - true.mean(axis=0)) ** 2, axis=0)
+            varies = whole > _ROUNDING**2 * np.sum(true**2, axis=0)
+            parts.append(np.sum(left**2, axis=0)[varies] / whole[varies])
+    rest = np.concatenate(parts)
+    # Where nothing varies, there is nothing to explain.
+    return float(np.sqrt(np.mean(rest))) if len(rest) else 0.0
+
+
+def _is_better_than_mean(found: Predictions, targets: Targets) -> bool:
+    """Whether predictions of unseen samples have smaller squared errors than the mean of the others, beyond chance.
+
+    Each channel and scalar counts by itself, since a share of the network is chosen for each. Where nothing varies, the
+    base is all there is to know.
+    """
+    n_samples, varies = len(targets), False
+    for own, true in _pairs(found, targets):
+        if own is not None:
+            by_mean = (true - true.mean(axis=0)) * n_samples / (n_samples - 1)
+            mean, base = (
+                np.square(part).reshape(n_samples, -1, true.shape[-1]).sum(axis=1) for part in (by_mean, true - own)
+            )
+            size = mean.mean(axis=0)
+            varies = varies or bool((size > _ROUNDING**2 * np.square(true).mean()).any())
+            is_smaller = base.mean(axis=0) < OF_USE**2 * size
+            # As a part of both for each sample too, since few large samples can make up all of a difference.
+            both = mean + base
+            for gain in (mean - base, np.divide(mean - base, both, out=np.zeros_like(both), where=both > 0)):
+                is_clear = gain.mean(axis=0) > _ERRORS * gain.std(axis=0, ddof=1) / n_samples**0.5
+                if (is_smaller & is_clear).any():
+                    return True
+    return not varies
+
+
+# ---------------------------------------------------------------------- fits
+def _classical(kind: str) -> Any:
+    """Return the classical model of a name, not fitted."""
+    return PODRegressor(regressor="ridge") if kind == "linear" else PODRegressor()
+
+
+def _fit_on(estimator: Any, data: TrainingData, units: Units | None = None) -> None:
+    """Fit an estimator to samples that have been read."""
+    if isinstance(estimator, PODRegressor):
+        # Without units, standardised targets that happen to be positive have no logarithms.
+        nothing = np.zeros(data.targets.n_outputs + data.targets.n_scalars)
+        estimator._fit(data, units=(nothing, nothing) if units is None else units)
+        return
+    X: Any = data.inputs.params if data.spec.role == "features" else data.inputs
+    estimator.fit(X, _as_y(data.targets))
+
+
+def _at_nodes(inputs: FieldSet, nodes: FloatArray) -> FieldSet:
+    """Global parameters of samples with points of their own, on points that all share."""
+    params: Any = inputs.params
+    return FieldSet(nodes, None, params=params)
+
+
+def _by_params_alone(data: TrainingData) -> TrainingData | None:
+    """Samples with points of their own without these; None if their parameters do not tell them apart."""
+    inputs = data.inputs
+    if inputs.shared_coords or inputs.n_channels or inputs.params is None:
+        return None
+    found = _at_nodes(inputs, _as_doubles(inputs.coords[0]))
+    if groups_of_same_inputs(found).max() + 1 < len(inputs):
+        return None
+    return TrainingData(found, data.targets, replace(data.spec, grid_shape=None))
+
+
+def _as_y(targets: Targets) -> Any:
+    """Targets as the y of a fit: a FieldSet with scalars as its params, or scalars alone."""
+    return targets.scalars if targets.field is None else targets.field.with_params(targets.scalars)
+
+
+def _likeness(first: FloatArray, coords: FloatArray) -> float:
+    """Correlation of the distances between nodes (P, d) of two samples; 1 where there are too few of them."""
+    if len(first) < 4:
+        return 1.0
+    nodes = np.unique(np.linspace(0, len(first) - 1, 64).astype(int))
+    one, other = (part - part.mean() for part in (pdist(_as_doubles(held)[nodes]) for held in (first, coords)))
+    size = float(np.linalg.norm(one) * np.linalg.norm(other))
+    return float(one @ other) / size if size > 0 else 1.0
+
+
+def _unseen_predictions(estimator: Any, data: TrainingData) -> Predictions:
+    """Predict each sample by a model that was fitted without it."""
+    if isinstance(estimator, PODRegressor):
+        return estimator._leave_one_out(data)
+    n_samples = len(data.inputs)
+    if n_samples < 2:
+        raise FieldDataError("a base model needs at least 2 samples, got 1; set base=None.")
+    parts: list[tuple[IntArray, Predictions]] = []
+    for seen, held in KFold(min(_FOLDS, n_samples), shuffle=True, random_state=0).split(np.arange(n_samples)):
+        model = clone(estimator)
+        _fit_on(model, TrainingData(data.inputs[seen], data.targets[seen], data.spec))
+        parts.append((held, model._predict_values(data.inputs[held])))
+    order = np.argsort(np.concatenate([held for held, _ in parts]))
+    columns = [[getattr(found, name) for _, found in parts] for name in ("fields", "scalars")]
+    return Predictions(*(None if held[0] is None else np.concatenate(held)[order] for held in columns))
+
+
+def _spread_to_all(found: Predictions, used: IntArray, n_samples: int) -> Predictions:
+    """Predictions of all samples, zero for those that are not used."""
+    parts = []
+    for held in (found.fields, found.scalars):
+        whole = None
+        if held is not None:
+            whole = np.zeros((n_samples, *held.shape[1:]))
+            whole[used] = held
+        parts.append(whole)
+    return Predictions(*parts)
+
+
+def without_base(end: TrainingEnd, network: nn.Module) -> TrainingEnd:
+    """State of the training of a `CorrectionNetwork`, as that of the network in it.
+
+    Parameters
+    ----------
+    end : TrainingEnd
+        State of the whole.
+    network : Module
+        The network in it, with its final weights.
+
+    Returns
+    -------
+    TrainingEnd
+        Its state.
+    """
+
+    def own(held: dict[str, Any]) -> dict[str, Any]:
+        """What belongs to the network, by the names that this has for it."""
+        prefix = "network."
+        return {name.removeprefix(prefix): value for name, value in held.items() if name.startswith(prefix)}
+
+    return replace(end, weights=own(end.weights), moments=own(end.moments), fingerprint=fingerprint(network))
+
+
+# ---------------------------------------------------------------------- share of the correction
+@dataclass(frozen=True)
+class Comparison:
+    """A network and a base model, compared on samples that neither has seen.
+
+    Attributes
+    ----------
+    field, scalars : ndarray of shape (q,), (s,), or None
+        Shares of the network, see `correction_shares`.
+    ratio, blended : ndarray of shape (q + s,)
+        Error with the whole correction, and with its shares, in units of that of the base, for each channel and scalar.
+    """
+
+    field: FloatArray | None
+    scalars: FloatArray | None
+    ratio: FloatArray
+    blended: FloatArray
+
+    @classmethod
+    def of(cls, unseen: Predictions, corrected: Targets, truth: Targets, weight: FloatArray) -> Comparison:
+        """Compare m samples.
+
+        Parameters
+        ----------
+        unseen, corrected, truth, weight
+            Arguments of `correction_shares`.
+
+        Returns
+        -------
+        Comparison
+            Shares and ratio.
+        """
+        shares, ratios = correction_shares(unseen, corrected, truth, weight), list[list[FloatArray]]([[], []])
+        for share, (base, whole), (_, true) in zip(
+            shares, _pairs(unseen, corrected), _pairs(unseen, truth), strict=True
+        ):
+            if base is None:
+                continue
+            own, *others = (
+                np.sqrt(weight @ np.sum((true - part).reshape(len(true), -1, true.shape[-1]) ** 2, axis=1))
+                for part in (base, whole, base + share * (whole - base))
+            )
+            for found, error in zip(ratios, others, strict=True):
+                found.append(np.divide(error, own, out=np.full(len(own), np.inf), where=own > 0))
+        return cls(*shares, *map(np.concatenate, ratios))
+
+    @property
+    def shares(self) -> FloatArray:
+        """All shares, of shape (q + s,)."""
+        return np.concatenate([held for held in (self.field, self.scalars) if held is not None])
+
+
+class Review:
+    """Repeated comparison of a network with a base model in the course of a training.
+
+    Parameters
+    ----------
+    learns_rest : bool
+        Whether the network learns what the base leaves over, and not the whole map.
+    is_line : bool, default=False
+        Whether samples differ by one number alone, and the base interpolates. A sample that is left out then doubles a
+        gap, so that what the base leaves over is many times what it leaves over of new samples, and not worth learning.
+    """
+
+    def __init__(self, learns_rest: bool, is_line: bool = False) -> None:
+        self.learns_rest, self.is_line, self.due = learns_rest, is_line, list(_REVIEWS)
+        self.before: tuple[float, Comparison] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what has been seen so far, as nested dicts and lists of numbers and arrays."""
+        before = None if self.before is None else {"part": self.before[0], **vars(self.before[1])}
+        return {"due": list(self.due), "before": before}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        self.due, before = list(state["due"]), state["before"]
+        parts = {} if before is None else {name: held for name, held in before.items() if name != "part"}
+        self.before = None if before is None else (before["part"], Comparison(**parts))
+
+    def is_due(self, part: float) -> bool:
+        """Whether a review is due when this fraction of the training is complete."""
+        return bool(self.due) and part >= self.due[0]
+
+    def pass_by(self, part: float) -> None:
+        """Note that what is due when this fraction of the training is complete is done."""
+        self.due = [later for later in self.due if later > part]
+
+    def winner(self, part: float, now: Comparison) -> str | None:
+        """Judge by a comparison whether one of the two is of no use for the rest of the training.
+
+        What the base leaves over is either learnt early or not at all, so that two comparisons in which the network
+        lowers no error by a fiftieth decide. A network that learns the whole map falls behind a good base for long. It
+        is of no use if its error, falling by the same power of the time as between the last two comparisons, stays so
+        large that it would lower none by a fiftieth. The base is of no use to such a network by the same measure.
+
+        Parameters
+        ----------
+        part : float
+            Completed fraction of the training.
+        now : Comparison
+            Their comparison at this time.
+
+        Returns
+        -------
+        str or None
+            ``"base"`` or ``"network"``, the one that is left, or None if both are of use.
+        """
+        self.pass_by(part)
+        before, self.before = self.before, (part, now)
+        if self.learns_rest and self.is_line:
+            return "base"
+        # If the errors are independent, those of both together are the root of the share of those of the network.
+        if not self.learns_rest and now.shares.min() >= OF_USE**2:
+            return "network"
+        if before is None or min(now.blended.min(), before[1].blended.min()) < OF_USE:
+            return None
+        if self.learns_rest:
+            return "base"
+        # Where the base has no error, the ratio is infinite.
+        known = np.isfinite(now.ratio) & np.isfinite(before[1].ratio)
+        fallen = np.divide(now.ratio, before[1].ratio, out=np.ones_like(now.ratio), where=known)
+        power = np.log(np.minimum(fallen, 1.0)) / np.log(part / before[0])
+        at_end = now.ratio * part**-power
+        # If the errors are independent, r times as large ones lower those of the base to r / sqrt(1 + r²).
+        return "base" if np.sin(np.arctan(at_end)).min() > OF_USE else None
+
+
+def correction_shares(
+    unseen: Predictions, corrected: Targets, truth: Targets, weight: FloatArray
+) -> tuple[FloatArray | None, FloatArray | None]:
+    """Shares of a correction that lower the error of samples which the network has not seen.
+
+    Each is the factor of least squares less its standard error over the samples, or 0 if it is below twice this error,
+    in [0, 1], and is at most the smallest factor without any one of the samples. Errors of a base on samples that it
+    has not seen are larger than those between the samples of its fit, so that the factor itself is too large.
+
+    Parameters
+    ----------
+    unseen : Predictions
+        Predictions of the base model for m samples.
+    corrected, truth : Targets
+        The same with the whole correction, and true values.
+    weight : ndarray of shape (m,)
+        Weight of the squared error of each sample.
+
+    Returns
+    -------
+    tuple of (ndarray or None)
+        Shares ``(q,)`` of the channels and ``(s,)`` of the scalars.
+    """
+    shares: list[FloatArray | None] = [None, None]
+    pairs = zip(_pairs(unseen, corrected), _pairs(unseen, truth), strict=True)
+    for number, ((base, whole), (_, true)) in enumerate(pairs):
+        if base is not None:
+            shares[number] = _share(base, whole, true, weight)
+    return shares[0], shares[1]
+
+
+def _share(unseen: FloatArray, corrected: FloatArray, truth: FloatArray, weight: FloatArray) -> FloatArray:
+    """Share for each channel of values ``(m, ..., q)``."""
+    n_samples, n_channels = len(truth), truth.shape[-1]
+    step, left = ((part - unseen).reshape(n_samples, -1, n_channels) for part in (corrected, truth))
+    weight = weight[:, np.newaxis]
+    gain, size = weight * np.sum(step * left, axis=1), weight * np.sum(step**2, axis=1)
+    total = size.sum(axis=0)
+    # In a channel that does not vary, base and truth, or base and network, differ by rounding: nothing is to be added.
+    differ = np.minimum(*(np.abs(part).max(axis=(0, 1)) for part in (step, left))) > _ROUNDING
+    total = np.where(differ, total, 0.0)
+    share = np.divide(gain.sum(axis=0), total, out=np.zeros(n_channels), where=total > 0)
+    # Variance of a ratio of sums over independent samples, of which one alone tells nothing.
+    part = np.divide(size, total, out=np.zeros_like(size), where=total > 0)
+    freedom = 1 - np.sum(part**2, axis=0)
+    scatter = np.sum((gain - share * size) ** 2, axis=0)
+    infinite = np.full(n_channels, np.inf)
+    variance = np.divide(scatter, total**2 * freedom, out=infinite, where=(total > 0) & (freedom > _ROUNDING))
+    deviation = np.sqrt(variance)
+    # Over noise, a few samples support any factor: one that is not beyond chance is none.
+    pulled = np.where(share > _ERRORS * deviation, share - deviation, 0.0)
+    # A sample with a small field has a large weight, and would decide where the others are against a correction.
+    others = total - size
+    without = np.divide(gain.sum(axis=0) - gain, others, out=np.zeros_like(size), where=others > _ROUNDING * total)
+    return np.clip(np.minimum(pulled, without.min(axis=0)), 0.0, 1.0)

@@ -1,0 +1,191 @@
+"""Monitors of the fit of an operator: one of its base, one of overfitting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skop._typing import FloatArray, IntArray
+from skop.data import FieldLoader
+from skop.estimators.classical._common_grid import warn_of_resampling
+from skop.estimators.fitting._base_model import Review
+from skop.modules import ResidualDropout, set_drop_path
+from skop.networks import shift_patches
+from skop.surrogate._correction import CorrectionNetwork
+from skop.training import Monitor, Trainer
+
+if TYPE_CHECKING:
+    from skop.estimators.fitting._session import FitSession
+
+__all__ = ["HELD_OUT", "BaseMonitor", "Errors", "OverfittingMonitor"]
+
+#: Errors of samples, of fields and of scalars, (n,).
+Errors = tuple[FloatArray | None, FloatArray | None]
+#: Parts of a training after which it is looked at.
+_LOOKS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
+#: Least and largest number of samples by which the share of the correction to a base model is chosen.
+HELD_OUT = (5, 64)
+#: Held-out error in units of that at half the time from which a training stalls, and the least number of other samples
+#: with which those held out are compared.
+_STALLED, _LEAST_COMPARED = 0.8, 32
+#: The rate of drop path with which a training is regularised.
+_DROP_PATH = 0.2
+
+
+class BaseMonitor(Monitor):
+    """Compare the network with its base on samples that neither has seen, and leave out one that is of no use.
+
+    Parameters
+    ----------
+    session : FitSession
+        Fit.
+    """
+
+    def __init__(self, session: FitSession) -> None:
+        network = session.estimator.module_
+        learns_rest = isinstance(network, CorrectionNetwork) and network.learns_rest
+        is_line = learns_rest and session.group.once(session.base.interpolates_line)
+        self.session, self.rule = session, Review(learns_rest, is_line)
+
+    def review(self, trainer: Trainer) -> str | FieldLoader | None:
+        """End the training if the network is of no use, and drop a base that is of none."""
+        session, part = self.session, trainer.progress
+        unseen = session.base.unseen
+        if unseen is None or session.held is None or not self.rule.is_due(part):
+            return None
+        trainer.network.eval()
+        winner = self.rule.winner(part, session.base.compared(unseen, session.held))
+        self.rule.pass_by(part)
+        if winner == "network":
+            if session.estimator.surrogate_.has_base_on_points:
+                warn_of_resampling(session.estimator.spec_.resampler, "use LaMORegressor without grid")
+            return session.base.drop()
+        return winner
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what has been compared so far, and whether the base was dropped."""
+        return {"rule": self.rule.state_dict(), "has_dropped": self.session.base.unseen is None}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.rule.load_state_dict(state["rule"])
+        if state["has_dropped"]:
+            self.session.loader = self.session.base.drop()
+
+
+class OverfittingMonitor(Monitor):
+    """Regularise a training that overfits, and give back the samples that were held out to see it.
+
+    Parameters
+    ----------
+    session : FitSession
+        Fit.
+
+    Attributes
+    ----------
+    n_remedies : int
+        Number of remedies that are in use.
+    before : tuple of (float, list of float), or None
+        Completed part of the training at the last look, and errors on held-out samples then, of fields, scalars, or
+        both.
+    """
+
+    def __init__(self, session: FitSession) -> None:
+        self.session, self.due, self.n_remedies = session, list(_LOOKS), 0
+        self.before: tuple[float, list[float]] | None = None
+
+    @property
+    def remedies(self) -> list[str]:
+        """What is done against overfitting, one after the other."""
+        model = self.session.estimator
+        training, modules = model._options("training"), list(model.module_.modules())
+        able = {
+            "shift_patches": any(getattr(module, "can_shift_patches", False) for module in modules),
+            "drop_path": any(isinstance(module, ResidualDropout) for module in modules),
+        }
+        return [name for name, has_effect in able.items() if has_effect and getattr(training, name) == "auto"]
+
+    def begin(self) -> None:
+        """Set drop path and the shift of patches as the parameters say; without remedies where these are automatic."""
+        model = self.session.estimator
+        drop_path, shifts = (getattr(model._options("training"), name) for name in ("drop_path", "shift_patches"))
+        rate = 0.0 if drop_path == "auto" else drop_path
+        if set_drop_path(model.module_, rate) == 0 and drop_path not in ("auto", 0):
+            raise ValueError(
+                f"training__drop_path={drop_path} leaves out residual branches, and the network of "
+                f"{type(model).__name__} has none that can be left out; expected 0."
+            )
+        is_shifted = shifts != "auto" and bool(shifts)
+        if shift_patches(model.module_, is_shifted) == 0 and is_shifted:
+            raise ValueError(
+                "training__shift_patches=True moves the patches of a grid, and this network has none that can move: it "
+                "has no patches, or a learned positional encoding of them; expected False."
+            )
+
+    def review(self, trainer: Trainer) -> FieldLoader | None:
+        """Regularise the rest of a training that overfits."""
+        session, part = self.session, trainer.progress
+        if session.held is None or not self.due or part < self.due[0]:
+            return None
+        trainer.network.eval()
+        self.due = [later for later in self.due if later > part]
+        if self.n_remedies < len(self.remedies):
+            overfits, self.before = self.overfits(session.held, part)
+            if overfits:
+                self._regularise(self.remedies[self.n_remedies])
+                self.n_remedies += 1
+        return self._with_held_out()
+
+    def overfits(self, held: IntArray, part: float) -> tuple[bool, tuple[float, list[float]] | None]:
+        """Whether held-out errors are above others beyond chance and fall no more; and the errors at this part.
+
+        While they fall, a training gains from what it learns by heart too, and regularisation would slow it down.
+        """
+        session, before = self.session, self.before
+        if len(held) < HELD_OUT[0]:  # too few to tell
+            return False, None
+        rows = session.trained_on
+        rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), max(len(held), _LEAST_COMPARED))).astype(int)]
+        unseen, seen = (session.group.once(session.errors_of(chosen)) for chosen in (held, rows))
+        pairs = [
+            (ours, theirs) for ours, theirs in zip(unseen, seen, strict=True) if ours is not None and theirs is not None
+        ]
+        means = [float(np.mean(ours)) for ours, _ in pairs]
+        if before is None:
+            return False, (part, means)
+        stalled = _STALLED ** np.log2(part / before[0])
+        overfits = any(
+            mean > stalled * earlier and mean - 2 * np.std(ours, ddof=1) / len(ours) ** 0.5 > np.mean(theirs)
+            for mean, earlier, (ours, theirs) in zip(means, before[1], pairs, strict=True)
+        )
+        return overfits, (part, means)
+
+    def _regularise(self, remedy: str) -> None:
+        """Regularise the rest of the training."""
+        if remedy == "shift_patches":
+            shift_patches(self.session.estimator.module_, True)
+        else:
+            set_drop_path(self.session.estimator.module_, _DROP_PATH)
+
+    def _with_held_out(self) -> FieldLoader | None:
+        """Return all samples if those that are held out, not for early stopping or a base, have no use any more."""
+        session = self.session
+        is_judged = self.n_remedies == len(self.remedies) or not self.due
+        if session.base.unseen is not None or session.held is session.valid or not is_judged:
+            return None
+        session.held = session.valid
+        return session.loader_without_base()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what has been seen and done so far."""
+        return {"due": list(self.due), "n_remedies": self.n_remedies, "before": self.before}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.due, self.n_remedies, before = list(state["due"]), state["n_remedies"], state["before"]
+        self.before = None if before is None else (before[0], list(before[1]))
+        for remedy in self.remedies[: self.n_remedies]:
+            self._regularise(remedy)
+        if (loader := self._with_held_out()) is not None:
+            self.session.loader = loader

@@ -1,0 +1,735 @@
+"""A fit of an operator as an object: its samples and their split, the stages, the trainer, and what watches it.
+
+Notation: n samples, P points, q output channels, s scalars.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+
+from skop._sklearn_compat import check_sample_weight
+from skop._typing import FloatArray, IntArray
+from skop.data import (
+    FieldLoader,
+    FieldSet,
+    GridResampler,
+    PointSymmetries,
+    Predictions,
+    Scalers,
+    Targets,
+    TrainingData,
+    check_positive,
+    grid_spacing,
+    iterate_rows,
+    query_points,
+    refuse_mask,
+)
+from skop.estimators.classical._baselines import groups_of_same_inputs
+from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling
+from skop.estimators.fitting._base_model import remainder_sizes, standardized, without_base
+from skop.estimators.fitting._callbacks import EpochCallbacks
+from skop.estimators.fitting._checkpoint import FitCheckpoints
+from skop.estimators.fitting._cost import cheaper_settings
+from skop.estimators.fitting._monitors import HELD_OUT, BaseMonitor, Errors, OverfittingMonitor
+from skop.estimators.fitting._objective import Objective
+from skop.estimators.fitting._session_base import SessionBase
+from skop.exceptions import FieldDataError, SkopWarning, TrainingDivergedError, warn
+from skop.losses import SobolevLoss
+from skop.metrics._flat import norms_of_fields, relative_errors, relative_errors_of_scalars, sizes_of_channels
+from skop.ops import record_backends
+from skop.surrogate._correction import CorrectionNetwork
+from skop.surrogate._domain import Domain
+from skop.surrogate._symmetries import (
+    declared_symmetries,
+    moves_points,
+    require_points_in_domain,
+    undeclared_fields,
+)
+from skop.training import (
+    DIRECT_TRAINING,
+    EarlierTraining,
+    EpochCost,
+    History,
+    Monitor,
+    Trainer,
+    TrainerConfig,
+    TrainingPlan,
+    Validation,
+    measure_epoch,
+)
+from skop.training._runtime import isolated_randomness, pick_device, pick_dtype, thread_limit
+
+__all__ = ["AUTOMATIC_LOSSES", "FitSession", "check_weight", "objective_of", "trainer_config"]
+
+#: What ``loss="auto"`` stands for, for fields and for scalars alone.
+AUTOMATIC_LOSSES = ("sobolev", "mse")
+#: Number of points, and least and largest number of samples, of a mini-batch for ``batch_size="auto"``. On point sets
+#: most layers act on single points, so small batches already give gradients of low variance and allow more steps.
+_BATCHES = {"grid": (2**13, 8, 16), "structured": (2**12, 1, 8), "points": (2**12, 1, 8)}
+#: Largest number of points of a mini-batch that is held to the least number of samples, a bound on the memory.
+_LARGEST_BATCH_POINTS = 2**17
+#: Mean of y in units of its standard deviation from which a fit in single precision warns: a thousandth of the
+#: variation is then lost.
+_TOO_FAR_FROM_ZERO = 1e4
+#: Sizes of y that single precision can hold with room for the network's errors.
+_IN_SINGLE_PRECISION = (1e-35, 1e35)
+#: Size of a weight of the network above which a fit looks whether its predictions are finite.
+_LARGE_WEIGHT = 100.0
+#: Sizes that the largest sample weight may have.
+_WEIGHTS = (1e-15, 1e15)
+#: Least numbers of samples and of epochs from which some samples are held out for this alone, and their part.
+_LEAST_JUDGED, _LEAST_EPOCHS, _JUDGED = 100, 8, 1 / 10
+
+
+class FitSession:
+    """One fit of an operator.
+
+    It reads the parameters of the estimator and sets its fitted attributes.
+
+    Parameters
+    ----------
+    estimator : OperatorRegressor
+        Estimator that is being fitted.
+    data : TrainingData
+        Samples, as they were read.
+    sample_weight : array-like of shape (n,) or None
+        Weights of the samples.
+    plan : TrainingPlan
+        Changes to the training loop for data in time.
+    kept : FitCheckpoints or None, default=None
+        Checkpoints of this fit.
+
+    Attributes
+    ----------
+    whole, data : TrainingData
+        Samples as they were read, and as the network sees them.
+    weight : ndarray of shape (n,) or None
+        Weights of all samples.
+    used : ndarray of int
+        Indices of the samples with positive weight.
+    points : FieldSet
+        Points of these: of the inputs, or of the targets if they have more.
+    valid : ndarray of int or None
+        Indices of the samples that are held out for validation.
+    held : ndarray of int or None
+        Indices of the samples by which the share of the correction to the base is chosen, or a training is judged to
+        overfit.
+    base : SessionBase
+        Base in this fit.
+    loader : FieldLoader
+        Training samples.
+    """
+
+    data: TrainingData
+    points: FieldSet
+    valid: IntArray | None
+    held: IntArray | None
+    loader: FieldLoader
+    rng: np.random.RandomState
+    trainer: Trainer
+
+    def __init__(
+        self,
+        estimator: Any,
+        data: TrainingData,
+        sample_weight: Any,
+        plan: TrainingPlan,
+        kept: FitCheckpoints | None = None,
+    ) -> None:
+        self.estimator, self.whole, self.plan = estimator, data, plan
+        self.kept = kept or FitCheckpoints()
+        self.group = self.kept.group
+        self.weight = check_weight(sample_weight, len(data.inputs))
+        self.base = SessionBase(self)
+        self.used = np.arange(len(data.inputs)) if self.weight is None else np.flatnonzero(self.weight)
+
+    # ------------------------------------------------------------------ the fit as a whole
+    def prepare(self) -> None:
+        """Split and scale the samples, fit the base, and build the network or keep that of an earlier fit."""
+        model, data = self.estimator, self.whole
+        if data.targets.elsewhere:
+            self._check_other_points(data)
+        if model._options("scaling").target_transform is not None:
+            self._check_logarithms(data.targets)
+        rng = check_random_state(model.random_state)
+        self.rng = self.group.generator(rng) if model.random_state is None else rng
+        self.data = data = self._resampled(data)
+        self.points = self._of_used(data.inputs)
+        if data.targets.elsewhere and data.targets.field is not None:
+            # Batches are as large as the larger of the two sets of points allows.
+            self.points = max(self.points, data.targets.field[self.used], key=lambda part: part.n_points.mean())
+        train, self.valid = self._split()
+        model._check_samples(data)
+        self._prepare(train)
+        if not model.surrogate_.has_base_on_points:
+            warn_of_resampling(model.spec_.resampler, "use LaMORegressor without grid")
+        self.held = self.valid
+        if self.base.unseen is not None and (self.held is None or len(self.held) < HELD_OUT[0]):
+            # A validation of few samples does not tell how much of a correction is right.
+            train, further = _hold_out(data.inputs, train, 0 if self.held is None else len(self.held))
+            self.held = further if self.held is None else np.concatenate([self.held, further])
+        elif self.held is None and self._needs_judging(len(train)):
+            train, self.held = _hold_out_at_random(train)
+        self.loader = self.training_loader(train)
+
+    def train(self, callbacks: EpochCallbacks) -> None:
+        """Train the network."""
+        self.trainer = self._make_trainer(callbacks)
+        with self._computing(self.trainer), self.group.interruptible(), record_backends() as used:
+            self.kept.further = lambda: {"backends": sorted(used)}
+            used.update(self.kept.resume(self.trainer).get("backends", ()))
+            self.trainer.run(self.loader)
+        self.estimator.backend_ = ", ".join(sorted(used)) or "torch"
+
+    def finish(self) -> History:
+        """Choose how much of the network is used, and store the results."""
+        history = self.trainer.history
+        self.base.choose_share(history)
+        self._record(history)
+        self._store_end(self.trainer)
+        self._check_outputs()
+        self.estimator._store_reference(self.whole.inputs, self.weight)
+        self.kept.finish(self.estimator, history)
+        return history
+
+    def measure(self) -> tuple[EpochCost, dict[str, Any]]:
+        """Measure an epoch, after which the estimator is of no other use, and say what would make it cheaper."""
+        self.prepare()
+        trainer = self._make_trainer(None)
+        with self._computing(trainer):
+            cost = measure_epoch(trainer, self.loader)
+        return cost, cheaper_settings(self.estimator, self.points)
+
+    @contextmanager
+    def _computing(self, trainer: Trainer) -> Iterator[None]:
+        """Context of the steps of a training: seeded random numbers, and threads that suit the problem."""
+        model = self.estimator
+        randomness = isolated_randomness(self.rng, model.device_, model._options("training").deterministic)
+        n_points = _points_of_a_step(self.points, trainer.options, model.subsample_points)
+        with randomness, thread_limit(int(n_points), int(model.width)):
+            yield
+
+    def _check_outputs(self) -> None:
+        """Raise an error if the network predicts nothing finite for a sample of the training.
+
+        The loss of a step is that before it, so that the training does not see what its last steps have done.
+        """
+        model = self.estimator
+        largest = [float(weight.detach().abs().max()) for weight in model.module_.parameters() if weight.numel()]
+        if max(largest, default=0.0) <= _LARGE_WEIGHT:
+            return
+        found = model.surrogate_.predict_batches(self.held_loader(self.used[:1]))
+        if not all(part is None or np.isfinite(part).all() for part in (found.fields, found.scalars)):
+            raise TrainingDivergedError(
+                "the last steps of the training have made the weights so large that predictions of training samples "
+                f"are not finite. Lower learning_rate_init (now {model.learning_rate_init}), or set max_grad_norm."
+            )
+
+    # ------------------------------------------------------------------ samples
+    def _of_used(self, part: Any) -> Any:
+        """Samples with positive weight."""
+        return part if self.weight is None else part[self.used]
+
+    def _check_other_points(self, data: TrainingData) -> None:
+        """Raise an error if a parameter needs targets on the points of the inputs, but they are on others."""
+        model = self.estimator
+        scaling = model._options("scaling")
+        reasons = {
+            f"grid={model.grid!r} interpolates X and y to one grid; set grid=None": (
+                model.grid is not None and data.spec.geometry == "points"
+            ),
+            f"scaling__inputs={scaling.inputs!r} with scaling__targets={scaling.targets!r} ties the network to the "
+            "points of X; set both to 'channel'": "point" in (scaling.inputs, scaling.targets),
+            "symmetries map the points of X onto each other, and not those of y; set symmetries=None": (
+                model._symmetries is not None
+                and not moves_points(model._symmetries, data.spec, model._choose_geometry(data.spec), data.inputs)
+            ),
+            f"subsample_points={model.subsample_points} draws points of X and y together; set subsample_points=None": (
+                model.subsample_points is not None
+            ),
+        }
+        for reason, applies in reasons.items():
+            if applies:
+                raise FieldDataError(f"{_other_points(data)}, but {reason}.")
+
+    def _check_logarithms(self, targets: Targets) -> None:
+        """Raise an error if the logarithms of the targets cannot be learnt."""
+        check_positive(targets, self.used)
+        declared = self.estimator._symmetries
+        for name in ("target_vectors", "target_tensors", "scalar_vectors") if declared is not None else ():
+            if len(getattr(declared, name)):
+                raise FieldDataError(
+                    f"target_transform='log' needs positive values, but symmetries turn the components of {name}, "
+                    f"which can change their sign; set target_transform=None, or declare no {name}."
+                )
+
+    def _split(self) -> tuple[IntArray, IntArray | None]:
+        """Split the samples for training and validation; groups of successive samples are not split."""
+        if not self.estimator.early_stopping:
+            return self.used, None
+        groups = self.used.reshape(-1, self.plan.group_size)
+        n_valid = int(np.ceil(self.estimator._options("training").validation_fraction * len(groups)))
+        if n_valid >= len(groups):
+            raise FieldDataError(
+                f"early_stopping needs at least 2 samples to hold some out, got {len(groups)}; pass more or set "
+                "early_stopping=False."
+            )
+        order = self.rng.permutation(len(groups))
+        return groups[np.sort(order[n_valid:])].ravel(), groups[np.sort(order[:n_valid])].ravel()
+
+    def _resampled(self, data: TrainingData) -> TrainingData:
+        """Return the samples as the network sees them: interpolated to a grid if `grid` is set and they have none."""
+        model = self.estimator
+        if model.grid is None or data.spec.geometry != "points":
+            return data
+        if data.spec.n_dims > MOST_GRID_AXES:
+            raise FieldDataError(
+                f"grid={model.grid!r} interpolates points in 1, 2 or 3 dimensions, but X has {data.spec.n_dims}; set "
+                "grid=None in an estimator for points, such as LaMORegressor."
+            )
+        if model._continues and model.spec_.n_dims == data.spec.n_dims and model.spec_.resampler is not None:
+            resampler = model.spec_.resampler
+        else:
+            # Training on the network's own frames would confuse the channel of distances with a channel of a frame.
+            distance = None if self.plan.forward is None else False
+            resampler = GridResampler.fit(data.inputs[self.used], model.grid, distance=distance)
+        return on_grid(data, resampler, self.used)
+
+    def target_places(self, inputs: FieldSet, targets: Targets) -> FieldSet | None:
+        """Return the targets' own points as query points, with the inputs interpolated there; None without such."""
+        if not targets.elsewhere or targets.field is None:
+            return None
+        return query_points(targets.field, inputs, self.estimator.domain_.reach).with_grid(targets.field.grid_shape)
+
+    def training_loader(self, train: IntArray) -> FieldLoader:
+        """Return a loader of the training samples, with data augmentation by the declared symmetries."""
+        model, data, weight = self.estimator, self.data, self.weight
+        options: dict[str, Any] = {"targets": data.targets[train], "weight": None if weight is None else weight[train]}
+        options["queries"] = self.target_places(data.inputs[train], options["targets"])
+        options["neighbours"] = isinstance(model.loss, SobolevLoss) or model.loss in ("auto", "sobolev")
+        options |= self.base.options(train)
+        if (symmetrise := model.surrogate_.symmetrise) is not None:
+            options["symmetries"] = symmetrise.of(data.inputs)
+            options["generator"] = torch.Generator().manual_seed(int(self.rng.randint(2**31)))
+        if model.subsample_points is not None:
+            options["subsample_points"] = int(model.subsample_points)
+            options["generator"] = torch.Generator().manual_seed(int(self.rng.randint(2**31)))
+        return model.surrogate_.loader(data.inputs[train], **options)
+
+    def loader_without_base(self) -> FieldLoader:
+        """Return the samples that are not held out, for a network without a base from some time of the training on."""
+        return self.training_loader(self.trained_on)
+
+    @property
+    def trained_on(self) -> IntArray:
+        """Indices of the samples of the training that are not held out."""
+        return self.used if self.held is None else np.setdiff1d(self.used, self.held)
+
+    def held_loader(self, rows: IntArray) -> FieldLoader:
+        """Return a loader of the inputs of some samples, with predictions of a base that has not seen them."""
+        inputs, targets = self.data.inputs[rows], self.data.targets[rows]
+        queries = self.target_places(inputs, targets)
+        return self.estimator.surrogate_.loader(inputs, queries=queries, **self.base.options(rows))
+
+    # ------------------------------------------------------------------ stages
+    def _prepare(self, train: IntArray) -> None:
+        """Set spec, scalers, device, base and network, or keep those of an earlier fit when starting warm."""
+        model, data, weight = self.estimator, self.data, self.weight
+        network_spec = data.spec.network_spec
+        geometry = model._choose_geometry(network_spec)
+        model._check_options(network_spec, geometry)
+        model._check_mesh_parameters(data.spec)
+        scaling = model._options("scaling")
+        per_point = "point" in (scaling.inputs, scaling.targets)
+        if model.subsample_points is not None and (geometry != "points" or per_point):
+            raise FieldDataError(
+                f"subsample_points={model.subsample_points} needs points that are read as geometry 'points' and "
+                f"scaling of whole channels; this fit reads geometry {geometry!r} and scales inputs by "
+                f"{scaling.inputs!r}, targets by {scaling.targets!r}. Set subsample_points=None, or geometry='points'."
+            )
+        if model._continues and data.spec != model.spec_:
+            raise FieldDataError(
+                f"warm_start goes on with data of the same kind, but {model.spec_.differences(data.spec)}. Set "
+                "warm_start=False to fit anew."
+            )
+        model.device_ = pick_device(model.device)
+        if model._continues:
+            self._continue(train, geometry)
+            return
+        used_points = self._of_used(data.inputs)
+        moving, centre = self._moving_symmetries(used_points, geometry)
+        counts = np.ones(len(data.inputs)) if weight is None else weight
+        scalers = self.kept.once(
+            "scalers", lambda: Scalers.fit(data.inputs[train], data.targets[train], counts[train], scaling, moving)
+        )
+        self.base.fit(scalers)
+        with isolated_randomness(np.random.RandomState(0), torch.device("cpu"), False):
+            model._check_size(network_spec, geometry)
+        with isolated_randomness(self.rng, torch.device("cpu"), False):
+            network = model._new_network(network_spec, geometry)
+        if isinstance(network, CorrectionNetwork) and self.base.unseen is not None:
+            network.set_sizes(*remainder_sizes(self.base.unseen, standardized(data.targets, scalers), train))
+        if data.targets.elsewhere and not getattr(network, "supports_queries", False):
+            raise FieldDataError(
+                f"{_other_points(data)}, but the network of this {type(model).__name__} on geometry {geometry!r} gives "
+                "outputs at the points of X only. Set geometry='points' in LaMORegressor, AMORegressor or "
+                "MNORegressor, take MNORegressor with host='gnot' or 'oformer', or interpolate y to the points of X by "
+                "skop.data.interpolate_fields."
+            )
+        dtype = pick_dtype(model.dtype, data.spec.role)
+        if dtype == "float32":
+            _check_single_precision(scalers)
+        # Nothing is stored before all of it is known to work, so that a failed fit leaves an earlier one whole.
+        model._store_spec(self.whole.inputs, data.spec)
+        model._store_ranges(replace(data, inputs=self.whole.inputs), weight, None)
+        model.spacing_, model.geometry_ = _spacing(data.inputs), geometry
+        model.domain_ = Domain.from_fit(used_points, geometry, is_tied=scalers.per_point)
+        model.symmetry_centre_ = centre
+        model.network_parameters_ = copy.deepcopy(model._network_parameters())
+        model.dtype_, model.scalers_ = dtype, scalers
+        model.module_ = network.to(model.device_, getattr(torch, dtype))
+        model.loss_curve_, model.validation_scores_ = [], []
+        self._store_target_points(self._of_used(data.targets))
+        if moving is not None:
+            model.domain_ = model.domain_.moved_by(moving, used_points)
+
+    def _continue(self, train: IntArray, geometry: str) -> None:
+        """Keep network and scalers of the last fit."""
+        model, data = self.estimator, self.data
+        model._store_ranges(replace(data, inputs=self.whole.inputs), self.weight, model.ranges_)
+        model.spec_ = data.spec
+        model.module_.to(model.device_)
+        model.domain_.check(data.inputs)
+        self._declare_later(geometry)
+        self._continue_scaling(train)
+        self._store_target_points(data.targets)
+        self.base.fit(model.scalers_)
+
+    def _store_target_points(self, targets: Targets) -> None:
+        """Store where the targets are, if this is not on the points of the inputs."""
+        if not targets.elsewhere or targets.field is None:
+            return
+        self.estimator.domain_ = self.estimator.domain_.with_targets(targets.field)
+        if targets.field.shared_coords:
+            self.estimator.coords_ = targets.field.coords
+
+    def _moving_symmetries(
+        self, used_points: FieldSet, geometry: str
+    ) -> tuple[PointSymmetries | None, FloatArray | None]:
+        """Check the declared symmetries; return those that move points, and the centre of the box of all points."""
+        model, data, declared = self.estimator, self.data, self.estimator._symmetries
+        if declared is None:
+            return None, None
+        box, centre = Domain.from_fit(used_points, "points"), None
+        require_points_in_domain(declared, box.lower, box.upper)
+        if model._continues:
+            box, centre = model.domain_, getattr(model, "symmetry_centre_", None)
+        if centre is None and moves_points(declared, data.spec, geometry, data.inputs):
+            centre = (box.lower + box.upper) / 2
+        extent, columns = float(np.max(box.upper - box.lower)), model._columns(data.spec)
+        symmetries = declared_symmetries(declared, data.spec, data.inputs.grid_shape, centre, extent, columns)
+        if fields := undeclared_fields(data.spec, symmetries):
+            warn(
+                f"the symmetries mirror or rotate samples, but the components of {', '.join(fields)} are left as they "
+                "are; if these are vectors or tensors, name them in SymmetryOptions(input_vectors=..., "
+                "target_vectors=..., input_tensors=..., target_tensors=...).",
+                SkopWarning,
+            )
+        return symmetries if isinstance(symmetries, PointSymmetries) else None, centre
+
+    def _declare_later(self, geometry: str) -> None:
+        """Check the symmetries of a continued fit; warn where the scaling of the first fit does not suit them."""
+        model = self.estimator
+        if model._symmetries is None:
+            return
+        used_points = self._of_used(self.data.inputs)
+        moving, model.symmetry_centre_ = self._moving_symmetries(used_points, geometry)
+        if moving is not None:
+            model.surrogate_.symmetrise.warn_of_unseen(moving, used_points)
+
+    def _continue_scaling(self, train: IntArray) -> None:
+        """Keep the scaling of the first fit for a continued one, and warn where it does not suit its samples."""
+        model, data = self.estimator, self.data
+        counts = np.ones(len(train)) if self.weight is None else self.weight[train]
+        later = Scalers.fit(data.inputs[train], data.targets[train], counts, model._options("scaling"))
+        if unsuitable := model.scalers_.unsuitable_for(later):
+            warn(
+                "warm_start=True keeps the scaling of the first fit, with which values should be about 1 in size, but "
+                f"those of {', '.join(unsuitable)} are not, so that the network can hardly learn from them. They did "
+                "not vary in the first fit, or had another size. Fit anew by warm_start=False, with the samples of "
+                "both fits.",
+                SkopWarning,
+            )
+        model.scalers_ = model.scalers_.continued(later)
+
+    # ------------------------------------------------------------------ training
+    def _needs_judging(self, n_samples: int) -> bool:
+        """Whether a training without held-out samples needs some, by which it is judged to overfit."""
+        model = self.estimator
+        return (
+            bool(OverfittingMonitor(self).remedies)
+            and n_samples >= _LEAST_JUDGED
+            and model.max_iter >= _LEAST_EPOCHS
+            and not model._continues
+            and self.plan == DIRECT_TRAINING
+        )
+
+    def _make_trainer(self, callbacks: EpochCallbacks | None) -> Trainer:
+        """Build the trainer with loss and monitors, and set drop path and the shift of patches."""
+        model, data, valid = self.estimator, self.data, self.valid
+        OverfittingMonitor(self).begin()
+        earlier = self._earlier_training()
+        monitors: list[Monitor] = []
+        if valid is not None:
+            training = model._options("training")
+            monitors.append(
+                Validation(
+                    self._validation_of(valid),
+                    n_iter_no_change=training.n_iter_no_change,
+                    tol=training.tol,
+                    at_start=earlier.has_held_out(valid),
+                )
+            )
+        if callbacks is not None:
+            monitors.append(callbacks)
+        if self.base.unseen is not None:
+            monitors.append(BaseMonitor(self))
+        if self.held is not None:
+            monitors.append(OverfittingMonitor(self))
+        field = data.targets.field
+        places = field if data.targets.elsewhere and field is not None else data.inputs
+        return Trainer(
+            model.module_,
+            objective_of(model, _spacing(places)),
+            self._after_base(trainer_config(model, self.points, self.plan)),
+            self.rng,
+            monitors=monitors,
+            forward=self.plan.forward,
+            earlier=earlier,
+            keeper=self.kept if self.kept.is_on else None,
+            group=self.group,
+        )
+
+    def _earlier_training(self) -> EarlierTraining:
+        """What the fit that was prepared continues; nothing if it does not."""
+        model = self.estimator
+        if not model.loss_curve_:
+            return EarlierTraining()
+        earlier: EarlierTraining | None = vars(model).get("_earlier")
+        return earlier or EarlierTraining(model.n_iter_, model.fit_seconds_)
+
+    def _after_base(self, config: TrainerConfig) -> TrainerConfig:
+        """Return the settings with the time of the fit of the base taken off the time limit, up to half of it."""
+        if config.max_time is None:
+            return config
+        return replace(config, max_time=max(config.max_time - self.estimator._base_seconds, config.max_time / 2))
+
+    def _validation_of(self, valid: IntArray) -> Callable[[], float]:
+        """Return a function that computes the current validation error, which is 1 - `score`."""
+        errors = self.errors_of(valid)
+
+        def error() -> float:
+            """Validation error of the current weights."""
+            fields, scalars = errors()
+            means = [] if fields is None else [np.mean(fields)]
+            means += [] if scalars is None else [np.sqrt(np.mean(scalars**2))]
+            return float(np.mean(means))
+
+        return error
+
+    def errors_of(self, rows: IntArray) -> Callable[[], Errors]:
+        """Return a function that computes the current relative error of each sample, for fields and scalars, (n,)."""
+        targets, loader = self.data.targets[rows], self.held_loader(rows)
+        field = targets.field
+        pieces = [] if field is None else (values.reshape(-1, field.n_channels) for _, values in iterate_rows(field))
+        sizes = None if field is None else sizes_of_channels(pieces)
+
+        def errors() -> Errors:
+            """Errors of the current weights."""
+            norms, scalars = [], []
+
+            def compare(indices: IntArray, found: Predictions) -> None:
+                """Compare the predictions of some samples with the truth."""
+                if found.fields is not None and field is not None:
+                    part, n_channels = field[indices], field.n_channels
+                    true, predicted = (np.asarray(held).reshape(-1, n_channels) for held in (part.values, found.fields))
+                    norms.append(norms_of_fields(true, predicted, part.n_points, sizes))
+                if found.scalars is not None:
+                    scalars.append(found.scalars)
+
+            # Without averaging over symmetries, which would multiply the time of every validation.
+            self.estimator.surrogate_.pass_predictions(loader, compare)
+            of_scalars = None
+            if scalars and targets.scalars is not None:
+                of_scalars = relative_errors_of_scalars(targets.scalars, np.concatenate(scalars))
+            return relative_errors(norms) if norms else None, of_scalars
+
+        return errors
+
+    # ------------------------------------------------------------------ results
+    def _record(self, history: History) -> None:
+        """Store the record of the training in attributes."""
+        model = self.estimator
+        # A continued training may find no better weights than those from which it started.
+        if history.best_iter:
+            model.best_iter_ = len(model.loss_curve_) + history.best_iter
+        model.stopped_ = history.stopped
+        model.loss_curve_ = [*model.loss_curve_, *history.loss_curve]
+        scores = (1.0 - error for error in history.validation_errors)
+        model.validation_scores_ = [*model.validation_scores_, *scores]
+        model.n_iter_ = len(model.loss_curve_)
+        model.fit_seconds_ = history.seconds[-1] if history.seconds else 0.0
+
+    def _store_end(self, trainer: Trainer) -> None:
+        """Store what a warm start continues, outside of the fitted attributes, which are those of model files."""
+        model = self.estimator
+        model.__dict__.pop("_earlier", None)
+        if model.warm_start:
+            seconds, end = trainer.earlier.seconds + model.fit_seconds_, trainer.end
+            if end is not None and trainer.network is not model.module_:
+                end = without_base(end, model.module_)
+            model._earlier = EarlierTraining(model.n_iter_, seconds, end, self.valid)
+
+
+def trainer_config(model: Any, points: FieldSet, plan: TrainingPlan) -> TrainerConfig:
+    """Convert the parameters of an operator to settings of the trainer, for samples with these points."""
+    plain = model._with_python_numbers()
+    batch_size, n_samples = plain.batch_size, len(points) // plan.group_size
+    if isinstance(batch_size, str):
+        # Tables: as scikit-learn's multilayer perceptron. Fields: few enough samples for several steps in an epoch
+        # and for the memory.
+        together = plan.group_size if plan.grouping == "together" else 1
+        n_points = min(int(np.ceil(points.n_points.mean())), plain.subsample_points or np.inf)
+        n_together, least, largest = _BATCHES[model.geometry_]
+        fields = max(int(n_together // n_points), min(least, int(_LARGEST_BATCH_POINTS // n_points)))
+        fields = min(largest, fields) // together
+        table = model.spec_.role == "features"
+        batch_size = min(200, n_samples) if table else max(1, min(fields, n_samples // 8))
+        batch_size = batch_size if table else model._largest_batch(batch_size, points)
+    training = plain._options("training")
+    return TrainerConfig(
+        max_iter=plain.max_iter,
+        batch_size=batch_size,
+        learning_rate=plain.learning_rate_init,
+        optimizer=training.optimizer,
+        schedule=training.schedule,
+        schedule_interval=training.schedule_interval,
+        warmup_fraction=training.warmup_fraction,
+        one_cycle=tuple(training.one_cycle),
+        weight_decay=training.weight_decay,
+        decay_bias_and_norm=training.decay_bias_and_norm,
+        beta_2=training.beta_2,
+        max_grad_norm=training.max_grad_norm,
+        max_time=plain.max_time,
+        ema_decay=training.ema_decay,
+        autocast=None if training.autocast is None else getattr(torch, training.autocast),
+        group_size=plan.group_size,
+        grouping=plan.grouping,
+        keep_end=model.warm_start,
+    )
+
+
+def objective_of(model: Any, spacing: tuple[float, ...] | None) -> Objective:
+    """Build the training objective from the parameters of an operator."""
+    name, training = model.loss, model._options("training")
+    if name == "auto":
+        name = AUTOMATIC_LOSSES[0 if model.spec_.n_outputs else 1]
+    return Objective(
+        name,
+        training.loss_reduction,
+        model.scalers_,
+        spacing=spacing,
+        scalar_weight=training.scalar_weight,
+        balanced=model.loss == "auto" and model.spec_.n_outputs > 1,
+    )
+
+
+def check_weight(sample_weight: Any, n_samples: int) -> FloatArray | None:
+    """Sample weights as an array, checked by scikit-learn's rules."""
+    if sample_weight is None:
+        return None
+    refuse_mask(sample_weight, "sample_weight")
+    weight = check_sample_weight(sample_weight, np.empty((n_samples, 1)), dtype=np.float64, ensure_non_negative=True)
+    if not weight.any():
+        raise FieldDataError("all sample weights are zero; at least one sample needs a positive weight.")
+    least, most = _WEIGHTS
+    if not least <= weight.max() <= most:
+        raise FieldDataError(
+            f"the largest sample weight is {weight.max():.1e}, which single precision cannot hold beside a loss; "
+            f"expected {least:g} to {most:g}. Divide the weights by their mean."
+        )
+    return weight
+
+
+def _other_points(data: TrainingData) -> str:
+    """Say that the targets are on other points than the inputs."""
+    counts = [np.asarray(part.n_points) for part in (data.targets.field, data.inputs) if part is not None]
+    ours, theirs = (f"{own.min()} to {own.max()}" if np.ptp(own) else str(own[0]) for own in counts)
+    return f"y is on other points than X ({ours} points per sample, X has {theirs})"
+
+
+def _check_single_precision(scalers: Scalers) -> None:
+    """Raise an error if single precision cannot hold the targets, and warn if it holds few digits of them.
+
+    A training would make infinities or zeros of targets that it cannot hold.
+    """
+    least, most = _IN_SINGLE_PRECISION
+    held = [scaler for scaler in (scalers.target, scalers.scalars) if scaler is not None]
+    # Logarithms are computed in double precision.
+    largest = max((float(scaler.size_.max()) for scaler in held if scaler.function is None), default=0.0)
+    if largest > most or 0 < largest < least:
+        raise FieldDataError(
+            f"y has the size {largest:.1e}, which single precision cannot hold in a training; expected {least:g} to "
+            f"{most:g}. Take another unit, set dtype='float64', or check fill values."
+        )
+    offset = max(scaler.offset_ for scaler in held)
+    if offset > _TOO_FAR_FROM_ZERO:
+        what = "the logarithm of y" if scalers.learns_logarithms else "y"
+        remedy = "set target_transform=None" if scalers.learns_logarithms else "subtract the mean from y"
+        warn(
+            f"the mean of {what} is {offset:.1e} times its standard deviation, of which single precision keeps few "
+            f"digits; {remedy}, or set dtype='float64'."
+        )
+
+
+def _hold_out(inputs: FieldSet, train: IntArray, n_held: int) -> tuple[IntArray, IntArray]:
+    """Hold out some samples, or what is missing of these; those with the same inputs stay together.
+
+    Each of n samples that is missing raises the error by some part of 1 / n, and m samples that choose the share by
+    some part of 1 / m, so that the best number grows with the square root of n. Continued fits hold out the same ones,
+    which the network has not seen then either.
+    """
+    group = groups_of_same_inputs(inputs[train])
+    count = HELD_OUT[0] - n_held if n_held else int(np.clip(round(np.sqrt(group.max() + 1) / 2), *HELD_OUT))
+    return train[group >= count], train[group < count]
+
+
+def _hold_out_at_random(train: IntArray) -> tuple[IntArray, IntArray]:
+    """Hold out a part of the samples, by which a training without a base is judged to overfit.
+
+    The same ones for any seed, so that the random numbers of a fit do not depend on it.
+    """
+    order = np.random.RandomState(0).permutation(len(train))
+    count = min(int(_JUDGED * len(train)), HELD_OUT[1])
+    return train[np.sort(order[count:])], train[np.sort(order[:count])]
+
+
+def _spacing(inputs: FieldSet) -> tuple[float, ...] | None:
+    """Grid spacing that all samples share, or None."""
+    if not inputs.shared_coords or inputs.grid_shape is None or len(inputs.grid_shape) != inputs.n_dims:
+        return None
+    return grid_spacing(inputs.coords, inputs.grid_shape)
+
+
+def _points_of_a_step(inputs: FieldSet, config: TrainerConfig, drawn: int | None) -> int:
+    """Number of points in a mini-batch, over all its samples."""
+    together = config.group_size if config.grouping == "together" else 1
+    return config.batch_size * together * int(min(inputs.n_points.mean(), drawn or np.inf))

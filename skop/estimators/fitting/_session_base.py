@@ -1,0 +1,247 @@
+"""The base in a fit: its model, its predictions of samples that it has not seen, and comparisons with the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from skop._typing import FloatArray, IntArray
+from skop.data import FieldLoader, Predictions, Scalers, Targets, TrainingData
+from skop.estimators.classical._baselines import (
+    PODRegressor,
+    groups_of_same_inputs,
+    keep_their_distances,
+    nodes_correspond,
+)
+from skop.estimators.fitting._base_model import BaseModel, Comparison, standardized
+from skop.exceptions import FieldDataError, warn
+from skop.surrogate._correction import CorrectionNetwork
+from skop.surrogate._predictions import on_grid_of, rows_of
+from skop.training import History, TrainingPlan
+
+if TYPE_CHECKING:
+    from skop.estimators.fitting._session import FitSession
+
+__all__ = ["SessionBase", "why_no_base"]
+
+#: Bytes of data in files, in double precision, up to which ``base="auto"`` reads them for a classical model.
+_BASE_BYTES = 2**28
+_TOO_LARGE = f"X and y are not in memory and hold more than {_BASE_BYTES >> 20} MiB in double precision"
+#: Least number of samples for a base model.
+_LEAST_SAMPLES = 10
+#: Error of a base on samples that it has seen, in units of that on others, below which it interpolates.
+_SEEN = 0.5
+
+
+class SessionBase:
+    """The base in a fit of an operator.
+
+    Parameters
+    ----------
+    session : FitSession
+        Fit.
+
+    Attributes
+    ----------
+    unseen : Predictions or None
+        Standardised predictions of the base for all samples, each by a fit without it; None without a base.
+    """
+
+    def __init__(self, session: FitSession) -> None:
+        self.session = session
+        self.unseen: Predictions | None = None
+
+    def fit(self, scalers: Scalers) -> None:
+        """Fit the base to all samples, if there is to be one.
+
+        The classical models need no grid, and on the points of the samples before any resampling they lose nothing.
+        Logarithms of interpolated values are not interpolated logarithms, so that these need one place.
+        """
+        session, model, whole = self.session, self.session.estimator, self.session.whole
+        resampler, is_classical = session.data.spec.resampler, isinstance(model.base, (str, PODRegressor))
+        has_one_place = scalers.per_point or scalers.learns_logarithms or not whole.inputs.shared_coords
+        if resampler is None or not is_classical or has_one_place:
+            resampler, whole = None, session.data
+        earlier: BaseModel | None = model.base_
+        model.base_, model._base_seconds, self.unseen = None, 0.0, None
+        if model.base is None or (model._continues and earlier is None):
+            return
+        if reason := model._why_no_base(whole, session.used, session.plan):
+            self._refuse(reason)
+            return
+
+        def fit() -> tuple[BaseModel, Predictions]:
+            """Fit it to the samples, in memory."""
+            inputs, targets = whole.inputs, whole.targets
+            if not (inputs.in_memory and targets.in_memory):
+                inputs, targets = inputs.read(slice(None)), targets.read(slice(None))
+            samples = replace(whole, inputs=inputs, targets=standardized(targets, scalers))
+            base, unseen = BaseModel.fit(model.base, samples, session.used, _units_of(scalers))
+            return base, unseen if resampler is None else on_grid_of(resampler, unseen, inputs)
+
+        base, unseen, model._base_seconds = session.kept.base_model(fit)
+        if model.base == "auto" and not (base.is_useful or model._continues):
+            return
+        model.base_, self.unseen = base, unseen
+        if model._continues:
+            network = cast("CorrectionNetwork", model.module_)
+            base.leaves_rest = network.learns_rest
+            network.use_whole()
+
+    def _refuse(self, reason: str) -> None:
+        """Raise or warn where the samples cannot have the base that is asked for."""
+        model = self.session.estimator
+        if model._continues:
+            raise FieldDataError(
+                f"warm_start goes on with a network over a base, which cannot be fitted since {reason}; the "
+                "earlier fit is kept. Pass other samples, such as these together with those of the earlier fit, or "
+                "set warm_start=False to fit anew."
+            )
+        if model.base != "auto":
+            raise FieldDataError(f"base={model.base!r} cannot be used, since {reason}; set base=None.")
+        if reason == _TOO_LARGE:
+            warn(
+                f"there is no base model, since {reason}, and a classical model would need them there at once. "
+                "Set base=None to say so, or base='pod' if they fit into memory."
+            )
+
+    def options(self, rows: IntArray) -> dict[str, Any]:
+        """Return the options of a loader for the predictions of a base that has not seen these samples."""
+        data, base = self.session.data, self.session.estimator.base_
+        if self.unseen is None or base is None:
+            return {}
+        part = rows_of(self.unseen, rows)
+        at_inputs = base.at(part, data.inputs[rows])
+        options: dict[str, Any] = {"base": lambda indices: rows_of(at_inputs, indices)}
+        if data.targets.elsewhere and data.targets.field is not None:
+            options["query_base"] = lambda indices: rows_of(part, indices)
+        return options
+
+    def compared(self, unseen: Predictions, held: IntArray) -> Comparison:
+        """Compare the network with the base on samples that neither has seen; the same for all processes."""
+
+        def compare() -> Comparison:
+            """Compare them."""
+            session, model = self.session, self.session.estimator
+            targets = session.data.targets[held]
+            found = _as_targets(model.surrogate_.predict_batches(session.held_loader(held)), targets)
+            weight = _weight_of_errors(targets) * (1.0 if session.weight is None else session.weight[held])
+            truth = standardized(targets, model.scalers_)
+            return Comparison.of(rows_of(unseen, held), standardized(found, model.scalers_), truth, weight)
+
+        return self.session.group.once(compare)
+
+    def interpolates_line(self) -> bool:
+        """Whether samples differ by one number alone, and the base is far better on those that it has seen."""
+        session, model, inputs = self.session, self.session.estimator, self.session.data.inputs
+        unseen, held = self.unseen, session.held
+        is_line = inputs.n_channels == 0 and inputs.shared_coords and model.spec_.n_params == 1
+        if not is_line or unseen is None or held is None or model.base_ is None:
+            return False
+        targets = session.data.targets[held]
+        known = _as_targets(model.base_.predict(inputs[held], session.target_places(inputs[held], targets)), targets)
+        truth = standardized(targets, model.scalers_)
+        compared = Comparison.of(rows_of(unseen, held), known, truth, _weight_of_errors(targets))
+        return bool(compared.ratio.max() < _SEEN)
+
+    def drop(self) -> FieldLoader:
+        """Go on without the base; return the samples of the training from now on."""
+        # The network stays in its CorrectionNetwork until the training has ended.
+        self.session.estimator.base_, self.unseen = None, None
+        return self.session.loader_without_base()
+
+    def choose_share(self, history: History) -> None:
+        """Choose how much of the network is used, by samples that it has not seen; none where a review ended the fit.
+
+        Where a review has dropped the base, the network becomes that of a fit without one.
+        """
+        model, held = self.session.estimator, self.session.held
+        network = model.module_
+        if isinstance(network, CorrectionNetwork) and model.base_ is None:
+            model.module_ = network.network
+        elif isinstance(network, CorrectionNetwork) and history.stopped == "base":
+            network.use_base()
+        elif isinstance(network, CorrectionNetwork) and self.unseen is not None and held is not None:
+            compared = self.compared(self.unseen, held)
+            network.set_shares(compared.field, compared.scalars)
+
+
+def why_no_base(model: Any, data: TrainingData, used: IntArray, plan: TrainingPlan) -> str:
+    """Say why samples cannot have a base under an operator; nothing if they can.
+
+    Parameters
+    ----------
+    model : OperatorRegressor
+        Operator.
+    data : TrainingData
+        Samples.
+    used : ndarray of int
+        Indices of those with positive weight.
+    plan : TrainingPlan
+        Changes to the training loop.
+
+    Returns
+    -------
+    str
+        Reason, or nothing.
+    """
+    is_auto = model.base == "auto"
+    # Each is asked only if those before it do not apply: the last ones read all coordinates.
+    reasons: dict[str, Callable[[], bool]] = {
+        "samples are parts of trajectories": lambda: plan.n_steps is not None,
+        "y is on points of each sample's own": lambda: data.spec.target_points == "own",
+        "samples differ in their number of points": lambda: data.inputs.is_ragged,
+        f"there are {len(used)} samples, and it needs at least {_LEAST_SAMPLES}": lambda: len(used) < _LEAST_SAMPLES,
+        "averaged predictions are to be symmetric, and those of a classical model are not": lambda: (
+            model._symmetries is not None and model._symmetries.average_predictions
+        ),
+        _TOO_LARGE: lambda: is_auto and _is_too_large(data),
+        "the nodes of samples with points of their own do not correspond": lambda: not nodes_correspond(data.inputs),
+        "distances between nodes of samples with points of their own differ too much for nodes that correspond": (
+            lambda: is_auto and not keep_their_distances(data.inputs)
+        ),
+    }
+    if reason := next((reason for reason, applies in reasons.items() if applies()), ""):
+        return reason
+    count = len(np.unique(groups_of_same_inputs(data.inputs[used])))
+    least = f"it needs at least {_LEAST_SAMPLES} with different inputs"
+    return f"{count} of the {len(used)} samples have different inputs, and {least}" if count < _LEAST_SAMPLES else ""
+
+
+def _weight_of_errors(targets: Targets) -> FloatArray:
+    """Weight of the squared error of each sample in relative errors of fields; equal weights for scalars alone."""
+    if targets.field is None:
+        return np.ones(len(targets))
+    values = np.asarray(targets.field.values, dtype=np.float64)
+    size = np.mean(values**2 / np.maximum(np.mean(values**2, axis=(0, 1)), np.finfo(float).tiny), axis=(1, 2))
+    # A sample of nearly nothing would outweigh all others.
+    return 1 / np.maximum(size, 1e-3)
+
+
+def _as_targets(found: Predictions, like: Targets) -> Targets:
+    """Predictions on the points of targets, as these."""
+    return Targets(None if like.field is None else like.field.with_values(found.fields), found.scalars, like.elsewhere)
+
+
+def _is_too_large(data: TrainingData) -> bool:
+    """Whether samples that are not in memory are too large to be read for a base model that was not asked for."""
+    if data.inputs.in_memory and data.targets.in_memory:
+        return False
+    count = 0
+    for part in (data.inputs, data.targets.field):
+        if part is not None:
+            width = part.n_channels + (0 if part.shared_coords else part.n_dims)
+            count += int(part.n_points.sum()) * width
+    return 8 * count > _BASE_BYTES
+
+
+def _units_of(scalers: Scalers) -> tuple[FloatArray, FloatArray] | None:
+    """Shift and factor by which standardised outputs become physical ones; None where these differ between points."""
+    held = [scaler for scaler in (scalers.target, scalers.scalars) if scaler is not None]
+    if scalers.learns_logarithms or scalers.per_point:
+        return None
+    shifts, factors = ([getattr(scaler, name) for scaler in held] for name in ("mean_", "scale_"))
+    return np.concatenate(shifts), np.concatenate(factors)

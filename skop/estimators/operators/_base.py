@@ -1,0 +1,905 @@
+"""OperatorRegressor: base class that makes a neural operator a scikit-learn estimator (fit, predict, score, save).
+
+A subclass adds its own parameters, their constraints, and the method that builds its network.
+
+Notation: n samples, P points, T points of all samples together, q output channels, s scalars, p global parameters.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from skop._sklearn_compat import CallbackSupportMixin, HasMethods, Interval, SequenceOf, StrOptions, fit_context
+from skop._typing import FloatArray, IntArray, PathOrStr
+from skop.data import DataSpec, FieldSet, Predictions, ScalingOptions, TrainingData
+from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
+from skop.estimators._options import SymmetryOptions, TrainingOptions
+from skop.estimators.fitting._base_model import BaseModel
+from skop.estimators.fitting._callbacks import EpochCallbacks, FitSeries
+from skop.estimators.fitting._checkpoint import FitCheckpoints, described_fit
+from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, cheaper_settings
+from skop.estimators.fitting._session import FitSession
+from skop.estimators.fitting._session_base import why_no_base
+from skop.estimators.operators._export import export_estimator
+from skop.exceptions import FieldDataError, SkopWarning, each_warning_once, warn
+from skop.surrogate import Surrogate
+from skop.surrogate._building import refuse_too_large
+from skop.surrogate._correction import CorrectionNetwork
+from skop.surrogate._gradient import gradient
+from skop.surrogate._tokens import mean_tokens
+from skop.training import DIRECT_TRAINING, Group, History, TrainingPlan, join_group
+from skop.training._runtime import pick_dtype
+
+__all__ = ["OperatorRegressor"]
+
+#: Largest size of a parameter of a network that is not tried without memory first.
+_USUAL_SIZE = 256
+#: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
+_FREE_PARAMETERS = frozenset(
+    (
+        *("loss", "max_iter", "max_time", "batch_size", "learning_rate_init", "early_stopping"),
+        *("symmetries", "refinement", "input_fields", "target_fields", "cell_data", "warm_start", "random_state"),
+        *("device", "verbose", "training", "subsample_points"),
+    )
+)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
+    """Base class of the operator regressors: fit, predict, score and save for fields and tables.
+
+    A subclass is a keyword-only dataclass. Its dataclass fields are its parameters, `_parameter_constraints` holds
+    their ranges, and `_build_network` builds its network. Its docstring describes only the parameters that it adds;
+    those below are appended automatically. Subclasses are registered when they are defined, so that they can be saved
+    and loaded.
+
+    Parameters
+    ----------
+    geometry : {"auto", "grid", "structured", "points"}, default="auto"
+        Arrangement of the points. ``"grid"``: a rectilinear grid that all samples share. ``"structured"``: a
+        curvilinear grid, or a grid that differs between samples. ``"points"``: points in any order. ``"auto"``: the
+        first of these that fits the data.
+    grid : tuple of int, "auto" or None, default=None
+        Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
+        bounding box of all training points, or ``"auto"`` for about as many cells as the mean sample has points. Inputs
+        are interpolated to the grid and predictions back to the points, linearly; training and validation errors are
+        computed on the grid. A `base` by a word, or a `PODRegressor`, stays on the points where all samples share them,
+        but for logarithms of the targets and scaling of single points. If the points differ between samples, there is
+        one more input channel, see `skop.data.GridResampler`. None does not resample; data on a grid are never
+        resampled.
+    base : {"auto", "linear", "pod"}, estimator or None, default="auto"
+        Classical model with which the network is combined. ``"pod"`` is `PODRegressor`, ``"linear"`` its linear map;
+        ``"auto"`` takes `PODRegressor` if it is better than the mean in samples that it has not seen, and no base
+        otherwise; an estimator of skop is taken as it is. If the base leaves less than 2 % of the variation over, the
+        network learns the rest, with its predictions as further inputs; otherwise it learns the whole map.
+        Some samples are held out to choose the shares of both: half the square root of their number, 5 to 64. By these
+        the training ends early where the network is of no use, and goes on without the base, and with these samples,
+        where the network is far better. Without the same number of points in all samples there is none; nor in
+        `RolloutRegressor` and `TimeConditionedRegressor`.
+    loss : {"auto", "relative_l2", "relative_l2_gradient", "sobolev", "mse"} or callable, default="auto"
+        Training loss, see `skop.losses`. ``"auto"`` is ``"sobolev"``, the relative L2 error of values and slopes, for
+        fields, and ``"mse"`` for scalars. Relative losses are computed in physical units, where the channel with the
+        largest values dominates; with ``"auto"`` and scaled targets, several channels are first divided by their sizes.
+        The squared error is computed on scaled targets.
+    max_iter : int, default=100
+        Largest number of epochs (papers: 500).
+    max_time : float or None, default=None
+        Time limit of the training in seconds. The learning rate schedule then follows the time and is complete when the
+        time is up. The fit of a `base` counts. Results depend on the speed of the machine.
+    batch_size : int or "auto", default="auto"
+        Number of samples in a mini-batch (papers: 1 to 8). ``"auto"``: an eighth of the samples or fewer; on grids up
+        to 16 samples of about 8192 points together, but at least 8 if these have at most 131072 points; up to 8 samples
+        of about 4096 points together if the points form no grid; up to 200 samples for tables of plain features.
+    learning_rate_init : float, default=0.004
+        Peak learning rate of the optimiser (papers: 3e-4 to 1e-3).
+    early_stopping : bool, default=False
+        Whether to hold out a fraction of the samples for validation, to stop when the validation error no longer falls,
+        and to keep the weights with the lowest error.
+    symmetries : sequence of str, SymmetryOptions or None, default=None
+        Symmetries of the problem, used for data augmentation: training samples are transformed at random. See
+        `skop.SymmetryOptions` for their names, for vectors and tensors, and for averaged predictions.
+    refinement : {"average", "interpolate", "native"}, default="average"
+        Method for predicting on a grid that is a whole number of times finer than the training grid (super-resolution).
+        ``"average"``: the input is sampled at the training spacing in several shifted ways, and the interpolated
+        predictions are averaged. ``"interpolate"``: one such sampling only. ``"native"``: the network is applied to the
+        fine grid itself.
+    input_fields, target_fields : list of str or None, default=None
+        Names of the mesh fields that are inputs and targets; targets also if y is scalars, which are learnt too.
+    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
+        Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and predicting
+        all fields at the centres of the cells, see `skop.data.read_meshes`.
+    warm_start : bool, default=False
+        Whether a fit continues the training of the last one: with its weights, the moments of the optimiser and the
+        average of the weights, and with the learning rate of a single training of the epochs so far and `max_iter` more
+        (or the seconds so far and `max_time` more) at its present place. The data must be of the same kind, and
+        parameters of the network and the scaling must be those of the last fit; those of the training may change.
+        Model files hold the weights only, so that moments and average start anew after `skop.load`.
+    random_state : int, RandomState instance or None, default=None
+        Seed for the initial weights, the order of the samples and data augmentation. With an int, two fits on one CPU
+        give identical results.
+    device : str, default="auto"
+        PyTorch device; ``"auto"`` is CUDA if available, else the CPU.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        Precision of the network. ``"auto"``: float64 for tables of plain features, as in scikit-learn; float32 for
+        fields.
+    verbose : "auto", bool or int, default="auto"
+        Amount of output on standard error. ``"auto"``: one line if the fit, or all fits of an ensemble together, are
+        expected to take more than a minute, unless another tool calls it, such as a search, a cross-validation or a
+        pipeline. False or 0: none. True or 1: a progress bar on a terminal, and a line every few seconds elsewhere. 2:
+        a line for each epoch.
+    training : TrainingOptions or None, default=None
+        Further training parameters, such as weight decay, learning rate schedule and gradient clipping; None takes the
+        defaults of `skop.TrainingOptions`. In searches their names are, for example, ``training__weight_decay``.
+    scaling : ScalingOptions or None, default=None
+        Scaling of the data; None takes the defaults of `skop.ScalingOptions`.
+
+    Attributes
+    ----------
+    module_ : torch.nn.Module
+        The trained network.
+    loss_curve_ : list of float
+        Mean training loss of each epoch.
+    validation_scores_ : list of float
+        1 minus the validation error after each epoch; empty without early stopping.
+    n_iter_ : int
+        Number of epochs run.
+    best_iter_ : int
+        Epoch whose weights were kept.
+    stopped_ : str
+        Reason why training ended: ``"max_iter"``, ``"max_time"``, ``"early_stopping"``, ``"callback"``,
+        ``"interrupted"``, or ``"base"`` if the network was of no use over its base, which then predicts alone.
+    fit_seconds_ : float
+        Duration of the training in seconds.
+    n_features_in_ : int
+        Number of columns of a table X, or of channels of fields.
+    feature_names_in_ : ndarray of str
+        Names of the columns, where X was a DataFrame.
+    geometry_ : {"grid", "structured", "points"}
+        Arrangement of the points, see the parameter `geometry`.
+    resampling_error_ : float or None
+        Mean relative L2 error of the training targets after interpolation to the grid and back: the error of a network
+        without any error on the grid. None without resampling. A fit warns above 0.02.
+    spec_ : skop.data.DataSpec
+        Form, sizes and channel names of X and y.
+    mesh_ : meshio.Mesh or None
+        Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
+    scalers_ : skop.data.Scalers
+        Fitted scalers.
+    surrogate_ : skop.surrogate.Surrogate
+        The fitted model without its estimator: scalers, base, network, and the stages that lead to it.
+    base_ : object or None
+        Fitted base model: its ``estimator``, and the ``error`` of its predictions for samples that it has not seen,
+        relative to their variation. None if there is none, also because the network left it far behind.
+    backend_ : str
+        Implementation of the scans in the fit: ``"numba"`` and ``"triton"`` are the fused kernels for CPU and CUDA,
+        ``"mamba_ssm"`` is the kernel of that package for CUDA, ``"torch"`` is plain PyTorch; several are joined by
+        commas.
+    device_, dtype_ : torch.device, str
+        Where and in which precision the network computes.
+    domain_ : object
+        Box and grid lines of the training points, by which predictions elsewhere are warned about.
+    symmetry_centre_ : ndarray of shape (d,) or None
+        Centre of the box of all training points, about which named symmetries move points where no domain is declared;
+        None where no points are moved.
+    ranges_ : object
+        Ranges of the global parameters, input fields and points, by which `check` and predictions judge new data.
+    network_parameters_ : dict
+        Parameters of the network and the scaling by name, as they were in the fit. A warm start and `save` refuse
+        an estimator whose parameters are others now.
+    """
+
+    geometry: str = "auto"
+    grid: Any = None
+    base: Any = "auto"
+    loss: Any = "auto"
+    max_iter: int = 100
+    max_time: float | None = None
+    batch_size: int | str = "auto"
+    learning_rate_init: float = 4e-3
+    early_stopping: bool = False
+    symmetries: Any = None
+    refinement: str = "average"
+    input_fields: Any = None
+    target_fields: Any = None
+    cell_data: str = "refuse"
+    warm_start: bool = False
+    random_state: Any = None
+    device: str = "auto"
+    dtype: str = "auto"
+    verbose: bool | int | str = "auto"
+    training: TrainingOptions | None = None
+    scaling: ScalingOptions | None = None
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "geometry": [StrOptions({"auto", "grid", "structured", "points"})],
+        "grid": ["array-like", StrOptions({"auto"}), None],
+        "base": [StrOptions({"auto", "linear", "pod"}), HasMethods(["fit", "predict"]), None],
+        "loss": [StrOptions({"auto", "relative_l2", "relative_l2_gradient", "sobolev", "mse"}), callable],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_time": [Interval(Real, 0, None, closed="neither"), None],
+        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
+        "early_stopping": ["boolean"],
+        "symmetries": [SequenceOf(str), SymmetryOptions, None],
+        "refinement": [StrOptions({"average", "interpolate", "native"})],
+        "input_fields": ["array-like", None],
+        "target_fields": ["array-like", None],
+        "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
+        "warm_start": ["boolean"],
+        "random_state": ["random_state"],
+        "device": [str],
+        "dtype": [StrOptions({"auto", "float32", "float64"})],
+        "verbose": ["verbose", StrOptions({"auto"})],
+        "training": [TrainingOptions, None],
+        "scaling": [ScalingOptions, None],
+    }
+    #: Published configurations by name: for each, the parameters that differ from the defaults, with a dictionary for
+    #: each option object.
+    _presets: ClassVar[dict[str, dict[str, Any]]] = {}
+    #: Classes of the option objects, by the names of the parameters that take them.
+    _option_types: ClassVar[dict[str, type[Any]]] = {
+        "training": TrainingOptions,
+        "scaling": ScalingOptions,
+        "symmetries": SymmetryOptions,
+    }
+    #: Geometries on which a parameter, such as ``"n_latents"`` or ``"architecture__mixer"``, has an effect. A parameter
+    #: that is not listed has an effect on all of them.
+    _effective_on: ClassVar[dict[str, tuple[str, ...]]] = {"refinement": ("grid",)}
+    _takes_other_points = True
+    #: Base model of the fit; None also in models that were saved before there were any.
+    base_ = cast("BaseModel | None", None)
+    #: Duration of the last fit of a base model.
+    _base_seconds = 0.0
+    #: Size of the features, from which a fit chooses its number of threads; operators make it a parameter.
+    width = 64  # without an annotation it is no field of the dataclass
+    #: Number of points drawn from each sample in a training step; operators on point sets make it a parameter.
+    subsample_points = cast("int | None", None)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _share_documentation(cls, cls.__mro__[1])
+
+    @classmethod
+    def from_preset(cls, name: str, **changes: Any) -> Self:
+        """Return an estimator with a published configuration.
+
+        Parameters
+        ----------
+        name : str
+            Name of a benchmark of the paper, such as ``"darcy"``.
+        **changes
+            Parameters that differ from the preset; those of option objects as ``training__weight_decay``.
+
+        Returns
+        -------
+        estimator
+            Estimator that is not fitted.
+
+        Raises
+        ------
+        ValueError
+            If there is no such preset; the message lists the names of all presets.
+
+        Examples
+        --------
+        >>> from skop import LaMORegressor
+        >>> LaMORegressor.from_preset("darcy", max_iter=10).width
+        64
+        """
+        if name not in cls._presets:
+            raise ValueError(f"{cls.__name__} has no preset {name!r}; choose from {sorted(cls._presets)}.")
+        # The published models are networks alone.
+        return cls._from_parameters({"base": None} | cls._presets[name]).set_params(**changes)
+
+    @classmethod
+    def _from_parameters(cls, preset: dict[str, Any]) -> Self:
+        """An estimator with parameters of which those of option objects are dictionaries."""
+        return cls(
+            **{
+                parameter: cls._option_types[parameter](**value) if parameter in cls._option_types else value
+                for parameter, value in preset.items()
+            }
+        )
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, including those of option objects.
+
+        Parameters
+        ----------
+        **params
+            Parameters by name. ``training__weight_decay`` belongs to the option object ``training``, which is created
+            if it is None.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter.
+        """
+        base, inner = params.get("base", self.base), next((key for key in params if key.startswith("base__")), None)
+        if inner is not None and not hasattr(base, "set_params"):
+            raise ValueError(
+                f"{inner} is a parameter of an estimator, but base is {base!r}; pass one as the base first, such as "
+                "base=PODRegressor()."
+            )
+        for name in self._option_types:
+            if any(key.startswith(f"{name}__") for key in params):
+                params = {**params, name: self._as_options(name, params.get(name, getattr(self, name)))}
+        return super().set_params(**params)
+
+    def _options(self, name: str) -> Any:
+        """Return the option object of a parameter; its defaults if the parameter is None."""
+        return self._as_options(name, getattr(self, name))
+
+    def _as_options(self, name: str, given: Any) -> Any:
+        """Convert the value of a parameter to an option object: None to the defaults, a sequence to symmetries."""
+        kind = self._option_types[name]
+        if isinstance(given, kind):
+            return given
+        if given is None:
+            return kind()
+        if kind is not SymmetryOptions:
+            raise ValueError(f"{name} is {given!r}; expected a skop.{kind.__name__}(...), or None for its defaults.")
+        return kind(names=given)
+
+    @property
+    def _symmetries(self) -> SymmetryOptions | None:
+        """Return the declared symmetries, or None if there are none."""
+        declared: SymmetryOptions = self._options("symmetries")
+        return declared if len(declared.names) or len(declared.mirrors) or len(declared.rotations) else None
+
+    def _check_options(self, spec: DataSpec, geometry: str) -> None:
+        """Warn about parameters that have no effect on data of this `DataSpec.network_spec` and geometry."""
+        idle = self._changed([name for name, geometries in self._effective_on.items() if geometry not in geometries])
+        if idle:
+            words = ", ".join(f"{name}={value!r}" for name, value in idle.items())
+            warn(
+                f"{words} has no effect on points read as geometry {geometry!r}; "
+                f"{'it acts' if len(idle) == 1 else 'they act'} on "
+                f"{' or '.join(sorted({kind for name in idle for kind in self._effective_on[name]}))}.",
+                SkopWarning,
+            )
+
+    def _changed(self, names: Iterable[str]) -> dict[str, Any]:
+        """Return those of the named parameters, such as ``"architecture__mixer"``, that differ from the defaults."""
+        parts: dict[str, tuple[Any, Any]] = {"": (self, type(self)())}
+        changed = {}
+        for name in names:
+            holder, _, inner = name.rpartition("__")
+            if holder not in parts:
+                parts[holder] = (self._options(holder), self._option_types[holder]())
+            given, usual = parts[holder]
+            value, default = getattr(given, inner), getattr(usual, inner)
+            if not _are_equal(value, default):
+                changed[name] = value
+        return changed
+
+    def _network_parameters(self) -> dict[str, Any]:
+        """Parameters that describe the network and the scaling, those of option objects by their full names."""
+        found = {}
+        for name, value in self.get_params(deep=False).items():
+            if name in _FREE_PARAMETERS:
+                continue
+            if name not in self._option_types:
+                found[name] = value
+                continue
+            parts = self._options(name).get_params(deep=False)
+            found |= {f"{name}__{part}": held for part, held in parts.items()}
+        return found
+
+    def _changed_since_fit(self) -> dict[str, tuple[Any, Any]]:
+        """Parameters of the network that are others than in the fit, by name, as they were and as they are."""
+        now = self._network_parameters()
+        return {
+            name: (value, now[name])
+            for name, value in self.network_parameters_.items()
+            if self.geometry_ in self._effective_on.get(name, (self.geometry_,)) and not _are_equal(value, now[name])
+        }
+
+    def _check_continuation(self) -> None:
+        """Raise if the network of the last fit is not the one that the parameters describe now."""
+        changed = self._changed_since_fit()
+        if changed:
+            words = ", ".join(f"{name} from {old!r} to {new!r}" for name, (old, new) in changed.items())
+            raise ValueError(
+                f"warm_start=True goes on with the network of the last fit, but its parameters have changed: {words}. "
+                "Set warm_start=False to fit anew, or set them back; parameters of the training may change."
+            )
+
+    def _check_mesh_parameters(self, spec: DataSpec) -> None:
+        """Warn about parameters for meshes if X holds no meshes."""
+        changed = self._changed(("input_fields", "target_fields", "cell_data"))
+        # An estimator that wraps this one has already read the meshes and passes a FieldSet.
+        if changed and spec.kept_axes is None and spec.input_form != "fieldset":
+            words = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+            warn(f"{words} has no effect, since X holds no meshes; it names fields of meshes.", SkopWarning)
+
+    # ------------------------------------------------------------------ network and geometry
+    def _build_network(self, spec: DataSpec, geometry: str) -> torch.nn.Module:
+        """Build the untrained network for data of this `DataSpec.network_spec` and geometry."""
+        raise NotImplementedError
+
+    def _new_network(self, spec: DataSpec, geometry: str) -> torch.nn.Module:
+        """Build the untrained network; over a base model it has the predictions of this as further inputs."""
+        plain = self._with_python_numbers()
+        if self.base_ is None:
+            return plain._build_network(spec, geometry)
+        wide, learns_rest = spec, self.base_.leaves_rest
+        if learns_rest:
+            wide = replace(spec, n_fields=spec.n_fields + spec.n_outputs, n_params=spec.n_params + spec.n_scalars)
+        return CorrectionNetwork(plain._build_network(wide, geometry), spec.n_outputs, spec.n_scalars, learns_rest)
+
+    def _with_python_numbers(self) -> Self:
+        """Return a copy without NumPy's numbers in its parameters, whose products can overflow; itself if none are."""
+        held = {name: value for name, value in self.get_params(deep=False).items() if name not in self._option_types}
+        options = {name: getattr(self, name) for name in self._option_types}
+        if not any(isinstance(value, np.generic) for part in (self, *options.values()) for value in _values_of(part)):
+            return self
+        plain = copy.copy(self)
+        for name, value in held.items():
+            setattr(plain, name, value.item() if isinstance(value, np.generic) else value)
+        for name, part in options.items():
+            if isinstance(part, BaseEstimator):
+                numbers = part.get_params(deep=False)
+                plain_part = {
+                    key: held.item() if isinstance(held, np.generic) else held for key, held in numbers.items()
+                }
+                setattr(plain, name, type(part)(**plain_part))
+        return plain
+
+    def _check_size(self, spec: DataSpec, geometry: str) -> None:
+        """Raise an error if the parameters describe a network that this machine has no memory for."""
+        sizes: list[Any] = [value for value in self._network_parameters().values() if isinstance(value, Real)]
+        if max(sizes, default=0) > _USUAL_SIZE:
+            item_size = 8 if pick_dtype(self.dtype, spec.role) == "float64" else 4
+            refuse_too_large(lambda: self._new_network(spec, geometry), item_size)
+
+    def _choose_geometry(self, spec: DataSpec) -> str:
+        """Return ``"grid"``, ``"structured"`` or ``"points"``; raise an error if the data do not fit `geometry`."""
+        if self.geometry == "auto":
+            return spec.geometry
+        if self.geometry != "points" and (spec.grid_shape is None or len(spec.grid_shape) != spec.n_dims):
+            raise FieldDataError(
+                f"geometry={self.geometry!r} needs the points of a regular grid in C order, but the {spec.n_dims}-D "
+                "points of X form no grid; use geometry='auto', sort the points of a grid by "
+                "skop.data.find_grid(coords)[1], or resample the fields onto one by grid='auto'."
+            )
+        return self.geometry
+
+    def _network_options(self, spec: DataSpec, geometry: str) -> dict[str, Any]:
+        """Return the sizes of the data and the effective parameters of `architecture`, as keywords of the network."""
+        sizes = {name: getattr(spec, name) for name in ("n_dims", "n_fields", "n_params", "n_outputs", "n_scalars")}
+        parts = self._options("architecture").get_params(deep=False)
+        idle = {name.removeprefix("architecture__") for name, on in self._effective_on.items() if geometry not in on}
+        return sizes | {name: value for name, value in parts.items() if name not in idle}
+
+    @property
+    def resampling_error_(self) -> float | None:
+        """Relative error of the training targets after interpolation to the grid and back; None without resampling."""
+        return None if self.spec_.resampler is None else self.spec_.resampler.error
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "module_")
+
+    @property
+    def _continues(self) -> bool:
+        """Whether a fit goes on from the last one."""
+        return self.warm_start and hasattr(self, "module_")
+
+    # ------------------------------------------------------------------ fit
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, checkpoint_dir: Any = None
+    ) -> Self:
+        """Train the network on samples.
+
+        Parameters
+        ----------
+        X : array-like, FieldSet, (coords, fields), list, or meshes
+            Inputs, in one of these forms:
+
+            - an array ``(n, *grid, c)`` of fields on a regular grid of the unit box;
+            - a `skop.FieldSet`;
+            - a tuple of coordinates ``(P, d)`` and fields ``(n, P, c)``;
+            - a list with ``(coords, fields)`` or points ``(P_i, d)`` for each sample;
+            - meshes: a list of `meshio.Mesh`, a list of paths, or a pattern such as ``"runs/*.vtu"``;
+            - a DataFrame with one column of paths of meshes, whose other columns are global parameters;
+            - a table ``(n, p)``: global parameters if y is a field, features if y is scalars. A function on p points of
+              [0, 1] needs a channel axis, ``(n, p, 1)``, or a FieldSet.
+        y : array-like, FieldSet, (coords, fields), list, meshes, (mesh, values) or None, default=None
+            Targets: fields on the points of X, with or without a channel axis, or scalars ``(n,)`` or ``(n, q)``. The
+            `params` of a FieldSet are scalars that are predicted in addition to its field, and so are scalars beside
+            meshes X with `target_fields`. None is for meshes that contain the targets. Meshes beside a table X are the
+            results of its rows, on one mesh or on each run's own; ``(mesh, values)`` are values ``(n, P)`` or
+            ``(n, P, c)`` on one mesh or file. A FieldSet and meshes may be on other points than an X with coordinates,
+            shared or each sample's own, if the network can be asked at any point: networks on points, DeepONet, and
+            MNO's ``"gnot"`` and ``"oformer"`` on grids. The network is then trained at these points.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weight of each sample in the loss and in the scalers; samples of weight 0 are not used.
+        params : DataFrame, dict of columns, array-like of shape (n, p) or None, default=None
+            Global parameters of the runs beside fields or meshes, such as a design of experiments. Rows are matched
+            with mesh files by the one column, or the index, that holds their paths, names or stems; without such names
+            by their order, which is the natural order of the files for a pattern (a warning says how).
+        checkpoint_dir : path-like or None, default=None
+            Folder for checkpoints: a fit that was killed and is called again with the same arguments goes on from the
+            last one, and ends with the same weights; one that has ended is loaded. Each fit has a folder of its own in
+            it, so that all fits can be given the same. It needs an integer as `random_state`. None writes nothing.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used, or y is on other points than X where the network or a parameter needs both on the
+            same; a ValueError.
+        TrainingDivergedError
+            If the loss is still not finite at lower learning rates.
+        MemoryError
+            If a training step on a single sample runs out of memory; the message says what to set.
+        OSError
+            If `checkpoint_dir` cannot be written.
+        KeyboardInterrupt
+            If the user interrupts before the first epoch is complete, or during a fit that was called by another tool,
+            such as a search, a cross-validation, a pipeline or an ensemble. Otherwise an interrupt ends the training,
+            and the best weights so far are kept.
+        """
+        return self._fit_data(X, y, sample_weight, params=params, checkpoint_dir=checkpoint_dir)
+
+    def _fit_data(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        plan: TrainingPlan = DIRECT_TRAINING,
+        *,
+        params: Any = None,
+        checkpoint_dir: Any = None,
+    ) -> Self:
+        """Read and train by a plan; a fit that fails leaves an earlier one, or none, as it was."""
+        network = getattr(self, "module_", None)
+        kept = network.shares_restored_on_failure() if isinstance(network, CorrectionNetwork) else nullcontext()
+        with restored_on_failure(self), kept:
+            history = self._train(X, y, sample_weight, plan, params, checkpoint_dir)
+        if history.stopped == "interrupted" and is_called_by_another_tool():
+            # The interrupt must also end a search or a cross-validation, which would otherwise go on with a fold that
+            # was not trained to the end.
+            raise KeyboardInterrupt("training was interrupted")
+        return self
+
+    def _train(
+        self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan, params: Any, checkpoint_dir: Any
+    ) -> History:
+        """Read the data, prepare and train the network, and store the results."""
+        self._validate_options()
+        group = join_group(self._options("training").distributed)
+        with group.together():
+            return self._train_in(group, X, y, sample_weight, plan, params, checkpoint_dir)
+
+    def _train_in(
+        self,
+        group: Group,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        plan: TrainingPlan,
+        params: Any,
+        checkpoint_dir: Any,
+    ) -> History:
+        """Read the data, and prepare and train the network together with the other processes of a group."""
+        if self._continues:
+            self._check_continuation()
+        reset = not (self._continues and self.spec_.input_form == "table")
+        data = self._read(X, y, params=params, sample_weight=sample_weight, reset=reset)
+        group.require_same(lambda: described_fit(self, data, sample_weight, plan, checkpoint_dir))
+        kept = FitCheckpoints.of(checkpoint_dir, self, data, sample_weight, plan, group)
+        if (ended := kept.model(self)) is not None:
+            for name in (*fitted_attributes(self), "_earlier"):
+                self.__dict__.pop(name, None)
+            self.__dict__.update(ended)
+            return History(stopped=self.stopped_)
+        session = FitSession(self, data, sample_weight, plan, kept)
+        session.prepare()
+        told: dict[str, Any] = {
+            "is_alone": not is_called_by_another_tool(within=FitSeries.run),
+            "cheaper": cheaper_settings(self, session.points),
+            "is_told": group.is_main,
+        }
+        with kept.watching():
+            with EpochCallbacks(self, X, y, sample_weight, params, **told) as callbacks:
+                session.train(callbacks)
+            return session.finish()
+
+    def _validate_options(self) -> None:
+        """Raise an error if a parameter of an option object is invalid."""
+        for name in self._option_types:
+            if getattr(self, name) is not None:
+                self._options(name)._validate_params()
+
+    def _estimate_cost(
+        self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING, *, params: Any = None
+    ) -> CostEstimate:
+        """Measure a copy of the estimator by a plan, and copies with cheaper settings."""
+        self._validate_options()
+        # A plan with a function of its own has it for this object, which is a copy already.
+        probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
+        data = probe._read(X, y, params=params, sample_weight=sample_weight)
+        cost, cheaper = FitSession(probe, data, sample_weight, plan).measure()
+        costs = {
+            f"{name}={value}": FitSession(self._probe(**{name: value}), data, sample_weight, plan).measure()[0].seconds
+            for name, value in cheaper.items()
+            if plan.forward is None
+        }
+        return CostEstimate.of_epochs(cost, self.max_iter, self.max_time, costs, before=probe._base_seconds)
+
+    def _probe(self, **changes: Any) -> Self:
+        """Return an unfitted copy with other parameters, which draws nothing from the user's random numbers."""
+        return clone(self).set_params(random_state=0, **changes)
+
+    # ------------------------------------------------------------------ what a session asks
+    def _check_samples(self, data: TrainingData) -> None:
+        """Check samples as the network sees them; a subclass may store what depends on them."""
+
+    def _largest_batch(self, batch_size: int, inputs: FieldSet) -> int:
+        """Return an automatic batch size; a subclass may lower it."""
+        return batch_size
+
+    def _why_no_base(self, data: TrainingData, used: IntArray, plan: TrainingPlan) -> str:
+        """Say why the samples cannot have a base model; nothing if they can."""
+        return why_no_base(self, data, used, plan)
+
+    def _sorts_points(self) -> bool:
+        """Whether the points of a sample are brought into one order before the network sees them."""
+        # Statistics of single points are in the order of the fit.
+        return self.geometry_ == self.spec_.network_spec.geometry == "points" and not self.scalers_.per_point
+
+    # ------------------------------------------------------------------ prediction
+    @property
+    def surrogate_(self) -> Surrogate:
+        """Fitted model without its estimator."""
+        return Surrogate(
+            spec=self.spec_,
+            geometry=self.geometry_,
+            scalers=self.scalers_,
+            network=self.module_,
+            base=self.base_,
+            domain=self.domain_,
+            spacing=self.spacing_,
+            refinement=self.refinement,
+            symmetries=self._symmetries,
+            centre=getattr(self, "symmetry_centre_", None),
+            columns=self._columns(self.spec_),
+            sensors=None,
+            sorts_points=self._sorts_points(),
+            sees_grid=True,
+            is_deterministic=self._options("training").deterministic,
+            width=int(self.width),
+            device=self.device_,
+            dtype=getattr(torch, self.dtype_),
+        )
+
+    def _predict_values(self, inputs: FieldSet) -> Predictions:
+        """Predict in physical units on the points of the inputs."""
+        return self.surrogate_.predict(inputs)
+
+    def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
+        """Predict at other points than those of the samples; return the outputs and these points."""
+        return self.surrogate_.predict_at(inputs, coords)
+
+    def _tokens(self, inputs: FieldSet) -> FloatArray | None:
+        """Means ``(n, E)`` over the points of the last tokens of the network, as it sees the samples."""
+        return mean_tokens(self.surrogate_, inputs)
+
+    def _columns(self, spec: DataSpec) -> Sequence[str] | None:
+        """Names of the global parameters, if there are any."""
+        columns: Sequence[str] = getattr(self, "feature_names_in_", ())
+        return columns if len(columns) == spec.n_params else spec.param_names
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self.scaling is not None and self._options("scaling").target_transform == "log"
+        return tags
+
+    # ------------------------------------------------------------------ other runtimes
+    def export(self, path: PathOrStr, X: Any = None, *, batch_size: int | None = None) -> None:
+        """Write network, scalers and base as one graph for other runtimes: ONNX, or a program of `torch.export`.
+
+        The graph maps inputs in physical units to outputs in physical units, for one number of points. Scans are
+        written in plain operations.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write: ``"model.onnx"`` needs the package onnxscript, ``"model.pt2"`` does not. An existing
+            file is replaced when the new one is complete.
+        X : as in `predict`, or None, default=None
+            Samples on the points for which the graph is; required where the fit was on fields. On points that all
+            samples share, their coordinates are part of the graph; otherwise these are an input.
+        batch_size : int or None, default=None
+            Number of samples of a call; None for any number.
+
+        Raises
+        ------
+        FieldDataError
+            If a prediction is more than one call of base and network (``grid=``, averaged symmetries, finer grids, y on
+            other points than X), samples of X differ in their number of points or are on other points than a base, the
+            network depends on the order of each sample's own points, or the base is an estimator other than
+            `PODRegressor`, or has a regressor that is not of skop; a ValueError.
+        ValueError
+            If the name of the file ends in something else.
+        SkopError
+            If PyTorch cannot convert the network to ONNX.
+        OptionalDependencyError
+            If the packages that write ONNX files are not installed.
+
+        See Also
+        --------
+        save : Write a file that `skop.load` reads.
+
+        Notes
+        -----
+        Inputs of the graph are, in this order and where the estimator has them: ``coords`` (B, *grid, d), ``fields``
+        (B, *grid, c) and ``params`` (B, p); the outputs are ``field`` (B, *grid, q) and ``scalars`` (B, s). Points that
+        form no grid have one axis instead of those of the grid. Metadata in the file hold their names, shapes, types
+        and channel names, and the version of skop. ONNX graphs compute in single precision. Inputs and outputs whose
+        mean is far larger than their variation, exponentials of ``target_transform="log"``, and a base are in double
+        precision. Where the share of the network is zero, the graph is the base alone.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np, torch
+        >>> from skop import LaMORegressor
+        >>> X, y = np.random.default_rng(0).random((2, 10, 4, 4, 1))
+        >>> model = LaMORegressor(width=8, depth=1, max_iter=1, random_state=0).fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.export(f"{folder}/model.pt2", X)
+        ...     program = torch.export.load(f"{folder}/model.pt2")
+        >>> (field,) = program.module()(torch.tensor(X, dtype=torch.float32))
+        >>> bool(np.allclose(field.numpy(), model.predict(X), atol=1e-5))
+        True
+        """
+        check_is_fitted(self)
+        with each_warning_once():
+            export_estimator(self, path, X, batch_size)
+
+    # ------------------------------------------------------------------ derivatives
+    def gradient(
+        self, X: Any, output: int | Callable[[torch.Tensor], torch.Tensor] | None = None, *, params: Any = None
+    ) -> FloatArray:
+        """Return the derivative of an output with respect to the global parameters of each sample.
+
+        It is computed by automatic differentiation through the scalers and the network. Optimisers then need no finite
+        differences, whose small steps are lost in single precision.
+
+        Parameters
+        ----------
+        X : as in `predict`, with global parameters
+            A table of parameters or features, a FieldSet with `params`, or fields or meshes beside `params`, at the
+            resolution of the training.
+        output : int, callable or None, default=None
+            Output to differentiate: the index of a scalar output; or a function that takes the predicted fields, a
+            tensor ``(m, P, q)`` of m samples, P points and q channels in physical units, and returns a tensor ``(m,)``,
+            such as ``lambda field: field[..., 0].amax(dim=1)``. Samples with different numbers of points come one at a
+            time. None is for estimators that predict a single scalar.
+        params : as in `predict`
+            Global parameters beside fields or meshes, with respect to which the derivative is taken.
+
+        Returns
+        -------
+        ndarray of shape (n, p)
+            Derivatives, in units of the output per unit of the parameter.
+
+        Raises
+        ------
+        FieldDataError
+            If X has no global parameters, its grid is finer than the training grid, samples are resampled by `grid`, or
+            `output` does not match the predictions.
+
+        See Also
+        --------
+        predict : Predict the outputs.
+
+        Examples
+        --------
+        Find the design with the smallest output, by SciPy with the derivative:
+
+        >>> import numpy as np
+        >>> from scipy.optimize import minimize
+        >>> from skop import LaMORegressor
+        >>> X = np.random.default_rng(0).random((60, 2))
+        >>> y = ((X - [0.3, 0.6]) ** 2).sum(axis=1)
+        >>> model = LaMORegressor(width=16, depth=1, max_iter=60, random_state=0).fit(X, y)
+        >>> found = minimize(
+        ...     lambda p: model.predict(p[None])[0],
+        ...     [0.8, 0.2],
+        ...     jac=lambda p: model.gradient(p[None])[0],
+        ...     bounds=[(0, 1)] * 2,
+        ...     method="L-BFGS-B",
+        ... )
+        >>> bool(np.abs(found.x - [0.3, 0.6]).max() < 0.1)
+        True
+        """
+        with each_warning_once():
+            inputs, _ = self._read_inputs(X, params)
+            self._warn_if_outside(inputs)
+            return gradient(self.surrogate_, inputs, output)
+
+
+#: Packages that must receive an interrupt when they have called `fit`, so that they stop too.
+_TOOLS = {"dask", "hyperopt", "joblib", "optuna", "ray", "scipy", "sklearn", "skopt"}
+
+
+def is_called_by_another_tool(within: Callable[..., Any] | None = None) -> bool:
+    """Whether `fit` was called by a tool such as a search or a cross-validation, not by the user's own code.
+
+    Callers of the function `within` are not looked at.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if within is not None and frame.f_code is within.__code__:
+            return False
+        name = str(frame.f_globals.get("__name__"))
+        # Skip the frame of scikit-learn's decorator of `fit`, which is there for every caller.
+        if name.partition(".")[0] in _TOOLS and name != fit_context.__module__:
+            return True
+    return False
+
+
+def _are_equal(value: Any, other: Any) -> bool:
+    """Whether two values of a parameter are the same."""
+    if isinstance(value, BaseEstimator) and type(value) is type(other):
+        mine, theirs = (part.get_params(deep=False) for part in (value, other))
+        return all(_are_equal(held, theirs[name]) for name, held in mine.items())
+    return value is other or bool(np.array_equal(value, other))
+
+
+def _values_of(part: Any) -> list[Any]:
+    """Values of the parameters of an estimator or an option object; none of anything else."""
+    return list(part.get_params(deep=False).values()) if isinstance(part, BaseEstimator) else []
+
+
+def _share_documentation(estimator: type, base: type) -> None:
+    """Append the documentation of the base class's parameters and attributes to that of a subclass."""
+    # Under `python -OO` there are no docstrings.
+    if estimator.__doc__ is None or base.__doc__ is None:
+        return
+    before, rest = estimator.__doc__, ""
+    for section in ("Parameters", "Attributes"):
+        head = f"    {section}\n    {'-' * len(section)}\n"
+        shared = _entries(base.__doc__.partition(head)[2])
+        text, found, after = (before + rest).partition(head)
+        own = _entries(after) if found else {}
+        _, _, rest = after.partition("\n\n") if found else ("", "", rest)
+        text = text if found else f"{before.rstrip()}\n\n"
+        entries = "".join({**own, **{names: entry for names, entry in shared.items() if names not in own}}.values())
+        before = f"{text}{head}{entries}\n"
+    estimator.__doc__ = before + (rest or "    ")
+
+
+def _entries(section: str) -> dict[str, str]:
+    """Split a section of a docstring, up to the first blank line, into its entries by name."""
+    entries: dict[str, str] = {}
+    names = ""
+    for line in section.partition("\n\n")[0].rstrip().splitlines(keepends=False):
+        if not line.startswith("     "):
+            names = line.partition(" : ")[0].strip()
+        entries[names] = entries.get(names, "") + line + "\n"
+    return entries

@@ -1,0 +1,90 @@
+"""FNORegressor: the Fourier neural operator of the library neuraloperator as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+from skop._sklearn_compat import Interval, StrOptions
+from skop.data import DataSpec
+from skop.estimators.operators._base import OperatorRegressor
+from skop.estimators.operators._tokens import refuse_scattered_points
+from skop.networks import FNONetwork, OperatorNetwork
+
+__all__ = ["FNORegressor"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FNORegressor(OperatorRegressor):
+    """FNO, the Fourier neural operator, for fields on grids in 1 to 3 dimensions, and on points by resampling.
+
+    Each layer multiplies the low frequencies of its channels by learned matrices and adds a linear map of each point.
+    The network is that of the library neuraloperator, a package of its own; coordinates, fields and
+    global parameters are its input channels. Outputs are fields, scalars of each sample, or both.
+
+    Parameters
+    ----------
+    geometry : {"auto", "grid", "structured"}, default="auto"
+        Arrangement of the points of a grid. ``"grid"``: rectilinear, where predictions on finer grids are possible by
+        `refinement`. ``"structured"``: curvilinear. ``"auto"`` detects which of them it is.
+    width : int, default=32
+        Number of channels of the Fourier layers (paper: 64 in 1-D, 32 in 2-D, 20 in 3-D).
+    depth : int, default=4
+        Number of Fourier layers (paper: 4).
+    n_modes : int, default=16
+        Number of frequencies that are kept along each axis, both signs together (paper: 32 in 1-D, 24 in 2-D); grids
+        with fewer points have fewer.
+    domain_padding : float, default=0.0
+        Share of the size of the grid by which it is extended with zeros, for fields that are not periodic.
+
+    See Also
+    --------
+    skop.LaMORegressor : For meshes and point clouds too.
+
+    Notes
+    -----
+    The library sums frequencies in single precision, whatever `dtype` is. Frequencies are defined on any grid, so that
+    ``refinement="native"`` applies the network to a finer grid itself. Other options of the library have its default
+    values.
+
+    References
+    ----------
+    Z. Li et al., "Fourier Neural Operator for Parametric Partial Differential Equations", ICLR 2021.
+
+    J. Kossaifi et al., "A Library for Learning Neural Operators", 2024.
+
+    Examples
+    --------
+    >>> from skop import FNORegressor
+    >>> from skop.datasets import make_darcy
+    >>> X, y = make_darcy(24, resolution=16, random_state=0)
+    >>> model = FNORegressor(width=8, depth=2, max_iter=20, random_state=0)
+    >>> model.fit(X[:20], y[:20]).predict(X[20:]).shape  # doctest: +SKIP
+    (4, 16, 16, 1)
+    """
+
+    width: int = 32
+    depth: int = 4
+    n_modes: int = 16
+    domain_padding: float = 0.0
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **OperatorRegressor._parameter_constraints,
+        "geometry": [StrOptions({"auto", "grid", "structured"})],
+        "width": [Interval(Integral, 1, 65536, closed="both")],
+        "depth": [Interval(Integral, 1, 256, closed="both")],
+        "n_modes": [Interval(Integral, 1, 1024, closed="both")],
+        "domain_padding": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def _choose_geometry(self, spec: DataSpec) -> str:
+        """Return ``"grid"`` or ``"structured"``; raise an error for points without a grid."""
+        refuse_scattered_points(spec, "FNORegressor transforms")
+        return super()._choose_geometry(spec)
+
+    def _build_network(self, spec: DataSpec, geometry: str) -> OperatorNetwork:
+        """Build the network for the data."""
+        sizes = {name: getattr(spec, name) for name in ("n_dims", "n_fields", "n_params", "n_outputs", "n_scalars")}
+        sizes |= {name: getattr(self, name) for name in ("width", "depth", "n_modes", "domain_padding")}
+        return FNONetwork(**sizes)

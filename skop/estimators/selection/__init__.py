@@ -1,0 +1,3 @@
+"""The choice of a model: AutoRegressor and comparisons."""
+
+__all__: list[str] = []

@@ -1,0 +1,494 @@
+"""Base class of the estimators for data in time, which split trajectories into frames and fit an estimator on these.
+
+Time is part of the channel axis: channel t c + k is component k of frame t.
+
+Notation: n trajectories, S frames of a target, P points, T points of all samples together, c channels of a frame.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from inspect import signature
+from typing import Any, Self
+
+import meshio
+import numpy as np
+from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.utils import check_random_state, get_tags
+
+from skop._sklearn_compat import fit_context
+from skop._typing import FloatArray
+from skop.data import (
+    FieldSet,
+    MeshRun,
+    MeshSeries,
+    Predictions,
+    Targets,
+    TrainingData,
+    attach_bounds,
+    attach_predictions,
+    attach_spread,
+    find_runs,
+    is_mesh_input,
+    is_mesh_series,
+    pair_series,
+    read_templates,
+    split_series,
+)
+from skop.estimators._field import FieldRegressor, checked_by_caller, fit_estimator
+from skop.estimators.fitting._checkpoint import passed_on, require_seed
+from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, require_measurable
+from skop.estimators.fitting._session import check_weight
+from skop.estimators.operators._base import OperatorRegressor
+from skop.exceptions import FieldDataError
+from skop.metrics import relative_l2_error
+from skop.training import TrainingPlan
+
+__all__ = ["BaseFrameRegressor", "continued", "goes_on", "join_frames", "repeat_samples"]
+
+
+class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
+    """Base class of the estimators that fit another estimator on single frames.
+
+    A subclass splits trajectories into frames, calls `_fit_estimator`, and defines `_predict_values`, which collects
+    the outputs of `_predict_frame`.
+    """
+
+    estimator: Any
+    estimator_: Any
+    random_state: Any
+    n_frames_: int
+    #: How series of meshes are read and written, if the fit was on such.
+    series_: dict[str, Any]
+
+    # ------------------------------------------------------------------ time series of meshes
+    def _open_training_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
+        """Read X and y of a fit on time series of meshes, and set `series_`."""
+        raise NotImplementedError
+
+    def _series_inputs(self, runs: list[MeshRun]) -> FieldSet:
+        """Read the inputs of runs."""
+        raise NotImplementedError
+
+    def _open_scored_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
+        """Read X and y of a score on time series of meshes."""
+        raise NotImplementedError
+
+    def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
+        """Return the times of a prediction, and the numbers of the frames of the run at these times if it has any."""
+        raise NotImplementedError
+
+    def _part_of_frames(self, n_steps: Any, times: Any) -> tuple[Self, list[int]]:
+        """Return a copy that predicts some of the frames of the fit, and the numbers of these frames."""
+        raise NotImplementedError
+
+    def _takes_series(self, X: Any, y: Any) -> bool:
+        """Whether X or y of a fit is time series of meshes."""
+        return is_mesh_series(X) or is_mesh_series(y)
+
+    def _read(self, X: Any, y: Any, *, params: Any = None, sample_weight: Any = None, **options: Any) -> TrainingData:
+        """X and y of a fit."""
+        self.__dict__.pop("series_", None)
+        runs, targets, design = split_series(X, y, params)
+        if self._takes_series(runs, targets):
+            params = pair_series(design, runs, weighted=sample_weight is not None, fitting=True)
+            X, y = self._open_training_series(runs, targets)
+        return super()._read(X, y, params=params, sample_weight=sample_weight, **options)
+
+    def _read_inputs(self, X: Any, params: Any = None) -> tuple[FieldSet, list[Any] | None]:
+        """Read the X of a prediction; also return its runs if it is time series of meshes."""
+        if not hasattr(self, "series_"):
+            return super()._read_inputs(X, params)
+        source, _, design = split_series(X, None, params)
+        if is_mesh_input(source):
+            runs = find_runs(source)
+            return super()._read_inputs(self._series_inputs(runs), pair_series(design, source))[0], runs
+        inputs, meshes = super()._read_inputs(X, params)
+        mesh = self.series_.get("mesh")
+        if mesh is None or self.spec_.input_form != "table":
+            return inputs, meshes
+        # All runs of the fit were on one mesh, which has no frames for new parameters.
+        frame = meshio.Mesh(mesh["points"], [meshio.CellBlock(kind, nodes) for kind, nodes in mesh["cells"]])
+        return inputs, [MeshRun("the mesh of the fit", [("the mesh of the fit", frame)], np.full(1, np.nan))] * len(
+            inputs
+        )
+
+    def _read_scored(self, X: Any, y: Any, params: Any = None, sample_weight: Any = None) -> tuple[FieldSet, Targets]:
+        """Read the X and y of a score."""
+        if hasattr(self, "series_"):
+            runs, targets, design = split_series(X, y, params)
+            if is_mesh_input(runs) or is_mesh_input(targets):
+                params = pair_series(design, runs, weighted=sample_weight is not None)
+                X, y = self._open_scored_series(runs, None if targets is runs else targets)
+        return super()._read_scored(X, y, params, sample_weight)
+
+    def _restore(self, predictions: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None) -> Any:
+        """Convert predictions to the form of y; for time series of meshes one `MeshSeries` for each run."""
+        if meshes is None or not hasattr(self, "series_"):
+            return super()._restore(predictions, places, meshes, labels)
+        held, times = self.series_, [self._predicted_times(run) for run in meshes]
+        options = {"cell_data": held["cell_data"], "inputs": held["input_fields"]}
+        templates = [
+            mesh
+            for run, (_, numbers) in zip(meshes, times, strict=True)
+            for mesh in read_templates(run, numbers, **options)
+        ]
+        found = attach_predictions(templates, self._split(predictions, places), dict(held["components"]))
+        return self._as_series(found, [known for known, _ in times])
+
+    def _restore_spread(
+        self, mean: Any, spread: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None
+    ) -> Any:
+        """Convert the spread of predictions to the form of y; on meshes, also add it to those of the mean."""
+        if meshes is None or not hasattr(self, "series_"):
+            return super()._restore_spread(mean, spread, places, meshes, labels)
+        flat = [mesh for series in mean for mesh in series.meshes]
+        found = attach_spread(flat, self._split(spread, places), dict(self.series_["components"]))
+        return self._as_series(found, [series.times for series in mean])
+
+    def _restore_bounds(
+        self, mean: Any, bounds: Sequence[Predictions], places: FieldSet, meshes: list[Any] | None, labels: Any = None
+    ) -> list[Any]:
+        """Convert lower and upper bounds to the form of y; on meshes, also add them to those of the mean."""
+        if meshes is None or not hasattr(self, "series_"):
+            return super()._restore_bounds(mean, bounds, places, meshes, labels)
+        flat = [mesh for series in mean for mesh in series.meshes]
+        lower, upper = (self._split(bound, places) for bound in bounds)
+        found = attach_bounds(flat, lower, upper, dict(self.series_["components"]))
+        return [self._as_series(part, [series.times for series in mean]) for part in found]
+
+    def _split(self, predictions: Predictions, places: FieldSet) -> FieldSet:
+        """Return predictions with each frame as a sample."""
+        fields = super()._restore(predictions, places, None)
+        frames = [frame for values in fields.to_list() for frame in np.split(values, self.n_frames_, axis=-1)]
+        return join_frames(repeat_samples(fields, self.n_frames_), frames)
+
+    def _as_series(self, meshes: list[Any], times: list[FloatArray]) -> list[MeshSeries]:
+        """Group meshes of all frames by runs."""
+        count = self.n_frames_
+        return [MeshSeries(meshes[i * count : (i + 1) * count], known) for i, known in enumerate(times)]
+
+    def _series_options(self) -> dict[str, Any]:
+        """Names of the fields in series of meshes, and the treatment of data on cells, for a fit."""
+        options = self._mesh_options
+        targets, inputs = options.get("target_fields"), options.get("input_fields")
+        if not targets:
+            raise FieldDataError(
+                f"{type(self).__name__} got time series of meshes, but target_fields of its estimator does not name "
+                "the fields; set target_fields=['...'] to names in their point_data."
+            )
+        named = {"target_fields": targets, "input_fields": inputs or ()}
+        parts = {name: (held,) if isinstance(held, str) else tuple(held) for name, held in named.items()}
+        return parts | {"cell_data": options.get("cell_data", "refuse")}
+
+    # ------------------------------------------------------------------ fit
+    def _read_trajectories(
+        self, X: Any, y: Any, sample_weight: Any, params: Any
+    ) -> tuple[TrainingData, FloatArray | None]:
+        """Read X and y as FieldSets, and the weights. Columns of two tables become the channels of a single point."""
+        data = self._read(X, y, params=params, sample_weight=sample_weight)
+        has_names = hasattr(self, "feature_names_in_")
+        self._check_steps(
+            data.spec.input_form == "fieldset" or (data.spec.role == "features" and not has_names), data.spec
+        )
+        weight = check_weight(sample_weight, len(data.inputs))
+        earlier = self.ranges_ if goes_on(self.estimator, getattr(self, "estimator_", None)) else None
+        self._store_seen(data, weight, earlier)
+        if data.spec.role == "features":
+            return replace(data, inputs=_one_point(data.inputs.params)), weight
+        if data.targets.field is not None and data.targets.scalars is not None:
+            raise FieldDataError(f"{type(self).__name__} predicts frames, but y has params (scalars); remove them.")
+        return data, weight
+
+    def _target_frames(self, data: TrainingData) -> tuple[FieldSet, FieldSet]:
+        """Return the frames of the targets (scalars as fields on one point), and the samples that hold their points."""
+        if data.targets.field is not None:
+            return data.targets.field, data.targets.field if data.targets.elsewhere else data.inputs
+        scalars = _one_point(data.targets.scalars)
+        return scalars, scalars
+
+    def _fit_estimator(
+        self,
+        estimator: Any,
+        inputs: FieldSet,
+        targets: FieldSet,
+        data: TrainingData,
+        weight: FloatArray | None,
+        plan: TrainingPlan,
+        fit: Callable[..., Any],
+    ) -> None:
+        """Fit the estimator on single frames, S for each trajectory, and store the form of the data."""
+        X: Any = inputs.values[:, 0] if data.spec.role == "features" else inputs  # type: ignore[index]
+        y: Any = targets
+        if data.targets.field is None:
+            values = np.asarray(targets.values)[:, 0]
+            y = values[:, 0] if data.spec.target_form.squeezes_channel else values
+        n_steps = len(inputs) // len(data.inputs)
+        weights = None if weight is None else np.repeat(weight, n_steps)
+        with checked_by_caller():
+            if isinstance(estimator, OperatorRegressor) and estimator._options("scaling").target_transform is not None:
+                # Errors name the trajectory here, and would name one of all frames in the fit of the estimator.
+                estimator._check_logarithms(data.targets, weight)
+            fit(estimator, X, y, weights, replace(plan, n_steps=n_steps))
+        self.estimator_ = estimator
+        self._store_spec(data.inputs, data.spec)
+        if data.spec.target_points == "shared" and data.targets.field is not None:
+            self.coords_ = data.targets.field.coords
+
+    def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
+        """Fit the estimator on single frames by a function of it, X, y, weights and the training plan of operators."""
+        raise NotImplementedError
+
+    def _estimate_cost(self, X: Any, y: Any, sample_weight: Any, *, params: Any = None) -> CostEstimate:
+        """Measure the fit of the estimator on single frames."""
+        require_measurable(self.estimator)
+        found: list[CostEstimate] = []
+
+        def measure(estimator: Any, X: Any, y: Any, weight: Any, plan: TrainingPlan) -> None:
+            """Measure in place of a fit."""
+            if isinstance(estimator, OperatorRegressor):
+                estimator._validate_params()
+                found.append(estimator._estimate_cost(X, y, weight, plan))
+            else:
+                found.append(estimator.estimate_cost(X, y, weight))
+
+        # What a fit stores is stored in a copy, and no random numbers of the user's are drawn.
+        other = copy.copy(self)
+        other.random_state = 0
+        other._fit(*other._read_trajectories(X, y, sample_weight, params), measure)
+        return found[0]
+
+    def _fitting(self, checkpoint_dir: Any) -> Callable[..., None]:
+        """Return the function by which the estimator is fitted, with checkpoints if there is a folder for them."""
+        if kept := passed_on(checkpoint_dir, self.estimator):
+            require_seed(self, or_none=True)
+        return partial(_fit_with_plan, **kept)
+
+    def _next_estimator(self) -> Any:
+        """Return an unfitted copy of the estimator, with a seed drawn from the random state if there is one.
+
+        With a `warm_start` of the estimator it is a copy of that of the last fit instead.
+        """
+        earlier = getattr(self, "estimator_", None)
+        if goes_on(self.estimator, earlier):
+            return continued(earlier, self.estimator)
+        estimator = clone(self.estimator)
+        if self.random_state is not None and "random_state" in estimator.get_params():
+            seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+            estimator.set_params(random_state=int(seed))
+        return estimator
+
+    # ------------------------------------------------------------------ prediction
+    def _predict_frame(self, state: FieldSet) -> FloatArray:
+        """Predict one frame ``(n, P, c)`` or ``(T, c)`` for each sample."""
+        X: Any = state.values[:, 0] if self.spec_.role == "features" else state  # type: ignore[index]
+        with checked_by_caller():
+            predicted = self.estimator_.predict(X)
+        if isinstance(predicted, FieldSet):
+            return np.asarray(predicted.values)
+        return np.reshape(predicted, (len(state), 1, -1))
+
+    def _state(self, inputs: FieldSet) -> FieldSet:
+        """Return the inputs of a prediction as fields; the columns of tables become channels of a single point."""
+        return _one_point(inputs.params) if self.spec_.role == "features" else inputs
+
+    def _as_predictions(self, frames: list[FloatArray]) -> Predictions:
+        """Join frames along the channel axis, as a field or as scalars."""
+        values = np.concatenate(frames, axis=-1)
+        return Predictions(values) if self.spec_.n_outputs else Predictions(None, values[:, 0])
+
+    def _with_frames(self, n_frames: int, names_of: Callable[[list[str]], list[str]]) -> Self:
+        """Return a copy that predicts another number of frames.
+
+        The function gives the names of a mesh field in these frames, by its names in the frames of the fit.
+        """
+        other, spec = copy.copy(self), self.spec_
+        size: dict[str, Any] = {"n_outputs" if spec.n_outputs else "n_scalars": self._n_components * n_frames}
+        components = self._name_frames(n_frames, names_of)
+        channels = (
+            None
+            if components is None
+            else tuple(name if count == 1 else f"{name}_{k}" for name, count in components for k in range(count))
+        )
+        form = replace(spec.target_form.of_frames(), components=components, channel_names=channels)
+        other.spec_ = replace(spec, target_form=form, **size)
+        other.n_frames_ = n_frames
+        return other
+
+    def _name_frames(
+        self, n_frames: int, names_of: Callable[[list[str]], list[str]]
+    ) -> tuple[tuple[str, int], ...] | None:
+        """Return the mesh fields of other frames, with their numbers of channels; None if they cannot be named."""
+        fitted = self.spec_.target_form.components
+        if fitted is None:
+            return None
+        if len(fitted) == 1 < self.n_frames_:
+            # Frames are the components of a single field.
+            return ((fitted[0][0], self._n_components * n_frames),)
+        n_fields = len(fitted) // self.n_frames_
+        sizes = [count for _, count in fitted]
+        if len(fitted) % self.n_frames_ or sizes != sizes[:n_fields] * self.n_frames_:
+            return None
+        columns = [names_of([name for name, _ in fitted[k::n_fields]]) for k in range(n_fields)]
+        frames = [zip(row, sizes[:n_fields], strict=True) for row in zip(*columns, strict=True)]
+        named = tuple(field for frame in frames for field in frame)
+        return named if len(dict(named)) == len(named) else None
+
+    @property
+    def _n_components(self) -> int:
+        """Number of channels of a frame."""
+        return (self.spec_.n_outputs + self.spec_.n_scalars) // self.n_frames_
+
+    def _errors_by_frame(self, X: Any, y: Any, sample_weight: Any, params: Any) -> FloatArray:
+        """Mean relative L2 error of each frame, ``(S,)``; for frames of zeros relative to the mean over all frames."""
+        ((kind, true, found),) = self._scored_parts(X, y, params, sample_weight)
+        sample_weight = check_weight(sample_weight, len(true))
+        units = self._score_units(kind, true, sample_weight)
+        units = None if units is None else units[: self._n_components]
+        options: dict[str, Any] = {"sample_weight": sample_weight, "kind": kind, "units": units}
+        frames = [_split_frames(samples, self.n_frames_) for samples in (true, found)]
+        options["set_norm"] = _norm_of_frames(frames[0], sample_weight, units, scalar=kind == "scalar")
+        return np.array([relative_l2_error(*pair, **options) for pair in zip(*frames, strict=True)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
+
+
+def _fit_with_plan(
+    estimator: Any, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan, **kept: Any
+) -> None:
+    """Fit an estimator as its `fit` does, but an operator with another training plan.
+
+    One that takes groups, such as `AutoRegressor` and `PODRegressor`, gets the trajectories.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Estimator to fit.
+    X, y, sample_weight
+        Training data.
+    plan : TrainingPlan
+        Training plan.
+    **kept
+        Folder for checkpoints, if there is one.
+    """
+    if isinstance(estimator, OperatorRegressor):
+        _fit_operator(estimator, X, y, sample_weight, plan, **kept)
+        return
+    options = kept if sample_weight is None else {"sample_weight": sample_weight, **kept}
+    if plan.n_steps is not None and len(X) > plan.n_steps and "groups" in signature(estimator.fit).parameters:
+        # Steps of one trajectory in the training would tell of the others that are left out.
+        options = {"groups": np.arange(len(X)) // plan.n_steps, **options}
+    fit_estimator(estimator, X, y, **options)
+
+
+@fit_context(prefer_skip_nested_validation=True)
+def _fit_operator(
+    estimator: OperatorRegressor, X: Any, y: Any, sample_weight: FloatArray | None, plan: TrainingPlan, **kept: Any
+) -> None:
+    """Fit an operator with a training plan, in scikit-learn's context of a fit."""
+    estimator._fit_data(X, y, sample_weight, plan, **kept)
+
+
+def goes_on(estimator: Any, fitted: Any) -> bool:
+    """Tell whether a fit of an estimator goes on from an earlier one.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Estimator that another one wraps.
+    fitted : estimator or None
+        That of an earlier fit, if there was one.
+
+    Returns
+    -------
+    bool
+        Whether `warm_start` is set, in it or in one that it wraps, and the earlier one is of the same class.
+    """
+    flags = [value for name, value in estimator.get_params().items() if name.rpartition("__")[2] == "warm_start"]
+    return any(flags) and type(fitted) is type(estimator)
+
+
+def continued(fitted: Any, estimator: Any) -> Any:
+    """Return a copy of a fitted estimator with other parameters, to go on from it.
+
+    Parameters
+    ----------
+    fitted : estimator
+        Estimator of an earlier fit, which keeps its random state.
+    estimator : estimator
+        Estimator with the present parameters.
+
+    Returns
+    -------
+    estimator
+        Fitted estimator.
+    """
+    params = clone(estimator).get_params(deep=False)
+    params.pop("random_state", None)
+    return copy.deepcopy(fitted).set_params(**params)
+
+
+def _one_point(table: Any) -> FieldSet:
+    """Convert the rows of a table to samples with a single point, whose channels are the columns."""
+    return FieldSet(np.zeros((1, 1)), np.asarray(table)[:, np.newaxis])
+
+
+def _split_frames(samples: Any, n_frames: int) -> list[list[FloatArray]]:
+    """Split samples into frames; each frame is a list with one array per sample."""
+    return [
+        list(frame) for frame in zip(*(np.split(np.asarray(item), n_frames, axis=-1) for item in samples), strict=True)
+    ]
+
+
+def _norm_of_frames(
+    frames: list[list[FloatArray]], sample_weight: Any, units: FloatArray | None, *, scalar: bool
+) -> float:
+    """Root mean square, over all frames, of the norm of the truth; for scalars the norm is taken over all samples."""
+    scale = 1.0 if units is None else units
+    squares = np.array(
+        [[np.square(np.asarray(item, dtype=np.float64) / scale).sum() for item in row] for row in frames]
+    )
+    weight = np.ones(squares.shape[1]) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    return float(np.sqrt((squares @ weight / (1.0 if scalar else weight.sum())).mean()))
+
+
+def repeat_samples(fields: FieldSet, count: int) -> FieldSet:
+    """Repeat each sample.
+
+    Parameters
+    ----------
+    fields : FieldSet
+        Samples.
+    count : int
+        Number of times that each sample appears in the result, one copy directly after the other.
+
+    Returns
+    -------
+    FieldSet
+        Repeated samples.
+    """
+    return fields[np.repeat(np.arange(len(fields)), count)]
+
+
+def join_frames(points: FieldSet, frames: list[FloatArray]) -> FieldSet:
+    """Build fields from the points of given samples and new values.
+
+    Parameters
+    ----------
+    points : FieldSet
+        Samples whose points are used; their values and global parameters are ignored.
+    frames : list of ndarray of shape (P_i, c)
+        New values of each sample.
+
+    Returns
+    -------
+    FieldSet
+        Fields on these points.
+    """
+    return points.with_values(np.concatenate(frames) if points.is_ragged else np.stack(frames))

@@ -1,0 +1,456 @@
+"""RolloutRegressor: learn one time step, and predict many steps by autoregressive rollout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+from itertools import pairwise
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from skop._sklearn_compat import HasMethods, Interval, fit_context
+from skop._typing import FloatArray
+from skop.data import FieldSet, MeshRun, Predictions, TrainingData, find_runs, is_mesh_input, read_frames
+from skop.estimators._field import restored_on_failure
+from skop.estimators._parts import by_chunks
+from skop.estimators.operators._base import OperatorRegressor
+from skop.estimators.temporal._frames import BaseFrameRegressor, join_frames, repeat_samples
+from skop.estimators.temporal._unrolling import StepForward
+from skop.exceptions import FieldDataError, NonFinitePredictionError, warn
+from skop.surrogate._symmetries import require_all_frames
+from skop.training import DIRECT_TRAINING, TrainingPlan
+
+__all__ = ["RolloutRegressor"]
+
+#: Relative difference of time steps that counts as rounding of the times in files.
+_EQUAL_STEPS = 1e-2
+
+
+class RolloutRegressor(BaseFrameRegressor):
+    """Learn the next frame from the last frames, and predict trajectories by autoregressive rollout.
+
+    The estimator learns the map from a window of frames to the next frame, at every position in the training
+    trajectories (teacher forcing). In a prediction, each predicted frame is appended to the window, and the oldest
+    frame is dropped.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Regressor on fields that learns one step, such as `LaMORegressor`. With the operator regressors of skop, all
+        steps of a trajectory are in one mini-batch, and `batch_size` counts trajectories.
+    window : int, default=10
+        Number of frames that a step uses: X has `window` frames of c channels each (papers: 10).
+    n_steps : int or None, default=None
+        Number of frames of y; None computes it from the channels of X and y. With 1 the predictions are not fed back,
+        and y can be anything that the estimator learns.
+    unroll : int, default=1
+        Number of steps that are unrolled in training. 1 is teacher forcing, as published. With more, every `unroll`-th
+        step starts from true frames, the steps between use the network's own predictions, and gradients flow through
+        them. This is slower, but more stable over long rollouts. Only for the operator regressors of skop, without
+        `symmetries` and `subsample_points`.
+    noise : float, default=0.0
+        Standard deviation of Gaussian noise that is added to the windows in training, in units of the standard
+        deviation of each channel, so that the model learns to correct small errors. No noise is added in predictions.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the noise, and of the estimator if it has a `random_state`; None keeps the estimator's own.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted estimator of one step, which predicts c channels from ``window * c``.
+    n_steps_ : int
+        Number of frames of a prediction.
+    window_ : int
+        Number of frames of X.
+    n_features_in_ : int
+        Number of columns of a table X, or of channels of fields.
+    feature_names_in_ : ndarray of str
+        Names of the columns, where X was a DataFrame.
+    spec_ : skop.data.DataSpec
+        Form, sizes and channel names of X and y.
+    mesh_ : meshio.Mesh or None
+        Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
+    series_ : dict
+        Names of the fields and their treatment, where the fit was on time series of meshes.
+
+    See Also
+    --------
+    TimeConditionedRegressor : Predict all times from the same inputs, with time as a parameter.
+    EnsembleRegressor : Fit several of these estimators and average their predictions.
+    skop.datasets.make_navier_stokes : Generate data of this kind.
+
+    Notes
+    -----
+    Time is part of the channel axis of X and y: channel ``t * c + k`` is component k of frame t. Global parameters of a
+    FieldSet X are constant along a trajectory. A table X is a time series, whose columns are the channels of a single
+    point. In searches, the name of a parameter of the estimator is, for example, ``estimator__width``. With
+    ``loss_reduction="sum"`` the training is that published for the Navier-Stokes benchmark [1]_: the errors of all
+    steps are added, and the optimiser takes one step for each batch of trajectories.
+
+    References
+    ----------
+    .. [1] Li, Kovachki, Azizzadenesheli, Liu, Bhattacharya, Stuart, Anandkumar, "Fourier Neural Operator
+       for Parametric Partial Differential Equations", ICLR 2021, arXiv:2010.08895.
+    .. [2] A. Sanchez-Gonzalez et al., "Learning to Simulate Complex Physics with Graph Networks", ICML 2020,
+       for noise in training.
+
+    Examples
+    --------
+    >>> from skop import PODRegressor, RolloutRegressor
+    >>> from skop.datasets import make_navier_stokes
+    >>> X, y = make_navier_stokes(12, resolution=16, n_input=2, n_output=3, random_state=0)
+    >>> model = RolloutRegressor(PODRegressor(), window=2).fit(X[:10], y[:10])
+    >>> model.predict(X[10:]).shape, model.predict(X[10:], n_steps=5).shape
+    ((2, 16, 16, 3), (2, 16, 16, 5))
+    >>> model.error_by_step(X[10:], y[10:]).shape
+    (3,)
+    """
+
+    _parameter_constraints = {
+        "estimator": [HasMethods(["fit", "predict"])],
+        "window": [Interval(Integral, 1, 16384, closed="both")],
+        "n_steps": [Interval(Integral, 1, 1048576, closed="both"), None],
+        "unroll": [Interval(Integral, 1, 16384, closed="both")],
+        "noise": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        window: int = 10,
+        n_steps: int | None = None,
+        unroll: int = 1,
+        noise: float = 0.0,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.window = window
+        self.n_steps = n_steps
+        self.unroll = unroll
+        self.noise = noise
+        self.random_state = random_state
+
+    @property
+    def n_steps_(self) -> int:
+        """Number of frames of a prediction."""
+        return self.n_frames_
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, checkpoint_dir: Any = None
+    ) -> Self:
+        """Fit the estimator on all steps of the trajectories.
+
+        Parameters
+        ----------
+        X : fields as in the `fit` of the estimator, with ``window * c`` channels, or a table with as many columns
+            First frames of each trajectory. Or time series of meshes, as `skop.data.read_mesh_series` reads them, such
+            as ``"run_*.pvd"`` or ``"run_*/t_*.vtu"``, with all frames: the first `window` of a run are its inputs, and
+            the others the targets. The fields are those in `target_fields` of the estimator.
+        y : fields or table with ``n_steps * c`` channels or columns, or None
+            Frames that follow; None for time series of meshes.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the trajectories, passed on to the estimator.
+        params : as in the `fit` of the estimator, default=None
+            Global parameters of the trajectories, constant in time.
+        checkpoint_dir : path-like or None, default=None
+            Folder for checkpoints, passed on to the estimator, see `LaMORegressor.fit`. Seeds must be integers.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used, or their channels are not whole frames; a ValueError.
+        """
+        with restored_on_failure(self):
+            self._fit(*self._read_trajectories(X, y, sample_weight, params), self._fitting(checkpoint_dir))
+        return self
+
+    def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
+        """Fit the estimator on windows and the frames that follow them."""
+        frames, places = self._target_frames(data)
+        n_steps, n_channels = self._count_steps(data.inputs.n_channels, frames.n_channels)
+        estimator = self._next_estimator()
+        if self.unroll > 1:
+            _check_unrolling(estimator, data.spec.role)
+        symmetries = getattr(estimator, "_symmetries", None)
+        if symmetries is not None and self.window * n_channels == data.inputs.n_channels:
+            require_all_frames(symmetries, self.window, n_channels)
+        inputs, targets = _one_steps(data.inputs, frames, places, n_steps, n_channels)
+        plan, inputs = self._plan(estimator, inputs, n_steps, weight)
+        self._fit_estimator(estimator, inputs, targets, data, weight, plan, fit)
+        self.n_frames_, self.window_ = n_steps, self.window
+        scalars = not data.spec.n_outputs and data.spec.role != "features"
+        self.feeds_back_ = self.window * n_channels == data.inputs.n_channels and not scalars
+
+    # ------------------------------------------------------------------ time series of meshes
+    def _takes_series(self, X: Any, y: Any) -> bool:
+        """Whether X is time series of meshes: files of which no fields are named as inputs hold one frame each."""
+        options = self._mesh_options
+        has_no_inputs = options.get("input_fields") in (None, (), [], options.get("target_fields"))
+        is_frames = self.n_steps != 1 and has_no_inputs and (y is None or y is X)
+        return super()._takes_series(X, y) or (is_frames and is_mesh_input(X))
+
+    def _open_training_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
+        """Read the first frames of all runs as X, and those that follow as y."""
+        options = self._series_options()
+        self._refuse_other_series(y, X, options)
+        runs = find_runs(X)
+        n_frames = None if self.n_steps is None else self.window + self.n_steps
+        frames, samples = read_frames(runs, options["target_fields"], n_frames=n_frames, cell_data=options["cell_data"])
+        count = sum(samples.components.values())
+        if frames.n_channels <= self.window * count:
+            raise FieldDataError(
+                f"{runs[0].name} has {frames.n_channels // count} frames; expected more than window={self.window}, "
+                "since the others are predicted."
+            )
+        self.series_ = options | {
+            "axes": samples.axes,
+            "components": tuple(samples.components.items()),
+            "step": _common_step(runs),
+        }
+        return self._cut(frames, self.window * count)
+
+    def _refuse_other_series(self, y: Any, X: Any, options: dict[str, Any]) -> None:
+        """Raise an error for series whose frames are not all in X, or that have inputs beside the frames."""
+        if y is not None and y is not X:
+            raise FieldDataError("a rollout takes all frames of time series of meshes from X; leave y out.")
+        if options["input_fields"] not in ((), options["target_fields"]):
+            raise FieldDataError(
+                f"input_fields are {list(options['input_fields'])} and target_fields "
+                f"{list(options['target_fields'])}; a rollout on time series of meshes uses the same fields for both. "
+                "Leave input_fields out."
+            )
+
+    def _cut(self, frames: FieldSet, n_channels: int) -> tuple[FieldSet, FieldSet]:
+        """Return the first channels of trajectories, and the others."""
+        samples = frames.to_list()
+        parts = [[values[:, :n_channels] for values in samples], [values[:, n_channels:] for values in samples]]
+        first, others = (join_frames(frames, part) for part in parts)
+        return first, others
+
+    def _series_inputs(self, runs: list[MeshRun]) -> FieldSet:
+        """Read the first frames of runs."""
+        held = self.series_
+        options = {"n_frames": self.window_, "cell_data": held["cell_data"], "axes": held["axes"]}
+        return read_frames(runs, held["target_fields"], **options)[0]
+
+    def _open_scored_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
+        """Read the first frames of runs, and those that follow."""
+        held = self.series_
+        self._refuse_other_series(y, X, held)
+        options = {"n_frames": self.window_ + self.n_frames_, "cell_data": held["cell_data"], "axes": held["axes"]}
+        frames, samples = read_frames(find_runs(X), held["target_fields"], **options)
+        return self._cut(frames, self.window_ * sum(samples.components.values()))
+
+    def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
+        """Return the times that follow the window, and the numbers of the frames of the run at these times."""
+        numbers = range(self.window_, self.window_ + self.n_frames_)
+        known = run.times[self.window_ : self.window_ + self.n_frames_]
+        step = float(run.times[-1] - run.times[-2]) if len(run.times) > 1 else self.series_["step"]
+        further = run.times[-1] + step * np.arange(1, self.n_frames_ - len(known) + 1)
+        return np.concatenate([known, further]), [i if i < len(run.times) else None for i in numbers]
+
+    # ------------------------------------------------------------------ steps
+    def _count_steps(self, n_inputs: int, n_targets: int) -> tuple[int, int]:
+        """Return the number of frames of y, and of channels of a frame."""
+        if self.n_steps == 1:
+            return 1, n_targets
+        frame = n_inputs // self.window
+        if frame == 0 or n_inputs % self.window:
+            raise FieldDataError(
+                f"X has {n_inputs} channels, which cannot be divided into window={self.window} frames; set window to "
+                "the number of frames in X."
+            )
+        if n_targets % frame or self.n_steps not in (None, n_targets // frame):
+            wanted = f"n_steps={self.n_steps}" if self.n_steps else "a whole number of"
+            raise FieldDataError(
+                f"y has {n_targets} channels, which are not {wanted} frames of {frame} channels; a frame of X has "
+                f"{frame} (window={self.window})."
+            )
+        return n_targets // frame, frame
+
+    def _plan(
+        self, estimator: Any, inputs: FieldSet, n_steps: int, weight: FloatArray | None
+    ) -> tuple[TrainingPlan, FieldSet]:
+        """Return the training plan and the windows. Estimators of other packages get windows with noise added once."""
+        used = inputs if weight is None else inputs[np.flatnonzero(np.repeat(weight, n_steps))]
+        values = np.zeros((1, 1)) if used.values is None else used.values
+        deviation = values.reshape(-1, values.shape[-1]).std(axis=0)
+        if isinstance(estimator, OperatorRegressor):
+            forward = None
+            if self.noise or self.unroll > 1:
+                forward = StepForward(estimator, n_steps, self.unroll, self.noise, deviation)
+            return TrainingPlan(group_size=n_steps, grouping="together", forward=forward), inputs
+        if self.noise and inputs.values is not None:
+            rng = check_random_state(self.random_state)
+            values = inputs.values
+            disturbed = values + self.noise * deviation * rng.standard_normal(values.shape)
+            inputs = inputs.with_values(disturbed.astype(values.dtype)).with_params(inputs.params)
+        return DIRECT_TRAINING, inputs
+
+    @by_chunks
+    def predict(self, X: Any, coords: Any = None, *, params: Any = None, n_steps: int | None = None) -> Any:
+        """Predict the frames that follow X by autoregressive rollout.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            First frames of trajectories; of time series of meshes the first `window` frames are used.
+        coords : as in the `predict` of the estimator, or None, default=None
+            Points at which the frames are predicted; None gives the points of X.
+        params : as in `fit`
+            Global parameters of the trajectories.
+        n_steps : int or None, default=None
+            Number of frames to predict; None gives the number of frames in the y of the fit.
+
+        Returns
+        -------
+        ndarray, list, FieldSet, (coords, fields), list of meshes, or list of MeshSeries
+            Predictions in the form of the y of the fit, with ``n_steps * c`` channels. For time series of meshes one
+            `skop.data.MeshSeries` for each run, at the times of its frames; times after the last frame go on with its
+            last step. On other meshes further frames are further fields: after ``"u_1"`` and ``"u_2"`` comes
+            ``"u_3"``, and after names that do not count comes the last one with ``"_step_3"`` and so on. If all frames
+            were in one field, it has more components. If the fields of the fit are no whole frames, predictions of
+            another number of frames are a FieldSet.
+
+        Raises
+        ------
+        FieldDataError
+            If X has another form than in the fit, or the predictions become NaN or infinite.
+        """
+        if n_steps is None or not hasattr(self, "n_frames_"):
+            return super().predict(X, coords, params=params)
+        return super(RolloutRegressor, self._with_steps(n_steps)).predict(X, coords, params=params)
+
+    def _with_steps(self, n_steps: Any) -> Self:
+        """Return a copy that predicts another number of frames."""
+        if isinstance(n_steps, bool) or not isinstance(n_steps, Integral) or n_steps < 1:
+            raise ValueError(f"n_steps must be an integer of at least 1, got {n_steps!r}.")
+        if int(n_steps) > 1 and not self.feeds_back_:
+            raise FieldDataError(
+                f"n_steps={n_steps} needs predictions that can be used as input, but the y of the fit is not a frame "
+                f"of X with window={self.window_}; set n_steps=1."
+            )
+        return self._with_frames(int(n_steps), partial(_names_of_steps, n_steps=int(n_steps)))
+
+    def _part_of_frames(self, n_steps: Any, times: Any) -> tuple[Self, list[int]]:
+        """Return a copy that predicts the first steps, and their numbers."""
+        if times is not None:
+            raise FieldDataError("times was given, but a rollout goes by steps; pass n_steps.")
+        other = self._with_steps(n_steps)
+        if other.n_frames_ > self.n_frames_:
+            raise FieldDataError(
+                f"n_steps={n_steps}, but {self.n_frames_} steps were calibrated: nothing is known of the errors of "
+                "later ones. Ask for these at most, or calibrate on trajectories with more steps."
+            )
+        return other, [*range(other.n_frames_)]
+
+    def _predict_values(self, inputs: FieldSet) -> Predictions:
+        """Predict all frames of a rollout."""
+        state, frames = self._state(inputs), list[FloatArray]()
+        for step in range(self.n_frames_):
+            if step:
+                held: Any = np.concatenate([np.asarray(state.values), frames[-1]], axis=-1)
+                state = state.with_values(held[..., frames[-1].shape[-1] :]).with_params(state.params)
+            try:
+                frames.append(self._predict_frame(state))
+            except NonFinitePredictionError as error:
+                raise NonFinitePredictionError(
+                    f"the prediction is not finite in step {step + 1} of {self.n_frames_}: the rollout diverges. "
+                    "Train with noise or unroll, or predict fewer steps."
+                ) from error
+        return self._as_predictions(frames)
+
+    def error_by_step(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> FloatArray:
+        """Return the error of each predicted frame, which shows how it grows along the rollout.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+            Test trajectories: inputs and true frames.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the trajectories.
+        params : as in `fit`
+            Global parameters of the trajectories.
+
+        Returns
+        -------
+        ndarray of shape (n_steps,)
+            Mean over the samples of the relative L2 error of each frame.
+        """
+        return self._errors_by_frame(X, y, sample_weight, params)
+
+
+def _names_of_steps(names: list[str], n_steps: int) -> list[str]:
+    """Return the names of a field in the first steps of a rollout, by its names in the steps of the fit."""
+    found = [part for part in (re.fullmatch(r"(.*?)(\d+(?:\.\d+)?)", name) for name in names) if part]
+    further = range(len(names) + 1, n_steps + 1)
+    # Decimal numbers, such as times, keep their digits.
+    numbers = [Decimal(part[2]) for part in found]
+    steps = {after - before for before, after in pairwise(numbers)} or {Decimal(1)}
+    step = min(steps)
+    if len(found) == len(names) and len({part[1] for part in found}) == len(steps) == 1 and step > 0:
+        stem, digits = found[-1].groups()
+        new = [f"{stem}{numbers[-1] + step * (k - len(names)):0{len(digits)}}" for k in further]
+    else:
+        new = [f"{names[-1]}_step_{k}" for k in further]
+    return names[:n_steps] + new
+
+
+def _check_unrolling(estimator: Any, role: str) -> None:
+    """Raise an error unless the estimator can be trained through several steps."""
+    name = type(estimator).__name__
+    if not isinstance(estimator, OperatorRegressor):
+        raise FieldDataError(
+            f"unroll > 1 trains a network through several steps, which {name} does not offer; set unroll=1, or wrap an "
+            "operator regressor of skop itself, such as LaMORegressor, and that into others."
+        )
+    if role != "fields":
+        raise FieldDataError("unroll > 1 needs X given as fields, not as a table; set unroll=1.")
+    for parameter, is_set in (
+        ("symmetries", estimator._symmetries is not None),
+        ("subsample_points", estimator.subsample_points is not None),
+    ):
+        if is_set:
+            raise FieldDataError(
+                f"unroll > 1 needs the same points in all steps of a trajectory, but {parameter} transforms or draws "
+                f"them separately for each step; set {parameter}=None in {name}, or unroll=1."
+            )
+
+
+def _common_step(runs: list[MeshRun]) -> float:
+    """Return the time between two frames, with a warning if it is not always the same."""
+    steps = np.concatenate([np.diff(run.times) for run in runs])
+    if steps.max() > (1 + _EQUAL_STEPS) * steps.min():
+        warn(
+            f"the frames of the runs are {steps.min():g} to {steps.max():g} apart in time; a rollout learns one step, "
+            "whatever its length. Use frames with equal steps, or TimeConditionedRegressor."
+        )
+    return float(np.median(steps))
+
+
+def _one_steps(
+    inputs: FieldSet, targets: FieldSet, places: FieldSet, n_steps: int, n_channels: int
+) -> tuple[FieldSet, FieldSet]:
+    """Return the windows and the frames that follow them, with all steps of a trajectory directly after each other."""
+    if n_steps == 1:
+        return inputs, join_frames(places, targets.to_list())
+    width = inputs.n_channels
+    histories = [np.concatenate(pair, axis=-1) for pair in zip(inputs.to_list(), targets.to_list(), strict=True)]
+    starts = range(0, n_steps * n_channels, n_channels)
+    windows = [history[:, start : start + width] for history in histories for start in starts]
+    nexts = [history[:, start + width : start + width + n_channels] for history in histories for start in starts]
+    points = repeat_samples(inputs, n_steps)
+    return join_frames(points, windows).with_params(points.params), join_frames(repeat_samples(places, n_steps), nexts)

@@ -1,0 +1,411 @@
+"""TimeConditionedRegressor: predict all times of a trajectory from the same inputs, with time as a parameter."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+
+from skop._sklearn_compat import HasMethods, Interval, StrOptions, fit_context
+from skop._typing import FloatArray
+from skop.data import (
+    FieldSet,
+    MeshRun,
+    Predictions,
+    TrainingData,
+    find_runs,
+    is_mesh_input,
+    order_of_series,
+    read_frames,
+    refuse_mask,
+)
+from skop.estimators._field import restored_on_failure
+from skop.estimators._parts import by_chunks
+from skop.estimators.temporal._frames import BaseFrameRegressor, join_frames, repeat_samples
+from skop.exceptions import FieldDataError, SkopWarning
+from skop.training import DIRECT_TRAINING, TrainingPlan
+
+__all__ = ["TimeConditionedRegressor"]
+
+#: Difference of times that counts as rounding of the times in files, as a fraction of their range.
+_EQUAL_TIMES = 1e-6
+
+
+class TimeConditionedRegressor(BaseFrameRegressor):
+    """Learn the state at any time from the inputs and the time, without time stepping.
+
+    Time is passed to the estimator as an additional global parameter, after those of X. Every pair of a sample and a
+    time is one sample of the estimator. Predictions are not fed back, so errors do not accumulate along the trajectory,
+    and other times than those of the training can be predicted.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Regressor on fields that takes global parameters, such as `LaMORegressor`.
+    times : int, array-like of shape (n_times,) or None, default=None
+        Times of the frames of y, in their order: a number of equidistant times in [0, 1], or the times themselves in
+        any unit. None takes the times of time series of meshes, and every channel of another y as a frame.
+    grouping : {"spread", "together", "mixed"}, default="spread"
+        Order in which the operator regressors of skop visit the frames. ``"spread"``: for a batch of trajectories the
+        optimiser takes as many steps as there are times; each step uses one time of every trajectory, in random order,
+        and the learning rate is updated once for each batch of trajectories, as published for plasticity.
+        ``"together"``: one step for all times of a batch of trajectories. ``"mixed"``: all pairs of a sample and a time
+        in random order; `batch_size` then counts pairs instead of trajectories.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the estimator, if it has a `random_state`; None keeps the estimator's own.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted estimator, which predicts one frame.
+    times_ : ndarray of shape (n_times,)
+        Times of a prediction.
+    n_features_in_ : int
+        Number of columns of a table X, or of channels of fields.
+    feature_names_in_ : ndarray of str
+        Names of the columns, where X was a DataFrame.
+    spec_ : skop.data.DataSpec
+        Form, sizes and channel names of X and y.
+    mesh_ : meshio.Mesh or None
+        Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
+    series_ : dict
+        Names of the fields, their treatment and times, where the fit was on time series of meshes.
+
+    See Also
+    --------
+    RolloutRegressor : Predict step by step by autoregressive rollout.
+
+    Notes
+    -----
+    Time is part of the channel axis of y: channel ``t * c + k`` is component k of frame t. For tables time is an
+    additional column. In searches, the name of a parameter of the estimator is, for example, ``estimator__width``.
+
+    References
+    ----------
+    LaMO (Tiwari et al., ICML 2025) and Geo-FNO (Li et al., JMLR 24, 2023, arXiv:2207.05209) for plasticity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skop import PODRegressor, TimeConditionedRegressor
+    >>> X = np.random.default_rng(0).standard_normal((12, 8, 1))
+    >>> y = X * np.exp(-np.linspace(0, 1, 5))
+    >>> model = TimeConditionedRegressor(PODRegressor(), times=5).fit(X, y)
+    >>> model.predict(X).shape, model.predict(X, times=[0.5, 0.55]).shape
+    ((12, 8, 5), (12, 8, 2))
+    """
+
+    _parameter_constraints = {
+        "estimator": [HasMethods(["fit", "predict"])],
+        "times": [Interval(Integral, 1, 16384, closed="both"), "array-like", None],
+        "grouping": [StrOptions({"spread", "together", "mixed"})],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self, estimator: Any, *, times: Any = None, grouping: str = "spread", random_state: Any = None
+    ) -> None:
+        self.estimator = estimator
+        self.times = times
+        self.grouping = grouping
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, checkpoint_dir: Any = None
+    ) -> Self:
+        """Fit the estimator on all times of the trajectories.
+
+        Parameters
+        ----------
+        X : as in the `fit` of the estimator
+            Inputs. Or time series of meshes, as `skop.data.read_mesh_series` reads them, such as ``"run_*.pvd"`` or
+            ``"run_*/t_*.vtu"``: inputs are the `input_fields` of the estimator in the first frame of a run, and targets
+            the `target_fields` in all frames, which are at the same times in all runs.
+        y : fields or table with ``n_times * c`` channels or columns, time series of meshes, or None
+            Frames of each trajectory; None if X is time series of meshes.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the trajectories, passed on to the estimator.
+        params : as in the `fit` of the estimator, default=None
+            Global parameters of the trajectories, constant in time.
+        checkpoint_dir : path-like or None, default=None
+            Folder for checkpoints, passed on to the estimator, see `LaMORegressor.fit`. Seeds must be integers.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used, or the channels of y are not whole frames; a ValueError.
+        """
+        with restored_on_failure(self):
+            self._fit(*self._read_trajectories(X, y, sample_weight, params), self._fitting(checkpoint_dir))
+        return self
+
+    def _fit(self, data: TrainingData, weight: FloatArray | None, fit: Callable[..., Any]) -> None:
+        """Fit the estimator on pairs of a sample and a time."""
+        outputs, places = self._target_frames(data)
+        times = self._frame_times(outputs.n_channels)
+        inputs = _with_times(data.inputs, times, table=data.spec.role == "features")
+        frames = [frame for fields in outputs.to_list() for frame in np.split(fields, len(times), axis=-1)]
+        targets = join_frames(repeat_samples(places, len(times)), frames)
+        plan = DIRECT_TRAINING
+        if self.grouping != "mixed":
+            plan = TrainingPlan(group_size=len(times), grouping=self.grouping)  # type: ignore[arg-type]
+        self._fit_estimator(self._next_estimator(), inputs, targets, data, weight, plan, fit)
+        self.times_, self.n_frames_ = times, len(times)
+        assert self.ranges_ is not None
+        # Those of earlier fits, where this one goes on from them, count too.
+        earlier = self.ranges_.times
+        all_times = times if earlier is None else np.append(times, earlier)
+        self.ranges_ = replace(self.ranges_, times=np.array([[all_times.min()], [all_times.max()]]))
+
+    # ------------------------------------------------------------------ time series of meshes
+    def _open_training_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
+        """Read the inputs in the first frames of all runs as X, and the targets in all frames as y."""
+        options = self._series_options()
+        own = y is None or y is X
+        runs = find_runs(X if own else y)
+        cell_data = options["cell_data"]
+        order = None if own else order_of_series(X, y, runs)
+        targets, samples = read_frames(runs, options["target_fields"], cell_data=cell_data)
+        targets = targets if order is None else targets[order]
+        self.series_ = options | {
+            "axes": samples.axes,
+            "components": tuple(samples.components.items()),
+            "times": _common_times(runs),
+        }
+        if not own and not is_mesh_input(X):
+            mesh = samples.meshes[0]
+            cells = tuple((block.type, block.data) for block in mesh.cells)
+            self.series_["mesh"] = {"points": mesh.points, "cells": cells}
+            return X, targets
+        return self._reread_inputs(runs) if own else self._series_inputs(find_runs(X)), targets
+
+    def _reread_inputs(self, runs: list[MeshRun]) -> FieldSet:
+        """Read the inputs of runs that have been read before, with a warning for what is wrong with their meshes."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SkopWarning)
+            return self._series_inputs(runs)
+
+    def _series_inputs(self, runs: list[MeshRun]) -> FieldSet:
+        """Read the inputs in the first frames of runs."""
+        held = self.series_
+        return read_frames(runs, held["input_fields"], n_frames=1, cell_data=held["cell_data"], axes=held["axes"])[0]
+
+    def _open_scored_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
+        """Read the inputs in the first frames of runs, and the targets in all frames."""
+        held, runs = self.series_, find_runs(X if y is None else y)
+        options = {"cell_data": held["cell_data"], "axes": held["axes"]}
+        order = None if y is None else order_of_series(X, y, runs)
+        targets, _ = read_frames(runs, held["target_fields"], n_frames=self.n_frames_, **options)
+        targets = targets if order is None else targets[order]
+        for run in runs:
+            _check_equal_times(run, self.times_ if self.times is None else run.times, "the fit")
+        if y is not None and not is_mesh_input(X):
+            return X, targets
+        return self._reread_inputs(runs) if y is None else self._series_inputs(find_runs(X)), targets
+
+    def _predicted_times(self, run: MeshRun) -> tuple[FloatArray, list[int | None]]:
+        """Return the times of the prediction, and the numbers of the frames of the run at these times."""
+        return self.times_, _places_of(self.times_, run.times, float(np.ptp(self.times_)))
+
+    # ------------------------------------------------------------------ times
+    def _frame_times(self, n_channels: int) -> FloatArray:
+        """Return the times of the frames of y."""
+        times: FloatArray
+        if self.times is None and hasattr(self, "series_"):
+            times = self.series_["times"]
+        elif self.times is None:
+            times = np.linspace(0.0, 1.0, n_channels)
+        elif isinstance(self.times, Integral):
+            times = np.linspace(0.0, 1.0, int(self.times))
+        else:
+            times = _check_times(self.times)
+        if n_channels % len(times):
+            raise FieldDataError(
+                f"y has {n_channels} channels, which cannot be divided into {len(times)} frames; set times to the "
+                "number of frames in y, or to their times."
+            )
+        return times
+
+    @by_chunks
+    def predict(self, X: Any, coords: Any = None, *, params: Any = None, times: Any = None) -> Any:
+        """Predict the frames at all times.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            Inputs.
+        coords : as in the `predict` of the estimator, or None, default=None
+            Points at which the frames are predicted; None gives the points of X.
+        params : as in `fit`
+            Global parameters of the trajectories.
+        times : array-like of shape (n_times,) or None, default=None
+            Times of the frames, in the unit of the fit; None gives the times of the fit.
+
+        Returns
+        -------
+        ndarray, list, FieldSet, (coords, fields), list of meshes, or list of MeshSeries
+            Predictions in the form of the y of the fit, with ``n_times * c`` channels. For time series of meshes one
+            `skop.data.MeshSeries` for each run; a mesh of a list counts as the first frame of a run. Files in a folder
+            whose names differ in the last number only are the frames of one run, of which the first is used. On
+            other meshes a frame at a time of the fit has its names of then. Other frames are called by their time:
+            ``"u_0.25"`` where those of the fit are ``"u_0"`` and ``"u_0.5"`` at these times, otherwise
+            ``"u_t_0.25"``, by what names such as ``"u_1"`` have in common or by the first of them. If all frames were
+            in one field, it has as many components as there are times. If the fields of the fit are no whole frames,
+            or a time is given twice, predictions at other times are a FieldSet.
+
+        Raises
+        ------
+        FieldDataError
+            If X has another form than in the fit.
+        """
+        return super(TimeConditionedRegressor, self._at(times)).predict(X, coords, params=params)
+
+    def check(self, X: Any, *, params: Any = None, times: Any = None) -> Any:
+        """List what in X and in the times is outside of what the fit has seen.
+
+        Parameters
+        ----------
+        X : as in `predict`
+            Inputs of a prediction.
+        params : as in `predict`
+            Global parameters of the trajectories.
+        times : array-like of shape (n_times,) or None, default=None
+            Times of the frames, in the unit of the fit; None gives the times of the fit.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each number that is outside, as described for `LaMORegressor.check`; that of a time is called
+            ``"time"``.
+        """
+        return super(TimeConditionedRegressor, self._at(times)).check(X, params=params)
+
+    def _at(self, times: Any) -> Self:
+        """Return a copy that predicts at given times; this estimator itself for None, or if it is not fitted."""
+        if times is None or not hasattr(self, "times_"):
+            return self
+        wanted = _check_times(times)
+        other = self._with_frames(len(wanted), partial(_names_at, fitted=self.times_, times=wanted))
+        other.times_ = wanted
+        return other
+
+    def _part_of_frames(self, n_steps: Any, times: Any) -> tuple[Self, list[int]]:
+        """Return a copy that predicts at some of the times of the fit, and their numbers."""
+        if n_steps is not None:
+            raise FieldDataError("n_steps was given, but the estimator predicts at times; pass times.")
+        other = self._at(times)
+        places = _places_of(other.times_, self.times_, float(np.ptp(self.times_)))
+        found = [place for place in places if place is not None]
+        if len(found) < len(places):
+            given, known = (np.array2string(part, threshold=8) for part in (other.times_, self.times_))
+            raise FieldDataError(
+                f"times are {given}, but those of the calibration {known}: nothing is known of the errors at others. "
+                "Choose among these, or calibrate on frames at more times."
+            )
+        return other, found
+
+    def _predict_values(self, inputs: FieldSet) -> Predictions:
+        """Predict one frame after the other."""
+        table = self.spec_.role == "features"
+        states = (_with_times(self._state(inputs) if table else inputs, [time], table=table) for time in self.times_)
+        return self._as_predictions([self._predict_frame(state) for state in states])
+
+    def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
+        """Predict at other points: by the estimator if it was trained at such, otherwise by interpolation."""
+        if self.spec_.target_points == "inputs":
+            return super()._predict_at(inputs, coords)
+        found = [self.estimator_._predict_at(_with_times(inputs, [time], table=False), coords) for time in self.times_]
+        frames = [np.asarray(predictions.fields) for predictions, _ in found]
+        return self._as_predictions(frames), found[0][1]
+
+    @property
+    def _takes_other_points(self) -> bool:  # type: ignore[override]
+        """Whether y may be on other points than X."""
+        return bool(getattr(self.estimator, "_takes_other_points", False))
+
+    def error_by_time(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> FloatArray:
+        """Return the error of each frame.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+            Test inputs and true frames.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the trajectories.
+        params : as in `fit`
+            Global parameters of the trajectories.
+
+        Returns
+        -------
+        ndarray of shape (n_times,)
+            Mean over the samples of the relative L2 error of each frame.
+        """
+        return self._errors_by_frame(X, y, sample_weight, params)
+
+
+def _common_times(runs: list[MeshRun]) -> FloatArray:
+    """Return the times of the frames, which must be the same in all runs."""
+    for run in runs[1:]:
+        _check_equal_times(run, runs[0].times, runs[0].name)
+    return runs[0].times
+
+
+def _check_equal_times(run: MeshRun, times: FloatArray, where: str) -> None:
+    """Raise an error if the frames of a run are at other times."""
+    slack = _EQUAL_TIMES * float(np.ptp(times))
+    if len(run.times) != len(times) or (np.abs(run.times - times) > slack).any():
+        raise FieldDataError(
+            f"{run.name} has {len(run.times)} frames at times {run.times[0]:g} to {run.times[-1]:g}, {where} has "
+            f"{len(times)} at {times[0]:g} to {times[-1]:g}; expected the same times. Cut or interpolate the runs."
+        )
+
+
+def _check_times(times: Any) -> FloatArray:
+    """Check that times are a vector of finite numbers."""
+    refuse_mask(times, "times")
+    try:
+        array = np.asarray(times, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.ndim != 1 or not len(array) or not np.isfinite(array).all():
+        raise FieldDataError(f"times must be a list of finite numbers, got {times!r}.")
+    return array
+
+
+def _names_at(names: list[str], fitted: FloatArray, times: FloatArray) -> list[str]:
+    """Return the names of a field at some times, by its names at the times of the fit."""
+    found = [part for part in (re.fullmatch(r"(.*?)(\d+(?:\.\d+)?)", name) for name in names) if part]
+    stem, by_time = f"{names[0]}_t_", False
+    if len(found) == len(names) and len({part[1] for part in found}) == 1 and found[0][1]:
+        slack = _EQUAL_TIMES * float(np.ptp(fitted))
+        by_time = bool((np.abs([float(part[2]) for part in found] - fitted) <= slack).all())
+        stem = found[0][1] if by_time else f"{found[0][1].rstrip('_-. ')}_t_"
+    held = _places_of(times, fitted, float(np.ptp(fitted)))
+    return [f"{stem}{time:.10g}" if k is None else names[k] for time, k in zip(times, held, strict=True)]
+
+
+def _places_of(times: FloatArray, known: FloatArray, extent: float) -> list[int | None]:
+    """Return where times are among known ones, to a small part of an extent; None for those that are not."""
+    is_same = np.abs(times[:, np.newaxis] - known) <= _EQUAL_TIMES * extent
+    return [int(row.argmax()) if row.any() else None for row in is_same]
+
+
+def _with_times(inputs: FieldSet, times: Any, *, table: bool) -> FieldSet:
+    """Repeat each sample for all times, with time as the last global parameter, or the last column of a table."""
+    repeated, column = repeat_samples(inputs, len(times)), np.tile(times, len(inputs))[:, np.newaxis]
+    if table:
+        return repeated.with_values(np.concatenate([np.asarray(repeated.values), column[:, np.newaxis]], axis=-1))
+    params = repeated.params
+    return repeated.with_params(column if params is None else np.concatenate([params, column], axis=1))

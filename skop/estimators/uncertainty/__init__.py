@@ -1,0 +1,3 @@
+"""Spread, bands, and the next simulations."""
+
+__all__: list[str] = []

@@ -1,0 +1,279 @@
+"""EnsembleRegressor: the mean of several fits of one estimator, and their spread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from skop._jobs import workers_for
+from skop._sklearn_compat import HasMethods, Interval, fit_context, last_step
+from skop._typing import FloatArray
+from skop.data import FieldSet, Predictions, Targets
+from skop.estimators._field import FieldRegressor
+from skop.estimators._parts import by_chunks
+from skop.estimators.fitting._base_model import shared_between_fits
+from skop.estimators.fitting._callbacks import FitSeries
+from skop.estimators.fitting._checkpoint import passed_on, require_seed
+from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, require_measurable
+from skop.estimators.operators._base import is_called_by_another_tool
+from skop.estimators.temporal._frames import continued, goes_on
+from skop.exceptions import FieldDataError, each_warning_once
+
+__all__ = ["EnsembleRegressor"]
+
+
+class EnsembleRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
+    """Fit an estimator several times from different random states and average the predictions.
+
+    On small training sets, training one network for longer leads to overfitting, while the mean of several short
+    trainings improves. The standard deviation over the members shows where they disagree.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Regressor on fields with a parameter `random_state`, such as `LaMORegressor`. Its time limit `max_time` applies
+        to each member.
+    n_members : int, default=5
+        Number of members, each of which is one fit of the estimator.
+    n_jobs : int or None, default=None
+        Number of members that are fitted in parallel, each in a separate process; None means one after the other.
+    random_state : int, RandomState instance or None, default=None
+        Seed from which the seeds of the members are drawn.
+
+    Attributes
+    ----------
+    estimators_ : list of estimators
+        Fitted members.
+    n_features_in_ : int
+        Number of columns of a table X, or of channels of fields.
+    feature_names_in_ : ndarray of str
+        Names of the columns, where X was a DataFrame.
+    spec_ : skop.data.DataSpec
+        Form, sizes and channel names of X and y.
+    mesh_ : meshio.Mesh or None
+        Mesh that all samples of y shared, for the meshes of predictions, if y was meshes and X was not.
+
+    See Also
+    --------
+    LaMORegressor : Estimator that is often used as the member.
+
+    Notes
+    -----
+    Members that are fitted one after the other share the fit of a base model that is given by a word, such as
+    ``base="auto"``, which does not depend on their random states; in separate processes each fits its own.
+
+    In searches, the name of a parameter of the members is, for example, ``estimator__width``.
+
+    References
+    ----------
+    B. Lakshminarayanan, A. Pritzel, C. Blundell, "Simple and scalable predictive uncertainty estimation
+    using deep ensembles", NeurIPS 2017.
+
+    Examples
+    --------
+    >>> from skop import EnsembleRegressor, LaMORegressor
+    >>> from skop.datasets import make_darcy
+    >>> X, y = make_darcy(24, resolution=16, random_state=0)
+    >>> member = LaMORegressor(width=16, depth=1, max_iter=5)
+    >>> model = EnsembleRegressor(member, n_members=2, random_state=0).fit(X[:20], y[:20])
+    >>> mean, spread = model.predict(X[20:], return_std=True)
+    >>> mean.shape, spread.shape
+    ((4, 16, 16, 1), (4, 16, 16, 1))
+    """
+
+    _parameter_constraints = {
+        "estimator": [HasMethods(["fit", "predict"])],
+        "n_members": [Interval(Integral, 1, 10000, closed="both")],
+        "n_jobs": [Interval(Integral, 1, 4096, closed="both"), Interval(Integral, -4096, -1, closed="both"), None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self, estimator: Any, *, n_members: int = 5, n_jobs: int | None = None, random_state: Any = None
+    ) -> None:
+        self.estimator = estimator
+        self.n_members = n_members
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None, checkpoint_dir: Any = None
+    ) -> Self:
+        """Fit all members on the same samples.
+
+        Parameters
+        ----------
+        X, y : as in the `fit` of the member
+            Inputs and targets.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Weights of the samples, passed on to the members.
+        params : as in the `fit` of the member, default=None
+            Global parameters of the runs, passed on to the members.
+        checkpoint_dir : path-like or None, default=None
+            Folder for checkpoints, passed on to the members, see `LaMORegressor.fit`. It needs an integer as
+            `random_state`.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        FieldDataError
+            If X or y cannot be used; a ValueError.
+        """
+        if not isinstance(self.estimator, FieldRegressor):
+            remedy = "take sklearn.ensemble.BaggingRegressor for it"
+            if isinstance(last_step(self.estimator), FieldRegressor):
+                remedy = "put it around the last step: make_pipeline(..., EnsembleRegressor(...))"
+            raise FieldDataError(
+                f"EnsembleRegressor fits estimators of skop, but estimator is a {type(self.estimator).__name__}; "
+                f"{remedy}."
+            )
+        if "random_state" not in self.estimator.get_params(deep=False):
+            raise FieldDataError(
+                f"EnsembleRegressor fits its estimator from different random states, but "
+                f"{type(self.estimator).__name__} has no random_state: all members would be the same. Fit it alone."
+            )
+        kept = passed_on(checkpoint_dir, self.estimator)
+        if kept:
+            require_seed(self)
+        rng = check_random_state(self.random_state)
+        seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
+        members = [clone(self.estimator).set_params(random_state=int(seed)) for seed in seeds]
+        earlier = getattr(self, "estimators_", [])[: self.n_members]
+        if earlier and goes_on(self.estimator, earlier[0]):
+            members[: len(earlier)] = [continued(member, self.estimator) for member in earlier]
+        given = {"sample_weight": sample_weight, "params": params}
+        options = {name: value for name, value in given.items() if value is not None} | kept
+        name, together = type(self).__name__, min(self.n_members, effective_n_jobs(self.n_jobs))
+        first_series = FitSeries(name, self.n_members, together, is_alone=not is_called_by_another_tool())
+        # Of fits at the same time only the first one prints how long all will take.
+        silent = FitSeries(name, self.n_members, together, is_alone=False)
+        series = [first_series, *[first_series if together == 1 else silent] * (self.n_members - 1)]
+        with each_warning_once(), shared_between_fits():
+            self.estimators_ = Parallel(n_jobs=workers_for(self.n_jobs, self.n_members))(
+                delayed(part.run)(member.fit, X, y, **options) for part, member in zip(series, members, strict=True)
+            )
+        first = self.estimators_[0]
+        self.spec_, self.coords_, self.n_features_in_ = first.spec_, first.coords_, first.n_features_in_
+        self.ranges_, self.reference_ = first.ranges_, first.reference_
+        self.mesh_ = first.mesh_
+        # An earlier fit may have been on a table with names.
+        self.__dict__.pop("feature_names_in_", None)
+        if hasattr(first, "feature_names_in_"):
+            self.feature_names_in_ = first.feature_names_in_
+        return self
+
+    def _estimate_cost(self, X: Any, y: Any, sample_weight: Any, *, params: Any = None) -> CostEstimate:
+        """Measure one member, for all of them."""
+        require_measurable(self.estimator)
+        together = min(self.n_members, effective_n_jobs(self.n_jobs))
+        options = {} if params is None else {"params": params}
+        member: CostEstimate = self.estimator.estimate_cost(X, y, sample_weight, **options)
+        return member.times(-(-self.n_members // together), together)
+
+    @by_chunks
+    def predict(self, X: Any, coords: Any = None, return_std: bool = False, *, params: Any = None) -> Any:
+        """Predict the mean of the members.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            Inputs.
+        coords : as in the `predict` of the member, or None, default=None
+            Points at which fields are predicted; None gives the points of X, or those of y as for a member.
+        return_std : bool, default=False
+            Whether to return the standard deviation over the members too. It shows where they disagree, but it is not
+            calibrated as an error bar.
+        params : as in the `predict` of the member, default=None
+            Global parameters beside fields or meshes.
+
+        Returns
+        -------
+        mean : ndarray, list, FieldSet, (coords, fields), list of meshes, (meshes, scalars), DataFrame or Series
+            Mean prediction, in the form of the y of the fit.
+        spread : of the same form
+            Standard deviation over the members; only if `return_std` is True. Meshes of the spread hold the fields
+            ``<field>_spread``, which are written into the meshes of the mean too.
+        """
+        with each_warning_once():
+            inputs, points, meshes = self._read_query(X, coords, params)
+            self._warn_if_outside(inputs, X)
+            found, places = self._members_at(inputs, points)
+        target = places, meshes
+        first, labels = self.estimators_[0], self._labels(X)
+        mean = first._restore(_over_members(found, np.mean), *target, labels)
+        if not return_std:
+            return mean
+        return mean, first._restore_spread(mean, _over_members(found, np.std), *target, labels)
+
+    def _read_inputs(self, X: Any, *options: Any) -> tuple[FieldSet, list[Any] | None]:
+        """Read the X of a prediction, as the members do if they were fitted on time series of meshes."""
+        check_is_fitted(self)
+        reader: Any = self.estimators_[0] if hasattr(self.estimators_[0], "series_") else super()
+        return reader._read_inputs(X, *options)
+
+    def _read_scored(self, X: Any, y: Any, *options: Any) -> tuple[FieldSet, Targets]:
+        """Read the X and y of a score, as the members do if they were fitted on time series of meshes."""
+        check_is_fitted(self)
+        reader: Any = self.estimators_[0] if hasattr(self.estimators_[0], "series_") else super()
+        return reader._read_scored(X, y, *options)
+
+    def _members_at(self, inputs: FieldSet, coords: Any) -> tuple[Sequence[Predictions], FieldSet]:
+        """Predictions of the members where asked, and their points."""
+        found, places = zip(*(member._predict_where_asked(inputs, coords) for member in self.estimators_), strict=True)
+        return found, places[0]
+
+    def _predict_with_spread(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, Predictions] | None:
+        """Mean of the members and their standard deviation."""
+        found, _ = self._members_at(inputs, coords)
+        return _over_members(found, np.mean), _over_members(found, np.std)
+
+    def _tokens(self, inputs: FieldSet) -> FloatArray | None:
+        """Those of the first member, whose features these are."""
+        found: FloatArray | None = self.estimators_[0]._tokens(inputs)
+        return found
+
+    def _predict_values(self, inputs: FieldSet) -> Predictions:
+        """Mean of the members in physical units."""
+        return _over_members([member._predict_values(inputs) for member in self.estimators_], np.mean)
+
+    def _predict_at(self, inputs: FieldSet, coords: Any) -> tuple[Predictions, FieldSet]:
+        """Mean of the members at other points."""
+        found, places = zip(*(member._predict_at(inputs, coords) for member in self.estimators_), strict=True)
+        return _over_members(found, np.mean), places[0]
+
+    @property
+    def _takes_other_points(self) -> bool:  # type: ignore[override]
+        """Whether y may be on other points than X."""
+        member = self.estimators_[0] if hasattr(self, "estimators_") else self.estimator
+        return bool(getattr(member, "_takes_other_points", False))
+
+    @property
+    def _n_components(self) -> int | None:
+        """Number of channels of a frame if the members predict frames; None otherwise."""
+        return self.estimators_[0]._n_components
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
+
+
+def _over_members(predictions: Sequence[Predictions], statistic: Callable[..., Any]) -> Predictions:
+    """Compute a statistic of the members' predictions."""
+    parts: list[Any] = []
+    for name in ("fields", "scalars"):
+        held = [getattr(prediction, name) for prediction in predictions]
+        parts.append(None if held[0] is None else statistic(np.stack(held), axis=0, dtype=np.float64))
+    return Predictions(*parts)
