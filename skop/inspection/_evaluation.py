@@ -130,9 +130,9 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
     fields, truth = targets.field, _listed(targets.field, targets.scalars)
     kind = "scalar" if fields is None else "field"
     if fields is not None:
-        channels = named(form.channel_names or fields.channel_names, fields.n_channels, "channel")
+        channels = form.channel_names or fields.channel_names or named(None, fields.n_channels, "channel")
     else:
-        channels = named(form.scalar_names, targets.n_scalars, "scalar")
+        channels = form.scalar_names or named(None, targets.n_scalars, "scalar")
     channel_errors = np.stack([_errors_of(truth, predicted, [c], kind) for c in range(len(channels))], axis=1)
     # A channel of zeros has no relative error, and no part in the mean.
     errors, sizes = channel_errors[:, 0], np.ones(len(channels))
@@ -147,7 +147,7 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
         means = [held / sizes for held in _means_of(truth, fields)]
         mean = _mean(_errors_of([t / sizes for t in truth], means, slice(None), kind), kind)
     n_seen = _n_seen(estimator, data.inputs) if is_own else None
-    return Evaluation(labels, channels, errors, channel_errors, truth, predicted, fields, seconds, mean, n_seen)
+    return Evaluation(labels, tuple(channels), errors, channel_errors, truth, predicted, fields, seconds, mean, n_seen)
 
 
 def _mean(errors: FloatArray, kind: str) -> float:
