@@ -169,7 +169,7 @@ def public_modules_without_a_list(modules):
 RULES = {
     wrong_directions: ("data/_rows.py", "from skop.estimators import LaMORegressor"),
     wrong_halls: ("estimators/classical/_baselines.py", "from skop.estimators.operators._lamo import LaMORegressor"),
-    heavy_imports: ("inspection/_panels.py", "def plot():\n    from matplotlib import pyplot"),
+    heavy_imports: ("inspection/_display.py", "def plot():\n    from matplotlib import pyplot"),
     sklearn_elsewhere: ("ops/_scan.py", "import sklearn.base"),
     private_sklearn_names: ("estimators/_base.py", "from sklearn.base import _fit_context"),
     kernels_elsewhere: ("ops/_dispatch.py", "from skop.ops import _cpu_threads"),

@@ -19,8 +19,7 @@ from skop.inspection._fields import FieldErrorDisplay
 from skop.inspection._frequency_response import FrequencyResponse, FrequencyResponseDisplay, frequency_response
 from skop.inspection._phase_error import PhaseErrorDisplay
 from skop.inspection._poles import PoleDisplay, learned_poles
-from skop.inspection._receptive_field import receptive_field
-from skop.inspection._receptive_panels import ReceptiveFieldDisplay
+from skop.inspection._receptive_field import ReceptiveFieldDisplay, receptive_field
 from skop.inspection._report import write_report
 from skop.inspection._singular_features import SingularFeatureDisplay
 

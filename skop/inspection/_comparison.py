@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.multioutput import MultiOutputRegressor
 
 from skop._typing import FloatArray
 from skop.data import FieldSet, TrainingData, read
@@ -23,7 +24,7 @@ from skop.estimators.selection._auto import classical_candidates
 from skop.exceptions import FieldDataError, SkopError
 from skop.inspection._evaluation import Evaluation, evaluate
 
-__all__ = ["ModelResult", "classical_models", "compare_models"]
+__all__ = ["ModelResult", "compare_models"]
 
 #: Largest number of numbers of which components are computed.
 _MOST_NUMBERS = 5 * 10**7
@@ -122,7 +123,7 @@ def compare_models(
     if classical:
         data, tested = read(*train), read(*test)
         pairs = (data.inputs, _plain_targets(data)), (tested.inputs, _plain_targets(tested))
-        tasks += [(name, model, *pairs, True) for name, model in classical_models(data).items()]
+        tasks += [(name, model, *pairs, True) for name, model in _classical_models(data).items()]
     tasks += [(name, model, train, test, False) for name, model in models.items()]
     results: list[ModelResult] = []
     first_error: Exception | None = None
@@ -175,19 +176,8 @@ def _fit_and_evaluate(
     return ModelResult(name, evaluate(model, *test, names=names), seconds, model=model)
 
 
-def classical_models(data: TrainingData) -> dict[str, Any]:
-    """Classical models for the kind of the data.
-
-    Parameters
-    ----------
-    data : TrainingData
-        Samples to train on.
-
-    Returns
-    -------
-    dict of str to estimator or str
-        Models by name, not fitted; a string is the reason why a model is left out.
-    """
+def _classical_models(data: TrainingData) -> dict[str, Any]:
+    """Classical models that are not fitted, by name; a string is the reason why a model is left out."""
     inputs, n_samples = data.inputs, len(data.inputs)
     models: dict[str, Any] = dict(classical_candidates())
     widths = [inputs.n_channels + (0 if inputs.shared_coords else inputs.n_dims), data.targets.n_outputs]
@@ -196,44 +186,36 @@ def classical_models(data: TrainingData) -> dict[str, Any]:
         models = dict.fromkeys(models, f"left out: {numbers:.0e} numbers are too many for a quick fit")
     if not (inputs.is_ragged or data.targets.elsewhere):
         return models
+    boosting = HistGradientBoostingRegressor(random_state=0)
     return {
         "mean value": _PointwiseRegressor(DummyRegressor()),
-        "gradient boosting, point by point": _PointwiseRegressor(HistGradientBoostingRegressor(random_state=0)),
+        "gradient boosting, point by point": _PointwiseRegressor(MultiOutputRegressor(boosting)),
         "POD": "needs y on the points of X" if data.targets.elsewhere else models["POD"],
     }
 
 
 class _PointwiseRegressor(BaseEstimator):
-    """Regression of the value at a point from its coordinates, the input fields there, and the parameters.
-
-    Parameters
-    ----------
-    regressor : regressor
-        Regressor for one output, which is cloned for each channel.
-    """
+    """Regression of the values at a point from its coordinates, the input fields there, and the parameters."""
 
     def __init__(self, regressor: Any) -> None:
         self.regressor = regressor
 
     def fit(self, X: FieldSet, y: Any) -> Self:
-        """Fit one regressor for each channel, on all points or on a random part of them."""
-        from sklearn.base import clone
-
+        """Fit the regressor of all channels on all points, or on a random part of them."""
         if not isinstance(y, FieldSet):
             raise FieldDataError("a regression point by point needs fields as targets.")
         rows, values = _point_rows(X), np.concatenate(y.to_list())
         if len(rows) > _MOST_POINTS:
             drawn = np.random.default_rng(0).choice(len(rows), _MOST_POINTS, replace=False)
             rows, values = rows[drawn], values[drawn]
-        self.regressors_ = [clone(self.regressor).fit(rows, column) for column in values.T]
+        self.regressor_ = clone(self.regressor).fit(rows, values)
         return self
 
     def predict(self, X: FieldSet) -> FieldSet:
         """Predict the fields on the points of X."""
         rows = _point_rows(X)
-        values = np.stack([regressor.predict(rows) for regressor in self.regressors_], axis=1)
-        shape = (len(rows), -1) if X.is_ragged else (len(X), int(X.n_points[0]), -1)
-        return X.with_values(values.reshape(*shape[:-1], values.shape[1]))
+        values = self.regressor_.predict(rows).reshape(len(rows), -1)
+        return X.with_values(values if X.is_ragged else values.reshape(len(X), int(X.n_points[0]), -1))
 
 
 def _point_rows(X: FieldSet) -> FloatArray:

@@ -8,11 +8,12 @@ from typing import Any, Self
 import numpy as np
 
 from skop._optional import import_optional
+from skop.inspection._display import Display
 
 __all__ = ["TrainingCurveDisplay"]
 
 
-class TrainingCurveDisplay:
+class TrainingCurveDisplay(Display):
     """Loss and validation error over the epochs of a fit, on a logarithmic axis.
 
     Parameters
@@ -112,15 +113,18 @@ class TrainingCurveDisplay:
         OptionalDependencyError
             If matplotlib is not installed.
         """
-        pyplot = import_optional("matplotlib.pyplot", purpose="draw training curves")
-        if ax is None:
-            _, ax = pyplot.subplots(figsize=(5.6, 3.6), layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
+        (ax,) = self._panels(ax, size=(5.6, 3.6))
+        self.ax_ = ax
         self.lines_ = ax.plot(np.arange(1, len(self.loss_curve) + 1), self.loss_curve, label="training loss")
         if self.validation_errors is not None:
-            self._plot_validation(ax, np.asarray(self.validation_errors, dtype=float))
+            errors = np.asarray(self.validation_errors, dtype=float)
+            self.lines_ += ax.plot(np.arange(1, len(errors) + 1), errors, label="validation error (1 − score)")
+            if self.best_iter is not None:
+                best = errors[self.best_iter - 1]
+                kept = f"kept: epoch {self.best_iter}, {100 * best:.3g} %"
+                ax.plot(self.best_iter, best, "o", color=self.lines_[1].get_color(), label=kept)
         ax.set(yscale="log", xlabel="epoch", ylabel="loss and error")
-        ticker = import_optional("matplotlib.ticker", purpose="draw training curves")
+        ticker = import_optional("matplotlib.ticker", purpose="draw figures")
         # Losses usually span one or two decades, where ticks at powers of ten only would leave the axis almost empty.
         ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         ax.yaxis.set_major_formatter("{x:g}")
@@ -129,17 +133,3 @@ class TrainingCurveDisplay:
         ax.grid(which="both", alpha=0.25, linewidth=0.6)
         ax.legend(frameon=False)
         return self
-
-    def _plot_validation(self, ax: Any, errors: np.ndarray[Any, Any]) -> None:
-        """Draw the validation error and mark the epoch that was kept."""
-        self.lines_ += ax.plot(np.arange(1, len(errors) + 1), errors, label="validation error (1 − score)")
-        if self.best_iter is None:
-            return
-        best = errors[self.best_iter - 1]
-        ax.plot(
-            self.best_iter,
-            best,
-            "o",
-            color=self.lines_[1].get_color(),
-            label=f"kept: epoch {self.best_iter}, {100 * best:.3g} %",
-        )

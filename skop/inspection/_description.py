@@ -9,6 +9,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ from skop.data import (
     result_among_parameters,
 )
 from skop.exceptions import FieldDataError
+from skop.inspection._analysis import named, take
 from skop.surrogate._domain import is_even_in_logarithms
 
 __all__ = ["ChannelSummary", "DataDescription", "Finding", "describe_data", "describe_runs"]
@@ -140,8 +142,7 @@ class DataDescription:
     def __str__(self) -> str:
         lines = [self.form]
         if self.box:
-            axes = [f"{axis} {low:.4g} to {high:.4g}" for axis, (low, high) in zip("xyz", self.box, strict=False)]
-            lines.append("coordinates: " + ", ".join(axes))
+            lines.append(f"coordinates: {self._extents()}")
         width = max([4, *(len(channel.name) for channel in self.channels)])
         lines += ["", f"{'':<10} {'name':<{width}} {'min':>11} {'mean':>11} {'max':>11} {'std':>11}"]
         for item in self.channels:
@@ -152,6 +153,10 @@ class DataDescription:
         lines += ["", "What to start with"]
         lines += [f"  {subject}: {text}" for subject, text in self.advice.items()]
         return "\n".join(lines)
+
+    def _extents(self) -> str:
+        """Smallest and largest coordinates in words."""
+        return ", ".join(f"{axis} {low:.4g} to {high:.4g}" for axis, (low, high) in zip("xyz", self.box, strict=False))
 
 
 def _as_json(value: Any) -> Any:
@@ -207,14 +212,10 @@ def describe_data(X: Any, y: Any = None, *, names: Sequence[str] | None = None, 
         parameter_names = getattr(X, "columns", None)
     X, y, labels, findings = _without_gaps(X, y, names)
     data = _read_without_targets(X) if y is None and not options.get("target_fields") else read(X, y, **options)
-    if labels is None:
-        labels = tuple(f"sample {row}" for row in range(len(data.inputs)))
-    if len(labels) != len(data.inputs):
-        raise FieldDataError(f"there are {len(labels)} names for {len(data.inputs)} samples; pass one for each.")
     has_targets = y is not None or bool(options.get("target_fields"))
     parts = _parts(data, parameter_names, "input" if has_targets else "field")
-    findings += _findings(data, parts, labels)
-    counts = np.sort(_n_points(data))
+    findings += _findings(data, parts, named(labels, len(data.inputs)))
+    counts = np.sort(data.inputs.n_points)
     return _described(data, parts, findings, counts, _advice(data, counts, has_targets=has_targets))
 
 
@@ -222,15 +223,14 @@ def _described(
     data: TrainingData, parts: list[_Part], findings: list[Finding], counts: IntArray, advice: dict[str, str]
 ) -> DataDescription:
     """Build a description."""
-    boxes = None if data.spec.role == "features" else _boxes(data.inputs)
+    low, high = _boxes(data.inputs).swapaxes(0, 1)
+    extents = zip(low.min(axis=0).tolist(), high.max(axis=0).tolist(), strict=True)
     return DataDescription(
         form=_form(data, counts),
         n_samples=len(data.inputs),
         n_points=(int(counts[0]), int(np.median(counts)), int(counts[-1])),
-        box=() if boxes is None else _whole_box(boxes),
-        channels=tuple(
-            ChannelSummary(part.role, part.name, *(float(number) for number in _summary(part.values))) for part in parts
-        ),
+        box=() if data.spec.role == "features" else tuple(extents),
+        channels=tuple(ChannelSummary(part.role, part.name, *part.summary) for part in parts),
         findings=tuple(sorted(findings, key=lambda finding: finding.level != "problem")),
         advice=advice,
     )
@@ -246,33 +246,7 @@ def describe_runs(
     params: Any = None,
     parameter_names: Sequence[str] | None = None,
 ) -> DataDescription:
-    """Describe time series of meshes as `describe_data` does, with the steps and times of the runs.
-
-    Parameters
-    ----------
-    runs : sequence of MeshRun
-        Runs. Those that cannot be read are named and left out.
-    fields : sequence of str
-        Names of the fields.
-    names : sequence of str
-        Names of the runs.
-    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
-        Treatment of fields on cells.
-    params : array-like of shape (n, p) or None, default=None
-        Parameters of each run.
-    parameter_names : sequence of str or None, default=None
-        Names of the parameters.
-
-    Returns
-    -------
-    DataDescription
-        The description; ``n_points`` are those of a frame.
-
-    Raises
-    ------
-    FieldDataError
-        If no run can be read.
-    """
+    """Describe time series of meshes as `describe_data` does; runs that cannot be read are named and left out."""
     n_frames = min(len(run.frames) for run in runs)
     kept, findings = list(range(len(runs))), list[Finding]()
     try:
@@ -280,9 +254,7 @@ def describe_runs(
     except FieldDataError as error:
         failures = [_failure_of(run, fields, n_frames, cell_data) for run in runs]
         kept = [row for row, failure in enumerate(failures) if failure is None]
-        findings += [
-            Finding("problem", failure, (names[row],)) for row, failure in enumerate(failures) if failure is not None
-        ]
+        findings += [Finding("problem", text, (names[row],)) for row, text in enumerate(failures) if text is not None]
         if not kept or not findings:
             raise error
         frames, samples = read_frames([runs[row] for row in kept], fields, n_frames=n_frames, cell_data=cell_data)
@@ -292,7 +264,7 @@ def describe_runs(
     data = _read_without_targets(X)
     parts = _parts(data, parameter_names, "field")
     findings += [*gaps, *_findings(data, parts, labels or ()), *_findings_on_times(runs)]
-    counts = np.sort(_n_points(data)) // n_frames
+    counts = np.sort(data.inputs.n_points) // n_frames
     advice = _advice(data, counts, has_targets=True)
     advice["estimator"] = (
         "RolloutRegressor(LaMORegressor(...)) where runs evolve by themselves (skop fit --time rollout); "
@@ -322,10 +294,10 @@ def _describe_series(
     fields = list(dict.fromkeys(name for group in groups for name in group))
     if not fields:
         raise FieldDataError("time series of meshes need names of fields; pass target_fields=['...'].")
-    if names is not None and len(names) != len(runs):
-        raise FieldDataError(f"there are {len(names)} names for {len(runs)} runs; pass one for each.")
     labels = [run.name for run in runs] if names is None else names
-    return describe_runs(runs, fields, names=labels, parameter_names=parameter_names, **options)
+    return describe_runs(
+        runs, fields, names=named(labels, len(runs), "run"), parameter_names=parameter_names, **options
+    )
 
 
 def _failure_of(run: MeshRun, fields: Sequence[str], n_frames: int, cell_data: str) -> str | None:
@@ -343,8 +315,7 @@ def _frames_as_points(frames: FieldSet, n_frames: int, names: Sequence[str] | No
         sample.reshape(len(sample), n_frames, -1).swapaxes(0, 1).reshape(len(sample) * n_frames, -1)
         for sample in frames.to_list()
     ]
-    listed = [frames.coords] if frames.shared_coords else frames.coords_list()
-    points: Any = [np.tile(item, (n_frames, 1)) for item in listed]
+    points: Any = [np.tile(item, (n_frames, 1)) for item in _distinct_points(frames)]
     if not frames.is_ragged:
         values, points = np.stack(values), points[0] if frames.shared_coords else np.stack(points)
     return FieldSet(points, values, channel_names=names)
@@ -378,46 +349,39 @@ class _Part:
     values: list[FloatArray]
 
     @property
+    def is_single(self) -> bool:
+        """Whether a sample has one number."""
+        return self.role in ("parameter", "scalar")
+
+    @property
     def sizes(self) -> FloatArray:
         """Root mean square of each sample, (n,)."""
         return np.array([np.sqrt(np.mean(np.square(item, dtype=float))) if item.size else 0.0 for item in self.values])
 
+    @cached_property
+    def summary(self) -> tuple[float, float, float, float]:
+        """Smallest value, mean, largest value and standard deviation of all samples together."""
+        flat = np.concatenate([np.ravel(item) for item in self.values]).astype(float)
+        return float(flat.min()), float(flat.mean()), float(flat.max()), float(flat.std())
 
-def _summary(values: list[FloatArray]) -> tuple[float, float, float, float]:
-    """Smallest value, mean, largest value and standard deviation of all samples together."""
-    flat = np.concatenate([np.ravel(item) for item in values]).astype(float)
-    return float(flat.min()), float(flat.mean()), float(flat.max()), float(flat.std())
 
-
-def _without_gaps(
-    X: Any, y: Any, names: Sequence[str] | None
-) -> tuple[Any, Any, tuple[str, ...] | None, list[Finding]]:
+def _without_gaps(X: Any, y: Any, names: Sequence[str] | None) -> tuple[Any, Any, Sequence[str] | None, list[Finding]]:
     """Leave out samples with NaN or infinity, and report them."""
-    labels = None if names is None else tuple(names)
     if isinstance(X, tuple) and len(X) == 2:
         X = FieldSet(*X)
     masks = [mask for mask in (_finite_samples(X), _finite_samples(y)) if mask is not None]
     if not masks or len({len(mask) for mask in masks}) > 1 or np.all(masks):
-        return X, y, labels, []
-    keep = np.flatnonzero(np.all(masks, axis=0))
-    lost = np.flatnonzero(~np.all(masks, axis=0))
-    called = tuple(f"sample {row}" if labels is None else labels[row] for row in lost)
+        return X, y, names, []
+    is_whole = np.all(masks, axis=0)
+    keep, lost = np.flatnonzero(is_whole), np.flatnonzero(~is_whole)
     if not len(keep):
         raise FieldDataError(
             f"every one of the {len(lost)} samples holds NaN or infinity; there is nothing to describe."
         )
+    labels = named(names, len(is_whole))
+    called = tuple(labels[row] for row in lost)
     finding = Finding("problem", "NaN or infinity in these samples; repair them or leave them out", called)
-    kept = tuple(f"sample {row}" if labels is None else labels[row] for row in keep)
-    return _take(X, keep), _take(y, keep), kept, [finding]
-
-
-def _take(value: Any, rows: IntArray) -> Any:
-    """Samples of an array, a FieldSet, a DataFrame or a list."""
-    if value is None:
-        return None
-    if hasattr(value, "iloc"):
-        return value.iloc[rows]
-    return [value[row] for row in rows] if isinstance(value, list) else value[rows]
+    return take(X, keep), None if y is None else take(y, keep), [labels[row] for row in keep], [finding]
 
 
 def _finite_samples(value: Any) -> Any:
@@ -439,11 +403,6 @@ def _read_without_targets(X: Any) -> TrainingData:
     return read(X, np.zeros(len(X)))
 
 
-def _n_points(data: TrainingData) -> IntArray:
-    """Number of points of each sample."""
-    return np.asarray(data.inputs.n_points, dtype=int)
-
-
 def _are_on_shared_points(inputs: FieldSet) -> bool:
     """Whether all samples are on the same points, which meshes without fields repeat for each sample."""
     coords = inputs.coords
@@ -452,14 +411,12 @@ def _are_on_shared_points(inputs: FieldSet) -> bool:
 
 def _boxes(inputs: FieldSet) -> FloatArray:
     """Smallest and largest coordinates of each sample, (n, 2, d); of shared points only once, (1, 2, d)."""
-    listed = [inputs.coords] if inputs.shared_coords else inputs.coords_list()
-    return np.array([[points.min(axis=0), points.max(axis=0)] for points in listed])
+    return np.array([[points.min(axis=0), points.max(axis=0)] for points in _distinct_points(inputs)])
 
 
-def _whole_box(boxes: FloatArray) -> tuple[tuple[float, float], ...]:
-    """Smallest and largest coordinate along each axis over all samples."""
-    low, high = boxes[:, 0].min(axis=0), boxes[:, 1].max(axis=0)
-    return tuple(zip(low.tolist(), high.tolist(), strict=True))
+def _distinct_points(inputs: FieldSet) -> list[FloatArray]:
+    """Points of each sample, (P, d); shared points only once."""
+    return [inputs.coords] if inputs.shared_coords else inputs.coords_list()
 
 
 def _parts(data: TrainingData, parameter_names: Sequence[str] | None, role: str) -> list[_Part]:
@@ -469,28 +426,25 @@ def _parts(data: TrainingData, parameter_names: Sequence[str] | None, role: str)
     if inputs.n_channels:
         parts += _channels(role, inputs)
     if inputs.params is not None:
-        usual = [f"parameter {number}" for number in range(inputs.n_params)]
-        labels = usual if parameter_names is None or len(parameter_names) != inputs.n_params else parameter_names
-        parts += [
-            _Part("parameter", str(name), list(column[:, None]))
-            for name, column in zip(labels, inputs.params.T, strict=True)
-        ]
+        fits = parameter_names is not None and len(parameter_names) == inputs.n_params
+        parts += _columns("parameter", inputs.params, parameter_names if fits else None)
     if targets.field is not None:
         parts += _channels("target", targets.field)
     if targets.scalars is not None and np.any(targets.scalars):
-        scalars = data.spec.target_form.scalar_names or [f"scalar {number}" for number in range(targets.n_scalars)]
-        parts += [
-            _Part("scalar", name, list(column[:, None]))
-            for name, column in zip(scalars, np.asarray(targets.scalars).T, strict=True)
-        ]
+        parts += _columns("scalar", np.asarray(targets.scalars), data.spec.target_form.scalar_names)
     return parts
 
 
 def _channels(role: str, fields: FieldSet) -> list[_Part]:
     """Channels of fields."""
-    names = fields.channel_names or [f"channel {number}" for number in range(fields.n_channels)]
-    samples = fields.to_list()
+    names, samples = named(fields.channel_names, fields.n_channels, "channel"), fields.to_list()
     return [_Part(role, name, [sample[:, c] for sample in samples]) for c, name in enumerate(names)]
+
+
+def _columns(role: str, table: FloatArray, names: Sequence[Any] | None) -> list[_Part]:
+    """Columns of a table with a row for each sample, (n, p)."""
+    labels = named(names, table.shape[1], role)
+    return [_Part(role, str(name), list(column[:, None])) for name, column in zip(labels, table.T, strict=True)]
 
 
 def _form(data: TrainingData, counts: IntArray) -> str:
@@ -511,59 +465,19 @@ def _form(data: TrainingData, counts: IntArray) -> str:
 
 
 # ---------------------------------------------------------------------- findings
-def far_samples(features: FloatArray, limit: float = _FAR) -> IntArray:
-    """Samples that are far from the others in at least one feature.
-
-    The distance from the median is measured in standard deviations, which are estimated from the quartiles.
-
-    Parameters
-    ----------
-    features : ndarray of shape (n, k)
-        Features of each sample.
-    limit : float, default=8.0
-        Distance from which a sample is far.
-
-    Returns
-    -------
-    ndarray of int
-        Indices of these samples, in ascending order; none for fewer than 8 samples.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skop.inspection._description import far_samples
-    >>> far_samples(np.append(np.linspace(0, 1, 20), 40.0)[:, None]).tolist()
-    [20]
-    """
+def far_samples(features: FloatArray) -> IntArray:
+    """Samples whose features (n, k) are far from the others, by standard deviations estimated from the quartiles."""
     if len(features) < _ENOUGH:
         return np.zeros(0, dtype=int)
     low, middle, high = np.quantile(features, [0.25, 0.5, 0.75], axis=0)
     spread = (high - low) / 1.349
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.where(spread > 0, np.abs(features - middle) / spread, 0.0)
-    return np.flatnonzero((distance > limit).any(axis=1))
+    return np.flatnonzero((distance > _FAR).any(axis=1))
 
 
-def repeated_samples(parts: Sequence[Sequence[FloatArray]]) -> list[IntArray]:
-    """Groups of samples that are equal in all their arrays.
-
-    Parameters
-    ----------
-    parts : sequence of sequence of ndarray
-        For each part, such as coordinates or values, an array for each sample.
-
-    Returns
-    -------
-    list of ndarray of int
-        Indices of the samples of each group of two or more.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skop.inspection._description import repeated_samples
-    >>> repeated_samples([[np.ones(2), np.zeros(2), np.ones(2)]])[0].tolist()
-    [0, 2]
-    """
+def _repeated_samples(parts: Sequence[Sequence[FloatArray]]) -> list[IntArray]:
+    """Groups of samples that are equal in all parts, which hold an array for each sample."""
     groups = defaultdict(list)
     for row, arrays in enumerate(zip(*parts, strict=True)):
         digest = hashlib.blake2b()
@@ -582,14 +496,15 @@ def _findings(data: TrainingData, parts: list[_Part], labels: Sequence[str]) -> 
         found.append(Finding(level, text, tuple(labels[row] for row in rows)))
 
     for part in parts:
-        rows = odd_sizes(part.sizes)
-        if len(rows) and part.role not in ("parameter", "scalar"):
-            add("problem", f"{part.role} {part.name!r} of these samples is {_ratio(part.sizes, rows)} the usual size; "
-                "look at their units", rows)  # fmt: skip
-        elif len(large := rows[part.sizes[rows] > np.median(part.sizes)]):
-            add("problem", f"{part.role} {part.name!r} of these samples is {_ratio(part.sizes, large)} the usual size; "
-                "look at its units", large)  # fmt: skip
-        low, mean, high, deviation = _summary(part.values)
+        sizes = part.sizes
+        rows = odd_sizes(sizes)
+        if part.is_single:
+            # A number may well be close to zero.
+            rows = rows[sizes[rows] > np.median(sizes)]
+        if len(rows):
+            add("problem", f"{part.role} {part.name!r} of these samples is {_ratio(sizes, rows)} the usual size; "
+                f"look at {'its' if part.is_single else 'their'} units", rows)  # fmt: skip
+        low, mean, high, deviation = part.summary
         if low == high:
             add("notice", f"{part.role} {part.name!r} is {low:.4g} everywhere; leave it out")
         elif part.role in ("target", "scalar") and abs(mean) > _OFFSET * deviation:
@@ -609,7 +524,7 @@ def _findings(data: TrainingData, parts: list[_Part], labels: Sequence[str]) -> 
         if far and is_even_in_logarithms(means)[0]:
             far = [row for row in far_samples(np.log(np.abs(means))) if labels[row] not in reported]
         if far:
-            what = "" if part.role in ("parameter", "scalar") else "the mean of "
+            what = "" if part.is_single else "the mean of "
             add("notice", f"{what}{part.role} {part.name!r} of these samples is far from the others; check it", far)
     _findings_on_repeats(data, parts, labels, add)
     if len(data.inputs) < _FEW:
@@ -636,9 +551,8 @@ def _findings_on_points(inputs: FieldSet, add: Any) -> None:
         if 0 < extent < _NOISE * largest:
             add("problem", f"the coordinate {axis} varies by {extent:.1g} only, as by rounding; set it to a constant, "
                 "so that it is dropped")  # fmt: skip
-    listed = [inputs.coords] if inputs.shared_coords else inputs.coords_list()
     lone = []
-    for row, points in enumerate(listed):
+    for row, points in enumerate(_distinct_points(inputs)):
         radius = np.linalg.norm(points - np.median(points, axis=0), axis=1)
         if len(radius) > _ENOUGH and radius.max() > _LONE_POINT * np.quantile(radius, _MOST, method="lower"):
             lone.append(row)
@@ -655,8 +569,8 @@ def _findings_on_repeats(data: TrainingData, parts: list[_Part], labels: Sequenc
     outputs = [part.values for part in parts if part.role in ("target", "scalar")]
     if not inputs:
         return
-    for rows in repeated_samples(inputs):
-        differ = outputs and not any(len(group) == len(rows) for group in repeated_samples(
+    for rows in _repeated_samples(inputs):
+        differ = outputs and not any(len(group) == len(rows) for group in _repeated_samples(
             [[values[row] for row in rows] for values in outputs]
         ))  # fmt: skip
         if differ:

@@ -15,7 +15,7 @@ from scipy.spatial import KDTree
 
 from skop._typing import FloatArray, IntArray
 from skop.data import FieldSet, TrainingData, read
-from skop.exceptions import FieldDataError
+from skop.inspection._analysis import named
 from skop.metrics import channel_sizes, relative_l2_error
 from skop.surrogate._novelty import features
 
@@ -126,19 +126,13 @@ def evaluate(estimator: Any, X: Any, y: Any = None, *, names: Sequence[str] | No
     is_own = hasattr(estimator, "spec_") and hasattr(estimator, "_mesh_options")
     data, predicted, seconds = _predicted_by_own(estimator, X, y) if is_own else _predicted_by_any(estimator, X, y)
     targets, form = data.targets, data.spec.target_form
-    labels = tuple(f"sample {row}" for row in range(len(targets))) if names is None else tuple(names)
-    if len(labels) != len(targets):
-        raise FieldDataError(f"there are {len(labels)} names for {len(targets)} samples; pass one for each.")
-    if targets.field is not None:
-        fields, kind = targets.field, "field"
-        truth = fields.to_list()
-        channels = (
-            form.channel_names or fields.channel_names or [f"channel {number}" for number in range(fields.n_channels)]
-        )
+    labels = named(names, len(targets))
+    fields, truth = targets.field, _listed(targets.field, targets.scalars)
+    kind = "scalar" if fields is None else "field"
+    if fields is not None:
+        channels = form.channel_names or fields.channel_names or named(None, fields.n_channels, "channel")
     else:
-        fields, kind = None, "scalar"
-        truth = list(np.asarray(targets.scalars, dtype=float)[:, None])
-        channels = form.scalar_names or [f"scalar {number}" for number in range(targets.n_scalars)]
+        channels = form.scalar_names or named(None, targets.n_scalars, "scalar")
     channel_errors = np.stack([_errors_of(truth, predicted, [c], kind) for c in range(len(channels))], axis=1)
     # A channel of zeros has no relative error, and no part in the mean.
     errors, sizes = channel_errors[:, 0], np.ones(len(channels))
@@ -195,10 +189,8 @@ def _predicted_by_own(estimator: Any, X: Any, y: Any) -> tuple[TrainingData, lis
     start = time.perf_counter()
     found, points = estimator._predict_scored(inputs, targets)
     seconds = time.perf_counter() - start
-    data = TrainingData(inputs, targets, estimator.spec_)
-    if found.fields is None:
-        return data, list(np.asarray(found.scalars)[:, None]), seconds
-    return data, points.with_values(found.fields).to_list(), seconds
+    field = None if found.fields is None else points.with_values(found.fields)
+    return TrainingData(inputs, targets, estimator.spec_), _listed(field, found.scalars), seconds
 
 
 def _predicted_by_any(estimator: Any, X: Any, y: Any) -> tuple[TrainingData, list[FloatArray], float]:
@@ -208,6 +200,9 @@ def _predicted_by_any(estimator: Any, X: Any, y: Any) -> tuple[TrainingData, lis
     found = estimator.predict(X)
     seconds = time.perf_counter() - start
     predicted = read(X, found).targets
-    if predicted.field is None:
-        return data, list(np.asarray(predicted.scalars)[:, None]), seconds
-    return data, predicted.field.to_list(), seconds
+    return data, _listed(predicted.field, predicted.scalars), seconds
+
+
+def _listed(field: FieldSet | None, scalars: Any) -> list[FloatArray]:
+    """Fields of each sample, (P, c); scalars as one point."""
+    return list(np.asarray(scalars, dtype=float)[:, None]) if field is None else field.to_list()

@@ -9,24 +9,20 @@ from typing import Any, Self
 
 import numpy as np
 
-from skop._optional import import_optional
 from skop._sklearn_compat import final_regressor
 from skop._typing import FloatArray, GridShape, IntArray
-from skop.data import FieldSet, TrainingData, read
+from skop.data import FieldSet, Targets, read
 from skop.estimators._field import FieldRegressor
 from skop.exceptions import FieldDataError
-from skop.inspection._panels import draw_lines, draw_maps, panel_titles
+from skop.inspection._analysis import take
+from skop.inspection._display import Display, draw_map, set_aspect
 
 __all__ = ["FieldErrorDisplay", "read_fields"]
 
 _RANKS = ("worst", "median", "best")
-_NO_FIELD = (
-    "y holds {} scalars per sample, expected fields on the points of X; draw scalars with "
-    "sklearn.metrics.PredictionErrorDisplay."
-)
 
 
-class FieldErrorDisplay:
+class FieldErrorDisplay(Display):
     """Plot of input, truth, prediction and error of one sample.
 
     Fields in two dimensions are drawn as maps. Truth and prediction share one colour scale and one colour bar, and the
@@ -117,10 +113,8 @@ class FieldErrorDisplay:
             sample is predicted.
         channel, input_channel : int, default=0
             Channels of y and of X to draw.
-        ax : sequence of matplotlib Axes or None, default=None
-            Axes of the panels; None opens a new figure.
-        cmap, input_cmap, error_cmap : str, default="viridis", "cividis", "RdBu_r"
-            Colour maps of truth and prediction, of the input, and of the error.
+        ax, cmap, input_cmap, error_cmap : as in `plot`
+            Axes and colour maps.
 
         Returns
         -------
@@ -131,8 +125,8 @@ class FieldErrorDisplay:
         ------
         FieldDataError
             If X or y is invalid, y is not a field, or the sample or channel does not exist.
-        OptionalDependencyError
-            If matplotlib is not installed.
+        ValueError, OptionalDependencyError
+            If there is no such rank; same errors as `plot`.
 
         Examples
         --------
@@ -170,14 +164,8 @@ class FieldErrorDisplay:
             Inputs, which also contain the coordinates of the points.
         y_true, y_pred : as in `fit` of skop's estimators
             True and predicted fields of all samples of X.
-        sample : int or {"worst", "median", "best"}, default=0
-            Sample to draw: its index, or its rank by the relative L2 error of the channel.
-        channel, input_channel : int, default=0
-            Channels of y and of X to draw.
-        ax : sequence of matplotlib Axes or None, default=None
-            Axes of the panels; None opens a new figure.
-        cmap, input_cmap, error_cmap : str, default="viridis", "cividis", "RdBu_r"
-            Colour maps of truth and prediction, of the input, and of the error.
+        sample, channel, input_channel, ax, cmap, input_cmap, error_cmap : as in `from_estimator`
+            Sample and channels to draw, axes and colour maps.
 
         Returns
         -------
@@ -186,10 +174,8 @@ class FieldErrorDisplay:
 
         Raises
         ------
-        FieldDataError
-            If the fields are invalid, or the sample or channel does not exist.
-        OptionalDependencyError
-            If matplotlib is not installed.
+        FieldDataError, ValueError, OptionalDependencyError
+            Same errors as `from_estimator`.
 
         Examples
         --------
@@ -199,66 +185,56 @@ class FieldErrorDisplay:
         >>> FieldErrorDisplay.from_predictions(X, X, X * [[[[1.0]]], [[[1.3]]], [[[1.2]]]], sample="worst").sample
         1
         """
-        data, predicted = _read_pair(X, y_true), read_fields(X, y_pred)
+        (inputs, truth), predicted = _read_pair(X, y_true), read_fields(X, y_pred)
         if isinstance(sample, str):
-            sample = _rank_samples(_fields_of(data), predicted, channel, sample)
-        sample = _check_sample(sample, len(data.inputs))
-        display = cls._from_fields(data, sample, predicted, sample, channel, input_channel)
+            sample = _rank_samples(truth, predicted, channel, sample)
+        sample = _check_sample(sample, len(inputs))
+        display = cls._of_sample(inputs, truth, sample, predicted[[sample]], channel, input_channel)
         return display.plot(ax=ax, cmap=cmap, input_cmap=input_cmap, error_cmap=error_cmap)
 
     @classmethod
     def _predicted(cls, estimator: Any, X: Any, y: Any, sample: int | str, channel: int, input_channel: int) -> Self:
         """Predict one sample, without drawing it."""
-        regressor, inputs = final_regressor(estimator, X)
+        regressor, final_X = final_regressor(estimator, X)
         spec = getattr(regressor, "spec_", None)
-        if isinstance(regressor, FieldRegressor) and (spec is None or spec.kept_axes is not None):
-            return cls._of_meshes(regressor, inputs, y, sample, channel, input_channel)
-        data = _read_pair(X, y)
-        if isinstance(sample, str):
-            predicted = read_fields(X, estimator.predict(X))
-            sample = _rank_samples(_fields_of(data), predicted, channel, sample)
-            row = sample
+        takes_meshes = isinstance(regressor, FieldRegressor) and (spec is None or spec.kept_axes is not None)
+        if takes_meshes:
+            # Meshes are read with the fields that the estimator was fitted on.
+            inputs, targets = regressor._read_scored(final_X, y)
+            truth = _field_of(targets, regressor.spec_.n_scalars)
         else:
-            sample, row = _check_sample(sample, len(data.inputs)), 0
-            one = _take_sample(X, sample, data.inputs.shared_coords)
-            predicted = read_fields(one, estimator.predict(one))
-        return cls._from_fields(data, sample, predicted, row, channel, input_channel)
+            inputs, truth = _read_pair(X, y)
 
-    @classmethod
-    def _of_meshes(
-        cls, regressor: FieldRegressor, X: Any, y: Any, sample: int | str, channel: int, input_channel: int
-    ) -> Self:
-        """Predict one sample of meshes, with the fields that the estimator was fitted on."""
-        inputs, truth = regressor._read_scored(X, y)
-        if truth.field is None:
-            raise FieldDataError(_NO_FIELD.format(regressor.spec_.n_scalars))
+        def predict(row: int | None) -> FieldSet:
+            if not takes_meshes:
+                asked = X if row is None else _take_sample(X, row, inputs.shared_coords)
+                return read_fields(asked, estimator.predict(asked))
+            asked = (inputs, targets) if row is None else (inputs[[row]], targets[[row]])
+            predictions, places = regressor._predict_scored(*asked)
+            return places.with_values(predictions.fields)
+
         if isinstance(sample, str):
-            predictions, places = regressor._predict_scored(inputs, truth)
-            predicted = places.with_values(predictions.fields)
-            sample = row = _rank_samples(truth.field, predicted, channel, sample)
+            everything = predict(None)
+            sample = _rank_samples(truth, everything, channel, sample)
+            predicted = everything[[sample]]
         else:
-            sample, row = _check_sample(sample, len(inputs)), 0
-            predictions, places = regressor._predict_scored(inputs[[sample]], truth[[sample]])
-            predicted = places.with_values(predictions.fields)
-        if truth.elsewhere:
+            sample = _check_sample(sample, len(inputs))
+            predicted = predict(sample)
+        if takes_meshes and targets.elsewhere:
             # The panels show the points of y, where the inputs are not known.
-            inputs = truth.field.with_values(np.empty((*np.asarray(truth.field.values).shape[:-1], 0)))
-        return cls._from_fields(
-            TrainingData(inputs, truth, regressor.spec_), sample, predicted, row, channel, input_channel
-        )
+            inputs = truth.with_values(np.empty((*np.asarray(truth.values).shape[:-1], 0)))
+        return cls._of_sample(inputs, truth, sample, predicted, channel, input_channel)
 
     @classmethod
-    def _from_fields(
-        cls, data: TrainingData, sample: int, predicted: FieldSet, row: int, channel: int, input_channel: int
+    def _of_sample(
+        cls, inputs: FieldSet, truth: FieldSet, sample: int, predicted: FieldSet, channel: int, input_channel: int
     ) -> Self:
-        """Select one sample and one channel."""
-        fields = _fields_of(data)
-        inputs, truth = data.inputs[[sample]], fields[[sample]]
-        names = fields.channel_names
+        """Select one sample of inputs and truth, and one channel."""
+        inputs, names = inputs[[sample]], truth.channel_names
         return cls(
             inputs.coords.reshape(-1, inputs.n_dims),
-            _channel_of(truth, channel, "y"),
-            _channel_of(predicted[[row]], channel, "the prediction"),
+            _channel_of(truth[[sample]], channel, "y"),
+            _channel_of(predicted, channel, "the prediction"),
             input_values=None if inputs.n_channels == 0 else _channel_of(inputs, input_channel, "X"),
             grid_shape=inputs.grid_shape,
             sample=sample,
@@ -301,67 +277,119 @@ class FieldErrorDisplay:
         OptionalDependencyError
             If matplotlib is not installed.
         """
-        pyplot = import_optional("matplotlib.pyplot", purpose="draw fields")
         on_line = self.coords.shape[1] == 1
-        titles = panel_titles(self.input_values is not None, on_line, self.relative_error, self.sample)
-        if ax is None:
-            # The layout "compressed" keeps maps of equal aspect close together; curves fill their panels anyway.
-            layout, height = ("constrained", 3.0) if on_line else ("compressed", 3.1)
-            _, ax = pyplot.subplots(1, len(titles), figsize=(3.3 * len(titles), height), layout=layout, squeeze=False)
-        self.axes_ = np.asarray(ax, dtype=object).reshape(-1)
-        if len(self.axes_) != len(titles):
-            raise ValueError(f"ax has {len(self.axes_)} axes, expected {len(titles)}: {', '.join(titles)}.")
-        self.figure_ = self.axes_[0].figure
-        if on_line:
-            self.artists_ = draw_lines(self, self.axes_)
-        else:
-            self.artists_ = draw_maps(self, self.axes_, (input_cmap, cmap, error_cmap))
+        titles = ["input"] if self.input_values is not None else []
+        titles += ["truth and prediction"] if on_line else ["truth", "prediction"]
+        titles.append(f"error (relative L2: {100 * self.relative_error:.3g} %)")
+        if self.sample is not None:
+            titles[0] = f"{titles[0]}, sample {self.sample}"
+        # The layout "compressed" keeps maps of equal aspect close together; curves fill their panels anyway.
+        layout, height = ("constrained", 3.0) if on_line else ("compressed", 3.1)
+        listed = f": {', '.join(titles)}"
+        self.axes_ = self._panels(ax, len(titles), size=(3.3, height), layout=layout, what=listed)
+        self.artists_ = self._draw_lines() if on_line else self._draw_maps(input_cmap, cmap, error_cmap)
         for panel, title in zip(self.axes_, titles, strict=True):
             panel.set_title(title, fontsize="medium")
         return self
 
+    def _draw_lines(self) -> list[Any]:
+        """Draw fields in one dimension as curves."""
+        order = np.argsort(self.coords[:, 0], kind="stable")
+        x, truth, predicted = (part[order] for part in (self.coords[:, 0], self.true_values, self.predicted_values))
+        *first, middle, last = self.axes_
+        drawn = []
+        if self.input_values is not None:
+            drawn.append(first[0].plot(x, self.input_values[order], color="0.35"))
+        curves = middle.plot(x, truth, color="C0", linewidth=2.5, alpha=0.6, label="truth")
+        curves += middle.plot(x, predicted, "--", color="C3", label="prediction")
+        middle.legend(frameon=False)
+        drawn += [curves, last.plot(x, predicted - truth, color="C3")]
+        last.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
+        middle.set_ylabel(self.name or "")
+        for panel in self.axes_:
+            panel.set_xlabel("x")
+            panel.ticklabel_format(axis="y", scilimits=(-2, 4), useMathText=True)
+        return drawn
+
+    def _draw_maps(self, input_cmap: str, cmap: str, error_cmap: str) -> list[Any]:
+        """Draw fields in the plane, or the middle slice of a box, as coloured maps with colour bars."""
+        picked, shape, place = self._plane()
+        coords, truth, predicted = self.coords[picked], self.true_values[picked], self.predicted_values[picked]
+        error = predicted - truth
+        low, high = min(truth.min(), predicted.min()), max(truth.max(), predicted.max())
+        # A colour scale needs two different ends, also for an error of zero everywhere.
+        largest = float(np.abs(error).max()) or 1.0
+        contents = [(truth, cmap, low, high), (predicted, cmap, low, high), (error, error_cmap, -largest, largest)]
+        if self.input_values is not None:
+            values = self.input_values[picked]
+            contents.insert(0, (values, input_cmap, values.min(), values.max()))
+        maps = [_map(panel, coords, shape, *content) for panel, content in zip(self.axes_, contents, strict=True)]
+        *first, true_panel, predicted_panel, error_panel = self.axes_
+        # Truth and prediction have one colour bar together.
+        groups = [*([panel] for panel in first), [true_panel, predicted_panel], [error_panel]]
+        for drawn, group in zip([*maps[:-2], maps[-1]], groups, strict=True):
+            bar = self.figure_.colorbar(drawn, ax=group, label=(self.name or "") if len(group) > 1 else "")
+            bar.formatter.set_powerlimits((-2, 4))
+            bar.formatter.set_useMathText(True)
+            # By default the power of ten extends to the left of the bar and pushes it away from its panel.
+            bar.ax.yaxis.set_offset_position("left")
+            bar.outline.set_linewidth(0.5)
+        self.axes_[0].set_ylabel("y")
+        for panel in self.axes_:
+            panel.set_xlabel(f"x{place}")
+            # Few ticks, so that the labels of neighbouring maps do not overlap.
+            panel.locator_params(axis="x", nbins=3)
+            panel.tick_params(left=panel is self.axes_[0], labelleft=panel is self.axes_[0])
+            set_aspect(panel, coords)
+        return maps
+
+    def _plane(self) -> tuple[Any, GridShape | None, str]:
+        """Points to draw, their grid, and a description of the slice."""
+        coords, shape = self.coords, self.grid_shape
+        everything = np.arange(len(coords))
+        if coords.shape[1] == 2:
+            return everything, shape if shape is not None and len(shape) == 2 else None, ""
+        if shape is None or len(shape) != 3:
+            raise FieldDataError(
+                f"the {len(coords)} points in {coords.shape[1]}-D form no grid, so they have no middle slice to draw; "
+                "resample them onto a grid, or write them to a file for a 3-D viewer."
+            )
+        picked = everything.reshape(shape)[:, :, shape[2] // 2].ravel()
+        heights = coords[picked, 2]
+        is_flat = np.ptp(heights) <= 1e-6 * max(float(np.ptp(coords[:, 2])), np.finfo(float).tiny)
+        return picked, shape[:2], f"  (slice z = {heights[0]:.3g})" if is_flat else "  (middle slice)"
+
+
+def _map(
+    panel: Any, coords: FloatArray, shape: GridShape | None, values: FloatArray, cmap: str, low: float, high: float
+) -> Any:
+    """One map: coloured cells around the points of a grid, or coloured points."""
+    options: dict[str, Any] = {"cmap": cmap, "vmin": low, "vmax": high}
+    x, y = coords[:, 0], coords[:, 1]
+    if shape is None or min(shape) < 2:
+        return panel.scatter(x, y, c=values, s=max(1.0, 3000 / len(values)), rasterized=True, **options)
+    return draw_map(panel, x.reshape(shape), y.reshape(shape), values.reshape(shape), **options)
+
 
 def read_fields(X: Any, y: Any) -> FieldSet:
-    """Read fields on the points of X, from which their grid is known.
-
-    Parameters
-    ----------
-    X, y : as in `fit` of skop's estimators
-        Inputs and fields.
-
-    Returns
-    -------
-    FieldSet
-        The fields of y.
-
-    Raises
-    ------
-    FieldDataError
-        If X or y is invalid, or y is not a field.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skop.inspection._fields import read_fields
-    >>> read_fields(np.zeros((2, 7, 1)), np.ones((2, 7, 3))).grid_shape
-    (7,)
-    """
-    return _fields_of(_read_pair(X, y))
+    """Read fields on the points of X, from which their grid is known."""
+    return _read_pair(X, y)[1]
 
 
-def _read_pair(X: Any, y: Any) -> TrainingData:
-    """Read X and y, and raise an error if y is not a field."""
+def _read_pair(X: Any, y: Any) -> tuple[FieldSet, FieldSet]:
+    """Read inputs, and targets that are fields."""
     data = read(X, y)
-    if data.targets.field is None:
-        raise FieldDataError(_NO_FIELD.format(data.spec.n_scalars))
-    return data
+    return data.inputs, _field_of(data.targets, data.spec.n_scalars)
 
 
-def _fields_of(data: TrainingData) -> FieldSet:
-    """Return the target fields."""
-    if data.targets.field is None:
-        raise ValueError("the targets have no field to draw; pass fields as y.")
-    return data.targets.field
+def _field_of(targets: Targets, n_scalars: int) -> FieldSet:
+    """Return the fields of targets, and raise an error where they are scalars."""
+    if targets.field is None:
+        raise FieldDataError(
+            f"y holds {n_scalars} scalars per sample, expected fields on the points of X; draw scalars with "
+            "sklearn.metrics.PredictionErrorDisplay."
+        )
+    return targets.field
 
 
 def _check_sample(sample: int, n_samples: int) -> int:
@@ -378,9 +406,7 @@ def _take_sample(X: Any, sample: int, shared_coords: bool) -> Any:
     if isinstance(X, tuple):
         coords, fields = X
         return (coords if shared_coords else coords[[sample]]), fields[[sample]]
-    if hasattr(X, "iloc"):
-        return X.iloc[[sample]]
-    return [X[sample]] if isinstance(X, list) else X[[sample]]
+    return take(X, [sample])
 
 
 def _rank_samples(truth: FieldSet, predicted: FieldSet, channel: int, rank: str) -> int:

@@ -15,8 +15,8 @@ from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape
 from skop.data import FieldSet
 from skop.exceptions import FieldDataError
-from skop.inspection._analysis import check_spacing, evaluating, network_name, read_samples
-from skop.modules import observe_features
+from skop.inspection._analysis import each_batch, network_name, noted, read_samples
+from skop.inspection._display import Display
 
 __all__ = ["FrequencyResponse", "FrequencyResponseDisplay", "frequency_response"]
 
@@ -26,7 +26,6 @@ _EPSILON = 1e-6
 _POINTS = 2**14
 #: Kinds of feature maps that are analysed; blocks may note others, such as poles or latent tokens.
 _LAYERS = ("input", "mixer", "mlp")
-_KINDS = ("frequency", "depth")
 
 
 class FrequencyResponse(NamedTuple):
@@ -124,25 +123,28 @@ def frequency_response(estimator: Any, X: Any) -> FrequencyResponse:
     """
     inputs = _read_grid(estimator, X)
     shape = inputs.grid_shape or ()
-    layers: tuple[str, ...] = ()
-    total: Any = 0.0
-    with torch.inference_mode(), evaluating(estimator.module_):
-        for _, batch in estimator.surrogate_.loader(inputs).bounded_batches(_POINTS):
-            found = _layers(estimator.module_, batch.inputs(), shape)
-            layers = tuple(kind for kind, _ in found)
-            total = total + np.stack([values.sum(axis=0) for _, values in found])
-    means = total / len(inputs)
-    count = means.shape[1]
-    return FrequencyResponse(
-        np.linspace(0.0, 1.0, len(layers)), layers, np.linspace(0.0, 1.0, count), means - means[:, :1]
-    )
+
+    def sums(batch: Any, _: int) -> list[tuple[str, FloatArray]]:
+        def measure(kind: str, tokens: torch.Tensor, grid: GridShape | None) -> tuple[str, FloatArray]:
+            return kind, _log_amplitudes(tokens, grid or shape).sum(axis=0)
+
+        return noted(estimator.module_, batch, _LAYERS, measure)
+
+    parts = each_batch(estimator, inputs, _POINTS, sums)
+    if not parts[0]:
+        raise ValueError(
+            f"the blocks of {network_name(estimator.module_)} do not state their feature maps; call "
+            "skop.modules.note_features after every residual branch."
+        )
+    layers = tuple(kind for kind, _ in parts[0])
+    means = np.sum([[values for _, values in part] for part in parts], axis=0) / len(inputs)
+    steps, frequencies = (np.linspace(0.0, 1.0, count) for count in means.shape)
+    return FrequencyResponse(steps, layers, frequencies, means - means[:, :1])
 
 
 def _read_grid(estimator: Any, X: Any) -> FieldSet:
     """Read samples on a grid, as the network sees them."""
     inputs = read_samples(estimator, X)
-    if estimator.spec_.resampler is not None:
-        inputs = estimator.spec_.resampler.to_grid(inputs)
     shape = inputs.grid_shape
     if shape is None or estimator.geometry_ == "points" or len(shape) != inputs.n_dims:
         raise FieldDataError(
@@ -150,27 +152,7 @@ def _read_grid(estimator: Any, X: Any) -> FieldSet:
             "pass points of a grid in C order (sort them by skop.data.find_grid(coords)[1], or state grid_shape in a "
             "FieldSet) with geometry='auto', or resample them with grid='auto'."
         )
-    check_spacing(estimator, inputs)
     return inputs
-
-
-def _layers(network: torch.nn.Module, arguments: dict[str, Any], shape: GridShape) -> list[tuple[str, FloatArray]]:
-    """Kind of each layer, and the log amplitudes (B, F) after it."""
-    found: list[tuple[str, FloatArray]] = []
-
-    def observer(kind: str, tokens: torch.Tensor, grid: GridShape | None) -> None:
-        # The poles of a mixer are no tokens on a grid.
-        if kind in _LAYERS:
-            found.append((kind, _log_amplitudes(tokens, grid or shape)))
-
-    with observe_features(observer):
-        network(**arguments)
-    if not found:
-        raise ValueError(
-            f"the blocks of {network_name(network)} do not state their feature maps; call "
-            "skop.modules.note_features after every residual branch."
-        )
-    return found
 
 
 def _log_amplitudes(tokens: torch.Tensor, grid: GridShape) -> FloatArray:
@@ -196,7 +178,7 @@ def _log_amplitudes(tokens: torch.Tensor, grid: GridShape) -> FloatArray:
     return values.numpy()
 
 
-class FrequencyResponseDisplay:
+class FrequencyResponseDisplay(Display):
     """Plot of the frequency response of feature maps, over the frequency or over the depth.
 
     Parameters
@@ -235,6 +217,8 @@ class FrequencyResponseDisplay:
     (3, 1)
     """
 
+    _kinds = ("frequency", "depth")
+
     def __init__(self, response: FrequencyResponse, *, name: str | None = None) -> None:
         self.response = response
         self.name = name
@@ -256,15 +240,12 @@ class FrequencyResponseDisplay:
         ----------
         estimator, X : as in `frequency_response`
             Estimator and samples.
-        kind : {"frequency", "depth"}, default="frequency"
-            Horizontal axis: the frequency, with a curve for each layer; or the depth, with the log amplitude at the
-            highest frequency, relative to that at 0, and grey bands behind the mixers.
+        kind : as in `plot`
+            Horizontal axis.
         name : str or None, default=None
             Name of the model, for the title or the legend.
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on; None opens a new figure.
-        cmap : str, default="plasma"
-            Colour map for the depth of the curves over the frequency.
+        ax, cmap : as in `plot`
+            Axes and colour map.
 
         Returns
         -------
@@ -273,10 +254,8 @@ class FrequencyResponseDisplay:
 
         Raises
         ------
-        FieldDataError, ValueError
+        FieldDataError, ValueError, OptionalDependencyError
             Same errors as `frequency_response` and `plot`.
-        OptionalDependencyError
-            If matplotlib is not installed.
 
         Examples
         --------
@@ -289,7 +268,7 @@ class FrequencyResponseDisplay:
         >>> display.response.layers
         ('input', 'mixer', 'mlp')
         """
-        _check_kind(kind)
+        cls._check_kind(kind)
         return cls(frequency_response(estimator, X), name=name).plot(kind=kind, ax=ax, cmap=cmap)
 
     def plot(self, *, kind: str = "frequency", ax: Any = None, cmap: str = "plasma") -> Self:
@@ -318,28 +297,26 @@ class FrequencyResponseDisplay:
         OptionalDependencyError
             If matplotlib is not installed.
         """
-        _check_kind(kind)
-        pyplot = import_optional("matplotlib.pyplot", purpose="draw frequency responses")
-        if ax is None:
-            _, ax = pyplot.subplots(figsize=(4.8, 3.6), layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
+        self._check_kind(kind)
+        (self.ax_,) = self._panels(ax, size=(4.8, 3.6))
         if kind == "frequency":
-            self._draw_over_frequency(pyplot.get_cmap(cmap))
+            self._draw_over_frequency(cmap)
         else:
             self._draw_over_depth()
-        ax.set(xlim=(0.0, 1.0), ylabel="Δ log amplitude")
+        self.ax_.set(xlim=(0.0, 1.0), ylabel="Δ log amplitude")
         return self
 
-    def _draw_over_frequency(self, cmap: Any) -> None:
+    def _draw_over_frequency(self, cmap: str) -> None:
         """Draw a curve for each layer, coloured by its depth."""
         ax, response = self.ax_, self.response
+        cm = import_optional("matplotlib.cm", purpose="draw figures")
+        colors = cm.ScalarMappable(cmap=cmap)
         self.bands_: list[Any] = []
         self.lines_ = [
-            ax.plot(response.frequencies, values, color=cmap(depth), label=f"{depth:.2f}, {layer}")[0]
+            ax.plot(response.frequencies, values, color=colors.cmap(depth), label=f"{depth:.2f}, {layer}")[0]
             for depth, layer, values in zip(response.depth, response.layers, response.log_amplitudes, strict=True)
         ]
-        cm = import_optional("matplotlib.cm", purpose="draw frequency responses")
-        self.figure_.colorbar(cm.ScalarMappable(cmap=cmap), ax=ax, label="normalised depth")
+        self.figure_.colorbar(colors, ax=ax, label="normalised depth")
         ax.xaxis.set_major_formatter("{x:.1f}π")
         ax.set(xlabel="frequency", title=self.name or "")
 
@@ -356,9 +333,3 @@ class FrequencyResponseDisplay:
         ax.set_xlabel("normalised depth")
         if self.name is not None:
             ax.legend(frameon=False)
-
-
-def _check_kind(kind: str) -> None:
-    """Raise ValueError if there is no plot of this kind."""
-    if kind not in _KINDS:
-        raise ValueError(f"kind is {kind!r}; expected one of {_KINDS}.")

@@ -10,15 +10,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from skop._optional import import_optional
 from skop._typing import FloatArray
+from skop.inspection._display import Display
 from skop.inspection._fields import read_fields
 from skop.metrics import phase_error
 
 __all__ = ["PhaseErrorDisplay"]
 
 
-class PhaseErrorDisplay:
+class PhaseErrorDisplay(Display):
     """Plot of the phase error over the wave number, for one model or for several on the same axes.
 
     Parameters
@@ -69,10 +69,8 @@ class PhaseErrorDisplay:
             Inputs and true fields.
         threshold : float, default=1e-6
             Amplitude up to which modes are left out, as in `skop.metrics.phase_error`.
-        name : str or None, default=None
-            Name of the model, for the legend.
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on, such as those of another model; None opens a new figure.
+        name, ax : as in the constructor and in `plot`
+            Name of the model, and axes.
 
         Returns
         -------
@@ -81,12 +79,8 @@ class PhaseErrorDisplay:
 
         Raises
         ------
-        FieldDataError
-            If X or y is invalid, or y is not a field on a grid.
-        ValueError
-            If `threshold` is out of range.
-        OptionalDependencyError
-            If matplotlib is not installed.
+        FieldDataError, ValueError, OptionalDependencyError
+            Same errors as `from_predictions`.
 
         Examples
         --------
@@ -119,10 +113,8 @@ class PhaseErrorDisplay:
         ----------
         y_true, y_pred, grid_shape, threshold : as in `skop.metrics.phase_error`
             True and predicted fields, their grid, and the amplitude up to which modes are left out.
-        name : str or None, default=None
-            Name of the model, for the legend.
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on, such as those of another model; None opens a new figure.
+        name, ax : as in the constructor and in `plot`
+            Name of the model, and axes.
 
         Returns
         -------
@@ -131,10 +123,8 @@ class PhaseErrorDisplay:
 
         Raises
         ------
-        FieldDataError, ValueError
-            Same errors as `skop.metrics.phase_error`.
-        OptionalDependencyError
-            If matplotlib is not installed.
+        FieldDataError, ValueError, OptionalDependencyError
+            Same errors as `skop.metrics.phase_error` and `plot`.
 
         Examples
         --------
@@ -165,10 +155,8 @@ class PhaseErrorDisplay:
         OptionalDependencyError
             If matplotlib is not installed.
         """
-        pyplot = import_optional("matplotlib.pyplot", purpose="draw phase errors")
-        if ax is None:
-            _, ax = pyplot.subplots(figsize=(4.8, 3.4), layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
+        (ax,) = self._panels(ax, size=(4.8, 3.4))
+        self.ax_ = ax
         # The error of phases that are drawn at random.
         ax.axhline(np.pi / 2, color="0.6", linewidth=0.8, linestyle=":", zorder=0)
         # With markers, a wave number between two gaps is visible, too.

@@ -14,8 +14,8 @@ import torch
 
 from skop._optional import import_optional
 from skop._typing import GridShape
-from skop.inspection._analysis import check_spacing, evaluating, network_name, read_samples
-from skop.modules import observe_features
+from skop.inspection._analysis import each_batch, network_name, noted, read_samples
+from skop.inspection._display import Display
 
 __all__ = ["PoleDisplay", "learned_poles"]
 
@@ -26,7 +26,6 @@ _POINTS = 2**14
 #: Largest number of panels side by side.
 _COLUMNS = 4
 _N_BINS = 20
-_KINDS = ("disk", "radius")
 
 
 def learned_poles(estimator: Any, X: Any) -> list[ComplexArray]:
@@ -82,45 +81,31 @@ def learned_poles(estimator: Any, X: Any) -> list[ComplexArray]:
     ([(8, 2, 4), (8, 2, 4)], True)
     """
     inputs = read_samples(estimator, X)
-    if estimator.spec_.resampler is not None:
-        inputs = estimator.spec_.resampler.to_grid(inputs)
     estimator.surrogate_.refine.require_grid(inputs)
-    check_spacing(estimator, inputs)
+
+    def poles(batch: Any, n_samples: int) -> list[ComplexArray]:
+        def measure(_: str, values: torch.Tensor, grid: GridShape | None) -> ComplexArray:
+            if values.ndim != 4 or len(values) != n_samples or values.shape[-1] != 2:
+                raise ValueError(
+                    f"a layer noted poles of shape {tuple(values.shape)} for {n_samples} samples, expected "
+                    f"({n_samples}, sets, poles, 2), with the real and imaginary parts on the last axis."
+                )
+            real, imaginary = values.cpu().double().unbind(-1)
+            return real.numpy() + 1j * imaginary.numpy()
+
+        return noted(estimator.module_, batch, ("poles",), measure)
+
     # Mixers may take packed samples apart, so that one at a time keeps a call of a mixer a layer.
-    limit = 0 if inputs.is_ragged else _POINTS
-    parts: list[list[ComplexArray]] = []
-    with torch.inference_mode(), evaluating(estimator.module_):
-        for indices, batch in estimator.surrogate_.loader(inputs).bounded_batches(limit):
-            parts.append(_poles(estimator.module_, batch.inputs(), len(indices)))
+    parts = each_batch(estimator, inputs, 0 if inputs.is_ragged else _POINTS, poles)
+    if not parts[0]:
+        raise ValueError(
+            f"the mixers of the {network_name(estimator.module_)} have no poles; fit an AMORegressor, or call "
+            'skop.modules.note_features("poles", ...) in a mixer of your own.'
+        )
     return [np.concatenate(layer) for layer in zip(*parts, strict=True)]
 
 
-def _poles(network: torch.nn.Module, arguments: dict[str, Any], n_samples: int) -> list[ComplexArray]:
-    """Poles (B, S, K) of each layer for a batch."""
-    found: list[ComplexArray] = []
-
-    def observer(kind: str, values: torch.Tensor, grid: GridShape | None) -> None:
-        if kind != "poles":
-            return
-        if values.ndim != 4 or len(values) != n_samples or values.shape[-1] != 2:
-            raise ValueError(
-                f"a layer noted poles of shape {tuple(values.shape)} for {n_samples} samples, expected ({n_samples}, "
-                "sets, poles, 2), with the real and imaginary parts on the last axis."
-            )
-        real, imaginary = values.cpu().double().unbind(-1)
-        found.append(real.numpy() + 1j * imaginary.numpy())
-
-    with observe_features(observer):
-        network(**arguments)
-    if not found:
-        raise ValueError(
-            f"the mixers of the {network_name(network)} have no poles; fit an AMORegressor, or call "
-            'skop.modules.note_features("poles", ...) in a mixer of your own.'
-        )
-    return found
-
-
-class PoleDisplay:
+class PoleDisplay(Display):
     """Plot of learned poles by layer: in the unit disk, or as a histogram of their distance from its centre.
 
     Parameters
@@ -153,6 +138,8 @@ class PoleDisplay:
     ['layer 1', 'layer 2']
     """
 
+    _kinds = ("disk", "radius")
+
     def __init__(self, poles: Sequence[ComplexArray], *, name: str | None = None) -> None:
         self.poles = poles
         self.name = name
@@ -174,15 +161,12 @@ class PoleDisplay:
         ----------
         estimator, X : as in `learned_poles`
             Estimator and samples.
-        kind : {"disk", "radius"}, default="disk"
-            Contents of the panels: the poles of all samples as points of the complex plane, with the unit circle; or
-            the histogram of their absolute values.
+        kind : as in `plot`
+            Contents of the panels.
         name : str or None, default=None
             Name of the model, for the title of the figure.
-        ax : matplotlib Axes, sequence of them, or None, default=None
-            Axes of the panels, one for each layer; None opens a new figure.
-        cmap : str, default="viridis"
-            Colour map for the number of a pole in its set.
+        ax, cmap : as in `plot`
+            Axes and colour map.
 
         Returns
         -------
@@ -191,10 +175,8 @@ class PoleDisplay:
 
         Raises
         ------
-        FieldDataError, ValueError
+        FieldDataError, ValueError, OptionalDependencyError
             Same errors as `learned_poles` and `plot`.
-        OptionalDependencyError
-            If matplotlib is not installed.
 
         Examples
         --------
@@ -206,7 +188,7 @@ class PoleDisplay:
         >>> len(PoleDisplay.from_estimator(model, X, kind="radius").axes_)
         2
         """
-        _check_kind(kind)
+        cls._check_kind(kind)
         return cls(learned_poles(estimator, X), name=name).plot(kind=kind, ax=ax, cmap=cmap)
 
     def plot(self, *, kind: str = "disk", ax: Any = None, cmap: str = "viridis") -> Self:
@@ -235,7 +217,7 @@ class PoleDisplay:
         OptionalDependencyError
             If matplotlib is not installed.
         """
-        _check_kind(kind)
+        self._check_kind(kind)
         shapes = [np.shape(own) for own in self.poles]
         # An array of one layer would pass as a sequence of layers, one for each sample.
         if not shapes or any(len(shape) != 3 for shape in shapes):
@@ -243,20 +225,8 @@ class PoleDisplay:
                 f"poles has elements of the shapes {shapes[:3]}, expected a sequence with an array (samples, sets, "
                 "poles) for each layer, as learned_poles returns; put a single array into a list."
             )
-        pyplot = import_optional("matplotlib.pyplot", purpose="draw poles")
-        n_layers = len(self.poles)
-        if ax is None:
-            columns = min(n_layers, _COLUMNS)
-            rows = -(-n_layers // columns)
-            size = (2.7 * columns, 2.8 * rows)
-            _, ax = pyplot.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
-            for spare in ax.flat[n_layers:]:
-                spare.remove()
-            ax = ax.flat[:n_layers]
-        self.axes_ = np.asarray(ax, dtype=object).reshape(-1)
-        if len(self.axes_) != n_layers:
-            raise ValueError(f"ax has {len(self.axes_)} axes, expected {n_layers}, one for each layer.")
-        self.figure_ = self.axes_[0].figure
+        each = ", one for each layer"
+        self.axes_ = self._panels(ax, len(self.poles), size=(2.7, 2.8), columns=_COLUMNS, what=each)
         draw = self._draw_disk if kind == "disk" else self._draw_radius
         self.artists_ = [draw(panel, np.asarray(own), cmap) for panel, own in zip(self.axes_, self.poles, strict=True)]
         for number, panel in enumerate(self.axes_, start=1):
@@ -267,7 +237,7 @@ class PoleDisplay:
 
     def _draw_disk(self, panel: Any, poles: ComplexArray, cmap: str) -> Any:
         """Draw poles as points, coloured by their number in the set."""
-        patches = import_optional("matplotlib.patches", purpose="draw poles")
+        patches = import_optional("matplotlib.patches", purpose="draw figures")
         panel.add_patch(patches.Circle((0.0, 0.0), 1.0, fill=False, color="0.3", linewidth=0.8))
         for line in (panel.axhline, panel.axvline):
             line(0.0, color="0.85", linewidth=0.6, zorder=0)
@@ -293,9 +263,3 @@ class PoleDisplay:
         if panel is self.axes_[0]:
             panel.set_ylabel("fraction of poles")
         return drawn
-
-
-def _check_kind(kind: str) -> None:
-    """Raise ValueError if there is no plot of this kind."""
-    if kind not in _KINDS:
-        raise ValueError(f"kind is {kind!r}; expected one of {_KINDS}.")

@@ -1,12 +1,14 @@
 """A report on data, errors and models as one HTML file, which needs nothing outside itself.
 
-Every part is a function from numbers to a section; all text that comes from the user goes through `html.escape`.
+Every part of the page is a method of one class; all text that comes from the user goes through `html.escape`.
 """
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 from pathlib import Path
@@ -20,6 +22,7 @@ from skop._typing import FloatArray, PathOrStr
 from skop._version import __version__
 from skop.data import FieldSet, is_mesh_input, read_meshes
 from skop.exceptions import FieldDataError
+from skop.inspection._analysis import named
 from skop.inspection._comparison import ModelResult, compare_models
 from skop.inspection._description import DataDescription, describe_data
 from skop.inspection._evaluation import Evaluation, evaluate
@@ -181,26 +184,10 @@ def write_report(
     if description is None and (train is not None or X is not None):
         described, called = (train, train_names) if train is not None else ((X, y), names)
         description = describe_data(*described, names=called, parameter_names=parameter_names)
-    sections = [
-        _data_section(description),
-        _split_section(train_names, None if evaluation is None else evaluation.names),
-        _error_section(evaluation, pictures),
-        _worst_section(evaluation, meshes, pictures, n_worst),
-        _prediction_section(estimator, X, names, meshes, pictures, n_worst) if evaluation is None else "",
-        _training_section(estimator, pictures),
-        _comparison_section(estimator, evaluation, comparison),
-        _cost_section(estimator, evaluation, model_path),
-        _loading_section(estimator, model_path),
-    ]
-    page = _PAGE.substitute(
-        title=escape(title or _title(estimator, model_path)),
-        subtitle=escape(_subtitle(estimator, description)),
-        tiles=_tiles(estimator, evaluation, description, comparison),
-        sections="\n".join(section for section in sections if section),
-        version=escape(__version__),
-        date=datetime.now().strftime("%Y-%m-%d %H:%M"),
+    report = _Report(
+        estimator, X, names, meshes, train_names, evaluation, description, comparison, model_path, n_worst, pictures
     )
-    write_in_one_step(Path(path), page.encode())
+    write_in_one_step(Path(path), report.page(title).encode())
 
 
 def _opened(
@@ -231,57 +218,6 @@ def _files_in(X: Any) -> Any:
     return next((column for column in columns if column and is_mesh_input(column)), None)
 
 
-def _trained(estimator: Any) -> Any:
-    """The estimator with the network: the wrapped one, where an estimator for time wraps another."""
-    return getattr(estimator, "estimator_", estimator)
-
-
-# ---------------------------------------------------------------------- head
-def _title(estimator: Any, model_path: PathOrStr | None) -> str:
-    """Title of a page."""
-    if estimator is None:
-        return "Data for a surrogate"
-    return f"Surrogate {Path(model_path).name}" if model_path is not None else "Report on a surrogate"
-
-
-def _subtitle(estimator: Any, description: DataDescription | None) -> str:
-    """What the page is about, in one line."""
-    parts = [] if estimator is None else [type(estimator).__name__]
-    if description is not None:
-        parts.append(description.form)
-    return ", ".join(parts)
-
-
-def _tiles(
-    estimator: Any,
-    evaluation: Evaluation | None,
-    description: DataDescription | None,
-    comparison: Sequence[ModelResult],
-) -> str:
-    """The most important numbers."""
-    tiles = []
-    if evaluation is not None:
-        tiles.append((_percent(evaluation.mean_error), f"mean error, {len(evaluation)} test samples"))
-        tiles.append((_percent(float(evaluation.errors.max())), "error of the worst sample"))
-    usable = [result for result in comparison if result.evaluation is not None]
-    if usable:
-        best = min(usable, key=lambda result: result.error)
-        tiles.append((_percent(best.error), f"best other model: {best.name}" if estimator is not None else best.name))
-    trained = _trained(estimator)
-    if hasattr(trained, "fit_seconds_"):
-        tiles.append((_duration(trained.fit_seconds_), "training"))
-    if evaluation is not None:
-        tiles.append((_duration(evaluation.seconds / len(evaluation)), "prediction of a sample"))
-    if estimator is None and description is not None:
-        problems = sum(finding.level == "problem" for finding in description.findings)
-        tiles += [(str(description.n_samples), "samples"), (str(description.n_points[1]), "points, median")]
-        tiles += [(str(len(description.channels)), "channels and parameters"), (str(problems), "problems found")]
-    body = "".join(
-        f'<div class="tile"><b>{escape(value)}</b><span>{escape(text)}</span></div>' for value, text in tiles
-    )
-    return f'<div class="tiles">{body}</div>' if tiles else ""
-
-
 # ---------------------------------------------------------------------- pieces
 def _percent(share: float) -> str:
     """A share in percent, with three digits."""
@@ -297,272 +233,326 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:.3g} min"
 
 
-def _section(name: str, body: str) -> str:
-    """A part of the page with a heading."""
-    return f"<section><h2>{escape(name)}</h2>\n{body}</section>"
+def _table(
+    head: Sequence[str], rows: Sequence[Sequence[Any]], what: str, *, n_open: int = _OPEN_ROWS, own: int | None = None
+) -> str:
+    """A table whose rows after the first ones can be unfolded, with one row of the own model.
 
-
-def _table(head: Sequence[str], rows: Sequence[str]) -> str:
-    """A table; names that start with # are of columns of numbers, with | of bars."""
-    kinds = {"#": ' class="n"', "|": ' class="bar"'}
-    cells = "".join(f"<th{kinds.get(name[:1], '')}>{escape(name.lstrip('#|'))}</th>" for name in head)
-    return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-
-
-def _folded(head: Sequence[str], rows: Sequence[str], what: str) -> str:
-    """A table of which the first rows are open, and the others can be unfolded."""
-    shown = _table(head, rows[:_OPEN_ROWS])
-    if len(rows) <= _OPEN_ROWS:
+    Columns that start with # hold numbers, with @ names, with | lengths of bars; a row that ends early ends in a note.
+    """
+    kinds = [{"#": "n", "@": "name", "|": "bar"}.get(name[:1]) for name in head]
+    names = "".join(_cell("th", kind, escape(name.lstrip("#@|"))) for kind, name in zip(kinds, head, strict=True))
+    lines = []
+    for number, row in enumerate(rows):
+        cells = [
+            _cell("td", kind, _bar(cell) if kind == "bar" else escape(cell))
+            for kind, cell in zip(kinds, row, strict=False)
+        ]
+        if len(row) < len(head):
+            cells[-1] = f'<td class="wide soft" colspan="{len(head) - len(row) + 1}">{escape(row[-1])}</td>'
+        start = '<tr class="own">' if number == own else "<tr>"
+        lines.append(f"{start}{''.join(cells)}</tr>")
+    shown, folded = (
+        f'<div class="scroll"><table><thead><tr>{names}</tr></thead><tbody>{"".join(part)}</tbody></table></div>'
+        for part in (lines[:n_open], lines[n_open:])
+    )
+    if len(lines) <= n_open:
         return shown
-    more = _table(head, rows[_OPEN_ROWS:])
-    return f"{shown}\n<details><summary>{len(rows) - _OPEN_ROWS} more {what}</summary>{more}</details>"
+    return f"{shown}\n<details><summary>{len(lines) - n_open} more {what}</summary>{folded}</details>"
 
 
-def _row(cells: Sequence[str], own: bool = False) -> str:
-    """A row of a table; the marks of cells are those of the head."""
-    kinds = {"#": ' class="n"', "@": ' class="name"', "~": ' class="wide"'}
-    shown = []
-    for cell in cells:
-        kind = kinds.get(cell[:1])
-        shown.append(cell if cell.startswith("<td") else f"<td{kind or ''}>{escape(cell[1:] if kind else cell)}</td>")
-    return f"<tr{' class=own' if own else ''}>{''.join(shown)}</tr>".replace("class=own", 'class="own"')
+def _cell(tag: str, kind: str | None, content: str) -> str:
+    """A cell of a table."""
+    return f"<{tag}>{content}</{tag}>" if kind is None else f'<{tag} class="{kind}">{content}</{tag}>'
 
 
 def _bar(share: float) -> str:
-    """A cell with a bar."""
+    """A bar of a share of the width."""
     width = 0.0 if not np.isfinite(share) else min(100.0, 100 * share)
-    return f'<td class="bar"><i style="width:{width:.1f}%"></i></td>'
+    return f'<i style="width:{width:.1f}%"></i>'
 
 
-def _figure(svg: str, caption: str) -> str:
-    """A picture with its caption."""
-    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+def _pictures(drawn: Sequence[str]) -> str:
+    """Pictures side by side."""
+    kind = "pictures single" if len(drawn) == 1 else "pictures"
+    return f'<div class="{kind}">{"".join(drawn)}</div>'
 
 
 # ---------------------------------------------------------------------- parts
-def _data_section(description: DataDescription | None) -> str:
-    """What the data are, what is wrong with them, what to start with."""
-    if description is None:
-        return ""
-    parts = [f"<p>{escape(description.form)}.</p>"]
-    if description.box:
-        axes = [f"{axis} {low:.4g} to {high:.4g}" for axis, (low, high) in zip("xyz", description.box, strict=False)]
-        parts.append(f'<p class="soft">Coordinates: {escape(", ".join(axes))}</p>')
-    rows = [
-        _row([item.role, f"@{item.name}", *(f"#{getattr(item, key):.4g}" for key in
-              ("minimum", "mean", "maximum", "deviation"))])
-        for item in description.channels
-    ]  # fmt: skip
-    parts.append(_folded(["role", "name", "#min", "#mean", "#max", "#std"], rows, "rows"))
-    if description.findings:
-        items = []
-        for finding in description.findings:
-            word = f'<span class="bad">{finding.level}</span>' if finding.level == "problem" else finding.level
-            items.append(f"<li>{word}: {escape(str(finding))}</li>")
-        parts.append(f"<h3>What to look at</h3><ul>{''.join(items)}</ul>")
-    return _section("Data", "\n".join(parts))
+@dataclass
+class _Report:
+    """What a page is about; a part that has nothing to show is an empty text."""
 
+    estimator: Any
+    X: Any
+    names: Sequence[str] | None
+    meshes: Sequence[Any] | None
+    train_names: Sequence[str] | None
+    evaluation: Evaluation | None
+    description: DataDescription | None
+    comparison: Sequence[ModelResult]
+    model_path: PathOrStr | None
+    n_worst: int
+    pictures: SvgPictures
 
-def _split_section(train: Sequence[str] | None, test: Sequence[str] | None) -> str:
-    """Which samples were used for what."""
-    if not train or not test:
-        return ""
-    lists = "".join(
-        f"<details><summary>{len(group)} samples {word}</summary><p>{escape(', '.join(group))}</p></details>"
-        for word, group in (("to train on", train), ("held out", test))
-    )
-    return _section("Split", f"<p>The error is that of the held-out samples.</p>{lists}")
+    def __post_init__(self) -> None:
+        #: The estimator with the network: the wrapped one, where an estimator for time wraps another.
+        self.trained = getattr(self.estimator, "estimator_", self.estimator)
 
+    def page(self, title: str | None) -> str:
+        """The whole page."""
+        usual = "Data for a surrogate" if self.estimator is None else "Report on a surrogate"
+        if self.estimator is not None and self.model_path is not None:
+            usual = f"Surrogate {Path(self.model_path).name}"
+        about = [] if self.estimator is None else [type(self.estimator).__name__]
+        about += [] if self.description is None else [self.description.form]
+        sections = {
+            "Data": self._data(),
+            "Split": self._split(),
+            "Errors": self._errors(),
+            "Predicted over true": self._scalars(),
+            "Worst samples": self._worst(),
+            "Predictions": self._predictions(),
+            "Training": self._training(),
+            "Comparison": self._comparison(),
+            "Cost": self._cost(),
+            "Use the model": self._loading(),
+        }
+        return _PAGE.substitute(
+            title=escape(title or usual),
+            subtitle=escape(", ".join(about)),
+            tiles=self._tiles(),
+            sections="\n".join(
+                f"<section><h2>{name}</h2>\n{body}</section>" for name, body in sections.items() if body
+            ),
+            version=escape(__version__),
+            date=datetime.now().strftime("%Y-%m-%d %H:%M"),
+        )
 
-def _error_section(evaluation: Evaluation | None, pictures: SvgPictures) -> str:
-    """Errors by channel and by sample."""
-    if evaluation is None:
-        return ""
-    parts = []
-    if len(evaluation.channels) > 1:
-        by_channel = evaluation.to_dict()["channels"]
-        largest = max(by_channel.values()) or 1.0
-        rows = [_row([f"@{name}", f"#{_percent(error)}", _bar(error / largest)]) for name, error in by_channel.items()]
-        parts.append("<h3>By channel</h3>" + _folded(["channel", "#error", "|"], rows, "channels"))
-    if len(evaluation) >= _ENOUGH_FOR_HISTOGRAM:
-        drawn = pictures.histogram(evaluation.errors, "Number of samples by their error")
-        parts.append(f'<div class="pictures single">{_figure(drawn, "Errors of the test samples")}</div>')
-    largest = float(evaluation.errors.max()) or 1.0
-    head = ["sample", "#error", "#max, true", "#max, predicted", "|"]
-    rows = []
-    for row in evaluation.ranking:
-        true, found = evaluation.truth[row][:, 0], evaluation.predicted[row][:, 0]
-        cells = [f"@{evaluation.names[row]}", f"#{_percent(float(evaluation.errors[row]))}"]
-        cells += [f"#{true.max():.4g}", f"#{found.max():.4g}", _bar(float(evaluation.errors[row]) / largest)]
-        rows.append(_row(cells))
-    parts.append("<h3>By sample, the worst first</h3>" + _folded(head, rows, "samples"))
-    if len(evaluation.channels) > 1:
-        parts.append(f'<p class="soft">Maxima are those of {escape(evaluation.channels[0])}.</p>')
-    return _section("Errors", "\n".join(parts))
+    def _tiles(self) -> str:
+        """The most important numbers."""
+        tiles, evaluation, description = [], self.evaluation, self.description
+        if evaluation is not None:
+            tiles.append((_percent(evaluation.mean_error), f"mean error, {len(evaluation)} test samples"))
+            tiles.append((_percent(float(evaluation.errors.max())), "error of the worst sample"))
+        usable = [result for result in self.comparison if result.evaluation is not None]
+        if usable:
+            best = min(usable, key=lambda result: result.error)
+            words = best.name if self.estimator is None else f"best other model: {best.name}"
+            tiles.append((_percent(best.error), words))
+        if hasattr(self.trained, "fit_seconds_"):
+            tiles.append((_duration(self.trained.fit_seconds_), "training"))
+        if evaluation is not None:
+            tiles.append((_duration(evaluation.seconds / len(evaluation)), "prediction of a sample"))
+        if self.estimator is None and description is not None:
+            problems = sum(finding.level == "problem" for finding in description.findings)
+            tiles += [(str(description.n_samples), "samples"), (str(description.n_points[1]), "points, median")]
+            tiles += [(str(len(description.channels)), "channels and parameters"), (str(problems), "problems found")]
+        body = "".join(f'<div class="tile"><b>{escape(value)}</b><span>{escape(text)}</span></div>'
+                       for value, text in tiles)  # fmt: skip
+        return f'<div class="tiles">{body}</div>' if tiles else ""
 
-
-def _worst_section(
-    evaluation: Evaluation | None, meshes: Sequence[Any] | None, pictures: SvgPictures, n_worst: int
-) -> str:
-    """Pictures of the worst samples, and of one of median error."""
-    if evaluation is None:
-        return ""
-    if evaluation.points is None:
-        truth, predicted = np.concatenate(evaluation.truth), np.concatenate(evaluation.predicted)
-        drawn = [
-            _figure(pictures.parity(truth[:, c], predicted[:, c], name), name)
-            for c, name in enumerate(evaluation.channels[:_MOST_PICTURES])
+    def _data(self) -> str:
+        """What the data are, what is wrong with them, what to start with."""
+        found = self.description
+        if found is None:
+            return ""
+        parts = [f"<p>{escape(found.form)}.</p>"]
+        if found.box:
+            parts.append(f'<p class="soft">Coordinates: {escape(found._extents())}</p>')
+        rows = [
+            [item.role, item.name]
+            + [f"{number:.4g}" for number in (item.minimum, item.mean, item.maximum, item.deviation)]
+            for item in found.channels
         ]
-        kind = "pictures single" if len(drawn) == 1 else "pictures"
-        return _section("Predicted over true", f'<div class="{kind}">{"".join(drawn)}</div>')
-    ranking = evaluation.ranking
-    chosen = list(dict.fromkeys([*ranking[:n_worst], ranking[len(ranking) // 2]]))
-    parts = []
-    for row in chosen:
-        rank = int(np.flatnonzero(ranking == row)[0])
-        what = "worst" if rank == 0 else f"rank {rank + 1} of {len(ranking)}"
-        heading = f"{evaluation.names[row]}: {_percent(float(evaluation.errors[row]))} ({what})"
-        # The channel that is most wrong in this sample says most.
-        channel = int(np.argmax(evaluation.channel_errors[row]))
-        fields = [part[row][:, channel] for part in (evaluation.truth, evaluation.predicted)]
-        panels = _field_panels(
-            evaluation.points[[row]], fields, meshes, int(row), evaluation.channels[channel], pictures
+        parts.append(_table(["role", "@name", "#min", "#mean", "#max", "#std"], rows, "rows"))
+        if found.findings:
+            words = {"problem": '<span class="bad">problem</span>', "notice": "notice"}
+            items = "".join(f"<li>{words[item.level]}: {escape(str(item))}</li>" for item in found.findings)
+            parts.append(f"<h3>What to look at</h3><ul>{items}</ul>")
+        return "\n".join(parts)
+
+    def _split(self) -> str:
+        """Which samples were used for what."""
+        if not self.train_names or self.evaluation is None:
+            return ""
+        lists = "".join(
+            f"<details><summary>{len(group)} samples {word}</summary><p>{escape(', '.join(group))}</p></details>"
+            for word, group in (("to train on", self.train_names), ("held out", self.evaluation.names))
         )
-        parts.append(f'<h3>{escape(heading)}</h3><div class="pictures">{panels}</div>')
-    return _section("Worst samples", "\n".join(parts))
+        return f"<p>The error is that of the held-out samples.</p>{lists}"
 
+    def _errors(self) -> str:
+        """Errors by channel and by sample."""
+        found = self.evaluation
+        if found is None:
+            return ""
+        parts, has_channels = [], len(found.channels) > 1
+        if has_channels:
+            by_channel = found.to_dict()["channels"]
+            largest = max(by_channel.values()) or 1.0
+            rows = [[name, _percent(error), error / largest] for name, error in by_channel.items()]
+            parts.append("<h3>By channel</h3>" + _table(["@channel", "#error", "|"], rows, "channels"))
+        if len(found) >= _ENOUGH_FOR_HISTOGRAM:
+            parts.append(_pictures([self.pictures.histogram(found.errors)]))
+        largest = float(found.errors.max()) or 1.0
+        rows = []
+        for row in found.ranking:
+            maxima = [f"{fields[row][:, 0].max():.4g}" for fields in (found.truth, found.predicted)]
+            error = float(found.errors[row])
+            rows.append([found.names[row], _percent(error), *maxima, error / largest])
+        head = ["@sample", "#error", "#max, true", "#max, predicted", "|"]
+        parts.append("<h3>By sample, the worst first</h3>" + _table(head, rows, "samples"))
+        if has_channels:
+            parts.append(f'<p class="soft">Maxima are those of {escape(found.channels[0])}.</p>')
+        return "\n".join(parts)
 
-def _field_panels(
-    points: FieldSet,
-    fields: Sequence[FloatArray],
-    meshes: Sequence[Any] | None,
-    row: int,
-    name: str,
-    pictures: SvgPictures,
-) -> str:
-    """Truth, prediction and error of a channel of one sample; or the prediction alone."""
-    coords, grid = points.coords_list()[0], points.grid_shape
-    words = ["truth", "prediction"] if len(fields) > 1 else ["prediction"]
-    if points.n_dims == 1:
-        order = np.argsort(coords[:, 0], kind="stable")
-        curves = [(word, coords[order, 0], field[order]) for word, field in zip(words, fields, strict=True)]
-        drawn = [_figure(pictures.lines(curves, ("x", name), f"{name}: {', '.join(words)}"), " and ".join(words))]
+    def _scalars(self) -> str:
+        """Pictures of predicted over true scalars."""
+        found = self.evaluation
+        if found is None or found.points is not None:
+            return ""
+        truth, predicted = np.concatenate(found.truth), np.concatenate(found.predicted)
+        drawn = [self.pictures.parity(truth[:, c], predicted[:, c], name)
+                 for c, name in enumerate(found.channels[:_MOST_PICTURES])]  # fmt: skip
+        return _pictures(drawn)
+
+    def _worst(self) -> str:
+        """Pictures of the worst samples, and of one of median error."""
+        found = self.evaluation
+        if found is None or found.points is None:
+            return ""
+        parts, ranking = [], found.ranking.tolist()
+        for row in dict.fromkeys([*ranking[: self.n_worst], ranking[len(ranking) // 2]]):
+            rank = ranking.index(row)
+            what = "worst" if rank == 0 else f"rank {rank + 1} of {len(ranking)}"
+            heading = f"{found.names[row]}: {_percent(float(found.errors[row]))} ({what})"
+            # The channel that is most wrong in this sample says most.
+            channel = int(np.argmax(found.channel_errors[row]))
+            fields = {"truth": found.truth[row][:, channel], "prediction": found.predicted[row][:, channel]}
+            drawn = self._field_panels(found.points[[row]], fields, row, found.channels[channel])
+            parts.append(f"<h3>{escape(heading)}</h3>{_pictures(drawn)}")
+        return "\n".join(parts)
+
+    def _predictions(self) -> str:
+        """Pictures of predictions without truth."""
+        if self.evaluation is not None or self.estimator is None or self.X is None:
+            return ""
+        predicted = self.estimator.predict(self.X)
+        if not isinstance(predicted, FieldSet):
+            return ""
+        parts = []
+        channels = named(predicted.channel_names, predicted.n_channels, "channel")[:_MOST_PICTURES]
+        for row in range(min(self.n_worst, len(predicted))):
+            one = predicted[[row]]
+            values = one.to_list()[0]
+            drawn = [
+                panel
+                for c, name in enumerate(channels)
+                for panel in self._field_panels(one, {"prediction": values[:, c]}, row, name)
+            ]
+            called = f"sample {row}" if self.names is None else self.names[row]
+            parts.append(f"<h3>{escape(called)}</h3>{_pictures(drawn)}")
+        return "\n".join(parts)
+
+    def _field_panels(self, points: FieldSet, fields: dict[str, FloatArray], row: int, name: str) -> list[str]:
+        """Pictures of a channel of one sample: the fields by their names, and their difference if there are two."""
+        coords, grid = points.coords_list()[0], points.grid_shape
+        error: dict[str, FloatArray] = {}
         if len(fields) > 1:
-            error = [("error", coords[order, 0], (fields[1] - fields[0])[order])]
-            drawn.append(_figure(pictures.lines(error, ("x", f"error of {name}"), f"Error of {name}"), "error"))
-        return "".join(drawn)
-    if points.n_dims == 3 and grid is not None and len(grid) == 3:
-        middle = np.arange(len(coords)).reshape(grid)[:, :, grid[2] // 2].ravel()
-        coords, fields, grid = coords[middle][:, :2], [field[middle] for field in fields], grid[:2]
-    cells = points.cells
-    if cells is None and meshes is not None:
-        cells = [(block.type, block.data) for block in meshes[row].cells if isinstance(block.data, np.ndarray)]
-        cells = cells if len(meshes[row].points) == len(coords) else None
-    options: dict[str, Any] = {"triangles": triangles_of(cells, len(coords)), "grid_shape": grid}
-    limits = (float(min(field.min() for field in fields)), float(max(field.max() for field in fields)))
-    drawn = [
-        _figure(
-            pictures.field(coords, field, limits=limits, diverges=False, title=f"{name}: {word}", **options),
-            f"{name}: {word}",
-        )
-        for word, field in zip(words, fields, strict=True)
-    ]
-    if len(fields) > 1:
-        difference = fields[1] - fields[0]
-        largest = float(np.abs(difference).max()) or 1.0
-        svg = pictures.field(
-            coords, difference, limits=(-largest, largest), diverges=True, title=f"{name}: error", **options
-        )
-        drawn.append(_figure(svg, f"{name}: error, predicted − true"))
-    return "".join(drawn)
+            error["error"] = fields["prediction"] - fields["truth"]
+        if points.n_dims == 1:
+            order = np.argsort(coords[:, 0], kind="stable")
+            panels = []
+            for label, part in ((name, fields), (f"error of {name}", error)):
+                curves = {word: field[order] for word, field in part.items()}
+                title = f"{name}: {', '.join(part)}"
+                panels += [self.pictures.lines(coords[order, 0], curves, label, title)] if part else []
+            return panels
+        cells: Any = points.cells
+        drawn: Any = slice(None)
+        if points.n_dims == 3 and grid is not None and len(grid) == 3:
+            # The middle slice.
+            drawn = np.arange(len(coords)).reshape(grid)[:, :, grid[2] // 2].ravel()
+            coords, grid = coords[drawn][:, :2], grid[:2]
+        if cells is None and self.meshes is not None and len(self.meshes[row].points) == len(coords):
+            blocks = self.meshes[row].cells
+            cells = [(block.type, block.data) for block in blocks if isinstance(block.data, np.ndarray)]
+        triangles = triangles_of(cells, len(coords))
+        ends = [end(field[drawn]) for field in fields.values() for end in (np.min, np.max)]
+        panels = []
+        for word, field in (fields | error).items():
+            largest = float(np.abs(field[drawn]).max()) or 1.0
+            limits = (-largest, largest) if word == "error" else (float(min(ends)), float(max(ends)))
+            options: dict[str, Any] = {"triangles": triangles, "grid_shape": grid, "limits": limits}
+            panels.append(self.pictures.field(coords, field[drawn], name=name, word=word, **options))
+        return panels
 
+    def _training(self) -> str:
+        """Loss and validation error over the epochs."""
+        own = self.trained
+        if not getattr(own, "loss_curve_", None):
+            return ""
+        text = f"{own.n_iter_} epochs, ended by {own.stopped_}; weights of epoch {own.best_iter_} were kept"
+        return _pictures([self.pictures.training_curve(own, text)])
 
-def _prediction_section(
-    estimator: Any,
-    X: Any,
-    names: Sequence[str] | None,
-    meshes: Sequence[Any] | None,
-    pictures: SvgPictures,
-    n_drawn: int,
-) -> str:
-    """Predictions without truth."""
-    if estimator is None or X is None:
-        return ""
-    predicted = estimator.predict(X)
-    if not isinstance(predicted, FieldSet):
-        return ""
-    channels = predicted.channel_names or [f"channel {number}" for number in range(predicted.n_channels)]
-    parts = []
-    for row in range(min(n_drawn, len(predicted))):
-        one = predicted[[row]]
-        drawn = "".join(
-            _field_panels(one, [one.to_list()[0][:, c]], meshes, row, name, pictures)
-            for c, name in enumerate(channels[:_MOST_PICTURES])
-        )
-        called = f"sample {row}" if names is None else names[row]
-        parts.append(f'<h3>{escape(called)}</h3><div class="pictures">{drawn}</div>')
-    return _section("Predictions", "\n".join(parts))
+    def _comparison(self) -> str:
+        """Errors and times of the models."""
+        results, own = list(self.comparison), None
+        if results and self.estimator is not None and self.evaluation is not None:
+            own, seconds = len(results), getattr(self.trained, "fit_seconds_", np.nan)
+            results.append(ModelResult(type(self.estimator).__name__, self.evaluation, seconds))
+        largest = max((result.error for result in results if np.isfinite(result.error)), default=1.0) or 1.0
+        rows: list[list[Any]] = []
+        for result in results:
+            times = [_duration(result.fit_seconds), _duration(result.predict_seconds)]
+            numbers = [_percent(result.error), *times, result.error / largest]
+            rows.append([result.name, *([result.note] if result.evaluation is None else numbers)])
+        head = ["@model", "#mean error", "#fit", "#a sample", "|"]
+        return _table(head, rows, "models", n_open=len(rows), own=own) if rows else ""
 
+    def _cost(self) -> str:
+        """Time, size and memory."""
+        if self.estimator is None:
+            return ""
+        rows, trained, evaluation = {}, self.trained, self.evaluation
+        if hasattr(trained, "fit_seconds_"):
+            per_epoch = trained.fit_seconds_ / max(trained.n_iter_, 1)
+            rows["training"] = f"{_duration(trained.fit_seconds_)}, {_duration(per_epoch)} an epoch"
+        if evaluation is not None:
+            each = _duration(evaluation.seconds / len(evaluation))
+            rows["prediction"] = f"{each} a sample, {_duration(evaluation.seconds)} for {len(evaluation)}"
+        if hasattr(trained, "module_"):
+            weights = sum(weight.numel() for weight in trained.module_.parameters())
+            where = f"{trained.dtype_}, on {trained.device_}, scans by {trained.backend_}"
+            rows["network"] = f"{weights:,} weights, {where}"
+        if self.model_path is not None and Path(self.model_path).is_file():
+            rows["model file"] = f"{Path(self.model_path).stat().st_size / 1e6:.3g} MB"
+        memory = _peak_memory()
+        if memory is not None:
+            rows["memory"] = f"{memory / 1e9:.2g} GB, the most that this process has held"
+        items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in rows.items())
+        code = escape(repr(self.estimator))
+        return f"<dl>{items}</dl><details><summary>Parameters</summary><pre><code>{code}</code></pre></details>"
 
-def _training_section(estimator: Any, pictures: SvgPictures) -> str:
-    """Loss and validation error over the epochs."""
-    estimator = _trained(estimator)
-    if not getattr(estimator, "loss_curve_", None):
-        return ""
-    text = (
-        f"{estimator.n_iter_} epochs, ended by {estimator.stopped_}; weights of epoch {estimator.best_iter_} were kept"
-    )
-    drawn = _figure(pictures.training_curve(estimator), text)
-    return _section("Training", f'<div class="pictures single">{drawn}</div>')
-
-
-def _comparison_section(estimator: Any, evaluation: Evaluation | None, comparison: Sequence[ModelResult]) -> str:
-    """Errors and times of the models."""
-    if not comparison:
-        return ""
-    results = list(comparison)
-    if estimator is not None and evaluation is not None:
-        fit_seconds = getattr(_trained(estimator), "fit_seconds_", np.nan)
-        results.append(ModelResult(type(estimator).__name__, evaluation, fit_seconds))
-    errors = [result.error for result in results if np.isfinite(result.error)]
-    largest = max(errors, default=1.0) or 1.0
-    rows = []
-    for number, result in enumerate(results):
-        if result.evaluation is None:
-            rows.append(f'<tr><td class="name">{escape(result.name)}</td>'
-                        f'<td class="wide soft" colspan="4">{escape(result.note)}</td></tr>')  # fmt: skip
-            continue
-        cells = [f"@{result.name}", f"#{_percent(result.error)}", f"#{_duration(result.fit_seconds)}"]
-        cells += [f"#{_duration(result.predict_seconds)}", _bar(result.error / largest)]
-        is_own = estimator is not None and number == len(results) - 1
-        rows.append(_row(cells, own=is_own))
-    return _section("Comparison", _table(["model", "#mean error", "#fit", "#a sample", "|"], rows))
-
-
-def _cost_section(estimator: Any, evaluation: Evaluation | None, model_path: PathOrStr | None) -> str:
-    """Time, size and memory."""
-    if estimator is None:
-        return ""
-    rows = []
-    trained = _trained(estimator)
-    if hasattr(trained, "fit_seconds_"):
-        per_epoch = trained.fit_seconds_ / max(trained.n_iter_, 1)
-        rows.append(("training", f"{_duration(trained.fit_seconds_)}, {_duration(per_epoch)} an epoch"))
-    if evaluation is not None:
-        each = _duration(evaluation.seconds / len(evaluation))
-        rows.append(("prediction", f"{each} a sample, {_duration(evaluation.seconds)} for {len(evaluation)}"))
-    if hasattr(trained, "module_"):
-        weights = sum(weight.numel() for weight in trained.module_.parameters())
-        where = f"{trained.dtype_}, on {trained.device_}, scans by {trained.backend_}"
-        rows.append(("network", f"{weights:,} weights, {where}"))
-    if model_path is not None and Path(model_path).is_file():
-        rows.append(("model file", f"{Path(model_path).stat().st_size / 1e6:.3g} MB"))
-    memory = _peak_memory()
-    if memory is not None:
-        rows.append(("memory", f"{memory / 1e9:.2g} GB, the most that this process has held"))
-    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in rows)
-    settings = f"<details><summary>Parameters</summary><pre><code>{escape(repr(estimator))}</code></pre></details>"
-    return _section("Cost", f"<dl>{items}</dl>{settings}")
+    def _loading(self) -> str:
+        """How to use the model."""
+        if self.estimator is None or self.model_path is None:
+            return ""
+        name, spec = str(self.model_path), self.estimator.spec_
+        is_series = hasattr(self.estimator, "series_")
+        if spec.input_form == "meshes" or is_series:
+            files = "new/*.pvd" if is_series else "new/*.vtu"
+            inputs, new = f"'{files}'", f'"{files}"'
+            if spec.n_params:
+                inputs, new = f"{inputs} --params new.csv", f"{new}, params=table"
+        else:
+            inputs, new = "new.csv" if spec.role == "features" else "new.npz", "X_new"
+        codes = {
+            "In Python": f"import skop\n\nmodel = skop.load({name!r})\npredicted = model.predict({new})",
+            "In a shell": f"skop predict {shlex.quote(name)} {inputs} -o predicted/",
+        }
+        return "".join(f"<h3>{word}</h3><pre><code>{escape(code)}</code></pre>" for word, code in codes.items())
 
 
 def _peak_memory() -> float | None:
@@ -572,34 +562,3 @@ def _peak_memory() -> float | None:
     except ModuleNotFoundError:
         return None
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def _loading_section(estimator: Any, model_path: PathOrStr | None) -> str:
-    """How to use the model."""
-    if estimator is None or model_path is None:
-        return ""
-    name = str(model_path)
-    spec = estimator.spec_
-    is_series = hasattr(estimator, "series_")
-    takes_files = spec.input_form == "meshes" or is_series
-    files = "new/*.pvd" if is_series else "new/*.vtu"
-    inputs = f"'{files}'" if takes_files else "new.csv" if spec.role == "features" else "new.npz"
-    if takes_files and spec.n_params:
-        inputs += " --params new.csv"
-    new = f'"{files}"' if takes_files else "X_new"
-    if takes_files and spec.n_params:
-        new += ", params=table"
-    python = f"import skop\n\nmodel = skop.load({name!r})\npredicted = model.predict({new})"
-    shell = f"skop predict {_quoted(name)} {inputs} -o predicted/"
-    blocks = "".join(
-        f"<h3>{word}</h3><pre><code>{escape(code)}</code></pre>"
-        for word, code in (("In Python", python), ("In a shell", shell))
-    )
-    return _section("Use the model", blocks)
-
-
-def _quoted(name: str) -> str:
-    """A file name as a word of a shell."""
-    import shlex
-
-    return shlex.quote(name)

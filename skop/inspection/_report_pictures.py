@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from html import escape
 from itertools import count
 from typing import Any
 
@@ -20,7 +21,7 @@ from scipy.spatial import Delaunay, KDTree
 from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape, IntArray
 from skop.inspection._curves import TrainingCurveDisplay
-from skop.inspection._panels import nearly_square
+from skop.inspection._display import set_aspect
 
 __all__ = ["SvgPictures", "triangles_of"]
 
@@ -52,27 +53,24 @@ _PIXELS_PER_INCH = 144
 
 
 class SvgPictures:
-    """Pictures as SVG elements, whose identifiers do not clash on one page.
-
-    Raises
-    ------
-    OptionalDependencyError
-        If matplotlib is not installed.
-    """
+    """Pictures with captions as elements of a page, on which their identifiers do not clash; it needs matplotlib."""
 
     def __init__(self) -> None:
         self._matplotlib = import_optional("matplotlib", purpose="draw the pictures of the report")
         self._figure = import_optional("matplotlib.figure", purpose="draw the pictures of the report")
         self._numbers = count()
 
-    def _draw(self, draw: Any, size: tuple[float, float], title: str) -> str:
-        """Draw on axes of a new figure, and return the picture."""
+    def _draw(
+        self, size: tuple[float, float], title: str, caption: str, draw: Any, projection: str | None = None
+    ) -> str:
+        """Draw by a function of the axes of a new figure; the title is for readers who do not see the picture."""
         with self._matplotlib.rc_context(_STYLE):
             figure = self._figure.Figure(figsize=size, layout="constrained")
-            draw(figure)
+            draw(figure.add_subplot(projection=projection))
             stream = io.StringIO()
             figure.savefig(stream, format="svg", dpi=_PIXELS_PER_INCH, metadata={"Date": None, "Creator": None})
-        return _inline(stream.getvalue(), f"p{next(self._numbers)}-", title)
+        svg = _inline(stream.getvalue(), f"p{next(self._numbers)}-", title)
+        return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
 
     def field(
         self,
@@ -82,39 +80,16 @@ class SvgPictures:
         triangles: IntArray | None,
         grid_shape: GridShape | None,
         limits: tuple[float, float],
-        diverges: bool,
-        title: str,
+        name: str,
+        word: str,
     ) -> str:
-        """Draw one channel of a sample in two or three dimensions.
-
-        Parameters
-        ----------
-        points : ndarray of shape (P, d)
-            Points.
-        values : ndarray of shape (P,)
-            Values.
-        triangles : ndarray of shape (m, 3) or None
-            Triangles of the mesh; None makes them from the points.
-        grid_shape : tuple of int or None
-            Number of points along each axis, if the points form a grid.
-        limits : tuple of float
-            Values at the ends of the colour scale.
-        diverges : bool
-            Whether the scale is for errors, with white at its centre.
-        title : str
-            Description for readers who do not see the picture.
-
-        Returns
-        -------
-        str
-            The SVG element.
-        """
+        """Draw a channel of a sample in two or three dimensions; triangles may be None, and errors are around white."""
         low, high = limits if limits[0] < limits[1] else (limits[0] - 1, limits[0] + 1)
-        options = {"cmap": "RdBu_r" if diverges else "viridis", "vmin": low, "vmax": high, "rasterized": True}
+        colors = "RdBu_r" if word == "error" else "viridis"
+        options: dict[str, Any] = {"cmap": colors, "vmin": low, "vmax": high, "rasterized": True}
+        in_space = points.shape[1] > 2
 
-        def draw(figure: Any) -> None:
-            in_space = points.shape[1] > 2
-            axes = figure.add_subplot(projection="3d" if in_space else None)
+        def draw(axes: Any) -> None:
             if in_space:
                 drawn = np.random.default_rng(0).permutation(len(points))[:_DRAWN_POINTS]
                 artist = axes.scatter(*points[drawn].T, c=values[drawn], s=4, **options)
@@ -124,28 +99,25 @@ class SvgPictures:
                 artist = axes.pcolormesh(x, y, field, shading="gouraud", **options)
             else:
                 mesh = triangles if triangles is not None else _triangulated(points)
-                artist = axes.tripcolor(
-                    points[:, 0], points[:, 1], values, triangles=mesh, shading="gouraud", **options
-                )
+                artist = axes.tripcolor(*points.T, values, triangles=mesh, shading="gouraud", **options)
             if not in_space:
-                axes.set_aspect("equal" if nearly_square(points) else "auto")
-                for side in ("top", "right", "left", "bottom"):
-                    axes.spines[side].set_visible(False)
+                set_aspect(axes, points)
+                axes.spines[:].set_visible(False)
                 axes.locator_params(nbins=4)
                 axes.tick_params(length=2, labelsize=8)
-            bar = figure.colorbar(artist, ax=axes, shrink=0.9, aspect=24)
+            bar = axes.figure.colorbar(artist, ax=axes, shrink=0.9, aspect=24)
             bar.outline.set_visible(False)
             bar.ax.tick_params(length=2, labelsize=8)
 
-        return self._draw(draw, (4.0, 3.3), title)
+        caption = f"{name}: {word}, predicted − true" if word == "error" else f"{name}: {word}"
+        return self._draw((4.0, 3.3), f"{name}: {word}", caption, draw, "3d" if in_space else None)
 
     def _chart(
-        self, size: tuple[float, float], labels: tuple[str, str], title: str, plot: Any, *, legend: bool = False
+        self, size: tuple[float, float], labels: tuple[str, str], title: str, caption: str, plot: Any, legend: bool
     ) -> str:
         """Draw on axes with labels and a grid, by a function of the axes."""
 
-        def draw(figure: Any) -> None:
-            axes = figure.add_subplot()
+        def draw(axes: Any) -> None:
             plot(axes)
             axes.set(xlabel=labels[0], ylabel=labels[1])
             axes.spines[["top", "right"]].set_visible(False)
@@ -153,66 +125,52 @@ class SvgPictures:
             if legend:
                 axes.legend()
 
-        return self._draw(draw, size, title)
+        return self._draw(size, title, caption, draw)
 
-    def lines(self, curves: Sequence[tuple[str, FloatArray, FloatArray]], labels: tuple[str, str], title: str) -> str:
-        """Draw curves, each with its name.
-
-        Parameters
-        ----------
-        curves : sequence of (str, ndarray, ndarray)
-            Names and coordinates.
-        labels : tuple of str
-            Labels of the axes.
-        title : str
-            Description for readers who do not see the picture.
-
-        Returns
-        -------
-        str
-            The SVG element.
-        """
+    def lines(self, x: FloatArray, curves: dict[str, FloatArray], label: str, title: str) -> str:
+        """Draw curves by their names."""
 
         def plot(axes: Any) -> None:
-            for name, x, y in curves:
+            for name, y in curves.items():
                 axes.plot(x, y, label=name, linewidth=1.4)
 
-        return self._chart((4.6, 3.2), labels, title, plot, legend=len(curves) > 1)
+        return self._chart((4.6, 3.2), ("x", label), title, " and ".join(curves), plot, len(curves) > 1)
 
     def parity(self, truth: FloatArray, predicted: FloatArray, name: str) -> str:
-        """Draw predicted over true scalars, both of shape (n,), and return the SVG element."""
+        """Draw predicted over true scalars, both of shape (n,)."""
 
         def plot(axes: Any) -> None:
             ends = [min(truth.min(), predicted.min()), max(truth.max(), predicted.max())]
             axes.plot(ends, ends, color="#888888", linewidth=0.8)
             axes.plot(truth, predicted, "o", markersize=4, alpha=0.7)
 
-        return self._chart((3.8, 3.2), (f"{name}, true", "predicted"), f"{name}: predicted over true", plot)
+        labels = f"{name}, true", "predicted"
+        return self._chart((3.8, 3.2), labels, f"{name}: predicted over true", name, plot, False)
 
-    def histogram(self, errors: FloatArray, title: str) -> str:
-        """Draw how relative errors of shape (n,) are distributed over the samples, and return the SVG element."""
+    def histogram(self, errors: FloatArray) -> str:
+        """Draw how relative errors of shape (n,) are distributed over the samples."""
 
         def plot(axes: Any) -> None:
             axes.hist(100 * errors, bins=min(30, max(5, len(errors) // 4)), alpha=0.85)
             axes.yaxis.get_major_locator().set_params(integer=True)
 
-        return self._chart((4.6, 2.6), ("relative L2 error in %", "samples"), title, plot)
+        labels, title = ("relative L2 error in %", "samples"), "Number of samples by their error"
+        return self._chart((4.6, 2.6), labels, title, "Errors of the test samples", plot, False)
 
-    def training_curve(self, estimator: Any) -> str:
-        """Draw loss and validation error of an estimator over the epochs, and return the SVG element."""
+    def training_curve(self, estimator: Any, caption: str) -> str:
+        """Draw loss and validation error of an estimator over the epochs."""
 
         def plot(axes: Any) -> None:
             TrainingCurveDisplay.from_estimator(estimator, ax=axes)
 
-        title = "Training loss and validation error of each epoch"
-        return self._chart((5.6, 3.2), ("epoch", "loss and error"), title, plot, legend=True)
+        labels, title = ("epoch", "loss and error"), "Training loss and validation error of each epoch"
+        return self._chart((5.6, 3.2), labels, title, caption, plot, True)
 
 
 def _inline(svg: str, prefix: str, title: str) -> str:
     """Turn an SVG file into an element of a page: no header, own identifiers, the colour of the page, any width."""
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<(metadata|style)\b.*?</\1>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\bid="', f'id="{prefix}', svg)
     svg = re.sub(r'(href=")#', rf"\1#{prefix}", svg)
     svg = svg.replace("url(#", f"url(#{prefix}").replace(_TEXT, "currentColor")
@@ -223,32 +181,11 @@ def _inline(svg: str, prefix: str, title: str) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" role="img" '
         f"{box.group() if box else ''}>"
     )
-    escaped = title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return f"{opening}<title>{escaped}</title>{body.strip()}"
+    return f"{opening}<title>{escape(title, quote=False)}</title>{body.strip()}"
 
 
 def triangles_of(cells: Sequence[tuple[str, IntArray]] | None, n_points: int) -> IntArray | None:
-    """Triangles of a plane mesh, for drawing.
-
-    Parameters
-    ----------
-    cells : sequence of (str, ndarray) or None
-        Blocks of cells by type, with the indices of their points.
-    n_points : int
-        Number of points.
-
-    Returns
-    -------
-    ndarray of shape (m, 3) or None
-        Triangles by their corners; None where there are none, or cells refer to other points.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skop.inspection._report_pictures import triangles_of
-    >>> triangles_of([("quad", np.array([[0, 1, 2, 3]]))], 4).tolist()
-    [[0, 1, 2], [0, 2, 3]]
-    """
+    """Triangles (m, 3) of a plane mesh; None where there are none, or cells refer to other points."""
     found = []
     for kind, corners in cells or ():
         if kind.startswith("triangle"):

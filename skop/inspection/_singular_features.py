@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 from scipy.spatial import Delaunay, QhullError
 
-from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape
 from skop.exceptions import FieldDataError
+from skop.inspection._display import Display
 from skop.inspection._fields import FieldErrorDisplay
 
 __all__ = ["SingularFeatureDisplay"]
@@ -22,7 +22,7 @@ __all__ = ["SingularFeatureDisplay"]
 _FLOOR = 1e-4
 
 
-class SingularFeatureDisplay:
+class SingularFeatureDisplay(Display):
     """Plot of truth, prediction and error of a field, and of log10 of the magnitude of its gradient in a second row.
 
     On a grid, also a curvilinear one, gradients are central differences over the distances between the points,
@@ -117,15 +117,10 @@ class SingularFeatureDisplay:
             Estimator, Pipeline or search that was fitted on fields.
         X, y : as in `fit` of the estimator
             Inputs and true fields.
-        sample : int or {"worst", "median", "best"}, default=0
-            Sample to draw: its index, or its rank by the relative L2 error of the channel. With an index only this
-            sample is predicted.
-        channel : int, default=0
-            Channel of y to draw.
-        ax : ndarray of matplotlib Axes or None, default=None
-            Axes of the panels in two rows; None opens a new figure.
-        cmap, gradient_cmap, error_cmap : str, default="viridis", "magma", "RdBu_r"
-            Colour maps of the field, of the logarithm of its gradient, and of both errors.
+        sample, channel : as in `FieldErrorDisplay.from_estimator`
+            Sample and channel of y to draw.
+        ax, cmap, gradient_cmap, error_cmap : as in `plot`
+            Axes and colour maps.
 
         Returns
         -------
@@ -134,11 +129,8 @@ class SingularFeatureDisplay:
 
         Raises
         ------
-        FieldDataError
-            If X or y is invalid, y is not a field, the sample or channel does not exist, or the points span no
-            triangulation.
-        OptionalDependencyError
-            If matplotlib is not installed.
+        FieldDataError, ValueError, OptionalDependencyError
+            Same errors as `FieldErrorDisplay.from_estimator` and `plot`.
 
         Examples
         --------
@@ -151,14 +143,8 @@ class SingularFeatureDisplay:
         (2, 3)
         """
         found = FieldErrorDisplay._predicted(estimator, X, y, sample, channel, 0)
-        display = cls(
-            found.coords,
-            found.true_values,
-            found.predicted_values,
-            grid_shape=found.grid_shape,
-            sample=found.sample,
-            name=found.name,
-        )
+        fields = found.coords, found.true_values, found.predicted_values
+        display = cls(*fields, grid_shape=found.grid_shape, sample=found.sample, name=found.name)
         return display.plot(ax=ax, cmap=cmap, gradient_cmap=gradient_cmap, error_cmap=error_cmap)
 
     @cached_property
@@ -217,28 +203,17 @@ class SingularFeatureDisplay:
         OptionalDependencyError
             If matplotlib is not installed.
         """
-        pyplot = import_optional("matplotlib.pyplot", purpose="draw fields")
         on_line = self.coords.shape[1] == 1
-        columns = 2 if on_line else 3
-        logarithms = self._logarithms()
-        if ax is None:
-            layout = "constrained" if on_line else "compressed"
-            _, ax = pyplot.subplots(2, columns, figsize=(3.3 * columns, 6.0), layout=layout)
-        self.axes_ = np.asarray(ax, dtype=object)
-        if self.axes_.size != 2 * columns:
-            raise ValueError(f"ax has {self.axes_.size} axes, expected {2 * columns}, in two rows of {columns}.")
-        self.axes_ = self.axes_.reshape(2, columns)
-        self.figure_ = self.axes_[0, 0].figure
+        columns, layout = (2, "constrained") if on_line else (3, "compressed")
+        options: dict[str, Any] = {"size": (3.3, 3.0), "columns": columns, "layout": layout}
+        panels = self._panels(ax, 2 * columns, what=f", in two rows of {columns}", **options)
+        self.axes_ = panels.reshape(2, columns)
+        fields, shape = (self.true_values, self.predicted_values), self.grid_shape
         self.fields_ = FieldErrorDisplay(
-            self.coords,
-            self.true_values,
-            self.predicted_values,
-            grid_shape=self.grid_shape,
-            sample=self.sample,
-            name=self.name,
+            self.coords, *fields, grid_shape=shape, sample=self.sample, name=self.name
         ).plot(ax=self.axes_[0], cmap=cmap, error_cmap=error_cmap)
         self.gradients_ = FieldErrorDisplay(
-            self.coords, *logarithms, grid_shape=self.grid_shape, name=r"$\log_{10} |\nabla u|$"
+            self.coords, *self._logarithms(), grid_shape=shape, name=r"$\log_{10} |\nabla u|$"
         ).plot(ax=self.axes_[1], cmap=gradient_cmap, error_cmap=error_cmap)
         # A relative error of logarithms would depend on the unit of the field.
         self.axes_[1, -1].set_title(f"error (rms: {self.gradient_error:.2g} powers of ten)", fontsize="medium")

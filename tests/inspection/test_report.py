@@ -12,6 +12,7 @@ pytest.importorskip("matplotlib")
 from skop import FieldSet, LaMORegressor, MeanFieldRegressor, PODRegressor
 from skop.exceptions import OptionalDependencyError
 from skop.inspection import compare_models, describe_data, evaluate, write_report
+from skop.inspection._report_pictures import triangles_of
 from skop.metrics import relative_l2_error
 
 RNG = np.random.default_rng(0)
@@ -241,3 +242,12 @@ def test_errors_stand_beside_those_of_the_mean_and_samples_of_the_fit_are_counte
         assert found.mean_field_error == pytest.approx(1 - mean.score(X[rows], y[rows]), rel=1e-6)
         assert found.n_seen == found.to_dict()["samples_of_the_fit"] == n_seen
     assert evaluate(model, X[:2], y[:2]).mean_field_error is None
+
+
+def test_cells_of_a_plane_mesh_are_drawn_as_triangles():
+    quad = np.array([[0, 1, 2, 3]])
+    assert triangles_of([("quad", quad)], 4).tolist() == [[0, 1, 2], [0, 2, 3]]
+    assert triangles_of([("triangle6", np.arange(6)[None])], 6).tolist() == [[0, 1, 2]]
+    # Cells of other points, and none at all.
+    assert triangles_of([("quad", quad)], 3) is None
+    assert triangles_of(None, 4) is None
