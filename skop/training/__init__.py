@@ -12,7 +12,7 @@ from skop.training._distributed import Group as Group
 from skop.training._distributed import join_group as join_group
 from skop.training._distributed import local_rank as local_rank
 from skop.training._loop import History, Trainer, TrainerConfig
-from skop.training._loop import naming_memory as naming_memory
+from skop.training._memory import naming_memory as naming_memory
 from skop.training._monitors import Monitor, Validation
 from skop.training._optimizer import OPTIMIZERS as OPTIMIZERS
 from skop.training._optimizer import Muon

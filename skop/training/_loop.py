@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -21,13 +20,14 @@ from skop.exceptions import SkopWarning, TrainingDivergedError, warn
 from skop.training._averaging import WeightAverage
 from skop.training._continuation import EarlierTraining, TrainingEnd, fingerprint
 from skop.training._distributed import Group
+from skop.training._memory import first_line, is_out_of_memory
 from skop.training._monitors import Monitor
 from skop.training._optimizer import make_optimizer
 from skop.training._order import Grouping, epoch_rounds
 from skop.training._parts import can_be_split, split_batch
 from skop.training._schedule import ONE_CYCLE, schedule_at
 
-__all__ = ["History", "Trainer", "TrainerConfig", "naming_memory"]
+__all__ = ["History", "Trainer", "TrainerConfig"]
 
 #: Number of times that a diverging training returns to its last good epoch, with half the learning rate each time.
 _MAX_ROLLBACKS = 2
@@ -356,7 +356,7 @@ class Trainer:
                 self._take_back(first)
                 self._forget_gradients()
                 self.network.eval()
-                if _is_out_of_memory(error):
+                if is_out_of_memory(error):
                     raise MemoryError(_words_for_memory(self.options, error)) from error
                 raise
             self._take_back(good or first)
@@ -562,7 +562,7 @@ class Trainer:
             try:
                 loss = self._accumulate_gradients(batch)
             except (MemoryError, RuntimeError) as error:
-                if not (_is_out_of_memory(error) and self._can_halve(batch)):
+                if not (is_out_of_memory(error) and self._can_halve(batch)):
                     raise
             # After the handler, whose error holds the tensors of the step.
             total = self.group.add_up(self.weights, loss)
@@ -911,64 +911,12 @@ class Trainer:
         )
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory could not be allocated, on a device or on the CPU."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    # oneDNN says no more; of a kind of numbers that it does not have, it could not create a primitive descriptor.
-    said = r"can't allocate memory|could not create a primitive(?! descriptor)"
-    return isinstance(error, RuntimeError) and re.search(said, str(error)) is not None
-
-
-@contextmanager
-def naming_memory(what: str, advice: str) -> Iterator[None]:
-    """Turn the errors by which PyTorch and NumPy say that they are out of memory into one that says what to do.
-
-    Parameters
-    ----------
-    what : str
-        What was being done.
-    advice : str
-        What to do, as a sentence without a full stop.
-
-    Yields
-    ------
-    None
-        The block runs.
-
-    Raises
-    ------
-    MemoryError
-        If it ran out of memory.
-
-    Examples
-    --------
-    >>> from skop.training import naming_memory
-    >>> with naming_memory("a prediction", "Predict fewer points"):
-    ...     raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-    Traceback (most recent call last):
-        ...
-    MemoryError: a prediction ran out of memory (DefaultCPUAllocator: can't allocate memory). Predict fewer points.
-    """
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
-            raise
-        raise MemoryError(f"{what} ran out of memory ({_first_line(error)}). {advice}.") from error
-
-
-def _first_line(error: BaseException) -> str:
-    """Beginning of what an error says, or its name."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-
-
 def _words_for_memory(options: TrainerConfig, error: BaseException) -> str:
     """Say what makes a step smaller."""
     size = options.batch_size
     smaller = f"batch_size={size // 2}, " if size > 1 else ""
     return (
-        f"a training step with batch_size={size} ran out of memory ({_first_line(error)}). Set {smaller}a smaller "
+        f"a training step with batch_size={size} ran out of memory ({first_line(error)}). Set {smaller}a smaller "
         "width or depth, or subsample_points for point clouds; estimate_cost(X, y) says how much memory a fit needs."
     )
 

@@ -10,11 +10,14 @@ from typing import Any, Self
 
 import torch
 
-from skop._sklearn_compat import has_callbacks
+from skop._sklearn_compat import fit_context, has_callbacks
 from skop.training import History, Monitor, ProgressLine, Trainer, in_words
 from skop.training._runtime import give_way
 
-__all__ = ["EpochCallbacks", "FitSeries"]
+__all__ = ["EpochCallbacks", "FitSeries", "is_called_by_another_tool"]
+
+#: Packages that must receive an interrupt when they have called `fit`, so that they stop too.
+_TOOLS = {"dask", "hyperopt", "joblib", "optuna", "ray", "scipy", "sklearn", "skopt"}
 
 #: Announce the duration of a fit if it is expected to exceed this number of seconds.
 _LONG = 60.0
@@ -218,3 +221,20 @@ class _Notice:
             file=sys.stderr,
             flush=True,
         )
+
+
+def is_called_by_another_tool(within: Callable[..., Any] | None = None) -> bool:
+    """Whether `fit` was called by a tool such as a search or a cross-validation, not by the user's own code.
+
+    Callers of the function `within` are not looked at.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if within is not None and frame.f_code is within.__code__:
+            return False
+        name = str(frame.f_globals.get("__name__"))
+        # Skip the frame of scikit-learn's decorator of `fit`, which is there for every caller.
+        if name.partition(".")[0] in _TOOLS and name != fit_context.__module__:
+            return True
+    return False

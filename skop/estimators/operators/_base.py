@@ -8,7 +8,6 @@ Notation: n samples, P points, T points of all samples together, q output channe
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from skop.data import DataSpec, FieldSet, Predictions, ScalingOptions, TrainingD
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._options import SymmetryOptions, TrainingOptions
 from skop.estimators.fitting._base_model import BaseModel
-from skop.estimators.fitting._callbacks import EpochCallbacks, FitSeries
+from skop.estimators.fitting._callbacks import EpochCallbacks, FitSeries, is_called_by_another_tool
 from skop.estimators.fitting._checkpoint import FitCheckpoints, described_fit
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, cheaper_settings
 from skop.estimators.fitting._session import FitSession
@@ -840,27 +839,6 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             inputs, _ = self._read_inputs(X, params)
             self._warn_if_outside(inputs)
             return gradient(self.surrogate_, inputs, output)
-
-
-#: Packages that must receive an interrupt when they have called `fit`, so that they stop too.
-_TOOLS = {"dask", "hyperopt", "joblib", "optuna", "ray", "scipy", "sklearn", "skopt"}
-
-
-def is_called_by_another_tool(within: Callable[..., Any] | None = None) -> bool:
-    """Whether `fit` was called by a tool such as a search or a cross-validation, not by the user's own code.
-
-    Callers of the function `within` are not looked at.
-    """
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        frame = frame.f_back
-        if within is not None and frame.f_code is within.__code__:
-            return False
-        name = str(frame.f_globals.get("__name__"))
-        # Skip the frame of scikit-learn's decorator of `fit`, which is there for every caller.
-        if name.partition(".")[0] in _TOOLS and name != fit_context.__module__:
-            return True
-    return False
 
 
 def _are_equal(value: Any, other: Any) -> bool:

@@ -29,10 +29,10 @@ from skop.estimators._field import (
 from skop.estimators._options import SymmetryOptions
 from skop.estimators._parts import by_chunks
 from skop.estimators.classical._baselines import PODRegressor
+from skop.estimators.fitting._callbacks import is_called_by_another_tool
 from skop.estimators.fitting._checkpoint import SearchJournal
 from skop.estimators.fitting._session import check_weight
 from skop.estimators.operators._amo import AMORegressor
-from skop.estimators.operators._base import is_called_by_another_tool
 from skop.estimators.operators._geomano import GeoMaNORegressor
 from skop.estimators.operators._lamo import LaMORegressor
 from skop.estimators.operators._mno import MNORegressor

@@ -19,10 +19,9 @@ from skop.data import FieldSet, Predictions, Targets
 from skop.estimators._field import FieldRegressor
 from skop.estimators._parts import by_chunks
 from skop.estimators.fitting._base_model import shared_between_fits
-from skop.estimators.fitting._callbacks import FitSeries
+from skop.estimators.fitting._callbacks import FitSeries, is_called_by_another_tool
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, require_measurable
-from skop.estimators.operators._base import is_called_by_another_tool
 from skop.estimators.temporal._frames import continued, goes_on
 from skop.exceptions import FieldDataError, each_warning_once
 
