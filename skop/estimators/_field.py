@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -38,6 +39,7 @@ from skop.data import (
     warn_of_odd_data,
 )
 from skop.estimators._parts import by_chunks
+from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import ESTIMATORS, save_estimator
 from skop.exceptions import FieldDataError, each_warning_once, held_warnings, warn
 from skop.metrics import channel_sizes, relative_l2_error, relative_l2_score
@@ -845,3 +847,69 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         tags.input_tags.three_d_array = True
         tags.target_tags.multi_output = True
         return tags
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("FieldRegressor")
+def _check_field_regressor(held: Held) -> None:
+    """What every regressor on fields has."""
+    if "spec_" not in vars(held.value):
+        # An estimator that is a parameter of another one is not fitted.
+        if any(name.endswith("_") for name in vars(held.value)):
+            held.get("spec_")
+        return
+    spec = held.part("spec_", "DataSpec")
+    coords = held.get("coords_")
+    held.need(
+        coords is None or is_array(coords, (None, spec.n_dims)),
+        "coords_",
+        f"points in {spec.n_dims} dimensions, or None",
+    )
+    held.need(
+        coords is not None or not (spec.role == "parameters" or spec.target_points == "shared"),
+        "coords_",
+        "the points of y",
+    )
+    if spec.role == "parameters" and spec.target_points == "inputs":
+        shape = spec.grid_shape
+        held.need(shape is None or prod(shape) == len(coords), "coords_", "the points of the grid of y")
+    mesh = getattr(held.value, "mesh_", None)
+    if mesh is not None:
+        held.part("mesh_", "Mesh")
+        held.need(coords is None or len(mesh.points) >= len(coords), "mesh_", "a mesh with the points of y")
+    if hasattr(held.value, "n_features_in_"):
+        # A base model has read its samples from the operator, and counts no columns.
+        count = held.whole("n_features_in_")
+        held.need(spec.input_form != "table" or count == spec.n_params, "n_features_in_", f"{spec.n_params}")
+    if hasattr(held.value, "feature_names_in_"):
+        held.words("feature_names_in_", spec.n_params)
+    ranges = held.part("ranges_", "SeenRanges", optional=True)
+    if ranges is not None:
+        _check_ranges_of(held, ranges, spec)
+    reference = held.part("reference_", "Reference", optional=True)
+    if reference is not None:
+        _check_reference_of(held, reference, spec)
+
+
+def _check_ranges_of(held: Held, ranges: Any, spec: Any) -> None:
+    """Whether ranges are those of the inputs of a spec."""
+    # A time that an estimator around this one appends to the parameters is in its ranges too.
+    sizes = {"params": spec.n_params, "values": spec.n_fields}
+    for name, count in sizes.items():
+        found = getattr(ranges, name)
+        held.need(found is None or found.shape[1] == count, "ranges_", f"ranges of {count} {name}")
+    held.need(ranges.coords.shape[1] == spec.n_dims, "ranges_", f"ranges of {spec.n_dims} coordinates")
+
+
+def _check_reference_of(held: Held, reference: Any, spec: Any) -> None:
+    """Whether features of training samples are those of the inputs of a spec."""
+    n_cells, n_dims = prod(reference.lattice.counts.tolist()), len(reference.lattice.lower)
+    held.need(n_dims == spec.n_dims, "reference_", f"features of points in {spec.n_dims} dimensions")
+    sizes = {"params": spec.n_params, "fields": spec.n_fields * (n_cells + 1), "points": n_cells + 2 * n_dims + 1}
+    found = {group.kind: len(group.mean) for group in reference.groups}
+    expected = {kind: size for kind, size in sizes.items() if size}
+    held.need(
+        expected == {kind: size for kind, size in found.items() if kind != "tokens"},
+        "reference_",
+        f"features of {spec.n_params} parameters and {spec.n_fields} channels",
+    )

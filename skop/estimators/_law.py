@@ -20,6 +20,7 @@ from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, Targets, TrainingData
 from skop.estimators._field import FieldRegressor, checked_by_caller, labels_of_groups, restored_on_failure
 from skop.estimators._parts import by_chunks
+from skop.estimators.files._file_checks import Held, check_takes, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._checkpoint import passed_on
 from skop.estimators.fitting._session import check_weight
@@ -489,3 +490,27 @@ def _start_of_turn(angles: FloatArray, period: float) -> float:
     widest = int(gaps.argmax())
     middle = float(np.mod(turned[widest] + gaps[widest] / 2, period))
     return middle if middle < period / 2 else middle - period
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("LawRegressor")
+def _check_law(held: Held) -> None:
+    """Check what is fitted around another estimator from a file."""
+    if "spec_" not in vars(held.value):
+        return
+    spec, laws = held.get("spec_"), held.part("laws_", "_Laws")
+    check_takes(held, "estimator_", held.get("estimator_"), spec)
+    numbers = [*laws.angles.tolist(), *([] if laws.factor is None else [laws.factor])]
+    are_known = len(set(numbers)) == len(numbers) and all(0 <= number < spec.n_params for number in numbers)
+    held.need(are_known, "laws_", f"laws of {spec.n_params} parameters")
+
+
+@checks("_Laws")
+def _check_laws(held: Held) -> None:
+    """Check the laws from a file."""
+    count = len(held.array("angles", None, whole=True))
+    held.array("periods", count, positive=True)
+    held.array("starts", count)
+    if held.get("factor") is not None:
+        held.whole("factor")
+    held.number("offset")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from math import prod
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -38,6 +39,7 @@ from skop.estimators.classical._output_models import (
     rounding_of,
     spreads,
 )
+from skop.estimators.files._file_checks import Held, check_loaded, checks, is_one_of, tried
 from skop.estimators.files._persistence import KNOWN
 from skop.exceptions import FieldDataError, each_warning_once, warn
 
@@ -762,3 +764,69 @@ def _field_units(inputs: FieldSet) -> FloatArray:
         else:
             found.append(np.tile(spreads(values, rounding), n_places))
     return np.concatenate(found) if found else np.ones(0)
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("_Numbering")
+def _check_numbering(held: Held) -> None:
+    """Check the numbering of nodes from a file."""
+    first = held.array("first", None, None)
+    nearest = held.array("nearest", len(first), whole=True)
+    held.need(bool(((nearest >= 0) & (nearest < len(first))).all()), "nearest", "numbers of nodes")
+    held.array("reach", len(first))
+    held.flag("is_known")
+
+
+@checks("PODRegressor")
+def _check_pod(held: Held) -> None:
+    """Check a fitted PODRegressor from a file."""
+    if "spec_" not in vars(held.value):
+        return
+    spec = held.get("spec_")
+    points, numbering = (
+        held.array("points_", None, spec.n_dims, optional=True),
+        held.part("numbering_", "_Numbering", optional=True),
+    )
+    held.need(points is not None or numbering is not None, "points_", "the points of the fit")
+    own = points if points is not None else numbering.first
+    held.need(own.shape[1] == spec.n_dims, "numbering_", f"points in {spec.n_dims} dimensions")
+    grid = spec.resampler
+    held.need(grid is None or prod(grid.grid_shape) == len(own), "points_", "the points of the common grid")
+    width = len(own) * (spec.network_spec.n_fields + (spec.n_dims if points is None else 0))
+    held.array("input_unit_", width, positive=True)
+    basis = held.part("input_basis_", "Basis", optional=True)
+    held.need((basis is None) == (width == 0), "input_basis_", "components of the input fields, if there are any")
+    held.need(basis is None or len(basis.mean_) == width, "input_basis_", f"components of {width} values")
+    has_rest = held.flag("has_rest_")
+    held.number("input_scale_", positive=True)
+    places = len(held.get("coords_")) if spec.target_points == "shared" else len(own)
+    n_features = 0 if basis is None else len(basis.components_) + has_rest
+    models = held.parts("models_", "OutputModel")
+    for model in models:
+        # Those of files of earlier versions were made of attributes of the estimator.
+        check_loaded(model)
+    for name, count in (("channels", spec.n_outputs), ("scalars", spec.n_scalars)):
+        every = sorted(int(number) for model in models for number in getattr(model, name))
+        held.need(every == list(range(count)), "models_", f"models of {count} {name}")
+    for model in models:
+        _check_outputs_of(held, model, places, spec.n_params, n_features)
+
+
+def _check_outputs_of(held: Held, model: Any, places: int, n_params: int, n_features: int) -> None:
+    """Whether a model of some outputs fits the inputs and the points of an estimator."""
+    n_inputs, n_targets, size = n_params + n_features, len(model.basis.components_), len(model.basis.mean_)
+    held.need(len(model.shift) == n_params, "models_", f"models of {n_params} parameters")
+    n_channels, n_scalars = map(len, model.held)
+    held.need(size == places * n_channels + n_scalars, "models_", f"components of {places} points")
+    regressor = model.regressor
+    if is_one_of(regressor, "KernelModel"):
+        held.need(
+            regressor.points.shape[1] == n_inputs and len(regressor.penalties) == n_targets,
+            "models_",
+            f"a model of {n_targets} targets of {n_inputs} inputs",
+        )
+        held.need(model.rest_variance is not None, "models_", "the variance outside of the components")
+        return
+    held.need(hasattr(regressor, "predict"), "models_", "a fitted regressor")
+    found = tried(held, "models_", regressor.predict, n_inputs)
+    held.need(found.shape[1] == n_targets, "models_", f"one with {n_targets} targets of {n_inputs}")

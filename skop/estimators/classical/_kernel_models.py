@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
+from math import comb
 from numbers import Integral, Real
 from typing import Any
 
@@ -30,6 +31,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import ndtr, stdtrit
 
 from skop._typing import FloatArray, IntArray
+from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import KNOWN
 
 __all__ = [
@@ -1257,6 +1259,82 @@ def farthest_points(points: FloatArray, count: int) -> IntArray:
 def _first(trial: Trial) -> float:
     """Error of a trial."""
     return trial[0]
+
+
+# ---------------------------------------------------------------------- what a file must hold
+#: Names of kernels, and largest degree of a polynomial tail, that a file may hold.
+_KERNELS = (
+    *("none", "gaussian", "matern32", "matern52"),
+    *("linear_spline", "thin_plate", "cubic", "quintic", "septic", "akima"),
+)
+_HIGHEST_DEGREE = 8
+
+
+@checks("Kernel")
+def _check_kernel(held: Held) -> None:
+    """Check a kernel from a file."""
+    held.word("name", _KERNELS)
+    held.whole("degree", 0, _HIGHEST_DEGREE)
+    held.number("linear")
+    held.number("handicap")
+    scales = held.get("scales")
+    if not isinstance(scales, np.ndarray):
+        held.number("scales", positive=True)
+    else:
+        held.need(is_array(scales, (None,), positive=True), "scales", "positive numbers")
+
+
+@checks("KernelModel")
+def _check_kernel_model(held: Held) -> None:
+    """Check a model of kernels from a file."""
+    n, d = held.array("points", None, None).shape
+    kernels = held.parts("kernels", "Kernel")
+    n_targets = len(held.array("penalties", None, finite=False))
+    held.array("left_out", n, n_targets)
+    held.array("sizes", n_targets, finite=False)
+    held.array("groups", n, whole=True, optional=True)
+    inducing = held.get("inducing")
+    if inducing is None:
+        inducing = [None] * len(kernels)
+    lists = {name: held.get(name) for name in ("columns", "weights", "tails")} | {"inducing": inducing}
+    for name, value in lists.items():
+        held.need(isinstance(value, list) and len(value) == len(kernels), name, f"a list of {len(kernels)}")
+    for kernel, columns, weights, tail, chosen in zip(kernels, *lists.values(), strict=True):
+        held.need(is_array(columns, (None,), whole=True), "columns", "numbers of targets")
+        is_chosen = chosen is None or (
+            is_array(chosen, (None,), whole=True) and bool(((chosen >= 0) & (chosen < n)).all())
+        )
+        held.need(is_chosen, "inducing", f"numbers below {n}, or None")
+        count = n if chosen is None else len(chosen)
+        if kernel.name == "akima":
+            is_sorted = chosen is not None and d == 1 and bool((np.diff(held.get("points")[chosen, 0]) > 0).all())
+            held.need(is_sorted, "inducing", "the order of different points of one input")
+            # Values and slopes.
+            count *= 2
+        if kernel.name != "none" or kernel.linear:
+            held.need(is_array(weights, (count, len(columns))), "weights", "coefficients")
+        held.need(
+            np.shape(kernel.scales) in ((), (d,)) and (d == 0 or kernel.degree < _HIGHEST_DEGREE),
+            "kernels",
+            f"kernels of {d} inputs",
+        )
+        count = comb(d + kernel.degree, d)
+        held.need(
+            is_array(tail, (count, len(columns))),
+            "tails",
+            f"{count} coefficients for a tail of degree {kernel.degree}",
+        )
+    held.need(
+        sorted(np.concatenate(lists["columns"]).tolist()) == list(range(n_targets)), "columns", "each target once"
+    )
+
+
+@checks("Basis")
+def _check_basis(held: Held) -> None:
+    """Check a basis from a file."""
+    mean = held.array("mean_", None)
+    held.array("components_", None, len(mean))
+    held.flag("is_complete_")
 
 
 KNOWN.update({kind.__name__: kind for kind in (Basis, Kernel, KernelModel)})

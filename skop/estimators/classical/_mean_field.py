@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from skop._sklearn_compat import StrOptions, fit_context
 from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, interpolate_fields, query_points
 from skop.estimators._field import FieldRegressor, restored_on_failure
+from skop.estimators.files._file_checks import Held, checks
 from skop.exceptions import FieldDataError
 
 __all__ = ["MeanFieldRegressor"]
@@ -142,3 +144,23 @@ class MeanFieldRegressor(FieldRegressor):
             return np.repeat(found, len(places), axis=0)
         copies = np.broadcast_to(mean, (len(places), *mean.shape))
         return interpolate_fields(FieldSet(self.points_, copies).with_grid(grid_shape), places)
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("MeanFieldRegressor")
+def _check_mean_field(held: Held) -> None:
+    """Check a fitted mean field from a file."""
+    if "spec_" not in vars(held.value):
+        return
+    spec = held.get("spec_")
+    scalars = held.array("mean_scalars_", spec.n_scalars, optional=True)
+    field = held.array("mean_field_", None, spec.n_outputs, optional=True)
+    points = held.array("points_", None, spec.n_dims, optional=True)
+    held.need((scalars is None) == (not spec.n_scalars), "mean_scalars_", f"{spec.n_scalars} numbers")
+    held.need((field is None) == (not spec.n_outputs), "mean_field_", f"fields of {spec.n_outputs} channels")
+    if field is None:
+        return
+    held.need(len(field) == (1 if points is None else len(points)), "points_", "the points of the mean field")
+    shape = spec.grid_shape if spec.target_points == "inputs" else spec.target_grid
+    if points is not None and shape is not None:
+        held.need(prod(shape) == len(points), "points_", "the points of the grid")

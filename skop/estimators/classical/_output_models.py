@@ -16,6 +16,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
 from skop.estimators.classical._kernel_models import Decomposition, KernelModel, Selection, between_ends
+from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import KNOWN
 from skop.exceptions import FieldDataError, warn
 from skop.metrics import channel_sizes
@@ -742,3 +743,30 @@ def own_spreads(values: FloatArray, rounding: float) -> FloatArray:
 def _sizes(values: FloatArray) -> FloatArray:
     """Sizes of several channels by which a score divides; one for a single channel."""
     return channel_sizes(values, kind="field") if values.shape[-1] > 1 and values.any() else np.ones(values.shape[-1])
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("OutputModel")
+def _check_output_model(held: Held) -> None:
+    """Check a model of some outputs from a file."""
+    n_params = len(held.array("shift", None))
+    held.array("scale", n_params, positive=True)
+    reads = held.get("reads_logarithms")
+    is_mask = isinstance(reads, np.ndarray) and reads.dtype == bool and reads.shape == (n_params,)
+    held.need(is_mask, "reads_logarithms", f"an array of {n_params} truth values")
+    held.flag("learns_logarithms")
+    own = [held.array(name, None, whole=True) for name in ("channels", "scalars")]
+    among = held.get("among")
+    are_numbers = isinstance(among, tuple) and len(among) == 2 and all(is_array(a, (None,), whole=True) for a in among)
+    is_part = are_numbers and all(
+        set(few.tolist()) <= set(every.tolist()) for few, every in zip(own, among, strict=True)
+    )
+    held.need(among is None or is_part, "among", "the numbers of channels and scalars of its components")
+    n_channels, n_scalars = map(len, own if among is None else among)
+    held.array("channel_unit", n_channels, positive=True)
+    held.array("scalar_unit", n_scalars, positive=True)
+    held.number("output_scale", positive=True)
+    basis = held.part("basis", "Basis")
+    held.array("rest_variance", len(basis.mean_), finite=False, optional=True)
+    bounds = held.array("bounds", 2, len(basis.mean_), optional=True)
+    held.need((bounds is not None) == held.get("learns_logarithms"), "bounds", "the range of logarithms")

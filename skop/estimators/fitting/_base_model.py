@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import joblib
@@ -35,6 +36,7 @@ from skop.estimators.classical._baselines import (
     keep_their_distances,
     merged,
 )
+from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._comparison import ERRORS, ROUNDING, pairs
 from skop.exceptions import FieldDataError, SkopWarning, warn
@@ -623,3 +625,19 @@ def _spread_to_all(found: Predictions, used: IntArray, n_samples: int) -> Predic
             whole[used] = held
         parts.append(whole)
     return Predictions(*parts)
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("BaseModel")
+def _check_base_model(held: Held) -> None:
+    """Check a base from a file."""
+    held.part("estimator", "FieldRegressor")
+    held.need("spec_" in vars(held.get("estimator")), "estimator", "a fitted estimator")
+    held.number("error", finite=False)
+    held.flag("leaves_rest")
+    held.part("nodes", "_Numbering", optional=True)
+    n_dims = held.get("estimator").spec_.n_dims
+    for points, grid in (("points", "grid_shape"), ("target_points", "target_grid")):
+        own = held.array(points, None, n_dims, optional=True)
+        shape = held.shape(grid)
+        held.need(own is None or shape is None or prod(shape) == len(own), points, "the points of the grid")

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from math import prod
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
 
@@ -24,6 +25,7 @@ from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import DataSpec, FieldSet, Predictions, ScalingOptions, TrainingData
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
 from skop.estimators._options import SymmetryOptions, TrainingOptions
+from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.fitting._base_model import BaseModel
 from skop.estimators.fitting._callbacks import EpochCallbacks, FitSeries, is_called_by_another_tool
 from skop.estimators.fitting._checkpoint import FitCheckpoints, described_fit
@@ -881,3 +883,77 @@ def _entries(section: str) -> dict[str, str]:
             names = line.partition(" : ")[0].strip()
         entries[names] = entries.get(names, "") + line + "\n"
     return entries
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("OperatorRegressor")
+def _check_operator(held: Held) -> None:
+    """What an operator regressor predicts with, beside its network."""
+    if "spec_" not in vars(held.value):
+        return
+    held.need(isinstance(held.get("module_"), dict), "module_", "the weights of a network")
+    spec = held.part("spec_", "DataSpec")
+    inner = spec.network_spec
+    geometry = held.word("geometry_", ("grid", "structured", "points"))
+    held.need(geometry == "points" or inner.grid_shape is not None, "geometry_", "'points', as there is no grid")
+    held.word("dtype_", ("float32", "float64"))
+    domain = held.part("domain_", "Domain")
+    held.need(len(domain.lower) == spec.n_dims, "domain_", f"a box of {spec.n_dims} dimensions")
+    lengths = None if domain.lines is None else tuple(len(line) for line in domain.lines)
+    held.need(lengths in (None, inner.grid_shape), "domain_", f"lines of the grid {inner.grid_shape}")
+    has_lines = spec.resampler is None or geometry != "grid" or lengths is not None
+    held.need(has_lines, "domain_", "lines of the grid of the resampling")
+    spacing = held.get("spacing_")
+    is_spacing = spacing is None or (
+        isinstance(spacing, tuple)
+        and len(spacing) == spec.n_dims
+        and all(isinstance(step, float) and 0 < step < np.inf for step in spacing)
+    )
+    held.need(is_spacing, "spacing_", f"{spec.n_dims} positive numbers, or None")
+    if spacing is not None and lengths is not None and domain.lines is not None:
+        # A wrong spacing would make a grid count as finer or coarser than it is.
+        for axis, line in enumerate(domain.lines):
+            span = float(np.ptp(line))
+            is_known = len(line) < 2 or abs(spacing[axis] * (len(line) - 1) - span) <= 1e-3 * span
+            held.need(is_known, "spacing_", "the spacing of the grid lines")
+    if hasattr(held.value, "symmetry_centre_"):
+        held.array("symmetry_centre_", spec.n_dims, optional=True)
+    scalers = held.part("scalers_", "Scalers")
+    _check_sizes_of_scalers(held, scalers, inner)
+    base = held.part("base_", "BaseModel", optional=True)
+    if base is not None:
+        theirs = base.estimator.spec_
+        held.need(
+            (theirs.n_outputs, theirs.n_scalars, theirs.n_dims) == (spec.n_outputs, spec.n_scalars, spec.n_dims),
+            "base_",
+            "a model of the same outputs",
+        )
+    parameters = held.get("network_parameters_")
+    is_named = isinstance(parameters, dict) and all(isinstance(name, str) for name in parameters)
+    held.need(is_named, "network_parameters_", "parameters by name")
+    for name in ("n_iter_", "best_iter_"):
+        held.whole(name)
+    for name in ("stopped_", "backend_"):
+        held.word(name)
+    held.number("fit_seconds_")
+    for name in ("loss_curve_", "validation_scores_"):
+        curve = held.get(name)
+        is_curve = isinstance(curve, list) and all(isinstance(item, int | float) for item in curve)
+        held.need(is_curve, name, "a list of numbers")
+
+
+def _check_sizes_of_scalers(held: Held, scalers: Any, spec: Any) -> None:
+    """Scalers must have the sizes of the data as the network sees them."""
+    held.need(len(scalers.coords.lower_) == spec.n_dims, "scalers_", f"a scaler of {spec.n_dims} coordinates")
+    sizes = {"fields": spec.n_fields, "params": spec.n_params, "target": spec.n_outputs, "scalars": spec.n_scalars}
+    for name, count in sizes.items():
+        scaler = getattr(scalers, name)
+        held.need(
+            (scaler is None) == (count == 0) and (scaler is None or scaler.mean_.shape[-1] == count),
+            "scalers_",
+            f"a scaler of {count} {name}",
+        )
+        if scaler is not None and scaler.mean_.ndim == 2:
+            places = None if spec.grid_shape is None else prod(spec.grid_shape)
+            held.need(name in ("fields", "target"), "scalers_", f"one number for each of {name}")
+            held.need(places in (None, len(scaler.mean_)), "scalers_", f"statistics of {places} points")

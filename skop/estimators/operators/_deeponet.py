@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ import numpy as np
 from skop._sklearn_compat import Interval
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, TrainingData
+from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.operators._base import OperatorRegressor
 from skop.exceptions import FieldDataError, SkopWarning, warn
 from skop.networks import DeepONetNetwork, OperatorNetwork
@@ -158,3 +160,19 @@ def _are_same(points: FloatArray | None, others: FloatArray | None) -> bool:
     if points is None or others is None:
         return points is others
     return points.shape == others.shape and bool(np.array_equal(points, others))
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("DeepONetRegressor")
+def _check_deeponet(held: Held) -> None:
+    """Check the sensors from a file."""
+    if "spec_" not in vars(held.value):
+        return
+    spec = held.get("spec_").network_spec
+    sensors = held.array("sensors_", None, spec.n_dims, optional=True)
+    held.need((sensors is None) == (not spec.n_fields), "sensors_", "the points of the input fields")
+    held.need(
+        sensors is None or spec.grid_shape is None or prod(spec.grid_shape) == len(sensors),
+        "sensors_",
+        f"the points of the grid {spec.grid_shape}",
+    )

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skop._jobs import workers_for
 from skop._optional import import_optional
-from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, fit_context
+from skop._sklearn_compat import HasMethods, Interval, SequenceOf, StrOptions, fit_context, last_step
 from skop.data import DataSpec, FieldSet, Predictions, TrainingData, refuse_mask
 from skop.estimators._field import (
     FieldRegressor,
@@ -29,6 +29,7 @@ from skop.estimators._field import (
 from skop.estimators._options import SymmetryOptions
 from skop.estimators._parts import by_chunks
 from skop.estimators.classical._baselines import PODRegressor
+from skop.estimators.files._file_checks import Held, check_same_outputs, check_takes, checks, is_one_of, tried
 from skop.estimators.fitting._callbacks import is_called_by_another_tool
 from skop.estimators.fitting._checkpoint import SearchJournal
 from skop.estimators.fitting._session import check_weight
@@ -570,3 +571,27 @@ def _as_table(rows: list[dict[str, Any]]) -> Any:
     pandas = import_optional("pandas", purpose="return a table")
     # Files keep the entries of a row in another order.
     return pandas.DataFrame(rows, columns=list(Candidate("", None, ()).row()))
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("AutoRegressor")
+def _check_auto(held: Held) -> None:
+    """Check the chosen models from a file."""
+    if "spec_" not in vars(held.value):
+        return
+    spec, members = held.get("spec_"), held.get("estimators_")
+    held.need(isinstance(members, list) and members, "estimators_", "a list of fitted estimators")
+    for member in members:
+        if is_one_of(member, "FieldRegressor"):
+            check_same_outputs(held, "estimators_", member, spec)
+        elif is_one_of(last_step(member), "FieldRegressor"):
+            check_takes(held, "estimators_", member, spec)
+        else:
+            held.need(hasattr(member, "predict"), "estimators_", "fitted estimators")
+            found = tried(held, "estimators_", member.predict, spec.n_params)
+            held.need(found.shape[1] == spec.n_scalars, "estimators_", f"estimators of {spec.n_scalars} targets")
+    weights = held.array("weights_", len(members))
+    held.need(abs(float(weights.sum()) - 1) < 1e-6, "weights_", "weights that sum to 1")
+    rows = held.get("results_")
+    is_table = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+    held.need(is_table, "results_", "rows of a table")

@@ -39,6 +39,7 @@ from skop.data import (
     split_series,
 )
 from skop.estimators._field import FieldRegressor, checked_by_caller, fit_estimator
+from skop.estimators.files._file_checks import Held, checks, is_one_of
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
 from skop.estimators.fitting._cost import CostEstimate, MeasuresCost, require_measurable
 from skop.estimators.fitting._session import check_logarithms, check_weight
@@ -493,3 +494,27 @@ def join_frames(points: FieldSet, frames: list[FloatArray]) -> FieldSet:
         Fields on these points.
     """
     return points.with_values(np.concatenate(frames) if points.is_ragged else np.stack(frames))
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("BaseFrameRegressor")
+def _check_frames(held: Held) -> None:
+    """Check a fitted estimator of frames from a file."""
+    if "spec_" not in vars(held.value):
+        return
+    spec, estimator = held.get("spec_"), held.get("estimator_")
+    n_frames = held.whole("n_frames_", 1)
+    held.need((spec.n_outputs + spec.n_scalars) % n_frames == 0, "n_frames_", "a number of frames that y can have")
+    held.need(hasattr(estimator, "predict"), "estimator_", "a fitted estimator")
+    times = getattr(held.value, "times_", None)
+    if hasattr(held.value, "times_"):
+        held.array("times_", n_frames)
+    inner = getattr(estimator, "spec_", None)
+    held.need(inner is not None or not is_one_of(estimator, "FieldRegressor"), "estimator_", "a fitted estimator")
+    if inner is not None:
+        count = (spec.n_outputs + spec.n_scalars) // n_frames
+        held.need(inner.n_outputs + inner.n_scalars == count, "estimator_", f"an estimator of {count} channels")
+        held.need(inner.n_dims == spec.n_dims, "estimator_", f"an estimator in {spec.n_dims} dimensions")
+        given = inner.n_fields + inner.n_params
+        wanted = spec.n_fields + spec.n_params + (times is not None)
+        held.need(given == wanted, "estimator_", f"an estimator of {wanted} inputs")

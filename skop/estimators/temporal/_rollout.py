@@ -18,6 +18,7 @@ from skop._typing import FloatArray
 from skop.data import FieldSet, MeshRun, Predictions, TrainingData, find_runs, is_mesh_input, read_frames
 from skop.estimators._field import restored_on_failure
 from skop.estimators._parts import by_chunks
+from skop.estimators.files._file_checks import Held, checks
 from skop.estimators.operators._base import OperatorRegressor
 from skop.estimators.temporal._frames import BaseFrameRegressor, join_frames, repeat_samples
 from skop.estimators.temporal._unrolling import StepForward
@@ -454,3 +455,18 @@ def _one_steps(
     nexts = [history[:, start + width : start + width + n_channels] for history in histories for start in starts]
     points = repeat_samples(inputs, n_steps)
     return join_frames(points, windows).with_params(points.params), join_frames(repeat_samples(places, n_steps), nexts)
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("RolloutRegressor")
+def _check_rollout(held: Held) -> None:
+    """Check the window from a file."""
+    if "spec_" not in vars(held.value):
+        return
+    spec = held.get("spec_")
+    window = held.whole("window_", 1)
+    feeds_back = held.flag("feeds_back_")
+    n_channels = (spec.n_outputs + spec.n_scalars) // held.get("n_frames_")
+    given = spec.n_params if spec.role == "features" else spec.n_fields
+    held.need(not feeds_back or window * n_channels == given, "window_", "the number of frames in X")
+    held.need(feeds_back or held.get("n_frames_") == 1, "feeds_back_", "True for several frames")

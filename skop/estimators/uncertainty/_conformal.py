@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -45,6 +46,7 @@ from skop.estimators._field import (
     samples_with_weight,
 )
 from skop.estimators._parts import by_chunks
+from skop.estimators.files._file_checks import Held, check_takes, checks, is_array
 from skop.estimators.files._persistence import KNOWN
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
 from skop.estimators.fitting._session import check_weight
@@ -1051,3 +1053,58 @@ def _upper_bounds(
             upper, lower = np.where(is_enough, middle, upper), np.where(is_enough, lower, middle)
         bounds[..., channel] = upper
     return bounds
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("ConformalRegressor")
+def _check_conformal(held: Held) -> None:
+    """Check what bands are made of from a file."""
+    if "spec_" not in vars(held.value):
+        return
+    spec, folds = held.get("spec_"), held.get("fold_estimators_")
+    held.need(isinstance(folds, list), "fold_estimators_", "a list of fitted estimators")
+    for name, member in [("estimator_", held.get("estimator_")), *(("fold_estimators_", fold) for fold in folds)]:
+        check_takes(held, name, member, spec)
+    held.need(0 < held.number("coverage_") < 1, "coverage_", "a number between 0 and 1")
+    held.whole("n_calibration_", 1)
+    kind = held.word("scale_kind_", ("residuals", "spread", "constant", "learned"))
+    points, scales = held.array("points_", None, spec.n_dims, optional=True), held.get("scales_")
+    held.need(isinstance(scales, list) and len(scales) == max(1, len(folds)), "scales_", "one for each estimator")
+    for scale in scales:
+        is_learned = kind == "learned" and scale is not None
+        if is_learned:
+            check_takes(held, "scales_", scale, spec)
+        is_size = kind == "residuals" and is_array(scale, (None, spec.n_outputs), positive=True)
+        held.need(is_learned or is_size or scale is None, "scales_", f"those of {kind!r}")
+        held.need(not is_size or (points is not None and len(points) == len(scale)), "points_", "the nodes of scales_")
+    counts = {"fields": spec.n_outputs, "scalars": spec.n_scalars}
+    if not folds:
+        held.need(_has_parts(held.get("quantiles_"), counts, _is_factor), "quantiles_", "factors of all outputs")
+    pools = held.get("pools_")
+    # Files of earlier versions have no pools.
+    if folds or pools is not None:
+        are_known = isinstance(pools, list) and len(pools) == max(1, len(folds))
+        are_known = are_known and all(_has_parts(one, counts, _is_score_table) for one in pools)
+        held.need(are_known, "pools_", "scores of all outputs, for each fold")
+    if "new_weight_" in vars(held.value):
+        held.need(0 < held.number("new_weight_") < np.inf, "new_weight_", "a positive number")
+        held.need(0 < held.number("new_mass_") < 1, "new_mass_", "a number between 0 and 1")
+
+
+def _has_parts(found: Any, counts: dict[str, int], is_right: Callable[[Any], bool]) -> bool:
+    """Whether there is one right part for each channel and scalar."""
+    return (
+        isinstance(found, dict)
+        and found.keys() == counts.keys()
+        and all(len(found[kind]) == count and all(map(is_right, found[kind])) for kind, count in counts.items())
+    )
+
+
+def _is_factor(part: Any) -> bool:
+    """Whether this is a finite number."""
+    return isinstance(part, float) and isfinite(part)
+
+
+def _is_score_table(part: Any) -> bool:
+    """Whether this is a table of finite scores and the masses up to each."""
+    return isinstance(part, np.ndarray) and part.ndim == 2 and len(part) == 2 and bool(np.isfinite(part).all())

@@ -18,6 +18,7 @@ from skop._typing import FloatArray
 from skop.data import FieldSet, Predictions, Targets
 from skop.estimators._field import FieldRegressor
 from skop.estimators._parts import by_chunks
+from skop.estimators.files._file_checks import Held, check_same_outputs, checks
 from skop.estimators.fitting._base_model import shared_between_fits
 from skop.estimators.fitting._callbacks import FitSeries, is_called_by_another_tool
 from skop.estimators.fitting._checkpoint import passed_on, require_seed
@@ -276,3 +277,14 @@ def _over_members(predictions: Sequence[Predictions], statistic: Callable[..., A
         held = [getattr(prediction, name) for prediction in predictions]
         parts.append(None if held[0] is None else statistic(np.stack(held), axis=0, dtype=np.float64))
     return Predictions(*parts)
+
+
+# ---------------------------------------------------------------------- what a file must hold
+@checks("EnsembleRegressor")
+def _check_ensemble(held: Held) -> None:
+    """Check the members from a file."""
+    if "spec_" not in vars(held.value):
+        return
+    spec = held.get("spec_")
+    for member in held.parts("estimators_", "FieldRegressor"):
+        check_same_outputs(held, "estimators_", member, spec)
