@@ -525,8 +525,9 @@ def test_at_a_kink_neighbours_tell_more_than_all_samples():
 
 
 def test_many_samples_have_inducing_ones(monkeypatch, tmp_path):
-    for name, value in (("_MOST_EXACT", 60), ("_INDUCING", 30), ("_SCREENED", 40)):
-        monkeypatch.setattr(f"skop.estimators.classical._kernel_models.{name}", value)
+    monkeypatch.setattr("skop.estimators.classical._components.MOST_EXACT", 60)
+    for name, value in (("MOST_EXACT", 60), ("_INDUCING", 30), ("_SCREENED", 40)):
+        monkeypatch.setattr(f"skop.estimators.classical._kernel_selection.{name}", value)
     places = np.linspace(0, 1, 20)
     fields = lambda params: np.sin(3 * params[:, :1] * places) + params[:, 1:] * places  # noqa: E731
     params, new = (np.random.default_rng(seed).uniform(0, 1, (n, 2)) for seed, n in ((0, 90), (1, 20)))

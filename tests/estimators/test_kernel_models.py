@@ -7,16 +7,9 @@ from scipy.interpolate import Akima1DInterpolator, CubicSpline, RBFInterpolator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, Matern
 
-from skop.estimators.classical._kernel_models import (
-    AkimaSystem,
-    Decomposition,
-    Kernel,
-    KernelModel,
-    Selection,
-    System,
-    between_ends,
-    farthest_points,
-)
+from skop.estimators.classical._components import Decomposition
+from skop.estimators.classical._kernel_models import AkimaSystem, Kernel, KernelModel, System
+from skop.estimators.classical._kernel_selection import Selection, between_ends, farthest_points
 
 KERNELS = {
     "mean": Kernel("none"),
@@ -199,7 +192,7 @@ def test_the_gradient_of_the_leave_one_out_error_is_that_of_differences(monkeypa
         caught.append((gradient, [(objective(start + s)[0] - objective(start - s)[0]) / 2e-5 for s in steps]))
         return type("Result", (), {"x": start})
 
-    monkeypatch.setattr("skop.estimators.classical._kernel_models.minimize", spy)
+    monkeypatch.setattr("skop.estimators.classical._kernel_selection.minimize", spy)
     selection = Selection(points, targets, np.linspace(0.5, 1, 30) / 30, lambda residuals, samples: 0.0, 0, groups)
     for name in ("gaussian", "matern52", "matern32"):
         selection._optimised(Kernel(name, 0, 0.8, linear=0.3), 1e-3, np.arange(30))
@@ -211,7 +204,7 @@ def test_components_of_many_points_are_those_of_a_decomposition(monkeypatch):
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(12, 4)) @ generator.normal(size=(4, 50)) + generator.normal(size=50)
     exact = Decomposition(rows, None)
-    monkeypatch.setattr("skop.estimators.classical._kernel_models._LARGE", 0)
+    monkeypatch.setattr("skop.estimators.classical._components._LARGE", 0)
     found = Decomposition(rows, None)
     assert len(exact.variances) == len(found.variances) == 4
     # Directions in which no sample differs are no components, however many are asked for.
@@ -228,7 +221,7 @@ def test_components_of_many_points_are_those_of_a_decomposition(monkeypatch):
 
 
 def test_of_a_kernel_that_some_samples_tell_against_the_error_alone_is_computed(monkeypatch):
-    monkeypatch.setattr("skop.estimators.classical._kernel_models._SCREENED", 30)
+    monkeypatch.setattr("skop.estimators.classical._kernel_selection._SCREENED", 30)
     points = np.random.default_rng(0).normal(size=(60, 4))
     targets = points @ np.random.default_rng(1).normal(size=(4, 3))
     error = lambda residuals, samples: float(np.sqrt((residuals**2).mean()))  # noqa: E731
@@ -317,8 +310,9 @@ def test_inducing_samples_are_spread_and_do_not_depend_on_the_order():
 
 
 def test_many_samples_are_never_compared_with_all_others(monkeypatch):
-    for name, value in (("_MOST_EXACT", 50), ("_INDUCING", 25), ("_SCREENED", 20)):
-        monkeypatch.setattr(f"skop.estimators.classical._kernel_models.{name}", value)
+    monkeypatch.setattr("skop.estimators.classical._components.MOST_EXACT", 50)
+    for name, value in (("MOST_EXACT", 50), ("_INDUCING", 25), ("_SCREENED", 20)):
+        monkeypatch.setattr(f"skop.estimators.classical._kernel_selection.{name}", value)
     sizes, matrix = [], Kernel.matrix
     monkeypatch.setattr(Kernel, "matrix", lambda self, a, b: sizes.append((len(a), len(b))) or matrix(self, a, b))
     points = np.random.default_rng(0).uniform(-1, 1, (80, 2))
@@ -339,7 +333,8 @@ def test_components_of_many_samples_are_those_of_a_decomposition(monkeypatch):
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(50, 4)) @ generator.normal(size=(4, 12)) + generator.normal(size=12)
     exact = Decomposition(rows, None)
-    monkeypatch.setattr("skop.estimators.classical._kernel_models._MOST_EXACT", 40)
+    for module in ("_components", "_kernel_selection"):
+        monkeypatch.setattr(f"skop.estimators.classical.{module}.MOST_EXACT", 40)
     found = Decomposition(rows, None)
     assert found.is_large
     np.testing.assert_allclose(found.variances, exact.variances, rtol=1e-8)

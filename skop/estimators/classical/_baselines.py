@@ -28,7 +28,8 @@ from skop.data import (
 from skop.estimators._field import FieldRegressor, fitted_attributes, labels_of_groups, restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators.classical._common_grid import MOST_GRID_AXES, on_grid, warn_of_resampling, without_distance
-from skop.estimators.classical._kernel_models import Decomposition, KernelModel
+from skop.estimators.classical._components import Decomposition
+from skop.estimators.classical._kernel_models import KernelModel
 from skop.estimators.classical._output_models import (
     REGRESSORS,
     ModelSearch,

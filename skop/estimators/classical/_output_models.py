@@ -15,7 +15,9 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 from skop._typing import FloatArray, IntArray
 from skop.data import Predictions, Targets
-from skop.estimators.classical._kernel_models import Decomposition, KernelModel, Selection, between_ends
+from skop.estimators.classical._components import Decomposition
+from skop.estimators.classical._kernel_models import KernelModel
+from skop.estimators.classical._kernel_selection import Selection, between_ends
 from skop.estimators.files._file_checks import Held, checks, is_array
 from skop.estimators.files._persistence import KNOWN
 from skop.exceptions import FieldDataError, warn

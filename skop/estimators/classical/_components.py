@@ -1,0 +1,139 @@
+"""Principal components of the rows of a matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+import numpy as np
+from scipy.linalg import eigh, svd
+
+from skop._typing import FloatArray
+from skop.estimators.files._file_checks import Held, checks
+from skop.estimators.files._persistence import KNOWN
+
+__all__ = ["MOST_EXACT", "Basis", "Decomposition"]
+
+#: Kernels use inducing samples above this number of samples.
+MOST_EXACT = 2000
+#: Compute components from products of samples if a decomposition would take more products than this.
+_LARGE = 1e9
+
+
+@dataclass(eq=False)
+class Basis:
+    """Mean and principal components of rows.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (P,)
+        Mean of the rows.
+    components_ : ndarray of shape (k, P)
+        Orthonormal components in the order of the variance that they explain.
+    is_complete_ : bool
+        Whether the components of the fit span all rows, those that were not in it too.
+    """
+
+    mean_: FloatArray
+    components_: FloatArray
+    is_complete_: bool
+
+    @property
+    def n_components_(self) -> int:
+        """Number of components."""
+        return len(self.components_)
+
+    def transform(self, rows: FloatArray) -> FloatArray:
+        """Coefficients (n, k) of rows (n, P)."""
+        return (rows - self.mean_) @ self.components_.T
+
+    def inverse_transform(self, coefficients: FloatArray) -> FloatArray:
+        """Rows (n, P) of coefficients (n, k)."""
+        return coefficients @ self.components_ + self.mean_
+
+
+class Decomposition:
+    """Singular value decomposition of centred rows, of which components are computed when they are asked for.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, P)
+        The rows.
+    n_components : int, float or None
+        Number of components; those that explain a part of the variance; or all.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (P,)
+        Mean of the rows.
+    coefficients : ndarray of shape (n, r)
+        Coefficients of the rows.
+    variances : ndarray of shape (r,)
+        Mean squares of the coefficients.
+    is_large : bool
+        Whether eigenvectors of products of samples, or of values, were computed, which takes a small part of the time,
+        and finds components down to the square root of the rounding.
+    is_complete : bool
+        Whether the components span all rows, those of other samples too.
+    """
+
+    def __init__(self, rows: FloatArray, n_components: int | float | None) -> None:
+        n, size = rows.shape
+        self.mean = rows.mean(axis=0)
+        self.centred = rows - self.mean
+        is_long = n > MOST_EXACT and n > size
+        self.is_large = is_long or (size > n and n * n * size > _LARGE)
+        self._components: FloatArray | None = None
+        floor = 1e-7
+        if is_long:
+            squares, right = eigh(self.centred.T @ self.centred, check_finite=False, driver="evd")
+            sizes, right = np.sqrt(np.maximum(squares[::-1], 0.0)), right[:, ::-1]
+            left, self._components = self.centred @ right / np.where(sizes > 0, sizes, 1.0), right.T
+        elif self.is_large:
+            squares, left = eigh(self.centred @ self.centred.T, check_finite=False, driver="evd")
+            sizes, left = np.sqrt(np.maximum(squares[::-1], 0.0)), left[:, ::-1]
+        else:
+            left, sizes, self._components = svd(self.centred, full_matrices=False, check_finite=False)
+            floor = 1e-13 * np.sqrt(n)
+        rank = max(int((sizes > floor * sizes.max(initial=0.0)).sum()), 1)
+        self.is_complete = rank == size
+        # NumPy's scalars are no float, but for np.float64, and an integer is a number of modes.
+        if isinstance(n_components, Real) and not isinstance(n_components, Integral):
+            shares = np.cumsum(sizes**2) / max(float((sizes**2).sum()), np.finfo(float).tiny)
+            rank = min(rank, int(np.searchsorted(shares, float(n_components))) + 1)
+        elif n_components is not None:
+            rank = min(int(n_components), rank)
+        self.coefficients = left[:, :rank] * sizes[:rank]
+        self.variances = sizes[:rank] ** 2 / n
+
+    def columns(self, place: slice, count: int | None = None) -> FloatArray:
+        """Some columns of the leading components."""
+        if self._components is not None:
+            return self._components[: len(self.variances) if count is None else count, place]
+        scaled = self.coefficients[:, :count] / (len(self.centred) * self.variances[:count])
+        return scaled.T @ self.centred[:, place]
+
+    def products(self, factors: FloatArray) -> FloatArray:
+        """Products (r, r) of the leading columns of the components, times factors."""
+        if self._components is not None:
+            scaled = self.columns(slice(len(factors))) * factors
+            return scaled @ scaled.T
+        scaled = self.centred[:, : len(factors)] * factors
+        sides = self.coefficients / (len(self.centred) * self.variances)
+        return sides.T @ (scaled @ scaled.T) @ sides
+
+    def basis(self, count: int | None = None) -> Basis:
+        """The leading components, or all."""
+        # A file keeps the order in memory of whole arrays only, on which rounding depends.
+        return Basis(self.mean, np.ascontiguousarray(self.columns(slice(None), count)), self.is_complete)
+
+
+@checks("Basis")
+def _check_basis(held: Held) -> None:
+    """Check a basis from a file."""
+    mean = held.array("mean_", None)
+    held.array("components_", None, len(mean))
+    held.flag("is_complete_")
+
+
+KNOWN[Basis.__name__] = Basis

@@ -1,0 +1,538 @@
+"""The choice of a kernel, its length scales and penalties by closed-form leave-one-out errors.
+
+Notation: n training points, d inputs, r targets (coefficients of modes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+from scipy.special import ndtr, stdtrit
+
+from skop._typing import FloatArray, IntArray
+from skop.estimators.classical._components import MOST_EXACT
+from skop.estimators.classical._kernel_models import (
+    FEW_INPUTS,
+    POLYHARMONIC,
+    SAME,
+    Kernel,
+    KernelModel,
+    System,
+    inverse_of,
+    key_of,
+    left_out_solver,
+    same_sizes,
+    squares_between,
+    system_of,
+)
+
+__all__ = ["Found", "Selection", "between_ends"]
+
+#: Number of inducing samples of a kernel where there are more than `MOST_EXACT`.
+_INDUCING = 1500
+#: Error of leave-one-out residuals (k, s) of the leading s targets, at k samples whose numbers are given.
+Error = Callable[[FloatArray, IntArray], float]
+#: Error of each output of such residuals of all samples, in any unit.
+Each = Callable[[FloatArray], FloatArray]
+#: Names of positive definite kernels, and the length scales that are tried first, in mean distances of two samples.
+_STATIONARY, _SCALES = ("gaussian", "matern52", "matern32"), (0.25, 0.5, 1.0, 2.0, 4.0)
+#: Number of leading modes of the input with length scales of their own, and of steps in the search for these.
+_OWN_SCALES, _STEPS = 24, 40
+#: End this search when the logarithm of the error decreases by less.
+_SMALL_STEP = 3e-4
+#: Numbers of samples and of leading targets that decide about the kernel; number of kernels in the last round.
+_SCREENED, _LEADING, _FINALISTS = 400, 128, 2
+#: The last leading targets, in this number, decide for all targets after them.
+_LAST = 32
+#: Choose penalties for each target alone if this lowers the error below this part.
+_BETTER_BY_PENALTIES = 0.93
+#: Number of parts of the samples that judge the search for length scales, and their smallest size.
+_PARTS, _FEWEST = 8, 2
+#: Length scales over one input, in mean distances of two samples.
+_DENSE_SCALES = tuple(np.geomspace(0.03, 8.0, 25))
+#: Over one input, leave-one-out errors up to this multiple of the smallest are about as good.
+_EQUIVALENT = 1.1
+#: A model over one input is better than the mean if it gains this number of standard errors, or if its error is below
+#: this part of the mean's error.
+_BEYOND_CHANCE, _CLEAR = 2.0, 0.3
+#: From this number of samples for each length scale on, their search does not spoil leave-one-out errors.
+_ENOUGH = 15
+#: Above this number of samples, half of them decide where the search for length scales starts.
+_HALVED = 200
+#: Drop a kernel if its error on some of the samples exceeds this multiple of the smallest.
+_WORSE = 1.2
+#: On all samples, try penalties within this number of decades of the best one on some samples.
+_DECADES = 3.5
+#: Error, kernel and penalty of a trial on some of the samples.
+Trial = tuple[float, Kernel, float]
+
+
+@dataclass(eq=False)
+class Found:
+    """What a search has found: a system, and the penalty for each target."""
+
+    error: float
+    #: None where the error alone is known.
+    system: System | None
+    penalties: FloatArray
+    #: Error of each leading target by penalty (l, s), and these penalties (l,).
+    each: FloatArray
+    tried: FloatArray
+    #: Least error of each output among these; None for one output.
+    least: FloatArray | None = None
+
+
+class Selection:
+    """Search for the kernel and the penalty of the smallest leave-one-out error.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+        Inputs, of order 1.
+    targets : ndarray of shape (n, r)
+        Targets in the order of their importance.
+    weights : ndarray of shape (n,)
+        Weights of the residuals of the samples, in length scales and in the choice for single targets.
+    error : callable
+        Error of leave-one-out residuals (k, s) of the leading s targets, at k samples whose numbers it is given.
+    n_params : int
+        Number of leading inputs that are global parameters.
+    groups : ndarray of int, shape (n,), or None, default=None
+        Numbers of the groups that are left out as a whole; None leaves out one sample at a time.
+    each : callable or None, default=None
+        Error of each output of residuals (n, s); None for one output.
+    """
+
+    def __init__(
+        self,
+        points: FloatArray,
+        targets: FloatArray,
+        weights: FloatArray,
+        error: Error,
+        n_params: int,
+        groups: IntArray | None = None,
+        each: Each | None = None,
+    ) -> None:
+        self.points, self.n_params = points, n_params
+        self.groups, self.all = groups, np.arange(len(points))
+        self._inside = between_ends(points) if groups is None else np.ones(len(points), bool)
+        self.weights = np.where(self._inside, weights, 0.0)
+        self.narrow(targets, error, each)
+        self._trials: dict[str, list[Trial]] = {}
+        # Samples in an order that does not depend on the caller's, of which every k-th is taken.
+        step = -(-len(points) // _SCREENED)
+        self.few = np.sort(np.argsort(key_of(points), kind="stable")[::step]) if step > 1 else self.all
+
+    def screen(self, name: str) -> list[Trial]:
+        """Errors of the kernels of a kind of model on some of the samples, best first; few where all decide."""
+        if name in self._trials:
+            return self._trials[name]
+        candidates = self._candidates(name)
+        if name == "gaussian_process" and len(self.few) > _HALVED:
+            half = self.few[np.argsort(key_of(self.points[self.few]), kind="stable")[::2]]
+            starts = [self._screen(kernel, half) for kernel in candidates]
+            candidates = [min((t for t in starts if t[1].name == kind), key=_first)[1] for kind in _STATIONARY]
+        trials = [self._screen(kernel, self.few) for kernel in candidates]
+        if trials and name == "gaussian_process" and not self._is_line:
+            starts = [min((t for t in trials if t[1].name == kind), key=_first) for kind in _STATIONARY]
+            tuned = [(start, self._screen(self._optimised(*start[1:], self.few), self.few)) for start in starts]
+            handicap = self._handicap(*min(tuned, key=lambda pair: _first(pair[1])))
+            if np.isfinite(handicap):
+                trials += [(handicap * error, replace(kernel, handicap=handicap), p) for _, (error, kernel, p) in tuned]
+        self._trials[name] = sorted(trials, key=_first)
+        return self._trials[name]
+
+    @property
+    def _is_line(self) -> bool:
+        """Whether the input is one number, whose length scales are all tried."""
+        return self.points.shape[1] == 1
+
+    def least_screened(self) -> float:
+        """Least error of all kernels that were screened."""
+        return min((trials[0][0] for trials in self._trials.values() if trials), default=np.inf)
+
+    def narrow(self, targets: FloatArray, error: Error, each: Each | None) -> None:
+        """Go on with fewer targets, and the errors of these."""
+        self.targets, self._error_of, self._each_of = targets, error, each
+
+    def error(self, residuals: FloatArray, samples: IntArray) -> float:
+        """Error of leave-one-out residuals of some of the samples, without those at the ends."""
+        inside = self._inside[samples]
+        return self._error_of(residuals[inside], samples[inside])
+
+    def each(self, residuals: FloatArray) -> FloatArray | None:
+        """Error of each output of such residuals of all samples; None for one output."""
+        return None if self._each_of is None else self._each_of(residuals[self._inside])
+
+    def gains(self, found: Found, tried: Iterable[Found]) -> FloatArray:
+        """Least error of each output by a model that was tried, in units of that by the model that was found."""
+        own = self.each(self._residuals(found.system, found.penalties[:_LEADING]))
+        if own is None:
+            return np.ones(1)
+        least = np.min([item.least for item in tried if item.least is not None], axis=0)
+        return np.divide(least, own, out=np.ones_like(own), where=own > 0)
+
+    def search(self, name: str, *, thorough: bool = False) -> Found | None:
+        """Choose the kernel of a kind of model, and its penalties; None where the samples do not suffice.
+
+        Of a kernel that is worse on some of the samples than that of another kind, the error alone is computed, unless
+        `thorough`: what is found has no system.
+        """
+        trials = self.screen(name)
+        if not trials:
+            return None
+        if len(self.few) == len(self.all) or name == "akima":
+            return min((self._finish(kernel) for _, kernel, _ in trials[:_FINALISTS]), key=lambda found: found.error)
+        error, kernel, penalty = trials[0]
+        about = penalty * len(self.all) / len(self.few)
+        is_small = kernel.name == "none" and self.points.shape[1] <= len(self.all) // 4
+        if (
+            thorough
+            or self.groups is not None
+            or is_small
+            or not kernel.linear + (kernel.name != "none")
+            or error <= _WORSE * self.least_screened()
+        ):
+            return self._finish(kernel, about)
+        return self._rough(kernel, about)
+
+    def _system(self, kernel: Kernel, n_inducing: int) -> System:
+        """System of a kernel at all samples, on inducing ones where these are too many for its matrix."""
+        is_small = kernel.name == "none" and (not kernel.linear or self.points.shape[1] <= len(self.points) // 4)
+        if is_small or len(self.points) <= MOST_EXACT or kernel.name == "akima":
+            return system_of(kernel, self.points, groups=self.groups)
+        inducing = farthest_points(self.points / kernel.scales, n_inducing)
+        return System(kernel, self.points, inducing, self.groups)
+
+    def _groups_of(self, samples: IntArray) -> IntArray | None:
+        """Groups of some of the samples."""
+        return None if self.groups is None else self.groups[samples]
+
+    def _rough(self, kernel: Kernel, penalty: float) -> Found:
+        """Error of a kernel on all samples, with one penalty, and where these are too many on few inducing ones."""
+        count = self.targets.shape[1]
+        empty = np.zeros((0, min(count, _LEADING)))
+        found = Found(np.inf, None, np.full(count, penalty), empty, empty[:, 0])
+        if len(self.points) > MOST_EXACT:
+            system = self._system(kernel, _SCREENED)
+            residuals = system.left_out(system.project(self.targets), found.penalties[:1])[1]
+            return replace(found, error=kernel.handicap * self.error(residuals, self.all))
+        tail = np.linalg.qr(kernel.tail(self.points))[0]
+        ends, matrix = tail @ tail.T, kernel.matrix(self.points, self.points)
+        matrix -= tail @ (tail.T @ matrix)
+        matrix -= (matrix @ tail) @ tail.T
+        matrix[np.diag_indices(len(matrix))] += penalty
+        inverse = inverse_of(matrix + (1.0 - penalty) * ends) - ends
+        residuals = (inverse @ self.targets) / np.maximum(inverse.diagonal(), SAME)[:, None]
+        return replace(found, error=kernel.handicap * self.error(residuals, self.all))
+
+    def likeliest(self, best: Found) -> Found:
+        """Process of the largest likelihood over one input among those whose leave-one-out errors are as good.
+
+        A sample that is left out doubles the gap in which it is predicted, so that its error alone favours kernels for
+        samples half as dense. The likelihood is that of all targets, with one variance, given the tail. Where the least
+        error is not below that of the mean beyond chance, it says nothing, and the likelihood alone decides: it knows
+        noise, of which some model seems to predict a few samples by chance.
+        """
+        if not self._is_line or self.groups is not None or len(self.few) < len(self.all) or best.error == 0:
+            return best
+        targets, least, likely = self.targets[:, :_LEADING], np.inf, None
+        rank = max(int((np.square(targets).sum(axis=0) > 0).sum()), 1)
+        is_known = self._is_better_than_mean(best)
+        for kernel in self._candidates("gaussian_process"):
+            system = System(kernel, self.points)
+            projected = system.project(targets)
+            squares = np.square(projected[0]).sum(axis=1)
+            for penalty in system.penalties[: -1 if is_known else None]:
+                sums = system.values + penalty
+                size = float((squares / sums).sum()) + SAME
+                value = rank * (len(sums) * np.log(size) + float(np.log(sums).sum()))
+                if value < least:
+                    error = self.error(system.left_out(projected, np.array([penalty]))[1], self.all)
+                    if not is_known or error <= _EQUIVALENT * best.error:
+                        least, likely = value, (system, penalty)
+        if likely is None:
+            return best
+        found, penalties = self._finish(likely[0].kernel), np.full(self.targets.shape[1], likely[1])
+        return replace(found, error=self._error(found.system, penalties), penalties=penalties)
+
+    def _is_better_than_mean(self, found: Found) -> bool:
+        """Whether leave-one-out errors over one input are below those of the mean beyond chance."""
+        own = self._residuals(found.system, found.penalties[:_LEADING])
+        n = len(own)
+        own, mean = own[self._inside], n / max(n - 1, 1) * self.targets[self._inside, :_LEADING]
+        if not np.isfinite(own).all():
+            return False
+        if len(own) < 2 or np.square(own).sum() < _CLEAR**2 * np.square(mean).sum():
+            return True
+        gains = np.linalg.norm(mean, axis=1) - np.linalg.norm(own, axis=1)
+        # As many standard errors as are beyond chance with many samples, by Student's distribution.
+        errors = stdtrit(len(gains) - 1, ndtr(_BEYOND_CHANCE))
+        return bool(gains.mean() > errors * gains.std(ddof=1) / np.sqrt(len(gains)))
+
+    def _handicap(self, start: Trial, tuned: Trial) -> float:
+        """Factor by which a search for length scales makes leave-one-out errors too small; infinite if it is in vain.
+
+        Modes of the input are the axes of the training samples, which have smaller coefficients in the last ones than
+        new samples have, and length scales of single modes can make use of it, the more the fewer samples there are for
+        each. The leave-one-out error of the kernel from which the search starts is no such minimum. So modes and length
+        scales are found again without a part of the samples, which both kernels predict. Where the search lowers the
+        error of these, the error after it is that of the start times the quotient of both; where it does not, none of
+        its kernels is taken, whatever their leave-one-out errors. Half of the parts decide where all of them agree.
+        """
+        # Samples, or groups, in an order that does not depend on the caller's.
+        labels = np.arange(len(self.few)) if self.groups is None else self.groups[self.few]
+        keys, numbers = key_of(self.points[self.few]), np.unique(labels, return_inverse=True)[1]
+        order = np.argsort(np.bincount(numbers, keys) / np.bincount(numbers), kind="stable")
+        n_scales = min(self.points.shape[1], self.n_params + _OWN_SCALES + 1)
+        if not _PARTS * _FEWEST <= len(order) < _ENOUGH * n_scales:
+            return 1.0
+        before: list[float] = []
+        after: list[float] = []
+        within = self._within_few()
+        for part in (*range(1, _PARTS, 2), *range(0, _PARTS, 2)):
+            if len(before) == _PARTS // 2 and abs(int(np.sign(np.subtract(after, before)).sum())) == len(before):
+                # All parts that were predicted agree.
+                break
+            out = self.few[np.isin(numbers, order[part::_PARTS])]
+            kept = np.setdiff1d(self.few, out)
+            points, options = self._turned(within, kept), (self._error_of, self.n_params, self.groups)
+            turned = Selection(points, self.targets, self.weights, *options)
+            before.append(turned._held_out(start[1], kept, out))
+            after.append(turned._held_out(turned._optimised(*start[1:], kept), kept, out))
+        if not sum(after) < sum(before):
+            return np.inf
+        return max(start[0] * sum(after) / (sum(before) * tuned[0]), 1.0) if tuned[0] > 0 else 1.0
+
+    def _held_out(self, kernel: Kernel, kept: IntArray, out: IntArray) -> float:
+        """Error of a kernel on some of the samples, with the penalty that others choose, which predict them."""
+        targets = self.targets[:, :_LEADING]
+        system = System(kernel, self.points[kept], groups=self._groups_of(kept))
+        projected, penalties = system.project(targets[kept]), system.penalties[::2]
+        errors = [self.error(system.left_out(projected, np.array([p]))[1], kept) for p in penalties]
+        weights, tail = system.weights(targets[kept], projected, penalties[[int(np.argmin(errors))]])
+        points = self.points[out]
+        found = kernel.matrix(points, system.points) @ weights + kernel.tail(points) @ tail
+        return self.error(targets[out] - found, out)
+
+    def _within_few(self) -> FloatArray:
+        """Inputs whose fields are coordinates in the span of those of some samples, where these are fewer."""
+        fields = self.points[:, self.n_params :]
+        if fields.shape[1] <= len(self.few):
+            return self.points
+        fields = fields @ np.linalg.qr(fields[self.few].T)[0]
+        return np.concatenate([self.points[:, : self.n_params], fields], axis=1)
+
+    def _turned(self, points: FloatArray, samples: IntArray) -> FloatArray:
+        """Inputs with the modes of some of the samples."""
+        fields = points[:, self.n_params :]
+        if not fields.shape[1]:
+            return points
+        fields = fields - fields[samples].mean(axis=0)
+        axes = eigh(fields[samples].T @ fields[samples], check_finite=False, driver="evd")[1][:, ::-1]
+        return np.concatenate([points[:, : self.n_params], fields @ axes], axis=1)
+
+    def _candidates(self, name: str) -> list[Kernel]:
+        """Kernels of a kind of model that the samples suffice for."""
+        n, d = self.points.shape
+        is_few = d == self.n_params
+        if name == "mean":
+            return [Kernel("none")]
+        if name == "ridge":
+            found = [Kernel("none", linear=1.0)]
+        elif name == "polynomial":
+            found = [Kernel("none", degree) for degree in (1, 2, 3)]
+        elif name == "rbf":
+            found = [Kernel(radial, degree) for radial, degree in POLYHARMONIC.items()]
+        elif name == "akima":
+            is_suited = self._is_line and self.groups is None and len(np.unique(self.points)) == n
+            found = [Kernel("akima", 1)] if is_suited else []
+        else:
+            distance = float(np.sqrt(2 * self.points.var(axis=0).sum())) or 1.0
+            linear, factors = 0.0 if is_few else 1.0, _DENSE_SCALES if self._is_line else _SCALES
+            found = [Kernel(k, 0, distance * factor, linear) for k in _STATIONARY for factor in factors]
+        return [k for k in found if not k.degree or (is_few and k.n_monomials(d) <= n // 3)]
+
+    def _screen(self, kernel: Kernel, samples: IntArray) -> Trial:
+        """Error and penalty of a kernel on some of the samples."""
+        targets = self.targets[samples, :_LEADING]
+        system = system_of(kernel, self.points[samples], groups=self._groups_of(samples))
+        projected, penalties = system.project(targets), system.penalties[::2]
+        errors = [self.error(system.left_out(projected, np.array([p]))[1], samples) for p in penalties]
+        best = int(np.argmin(errors))
+        return errors[best], kernel, float(penalties[best])
+
+    def _finish(self, kernel: Kernel, about: float | None = None) -> Found:
+        """Choose the penalties on all samples: one for all targets, or one for each where this is better by far.
+
+        Those about a given one are tried, and the one that leaves the tail.
+        """
+        targets = self.targets[:, :_LEADING]
+        system = self._system(kernel, _INDUCING)
+        projected, penalties = system.project(targets), system.penalties
+        if about is not None:
+            is_near = np.abs(np.log10(penalties) - np.log10(about)) < _DECADES
+            penalties = penalties[is_near | (penalties == penalties[-1])]
+        errors, each, outputs = [], [], []
+        for penalty in penalties:
+            residuals = system.left_out(projected, np.array([penalty]))[1]
+            errors.append(kernel.handicap * self.error(residuals, self.all))
+            each.append(kernel.handicap * (self.weights @ np.abs(residuals)))
+            if (of_outputs := self.each(residuals)) is not None:
+                outputs.append(kernel.handicap * of_outputs)
+        chosen = np.full(self.targets.shape[1], penalties[int(np.argmin(errors))])
+        least = np.min(outputs, axis=0) if outputs else None
+        return self._each_alone(Found(self._error(system, chosen), system, chosen, np.stack(each), penalties, least))
+
+    def _each_alone(self, found: Found) -> Found:
+        """Choose the penalty of each target alone, if this is better by far.
+
+        Over one input, few samples near each decide of a target, and all targets are as smooth in it.
+        """
+        if self._is_line:
+            return found
+        penalties = found.tried[found.each.argmin(axis=0)]
+        # The leading targets decide for themselves, the last ones of these for all others together.
+        last = found.tried[int(found.each[:, -_LAST:].sum(axis=1).argmin())]
+        n_leading, n_others = len(penalties), self.targets.shape[1] - len(penalties)
+        penalties = np.append(penalties, np.full(n_others, last))
+        # That of the leading targets alone is not larger, and takes less time.
+        for count in (n_leading, len(penalties)) if n_others else (n_leading,):
+            error = self._error(found.system, penalties[:count])
+            if error >= _BETTER_BY_PENALTIES * found.error:
+                return found
+        return replace(found, error=error, penalties=penalties)
+
+    def _error(self, system: System | None, penalties: FloatArray) -> float:
+        """Error on all samples, of the targets whose penalties are given."""
+        return self.error(self._residuals(system, penalties), self.all)
+
+    def _residuals(self, system: System | None, penalties: FloatArray) -> FloatArray:
+        """Leave-one-out residuals of the targets whose penalties are given."""
+        assert system is not None
+        residuals = system.left_out(system.project(self.targets[:, : len(penalties)]), penalties)[1]
+        return system.kernel.handicap * residuals
+
+    def fit(self, found: Found, *, cut: bool, most: int | None = None) -> KernelModel:
+        """Fit the model that was found to all targets, to the first ones, or `cut` after the last that is no mean."""
+        assert found.system is not None
+        varies = (found.system.kernel.degree > 0) | (found.penalties < found.tried[-1])
+        kept = int(np.flatnonzero(varies).max(initial=0)) + 1 if cut else len(varies)
+        kept = kept if most is None else min(kept, most)
+        return KernelModel.fit(self.targets[:, :kept], found.system, found.penalties[:kept], self.groups)
+
+    def _optimised(self, kernel: Kernel, penalty: float, samples: IntArray) -> Kernel:
+        """Length scales of the smallest leave-one-out error of some samples, by its gradient, from those of a kernel.
+
+        With S the derivative of the error by the kernel matrix, B = A^-1 on the complement of the tail, C = B Y and
+        E = C / diag(B): S = B diag(h) B - (B G) C', where G is the derivative by C, and h_i = sum_j G_ij E_ij. Where
+        groups are left out, E = D^-1 C with the blocks D of B, and E G' takes the place of diag(h), in these blocks.
+        """
+        parts = same_sizes(self._groups_of(samples))
+        points, targets, weights = self.points[samples], self.targets[samples, :_LEADING], self.weights[samples]
+        n, d = points.shape
+        # Each global parameter and each leading mode has a scale of its own; the other modes share one.
+        groups = np.minimum(np.arange(d), self.n_params + _OWN_SCALES)
+        heads = np.searchsorted(groups, np.arange(groups[-1] + 1))
+        tail = np.linalg.qr(kernel.tail(points))[0]
+        ends, line = tail @ tail.T, points @ points.T
+        is_linear = kernel.linear > 0
+        # Distances in the modes that share one scale are computed once.
+        n_own = min(d, self.n_params + _OWN_SCALES)
+        own, rest = points[:, :n_own], squares_between(points[:, n_own:], points[:, n_own:]) if d > n_own else None
+
+        def complement(matrix: FloatArray) -> FloatArray:
+            return matrix - tail @ (tail.T @ matrix)
+
+        def objective(logs: FloatArray) -> tuple[float, FloatArray]:
+            scales, noise, slope = np.exp(logs[:-2]), np.exp(logs[-2]), is_linear * np.exp(logs[-1])
+            scaled = own / scales[:n_own]
+            squares = squares_between(scaled, scaled)
+            if rest is not None:
+                squares += rest / scales[-1] ** 2
+            system = complement(complement(kernel._radial(squares) + slope * line).T)
+            system[np.diag_indices(n)] += noise
+            inverse = inverse_of(system + (1.0 - noise) * ends) - ends
+            coefficients = inverse @ targets
+            solve = left_out_solver(inverse, parts)
+            residuals = solve(coefficients)
+            norms = np.sqrt((residuals**2).sum(axis=1)) + SAME
+            loss = float(weights @ norms) + SAME
+            by_coefficients = solve((weights / norms)[:, None] * residuals)
+            if parts:
+                leverage = np.zeros((n, n))
+                for rows in parts:
+                    place = rows[:, :, np.newaxis], rows[:, np.newaxis]
+                    leverage[place] = residuals[rows] @ by_coefficients[rows].mT
+                by_matrix = inverse @ leverage @ inverse
+            else:
+                # A product with its own transpose takes half the time.
+                root = inverse * np.sqrt((by_coefficients * residuals).sum(axis=1))
+                by_matrix = root @ root.T
+            by_matrix -= (inverse @ by_coefficients) @ coefficients.T
+            by_matrix = 0.5 * (by_matrix + by_matrix.T)
+            flow = by_matrix * kernel.slope(squares)
+            by_scales = -4 * (flow.sum(axis=1) @ scaled**2 - ((flow @ scaled) * scaled).sum(axis=0))
+            if rest is not None:
+                by_scales = np.append(by_scales, -2 * np.vdot(flow, rest) / scales[-1] ** 2)
+            others = [noise * np.trace(by_matrix), slope * (by_matrix * line).sum()]
+            return np.log(loss), np.append(by_scales, others) / loss
+
+        start = np.log(np.broadcast_to(kernel.scales, d)[heads])
+        start = np.append(start, [np.log(max(penalty, 1e-10)), np.log(kernel.linear) if is_linear else 0.0])
+        bounds = [(value - 4, value + 5) for value in start[:-2]] + [(np.log(1e-13 * n), np.log(10.0 * n)), (-15, 10)]
+        options = {"maxiter": _STEPS, "ftol": _SMALL_STEP}
+        logs = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        return replace(kernel, scales=np.exp(logs[:-2])[groups], linear=float(is_linear * np.exp(logs[-1])))
+
+
+def between_ends(points: FloatArray) -> Any:
+    """Tell which samples lie between others, where this is known.
+
+    The least and the largest of one input have no neighbour on one side: without them, models extrapolate, and their
+    errors say little of new samples between those of the fit.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+        Inputs.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        False for the samples at the ends of one input; all True for several inputs, or fewer than two samples between.
+    """
+    found = np.ones(len(points), bool)
+    if points.shape[1] == 1:
+        found = (points[:, 0] > points.min()) & (points[:, 0] < points.max())
+    # One sample is too few to compare models by.
+    return found if found.sum() > 1 else np.ones_like(found)
+
+
+def farthest_points(points: FloatArray, count: int) -> IntArray:
+    """Indices (up to count) of points (n, d), of which each is the farthest from those before it, from the middle on.
+
+    Distances are those in the inputs that differ most.
+    """
+    points = points - points.mean(axis=0)
+    points = np.ascontiguousarray(points[:, np.argsort(-(points**2).sum(axis=0), kind="stable")[:FEW_INPUTS]])
+    chosen, nearest = [int((points**2).sum(axis=1).argmin())], np.full(len(points), np.inf)
+    while len(chosen) < count:
+        np.minimum(nearest, cdist(points, points[chosen[-1:]], "sqeuclidean")[:, 0], out=nearest)
+        place = int(nearest.argmax())
+        # All further points lie on these.
+        if nearest[place] == 0:
+            break
+        chosen.append(place)
+    return np.sort(np.array(chosen))
+
+
+def _first(trial: Trial) -> float:
+    """Error of a trial."""
+    return trial[0]
