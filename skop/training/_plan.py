@@ -30,12 +30,15 @@ class TrainingPlan:
         Function ``forward(network, batch)`` that computes the outputs in training; None calls the network on the batch.
     n_steps : int or None
         Number of successive samples that are parts of one trajectory; None if samples are independent.
+    feeds_back : bool
+        Whether predictions become inputs of the next step.
     """
 
     group_size: int = 1
     grouping: Grouping = "together"
     forward: Callable[[nn.Module, Batch], Any] | None = None
     n_steps: int | None = None
+    feeds_back: bool = False
 
 
 #: The usual training: independent samples, and one network call for each batch.

@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV
 
 from skop import EnsembleRegressor, FieldSet, LaMORegressor, PODRegressor, RolloutRegressor
 from skop.data import unit_grid
+from skop.estimators.fitting import _session
 from skop.estimators.fitting._session import objective_of
 from skop.estimators.temporal._rollout import _one_steps
 from skop.exceptions import FieldDataError
@@ -142,6 +143,20 @@ def test_batch_gradient_is_the_sum_over_the_steps(fields):
     windows = np.concatenate([history[..., step : step + 3] for step in range(4)])
     frames = np.concatenate([history[..., step + 3 : step + 4] for step in range(4)])
     torch.testing.assert_close(gradient(windows, frames), sum(parts), rtol=1e-9, atol=1e-12)
+
+
+def test_steps_that_are_fed_back_are_trained_on_values_alone(fields, monkeypatch):
+    X, y = fields
+    made, original = [], _session.Objective
+
+    def noted(name, *given, **options):
+        made.append(name)
+        return original(name, *given, **options)
+
+    monkeypatch.setattr(_session, "Objective", noted)
+    for loss, frames in (("auto", y), ("auto", y[..., :1]), ("sobolev", y)):
+        RolloutRegressor(network(max_iter=1, loss=loss), window=3).fit(X, frames)
+    assert made == ["relative_l2", "sobolev", "sobolev"]
 
 
 # ---------------------------------------------------------------------- unrolling and noise

@@ -73,6 +73,8 @@ __all__ = ["AUTOMATIC_LOSSES", "FitSession", "check_logarithms", "check_weight",
 
 #: Meaning of ``loss="auto"`` for fields, and for scalars alone.
 AUTOMATIC_LOSSES = ("sobolev", "mse")
+#: The same for the steps of a rollout: slopes lower the error of one step, and raise that of ten.
+_LOSS_OF_STEPS = "relative_l2"
 #: Number of points, and least and largest number of samples, of a mini-batch for ``batch_size="auto"``. On point sets
 #: most layers act on single points, so small batches already give gradients of low variance and allow more steps.
 _BATCHES = {"grid": (2**13, 8, 16), "structured": (2**12, 1, 8), "points": (2**12, 1, 8)}
@@ -305,7 +307,7 @@ class FitSession:
         model, data, weight = self.estimator, self.data, self.weight
         options: dict[str, Any] = {"targets": data.targets[train], "weight": None if weight is None else weight[train]}
         options["queries"] = self.target_places(data.inputs[train], options["targets"])
-        options["neighbours"] = isinstance(model.loss, SobolevLoss) or model.loss in ("auto", "sobolev")
+        options["neighbours"] = isinstance(model.loss, SobolevLoss) or loss_name(model, self.plan) == "sobolev"
         options |= self.base.options(train)
         if (symmetrise := model.surrogate_.symmetrise) is not None:
             options["symmetries"] = symmetrise.of(data.inputs)
@@ -499,7 +501,7 @@ class FitSession:
         places = field if data.targets.elsewhere and field is not None else data.inputs
         return Trainer(
             model.module_,
-            objective_of(model, _spacing(places)),
+            objective_of(model, _spacing(places), self.plan),
             self._after_base(trainer_config(model, self.points, self.plan)),
             self.rng,
             monitors=monitors,
@@ -628,13 +630,21 @@ def trainer_config(model: Any, points: FieldSet, plan: TrainingPlan) -> TrainerC
     )
 
 
-def objective_of(model: Any, spacing: tuple[float, ...] | None) -> Objective:
+def loss_name(model: Any, plan: TrainingPlan) -> Any:
+    """Return the loss of an operator; for ``"auto"`` the name of that for fields, steps of a rollout, or scalars."""
+    if model.loss != "auto":
+        return model.loss
+    fields, scalars = AUTOMATIC_LOSSES
+    if not model.spec_.n_outputs:
+        return scalars
+    return _LOSS_OF_STEPS if plan.feeds_back else fields
+
+
+def objective_of(model: Any, spacing: tuple[float, ...] | None, plan: TrainingPlan = DIRECT_TRAINING) -> Objective:
     """Build the training objective from the parameters of an operator."""
-    name, training = model.loss, model._options("training")
-    if name == "auto":
-        name = AUTOMATIC_LOSSES[0 if model.spec_.n_outputs else 1]
+    training = model._options("training")
     return Objective(
-        name,
+        loss_name(model, plan),
         training.loss_reduction,
         model.scalers_,
         spacing=spacing,

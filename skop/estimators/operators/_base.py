@@ -90,9 +90,9 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         `RolloutRegressor` and `TimeConditionedRegressor`.
     loss : {"auto", "relative_l2", "relative_l2_gradient", "sobolev", "mse"} or callable, default="auto"
         Training loss, see `skop.losses`. ``"auto"`` is ``"sobolev"``, the relative L2 error of values and slopes, for
-        fields, and ``"mse"`` for scalars. Relative losses are computed in physical units, where the channel with the
-        largest values dominates; with ``"auto"`` and scaled targets, several channels are first divided by their sizes.
-        The squared error is computed on scaled targets.
+        fields, ``"relative_l2"`` for the steps of a `skop.RolloutRegressor`, and ``"mse"`` for scalars. Relative losses
+        are computed in physical units, where the channel with the largest values dominates; with ``"auto"`` and scaled
+        targets, several channels are first divided by their sizes. The squared error is computed on scaled targets.
     max_iter : int, default=100
         Largest number of epochs (papers: 500).
     max_time : float or None, default=None

@@ -293,7 +293,7 @@ class RolloutRegressor(BaseFrameRegressor):
             forward = None
             if self.noise or self.unroll > 1:
                 forward = StepForward(estimator, n_steps, self.unroll, self.noise, deviation)
-            return TrainingPlan(group_size=n_steps, grouping="together", forward=forward), inputs
+            return TrainingPlan(group_size=n_steps, forward=forward, feeds_back=n_steps > 1), inputs
         if self.noise and inputs.values is not None:
             rng = check_random_state(self.random_state)
             values = inputs.values
