@@ -56,7 +56,6 @@ class BaseMonitor(Monitor):
             return None
         trainer.network.eval()
         winner = self.rule.winner(part, session.base.compared(unseen, session.held))
-        self.rule.pass_by(part)
         if winner == "network":
             if session.estimator.surrogate_.has_base_on_points:
                 warn_of_resampling(session.estimator.spec_.resampler, "use LaMORegressor without grid")
