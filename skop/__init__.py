@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from skop import modules as modules
     from skop import networks as networks
     from skop import ops as ops
+    from skop import parts as parts
     from skop import testing as testing
     from skop import training as training
     from skop.data import FieldSet, ScalingOptions
     from skop.estimators import (
-        AMOArchitecture,
         AMORegressor,
         AutoRegressor,
         ConformalRegressor,
@@ -32,13 +32,10 @@ if TYPE_CHECKING:
         DeepONetRegressor,
         EnsembleRegressor,
         FNORegressor,
-        GeoMaNOArchitecture,
         GeoMaNORegressor,
-        LaMOArchitecture,
         LaMORegressor,
         LawRegressor,
         MeanFieldRegressor,
-        MNOArchitecture,
         MNORegressor,
         Novelty,
         OperatorRegressor,
@@ -57,7 +54,6 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "AMOArchitecture",
     "AMORegressor",
     "AutoRegressor",
     "ConformalRegressor",
@@ -66,12 +62,9 @@ __all__ = [
     "EnsembleRegressor",
     "FNORegressor",
     "FieldSet",
-    "GeoMaNOArchitecture",
     "GeoMaNORegressor",
-    "LaMOArchitecture",
     "LaMORegressor",
     "LawRegressor",
-    "MNOArchitecture",
     "MNORegressor",
     "MeanFieldRegressor",
     "Novelty",
@@ -96,7 +89,7 @@ __all__ = [
 _PACKAGES = frozenset(
     (
         *("data", "datasets", "estimators", "exceptions", "inspection", "losses", "metrics", "modules", "networks"),
-        *("ops", "testing", "training"),
+        *("ops", "parts", "testing", "training"),
     )
 )
 #: Public names that are not in `skop.estimators`, with the package that they are in.

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 
-from skop._sklearn_compat import StrOptions
+from skop._parameters import Choice, Part, param
 from skop._typing import FloatArray, IntArray
 from skop.data._fieldset import FieldSet, iterate_coords, iterate_rows
 from skop.data._point_symmetry import PointSymmetries
@@ -254,32 +253,11 @@ class BoxScaler:
         return (coords - lower) / span
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class ScalingOptions(BaseEstimator):
+class ScalingOptions(Part):
     """Options for the scaling (standardisation) of the inputs and targets of the network.
 
     Statistics are computed from the training samples. In searches the name of an option is, for example,
     ``scaling__inputs``.
-
-    Parameters
-    ----------
-    coords : {"box", "standard", None}, default="box"
-        Scaling of the coordinates: bounding box of the training points to the unit box; zero mean and unit standard
-        deviation along each axis; or none.
-    inputs : {"channel", "point", None}, default="channel"
-        Scaling of the input fields: zero mean and unit standard deviation of each channel; the same at each point, with
-        which the model can be used on one grid only; or none.
-    params : {"channel", None}, default="channel"
-        Scaling of the global parameters: zero mean and unit standard deviation of each, or none.
-    targets : {"channel", "point", None}, default="channel"
-        Scaling of the output fields, as for `inputs`, and of scalars if they are the only output. Scalars in addition
-        to a field are always scaled to zero mean and unit standard deviation.
-    target_transform : {"log", None}, default=None
-        Function of the output fields and scalars that the network learns. ``"log"``: their natural logarithm, for
-        positive values over several orders of magnitude, such as stresses near a notch or concentrations; predictions
-        are its exponential, and are positive. Zeros and negative values in y raise an error. Relative losses, scores
-        and validation errors remain in physical units; the squared error is that of the scaled logarithms. None: the
-        values themselves.
 
     Notes
     -----
@@ -306,19 +284,51 @@ class ScalingOptions(BaseEstimator):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "coords": [StrOptions({"box", "standard"}), None],
-        "inputs": [StrOptions({"channel", "point"}), None],
-        "params": [StrOptions({"channel"}), None],
-        "targets": [StrOptions({"channel", "point"}), None],
-        "target_transform": [StrOptions({"log"}), None],
-    }
-
-    coords: str | None = "box"
-    inputs: str | None = "channel"
-    params: str | None = "channel"
-    targets: str | None = "channel"
-    target_transform: str | None = None
+    coords: str | None = param(
+        "box",
+        Choice("box", "standard"),
+        None,
+        text=(
+            "Scaling of the coordinates: bounding box of the training points to the unit box; zero mean and unit "
+            "standard deviation along each axis; or none."
+        ),
+    )
+    inputs: str | None = param(
+        "channel",
+        Choice("channel", "point"),
+        None,
+        text=(
+            "Scaling of the input fields: zero mean and unit standard deviation of each channel; the same at each "
+            "point, with which the model can be used on one grid only; or none."
+        ),
+    )
+    params: str | None = param(
+        "channel",
+        Choice("channel"),
+        None,
+        text="Scaling of the global parameters: zero mean and unit standard deviation of each, or none.",
+    )
+    targets: str | None = param(
+        "channel",
+        Choice("channel", "point"),
+        None,
+        text=(
+            "Scaling of the output fields, as for `inputs`, and of scalars if they are the only output. Scalars in "
+            "addition to a field are always scaled to zero mean and unit standard deviation."
+        ),
+    )
+    target_transform: str | None = param(
+        None,
+        Choice("log"),
+        None,
+        text=(
+            'Function of the output fields and scalars that the network learns. ``"log"``: their natural logarithm, '
+            "for positive values over several orders of magnitude, such as stresses near a notch or concentrations; "
+            "predictions are its exponential, and are positive. Zeros and negative values in y raise an error. "
+            "Relative losses, scores and validation errors remain in physical units; the squared error is that of the "
+            "scaled logarithms. None: the values themselves."
+        ),
+    )
 
 
 @dataclass

@@ -8,13 +8,13 @@ from skop.estimators.classical._baselines import PODRegressor
 from skop.estimators.classical._mean_field import MeanFieldRegressor
 from skop.estimators.files._persistence import load, save
 from skop.estimators.fitting._cost import CostEstimate
-from skop.estimators.operators._amo import AMOArchitecture, AMORegressor
+from skop.estimators.operators._amo import AMORegressor
 from skop.estimators.operators._base import OperatorRegressor
 from skop.estimators.operators._deeponet import DeepONetRegressor
 from skop.estimators.operators._fno import FNORegressor
-from skop.estimators.operators._geomano import GeoMaNOArchitecture, GeoMaNORegressor
-from skop.estimators.operators._lamo import LaMOArchitecture, LaMORegressor
-from skop.estimators.operators._mno import MNOArchitecture, MNORegressor
+from skop.estimators.operators._geomano import GeoMaNORegressor
+from skop.estimators.operators._lamo import LaMORegressor
+from skop.estimators.operators._mno import MNORegressor
 from skop.estimators.operators._transolver import TransolverRegressor
 from skop.estimators.operators._unet import UNetRegressor
 from skop.estimators.selection._auto import AutoRegressor, compare
@@ -26,7 +26,6 @@ from skop.estimators.uncertainty._suggest import suggest
 from skop.surrogate._novelty import Novelty
 
 __all__ = [
-    "AMOArchitecture",
     "AMORegressor",
     "AutoRegressor",
     "ConformalRegressor",
@@ -34,12 +33,9 @@ __all__ = [
     "DeepONetRegressor",
     "EnsembleRegressor",
     "FNORegressor",
-    "GeoMaNOArchitecture",
     "GeoMaNORegressor",
-    "LaMOArchitecture",
     "LaMORegressor",
     "LawRegressor",
-    "MNOArchitecture",
     "MNORegressor",
     "MeanFieldRegressor",
     "Novelty",

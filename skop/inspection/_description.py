@@ -602,11 +602,11 @@ def _advice(data: TrainingData, counts: IntArray, *, has_targets: bool) -> dict[
         batch = max(1, min(16, points // max(median, 1), n_samples // 8))
         advice["batch_size"] = f"'auto', which takes {batch} here"
         if spec.geometry == "points" and median > _MANY_POINTS:
-            advice["subsample_points"] = (
+            advice["training__subsample_points"] = (
                 f"{_PART}: a training step then costs about {median / _PART:.0f} times less than with all points"
             )
         elif spec.geometry == "points":
-            advice["subsample_points"] = "None: all points of a sample are few enough"
+            advice["training__subsample_points"] = "None: all points of a sample are few enough"
     if n_samples < _FEW:
         advice["samples"] = f"{n_samples} is a start; errors usually still fall a lot up to a few hundred"
     else:

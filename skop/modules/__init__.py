@@ -17,9 +17,9 @@ from skop.modules._geometric_scan import check_correction as check_correction
 from skop.modules._grid_ssd import ACTIVATIONS as ACTIVATIONS
 from skop.modules._grid_ssd import GridSSDMixer
 from skop.modules._latent_attention import LatentAttentionBlock
-from skop.modules._latent_tokens import LatentBlock, LatentTokens
-from skop.modules._mixer import MIXERS, Stream, TokenMixer, build_mixer
+from skop.modules._latent_tokens import LatentBlock, LatentPooling
 from skop.modules._mixer import Probe as Probe
+from skop.modules._mixer import Stream, TokenMixer
 from skop.modules._neighbours import Neighbours as Neighbours
 from skop.modules._neighbours import find_neighbours as find_neighbours
 from skop.modules._patch import PatchEmbedding, PatchUnembedding
@@ -41,7 +41,6 @@ from skop.modules._takenaka_malmquist import TRANSFORMS as TRANSFORMS
 from skop.modules._takenaka_malmquist import Poles, PrintedExpansions, TakenakaMalmquistMixer
 
 __all__ = [
-    "MIXERS",
     "AttentionMixer",
     "BidirectionalSSDMixer",
     "ConvHead",
@@ -55,7 +54,7 @@ __all__ = [
     "HydraMixer",
     "LatentAttentionBlock",
     "LatentBlock",
-    "LatentTokens",
+    "LatentPooling",
     "LearnedPositionalEncoding",
     "LocalConvolution",
     "PatchEmbedding",
@@ -72,7 +71,6 @@ __all__ = [
     "Stream",
     "TakenakaMalmquistMixer",
     "TokenMixer",
-    "build_mixer",
     "direction_set",
     "note_features",
     "observe_features",

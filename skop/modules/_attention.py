@@ -224,7 +224,7 @@ class AttentionMixer(TokenMixer):
         return _rotate(heads, coords * self.rotary_scale)
 
 
-class SoftmaxAttention(AttentionMixer, name="softmax"):
+class SoftmaxAttention(AttentionMixer):
     """Softmax attention, whose time grows with the square of the number of tokens; `norm` is for queries and keys.
 
     Parameters
@@ -251,7 +251,7 @@ class SoftmaxAttention(AttentionMixer, name="softmax"):
         return nn.functional.scaled_dot_product_attention(query, key, value, mask)
 
 
-class GalerkinAttention(AttentionMixer, name="galerkin"):
+class GalerkinAttention(AttentionMixer):
     """Galerkin-type attention: queries times the mean product of keys and values; `norm` is for these two.
 
     Time and memory are linear in the number of tokens.
@@ -286,7 +286,7 @@ class GalerkinAttention(AttentionMixer, name="galerkin"):
         return query @ (key.mT @ value / _count(key, padding))
 
 
-class FourierAttention(AttentionMixer, name="fourier"):
+class FourierAttention(AttentionMixer):
     """Fourier-type attention: the mean of the values, weighted by scaled products; `norm` is for queries and keys.
 
     Without a softmax the products of keys and values can be taken first, so that time and memory are linear in the
@@ -319,7 +319,7 @@ class FourierAttention(AttentionMixer, name="fourier"):
         return query @ (key.mT @ value / (_count(key, padding) * query.shape[-1] ** 0.5))
 
 
-class NormalizedLinearAttention(AttentionMixer, name="normalized_linear"):
+class NormalizedLinearAttention(AttentionMixer):
     """GNOT's linear attention: softmax of queries and of keys over the channels, weights that add up to one.
 
     The softmaxed queries are added to what they read.

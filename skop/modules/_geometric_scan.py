@@ -57,7 +57,7 @@ def check_correction(correction: str | None, n_directions: int) -> None:
         )
 
 
-class GeometricScanMixer(TokenMixer, name="geometric_scan"):
+class GeometricScanMixer(TokenMixer):
     """Mix the tokens of a grid by selective scans in several directions (GeoMaNO, Algorithm 1).
 
     A linear layer expands the tokens to the inner width. A depthwise convolution over the token grid and an activation

@@ -24,7 +24,7 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-class GridSSDMixer(TokenMixer, name="grid_ssd"):
+class GridSSDMixer(TokenMixer):
     """Mix the tokens of a grid by scans in several directions (LaMO, Algorithm 1).
 
     A linear layer gives a signal and a gate. A depthwise convolution over the token grid and an activation are applied

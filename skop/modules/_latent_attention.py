@@ -92,9 +92,9 @@ class LatentAttentionBlock(PointBlock):
     ) -> None:
         super().__init__()
         if width % n_heads:
-            raise ValueError(f"n_latent_heads={n_heads} does not divide width={width}.")
+            raise ValueError(f"n_heads={n_heads} does not divide width={width}.")
         if not 0 <= n_centred_heads <= n_heads:
-            raise ValueError(f"n_centred_heads={n_centred_heads}; expected 0 to n_latent_heads={n_heads}.")
+            raise ValueError(f"n_centred_heads={n_centred_heads}; expected 0 to n_heads={n_heads}.")
         if n_centred_heads and not n_dims:
             raise ValueError(f"n_centred_heads={n_centred_heads} needs the number of space dimensions; pass n_dims.")
         if decoder not in ("encoder_weights", "own_softmax"):

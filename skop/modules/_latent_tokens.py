@@ -14,7 +14,7 @@ from skop._typing import GridShape
 from skop.modules._blocks import PointBlock, ResidualDropout
 from skop.modules._feature_maps import note_features
 
-__all__ = ["LatentBlock", "LatentTokens"]
+__all__ = ["LatentBlock", "LatentPooling"]
 
 _CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _EPSILON = 1e-5
@@ -29,7 +29,7 @@ _MESH_TEMPERATURES, _TEMPERATURES = (0.1, 5.0), (1e-3, math.inf)
 Sizes = tuple[int, ...] | None
 
 
-class LatentTokens(nn.Module):
+class LatentPooling(nn.Module):
     """Encoder from points to latent tokens, and decoder back to points.
 
     In every head, each point has a weight for each latent token: a softmax over the tokens of a linear map of the
@@ -79,8 +79,8 @@ class LatentTokens(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from skop.modules import LatentTokens
-    >>> latents = LatentTokens(16, n_latents=6, n_heads=2)
+    >>> from skop.modules import LatentPooling
+    >>> latents = LatentPooling(16, n_latents=6, n_heads=2)
     >>> points = torch.zeros(3, 50, 16)
     >>> assignment, sums, masses = latents.encode(points)
     >>> tokens = latents.tokens(sums, masses)
@@ -106,11 +106,11 @@ class LatentTokens(nn.Module):
     ) -> None:
         super().__init__()
         if width % n_heads:
-            raise ValueError(f"n_latent_heads={n_heads} does not divide width={width}.")
+            raise ValueError(f"n_heads={n_heads} does not divide width={width}.")
         if decoder not in ("encoder_weights", "own_softmax"):
             raise ValueError(f"decoder is {decoder!r}; expected 'encoder_weights' or 'own_softmax'.")
         if not 0 <= n_centred_heads <= n_heads:
-            raise ValueError(f"n_centred_heads={n_centred_heads}; expected 0 to n_latent_heads={n_heads}.")
+            raise ValueError(f"n_centred_heads={n_centred_heads}; expected 0 to n_heads={n_heads}.")
         self.n_heads, self.normalize, self.is_structured = n_heads, normalize, n_grid_axes is not None
         # Maps of the same points that follow each other are multiplied first, if that adds little work: the points
         # then meet three matrices with a row for each latent token of each head.
@@ -314,7 +314,7 @@ class LatentBlock(PointBlock):
         Mixer of the latent tokens ``(B, G, E)``.
     mlp : Module
         Feed-forward network, applied to every point.
-    latents : LatentTokens
+    latents : LatentPooling
         Encoder and decoder between points and latent tokens.
     width : int
         Size of a point's features.
@@ -327,19 +327,19 @@ class LatentBlock(PointBlock):
     Examples
     --------
     >>> import torch
-    >>> from skop.modules import FeedForward, HydraMixer, LatentBlock, LatentTokens
-    >>> block = LatentBlock(HydraMixer(16, d_state=4), FeedForward(16, 16), LatentTokens(16, 6, 2), 16)
+    >>> from skop.modules import FeedForward, HydraMixer, LatentBlock, LatentPooling
+    >>> block = LatentBlock(HydraMixer(16, d_state=4), FeedForward(16, 16), LatentPooling(16, 6, 2), 16)
     >>> block(torch.zeros(3, 50, 16))[0].shape
     torch.Size([3, 50, 16])
     """
 
-    latents: LatentTokens
+    latents: LatentPooling
 
     def __init__(
         self,
         mixer: nn.Module,
         mlp: nn.Module,
-        latents: LatentTokens,
+        latents: LatentPooling,
         width: int,
         dropout: float = 0.0,
         *,

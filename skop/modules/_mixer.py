@@ -1,7 +1,6 @@
-"""The base class of token mixers, which fixes their signature, and the registry of mixers by name."""
+"""The base class of token mixers, which fixes their signature."""
 
-from collections.abc import Callable, Sequence
-from inspect import signature
+from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -11,10 +10,7 @@ from torch import nn
 from skop._typing import GridShape
 from skop.modules._packing import group_by_size
 
-__all__ = ["MIXERS", "Probe", "Stream", "TokenMixer", "build_mixer", "grid_of_tokens"]
-
-#: Registered mixers by name; a class gets here by ``class MyMixer(TokenMixer, name="my_mixer")``.
-MIXERS: dict[str, Callable[..., "TokenMixer"]] = {}
+__all__ = ["Probe", "Stream", "TokenMixer", "grid_of_tokens"]
 
 
 class Stream(NamedTuple):
@@ -77,9 +73,9 @@ class Probe(NamedTuple):
 class TokenMixer(nn.Module):
     """Base class of the modules that exchange information between the tokens of a sample, on a grid or in a sequence.
 
-    A subclass takes ``(width, n_dims, **options)`` as its arguments and defines `mix`. With ``name=`` in its class
-    statement it is registered in `skop.modules.MIXERS`. `forward` separates the sequences of a packed batch, so that
-    `mix` is always called with samples of one length, unless the attribute `packs` is true.
+    A subclass takes ``(width, n_dims, **options)`` as its arguments and defines `mix`. `forward` separates the
+    sequences of a packed batch, so that `mix` is always called with samples of one length, unless the attribute `packs`
+    is true. A `skop.parts.Mixer` makes a mixer a parameter of an estimator.
 
     Some mixers read more than their tokens and the grid: the places of the tokens, or reference streams, which are
     other tokens of the same samples. Their attribute `takes_streams` is true, their `mix` takes
@@ -109,15 +105,13 @@ class TokenMixer(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from skop.modules import MIXERS, Stream
-    >>> sorted(MIXERS)[:5]
-    ['fourier', 'galerkin', 'geometric_scan', 'grid_ssd', 'hydra']
-    >>> mixer = MIXERS["hydra"](16, 1, d_state=4)
+    >>> from skop.modules import HydraMixer, SoftmaxAttention, Stream
+    >>> mixer = HydraMixer(16, 1, d_state=4)
     >>> mixer(torch.zeros(3, 12, 16)).shape
     torch.Size([3, 12, 16])
     >>> mixer(torch.zeros(1, 12, 16), sizes=(5, 7)).shape
     torch.Size([1, 12, 16])
-    >>> cross = MIXERS["softmax"](16, n_references=1)
+    >>> cross = SoftmaxAttention(16, n_references=1)
     >>> cross(torch.zeros(3, 12, 16), references=[Stream(torch.zeros(3, 7, 16))]).shape
     torch.Size([3, 12, 16])
     """
@@ -126,11 +120,6 @@ class TokenMixer(nn.Module):
     aligned: bool = False
     n_references: int = 0
     packs: bool = False
-
-    def __init_subclass__(cls, *, name: str | None = None, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if name is not None:
-            MIXERS[name] = cls
 
     def __init__(self) -> None:
         super().__init__()
@@ -237,47 +226,6 @@ class TokenMixer(nn.Module):
         if sizes is not None:
             options["sizes"] = sizes
         return self.mix(tokens, grid, **options)
-
-
-def build_mixer(name: str, width: int, n_dims: int = 1, **options: Any) -> TokenMixer:
-    """Return a registered mixer, built with those of the options that its constructor takes.
-
-    Networks that pick mixers by name hold the options of all of them; an option of another mixer has no effect.
-
-    Parameters
-    ----------
-    name : str
-        Name in `skop.modules.MIXERS`.
-    width : int
-        Size of a token.
-    n_dims : int, default=1
-        Axes of the token grid.
-    **options
-        Options by the names of the constructors.
-
-    Returns
-    -------
-    TokenMixer
-        The mixer.
-
-    Raises
-    ------
-    ValueError
-        If there is no such mixer, or it has no cross form although ``n_references`` asks for one.
-
-    Examples
-    --------
-    >>> from skop.modules import build_mixer
-    >>> build_mixer("s6", 16, d_state=4, n_heads=2).n_references
-    0
-    """
-    if name not in MIXERS:
-        raise ValueError(f"mixer is {name!r}; expected one of {tuple(sorted(MIXERS))}.")
-    known = signature(MIXERS[name]).parameters
-    if options.get("n_references") and "n_references" not in known:
-        able = tuple(sorted(other for other in MIXERS if "n_references" in signature(MIXERS[other]).parameters))
-        raise ValueError(f"mixer {name!r} mixes one stream, and cross layers need two; use one of {able}.")
-    return MIXERS[name](width, n_dims, **{key: value for key, value in options.items() if key in known})
 
 
 def grid_of_tokens(tokens: torch.Tensor, grid: GridShape | None, n_dims: int) -> GridShape:

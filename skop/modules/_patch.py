@@ -45,7 +45,7 @@ def token_grid(grid_shape: Sequence[int], patch_shape: Sequence[int], multiple: 
 def _check_init(init: str) -> None:
     """Raise an error unless the name of the distribution is known."""
     if init not in ("default", "normal"):
-        raise ValueError(f"patch_init is {init!r}; expected 'default' or 'normal'.")
+        raise ValueError(f"init is {init!r}; expected 'default' or 'normal'.")
 
 
 def automatic_patch_size(patch_size: int | str, grid_shape: GridShape) -> int:

@@ -19,7 +19,7 @@ from skop.ops import selective_scan
 __all__ = ["S6Mixer"]
 
 
-class S6Mixer(TokenMixer, name="s6"):
+class S6Mixer(TokenMixer):
     """Mix tokens by selective scans, whose parameters a reference stream may have a say in (MNO, section III-D).
 
     A linear layer and SiLU give a signal and a gate; each direction projects the signal to its own steps, input and

@@ -18,7 +18,7 @@ __all__ = ["BidirectionalSSDMixer", "HydraMixer"]
 _EPSILON = 1e-5
 
 
-class HydraMixer(TokenMixer, name="hydra"):
+class HydraMixer(TokenMixer):
     """Mix a sequence by Hydra: a quasi-separable matrix from a forward and a backward scan.
 
     A linear layer gives a signal, a gate, and for each direction steps, input maps and output maps. A symmetric
@@ -125,7 +125,7 @@ class HydraMixer(TokenMixer, name="hydra"):
         return nn.functional.pad(before[:, :-1], (*none, 1, 0)) + nn.functional.pad(after[:, 1:], (*none, 0, 1))
 
 
-class BidirectionalSSDMixer(TokenMixer, name="mamba2"):
+class BidirectionalSSDMixer(TokenMixer):
     """Mix a sequence by a bidirectional Mamba-2 block: the mean of a forward and a backward scan.
 
     The two directions share the projection of the tokens and the normalisation. Each has its own convolution, steps,

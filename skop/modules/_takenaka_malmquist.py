@@ -96,7 +96,7 @@ class Poles(nn.Module):
         return self.max_radius * places * (1 + places.square().sum(dim=-1, keepdim=True)).rsqrt()
 
 
-class TakenakaMalmquistMixer(TokenMixer, name="takenaka_malmquist"):
+class TakenakaMalmquistMixer(TokenMixer):
     """Gated expansion of the tokens in Takenaka-Malmquist systems with adaptive poles (AMO, Eq. 6 to 12).
 
     The tokens are the values of a signal at points of the unit circle. For each direction, poles are computed from

@@ -5,6 +5,7 @@ Notation: B batch, P points, d space dimensions, c channels, p global parameters
 
 from collections.abc import Callable
 from math import prod
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -25,6 +26,7 @@ from skop.modules import (
 )
 from skop.networks._channels import join_channels
 from skop.networks._interface import OperatorNetwork, Outputs
+from skop.parts import Patches
 
 __all__ = ["PatchNetwork", "shift_patches"]
 
@@ -32,7 +34,7 @@ __all__ = ["PatchNetwork", "shift_patches"]
 class PatchNetwork(OperatorNetwork):
     """Network on grids: patches are embedded as tokens, mixed in residual blocks, and expanded to points again.
 
-    Sizes have no default values. Optional parts are omitted by default.
+    Sizes have no default values.
 
     Parameters
     ----------
@@ -49,37 +51,22 @@ class PatchNetwork(OperatorNetwork):
     grid_shape : tuple of int
         Shape of the training grid. With a learned positional encoding, no other grid can be used. Along axes that are
         shorter than a patch, patches are smaller.
-    patch_size : int
-        Number of points of a patch along each axis. Grids are padded with zeros to a multiple of it.
+    patches : Patches
+        Size of the patches, and the layers between points and patches. Grids are padded with zeros to a multiple of the
+        size.
     width : int
         Size of a token.
     depth : int
         Number of blocks.
     mlp_ratio : float
         Number of hidden units of the feed-forward networks, as a multiple of `width`.
-    positional_encoding : {"learned", "coordinates", None}, default=None
-        Positional encoding of the tokens: a learned table; a function of the coordinates of each patch's first point,
-        which can be used at any resolution; or none, except for the coordinates among the input channels.
-    n_frequencies : int, default=0
-        Number of frequencies pi, 2 pi, 4 pi, ... of the sines and cosines in the encoding ``"coordinates"``.
-    conv_channels : int, default=0
-        Number of channels of two convolutions over neighbouring points, one before the patch embedding and one after
-        the unembedding, which combine points across the edges of patches; 0 omits both.
-    lifting_width : int, default=0
-        Number of channels to which a feed-forward network lifts every point before the patch embedding; 0 omits it.
-    coordinate_channels : bool, default=True
-        Whether coordinates are input channels beside fields or global parameters; without these they always are.
     dropout : float, default=0.0
         Dropout probability in the blocks.
-    pad_to_multiple : int, default=1
-        Divisor of the number of points along each axis after padding, in addition to the patch size.
-    patch_init : {"default", "normal"}, default="default"
-        Initial distribution of the weights of patch embedding and unembedding: PyTorch's default, or N(0, 1).
 
-    Raises
-    ------
-    ValueError
-        If the positional encoding or the distribution is unknown.
+    Attributes
+    ----------
+    automatic_encoding : {"coordinates", None}
+        Positional encoding that ``"auto"`` stands for, of the class.
 
     Examples
     --------
@@ -87,14 +74,17 @@ class PatchNetwork(OperatorNetwork):
     >>> from functools import partial
     >>> from skop.modules import HydraMixer
     >>> from skop.networks import PatchNetwork
+    >>> from skop.parts import Patches
     >>> sizes = {"n_dims": 2, "n_fields": 1, "n_params": 0, "n_outputs": 1, "n_scalars": 2, "grid_shape": (8, 6)}
-    >>> network = PatchNetwork(partial(HydraMixer, 16, 2), patch_size=2, width=16, depth=1, mlp_ratio=2.0, **sizes)
+    >>> sizes |= {"width": 16, "depth": 1, "mlp_ratio": 2.0}
+    >>> network = PatchNetwork(partial(HydraMixer, 16, 2), patches=Patches(size=2), **sizes)
     >>> outputs = network(torch.zeros(48, 2), torch.zeros(3, 48, 1), None, grid_shape=(8, 6))
     >>> outputs.field.shape, outputs.scalars.shape
     (torch.Size([3, 48, 1]), torch.Size([3, 2]))
     """
 
     needs_grid = True
+    automatic_encoding: ClassVar[str | None] = "coordinates"
 
     def __init__(
         self,
@@ -107,39 +97,38 @@ class PatchNetwork(OperatorNetwork):
         n_outputs: int,
         n_scalars: int,
         grid_shape: GridShape,
-        patch_size: int,
+        patches: Patches,
         width: int,
         depth: int,
         mlp_ratio: float,
-        positional_encoding: str | None = None,
-        n_frequencies: int = 0,
-        conv_channels: int = 0,
-        lifting_width: int = 0,
-        coordinate_channels: bool = True,
         dropout: float = 0.0,
-        pad_to_multiple: int = 1,
-        patch_init: str = "default",
     ) -> None:
         super().__init__()
-        self.patch_shape = tuple(min(patch_size, size) for size in grid_shape)
-        self.pad_to_multiple, self.shifts_patches = pad_to_multiple, False
+        conv_channels, lifting_width = int(patches.conv_channels), int(patches.lifting_width)
+        self.patch_shape = patches.shape(grid_shape)
+        self.pad_to_multiple, self.shifts_patches = int(patches.pad_to_multiple), False
         # Learned input that replaces the fields where there are none. It is always created, as in LaMO's public code.
         self.placeholder = nn.Parameter(torch.rand(n_dims) / 2)
-        self.skip_coords = not coordinate_channels and n_fields + n_params > 0
+        self.skip_coords = not patches.coordinate_channels and n_fields + n_params > 0
         channels = n_fields + n_params + (0 if self.skip_coords else n_dims)
         self.conv_stem = ConvStem(n_dims, channels, conv_channels) if conv_channels else None
         channels += conv_channels
         self.lifting = FeedForward(channels, lifting_width, out=lifting_width) if lifting_width else None
-        self.embedding = PatchEmbedding(lifting_width or channels, width, self.patch_shape, init=patch_init)
+        self.embedding = PatchEmbedding(lifting_width or channels, width, self.patch_shape, init=patches.init)
         n_tokens = prod(self._token_grid(grid_shape))
-        self.positional_encoding = _positional_encoding(positional_encoding, n_dims, n_tokens, width, n_frequencies)
+        encoding = patches.positional_encoding
+        self.positional_encoding: nn.Module | None = None
+        if encoding == "learned":
+            self.positional_encoding = LearnedPositionalEncoding(n_tokens, width)
+        elif (self.automatic_encoding if encoding == "auto" else encoding) == "coordinates":
+            self.positional_encoding = CoordinatePositionalEncoding(n_dims, width, int(patches.n_frequencies))
         self.blocks = nn.ModuleList(
             PreNormBlock(make_mixer(), width, int(mlp_ratio * width), dropout) for _ in range(depth)
         )
         self.unembedding = self.conv_head = None
         if n_outputs:
             expanded = conv_channels or n_outputs
-            self.unembedding = PatchUnembedding(width, expanded, self.patch_shape, init=patch_init)
+            self.unembedding = PatchUnembedding(width, expanded, self.patch_shape, init=patches.init)
             if conv_channels:
                 self.conv_head = ConvHead(n_dims, channels, conv_channels, n_outputs)
         self.scalar_head = PooledHead(width, n_scalars) if n_scalars else None
@@ -232,16 +221,3 @@ def shift_patches(network: nn.Module, shifts: bool) -> int:
     for module in found:
         module.shifts_patches = shifts
     return len(found)
-
-
-def _positional_encoding(
-    name: str | None, n_dims: int, n_tokens: int, width: int, n_frequencies: int
-) -> nn.Module | None:
-    """Build the positional encoding of this name."""
-    if name is None:
-        return None
-    if name == "learned":
-        return LearnedPositionalEncoding(n_tokens, width)
-    if name == "coordinates":
-        return CoordinatePositionalEncoding(n_dims, width, n_frequencies)
-    raise ValueError(f"positional_encoding is {name!r}; expected 'learned', 'coordinates' or None.")

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from skop._typing import GridShape
-from skop.modules import PointBlock, PooledHead, note_features
+from skop.modules import FeedForward, PointBlock, PooledHead, note_features
 from skop.networks._channels import (
     add_waves,
     count_samples,
@@ -59,6 +59,9 @@ class PointNetwork(OperatorNetwork):
     reference_size : int, default=0
         Number of points along each axis of a reference grid in the unit box, whose distances from a point are input
         channels instead of its coordinates and their waves; 0 keeps the coordinates.
+    position_network : bool, default=False
+        Whether the coordinates pass through a network of their own, to which a linear map of the other channels is
+        added (AMO, Eq. 3); otherwise all channels pass through one network.
     parameter_embedding : {"channels", "sinusoidal"}, default="channels"
         Embedding of the global parameters: as input channels of every point, or as sines and cosines that pass through
         a small network and are added to the features of every point.
@@ -74,10 +77,10 @@ class PointNetwork(OperatorNetwork):
     Examples
     --------
     >>> import torch
-    >>> from skop.modules import FeedForward, HydraMixer, LatentBlock, LatentTokens
+    >>> from skop.modules import FeedForward, HydraMixer, LatentBlock, LatentPooling
     >>> from skop.networks import PointNetwork
     >>> def make_blocks():
-    ...     yield LatentBlock(HydraMixer(16, d_state=4), FeedForward(16, 32), LatentTokens(16, 6, 2), 16)
+    ...     yield LatentBlock(HydraMixer(16, d_state=4), FeedForward(16, 32), LatentPooling(16, 6, 2), 16)
     >>> network = PointNetwork(make_blocks, n_dims=2, n_fields=1, n_params=0, n_outputs=1, n_scalars=2, width=16)
     >>> outputs = network(torch.zeros(12, 2), torch.zeros(12, 1), None, sizes=(5, 7))
     >>> outputs.field.shape, outputs.scalars.shape
@@ -98,6 +101,7 @@ class PointNetwork(OperatorNetwork):
         structured: bool = False,
         n_frequencies: int = 0,
         reference_size: int = 0,
+        position_network: bool = False,
         parameter_embedding: str = "channels",
         weight_init: str = "default",
     ) -> None:
@@ -114,7 +118,11 @@ class PointNetwork(OperatorNetwork):
         self.is_sinusoidal = n_params > 0 and parameter_embedding == "sinusoidal"
         positions = reference_size**n_dims if reference_size else n_dims * (1 + 2 * n_frequencies)
         channels = positions + n_fields + (0 if self.is_sinusoidal else n_params)
-        self.lifting: nn.Module = nn.Sequential(nn.Linear(channels, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+        self.lifting: nn.Module
+        if position_network:
+            self.lifting = _PositionLifting(positions, channels - positions, width)
+        else:
+            self.lifting = nn.Sequential(nn.Linear(channels, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
         # Learned input that replaces the fields of a structured mesh without any. It is always created, as in LaMO's
         # public code.
         self.placeholder = nn.Parameter(torch.rand(width) / width)
@@ -235,6 +243,21 @@ class PointNetwork(OperatorNetwork):
             own_fields = None if fields is None else fields[:, chunk]
             points[:, chunk] = self._features(coords[:, chunk], own_fields, params, None)
         return points
+
+
+class _PositionLifting(nn.Module):
+    """Lifting of points: a network of coordinates and a linear map of the other channels, added up (AMO, Eq. 3)."""
+
+    def __init__(self, n_positions: int, n_inputs: int, width: int) -> None:
+        super().__init__()
+        self.n_positions = n_positions
+        self.positions = FeedForward(n_positions, width, out=width)
+        self.inputs = nn.Linear(n_inputs, width) if n_inputs else None
+
+    def forward(self, channels: torch.Tensor) -> torch.Tensor:
+        """Lift the channels of points, of which the coordinates are the first."""
+        features = self.positions(channels[..., : self.n_positions])
+        return features if self.inputs is None else features + self.inputs(channels[..., self.n_positions :])
 
 
 class _SinusoidalEmbedding(nn.Module):

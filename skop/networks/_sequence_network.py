@@ -11,9 +11,10 @@ from math import prod
 import torch
 
 from skop._typing import GridShape
-from skop.modules import POINT_ORDERS, Neighbours, PooledHead, Probe, Stream, find_neighbours, sort_points
+from skop.modules import Neighbours, PooledHead, Probe, Stream, find_neighbours, sort_points
 from skop.networks._channels import add_waves, count_samples
 from skop.networks._interface import OperatorNetwork, Outputs
+from skop.parts import Host
 
 __all__ = ["Points", "Queries", "SequenceNetwork"]
 
@@ -109,6 +110,9 @@ class SequenceNetwork(OperatorNetwork):
         Size of the tokens that are pooled for scalars.
     on_grid : bool
         Whether a part of the network needs all points of a regular grid. There are then no query points.
+    host : Host
+        Order of the points, size of the convolutions by which blocks combine neighbouring points of a grid, and number
+        of frequencies of the coordinates, see `skop.parts.Host`; without ``"auto"``.
     n_dims : int
         Space dimensions, 1 to 3.
     n_fields, n_params : int
@@ -117,19 +121,11 @@ class SequenceNetwork(OperatorNetwork):
         Output channels; 0 for no field.
     n_scalars : int
         Scalars of a sample, from the mean of its tokens; 0 for none.
-    point_order : {"hilbert", "morton", "given"}
-        Order of points that form no grid: along Hilbert's or Morton's curve, or as they are listed.
-    kernel_size : int
-        Size of the convolutions by which blocks combine neighbouring points of a grid, see
-        `skop.modules.LocalConvolution`; 1 omits them.
-    n_frequencies : int
-        Number of frequencies pi, 2 pi, 4 pi, ... whose sines and cosines of the coordinates are further channels of the
-        points.
 
     Raises
     ------
     ValueError
-        If there is no such order, or there are other than 1 to 3 dimensions.
+        If there are other than 1 to 3 dimensions.
 
     Notes
     -----
@@ -143,15 +139,16 @@ class SequenceNetwork(OperatorNetwork):
     >>> from torch import nn
     >>> from skop.modules import S6Mixer
     >>> from skop.networks import SequenceNetwork
+    >>> from skop.parts import Host
     >>> class ScanNetwork(SequenceNetwork):
-    ...     def __init__(self, *, width, **skeleton):
-    ...         super().__init__(width, False, **skeleton)
+    ...     def __init__(self, *, width, host, **skeleton):
+    ...         super().__init__(width, False, host, **skeleton)
     ...         self.lifting, self.mixer, self.head = nn.Linear(3, width), S6Mixer(width), nn.Linear(width, 1)
     ...     def transform(self, inputs, queries):
     ...         tokens = self.mixer(self.lifting(inputs.channels()), sizes=inputs.sizes)
     ...         return self.head(tokens if queries is None else queries.carry(tokens)), tokens
     >>> sizes = {"n_dims": 2, "n_fields": 1, "n_params": 0, "n_outputs": 1, "n_scalars": 2}
-    >>> network = ScanNetwork(width=8, point_order="hilbert", kernel_size=1, n_frequencies=0, **sizes)
+    >>> network = ScanNetwork(width=8, host=Host(kernel_size=1, n_frequencies=0), **sizes)
     >>> outputs = network(torch.rand(12, 2), torch.rand(12, 1), None, sizes=(5, 7))
     >>> outputs.field.shape, outputs.scalars.shape
     (torch.Size([12, 1]), torch.Size([2, 2]))
@@ -161,6 +158,7 @@ class SequenceNetwork(OperatorNetwork):
         self,
         pooled_width: int,
         on_grid: bool,
+        host: Host,
         /,
         *,
         n_dims: int,
@@ -168,20 +166,15 @@ class SequenceNetwork(OperatorNetwork):
         n_params: int,
         n_outputs: int,
         n_scalars: int,
-        point_order: str,
-        kernel_size: int,
-        n_frequencies: int,
     ) -> None:
         super().__init__()
-        if point_order not in POINT_ORDERS:
-            raise ValueError(f"point_order is {point_order!r}; expected one of {POINT_ORDERS}.")
         if n_dims not in (1, 2, 3):
             raise ValueError(f"n_dims={n_dims}; expected points in 1, 2 or 3 dimensions.")
-        self.needs_grid = on_grid or kernel_size > 1
+        self.needs_grid = on_grid or host.kernel_size > 1
         self.supports_packed, self.supports_queries = not self.needs_grid, not on_grid
-        self.n_outputs, self.point_order, self.n_frequencies = n_outputs, point_order, n_frequencies
+        self.n_outputs, self.point_order, self.n_frequencies = n_outputs, host.point_order, int(host.n_frequencies)
         #: Channels of a point's coordinates with their sines and cosines.
-        self.n_positions = n_dims * (1 + 2 * n_frequencies)
+        self.n_positions = n_dims * (1 + 2 * self.n_frequencies)
         self.scalar_head = PooledHead(pooled_width, n_scalars) if n_scalars else None
 
     def transform(self, inputs: Points, queries: Queries | None) -> tuple[torch.Tensor | None, torch.Tensor]:

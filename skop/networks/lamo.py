@@ -7,15 +7,16 @@ On other points, every block pools the points into latent tokens with learned we
 state-space model mixes the latent tokens, and every point receives a weighted combination of them (Eq. 14 and 15).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from torch import nn
 
-from skop.modules import FeedForward, GridSSDMixer, LatentBlock, LatentTokens, PointBlock, build_mixer
+from skop.modules import FeedForward, LatentBlock, PointBlock
 from skop.networks._patch_network import PatchNetwork
 from skop.networks._point_network import PointNetwork
+from skop.parts import LatentTokens, Mixer
 
 __all__ = ["LaMOPatchNetwork", "LaMOPointNetwork"]
 
@@ -29,8 +30,8 @@ class LaMOPatchNetwork(PatchNetwork):
         Number of space dimensions.
     width : int
         Size of a token.
-    d_state, expand, n_heads, scan_directions, path_weights, kernel_size, activation, decay_range
-        See `skop.modules.GridSSDMixer`.
+    scan : Mixer
+        Mixer of the tokens, such as `skop.parts.GridSSD`.
     **skeleton
         Keyword arguments of `skop.networks.PatchNetwork`.
 
@@ -38,44 +39,17 @@ class LaMOPatchNetwork(PatchNetwork):
     --------
     >>> import torch
     >>> from skop.networks import LaMOPatchNetwork
+    >>> from skop.parts import GridSSD, Patches
     >>> network = LaMOPatchNetwork(
-    ...     n_dims=2, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, grid_shape=(8, 8), patch_size=2, width=16,
-    ...     depth=1, mlp_ratio=2.0, d_state=4, expand=2, n_heads=None, scan_directions="cross",
-    ...     path_weights="own_steps", kernel_size=3, activation="gelu", decay_range=(0.05, 1.0),
+    ...     n_dims=2, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, grid_shape=(8, 8), width=16, depth=1,
+    ...     mlp_ratio=2.0, patches=Patches(size=2), scan=GridSSD(d_state=4),
     ... )
     >>> network(torch.zeros(64, 2), torch.zeros(3, 64, 1), None, (8, 8)).field.shape
     torch.Size([3, 64, 1])
     """
 
-    def __init__(
-        self,
-        *,
-        n_dims: int,
-        width: int,
-        d_state: int,
-        expand: int,
-        n_heads: int | None,
-        scan_directions: str,
-        path_weights: str,
-        kernel_size: int,
-        activation: str,
-        decay_range: Sequence[float],
-        **skeleton: Any,
-    ) -> None:
-        make_mixer = partial(
-            GridSSDMixer,
-            width,
-            n_dims,
-            d_state=d_state,
-            expand=expand,
-            n_heads=n_heads,
-            scan_directions=scan_directions,
-            path_weights=path_weights,
-            kernel_size=kernel_size,
-            activation=activation,
-            decay_range=decay_range,
-        )
-        super().__init__(make_mixer, n_dims=n_dims, width=width, **skeleton)
+    def __init__(self, *, n_dims: int, width: int, scan: Mixer, **skeleton: Any) -> None:
+        super().__init__(partial(scan.build, width, n_dims), n_dims=n_dims, width=width, **skeleton)
 
 
 class LaMOPointNetwork(PointNetwork):
@@ -90,25 +64,18 @@ class LaMOPointNetwork(PointNetwork):
     structured : bool
         Whether the points form a structured mesh of 1 to 3 axes in C order, on which values and queries are computed by
         convolutions over neighbouring points.
-    n_latents, n_latent_heads, n_centred_heads : int
-        Number of latent tokens, of heads, and of heads whose latent tokens also have centres in the unit box, where the
-        coordinates should lie; see `skop.modules.LatentTokens`. The paper has no centres.
-    temperature, normalize_latents, decoder
-        See `skop.modules.LatentTokens`, where the second is called `normalize`.
-    shared_projections : bool
-        Whether all blocks share the projections that give the weights and values of the latent tokens (paper, Table 7).
-    mixer : {"hydra", "mamba2"} or another name in `skop.modules.MIXERS`
-        Mixer of the latent tokens: `skop.modules.HydraMixer` (public code for elasticity and airfoil) or
-        `skop.modules.BidirectionalSSDMixer` (plasticity and pipe).
-    d_state, expand, n_heads
-        See the mixers.
+    latents : LatentTokens
+        Latent tokens, and the inputs of the points. As in the public code, ``weight_init="trunc_normal"`` does not
+        change projections that all blocks share. The paper has no centres.
+    mixer : Mixer
+        Mixer of the latent tokens: `skop.parts.Hydra` (public code for elasticity and airfoil) or `skop.parts.Mamba2`
+        (plasticity and pipe).
     mlp_ratio : float
         Number of hidden units of the feed-forward networks, as a multiple of `width`.
     dropout : float, default=0.0
         Dropout probability in the blocks.
     **skeleton
-        Keyword arguments of `skop.networks.PointNetwork`. As in the public code, ``weight_init="trunc_normal"`` does
-        not change shared projections.
+        Keyword arguments of `skop.networks.PointNetwork`.
 
     Raises
     ------
@@ -123,11 +90,10 @@ class LaMOPointNetwork(PointNetwork):
     --------
     >>> import torch
     >>> from skop.networks import LaMOPointNetwork
+    >>> from skop.parts import Hydra, LatentTokens
     >>> network = LaMOPointNetwork(
     ...     n_dims=2, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, width=16, depth=1, structured=False,
-    ...     n_latents=4, n_latent_heads=2, n_centred_heads=1, temperature=0.5, normalize_latents=True,
-    ...     decoder="encoder_weights", shared_projections=True, mixer="hydra", d_state=4, expand=2, n_heads=None,
-    ...     mlp_ratio=2.0,
+    ...     mlp_ratio=2.0, latents=LatentTokens(n_tokens=4), mixer=Hydra(d_state=4),
     ... )
     >>> network(torch.zeros(50, 2), torch.zeros(3, 50, 1), None).field.shape
     torch.Size([3, 50, 1])
@@ -140,43 +106,22 @@ class LaMOPointNetwork(PointNetwork):
         width: int,
         depth: int,
         structured: bool,
-        n_latents: int,
-        n_latent_heads: int,
-        n_centred_heads: int,
-        temperature: float,
-        normalize_latents: bool,
-        decoder: str,
-        shared_projections: bool,
-        mixer: str,
-        d_state: int,
-        expand: int,
-        n_heads: int | None,
+        latents: LatentTokens,
+        mixer: Mixer,
         mlp_ratio: float,
         dropout: float = 0.0,
         **skeleton: Any,
     ) -> None:
-        make_latents = partial(
-            LatentTokens,
-            width,
-            n_latents,
-            n_latent_heads,
-            n_dims=n_dims,
-            n_grid_axes=n_dims if structured else None,
-            temperature=temperature,
-            normalize=normalize_latents,
-            decoder=decoder,
-            n_centred_heads=n_centred_heads,
-        )
+        make_latents = partial(latents.build, width, n_dims, structured)
 
         def make_blocks() -> Iterator[PointBlock]:
             """Yield the blocks; shared latent tokens are created before them and registered once, by the network."""
-            own = [make_latents() for _ in range(1 if shared_projections else depth)]
+            own = [make_latents() for _ in range(1 if latents.shared else depth)]
             self.latents = nn.ModuleList(own)
-            self.latents.keeps_init = shared_projections  # type: ignore[assignment]
+            self.latents.keeps_init = latents.shared  # type: ignore[assignment]
             for number in range(depth):
-                token_mixer = build_mixer(mixer, width, d_state=d_state, expand=expand, n_heads=n_heads)
+                token_mixer = mixer.build(width)
                 mlp = FeedForward(width, int(mlp_ratio * width), dropout)
-                latents = own[0 if shared_projections else number]
-                yield LatentBlock(token_mixer, mlp, latents, width, dropout, shared=True)
+                yield LatentBlock(token_mixer, mlp, own[0 if latents.shared else number], width, dropout, shared=True)
 
-        super().__init__(make_blocks, n_dims=n_dims, width=width, structured=structured, **skeleton)
+        super().__init__(make_blocks, n_dims=n_dims, width=width, structured=structured, **latents.inputs(), **skeleton)

@@ -8,29 +8,16 @@ The public code copies one block, so that all start from the same weights, and d
 attention in training and in tests; here every block draws its own weights, and nothing is dropped unless asked for.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from skop.modules import (
-    LINE_DIRECTIONS,
-    LocalConvolution,
-    ResidualDropout,
-    SpectralConvolution,
-    TokenMixer,
-    build_mixer,
-    note_features,
-)
+from skop.modules import LocalConvolution, ResidualDropout, SpectralConvolution, TokenMixer, note_features
 from skop.networks._sequence_network import Points, Queries, SequenceNetwork
+from skop.parts import Attention, GalerkinTransformer, Mixer
 
 __all__ = ["GalerkinNetwork"]
-
-#: Mixers by the names of MNO's versions, and what the public code adds to variances there.
-_MIXERS = {"mamba": "s6", "linear": "galerkin", "softmax": "softmax"}
-_EPSILON = {"softmax": 1e-7}
-_DECODERS = ("spectral", "pointwise")
 
 
 class GalerkinNetwork(SequenceNetwork):
@@ -40,35 +27,21 @@ class GalerkinNetwork(SequenceNetwork):
     ----------
     n_dims, n_fields, n_params, n_outputs
         See `skop.networks.SequenceNetwork`.
-    mixer : {"mamba", "linear", "softmax"} or another name in `skop.modules.MIXERS`
-        Mixer of the points: `skop.modules.S6Mixer` (MNO), `skop.modules.GalerkinAttention` or
-        `skop.modules.SoftmaxAttention`.
+    host : GalerkinTransformer
+        Parameters of the host, without ``"auto"``.
+    mixer : Mixer
+        Mixer of the points: `skop.parts.Mamba` (MNO) or `skop.parts.Attention`. Coordinates are further channels of the
+        heads of attention. Scans along the axes of a grid need one.
     width : int
         Size of a token (public code: 256).
     depth : int
         Number of blocks (public code: 6).
     mlp_ratio : float
         Hidden size of the feed-forward part as a multiple of `width` (public code: 1).
-    layer_norm : bool
-        Whether each part of a block is preceded by a normalisation (public code: no; deep networks without it are
-        harder to train).
-    decoder : {"spectral", "pointwise"}
-        Map to the outputs: convolutions over low frequencies of a regular grid (public code), or layers for every
-        point by itself, which need no grid.
-    decoder_width, decoder_depth : int
-        Channels and number of the convolutions or layers (public code: 32 and 2).
-    n_modes : int
-        Frequencies of the convolutions along each axis (public code: 12).
-    n_heads
-        Heads of attention, see `skop.modules.AttentionMixer` (public code: 4). Coordinates are further channels of
-        every head.
-    d_state, expand, dt_rank, scan_directions, step_range
-        See `skop.modules.S6Mixer`. Scans along the axes of a grid need one.
     dropout : float, default=0.0
         Dropout on both branches of a block.
     **skeleton
-        Further keywords of `skop.networks.SequenceNetwork`: `n_scalars`, `point_order`, `kernel_size` and
-        `n_frequencies`.
+        Further keywords of `skop.networks.SequenceNetwork`: `n_scalars`.
 
     Raises
     ------
@@ -79,11 +52,10 @@ class GalerkinNetwork(SequenceNetwork):
     --------
     >>> import torch
     >>> from skop.networks import GalerkinNetwork
+    >>> from skop.parts import GalerkinTransformer, Mamba
     >>> network = GalerkinNetwork(
-    ...     n_dims=2, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, mixer="mamba", width=16, depth=1, mlp_ratio=1.0,
-    ...     layer_norm=False, decoder="spectral", decoder_width=8, decoder_depth=2, n_modes=3, n_heads=2, d_state=4,
-    ...     expand=2, dt_rank=None, scan_directions="bidirectional", step_range=(1e-3, 0.1), point_order="hilbert",
-    ...     kernel_size=1, n_frequencies=0,
+    ...     n_dims=2, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, width=16, depth=1, mlp_ratio=1.0,
+    ...     host=GalerkinTransformer(decoder_width=8, n_modes=3).on("grid"), mixer=Mamba(d_state=4),
     ... )
     >>> network(torch.rand(35, 2), torch.zeros(3, 35, 1), None, (7, 5)).field.shape
     torch.Size([3, 35, 1])
@@ -96,53 +68,36 @@ class GalerkinNetwork(SequenceNetwork):
         n_fields: int,
         n_params: int,
         n_outputs: int,
-        mixer: str,
+        host: GalerkinTransformer,
+        mixer: Mixer,
         width: int,
         depth: int,
         mlp_ratio: float,
-        layer_norm: bool,
-        decoder: str,
-        decoder_width: int,
-        decoder_depth: int,
-        n_modes: int,
-        n_heads: int | None,
-        d_state: int,
-        expand: float,
-        dt_rank: int | None,
-        scan_directions: str,
-        step_range: Sequence[float],
         dropout: float = 0.0,
         **skeleton: Any,
     ) -> None:
-        if decoder not in _DECODERS:
-            raise ValueError(f"decoder is {decoder!r}; expected one of {_DECODERS}.")
-        name = _MIXERS.get(mixer, mixer)
-        along_axes = name == "s6" and scan_directions not in LINE_DIRECTIONS
-        on_grid = decoder == "spectral" or along_axes
+        is_spectral, sizes = host.decoder == "spectral", host.values()
         skeleton |= {"n_dims": n_dims, "n_fields": n_fields, "n_params": n_params, "n_outputs": n_outputs}
-        super().__init__(width, on_grid, **skeleton)
-        options = {
-            "n_heads": n_heads, "norm": "layer", "norm_eps": _EPSILON.get(name, 1e-5), "positions": "concatenate",
-            "n_coords": n_dims, "init": "xavier", "d_state": d_state, "expand": expand, "dt_rank": dt_rank,
-            "scan_directions": scan_directions, "step_range": step_range,
-        }  # fmt: skip
+        super().__init__(width, is_spectral or mixer.needs_grid, host, **skeleton)
+        eps = 1e-7 if isinstance(mixer, Attention) and mixer.kind == "softmax" else 1e-5
+        place = {"norm": "layer", "norm_eps": eps, "positions": "concatenate", "n_coords": n_dims, "init": "xavier"}
         self.lifting = nn.Linear(self.n_positions + n_fields + n_params, width)
         self.blocks = nn.ModuleList(
             _GalerkinBlock(
-                LocalConvolution(n_dims, width, skeleton["kernel_size"]),
-                build_mixer(name, width, n_dims if self.needs_grid else 1, **options),
+                LocalConvolution(n_dims, width, sizes["kernel_size"]),
+                mixer.build(width, n_dims if self.needs_grid else 1, **place),
                 width,
                 int(mlp_ratio * width),
-                layer_norm,
+                host.layer_norm,
                 dropout,
             )
             for _ in range(depth)
         )
         self.decoder: _SpectralDecoder | _PointDecoder | None = None
         if n_outputs:
-            kind = _SpectralDecoder if decoder == "spectral" else _PointDecoder
-            modes = {"n_modes": n_modes} if decoder == "spectral" else {}
-            self.decoder = kind(n_dims, width, decoder_width, decoder_depth, n_outputs, **modes)
+            kind = _SpectralDecoder if is_spectral else _PointDecoder
+            modes = {"n_modes": sizes["n_modes"]} if is_spectral else {}
+            self.decoder = kind(n_dims, width, sizes["decoder_width"], sizes["decoder_depth"], n_outputs, **modes)
 
     def transform(self, inputs: Points, queries: Queries | None) -> tuple[torch.Tensor | None, torch.Tensor]:
         """Lift and mix the points, carry them to the queries, and map them to outputs there."""

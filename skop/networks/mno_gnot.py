@@ -14,22 +14,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from skop.modules import (
-    LINE_DIRECTIONS,
-    LocalConvolution,
-    ResidualDropout,
-    Stream,
-    TokenMixer,
-    build_mixer,
-    note_features,
-)
+from skop.modules import LocalConvolution, ResidualDropout, Stream, TokenMixer, note_features
 from skop.networks._sequence_network import Points, Queries, SequenceNetwork
+from skop.parts import GNOT, Mixer
 
 __all__ = ["GNOTNetwork"]
-
-#: Mixers by the names of MNO's versions; other names are those of `skop.modules.MIXERS`.
-_MIXERS = {"mamba": "s6", "linear": "normalized_linear", "softmax": "softmax"}
-_BRANCHES = ("joint", "parts", "channels")
 
 
 class GNOTNetwork(SequenceNetwork):
@@ -39,31 +28,22 @@ class GNOTNetwork(SequenceNetwork):
     ----------
     n_dims, n_fields, n_params, n_outputs
         See `skop.networks.SequenceNetwork`.
-    mixer : {"mamba", "linear", "softmax"} or another name in `skop.modules.MIXERS`
-        Mixer of points with branches and with one another: `skop.modules.S6Mixer` (MNO),
-        `skop.modules.NormalizedLinearAttention` (GNOT) or `skop.modules.SoftmaxAttention`. Others need a cross form.
+    host : GNOT
+        Parameters of the host, without ``"auto"``. Fields come with their coordinates, and the trunk sees the global
+        parameters in any case.
+    mixer : Mixer
+        Mixer of points with branches and with one another: `skop.parts.Mamba` (MNO) or `skop.parts.Attention` (GNOT).
+        Others need a cross form. Scans along the axes of a grid need one.
     width : int
         Size of a token (public code: 96).
     depth : int
         Number of blocks (public code: 4).
-    mlp_depth : int
-        Residual layers of trunk, branches and head, beside their first and last layer (public code: 4).
     mlp_ratio : float
         Hidden size of experts and gates as a multiple of `width` (public code: 2).
-    n_experts : int
-        Experts of each mixture, weighted by a softmax over them that depends on the position (MNO: 1; GNOT: 2 to 4).
-    branches : {"joint", "parts", "channels"}
-        Input functions: the fields together; fields and parameters apart; or each field and the parameters apart.
-        Fields come with their coordinates, and the trunk sees the parameters in any case.
-    n_heads
-        Heads of attention, see `skop.modules.AttentionMixer` (public code: 8).
-    d_state, expand, dt_rank, scan_directions, step_range, ratio
-        See `skop.modules.S6Mixer`. Scans along the axes of a grid need one.
     dropout : float, default=0.0
         Dropout of what the mixers give.
     **skeleton
-        Further keywords of `skop.networks.SequenceNetwork`: `n_scalars`, `point_order`, `kernel_size` and
-        `n_frequencies`.
+        Further keywords of `skop.networks.SequenceNetwork`: `n_scalars`.
 
     Raises
     ------
@@ -74,11 +54,10 @@ class GNOTNetwork(SequenceNetwork):
     --------
     >>> import torch
     >>> from skop.networks import GNOTNetwork
+    >>> from skop.parts import GNOT, Mamba
     >>> network = GNOTNetwork(
-    ...     n_dims=2, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, mixer="mamba", width=16, depth=1, mlp_depth=1,
-    ...     mlp_ratio=2.0, n_experts=2, branches="joint", n_heads=2, d_state=4, expand=2, dt_rank=None,
-    ...     scan_directions="bidirectional", step_range=(1e-3, 0.1), ratio=1.0, point_order="hilbert",
-    ...     kernel_size=1, n_frequencies=0,
+    ...     n_dims=2, n_fields=1, n_params=0, n_outputs=1, n_scalars=0, width=16, depth=1, mlp_ratio=2.0,
+    ...     host=GNOT(n_experts=2).on("points"), mixer=Mamba(d_state=4),
     ... )
     >>> network(torch.rand(50, 2), torch.zeros(3, 50, 1), None).field.shape
     torch.Size([3, 50, 1])
@@ -91,47 +70,29 @@ class GNOTNetwork(SequenceNetwork):
         n_fields: int,
         n_params: int,
         n_outputs: int,
-        mixer: str,
+        host: GNOT,
+        mixer: Mixer,
         width: int,
         depth: int,
-        mlp_depth: int,
         mlp_ratio: float,
-        n_experts: int,
-        branches: str,
-        n_heads: int | None,
-        d_state: int,
-        expand: float,
-        dt_rank: int | None,
-        scan_directions: str,
-        step_range: Sequence[float],
-        ratio: float | str,
         dropout: float = 0.0,
         **skeleton: Any,
     ) -> None:
-        if branches not in _BRANCHES:
-            raise ValueError(f"branches is {branches!r}; expected one of {_BRANCHES}.")
-        if n_experts < 1:
-            raise ValueError(f"n_experts={n_experts}; expected at least 1.")
-        name = _MIXERS.get(mixer, mixer)
-        on_grid = name == "s6" and scan_directions not in LINE_DIRECTIONS
+        branches, mlp_depth, n_experts = host.branches, int(host.mlp_depth), int(host.n_experts)
         skeleton |= {"n_dims": n_dims, "n_fields": n_fields, "n_params": n_params, "n_outputs": n_outputs}
-        super().__init__(width, on_grid, **skeleton)
+        super().__init__(width, mixer.needs_grid, host, **skeleton)
         groups = [1] * n_fields if branches == "channels" and n_fields else [n_fields]
         self.groups, self.params_apart = groups, n_params > 0 and branches != "joint"
         inputs = [self.n_positions + group for group in groups] + [n_params] * self.params_apart
         # Where there are no parameters a 0 stands for them, as in the public code.
         self.trunk = ResidualMLP(self.n_positions + max(n_params, 1), width, width, mlp_depth)
         self.branches = nn.ModuleList(ResidualMLP(channels, width, width, mlp_depth) for channels in inputs)
-        options = {
-            "n_heads": n_heads, "d_state": d_state, "expand": expand, "dt_rank": dt_rank,
-            "scan_directions": scan_directions, "step_range": step_range, "ratio": ratio,
-        }  # fmt: skip
-        axes, hidden = n_dims if on_grid else 1, int(mlp_ratio * width)
+        axes, hidden = n_dims if mixer.needs_grid else 1, int(mlp_ratio * width)
         self.blocks = nn.ModuleList(
             _GNOTBlock(
-                LocalConvolution(n_dims, width, skeleton["kernel_size"]),
-                build_mixer(name, width, axes, n_references=len(inputs), **options),
-                build_mixer(name, width, axes, **options),
+                LocalConvolution(n_dims, width, int(host.kernel_size)),
+                mixer.build(width, axes, linear="normalized_linear", n_references=len(inputs)),
+                mixer.build(width, axes, linear="normalized_linear"),
                 width,
                 hidden,
                 n_experts,

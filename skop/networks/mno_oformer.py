@@ -7,20 +7,17 @@ encoded points in one cross layer; every query point is then decoded by itself, 
 one small network.
 """
 
-from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import nn
 
-from skop.modules import LINE_DIRECTIONS, LocalConvolution, ResidualDropout, TokenMixer, build_mixer, note_features
+from skop.modules import LocalConvolution, ResidualDropout, TokenMixer, note_features
 from skop.networks._sequence_network import Points, Queries, SequenceNetwork
+from skop.parts import Attention, Mixer, OFormer, RotaryAttention
 
 __all__ = ["OFormerNetwork"]
-
-#: Mixers by the names of MNO's versions; other names are those of `skop.modules.MIXERS`.
-_MIXERS = {"mamba": "s6", "linear": "galerkin", "softmax": "softmax"}
-_RESIDUALS = ("normalized", "raw")
 
 
 class OFormerNetwork(SequenceNetwork):
@@ -30,48 +27,22 @@ class OFormerNetwork(SequenceNetwork):
     ----------
     n_dims, n_fields, n_params, n_outputs
         See `skop.networks.SequenceNetwork`.
-    mixer : {"mamba", "linear", "softmax"} or another name in `skop.modules.MIXERS`
-        Mixer of the points, and of the query points with them: `skop.modules.S6Mixer` (MNO),
-        `skop.modules.GalerkinAttention` with rotary positions or `skop.modules.SoftmaxAttention`, with rotary
-        positions in the cross layer, as in the public code. Others need a cross form.
+    host : OFormer
+        Parameters of the host, without ``"auto"``.
+    mixer : Mixer
+        Mixer of the points, and of the query points with them: `skop.parts.Mamba` (MNO) or
+        `skop.parts.RotaryAttention`, which has rotary positions, in the public code in the cross layer only if it is
+        softmax attention. Others need a cross form. Scans along the axes of a grid need one.
     width : int
         Size of a token of the encoder (public code: 96 for Darcy, 64 for problems in time).
     depth : int
         Blocks of the encoder (public code: 6 and 2).
-    latent_width : int
-        Size of a token of the cross layer (public code: 256 and 64).
     mlp_ratio : float
         Hidden size of the feed-forward parts as a multiple of the size of their tokens (public code: 1).
-    residual : {"normalized", "raw"}
-        What a part of an encoder block is added to: the points after their normalisation (OFormer and MNO), or before
-        (public code with softmax attention).
-    n_fourier : int
-        Random frequencies of the query points (public code: 128 and 64), drawn once and not trained.
-    fourier_scale : float
-        Standard deviation of the frequencies (public code: 0.5 for Darcy, 8 in time).
-    n_steps : int or None
-        Steps in time that are the output channels, ``n_outputs / n_steps`` channels each, carried on by one network;
-        None decodes all channels at once (public code: None for Darcy, 91 in time).
-    propagator_width, propagator_depth : int
-        Size of the tokens that are carried on, and layers of the network (public code: 128 and 1); without an effect
-        where `n_steps` is None.
-    n_heads, query_heads : int
-        Heads of attention in the encoder and in the cross layer, each as wide as a token (public code: 4 and 4 for
-        Darcy, 1 and 4 in time).
-    rotary_scales : sequence of float
-        Factors of the coordinates in the rotary positions of each encoder block (public code: 4096, 1024, 64, ... for
-        Darcy, 2048, 64 in time).
-    query_rotary_scale : float
-        Factor of the coordinates in those of the cross layer (public code: 1024).
-    d_state, expand, dt_rank, scan_directions, step_range, ratio
-        See `skop.modules.S6Mixer`. Scans along the axes of a grid need one.
     dropout : float, default=0.0
         Dropout in the feed-forward parts and after the attention of the encoder (public code: 0.03 for Darcy).
-    input_dropout : float, default=0.0
-        Dropout of the lifted points (public code: 0.05 for Darcy).
     **skeleton
-        Further keywords of `skop.networks.SequenceNetwork`: `n_scalars`, `point_order`, `kernel_size` and
-        `n_frequencies`.
+        Further keywords of `skop.networks.SequenceNetwork`: `n_scalars`.
 
     Raises
     ------
@@ -82,12 +53,10 @@ class OFormerNetwork(SequenceNetwork):
     --------
     >>> import torch
     >>> from skop.networks import OFormerNetwork
+    >>> from skop.parts import Mamba, OFormer
     >>> network = OFormerNetwork(
-    ...     n_dims=2, n_fields=1, n_params=0, n_outputs=6, n_scalars=0, mixer="mamba", width=16, depth=1,
-    ...     latent_width=16, mlp_ratio=1.0, residual="normalized", n_fourier=8, fourier_scale=1.0, n_steps=3,
-    ...     propagator_width=16, propagator_depth=1, n_heads=1, query_heads=2, rotary_scales=(16.0,),
-    ...     query_rotary_scale=16.0, d_state=4, expand=2, dt_rank=None, scan_directions="bidirectional",
-    ...     step_range=(1e-3, 0.1), ratio=1.0, point_order="hilbert", kernel_size=1, n_frequencies=0,
+    ...     n_dims=2, n_fields=1, n_params=0, n_outputs=6, n_scalars=0, width=16, depth=1, mlp_ratio=1.0,
+    ...     host=OFormer(n_steps=3).on("points"), mixer=Mamba(d_state=4),
     ... )
     >>> queries = {"query_coords": torch.rand(9, 2), "query_fields": torch.zeros(3, 9, 1)}
     >>> network(torch.rand(50, 2), torch.zeros(3, 50, 1), None, **queries).field.shape
@@ -101,82 +70,68 @@ class OFormerNetwork(SequenceNetwork):
         n_fields: int,
         n_params: int,
         n_outputs: int,
-        mixer: str,
+        host: OFormer,
+        mixer: Mixer,
         width: int,
         depth: int,
-        latent_width: int,
         mlp_ratio: float,
-        residual: str,
-        n_fourier: int,
-        fourier_scale: float,
-        n_steps: int | None,
-        propagator_width: int,
-        propagator_depth: int,
-        n_heads: int,
-        query_heads: int,
-        rotary_scales: Sequence[float],
-        query_rotary_scale: float,
-        d_state: int,
-        expand: float,
-        dt_rank: int | None,
-        scan_directions: str,
-        step_range: Sequence[float],
-        ratio: float | str,
         dropout: float = 0.0,
-        input_dropout: float = 0.0,
         **skeleton: Any,
     ) -> None:
-        if residual not in _RESIDUALS:
-            raise ValueError(f"residual is {residual!r}; expected one of {_RESIDUALS}.")
+        sizes = host.values()
+        latent_width, n_steps = sizes["latent_width"] or width, sizes["n_steps"]
+        attention = mixer if isinstance(mixer, RotaryAttention) else RotaryAttention()
+        scales = attention.rotary_scales
+        rotary_scales = (scales,) * depth if isinstance(scales, Real) else tuple(scales)
         if len(rotary_scales) != depth:
             raise ValueError(
                 f"rotary_scales has {len(rotary_scales)} entries; expected one for each of {depth} blocks."
             )
-        name = _MIXERS.get(mixer, mixer)
-        on_grid = name == "s6" and scan_directions not in LINE_DIRECTIONS
         skeleton |= {"n_dims": n_dims, "n_fields": n_fields, "n_params": n_params, "n_outputs": n_outputs}
-        super().__init__(latent_width, on_grid, **skeleton)
-        axes = n_dims if on_grid else 1
-        shared = {
-            "bias": False, "norm": None if name == "softmax" else "layer", "norm_affine": False, "n_coords": n_dims,
-            "d_state": d_state, "expand": expand, "dt_rank": dt_rank, "scan_directions": scan_directions,
-            "step_range": step_range, "ratio": ratio,
-        }  # fmt: skip
+        super().__init__(latent_width, mixer.needs_grid, host, **skeleton)
+        axes = n_dims if mixer.needs_grid else 1
+        is_softmax = isinstance(mixer, Attention) and mixer.kind == "softmax"
+        n_heads = int(mixer.n_heads or 1) if isinstance(mixer, Attention) else 1
+        shared = {"bias": False, "norm": None if is_softmax else "layer", "norm_affine": False, "n_coords": n_dims}
 
         def make_mixer(size: int, heads: int, scale: float, **options: Any) -> TokenMixer:
             """A mixer whose heads are as wide as its tokens, with rotary positions and a small start."""
             kinds: dict[str, Any] = {"positions": "rotary", "init": "orthogonal", "diagonal": 1 / size}
-            places = {"n_heads": heads, "head_width": size, "rotary_scale": scale, "init_gain": 1 / size}
-            return build_mixer(name, size, axes, **(shared | kinds | places | options))
+            places: dict[str, Any] = {"rotary_scale": scale, "init_gain": 1 / size}
+            if isinstance(mixer, Attention):
+                places |= {"n_heads": heads, "head_width": size}
+            return mixer.build(size, axes, **(shared | kinds | places | options))
 
         # The public code has neither positions nor a start of its own in the softmax attention of the encoder, and
         # starts only the queries of the linear one small.
-        own: dict[str, Any] = {"positions": None, "init": None} if name == "softmax" else {"init_parts": ("query",)}
+        own: dict[str, Any] = {"positions": None, "init": None} if is_softmax else {"init_parts": ("query",)}
         own |= {"project_out": n_heads > 1, "dropout": dropout}
-        across = {"diagonal": 0.0} if name == "softmax" else {}
+        across = {"diagonal": 0.0} if is_softmax else {}
         self.lifting = nn.Linear(self.n_positions + n_fields + n_params, width, bias=False)
-        self.input_dropout = nn.Dropout(input_dropout)
+        self.input_dropout = nn.Dropout(sizes["input_dropout"])
         self.blocks = nn.ModuleList(
             _OFormerBlock(
-                LocalConvolution(n_dims, width, skeleton["kernel_size"]),
+                LocalConvolution(n_dims, width, sizes["kernel_size"]),
                 make_mixer(width, n_heads, scale, **own),
                 _GatedMLP(width, int(mlp_ratio * width), dropout),
                 width,
-                residual == "normalized",
+                host.residual == "normalized",
             )
             for scale in rotary_scales
         )
         self.to_latent = nn.Linear(width, latent_width, bias=False)
         self.encoding: _QueryEncoding | None = None
         if n_outputs:
-            self.encoding = _QueryEncoding(n_dims, n_fourier, latent_width, fourier_scale)
-            self.cross = make_mixer(latent_width, query_heads, query_rotary_scale, n_references=1, **across)
+            self.encoding = _QueryEncoding(n_dims, sizes["n_fourier"], latent_width, sizes["fourier_scale"])
+            heads, scale = int(attention.query_heads), attention.query_rotary_scale
+            self.cross = make_mixer(latent_width, heads, scale, n_references=1, **across)
             self.mlp = _GatedMLP(latent_width, int(mlp_ratio * latent_width), 0.0)
             self.decoder: _Decoder | _Propagator
             if n_steps is None:
                 self.decoder = _Decoder(n_dims, latent_width, n_outputs)
             else:
-                self.decoder = _Propagator(n_dims, latent_width, propagator_width, propagator_depth, n_steps, n_outputs)
+                carried, layers = sizes["propagator_width"] or latent_width, sizes["propagator_depth"]
+                self.decoder = _Propagator(n_dims, latent_width, carried, layers, n_steps, n_outputs)
 
     def transform(self, inputs: Points, queries: Queries | None) -> tuple[torch.Tensor | None, torch.Tensor]:
         """Encode the points of the input, let the query points read them, and decode these."""

@@ -3,7 +3,7 @@
 H. Wu, H. Luo, H. Wang, J. Wang and M. Long, "Transolver: A Fast Transformer Solver for PDEs on General Geometries",
 ICML 2024, section 3. Every block assigns the points to slices by learned weights (Eq. 1), takes the weighted means of
 the slices as tokens (Eq. 2), lets the tokens attend to each other (Eq. 3), and gives every point the combination of
-them with the same weights (Eq. 4). Slices are the latent tokens of `skop.modules.LatentTokens`.
+them with the same weights (Eq. 4). Slices are the latent tokens of `skop.modules.LatentPooling`.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from skop._typing import GridShape
-from skop.modules import FeedForward, LatentBlock, LatentTokens, PointBlock, TokenMixer
+from skop.modules import FeedForward, LatentBlock, LatentPooling, PointBlock, TokenMixer
 from skop.networks._point_network import PointNetwork
 
 __all__ = ["TransolverNetwork"]
@@ -81,7 +81,7 @@ class TransolverNetwork(PointNetwork):
         def make_blocks() -> Iterator[PointBlock]:
             """Yield the blocks."""
             for _ in range(depth):
-                slices = LatentTokens(width, n_slices, n_heads, n_grid_axes=n_dims if structured else None)
+                slices = LatentPooling(width, n_slices, n_heads, n_grid_axes=n_dims if structured else None)
                 mlp = FeedForward(width, int(mlp_ratio * width))
                 yield LatentBlock(_SliceAttention(width, n_heads, dropout), mlp, slices, width, dropout)
 

@@ -16,7 +16,7 @@ from matplotlib import pyplot  # noqa: E402
 from skop import AMOArchitecture, AMORegressor, EnsembleRegressor, LaMORegressor, OperatorRegressor  # noqa: E402
 from skop.exceptions import FieldDataError, OptionalDependencyError  # noqa: E402
 from skop.inspection import PoleDisplay, frequency_response, learned_poles  # noqa: E402
-from skop.modules import FeedForward, LatentBlock, LatentTokens, Poles, TokenMixer, note_features  # noqa: E402
+from skop.modules import FeedForward, LatentBlock, LatentPooling, Poles, TokenMixer, note_features  # noqa: E402
 from skop.networks import PatchNetwork, PointNetwork  # noqa: E402
 
 WIDTH = 8
@@ -58,7 +58,7 @@ class PoleRegressor(OperatorRegressor):
 
     def _blocks(self, n_poles):
         for number in n_poles:
-            yield LatentBlock(PoleMixer(number), FeedForward(WIDTH, WIDTH), LatentTokens(WIDTH, 5, n_heads=2), WIDTH)
+            yield LatentBlock(PoleMixer(number), FeedForward(WIDTH, WIDTH), LatentPooling(WIDTH, 5, n_heads=2), WIDTH)
 
 
 def samples(shape=(4, 5), n=6):

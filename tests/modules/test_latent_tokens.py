@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from skop.modules import FeedForward, HydraMixer, LatentBlock, LatentTokens
+from skop.modules import FeedForward, HydraMixer, LatentBlock, LatentPooling
 
 WIDTH, HEADS, LATENTS = 8, 2, 5
 DECODERS = ["encoder_weights", "own_softmax"]
@@ -19,7 +19,7 @@ DECODERS = ["encoder_weights", "own_softmax"]
 def make_slices(**options):
     """Slices in float64 with every weight random, so that none can be forgotten."""
     torch.manual_seed(0)
-    slices = LatentTokens(WIDTH, LATENTS, HEADS, **options).double()
+    slices = LatentPooling(WIDTH, LATENTS, HEADS, **options).double()
     with torch.no_grad():
         for parameter in slices.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -149,7 +149,7 @@ def test_centred_heads_weigh_by_the_distance_to_their_centres_too():
 
 @pytest.mark.parametrize(("n_dims", "count"), [(1, 16), (2, 64), (3, 64), (5, 32)])
 def test_centres_start_spread_over_the_box_and_neighbours_in_the_sequence_are_near(n_dims, count):
-    slices = LatentTokens(8, count, 2, n_centred_heads=2, n_dims=n_dims)
+    slices = LatentPooling(8, count, 2, n_centred_heads=2, n_dims=n_dims)
     centres = slices.centres.detach()
     assert ((centres >= 0) & (centres <= 1)).all()
     torch.testing.assert_close(slices.log_sharpness.exp(), torch.full((2,), count ** (1 / n_dims)))
@@ -167,7 +167,7 @@ def test_centred_tokens_keep_the_points_apart_where_features_alone_do_not():
     coords = torch.linspace(0, 1, 32)[:, None]
     ranks = []
     for local in (0, 2):
-        slices = LatentTokens(16, 16, 2, n_centred_heads=local, n_dims=1)
+        slices = LatentPooling(16, 16, 2, n_centred_heads=local, n_dims=1)
         jacobian = torch.autograd.functional.jacobian(lambda points, s=slices: pool(s, points, coords=coords), values)
         singular = torch.linalg.svdvals(jacobian.reshape(16 * 16, -1)[:, ::16])
         ranks.append((singular.square().sum() ** 2 / singular.pow(4).sum()).item())
@@ -237,7 +237,7 @@ def test_chunks_give_what_the_whole_sample_gives(decoder, chunk_size):
 
 # ---------------------------------------------------------------- start values, gradients, refusals
 def test_start_values():
-    slices = LatentTokens(64, 32, 4, temperature=0.7)
+    slices = LatentPooling(64, 32, 4, temperature=0.7)
     assert torch.equal(slices.temperature, torch.full((4,), 0.7))
     matrix = slices.scores.weight
     torch.testing.assert_close(matrix.T @ matrix, torch.eye(16), rtol=0, atol=1e-5)
@@ -272,11 +272,11 @@ def test_gradients(options):
 
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="n_latent_heads=3 does not divide width=8"):
-        LatentTokens(8, n_heads=3)
+        LatentPooling(8, n_heads=3)
     with pytest.raises(ValueError, match="decoder is 'linear'"):
-        LatentTokens(8, decoder="linear")
+        LatentPooling(8, decoder="linear")
     with pytest.raises(ValueError, match="n_centred_heads=3; expected 0 to n_latent_heads=2"):
-        LatentTokens(8, n_heads=2, n_centred_heads=3, n_dims=2)
+        LatentPooling(8, n_heads=2, n_centred_heads=3, n_dims=2)
     with pytest.raises(ValueError, match="n_centred_heads > 0 needs the coordinates"):
         make_centred().encode(points_of(1, 6))
     with pytest.raises(ValueError, match="need a grid_shape"):
@@ -302,7 +302,7 @@ def test_multiplied_maps_give_what_the_maps_give_one_by_one(packed, centred):
 
 
 def test_maps_are_multiplied_only_where_that_adds_little_work():
-    assert LatentTokens(64, 32, 4).multiplies_maps
-    assert not LatentTokens(128, 64, 8).multiplies_maps
-    assert not LatentTokens(64, 32, 4, n_grid_axes=2).multiplies_maps
-    assert not LatentTokens(64, 32, 4, decoder="own_softmax").multiplies_maps
+    assert LatentPooling(64, 32, 4).multiplies_maps
+    assert not LatentPooling(128, 64, 8).multiplies_maps
+    assert not LatentPooling(64, 32, 4, n_grid_axes=2).multiplies_maps
+    assert not LatentPooling(64, 32, 4, decoder="own_softmax").multiplies_maps

@@ -15,7 +15,7 @@ from skop.modules import (
     BidirectionalSSDMixer,
     GridSSDMixer,
     HydraMixer,
-    LatentTokens,
+    LatentPooling,
     LearnedPositionalEncoding,
 )
 from skop.training import Monitor, Trainer, TrainerConfig, Validation, schedule_at
@@ -302,7 +302,7 @@ def test_decay_rates_steps_and_direct_paths_of_scans_do_not_decay(mixer):
 @pytest.mark.parametrize(
     ("network", "places"),
     [
-        (LatentTokens(16, 6, 2, n_centred_heads=1, n_dims=2), "centres"),
+        (LatentPooling(16, 6, 2, n_centred_heads=1, n_dims=2), "centres"),
         (LearnedPositionalEncoding(6, 16), "table"),
     ],
 )

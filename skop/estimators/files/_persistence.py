@@ -15,7 +15,7 @@ import json
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass
 from inspect import getattr_static, signature
 from pathlib import Path
 from typing import Any
@@ -48,13 +48,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from skop import losses
 from skop._files import write_in_one_step
+from skop._parameters import Part
 from skop._sklearn_compat import last_step
 from skop._typing import PathOrStr
 from skop._version import __version__
-from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, ScalingOptions, TargetForm
+from skop.data import BoxScaler, DataSpec, FieldScaler, GridResampler, Scalers, TargetForm
 from skop.data._file_guards import free_memory
-from skop.estimators._options import Options, TrainingOptions
 from skop.estimators.files._file_checks import check_loaded, check_mesh
+from skop.estimators.files._old_parameters import renamed
 from skop.exceptions import ModelFileError, SkopWarning, warn
 from skop.surrogate._building import NetworkTooLargeError, bounded_building
 from skop.surrogate._domain import Domain, SeenRanges
@@ -87,7 +88,7 @@ _TRANSFORMERS = (
 KNOWN: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        *(BoxScaler, DataSpec, Domain, FieldScaler, GridResampler, Scalers, ScalingOptions, SeenRanges, TargetForm),
+        *(BoxScaler, DataSpec, Domain, FieldScaler, GridResampler, Scalers, SeenRanges, TargetForm),
         *(Group, Lattice, Reference),
         *(losses.GradientRelativeL2Loss, losses.MSELoss, losses.RelativeL2Loss, losses.SobolevLoss),
         *_TRANSFORMERS,
@@ -558,6 +559,7 @@ def _decode_object(name: str, state: Any, tensors: dict[str, torch.Tensor], leve
     hidden = sorted(key for key in state if _is_code(kind, key))
     if hidden:
         raise ModelFileError(f"the file holds {', '.join(hidden)[:80]} of {name}, which is code; fit and save again.")
+    state = renamed(name, state)
     vars(value).update({key: _decode(item, tensors, level + 1) for key, item in state.items()})
     if kind.__module__.startswith("sklearn."):
         # Another version may have further parameters.
@@ -587,7 +589,7 @@ def _check_parameters(value: Any) -> None:
         type(value)(**vars(value))
     # Estimators that are parameters themselves are checked when they are fitted.
     is_fitted = any(name.endswith("_") for name in vars(value))
-    if isinstance(value, BaseEstimator) and (is_fitted or isinstance(value, Options | ScalingOptions | Pipeline)):
+    if isinstance(value, BaseEstimator) and (is_fitted or isinstance(value, Part | Pipeline)):
         value._validate_params()
 
 
@@ -605,11 +607,6 @@ def _complete(value: Any) -> None:
     else:
         made_by = signature(kind).parameters.values()
         usual = {part.name: MISSING if part.default is part.empty else part.default for part in made_by}
-    if "n_iter_no_change" in held and "n_iter_no_change" not in usual and "training" in held:
-        # A parameter of the operators until the options of the training took it.
-        training, epochs = held["training"] or TrainingOptions(), held.pop("n_iter_no_change")
-        if epochs != training.n_iter_no_change:
-            held["training"] = replace(training, n_iter_no_change=epochs)
     if hasattr(kind, "_upgrade"):
         kind._upgrade(held)
     unknown = sorted(name for name in held if name not in usual and not name.endswith("_"))
@@ -693,7 +690,7 @@ def _compare_sizes(described: dict[str, Any], found: dict[str, Any]) -> None:
 
 def _find_class(name: str) -> type | None:
     """Return the allowed class of this name, or None."""
-    return KNOWN.get(name) or ESTIMATORS.get(name) or Options.known.get(name)
+    return KNOWN.get(name) or ESTIMATORS.get(name) or Part.known.get(name)
 
 
 def _holds_scikit_learn(value: Any) -> bool:

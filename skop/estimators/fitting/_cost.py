@@ -39,15 +39,15 @@ class CostEstimate:
         Approximate peak memory of the training in bytes, without the process and X and y themselves: samples as
         tensors, the state of the training, and what the largest batch leaves for the backward pass.
     savings : dict of str to float
-        Seconds in total if one parameter were set otherwise, by words such as ``"subsample_points=500"``; measured, and
-        only those that save a tenth or more.
+        Seconds in total if one parameter were set otherwise, by words such as ``"patches__size=8"``; measured, and only
+        those that save a tenth or more.
 
     Examples
     --------
     >>> from skop.estimators import CostEstimate
-    >>> print(CostEstimate(12.0, 100, 1200.0, 800_000_000, {"subsample_points=1300": 300.0, "max_time=60": 60.0}))
+    >>> print(CostEstimate(12.0, 100, 1200.0, 800_000_000, {"patches__size=8": 300.0, "max_time=60": 60.0}))
     100 epochs of about 12 s, 20 min in all; about 800 MB of memory
-      subsample_points=1300 would take 5 min
+      patches__size=8 would take 5 min
       max_time=60 would take 1 min, in which there is time for 5 epochs
     """
 
@@ -140,7 +140,8 @@ class MeasuresCost:
 
         The data are read and the network is built as in a fit, and some batches from the smallest to the largest are
         timed, after a step in which kernels are compiled. Where other parameters make a step cheaper, such as
-        `subsample_points` or a larger `patch_size`, steps with these are timed too. The estimator stays as it is.
+        `training__subsample_points` or a larger `patches__size`, steps with these are timed too. The estimator stays as
+        it is.
 
         Parameters
         ----------
@@ -176,7 +177,7 @@ class MeasuresCost:
         50 epochs of about ..., ... in all; about ... MB of memory
         """
         self._validate_params()  # type: ignore[attr-defined]
-        advice = "Set a smaller batch_size, width or depth, or subsample_points for point clouds"
+        advice = "Set a smaller batch_size, width or depth, or training__subsample_points for point clouds"
         with each_warning_once(), naming_memory("a step of the training", advice):
             return self._estimate_cost(X, y, sample_weight, params=params)
 
@@ -222,14 +223,14 @@ def cheaper_settings(estimator: Any, inputs: FieldSet) -> dict[str, Any]:
         patches of a grid.
     """
     scaling, grid_shape = estimator._options("scaling"), estimator.spec_.network_spec.grid_shape
-    parameters = estimator.get_params(deep=False)
-    if "subsample_points" in parameters and estimator.geometry_ == "points":
-        n_points = float(min(inputs.n_points.mean(), estimator.subsample_points or float("inf")))
+    drawn = estimator._options("training").subsample_points
+    if estimator._draws_points and estimator.geometry_ == "points":
+        n_points = float(min(inputs.n_points.mean(), drawn or float("inf")))
         possible = estimator.spec_.target_points == "inputs" and "point" not in (scaling.inputs, scaling.targets)
-        return {"subsample_points": _rounded(n_points / 4)} if possible and n_points >= _FEW_POINTS else {}
-    if "patch_size" in parameters and estimator.geometry_ == "grid" and grid_shape is not None:
-        larger = 2 * automatic_patch_size(estimator.patch_size, grid_shape)
-        return {"patch_size": larger} if 2 * larger <= min(grid_shape) else {}
+        return {"training__subsample_points": _rounded(n_points / 4)} if possible and n_points >= _FEW_POINTS else {}
+    if "patches" in estimator._usual_parts() and estimator.geometry_ == "grid" and grid_shape is not None:
+        larger = 2 * automatic_patch_size(estimator._options("patches").size, grid_shape)
+        return {"patches__size": larger} if 2 * larger <= min(grid_shape) else {}
     return {}
 
 

@@ -217,7 +217,7 @@ class FitSession:
         """Context of the steps of a training: seeded random numbers, and threads that suit the problem."""
         model = self.estimator
         randomness = isolated_randomness(self.rng, model.device_, model._options("training").deterministic)
-        n_points = _points_of_a_step(self.points, trainer.options, model.subsample_points)
+        n_points = _points_of_a_step(self.points, trainer.options, self.drawn)
         with randomness, thread_limit(int(n_points), int(model.width)):
             yield
 
@@ -256,8 +256,8 @@ class FitSession:
                 model._symmetries is not None
                 and not moves_points(model._symmetries, data.spec, model._choose_geometry(data.spec), data.inputs)
             ),
-            f"subsample_points={model.subsample_points} draws points of X and y together; set subsample_points=None": (
-                model.subsample_points is not None
+            f"training__subsample_points={self.drawn} draws points of X and y together; set it to None": (
+                self.drawn is not None
             ),
         }
         for reason, applies in reasons.items():
@@ -312,8 +312,8 @@ class FitSession:
         if (symmetrise := model.surrogate_.symmetrise) is not None:
             options["symmetries"] = symmetrise.of(data.inputs)
             options["generator"] = torch.Generator().manual_seed(int(self.rng.randint(2**31)))
-        if model.subsample_points is not None:
-            options["subsample_points"] = int(model.subsample_points)
+        if self.drawn is not None:
+            options["subsample_points"] = int(self.drawn)
             options["generator"] = torch.Generator().manual_seed(int(self.rng.randint(2**31)))
         return model.surrogate_.loader(data.inputs[train], **options)
 
@@ -332,6 +332,12 @@ class FitSession:
         queries = self.target_places(inputs, targets)
         return self.estimator.surrogate_.loader(inputs, queries=queries, **self.base.options(rows))
 
+    @property
+    def drawn(self) -> int | None:
+        """Number of points drawn from each sample in a step; None for all."""
+        drawn: int | None = self.estimator._options("training").subsample_points
+        return drawn
+
     # ------------------------------------------------------------------ stages
     def _prepare(self, train: IntArray) -> None:
         """Set spec, scalers, device, base and network, or keep those of an earlier fit when starting warm."""
@@ -342,11 +348,16 @@ class FitSession:
         model._check_mesh_parameters(data.spec)
         scaling = model._options("scaling")
         per_point = "point" in (scaling.inputs, scaling.targets)
-        if model.subsample_points is not None and (geometry != "points" or per_point):
+        if self.drawn is not None and not model._draws_points:
+            raise ValueError(
+                f"training__subsample_points={self.drawn} is for operators with latent tokens (LaMO, AMO, Transolver), "
+                f"and {type(model).__name__} reads all points of a sample; set it to None."
+            )
+        if self.drawn is not None and (geometry != "points" or per_point):
             raise FieldDataError(
-                f"subsample_points={model.subsample_points} needs points that are read as geometry 'points' and "
-                f"scaling of whole channels; this fit reads geometry {geometry!r} and scales inputs by "
-                f"{scaling.inputs!r}, targets by {scaling.targets!r}. Set subsample_points=None, or geometry='points'."
+                f"training__subsample_points={self.drawn} needs points that are read as geometry 'points' and scaling "
+                f"of whole channels; this fit reads geometry {geometry!r} and scales inputs by {scaling.inputs!r}, "
+                f"targets by {scaling.targets!r}. Set it to None, or geometry='points'."
             )
         if model._continues and data.spec != model.spec_:
             raise FieldDataError(
@@ -594,34 +605,34 @@ class FitSession:
 
 def trainer_config(model: Any, points: FieldSet, plan: TrainingPlan) -> TrainerConfig:
     """Convert the parameters of an operator to settings of the trainer, for samples with these points."""
-    plain = model._with_python_numbers()
-    batch_size, n_samples = plain.batch_size, len(points) // plan.group_size
+    training, n_samples = model._options("training"), len(points) // plan.group_size
+    batch_size = model.batch_size
     if isinstance(batch_size, str):
         # Tables: as scikit-learn's multilayer perceptron. Fields: few enough samples for several steps in an epoch
         # and for the memory.
         together = plan.group_size if plan.grouping == "together" else 1
-        n_points = min(int(np.ceil(points.n_points.mean())), plain.subsample_points or np.inf)
+        n_points = min(int(np.ceil(points.n_points.mean())), training.subsample_points or np.inf)
         n_together, least, largest = _BATCHES[model.geometry_]
         fields = max(int(n_together // n_points), min(least, int(_LARGEST_BATCH_POINTS // n_points)))
         fields = min(largest, fields) // together
         table = model.spec_.role == "features"
         batch_size = min(200, n_samples) if table else max(1, min(fields, n_samples // 8))
         batch_size = batch_size if table else model._largest_batch(batch_size, points)
-    training = plain._options("training")
+    training = type(training)(**training.values())
     return TrainerConfig(
-        max_iter=plain.max_iter,
-        batch_size=batch_size,
-        learning_rate=plain.learning_rate_init,
+        max_iter=int(model.max_iter),
+        batch_size=int(batch_size),
+        learning_rate=float(model.learning_rate_init),
         optimizer=training.optimizer,
         schedule=training.schedule,
         schedule_interval=training.schedule_interval,
         warmup_fraction=training.warmup_fraction,
         one_cycle=tuple(training.one_cycle),
-        weight_decay=training.weight_decay,
+        weight_decay=float(model.weight_decay),
         decay_bias_and_norm=training.decay_bias_and_norm,
         beta_2=training.beta_2,
         max_grad_norm=training.max_grad_norm,
-        max_time=plain.max_time,
+        max_time=None if model.max_time is None else float(model.max_time),
         ema_decay=training.ema_decay,
         autocast=None if training.autocast is None else getattr(torch, training.autocast),
         group_size=plan.group_size,

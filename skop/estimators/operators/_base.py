@@ -7,20 +7,21 @@ Notation: n samples, P points, T points of all samples together, q output channe
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
+from functools import cache
 from math import prod
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from skop._sklearn_compat import CallbackSupportMixin, HasMethods, Interval, SequenceOf, StrOptions, fit_context
+from skop._parameters import Choice, Parametrised, Part, Whole, are_equal, param
+from skop._sklearn_compat import CallbackSupportMixin, HasMethods, Interval, SequenceOf, fit_context
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import DataSpec, FieldSet, Predictions, ScalingOptions, TrainingData
 from skop.estimators._field import FieldRegressor, fitted_attributes, restored_on_failure
@@ -49,101 +50,19 @@ _USUAL_SIZE = 256
 #: Parameters of the training and of predictions, which change neither the network nor the scaling of the data.
 _FREE_PARAMETERS = frozenset(
     (
-        *("loss", "max_iter", "max_time", "batch_size", "learning_rate_init", "early_stopping"),
+        *("max_iter", "max_time", "batch_size", "learning_rate_init", "weight_decay", "early_stopping", "loss"),
         *("symmetries", "refinement", "input_fields", "target_fields", "cell_data", "warm_start", "random_state"),
-        *("device", "verbose", "training", "subsample_points"),
+        *("device", "verbose", "training"),
     )
 )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
+class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldRegressor):
     """Base class of the operator regressors: fit, predict, score and save for fields and tables.
 
-    A subclass is a keyword-only dataclass. Its dataclass fields are its parameters, `_parameter_constraints` holds
-    their ranges, and `_build_network` builds its network. Its docstring describes only the parameters that it adds;
-    those below are appended automatically. Subclasses are registered when they are defined, so that they can be saved
-    and loaded.
-
-    Parameters
-    ----------
-    geometry : {"auto", "grid", "structured", "points"}, default="auto"
-        Arrangement of the points. ``"grid"``: a rectilinear grid that all samples share. ``"structured"``: a
-        curvilinear grid, or a grid that differs between samples. ``"points"``: points in any order. ``"auto"``: the
-        first of these that fits the data.
-    grid : tuple of int, "auto" or None, default=None
-        Regular grid to which samples without a grid are interpolated: the number of points along each axis of the
-        bounding box of all training points, or ``"auto"`` for about as many cells as the mean sample has points. Inputs
-        are interpolated to the grid and predictions back to the points, linearly; training and validation errors are
-        computed on the grid. A `base` given by name, or a `PODRegressor`, stays on the points if all samples share
-        them, except with logarithms of the targets or scaling of single points. If the points differ between samples,
-        there is one more input channel, see `skop.data.GridResampler`. None does not resample; data on a grid are never
-        resampled.
-    base : {"auto", "linear", "pod"}, estimator or None, default="auto"
-        Classical model with which the network is combined. ``"pod"`` is `PODRegressor`, ``"linear"`` its linear map;
-        ``"auto"`` takes `PODRegressor` if it is better than the mean on unseen samples, and no base otherwise; an
-        estimator of skop is taken unchanged. If the error of the base on unseen samples is below 2 % of the variation,
-        the network learns the residual, with the base's predictions as further inputs. Otherwise it learns the whole
-        map. Some samples, half the square root of their number, 5 to 64, are held out to choose the share of each. If
-        they show that the network is of no use, the training ends early; if the network is far better, it goes on
-        without the base and with these samples. Samples with different numbers of points have no base, nor have
-        `RolloutRegressor` and `TimeConditionedRegressor`.
-    loss : {"auto", "relative_l2", "relative_l2_gradient", "sobolev", "mse"} or callable, default="auto"
-        Training loss, see `skop.losses`. ``"auto"`` is ``"sobolev"``, the relative L2 error of values and slopes, for
-        fields, ``"relative_l2"`` for the steps of a `skop.RolloutRegressor`, and ``"mse"`` for scalars. Relative losses
-        are computed in physical units, where the channel with the largest values dominates; with ``"auto"`` and scaled
-        targets, several channels are first divided by their sizes. The squared error is computed on scaled targets.
-    max_iter : int, default=100
-        Largest number of epochs (papers: 500).
-    max_time : float or None, default=None
-        Time limit of the training in seconds. The learning rate schedule then follows the time and is complete when the
-        time is up. The fit of a `base` counts. Results depend on the speed of the machine.
-    batch_size : int or "auto", default="auto"
-        Number of samples in a mini-batch (papers: 1 to 8). ``"auto"``: an eighth of the samples or fewer; on grids up
-        to 16 samples of about 8192 points together, but at least 8 if these have at most 131072 points; up to 8 samples
-        of about 4096 points together if the points form no grid; up to 200 samples for tables of plain features.
-    learning_rate_init : float, default=0.004
-        Peak learning rate of the optimiser (papers: 3e-4 to 1e-3).
-    early_stopping : bool, default=False
-        Whether to hold out a fraction of the samples for validation, to stop when the validation error no longer falls,
-        and to keep the weights with the lowest error.
-    symmetries : sequence of str, SymmetryOptions or None, default=None
-        Symmetries of the problem, used for data augmentation: training samples are transformed at random. See
-        `skop.SymmetryOptions` for their names, for vectors and tensors, and for averaged predictions.
-    refinement : {"average", "interpolate", "native"}, default="average"
-        Method for predicting on a grid that is a whole number of times finer than the training grid (super-resolution).
-        ``"average"``: the input is sampled at the training spacing in several shifted ways, and the interpolated
-        predictions are averaged. ``"interpolate"``: one such sampling only. ``"native"``: the network is applied to the
-        fine grid itself.
-    input_fields, target_fields : list of str or None, default=None
-        Names of the mesh fields that are inputs and targets; targets also if y is scalars, which are learnt too.
-    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
-        Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and predicting
-        all fields at the centres of the cells, see `skop.data.read_meshes`.
-    warm_start : bool, default=False
-        Whether a fit continues the training of the last one: with its weights, the moments of the optimiser and the
-        average of the weights, and with the learning rate of a single training of the epochs so far and `max_iter` more
-        (or the seconds so far and `max_time` more) at its present place. The data must be of the same kind, and
-        parameters of the network and the scaling must be those of the last fit; those of the training may change.
-        Model files hold the weights only, so that moments and average start anew after `skop.load`.
-    random_state : int, RandomState instance or None, default=None
-        Seed for the initial weights, the order of the samples and data augmentation. With an int, two fits on one CPU
-        give identical results.
-    device : str, default="auto"
-        PyTorch device; ``"auto"`` is CUDA if available, else the CPU.
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the network. ``"auto"``: float64 for tables of plain features, as in scikit-learn; float32 for
-        fields.
-    verbose : "auto", bool or int, default="auto"
-        Amount of output on standard error. ``"auto"``: one line if the fit, or all fits of an ensemble together, are
-        expected to take more than a minute, unless another tool calls it, such as a search, a cross-validation or a
-        pipeline. False or 0: none. True or 1: a progress bar on a terminal, and a line every few seconds elsewhere. 2:
-        a line for each epoch.
-    training : TrainingOptions or None, default=None
-        Further training parameters, such as weight decay, learning rate schedule and gradient clipping; None takes the
-        defaults of `skop.TrainingOptions`. In searches their names are, for example, ``training__weight_decay``.
-    scaling : ScalingOptions or None, default=None
-        Scaling of the data; None takes the defaults of `skop.ScalingOptions`.
+    A subclass states its parameters as fields made by `skop.parts.param`, and `_build_network` builds its network. Its
+    documentation gets the sections of parameters and attributes automatically. Subclasses are registered when they are
+    defined, so that they can be saved and loaded.
 
     Attributes
     ----------
@@ -200,61 +119,213 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         an estimator whose parameters are others now.
     """
 
-    geometry: str = "auto"
-    grid: Any = None
-    base: Any = "auto"
-    loss: Any = "auto"
-    max_iter: int = 100
-    max_time: float | None = None
-    batch_size: int | str = "auto"
-    learning_rate_init: float = 4e-3
-    early_stopping: bool = False
-    symmetries: Any = None
-    refinement: str = "average"
-    input_fields: Any = None
-    target_fields: Any = None
-    cell_data: str = "refuse"
-    warm_start: bool = False
-    random_state: Any = None
-    device: str = "auto"
-    dtype: str = "auto"
-    verbose: bool | int | str = "auto"
-    training: TrainingOptions | None = None
-    scaling: ScalingOptions | None = None
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "geometry": [StrOptions({"auto", "grid", "structured", "points"})],
-        "grid": ["array-like", StrOptions({"auto"}), None],
-        "base": [StrOptions({"auto", "linear", "pod"}), HasMethods(["fit", "predict"]), None],
-        "loss": [StrOptions({"auto", "relative_l2", "relative_l2_gradient", "sobolev", "mse"}), callable],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "max_time": [Interval(Real, 0, None, closed="neither"), None],
-        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
-        "early_stopping": ["boolean"],
-        "symmetries": [SequenceOf(str), SymmetryOptions, None],
-        "refinement": [StrOptions({"average", "interpolate", "native"})],
-        "input_fields": ["array-like", None],
-        "target_fields": ["array-like", None],
-        "cell_data": [StrOptions({"refuse", "to_points", "cells"})],
-        "warm_start": ["boolean"],
-        "random_state": ["random_state"],
-        "device": [str],
-        "dtype": [StrOptions({"auto", "float32", "float64"})],
-        "verbose": ["verbose", StrOptions({"auto"})],
-        "training": [TrainingOptions, None],
-        "scaling": [ScalingOptions, None],
-    }
-    #: Published configurations by name: for each, the parameters that differ from the defaults, with a dictionary for
-    #: each option object.
+    max_iter: int = param(
+        100,
+        Whole(1),
+        text="Largest number of epochs (papers: 500).",
+    )
+    max_time: float | None = param(
+        None,
+        Interval(Real, 0, None, closed="neither"),
+        None,
+        text=(
+            "Time limit of the training in seconds. The learning rate schedule then follows the time and is complete "
+            "when the time is up. The fit of a `base` counts. Results depend on the speed of the machine."
+        ),
+    )
+    batch_size: int | str = param(
+        "auto",
+        Choice("auto"),
+        Whole(1),
+        text=(
+            'Number of samples in a mini-batch (papers: 1 to 8). ``"auto"``: an eighth of the samples or fewer; on '
+            "grids up to 16 samples of about 8192 points together, but at least 8 if these have at most 131072 "
+            "points; up to 8 samples of about 4096 points together if the points form no grid; up to 200 samples for "
+            "tables of plain features."
+        ),
+    )
+    learning_rate_init: float = param(
+        4e-3,
+        Interval(Real, 0, None, closed="neither"),
+        text="Peak learning rate of the optimiser (papers: 3e-4 to 1e-3).",
+    )
+    weight_decay: float = param(
+        0.1,
+        Interval(Real, 0, None, closed="left"),
+        text=("Weight decay (decoupled L2 penalty) of the optimiser (papers: 1e-5; 0.05 for LaMO on Navier-Stokes)."),
+    )
+    early_stopping: bool = param(
+        False,
+        "boolean",
+        text=(
+            "Whether to hold out a fraction of the samples for validation, to stop when the validation error no "
+            "longer falls, and to keep the weights with the lowest error."
+        ),
+    )
+    loss: Any = param(
+        "auto",
+        Choice("auto", "relative_l2", "relative_l2_gradient", "sobolev", "mse"),
+        callable,
+        text=(
+            'Training loss, see `skop.losses`. ``"auto"`` is ``"sobolev"``, the relative L2 error of values and '
+            'slopes, for fields, ``"relative_l2"`` for the steps of a `skop.RolloutRegressor`, and ``"mse"`` for '
+            "scalars. Relative losses are computed in physical units, where the channel with the largest values "
+            'dominates; with ``"auto"`` and scaled targets, several channels are first divided by their sizes. The '
+            "squared error is computed on scaled targets."
+        ),
+    )
+    base: Any = param(
+        "auto",
+        Choice("auto", "linear", "pod"),
+        HasMethods(["fit", "predict"]),
+        None,
+        text=(
+            'Classical model with which the network is combined. ``"pod"`` is `PODRegressor`, ``"linear"`` its linear '
+            'map; ``"auto"`` takes `PODRegressor` if it is better than the mean on unseen samples, and no base '
+            "otherwise; an estimator of skop is taken unchanged. If the error of the base on unseen samples is below "
+            "2 % of the variation, the network learns the residual, with the base's predictions as further inputs. "
+            "Otherwise it learns the whole map. Some samples, half the square root of their number, 5 to 64, are held "
+            "out to choose the share of each. If they show that the network is of no use, the training ends early; if "
+            "the network is far better, it goes on without the base and with these samples. Samples with different "
+            "numbers of points have no base, nor have `RolloutRegressor` and `TimeConditionedRegressor`."
+        ),
+    )
+    geometry: str = param(
+        "auto",
+        Choice("auto", "grid", "structured", "points"),
+        text=(
+            'Arrangement of the points. ``"grid"``: a rectilinear grid that all samples share. ``"structured"``: a '
+            'curvilinear grid, or a grid that differs between samples. ``"points"``: points in any order. ``"auto"``: '
+            "the first of these that fits the data."
+        ),
+    )
+    grid: Any = param(
+        None,
+        "array-like",
+        Choice("auto"),
+        None,
+        kind='tuple of int, "auto" or None',
+        text=(
+            "Regular grid to which samples without a grid are interpolated: the number of points along each axis of "
+            'the bounding box of all training points, or ``"auto"`` for about as many cells as the mean sample has '
+            "points. Inputs are interpolated to the grid and predictions back to the points, linearly; training and "
+            "validation errors are computed on the grid. A `base` given by name, or a `PODRegressor`, stays on the "
+            "points if all samples share them, except with logarithms of the targets or scaling of single points. If "
+            "the points differ between samples, there is one more input channel, see `skop.data.GridResampler`. None "
+            "does not resample; data on a grid are never resampled."
+        ),
+    )
+    symmetries: Any = param(
+        None,
+        SequenceOf(str),
+        SymmetryOptions,
+        None,
+        part=SymmetryOptions,
+        text=(
+            "Symmetries of the problem, used for data augmentation: training samples are transformed at random. See "
+            "`skop.SymmetryOptions` for their names, for vectors and tensors, and for averaged predictions."
+        ),
+    )
+    refinement: str = param(
+        "average",
+        Choice("average", "interpolate", "native"),
+        text=(
+            "Method for predicting on a grid that is a whole number of times finer than the training grid "
+            '(super-resolution). ``"average"``: the input is sampled at the training spacing in several shifted ways, '
+            'and the interpolated predictions are averaged. ``"interpolate"``: one such sampling only. ``"native"``: '
+            "the network is applied to the fine grid itself."
+        ),
+    )
+    input_fields: Any = param(
+        None,
+        "array-like",
+        None,
+        kind="list of str or None",
+        text="Names of the mesh fields that are inputs.",
+    )
+    target_fields: Any = param(
+        None,
+        "array-like",
+        None,
+        kind="list of str or None",
+        text="Names of the mesh fields that are targets, also if y is scalars, which are learnt too.",
+    )
+    cell_data: str = param(
+        "refuse",
+        Choice("refuse", "to_points", "cells"),
+        text=(
+            "Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and "
+            "predicting all fields at the centres of the cells, see `skop.data.read_meshes`."
+        ),
+    )
+    warm_start: bool = param(
+        False,
+        "boolean",
+        text=(
+            "Whether a fit continues the training of the last one: with its weights, the moments of the optimiser and "
+            "the average of the weights, and with the learning rate of a single training of the epochs so far and "
+            "`max_iter` more (or the seconds so far and `max_time` more) at its present place. The data must be of "
+            "the same kind, and parameters of the network and the scaling must be those of the last fit; those of the "
+            "training may change. Model files hold the weights only, so that moments and average start anew after "
+            "`skop.load`."
+        ),
+    )
+    random_state: Any = param(
+        None,
+        "random_state",
+        text=(
+            "Seed for the initial weights, the order of the samples and data augmentation. With an int, two fits on "
+            "one CPU give identical results."
+        ),
+    )
+    device: str = param(
+        "auto",
+        str,
+        text='PyTorch device; ``"auto"`` is CUDA if available, else the CPU.',
+    )
+    dtype: str = param(
+        "auto",
+        Choice("auto", "float32", "float64"),
+        text=(
+            'Precision of the network. ``"auto"``: float64 for tables of plain features, as in scikit-learn; float32 '
+            "for fields."
+        ),
+    )
+    verbose: bool | int | str = param(
+        "auto",
+        Choice("auto"),
+        "verbose",
+        kind='"auto", bool or int',
+        text=(
+            'Amount of output on standard error. ``"auto"``: one line if the fit, or all fits of an ensemble '
+            "together, are expected to take more than a minute, unless another tool calls it, such as a search, a "
+            "cross-validation or a pipeline. False or 0: none. True or 1: a progress bar on a terminal, and a line "
+            "every few seconds elsewhere. 2: a line for each epoch."
+        ),
+    )
+    training: TrainingOptions | None = param(
+        None,
+        TrainingOptions,
+        None,
+        part=TrainingOptions,
+        text=(
+            "Further training parameters, such as the learning rate schedule and gradient clipping; None "
+            "takes the defaults of `skop.TrainingOptions`. In searches their names are, for example, "
+            "``training__ema_decay``."
+        ),
+    )
+    scaling: ScalingOptions | None = param(
+        None,
+        ScalingOptions,
+        None,
+        part=ScalingOptions,
+        text="Scaling of the data; None takes the defaults of `skop.ScalingOptions`.",
+    )
+    #: Published configurations by name: for each, the parameters that differ from the defaults.
     _presets: ClassVar[dict[str, dict[str, Any]]] = {}
-    #: Classes of the option objects, by the names of the parameters that take them.
-    _option_types: ClassVar[dict[str, type[Any]]] = {
-        "training": TrainingOptions,
-        "scaling": ScalingOptions,
-        "symmetries": SymmetryOptions,
-    }
-    #: Geometries on which a parameter, such as ``"n_latents"`` or ``"architecture__mixer"``, has an effect. A parameter
+    #: Whether the points of a sample can be drawn at random in training.
+    _draws_points: ClassVar[bool] = False
+    #: Geometries on which a parameter, such as ``"latents"`` or ``"host__kernel_size"``, has an effect. A parameter
     #: that is not listed has an effect on all of them.
     _effective_on: ClassVar[dict[str, tuple[str, ...]]] = {"refinement": ("grid",)}
     _takes_other_points = True
@@ -264,12 +335,6 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
     _base_seconds = 0.0
     #: Size of the features, from which a fit chooses its number of threads; operators make it a parameter.
     width = 64  # without an annotation it is no field of the dataclass
-    #: Number of points drawn from each sample in a training step; operators on point sets make it a parameter.
-    subsample_points = cast("int | None", None)
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        _share_documentation(cls, cls.__mro__[1])
 
     @classmethod
     def from_preset(cls, name: str, **changes: Any) -> Self:
@@ -280,7 +345,7 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         name : str
             Name of a benchmark of the paper, such as ``"darcy"``.
         **changes
-            Parameters that differ from the preset; those of option objects as ``training__weight_decay``.
+            Parameters that differ from the preset; those of parts as ``training__ema_decay``.
 
         Returns
         -------
@@ -301,26 +366,46 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
         if name not in cls._presets:
             raise ValueError(f"{cls.__name__} has no preset {name!r}; choose from {sorted(cls._presets)}.")
         # The published models are networks alone.
-        return cls._from_parameters({"base": None} | cls._presets[name]).set_params(**changes)
+        return cls._with_own_parts({"base": None} | cls._presets[name]).set_params(**changes)
 
     @classmethod
-    def _from_parameters(cls, preset: dict[str, Any]) -> Self:
-        """An estimator with parameters of which those of option objects are dictionaries."""
-        return cls(
-            **{
-                parameter: cls._option_types[parameter](**value) if parameter in cls._option_types else value
-                for parameter, value in preset.items()
-            }
-        )
+    def _with_own_parts(cls, parameters: dict[str, Any]) -> Self:
+        """An estimator with copies of the parts among the parameters."""
+        return cls(**{name: clone(value) if isinstance(value, Part) else value for name, value in parameters.items()})
+
+    @classmethod
+    @cache
+    def _usual_parts(cls) -> dict[str, Part]:
+        """Parts that None stands for, by the names of the parameters. Nobody may change them."""
+        return {each.name: each.metadata["part"]() for each in fields(cls) if each.metadata["part"]}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to include the parameters of the parts, those of parts that are None too.
+
+        Returns
+        -------
+        dict
+            Parameters by name.
+        """
+        found: dict[str, Any] = super().get_params(deep)
+        for name, part in self._usual_parts().items() if deep else ():
+            if found[name] is None:
+                found |= {f"{name}__{inner}": value for inner, value in part.get_params(deep=False).items()}
+        return found
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, including those of option objects.
+        """Set parameters, including those of parts.
 
         Parameters
         ----------
         **params
-            Parameters by name. ``training__weight_decay`` belongs to the option object ``training``, which is created
-            if it is None.
+            Parameters by name. ``training__ema_decay`` belongs to the part ``training``, which is created if it is
+            None.
 
         Returns
         -------
@@ -338,25 +423,27 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 f"{inner} is a parameter of an estimator, but base is {base!r}; pass one as the base first, such as "
                 "base=PODRegressor()."
             )
-        for name in self._option_types:
+        for name, usual in self._usual_parts().items():
             if any(key.startswith(f"{name}__") for key in params):
-                params = {**params, name: self._as_options(name, params.get(name, getattr(self, name)))}
+                given = params.get(name, getattr(self, name))
+                params = {**params, name: clone(usual) if given is None else self._as_part(name, given)}
         return super().set_params(**params)
 
     def _options(self, name: str) -> Any:
-        """Return the option object of a parameter; its defaults if the parameter is None."""
-        return self._as_options(name, getattr(self, name))
+        """Return the part that is a parameter; the usual one, which nobody may change, if the parameter is None."""
+        given = getattr(self, name)
+        return self._usual_parts()[name] if given is None else self._as_part(name, given)
 
-    def _as_options(self, name: str, given: Any) -> Any:
-        """Convert the value of a parameter to an option object: None to the defaults, a sequence to symmetries."""
-        kind = self._option_types[name]
-        if isinstance(given, kind):
+    @classmethod
+    def _as_part(cls, name: str, given: Any) -> Any:
+        """Return the value of a parameter as a part; a sequence is one of symmetries."""
+        kinds = [kind for kind in cls._parameter_constraints[name] if isinstance(kind, type) and issubclass(kind, Part)]
+        if isinstance(given, tuple(kinds)):
             return given
-        if given is None:
-            return kind()
-        if kind is not SymmetryOptions:
-            raise ValueError(f"{name} is {given!r}; expected a skop.{kind.__name__}(...), or None for its defaults.")
-        return kind(names=given)
+        if kinds != [SymmetryOptions]:
+            words = ", ".join(f"{kind.__name__}(...)" for kind in kinds)
+            raise ValueError(f"{name} is {given!r}; expected {words}, or None for the default.")
+        return SymmetryOptions(names=given)
 
     @property
     def _symmetries(self) -> SymmetryOptions | None:
@@ -375,42 +462,63 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 f"{' or '.join(sorted({kind for name in idle for kind in self._effective_on[name]}))}.",
                 SkopWarning,
             )
+        for name, usual in self._usual_parts().items():
+            if geometry in self._effective_on.get(name, (geometry,)):
+                part = self._options(name)
+                for inner, unmet in part.idle(usual if type(part) is type(usual) else None):
+                    self._warn_of_idle(f"{name}__{inner}", {f"{name}__{other}": able for other, able in unmet.items()})
+
+    def _warn_of_idle(self, name: str, unmet: dict[str, Sequence[Any]]) -> None:
+        """Warn that a parameter has no effect with the values of others, and name the values with which it has."""
+        values = self.get_params()
+        chosen = " and ".join(f"{other}={values[other]!r}" for other in unmet)
+        needed = " and ".join(f"{other}={' or '.join(map(repr, able))}" for other, able in unmet.items())
+        warn(f"{name}={values[name]!r} has no effect with {chosen}; it acts with {needed}.", SkopWarning)
 
     def _changed(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return those of the named parameters, such as ``"architecture__mixer"``, that differ from the defaults."""
-        parts: dict[str, tuple[Any, Any]] = {"": (self, type(self)())}
+        """Return those of the named parameters, such as ``"host__kernel_size"``, that differ from the defaults."""
+        usual = {each.name: each.default for each in fields(self)}
         changed = {}
         for name in names:
             holder, _, inner = name.rpartition("__")
-            if holder not in parts:
-                parts[holder] = (self._options(holder), self._option_types[holder]())
-            given, usual = parts[holder]
-            value, default = getattr(given, inner), getattr(usual, inner)
-            if not _are_equal(value, default):
+            if holder:
+                part = self._options(holder)
+                value, default = getattr(part, inner), getattr(type(part)(), inner)
+            else:
+                value, default = getattr(self, name), usual[name]
+            if default is None and name in self._usual_parts() and value is not None:
+                default = self._usual_parts()[name]
+            if not are_equal(value, default):
                 changed[name] = value
         return changed
 
     def _network_parameters(self) -> dict[str, Any]:
-        """Parameters that describe the network and the scaling, those of option objects by their full names."""
+        """Parameters that describe the network and the scaling, those of parts by their full names."""
         found = {}
         for name, value in self.get_params(deep=False).items():
             if name in _FREE_PARAMETERS:
                 continue
-            if name not in self._option_types:
+            if name not in self._usual_parts():
                 found[name] = value
                 continue
-            parts = self._options(name).get_params(deep=False)
-            found |= {f"{name}__{part}": held for part, held in parts.items()}
+            part = self._options(name)
+            found[name] = type(part).__name__
+            found |= {f"{name}__{inner}": held for inner, held in part.values().items()}
         return found
 
     def _changed_since_fit(self) -> dict[str, tuple[Any, Any]]:
         """Parameters of the network that are others than in the fit, by name, as they were and as they are."""
         now = self._network_parameters()
         return {
-            name: (value, now[name])
+            name: (value, now.get(name))
             for name, value in self.network_parameters_.items()
-            if self.geometry_ in self._effective_on.get(name, (self.geometry_,)) and not _are_equal(value, now[name])
+            if self._is_effective(name) and not are_equal(value, now.get(name))
         }
+
+    def _is_effective(self, name: str) -> bool:
+        """Whether a parameter, or the part that it belongs to, has an effect on the geometry of the last fit."""
+        names = (name, name.partition("__")[0])
+        return all(self.geometry_ in self._effective_on.get(each, (self.geometry_,)) for each in names)
 
     def _check_continuation(self) -> None:
         """Raise if the network of the last fit is not the one that the parameters describe now."""
@@ -437,31 +545,20 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
 
     def _new_network(self, spec: DataSpec, geometry: str) -> torch.nn.Module:
         """Build the untrained network; over a base model it has the predictions of this as further inputs."""
-        plain = self._with_python_numbers()
         if self.base_ is None:
-            return plain._build_network(spec, geometry)
+            return self._build_network(spec, geometry)
         wide, learns_rest = spec, self.base_.leaves_rest
         if learns_rest:
             wide = replace(spec, n_fields=spec.n_fields + spec.n_outputs, n_params=spec.n_params + spec.n_scalars)
-        return CorrectionNetwork(plain._build_network(wide, geometry), spec.n_outputs, spec.n_scalars, learns_rest)
+        return CorrectionNetwork(self._build_network(wide, geometry), spec.n_outputs, spec.n_scalars, learns_rest)
 
-    def _with_python_numbers(self) -> Self:
-        """Return a copy without NumPy's numbers in its parameters, whose products can overflow; itself if none are."""
-        held = {name: value for name, value in self.get_params(deep=False).items() if name not in self._option_types}
-        options = {name: getattr(self, name) for name in self._option_types}
-        if not any(isinstance(value, np.generic) for part in (self, *options.values()) for value in _values_of(part)):
-            return self
-        plain = copy.copy(self)
-        for name, value in held.items():
-            setattr(plain, name, value.item() if isinstance(value, np.generic) else value)
-        for name, part in options.items():
-            if isinstance(part, BaseEstimator):
-                numbers = part.get_params(deep=False)
-                plain_part = {
-                    key: held.item() if isinstance(held, np.generic) else held for key, held in numbers.items()
-                }
-                setattr(plain, name, type(part)(**plain_part))
-        return plain
+    def _keywords(self, spec: DataSpec, *names: str) -> dict[str, Any]:
+        """Keywords of a network: the sizes of the data, and parameters, with numbers of NumPy as those of Python."""
+        found = {name: getattr(spec, name) for name in ("n_dims", "n_fields", "n_params", "n_outputs", "n_scalars")}
+        for name in names:
+            value = self._options(name) if name in self._usual_parts() else getattr(self, name)
+            found[name] = value.item() if isinstance(value, np.generic) else value
+        return found
 
     def _check_size(self, spec: DataSpec, geometry: str) -> None:
         """Raise an error if the parameters describe a network that this machine has no memory for."""
@@ -481,13 +578,6 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
                 "skop.data.find_grid(coords)[1], or resample the fields onto one by grid='auto'."
             )
         return self.geometry
-
-    def _network_options(self, spec: DataSpec, geometry: str) -> dict[str, Any]:
-        """Return the sizes of the data and the effective parameters of `architecture`, as keywords of the network."""
-        sizes = {name: getattr(spec, name) for name in ("n_dims", "n_fields", "n_params", "n_outputs", "n_scalars")}
-        parts = self._options("architecture").get_params(deep=False)
-        idle = {name.removeprefix("architecture__") for name, on in self._effective_on.items() if geometry not in on}
-        return sizes | {name: value for name, value in parts.items() if name not in idle}
 
     @property
     def resampling_error_(self) -> float | None:
@@ -629,8 +719,8 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             return session.finish()
 
     def _validate_options(self) -> None:
-        """Raise an error if a parameter of an option object is invalid."""
-        for name in self._option_types:
+        """Raise an error if a parameter of a part is invalid."""
+        for name in self._usual_parts():
             if getattr(self, name) is not None:
                 self._options(name)._validate_params()
 
@@ -841,48 +931,6 @@ class OperatorRegressor(CallbackSupportMixin, MeasuresCost, FieldRegressor):
             inputs, _ = self._read_inputs(X, params)
             self._warn_if_outside(inputs)
             return gradient(self.surrogate_, inputs, output)
-
-
-def _are_equal(value: Any, other: Any) -> bool:
-    """Whether two values of a parameter are the same."""
-    if isinstance(value, BaseEstimator) and type(value) is type(other):
-        mine, theirs = (part.get_params(deep=False) for part in (value, other))
-        return all(_are_equal(held, theirs[name]) for name, held in mine.items())
-    return value is other or bool(np.array_equal(value, other))
-
-
-def _values_of(part: Any) -> list[Any]:
-    """Values of the parameters of an estimator or an option object; none of anything else."""
-    return list(part.get_params(deep=False).values()) if isinstance(part, BaseEstimator) else []
-
-
-def _share_documentation(estimator: type, base: type) -> None:
-    """Append the documentation of the base class's parameters and attributes to that of a subclass."""
-    # Under `python -OO` there are no docstrings.
-    if estimator.__doc__ is None or base.__doc__ is None:
-        return
-    before, rest = estimator.__doc__, ""
-    for section in ("Parameters", "Attributes"):
-        head = f"    {section}\n    {'-' * len(section)}\n"
-        shared = _entries(base.__doc__.partition(head)[2])
-        text, found, after = (before + rest).partition(head)
-        own = _entries(after) if found else {}
-        _, _, rest = after.partition("\n\n") if found else ("", "", rest)
-        text = text if found else f"{before.rstrip()}\n\n"
-        entries = "".join({**own, **{names: entry for names, entry in shared.items() if names not in own}}.values())
-        before = f"{text}{head}{entries}\n"
-    estimator.__doc__ = before + (rest or "    ")
-
-
-def _entries(section: str) -> dict[str, str]:
-    """Split a section of a docstring, up to the first blank line, into its entries by name."""
-    entries: dict[str, str] = {}
-    names = ""
-    for line in section.partition("\n\n")[0].rstrip().splitlines(keepends=False):
-        if not line.startswith("     "):
-            names = line.partition(" : ")[0].strip()
-        entries[names] = entries.get(names, "") + line + "\n"
-    return entries
 
 
 # ---------------------------------------------------------------------- what a file must hold

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
-from numbers import Integral
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from skop._sklearn_compat import Interval
+from skop._parameters import Whole, param
 from skop._typing import FloatArray, IntArray
 from skop.data import DataSpec, TrainingData
 from skop.estimators.files._file_checks import Held, checks
@@ -24,7 +23,6 @@ from skop.training import TrainingPlan
 __all__ = ["DeepONetRegressor"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class DeepONetRegressor(OperatorRegressor):
     """DeepONet, for functions at fixed sensors, global parameters, or both, and fields at any point.
 
@@ -33,20 +31,6 @@ class DeepONetRegressor(OperatorRegressor):
     in the fit, which all samples must share where there are input fields. Input fields on other points are interpolated
     to the sensors: by splines from a grid, linearly from scattered points. Without input fields samples may differ in
     their points. Outputs are computed at any points, those of X or others, without interpolation.
-
-    Parameters
-    ----------
-    width : int, default=128
-        Number of units of a hidden layer (paper: 40 and more).
-    branch_depth : int, default=3
-        Number of hidden layers of the branch network (paper: 1 to 2).
-    trunk_depth : int, default=3
-        Number of hidden layers of the trunk network (paper: 2 to 3).
-    n_basis : int, default=64
-        Number of basis functions of each output channel.
-    n_frequencies : int, default=0
-        Number of frequencies pi, 2 pi, 4 pi, ... of the sines and cosines of the coordinates that are further inputs of
-        the trunk network (paper: 0).
 
     Attributes
     ----------
@@ -84,28 +68,41 @@ class DeepONetRegressor(OperatorRegressor):
     (40, 2, 1)
     """
 
-    width: int = 128
-    branch_depth: int = 3
-    trunk_depth: int = 3
-    n_basis: int = 64
-    n_frequencies: int = 0
+    width: int = param(
+        128,
+        Whole(1, 65536),
+        text="Number of units of a hidden layer (paper: 40 and more).",
+    )
+    branch_depth: int = param(
+        3,
+        Whole(0, 256),
+        text="Number of hidden layers of the branch network (paper: 1 to 2).",
+    )
+    trunk_depth: int = param(
+        3,
+        Whole(0, 256),
+        text="Number of hidden layers of the trunk network (paper: 2 to 3).",
+    )
+    n_basis: int = param(
+        64,
+        Whole(1, 65536),
+        text="Number of basis functions of each output channel.",
+    )
+    n_frequencies: int = param(
+        0,
+        Whole(0, 64),
+        text=(
+            "Number of frequencies pi, 2 pi, 4 pi, ... of the sines and cosines of the coordinates that are further "
+            "inputs of the trunk network (paper: 0)."
+        ),
+    )
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **OperatorRegressor._parameter_constraints,
-        "width": [Interval(Integral, 1, 65536, closed="both")],
-        "branch_depth": [Interval(Integral, 0, 256, closed="both")],
-        "trunk_depth": [Interval(Integral, 0, 256, closed="both")],
-        "n_basis": [Interval(Integral, 1, 65536, closed="both")],
-        "n_frequencies": [Interval(Integral, 0, 64, closed="both")],
-    }
     _effective_on: ClassVar[dict[str, tuple[str, ...]]] = {}
 
     def _build_network(self, spec: DataSpec, geometry: str) -> OperatorNetwork:
         """Build the network for the data and the sensors."""
-        sizes = {name: getattr(spec, name) for name in ("n_dims", "n_fields", "n_params", "n_outputs", "n_scalars")}
-        sizes |= {name: getattr(self, name) for name in ("width", "branch_depth", "trunk_depth", "n_basis")}
-        n_sensors = 0 if self.sensors_ is None else len(self.sensors_)
-        return DeepONetNetwork(n_sensors=n_sensors, n_frequencies=self.n_frequencies, **sizes)
+        keywords = self._keywords(spec, "width", "branch_depth", "trunk_depth", "n_basis", "n_frequencies")
+        return DeepONetNetwork(n_sensors=0 if self.sensors_ is None else len(self.sensors_), **keywords)
 
     def _check_options(self, spec: DataSpec, geometry: str) -> None:
         """Warn about parameters that have no effect."""

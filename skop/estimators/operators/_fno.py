@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from numbers import Real
 
-from skop._sklearn_compat import Interval, StrOptions
+from skop._parameters import Whole, param
+from skop._sklearn_compat import Interval
 from skop.data import DataSpec
 from skop.estimators.operators._base import OperatorRegressor
-from skop.estimators.operators._tokens import refuse_scattered_points
+from skop.estimators.operators._tokens import grid_geometry, refuse_scattered_points
 from skop.networks import FNONetwork, OperatorNetwork
 
 __all__ = ["FNORegressor"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class FNORegressor(OperatorRegressor):
     """FNO, the Fourier neural operator, for fields on grids in 1 to 3 dimensions, and on points by resampling.
 
     Each layer multiplies the low frequencies of its channels by learned matrices and adds a linear map of each point.
     The network is that of the library neuraloperator, a package of its own; coordinates, fields and
     global parameters are its input channels. Outputs are fields, scalars of each sample, or both.
-
-    Parameters
-    ----------
-    geometry : {"auto", "grid", "structured"}, default="auto"
-        Arrangement of the points of a grid. ``"grid"``: rectilinear, where predictions on finer grids are possible by
-        `refinement`. ``"structured"``: curvilinear. ``"auto"`` detects which of them it is.
-    width : int, default=32
-        Number of channels of the Fourier layers (paper: 64 in 1-D, 32 in 2-D, 20 in 3-D).
-    depth : int, default=4
-        Number of Fourier layers (paper: 4).
-    n_modes : int, default=16
-        Number of frequencies that are kept along each axis, both signs together (paper: 32 in 1-D, 24 in 2-D); grids
-        with fewer points have fewer.
-    domain_padding : float, default=0.0
-        Share of the size of the grid by which it is extended with zeros, for fields that are not periodic.
 
     See Also
     --------
@@ -64,19 +47,30 @@ class FNORegressor(OperatorRegressor):
     (4, 16, 16, 1)
     """
 
-    width: int = 32
-    depth: int = 4
-    n_modes: int = 16
-    domain_padding: float = 0.0
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **OperatorRegressor._parameter_constraints,
-        "geometry": [StrOptions({"auto", "grid", "structured"})],
-        "width": [Interval(Integral, 1, 65536, closed="both")],
-        "depth": [Interval(Integral, 1, 256, closed="both")],
-        "n_modes": [Interval(Integral, 1, 1024, closed="both")],
-        "domain_padding": [Interval(Real, 0, None, closed="left")],
-    }
+    width: int = param(
+        32,
+        Whole(1, 65536),
+        text="Number of channels of the Fourier layers (paper: 64 in 1-D, 32 in 2-D, 20 in 3-D).",
+    )
+    depth: int = param(
+        4,
+        Whole(1, 256),
+        text="Number of Fourier layers (paper: 4).",
+    )
+    n_modes: int = param(
+        16,
+        Whole(1, 1024),
+        text=(
+            "Number of frequencies that are kept along each axis, both signs together (paper: 32 in 1-D, 24 in 2-D); "
+            "grids with fewer points have fewer."
+        ),
+    )
+    domain_padding: float = param(
+        0.0,
+        Interval(Real, 0, None, closed="left"),
+        text="Share of the size of the grid by which it is extended with zeros, for fields that are not periodic.",
+    )
+    geometry: str = grid_geometry()
 
     def _choose_geometry(self, spec: DataSpec) -> str:
         """Return ``"grid"`` or ``"structured"``; raise an error for points without a grid."""
@@ -85,6 +79,4 @@ class FNORegressor(OperatorRegressor):
 
     def _build_network(self, spec: DataSpec, geometry: str) -> OperatorNetwork:
         """Build the network for the data."""
-        sizes = {name: getattr(spec, name) for name in ("n_dims", "n_fields", "n_params", "n_outputs", "n_scalars")}
-        sizes |= {name: getattr(self, name) for name in ("width", "depth", "n_modes", "domain_padding")}
-        return FNONetwork(**sizes)
+        return FNONetwork(**self._keywords(spec, "width", "depth", "n_modes", "domain_padding"))

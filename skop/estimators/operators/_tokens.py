@@ -1,39 +1,47 @@
-"""What operators share: automatic frequencies, and conditions on centres in space and on grids."""
+"""What operators share: a parameter of grids, and conditions on centres in space and on grids."""
 
-from skop.data import DataSpec
+from typing import Any
+
+from skop._parameters import Choice, param
+from skop.data import DataSpec, ScalingOptions
 from skop.exceptions import FieldDataError
+from skop.parts import PointTokens
 
-__all__ = ["AUTOMATIC_FREQUENCIES", "check_centres", "refuse_scattered_points"]
-
-#: Number of frequencies in the sines and cosines of the coordinates for ``n_frequencies="auto"``, by geometry.
-AUTOMATIC_FREQUENCIES = {"grid": 1, "structured": 4, "points": 4}
+__all__ = ["check_centres", "grid_geometry", "refuse_scattered_points"]
 
 
-def check_centres(n_centred_heads: int, coords: str | None) -> None:
+def grid_geometry() -> Any:
+    """Return the parameter `geometry` of an operator that reads grids only."""
+    return param(
+        "auto",
+        Choice("auto", "grid", "structured"),
+        text=(
+            'Arrangement of the points of a grid. ``"grid"``: rectilinear, where predictions on finer grids are '
+            'possible by `refinement`. ``"structured"``: curvilinear. ``"auto"`` detects which of them it is.'
+        ),
+    )
+
+
+def check_centres(latents: PointTokens, scaling: ScalingOptions) -> None:
     """Raise an error if latent tokens have centres in the unit box, but coordinates are not scaled to it.
 
     Parameters
     ----------
-    n_centred_heads : int
-        Number of heads whose latent tokens have centres.
-    coords : str or None
-        Scaling of the coordinates, see `skop.data.ScalingOptions`.
+    latents : PointTokens
+        Latent tokens.
+    scaling : ScalingOptions
+        Scaling of the data.
 
     Raises
     ------
     ValueError
-        If there are centres and `coords` is not ``"box"``.
-
-    Examples
-    --------
-    >>> from skop.estimators.operators._tokens import check_centres
-    >>> check_centres(0, None)
+        If there are centres and coordinates are not scaled to the unit box.
     """
-    if n_centred_heads and coords != "box":
+    if latents.n_centred_heads and scaling.coords != "box":
         raise ValueError(
-            f"architecture__n_centred_heads={n_centred_heads} needs coordinates that are scaled to the unit box, but "
-            f"scaling__coords={coords!r} does not do that; set scaling__coords='box' or "
-            "architecture__n_centred_heads=0."
+            f"latents__n_centred_heads={latents.n_centred_heads} needs coordinates that are scaled to the unit box, "
+            f"but scaling__coords={scaling.coords!r} does not do that; set scaling__coords='box' or "
+            "latents__n_centred_heads=0."
         )
 
 

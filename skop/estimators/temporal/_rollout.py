@@ -53,7 +53,7 @@ class RolloutRegressor(BaseFrameRegressor):
         Number of steps that are unrolled in training. 1 is teacher forcing, as published. With more, every `unroll`-th
         step starts from true frames, the steps between use the network's own predictions, and gradients flow through
         them. This is slower, but more stable over long rollouts. Only for the operator regressors of skop, without
-        `symmetries` and `subsample_points`.
+        `symmetries` and `training__subsample_points`.
     noise : float, default=0.0
         Standard deviation of Gaussian noise that is added to the windows in training, in units of the standard
         deviation of each channel, so that the model learns to correct small errors. No noise is added in predictions.
@@ -422,7 +422,7 @@ def _check_unrolling(estimator: Any, role: str) -> None:
         raise FieldDataError("unroll > 1 needs X given as fields, not as a table; set unroll=1.")
     for parameter, is_set in (
         ("symmetries", estimator._symmetries is not None),
-        ("subsample_points", estimator.subsample_points is not None),
+        ("training__subsample_points", estimator._options("training").subsample_points is not None),
     ):
         if is_set:
             raise FieldDataError(

@@ -8,66 +8,59 @@ nothing. The parameters of options are given, not fields: they are read at every
 deviation 1.
 """
 
+from dataclasses import replace
 from typing import Any
 
-_UNSCALED = {"coords": None, "inputs": None, "params": None, "targets": None}
+from skop.data import ScalingOptions
+from skop.estimators._options import TrainingOptions
+from skop.parts import LatentAttention, TakenakaMalmquist
+
+_UNSCALED = ScalingOptions(coords=None, inputs=None, params=None, targets=None)
 
 _PAPER: dict[str, Any] = {
     "geometry": "points",
     "width": 128,
     "depth": 4,
-    "n_latents": 64,
-    "n_poles": 32,
+    "mlp_ratio": 2,
     "dropout": 0.0,
     "loss": "relative_l2",
     "max_iter": 500,
     "batch_size": 16,
     "learning_rate_init": 2e-4,
+    "weight_decay": 1e-5,
     "early_stopping": False,
-    "architecture": {
-        "expand": 2,
-        "mlp_ratio": 2,
-        "d_state": 16,
-        "kernel_size": 4,
-        "scan_directions": "bidirectional",
-        "n_pole_heads": 1,
-        "adaptive_poles": True,
-        "orthogonal": True,
-        "transform": "coefficients",
-        "max_radius": 0.95,
-        "latents": "once",
-        "aggregation": "last",
-        "n_latent_heads": 4,
-        "n_centred_heads": 0,
-        "decoder": "own_softmax",
-        "n_frequencies": 0,
-        "position_network": True,
-    },
-    "training": {
-        "loss_reduction": "mean",
-        "optimizer": "adamw",
-        "schedule": "cosine",
-        "schedule_interval": "step",
-        "warmup_fraction": 0.1,
-        "weight_decay": 1e-5,
-        "decay_bias_and_norm": True,
-        "drop_path": 0.0,
-        "shift_patches": False,
-        "beta_2": 0.999,
-        "max_grad_norm": 0.5,
-        "ema_decay": None,
-    },
+    "latents": LatentAttention(
+        n_tokens=64,
+        n_heads=4,
+        n_centred_heads=0,
+        decoder="own_softmax",
+        aggregation="last",
+        n_frequencies=0,
+        position_network=True,
+    ),
+    "mixer": TakenakaMalmquist(n_poles=32, d_state=16, expand=2, kernel_size=4, scan_directions="bidirectional"),
+    "training": TrainingOptions(
+        optimizer="adamw",
+        schedule="cosine",
+        warmup_fraction=0.1,
+        decay_bias_and_norm=True,
+        drop_path=0.0,
+        shift_patches=False,
+        beta_2=0.999,
+        max_grad_norm=0.5,
+        ema_decay=None,
+    ),
 }
 
 #: Scaling by benchmark.
-_SCALINGS: dict[str, dict[str, Any]] = {
-    "darcy": _UNSCALED | {"coords": "box", "inputs": "channel", "targets": "channel"},
-    "navier_stokes": _UNSCALED | {"coords": "box"},
-    "elasticity": _UNSCALED | {"targets": "channel"},
-    "plasticity": _UNSCALED | {"coords": "box", "inputs": "channel"},
+_SCALINGS = {
+    "darcy": replace(_UNSCALED, coords="box", inputs="channel", targets="channel"),
+    "navier_stokes": replace(_UNSCALED, coords="box"),
+    "elasticity": replace(_UNSCALED, targets="channel"),
+    "plasticity": replace(_UNSCALED, coords="box", inputs="channel"),
     "airfoil": _UNSCALED,
-    "pipe": _UNSCALED | {"coords": "standard", "targets": "channel"},
-    "european_option": _UNSCALED | {"coords": "box", "params": "channel"},
+    "pipe": replace(_UNSCALED, coords="standard", targets="channel"),
+    "european_option": replace(_UNSCALED, coords="box", params="channel"),
 }
 
 PRESETS: dict[str, dict[str, Any]] = {name: _PAPER | {"scaling": scaling} for name, scaling in _SCALINGS.items()}

@@ -10,69 +10,62 @@ are our choice. The digits of a correction refer to the directions in the order 
 is subtracted from the state, which none of the printed formulas does.
 """
 
+from dataclasses import replace
 from typing import Any
 
-_SHARED = {
+from skop.data import ScalingOptions
+from skop.estimators._options import TrainingOptions
+from skop.parts import GeometricScan, Patches
+
+_SHARED: dict[str, Any] = {
     "depth": 8,
-    "patch_size": 2,
-    "d_state": 16,
+    "mlp_ratio": 4,
     "dropout": 0.0,
     "max_iter": 500,
     "learning_rate_init": 3e-4,
+    "weight_decay": 1e-5,
     "early_stopping": False,
 }
 
-_ARCHITECTURE = {
-    "expand": 2,
-    "mlp_ratio": 4,
-    "dt_rank": None,
-    "scan_directions": "cross",
-    "direction_order": "paper",
-    "correction_at": "state",
-    "kernel_size": 3,
-    "activation": "silu",
-    "separate_gate": False,
-    "activate_output": True,
-    "step_range": (1e-3, 0.1),
-    "decay_range": None,
-    "coordinate_channels": True,
-    "conv_channels": 0,
-}
+_MIXER = GeometricScan(
+    d_state=16,
+    activation="silu",
+    separate_gate=False,
+    activate_output=True,
+    step_range=(1e-3, 0.1),
+    decay_range=None,
+)
 
-_TRAINING = {
-    "loss_reduction": "sum",
-    "optimizer": "adamw",
-    "schedule": "one_cycle",
-    "schedule_interval": "step",
-    "weight_decay": 1e-5,
-    "decay_bias_and_norm": True,
-    "drop_path": 0.0,
-    "shift_patches": False,
-    "beta_2": 0.999,
-    "ema_decay": None,
-}
+_TRAINING = TrainingOptions(
+    loss_reduction="sum",
+    optimizer="adamw",
+    schedule="one_cycle",
+    decay_bias_and_norm=True,
+    drop_path=0.0,
+    shift_patches=False,
+    beta_2=0.999,
+    ema_decay=None,
+)
 
 PRESETS: dict[str, dict[str, Any]] = {
     "darcy": _SHARED
     | {
         "width": 64,
-        "recurrence": "grid",
-        "correction": "0011",
+        "patches": Patches(size=2, conv_channels=0, lifting_width=64, positional_encoding=None),
+        "mixer": replace(_MIXER, recurrence="grid", correction="0011"),
         "loss": "relative_l2_gradient",
         "batch_size": 4,
-        "architecture": _ARCHITECTURE | {"lifting_width": 64, "positional_encoding": None},
-        "training": _TRAINING | {"max_grad_norm": 0.1},
-        "scaling": {"coords": "box", "inputs": "channel", "targets": "channel"},
+        "training": replace(_TRAINING, max_grad_norm=0.1),
+        "scaling": ScalingOptions(coords="box", inputs="channel", targets="channel"),
     },
     "navier_stokes": _SHARED
     | {
         "width": 256,
-        "recurrence": "sequence",
-        "correction": "learnable",
+        "patches": Patches(size=2, conv_channels=0, lifting_width=256, positional_encoding="learned"),
+        "mixer": replace(_MIXER, recurrence="sequence", correction="learnable"),
         "loss": "relative_l2",
         "batch_size": 2,
-        "architecture": _ARCHITECTURE | {"lifting_width": 256, "positional_encoding": "learned"},
-        "training": _TRAINING | {"max_grad_norm": None},
-        "scaling": {"coords": "box", "inputs": None, "targets": None},
+        "training": replace(_TRAINING, max_grad_norm=None),
+        "scaling": ScalingOptions(coords="box", inputs=None, targets=None),
     },
 }

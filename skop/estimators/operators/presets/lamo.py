@@ -8,117 +8,106 @@ for elasticity (table: OneCycle). Three parts of the paper are not implemented: 
 values without a projection (Eq. 10), and the zero-order hold of the input matrix (Eq. 17).
 """
 
+from dataclasses import replace
 from typing import Any
 
-_SHARED = {"depth": 8, "dropout": 0.0, "max_iter": 500, "early_stopping": False}
+from skop.data import ScalingOptions
+from skop.estimators._options import TrainingOptions
+from skop.parts import GridSSD, Hydra, LatentTokens, Mamba2, Patches
 
-_TRAINING = {
-    "loss_reduction": "sum",
-    "optimizer": "adamw",
-    "schedule": "one_cycle",
-    "schedule_interval": "step",
-    "weight_decay": 1e-5,
-    "decay_bias_and_norm": True,
-    "drop_path": 0.0,
-    "shift_patches": False,
-    "beta_2": 0.999,
-    "max_grad_norm": 0.1,
-    "ema_decay": None,
-}
+_SHARED = {"depth": 8, "dropout": 0.0, "max_iter": 500, "early_stopping": False, "weight_decay": 1e-5}
+
+_TRAINING = TrainingOptions(
+    loss_reduction="sum",
+    optimizer="adamw",
+    schedule="one_cycle",
+    decay_bias_and_norm=True,
+    drop_path=0.0,
+    shift_patches=False,
+    beta_2=0.999,
+    max_grad_norm=0.1,
+    ema_decay=None,
+)
 
 _GRIDS = _SHARED | {
     "geometry": "grid",
-    "patch_size": 2,
-    "d_state": 64,
     "learning_rate_init": 5e-4,
-    "architecture": {
-        "expand": 2,
-        "mlp_ratio": 4,
-        "scan_directions": "cross",
-        "path_weights": "own",
-        "kernel_size": 3,
-        "activation": "gelu",
-        "decay_range": (1.0, 1.0),
-        "positional_encoding": "learned",
-        "conv_channels": 0,
-        "pad_to_multiple": 8,
-        "patch_init": "normal",
-    },
+    "mlp_ratio": 4,
+    "patches": Patches(size=2, conv_channels=0, positional_encoding="learned", pad_to_multiple=8, init="normal"),
 }
+_SCAN = GridSSD(d_state=64, path_weights="own", decay_range=(1.0, 1.0))
 
-_POINTS = _SHARED | {"width": 128, "n_latents": 64, "d_state": 64, "loss": "relative_l2", "learning_rate_init": 1e-3}
-
-_POINT_PARTS = {
-    "expand": 2,
+_POINTS = _SHARED | {
+    "width": 128,
     "mlp_ratio": 1,
-    "n_frequencies": 0,
-    "n_latent_heads": 8,
-    "n_centred_heads": 0,
-    "weight_init": "trunc_normal",
-    "mixer": "hydra",
-    "shared_projections": True,
-    "temperature": 0.5,
-    "normalize_latents": True,
-    "decoder": "encoder_weights",
-    "parameter_embedding": "sinusoidal",
+    "loss": "relative_l2",
+    "learning_rate_init": 1e-3,
+    "latents": LatentTokens(
+        n_tokens=64,
+        n_heads=8,
+        n_centred_heads=0,
+        n_frequencies=0,
+        weight_init="trunc_normal",
+        parameter_embedding="sinusoidal",
+    ),
 }
+_OWN_LATENTS = {"latents": replace(_POINTS["latents"], shared=False)}
 
-_UNSCALED = {"coords": None, "inputs": None, "params": None, "targets": None}
+_UNSCALED = ScalingOptions(coords=None, inputs=None, params=None, targets=None)
 
 PRESETS: dict[str, dict[str, Any]] = {
     "darcy": _GRIDS
     | {
         "width": 64,
-        "n_heads": 4,
+        "scan": replace(_SCAN, n_heads=4),
         "loss": "relative_l2_gradient",
         "batch_size": 4,
         "training": _TRAINING,
-        "scaling": {"coords": "box", "inputs": "channel", "targets": "channel"},
+        "scaling": ScalingOptions(coords="box", inputs="channel", targets="channel"),
     },
     "navier_stokes": _GRIDS
     | {
         "width": 256,
-        "n_heads": 16,
+        "scan": replace(_SCAN, n_heads=16),
         "loss": "relative_l2",
         "batch_size": 2,
-        "training": _TRAINING | {"weight_decay": 0.05, "max_grad_norm": None},
-        "scaling": {"coords": "box", "inputs": None, "targets": None},
+        "weight_decay": 0.05,
+        "training": replace(_TRAINING, max_grad_norm=None),
+        "scaling": ScalingOptions(coords="box", inputs=None, targets=None),
     },
     "elasticity": _POINTS
     | {
         "geometry": "points",
-        "n_heads": 4,
+        "mixer": Hydra(d_state=64, n_heads=4),
         "batch_size": 1,
-        "architecture": _POINT_PARTS,
-        "training": _TRAINING | {"schedule": "cosine", "schedule_interval": "epoch", "warmup_fraction": 0.0},
-        "scaling": _UNSCALED | {"targets": "channel"},
+        "training": replace(_TRAINING, schedule="cosine", schedule_interval="epoch", warmup_fraction=0.0),
+        "scaling": replace(_UNSCALED, targets="channel"),
     },
     "plasticity": _POINTS
+    | _OWN_LATENTS
     | {
         "geometry": "structured",
-        "n_heads": 8,
+        "mixer": Mamba2(d_state=64, n_heads=8),
         "batch_size": 8,
-        "architecture": _POINT_PARTS | {"mixer": "mamba2", "shared_projections": False},
         "training": _TRAINING,
-        "scaling": _UNSCALED | {"coords": "box", "inputs": "channel"},
+        "scaling": replace(_UNSCALED, coords="box", inputs="channel"),
     },
     "airfoil": _POINTS
     | {
         "geometry": "structured",
-        "n_heads": 2,
-        "d_state": 1,
+        "mixer": Hydra(d_state=1, expand=1, n_heads=2),
         "batch_size": 4,
-        "architecture": _POINT_PARTS | {"expand": 1},
         "training": _TRAINING,
         "scaling": _UNSCALED,
     },
     "pipe": _POINTS
+    | _OWN_LATENTS
     | {
         "geometry": "structured",
-        "n_heads": 8,
+        "mixer": Mamba2(d_state=64, n_heads=8),
+        "mlp_ratio": 2,
         "batch_size": 8,
-        "architecture": _POINT_PARTS | {"mlp_ratio": 2, "mixer": "mamba2", "shared_projections": False},
         "training": _TRAINING,
-        "scaling": _UNSCALED | {"coords": "standard", "targets": "channel"},
+        "scaling": replace(_UNSCALED, coords="standard", targets="channel"),
     },
 }

@@ -1,0 +1,196 @@
+"""Parameters of estimators and of their parts: name, default, allowed values and text stand in one place.
+
+A class that derives from `Parametrised` is a keyword-only dataclass. Each of its fields is a parameter, made by
+`param`, from which constructor, checks and documentation follow. A `Part` is such a class by itself: an object that an
+estimator takes as a parameter, whose own parameters searches reach by names such as ``mixer__d_state``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
+from typing import Any, ClassVar, dataclass_transform
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from skop._sklearn_compat import AllowedValues, HasMethods, Interval, SequenceOf, StrOptions
+
+__all__ = ["Choice", "Parametrised", "Part", "Whole", "are_equal", "param"]
+
+#: Width of the text of a parameter in a docstring.
+_COLUMNS = 112
+#: Words for constraints that scikit-learn states as texts.
+_KINDS = {
+    "boolean": "bool",
+    "array-like": "array-like",
+    "random_state": "int, RandomState instance",
+    "verbose": "int",
+}
+
+
+class Choice(StrOptions):
+    """One of several words, in the order in which the documentation lists them.
+
+    Parameters
+    ----------
+    *words : str
+        Allowed values.
+    """
+
+    def __init__(self, *words: str) -> None:
+        super().__init__(set(words))
+        self.words = words
+
+
+def Whole(lowest: int, highest: int | None = None) -> Interval:
+    """Return the constraint of a whole number, bounds included."""
+    return Interval(Integral, lowest, highest, closed="left" if highest is None else "both")
+
+
+def param(
+    default: Any,
+    *allowed: Any,
+    text: str,
+    kind: str | None = None,
+    part: Callable[[], Any] | None = None,
+    acts_with: dict[str, tuple[Any, ...]] | None = None,
+) -> Any:
+    """Return the field of a parameter.
+
+    Parameters
+    ----------
+    default : object
+        Default value.
+    *allowed : constraint
+        Values that are allowed, as scikit-learn states them; None too.
+    text : str
+        Documentation: what the parameter is, its unit and range, and the value of the paper.
+    kind : str or None, default=None
+        Type in the documentation; None derives it from `allowed`.
+    part : callable or None, default=None
+        Function without arguments that returns what None stands for, if the parameter takes a `Part`.
+    acts_with : dict or None, default=None
+        Values of other parameters of the same part with which this one has an effect, by name; None where it always
+        has one.
+
+    Returns
+    -------
+    dataclasses.Field
+        The field.
+    """
+    held = {"allowed": list(allowed), "text": text, "kind": kind, "part": part, "acts_with": acts_with or {}}
+    return field(default=default, metadata=held)
+
+
+# ---------------------------------------------------------------------- documentation
+def _documented(cls: type) -> str:
+    """Docstring of a class with the section of its parameters, its own first, and the attributes of its base class."""
+    own = set(inspect.get_annotations(cls))
+    listed = sorted(fields(cls), key=lambda each: each.name not in own)  # type: ignore[arg-type]
+    entries = "\n".join(_entry(each) for each in listed)
+    before, sections = _sections(inspect.cleandoc(cls.__doc__ or ""))
+    if "Attributes" not in sections:
+        above = next((base.__doc__ for base in cls.__mro__[1:] if hasattr(base, "_parameter_constraints")), None)
+        inherited = _sections(inspect.cleandoc(above or ""))[1].get("Attributes")
+        sections = ({"Attributes": inherited} if inherited else {}) | sections
+    parts = {"Parameters": entries} | sections if entries else sections
+    return "\n\n".join([before, *(f"{head}\n{'-' * len(head)}\n{text}" for head, text in parts.items())]) + "\n"
+
+
+def _sections(text: str) -> tuple[str, dict[str, str]]:
+    """Text before the first section of a docstring, and the sections by their headings."""
+    lines = text.split("\n")
+    heads = [i for i in range(len(lines) - 1) if lines[i] and set(lines[i + 1]) == {"-"}]
+    ends = [*heads[1:], len(lines)][: len(heads)]
+    found = {lines[head]: "\n".join(lines[head + 2 : end]).strip("\n") for head, end in zip(heads, ends, strict=True)}
+    return "\n".join(lines[: heads[0]] if heads else lines).rstrip(), found
+
+
+def _entry(each: Any) -> str:
+    """Entry of a parameter in the section of parameters."""
+    kind = each.metadata["kind"] or _kind(each.metadata["allowed"])
+    default = f'"{each.default}"' if isinstance(each.default, str) else repr(each.default)
+    text = textwrap.fill(each.metadata["text"], _COLUMNS, break_long_words=False, break_on_hyphens=False)
+    return f"{each.name} : {kind}, default={default}\n{textwrap.indent(text, '    ')}"
+
+
+def _kind(allowed: list[Any]) -> str:
+    """Words for the types of a parameter, from what is allowed."""
+    words = [_word(item, len(allowed) == 1) for item in allowed]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _word(item: Any, is_alone: bool) -> str:
+    """Words for one constraint."""
+    if isinstance(item, Choice):
+        names = ", ".join(f'"{word}"' for word in item.words)
+        return names if len(item.words) == 1 and not is_alone else f"{{{names}}}"
+    if isinstance(item, AllowedValues):
+        return " or ".join(map(repr, item.options))
+    if isinstance(item, Interval):
+        return "int" if item.type is Integral else "float"
+    if isinstance(item, SequenceOf):
+        kind = {Real: "float", Integral: "int", object: "tuple"}.get(item.kind, item.kind.__name__)
+        return f"sequence of {kind}" if item.length is None else f"sequence of {item.length} {kind}s"
+    if isinstance(item, HasMethods):
+        return "estimator"
+    if item is callable:
+        return "callable"
+    if isinstance(item, type):
+        return item.__name__
+    return "None" if item is None else _KINDS[item]
+
+
+# ---------------------------------------------------------------------- classes
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(param,))
+class Parametrised:
+    """Base class that makes a subclass a dataclass of parameters, and documents them."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
+        cls._parameter_constraints = {each.name: each.metadata["allowed"] for each in fields(cls)}
+        # Under `python -OO` there are no docstrings.
+        if cls.__doc__ is not None:
+            cls.__doc__ = _documented(cls)
+
+
+class Part(Parametrised, BaseEstimator):
+    """Base class of the parts of estimators, which registers them by name for model files."""
+
+    known: ClassVar[dict[str, type[Part]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        Part.known[cls.__name__] = cls
+
+    def values(self) -> dict[str, Any]:
+        """Return the parameters by name, with numbers of NumPy as those of Python, whose products do not overflow."""
+        held = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in held}
+
+    def idle(self, usual: Part | None = None) -> Iterable[tuple[str, dict[str, tuple[Any, ...]]]]:
+        """Yield parameters that were changed and have no effect, with the values of others that they act with."""
+        usual = type(self)() if usual is None else usual
+        for each in fields(self):
+            unmet = {
+                name: able
+                for name, able in each.metadata["acts_with"].items()
+                if not any(are_equal(getattr(self, name), value) for value in able)
+            }
+            if unmet and not are_equal(getattr(self, each.name), getattr(usual, each.name)):
+                yield each.name, unmet
+
+
+def are_equal(value: Any, other: Any) -> bool:
+    """Whether two values of a parameter are the same."""
+    if isinstance(value, BaseEstimator) and type(value) is type(other):
+        mine, theirs = (part.get_params(deep=False) for part in (value, other))
+        return all(are_equal(held, theirs[name]) for name, held in mine.items())
+    return value is other or bool(np.array_equal(value, other))

@@ -1,0 +1,47 @@
+"""Parts of the operators, which are parameters themselves: what tokens are made of, mixers, and hosts of MNO.
+
+A part is an object with parameters of its own, as in ``LaMORegressor(mixer=Hydra(d_state=32))``. Searches reach them by
+names such as ``mixer__d_state``.
+"""
+
+from skop._parameters import Choice, Parametrised, Part, Whole, param
+from skop.parts._hosts import GNOT, GalerkinTransformer, Host, OFormer
+from skop.parts._mixers import (
+    Attention,
+    GeometricScan,
+    GridSSD,
+    Hydra,
+    LiteralExpansions,
+    Mamba,
+    Mamba2,
+    Mixer,
+    RotaryAttention,
+    TakenakaMalmquist,
+)
+from skop.parts._tokens import LatentAttention, LatentTokens, Patches, PointTokens
+
+__all__ = [
+    "GNOT",
+    "Attention",
+    "Choice",
+    "GalerkinTransformer",
+    "GeometricScan",
+    "GridSSD",
+    "Host",
+    "Hydra",
+    "LatentAttention",
+    "LatentTokens",
+    "LiteralExpansions",
+    "Mamba",
+    "Mamba2",
+    "Mixer",
+    "OFormer",
+    "Parametrised",
+    "Part",
+    "Patches",
+    "PointTokens",
+    "RotaryAttention",
+    "TakenakaMalmquist",
+    "Whole",
+    "param",
+]
