@@ -52,8 +52,8 @@ def Whole(lowest: int, highest: int | None = None) -> Interval:
 
 
 def param(
-    default: Any,
     *allowed: Any,
+    default: Any,
     text: str,
     kind: str | None = None,
     part: Callable[[], Any] | None = None,
@@ -63,10 +63,10 @@ def param(
 
     Parameters
     ----------
-    default : object
-        Default value.
     *allowed : constraint
         Values that are allowed, as scikit-learn states them; None too.
+    default : object
+        Default value.
     text : str
         Documentation: what the parameter is, its unit and range, and the value of the paper.
     kind : str or None, default=None
@@ -90,7 +90,7 @@ def param(
 def _documented(cls: type) -> str:
     """Docstring of a class with the section of its parameters, its own first, and the attributes of its base class."""
     own = set(inspect.get_annotations(cls))
-    listed = sorted(fields(cls), key=lambda each: each.name not in own)  # type: ignore[arg-type]
+    listed = sorted(_fields(cls), key=lambda each: each.name not in own)
     entries = "\n".join(_entry(each) for each in listed)
     before, sections = _sections(inspect.cleandoc(cls.__doc__ or ""))
     if "Attributes" not in sections:
@@ -134,7 +134,8 @@ def _word(item: Any, is_alone: bool) -> str:
     if isinstance(item, Interval):
         return "int" if item.type is Integral else "float"
     if isinstance(item, SequenceOf):
-        kind = {Real: "float", Integral: "int", object: "tuple"}.get(item.kind, item.kind.__name__)
+        words: dict[type, str] = {Real: "float", Integral: "int", object: "tuple"}
+        kind = words.get(item.kind, item.kind.__name__)
         return f"sequence of {kind}" if item.length is None else f"sequence of {item.length} {kind}s"
     if isinstance(item, HasMethods):
         return "estimator"
@@ -143,6 +144,11 @@ def _word(item: Any, is_alone: bool) -> str:
     if isinstance(item, type):
         return item.__name__
     return "None" if item is None else _KINDS[item]
+
+
+def _fields(cls: Any) -> tuple[Any, ...]:
+    """Parameters of a class or an object of it."""
+    return fields(cls)
 
 
 # ---------------------------------------------------------------------- classes
@@ -155,7 +161,7 @@ class Parametrised:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         dataclass(kw_only=True, eq=False, repr=False)(cls)
-        cls._parameter_constraints = {each.name: each.metadata["allowed"] for each in fields(cls)}
+        cls._parameter_constraints = {each.name: each.metadata["allowed"] for each in _fields(cls)}
         # Under `python -OO` there are no docstrings.
         if cls.__doc__ is not None:
             cls.__doc__ = _documented(cls)
@@ -172,13 +178,13 @@ class Part(Parametrised, BaseEstimator):
 
     def values(self) -> dict[str, Any]:
         """Return the parameters by name, with numbers of NumPy as those of Python, whose products do not overflow."""
-        held = ((each.name, getattr(self, each.name)) for each in fields(self))
+        held = ((each.name, getattr(self, each.name)) for each in _fields(self))
         return {name: value.item() if isinstance(value, np.generic) else value for name, value in held}
 
     def idle(self, usual: Part | None = None) -> Iterable[tuple[str, dict[str, tuple[Any, ...]]]]:
         """Yield parameters that were changed and have no effect, with the values of others that they act with."""
         usual = type(self)() if usual is None else usual
-        for each in fields(self):
+        for each in _fields(self):
             unmet = {
                 name: able
                 for name, able in each.metadata["acts_with"].items()

@@ -285,42 +285,42 @@ class ScalingOptions(Part):
     """
 
     coords: str | None = param(
-        "box",
         Choice("box", "standard"),
         None,
+        default="box",
         text=(
             "Scaling of the coordinates: bounding box of the training points to the unit box; zero mean and unit "
             "standard deviation along each axis; or none."
         ),
     )
     inputs: str | None = param(
-        "channel",
         Choice("channel", "point"),
         None,
+        default="channel",
         text=(
             "Scaling of the input fields: zero mean and unit standard deviation of each channel; the same at each "
             "point, with which the model can be used on one grid only; or none."
         ),
     )
     params: str | None = param(
-        "channel",
         Choice("channel"),
         None,
+        default="channel",
         text="Scaling of the global parameters: zero mean and unit standard deviation of each, or none.",
     )
     targets: str | None = param(
-        "channel",
         Choice("channel", "point"),
         None,
+        default="channel",
         text=(
             "Scaling of the output fields, as for `inputs`, and of scalars if they are the only output. Scalars in "
             "addition to a field are always scaled to zero mean and unit standard deviation."
         ),
     )
     target_transform: str | None = param(
-        None,
         Choice("log"),
         None,
+        default=None,
         text=(
             'Function of the output fields and scalars that the network learns. ``"log"``: their natural logarithm, '
             "for positive values over several orders of magnitude, such as stresses near a notch or concentrations; "

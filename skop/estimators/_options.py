@@ -27,44 +27,44 @@ class TrainingOptions(Part):
     """
 
     loss_reduction: str = param(
-        "mean",
         Choice("mean", "sum"),
+        default="mean",
         text="Reduction of the loss over the samples of a batch (public code of LaMO: sum).",
     )
     scalar_weight: float = param(
-        1.0,
         Interval(Real, 0, None, closed="left"),
+        default=1.0,
         text="Weight of the loss of scalars that are predicted in addition to a field, at least 0.",
     )
     optimizer: str = param(
-        "muon",
         Choice(*OPTIMIZERS),
+        default="muon",
         text=(
             'Optimiser (papers: ``"adamw"``). ``"muon"`` is for matrices, and leaves all other weights to AdamW; see '
             "`skop.training.Muon`."
         ),
     )
     schedule: str = param(
-        "cosine",
         Choice(*SCHEDULES),
+        default="cosine",
         text='Learning rate schedule, see `skop.training.schedule_at` (papers: ``"one_cycle"``).',
     )
     schedule_interval: str = param(
-        "step",
         Choice("step", "epoch"),
+        default="step",
         text='Interval at which the learning rate changes (public code of LaMO for elasticity: ``"epoch"``).',
     )
     warmup_fraction: float = param(
-        0.05,
         Interval(Real, 0, 1, closed="both"),
+        default=0.05,
         text=(
             'Fraction of the training, in [0, 1], in which ``"cosine"`` and ``"constant"`` rise to the peak learning '
             "rate."
         ),
     )
     one_cycle: Any = param(
-        ONE_CYCLE,
         SequenceOf(Real, 3),
+        default=ONE_CYCLE,
         text=(
             'Shape of ``"one_cycle"``: fraction of the training in which the learning rate rises, in (0, 1), and the '
             "factors by which it starts below the peak and ends below the start (MNO: 0.2 to 0.3, 1e2 to 1e4, and 1e4 "
@@ -72,17 +72,17 @@ class TrainingOptions(Part):
         ),
     )
     decay_bias_and_norm: bool = param(
-        False,
         "boolean",
+        default=False,
         text=(
             "Whether weight decay also applies to biases, normalisations, decay rates, initial states of scans, "
             "centres of latent tokens and learned positional encodings (papers: yes)."
         ),
     )
     drop_path: float | str = param(
-        "auto",
         Choice("auto"),
         Interval(Real, 0, 1, closed="left"),
+        default="auto",
         text=(
             "Probability with which the residual branches of a network's blocks are left out of a training step, "
             "drawn for each sample and branch, in [0, 1). It regularises, and makes trainings worse that do not "
@@ -95,9 +95,9 @@ class TrainingOptions(Part):
         ),
     )
     shift_patches: bool | str = param(
-        "auto",
         Choice("auto"),
         "boolean",
+        default="auto",
         text=(
             "Whether the patches into which an operator cuts a regular grid begin at a random point in each step of "
             "training, see `skop.networks.shift_patches`. It regularises: what is learned of a patch holds wherever "
@@ -107,47 +107,47 @@ class TrainingOptions(Part):
         ),
     )
     beta_2: float = param(
-        0.99,
         Interval(Real, 0, 1, closed="neither"),
+        default=0.99,
         text="Decay of AdamW's running mean of squared gradients, in (0, 1) (papers: 0.999).",
     )
     max_grad_norm: float | None = param(
-        1.0,
         Interval(Real, 0, None, closed="neither"),
         None,
+        default=1.0,
         text=(
             "Norm for gradient clipping: larger gradients are scaled down to it. None does not clip (public code of "
             "LaMO: 0.1; None for Navier-Stokes)."
         ),
     )
     ema_decay: float | None = param(
-        0.98,
         Interval(Real, 0, 1, closed="left"),
         None,
+        default=0.98,
         text=(
             "Decay of the exponential moving average (EMA) of the weights, which is used for validation and "
             "prediction; None uses the weights of the last step (papers)."
         ),
     )
     validation_fraction: float = param(
-        0.1,
         Interval(Real, 0, 1, closed="neither"),
+        default=0.1,
         text="Fraction of the samples that is held out for ``early_stopping=True``, in (0, 1).",
     )
     n_iter_no_change: int = param(
-        10,
         Whole(1),
+        default=10,
         text="Number of epochs without progress after which early stopping ends the training.",
     )
     tol: float = param(
-        1e-4,
         Interval(Real, 0, None, closed="left"),
+        default=1e-4,
         text="Smallest decrease of the validation error that counts as progress in early stopping.",
     )
     subsample_points: int | None = param(
-        None,
         Whole(1),
         None,
+        default=None,
         text=(
             "Number of points drawn at random from each sample in every training step, for points that form no grid; "
             "None uses all. It saves time and memory on large point sets, where fields vary little between "
@@ -155,26 +155,26 @@ class TrainingOptions(Part):
         ),
     )
     autocast: str | None = param(
-        None,
         Choice("bfloat16"),
         None,
+        default=None,
         text=(
             "Precision of the matrix products in mixed-precision training; the scans stay in float32. None does not "
             "use mixed precision."
         ),
     )
     deterministic: bool = param(
-        False,
         "boolean",
+        default=False,
         text=(
             "Whether to use deterministic algorithms, also on a GPU, and to predict one sample at a time, so that a "
             "prediction is bit for bit the same whatever other samples are predicted with it."
         ),
     )
     distributed: str | bool = param(
-        "auto",
         Choice("auto"),
         AllowedValues(bool, {False}),
+        default="auto",
         text=(
             "Whether processes that torchrun has started train one network together, each with its part of every "
             'batch. ``"auto"`` does where there are several; with False each process fits by itself.'
@@ -196,8 +196,8 @@ class SymmetryOptions(Part):
     """
 
     names: Any = param(
-        (),
         SequenceOf(str),
+        default=(),
         text=(
             'Symmetries about the centre of the domain: ``"flip_x"``, ``"flip_y"``, ``"flip_z"`` mirror a coordinate; '
             '``"transpose"`` exchanges the first two; ``"quarter_turn"`` rotates them by 90 degrees, and ``"rotate"`` '
@@ -206,33 +206,33 @@ class SymmetryOptions(Part):
         ),
     )
     domain: Any = param(
-        None,
         "array-like",
         None,
+        default=None,
         text=(
             "Lower and upper end of the domain along each axis, about whose centre the samples are mirrored and "
             "rotated; None takes the bounding box of the grid, or that of all training points."
         ),
     )
     mirrors: Any = param(
-        (),
         SequenceOf(object),
+        default=(),
         text=(
             "Further symmetries of points that form no grid: mirror planes, lines in 2-D, by one of their points and "
             "a normal of any length."
         ),
     )
     rotations: Any = param(
-        (),
         SequenceOf(object),
+        default=(),
         text=(
             "The same for rotations about a point in 2-D, or about the axis through a point in 3-D, by an angle in "
             "degrees. The angle None is any angle, drawn at random in training."
         ),
     )
     input_vectors: Any = param(
-        (),
         SequenceOf(object),
+        default=(),
         text=(
             "Channels that are the d components of a vector, one tuple for each vector. The components are mirrored "
             "and rotated too. A str is the name of a mesh field with all its components, or of a channel in a tuple. "
@@ -240,8 +240,8 @@ class SymmetryOptions(Part):
         ),
     )
     target_vectors: Any = param(
-        (),
         SequenceOf(object),
+        default=(),
         text=(
             "Channels that are the d components of a vector, one tuple for each vector. The components are mirrored "
             "and rotated too. A str is the name of a mesh field with all its components, or of a channel in a tuple. "
@@ -249,8 +249,8 @@ class SymmetryOptions(Part):
         ),
     )
     input_tensors: Any = param(
-        (),
         SequenceOf(object),
+        default=(),
         text=(
             "Channels that are the components of a tensor, one tuple for each tensor: (xx, yy, xy) in 2-D, (xx, yy, "
             "zz, xy, yz, xz) in 3-D, as VTK orders them, or all components by rows. Pass channels of another order, "
@@ -259,8 +259,8 @@ class SymmetryOptions(Part):
         ),
     )
     target_tensors: Any = param(
-        (),
         SequenceOf(object),
+        default=(),
         text=(
             "Channels that are the components of a tensor, one tuple for each tensor: (xx, yy, xy) in 2-D, (xx, yy, "
             "zz, xy, yz, xz) in 3-D, as VTK orders them, or all components by rows. Pass channels of another order, "
@@ -269,21 +269,21 @@ class SymmetryOptions(Part):
         ),
     )
     param_vectors: Any = param(
-        (),
         SequenceOf(object),
+        default=(),
         text=(
             "Global parameters that are the components of a vector, such as the direction of a load; a str is the "
             "name of a column of a DataFrame."
         ),
     )
     scalar_vectors: Any = param(
-        (),
         SequenceOf(object),
+        default=(),
         text="Scalar targets that are the components of a vector, such as drag and lift.",
     )
     average_predictions: bool = param(
-        False,
         "boolean",
+        default=False,
         text=(
             "Whether predictions are averaged over all symmetries except periodic shifts, which makes them exactly "
             "equivariant and multiplies their cost by the number of symmetries. For a rotation by any angle these are "

@@ -4,7 +4,6 @@ Notation: B samples of a batch, P points of a sample, T points of all samples of
 d space dimensions, c input channels, p parameters, q output channels, s scalars.
 """
 
-from inspect import Parameter, signature
 from math import prod
 from typing import NamedTuple
 
@@ -127,22 +126,3 @@ class OperatorNetwork(nn.Module):
             )
         if query_coords is not None and (fields is None) != (query_fields is None):
             raise ValueError("fields and query_fields belong together, but only one was given; pass both or neither.")
-
-    @classmethod
-    def keywords(cls) -> frozenset[str]:
-        """Return the names of all keyword arguments of the constructor, those passed on to a base class included.
-
-        Returns
-        -------
-        frozenset of str
-            Names of the keyword arguments.
-
-        Examples
-        --------
-        >>> from skop.networks import GeoMaNONetwork
-        >>> {"width", "correction", "dropout"} <= GeoMaNONetwork.keywords()
-        True
-        """
-        classes = [base for base in cls.__mro__ if "__init__" in vars(base) and issubclass(base, OperatorNetwork)]
-        parameters = [parameter for base in classes for parameter in signature(base).parameters.values()]
-        return frozenset(parameter.name for parameter in parameters if parameter.kind is Parameter.KEYWORD_ONLY)

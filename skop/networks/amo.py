@@ -130,8 +130,7 @@ class AMOPointNetwork(PointNetwork):
         dropout: float = 0.0,
         **skeleton: Any,
     ) -> None:
-        pools = isinstance(latents, LatentTokens)
-        if pools and isinstance(mixer, LiteralExpansions):
+        if isinstance(latents, LatentTokens) and isinstance(mixer, LiteralExpansions):
             raise ValueError("LiteralExpansions need latent tokens that read the points once; set LatentAttention too.")
         hidden, n_tokens = int(mlp_ratio * width), int(latents.n_tokens)
         grid: tuple[int, ...] = (n_tokens,)
@@ -139,30 +138,30 @@ class AMOPointNetwork(PointNetwork):
             rows = next(count for count in range(isqrt(n_tokens), 0, -1) if n_tokens % count == 0)
             grid = (rows, n_tokens // rows)
 
-        def make_block() -> Iterator[PointBlock]:
-            """Yield one block, in which all others are: points and latent tokens meet once before and once after."""
-            inner: nn.Module
-            if isinstance(mixer, LiteralExpansions):
-                inner = PrintedExpansions(width, depth, **mixer.values())
-            else:
-                mixers = (mixer.build(width, len(grid)) for _ in range(depth))
-                blocks = [PreNormBlock(own, width, hidden, dropout, are_latents=True) for own in mixers]
-                inner = _Stack(width, blocks, grid, latents.aggregation)
-            yield latents.build(inner, width, n_dims, hidden, dropout)
-
         def make_blocks() -> Iterator[PointBlock]:
-            """Yield the blocks, between which the points are updated."""
-            own = [latents.build(width, n_dims, structured) for _ in range(1 if latents.shared else depth)]
-            self.latents = own[0] if latents.shared else nn.ModuleList(own)
-            for number in range(depth):
-                mlp, read = FeedForward(width, hidden, dropout), own[0 if latents.shared else number]
-                yield LatentBlock(_OnGrid(mixer.build(width, len(grid)), grid), mlp, read, width, dropout, shared=True)
+            """Yield one block for points that read once, in which all others are, or one after the other."""
+            if isinstance(latents, LatentAttention):
+                inner: nn.Module
+                if isinstance(mixer, LiteralExpansions):
+                    inner = PrintedExpansions(width, depth, **mixer.values())
+                else:
+                    mixers = (mixer.build(width, len(grid)) for _ in range(depth))
+                    blocks = [PreNormBlock(own, width, hidden, dropout, are_latents=True) for own in mixers]
+                    inner = _Stack(width, blocks, grid, latents.aggregation)
+                yield latents.build(inner, width, n_dims, hidden, dropout)
+            elif isinstance(mixer, TakenakaMalmquist):
+                shared = [latents.build(width, n_dims, structured) for _ in range(1 if latents.shared else depth)]
+                self.latents = shared[0] if latents.shared else nn.ModuleList(shared)
+                for number in range(depth):
+                    mlp, read = FeedForward(width, hidden, dropout), shared[0 if latents.shared else number]
+                    own_mixer = _OnGrid(mixer.build(width, len(grid)), grid)
+                    yield LatentBlock(own_mixer, mlp, read, width, dropout, shared=True)
 
         super().__init__(
-            make_blocks if pools else make_block,
+            make_blocks,
             n_dims=n_dims,
             width=width,
-            structured=structured and pools,
+            structured=structured and isinstance(latents, LatentTokens),
             **latents.inputs(),
             **skeleton,
         )

@@ -82,7 +82,7 @@ class OFormerNetwork(SequenceNetwork):
         latent_width, n_steps = sizes["latent_width"] or width, sizes["n_steps"]
         attention = mixer if isinstance(mixer, RotaryAttention) else RotaryAttention()
         scales = attention.rotary_scales
-        rotary_scales = (scales,) * depth if isinstance(scales, Real) else tuple(scales)
+        rotary_scales: tuple[float, ...] = (float(scales),) * depth if isinstance(scales, Real) else tuple(scales)
         if len(rotary_scales) != depth:
             raise ValueError(
                 f"rotary_scales has {len(rotary_scales)} entries; expected one for each of {depth} blocks."

@@ -17,25 +17,25 @@ class Host(Part):
     """Base class of the hosts, whose tokens are the points themselves."""
 
     point_order: str = param(
-        "hilbert",
         Choice(*POINT_ORDERS),
+        default="hilbert",
         text=(
             "Order in which points that form no grid are scanned: along Hilbert's or Morton's curve, so that it does "
             "not matter how they are listed, or as they are listed."
         ),
     )
     kernel_size: int = param(
-        3,
         Whole(1, 1025),
+        default=3,
         text=(
             "Size of the convolutions along each axis by which every block combines the neighbouring points of a grid, "
             "odd; 1 omits them (public code). Without them a scan along the rows knows little of the points across."
         ),
     )
     n_frequencies: int | str = param(
-        "auto",
         Choice("auto"),
         Whole(0, 64),
+        default="auto",
         text=(
             "Number of frequencies pi, 2 pi, 4 pi, ... whose sines and cosines of the coordinates are input channels "
             '(public code: 0). ``"auto"`` is 0 on regular grids, where neighbours are known by `kernel_size`, and 4 '
@@ -62,22 +62,24 @@ class GalerkinTransformer(Host):
     """
 
     layer_norm: bool = param(
-        True, "boolean", text="Whether each part of a block is preceded by a normalisation (public code: no)."
+        "boolean", default=True, text="Whether each part of a block is preceded by a normalisation (public code: no)."
     )
     decoder: str = param(
-        "auto",
         Choice("auto", "spectral", "pointwise"),
+        default="auto",
         text=(
             "Map to the outputs: convolutions over low frequencies of a grid (public code), or layers for every point "
             'by itself. ``"auto"`` takes convolutions where the points form a grid; predictions at other points are '
             "then interpolated."
         ),
     )
-    decoder_width: int = param(32, Whole(1, 65536), text="Channels of the convolutions or layers (public code: 32).")
-    decoder_depth: int = param(2, Whole(0, 256), text="Number of convolutions or layers (public code: 2).")
+    decoder_width: int = param(
+        Whole(1, 65536), default=32, text="Channels of the convolutions or layers (public code: 32)."
+    )
+    decoder_depth: int = param(Whole(0, 256), default=2, text="Number of convolutions or layers (public code: 2).")
     n_modes: int = param(
-        4,
         Whole(1, 1024),
+        default=4,
         text="Frequencies of the convolutions along each axis (public code: 12).",
         acts_with={"decoder": ("auto", "spectral")},
     )
@@ -97,18 +99,18 @@ class GNOT(Host):
     """
 
     mlp_depth: int = param(
-        2,
         Whole(0, 256),
+        default=2,
         text="Residual layers of the encoders and the head, beside their first and last layer (public code: 4).",
     )
     n_experts: int = param(
-        1,
         Whole(1, 256),
+        default=1,
         text="Experts of each mixture, weighted by a gate that depends on the position (MNO: 1; GNOT: 2 to 4).",
     )
     branches: str = param(
-        "joint",
         Choice("joint", "parts", "channels"),
+        default="joint",
         text=(
             "Input functions: the fields together (public code); fields and global parameters apart; or each field and "
             "the parameters apart. Parameters are inputs of every point in any case."
@@ -125,55 +127,55 @@ class OFormer(Host):
     """
 
     latent_width: int | None = param(
-        None,
         Whole(1, 65536),
         None,
+        default=None,
         text="Size of a token of the cross layer; None is the width (public code: 256 for Darcy, 64 in time).",
     )
     residual: str = param(
-        "raw",
         Choice("raw", "normalized"),
+        default="raw",
         text=(
             "What a part of a block is added to: the points before their normalisation, or after (public code, but for "
             "softmax attention)."
         ),
     )
     n_fourier: int = param(
-        32,
         Whole(1, 16384),
+        default=32,
         text="Fixed random frequencies of the query points (public code: 128 for Darcy, 64 in time).",
     )
     fourier_scale: float = param(
-        1.0,
         Interval(Real, 0, None, closed="neither"),
+        default=1.0,
         text=(
             "Standard deviation of the frequencies, in periods over the unit box (public code: 0.5 for Darcy, 8 in "
             "time)."
         ),
     )
     n_steps: int | None = param(
-        None,
         Whole(1, 4096),
         None,
+        default=None,
         text=(
             "Steps in time that are the output channels, all channels of the first step first, carried on from step to "
             "step by one small network; None decodes all channels at once (public code: None for Darcy, 91 in time)."
         ),
     )
     propagator_width: int | None = param(
-        None,
         Whole(2, 65536),
         None,
+        default=None,
         text=(
             "Size of the tokens that are carried on in time, with `n_steps`; None is that of the cross layer (public "
             "code: 128)."
         ),
     )
     propagator_depth: int = param(
-        1, Whole(1, 256), text="Layers of the network that carries them on, with `n_steps` (public code: 1)."
+        Whole(1, 256), default=1, text="Layers of the network that carries them on, with `n_steps` (public code: 1)."
     )
     input_dropout: float = param(
-        0.0,
         Interval(Real, 0, 1, closed="left"),
+        default=0.0,
         text="Dropout of the lifted points, in [0, 1) (public code: 0.05 for Darcy).",
     )

@@ -103,17 +103,17 @@ class Mixer(Part):
 class GridSSD(Mixer):
     """Scans of LaMO over the tokens of a grid, see `skop.modules.GridSSDMixer`."""
 
-    d_state: int = param(16, _STATES, text="Number of states of each channel (paper: 64).")
-    expand: int = param(2, _EXPAND, text="Inner width as a multiple of the width (paper: 2).")
+    d_state: int = param(_STATES, default=16, text="Number of states of each channel (paper: 64).")
+    expand: int = param(_EXPAND, default=2, text="Inner width as a multiple of the width (paper: 2).")
     n_heads: int | None = param(
-        None,
         _HEADS,
         None,
+        default=None,
         text="Number of heads of each path, a divisor of the inner width; None gives ceil(width / 16).",
     )
     scan_directions: str = param(
-        "cross",
         Choice(*SCAN_DIRECTIONS),
+        default="cross",
         text=(
             "Directions in which the token grid is scanned, see `skop.modules.direction_set`. The unidirectional and "
             "bidirectional rows of the paper's Table 7 are not reproduced by this parameter, because the public code "
@@ -121,21 +121,21 @@ class GridSSD(Mixer):
         ),
     )
     path_weights: str = param(
-        "own_steps",
         Choice("own", "own_steps", "shared"),
+        default="own_steps",
         text="Weights that each path has for itself: all (public code), steps and decays, or none.",
     )
     kernel_size: int = param(
-        3, _KERNEL, text="Size of the depthwise convolution before the scans along each axis, odd; 1 omits it."
+        _KERNEL, default=3, text="Size of the depthwise convolution before the scans along each axis, odd; 1 omits it."
     )
     activation: str = param(
-        "gelu",
         Choice(*ACTIVATIONS),
+        default="gelu",
         text="Activation of the convolution and of the gate (public code: GELU; paper: SiLU).",
     )
     decay_range: Any = param(
-        (0.05, 1.0),
         SequenceOf(Real, 2),
+        default=(0.05, 1.0),
         text="Slowest and fastest initial decay rate of the heads of a path (public code: all 1).",
     )
 
@@ -146,15 +146,15 @@ class Hydra(Mixer):
     """Quasi-separable mixer of a sequence, see `skop.modules.HydraMixer` (LaMO: elasticity, airfoil)."""
 
     d_state: int = param(
-        16, _STATES, text="Number of states of each channel (paper: 64; public code for the airfoil: 1)."
+        _STATES, default=16, text="Number of states of each channel (paper: 64; public code for the airfoil: 1)."
     )
     expand: int = param(
-        2, _EXPAND, text="Inner width as a multiple of the width (paper: 2; public code: 1 for the airfoil)."
+        _EXPAND, default=2, text="Inner width as a multiple of the width (paper: 2; public code: 1 for the airfoil)."
     )
     n_heads: int | None = param(
-        None,
         _HEADS,
         None,
+        default=None,
         text="Number of heads, a divisor of the inner width; None gives heads of about 64 channels.",
     )
 
@@ -164,12 +164,12 @@ class Hydra(Mixer):
 class Mamba2(Mixer):
     """Mean of two Mamba-2 scans, there and back, see `skop.modules.BidirectionalSSDMixer` (LaMO: plasticity, pipe)."""
 
-    d_state: int = param(16, _STATES, text="Number of states of each channel (paper: 64).")
-    expand: int = param(2, _EXPAND, text="Inner width as a multiple of the width (paper: 2).")
+    d_state: int = param(_STATES, default=16, text="Number of states of each channel (paper: 64).")
+    expand: int = param(_EXPAND, default=2, text="Inner width as a multiple of the width (paper: 2).")
     n_heads: int | None = param(
-        None,
         _HEADS,
         None,
+        default=None,
         text="Number of heads, a divisor of the inner width; None gives heads of about 32 channels.",
     )
 
@@ -179,14 +179,14 @@ class Mamba2(Mixer):
 class Mamba(Mixer):
     """Selective scans along the points and back, see `skop.modules.S6Mixer` (MNO)."""
 
-    d_state: int = param(8, _STATES, text="Number of states of each channel (paper: 16).")
-    expand: int = param(2, _EXPAND, text="Inner width as a multiple of the size of a token (public code: 2).")
+    d_state: int = param(_STATES, default=8, text="Number of states of each channel (paper: 16).")
+    expand: int = param(_EXPAND, default=2, text="Inner width as a multiple of the size of a token (public code: 2).")
     dt_rank: int | None = param(
-        None, _RANK, None, text="Rank of the projection to the steps; None is ceil(width / 16) (public code)."
+        _RANK, None, default=None, text="Rank of the projection to the steps; None is ceil(width / 16) (public code)."
     )
     scan_directions: str = param(
-        "bidirectional",
         Choice(*SCAN_DIRECTIONS),
+        default="bidirectional",
         text=(
             "Directions of the scans, see `skop.modules.direction_set`: along the points in their order and back "
             '(paper), or, where points form a grid, along its axes too, such as the four directions ``"cross"`` of the '
@@ -194,14 +194,14 @@ class Mamba(Mixer):
         ),
     )
     step_range: Any = param(
-        (1e-3, 0.1),
         SequenceOf(Real, 2),
+        default=(1e-3, 0.1),
         text="Range of the steps that the channels start from (public code: 0.001 to 0.1).",
     )
     ratio: float | str = param(
-        1.0,
         Interval(Real, 0, None, closed="left"),
         Choice("learnable"),
+        default=1.0,
         text=(
             "Weight q of the input functions in the steps and maps of scans across streams, in GNOT and OFormer "
             '(Eq. 12; public code: 1); ``"learnable"`` starts from 1.'
@@ -232,17 +232,17 @@ class Attention(Mixer):
     }
 
     kind: str = param(
-        "linear",
         Choice("linear", "softmax", "galerkin", "fourier", "normalized_linear"),
+        default="linear",
         text=(
             'Kind of attention. ``"linear"`` is the one that the network was published with: normalised linear '
             "attention in GNOT, Galerkin-type attention elsewhere."
         ),
     )
     n_heads: int | None = param(
-        None,
         _HEADS,
         None,
+        default=None,
         text=(
             "Number of heads, a divisor of the width, but in OFormer, where each is as wide as a token. None gives "
             "heads of about 16 channels, and one in OFormer (public code: 8 in GNOT, 4 in Galerkin, 4 for Darcy and 1 "
@@ -280,12 +280,12 @@ class RotaryAttention(Attention):
     """Attention of OFormer, whose queries and keys are turned by angles that grow with the coordinates."""
 
     query_heads: int = param(
-        1, Whole(1, 1024), text="Heads in the cross layer, each as wide as a token (public code: 4)."
+        Whole(1, 1024), default=1, text="Heads in the cross layer, each as wide as a token (public code: 4)."
     )
     rotary_scales: Any = param(
-        64.0,
         Interval(Real, 0, None, closed="neither"),
         SequenceOf(Real),
+        default=64.0,
         text=(
             "Factors of the coordinates in the rotary positions, one for all blocks or one for each (public code: "
             "4096, 1024, 64, ... for Darcy, 2048, 64 in time). Softmax attention has rotary positions in the cross "
@@ -294,8 +294,8 @@ class RotaryAttention(Attention):
         acts_with={"kind": ("linear", "galerkin", "fourier")},
     )
     query_rotary_scale: float = param(
-        64.0,
         Interval(Real, 0, None, closed="neither"),
+        default=64.0,
         text="Factor of the coordinates in those of the cross layer (public code: 1024).",
     )
 
@@ -304,11 +304,13 @@ class GeometricScan(Mixer):
     """Selective scans of GeoMaNO with a geometric correction, see `skop.modules.GeometricScanMixer`."""
 
     d_state: int = param(
-        2, _STATES, text="Number of states of a channel (paper: 16); the cost of the scans is proportional to it."
+        _STATES,
+        default=2,
+        text="Number of states of a channel (paper: 16); the cost of the scans is proportional to it.",
     )
     recurrence: str = param(
-        "sequence",
         Choice(*RECURRENCES),
+        default="sequence",
         text=(
             'Order of the recurrence. ``"grid"``: along one axis of the grid after the other, so that neighbouring '
             'cells stay neighbours (paper: Darcy). ``"sequence"``: along the flattened grid, which is faster on a CPU '
@@ -316,9 +318,9 @@ class GeometricScan(Mixer):
         ),
     )
     correction: str | None = param(
-        "learnable",
         str,
         None,
+        default="learnable",
         kind='{"learnable"}, str of digits, or None',
         text=(
             "Correction of the sum over the directions, in which the own token of a cell is counted once for each "
@@ -328,32 +330,35 @@ class GeometricScan(Mixer):
         ),
     )
     correction_at: str = param(
-        "state",
         Choice(*CORRECTION_PLACES),
+        default="state",
         text=(
             'Quantity that the correction is subtracted from. ``"state"``: as section 4.3 argues, although no formula '
             'prints it. ``"output"``: as Eqs. 9 and 10 print it. ``"input"``: as line 24 of Algorithm 2 prints it.'
         ),
     )
     expand: int = param(
-        2,
         _EXPAND,
+        default=2,
         text=(
             "Inner width as a multiple of the width (paper: 1 according to the shapes in Algorithm 1, but the memory "
             "in Table 2 suggests 2)."
         ),
     )
     dt_rank: int | None = param(
-        None, _RANK, None, text="Rank of the projection to the steps; None gives ceil(width / 16), as in VMamba."
+        _RANK,
+        None,
+        default=None,
+        text="Rank of the projection to the steps; None gives ceil(width / 16), as in VMamba.",
     )
     scan_directions: str = param(
-        "cross",
         Choice(*SCAN_DIRECTIONS),
+        default="cross",
         text='Directions of the scans, see `skop.modules.direction_set` (paper: ``"cross"``).',
     )
     direction_order: str = param(
-        "paper",
         Choice(*DIRECTION_ORDERS),
+        default="paper",
         text=(
             'Order of the directions, to which the digits of `correction` refer. ``"paper"``: rows, reversed rows, '
             'columns, reversed columns, as in sections 4.2 and 4.3. ``"vmamba"``: rows, columns, reversed rows, '
@@ -361,37 +366,37 @@ class GeometricScan(Mixer):
         ),
     )
     kernel_size: int = param(
-        3, _KERNEL, text="Size of the depthwise convolution before the scans along each axis, odd; 1 omits it."
+        _KERNEL, default=3, text="Size of the depthwise convolution before the scans along each axis, odd; 1 omits it."
     )
     activation: str = param(
-        "gelu",
         Choice(*ACTIVATIONS),
+        default="gelu",
         text=(
             "Activation of the convolution, of the gate and, with `activate_output`, of the output (paper: not stated)."
         ),
     )
     separate_gate: bool = param(
-        True,
         "boolean",
+        default=True,
         text="Whether the gate has its own projection, as in VMamba, or shares that of the scanned signal (paper).",
     )
     activate_output: bool = param(
-        False,
         "boolean",
+        default=False,
         text=(
             "Whether the normalised output of the scans is activated before it is multiplied by the gate (paper: yes; "
             "VMamba: no)."
         ),
     )
     step_range: Any = param(
-        (0.5, 1.0),
         SequenceOf(Real, 2),
+        default=(0.5, 1.0),
         text="Smallest and largest initial step of the channels (Mamba: 0.001 to 0.1).",
     )
     decay_range: Any = param(
-        (0.05, 1.0),
         SequenceOf(Real, 2),
         None,
+        default=(0.05, 1.0),
         text=(
             "Slowest and fastest initial decay rate of a channel's states; None gives 1 to `d_state`, as in Mamba. "
             "From one token to the next a state is multiplied by exp(-rate * step)."
@@ -405,8 +410,8 @@ class TakenakaMalmquist(Mixer):
     """Expansion of AMO in orthogonal functions with adaptive poles, see `skop.modules.TakenakaMalmquistMixer`."""
 
     n_poles: int = param(
-        16,
         Whole(1, 4096),
+        default=16,
         text=(
             "Number of poles of each expansion (paper: 32). More than half of the number of tokens give nothing new; "
             "patches have at most as many poles as there are patches, with a warning if more are asked for; tables, "
@@ -414,29 +419,29 @@ class TakenakaMalmquist(Mixer):
         ),
     )
     transform: str = param(
-        "coefficients",
         Choice(*TRANSFORMS),
+        default="coefficients",
         text=(
             "Use of the functions: coefficients of the tokens, weighted and added up again (Eq. 11); or a filter along "
             "the tokens (Eq. 9)."
         ),
     )
     d_state: int = param(
-        16,
         Whole(0, 4096),
+        default=16,
         text=(
             'Rank of the map between the channels of each coefficient (paper: a "state size" of 16, whose place is not '
             "stated); 0 leaves every channel by itself."
         ),
         acts_with={"transform": ("coefficients",)},
     )
-    expand: int = param(2, _EXPAND, text="Inner width as a multiple of the width (paper: 2).")
+    expand: int = param(_EXPAND, default=2, text="Inner width as a multiple of the width (paper: 2).")
     kernel_size: int = param(
-        3, _KERNEL, text="Size of the depthwise convolution of tokens along each axis; 1 omits it (paper: 4)."
+        _KERNEL, default=3, text="Size of the depthwise convolution of tokens along each axis; 1 omits it (paper: 4)."
     )
     scan_directions: str = param(
-        "bidirectional",
         Choice(*SCAN_DIRECTIONS),
+        default="bidirectional",
         text=(
             "Directions in which the tokens are read, each with poles of its own, see `skop.modules.direction_set` "
             "(paper, Figure 2: unidirectional, bidirectional, multidirectional). Along more than one axis the latent "
@@ -444,24 +449,26 @@ class TakenakaMalmquist(Mixer):
         ),
     )
     n_pole_heads: int = param(
-        1,
         Whole(1, 1024),
+        default=1,
         text="Sets of poles in each direction, each for its share of the channels, a divisor of the inner width.",
     )
     adaptive_poles: bool = param(
-        True,
         "boolean",
+        default=True,
         text=(
             "Whether the poles are computed from the tokens of the sample (paper), or fixed random ones (its Table 4)."
         ),
     )
     orthogonal: bool = param(
-        True,
         "boolean",
+        default=True,
         text="Whether the functions are orthogonal (Eq. 6), or plain normalised kernels (Eq. 5, the paper's ablation).",
     )
     max_radius: float = param(
-        0.95, Interval(Real, 0, 1, closed="neither"), text="Largest modulus of a pole, in (0, 1) (paper: below 1)."
+        Interval(Real, 0, 1, closed="neither"),
+        default=0.95,
+        text="Largest modulus of a pole, in (0, 1) (paper: below 1).",
     )
 
     module = TakenakaMalmquistMixer
@@ -474,10 +481,16 @@ class LiteralExpansions(Part):
     ``latents=LatentAttention()``.
     """
 
-    adaptive_poles: bool = param(True, "boolean", text="Whether poles depend on the sample, or are fixed random ones.")
+    adaptive_poles: bool = param(
+        "boolean", default=True, text="Whether poles depend on the sample, or are fixed random ones."
+    )
     orthogonal: bool = param(
-        True, "boolean", text="Whether the functions are orthogonal (Eq. 6), or plain normalised kernels (Eq. 5)."
+        "boolean",
+        default=True,
+        text="Whether the functions are orthogonal (Eq. 6), or plain normalised kernels (Eq. 5).",
     )
     max_radius: float = param(
-        0.95, Interval(Real, 0, 1, closed="neither"), text="Largest modulus of a pole, in (0, 1) (paper: below 1)."
+        Interval(Real, 0, 1, closed="neither"),
+        default=0.95,
+        text="Largest modulus of a pole, in (0, 1) (paper: below 1).",
     )

@@ -27,9 +27,9 @@ class Patches(Part):
     """
 
     size: int | str = param(
-        "auto",
         Choice("auto"),
         Whole(1, 16384),
+        default="auto",
         text=(
             "Number of points of a patch along each axis (LaMO: 2; GeoMaNO: not stated). The number of tokens, and "
             'with it the cost, is inversely proportional to the number of points of a patch. ``"auto"`` is the '
@@ -38,8 +38,8 @@ class Patches(Part):
         ),
     )
     conv_channels: int = param(
-        16,
         Whole(0, 16384),
+        default=16,
         text=(
             "Number of channels of two convolutions over neighbouring points: one before the patch embedding, and one "
             "after the unembedding, which also reads the input grid. They combine points across the edges of patches, "
@@ -47,9 +47,9 @@ class Patches(Part):
         ),
     )
     positional_encoding: str | None = param(
-        "auto",
         Choice("auto", "learned", "coordinates"),
         None,
+        default="auto",
         text=(
             "Positional encoding of the tokens: a learned table, with which the model can be used on its training grid "
             "only (public code of LaMO; its paper mentions none); a function of the coordinates, at any resolution; or "
@@ -58,8 +58,8 @@ class Patches(Part):
         ),
     )
     n_frequencies: int = param(
-        1,
         Whole(0, 64),
+        default=1,
         text=(
             "Number of frequencies pi, 2 pi, 4 pi, ... of the sines and cosines of the coordinates in the encoding "
             '``"coordinates"``.'
@@ -67,27 +67,27 @@ class Patches(Part):
         acts_with={"positional_encoding": ("coordinates", "auto")},
     )
     lifting_width: int = param(
-        0,
         Whole(0, 65536),
+        default=0,
         text=(
             "Number of channels to which a feed-forward network lifts every point before the patch embedding "
             "(GeoMaNO's paper: the width); 0 omits it."
         ),
     )
     coordinate_channels: bool = param(
-        True, "boolean", text="Whether coordinates are input channels beside fields and global parameters."
+        "boolean", default=True, text="Whether coordinates are input channels beside fields and global parameters."
     )
     pad_to_multiple: int = param(
-        1,
         Whole(1, 1024),
+        default=1,
         text=(
             "Divisor of the number of points along each axis after padding, in addition to the size of a patch (public "
             "code of LaMO: 85 points are padded to 88)."
         ),
     )
     init: str = param(
-        "default",
         Choice("default", "normal"),
+        default="default",
         text=(
             "Initial weights of patch embedding and unembedding: PyTorch's default, or N(0, 1) (public code of LaMO)."
         ),
@@ -106,18 +106,18 @@ class Patches(Part):
 class PointTokens(Part):
     """Base class of the latent tokens of points, by which a network summarises a sample."""
 
-    n_tokens: int = param(32, Whole(1, 65536), text="Number of latent tokens of a sample (papers: 64).")
+    n_tokens: int = param(Whole(1, 65536), default=32, text="Number of latent tokens of a sample (papers: 64).")
     n_heads: int = param(
-        4,
         Whole(1, 1024),
+        default=4,
         text=(
             "Number of heads of the map from points to latent tokens, a divisor of the width (public code of LaMO: 8; "
             "AMO: not stated)."
         ),
     )
     n_centred_heads: int = param(
-        2,
         Whole(0, 1024),
+        default=2,
         text=(
             "Number of these heads whose latent tokens also have centres in space (papers: none). Without centres, "
             "all latent tokens are initially nearly the same mean of all points, and training starts slowly for "
@@ -125,32 +125,32 @@ class PointTokens(Part):
         ),
     )
     decoder: str = param(
-        "encoder_weights",
         Choice("encoder_weights", "own_softmax"),
+        default="encoder_weights",
         text=(
             "Weights by which points read the latent tokens: those by which these read the points (public code of "
             "LaMO), or those of a second softmax (LaMO, Eq. 14 and 15; AMO)."
         ),
     )
     n_frequencies: int = param(
-        4,
         Whole(0, 64),
+        default=4,
         text=(
             "Number of frequencies pi, 2 pi, 4 pi, ... whose sines and cosines of the coordinates are input channels "
             "of the points (public code of LaMO: 0)."
         ),
     )
     position_network: bool = param(
-        False,
         "boolean",
+        default=False,
         text=(
             "Whether the coordinates pass through a network of their own, to which a linear map of the other inputs is "
             "added (AMO, Eq. 3); otherwise all inputs of a point pass through one network."
         ),
     )
     parameter_embedding: str = param(
-        "channels",
         Choice("channels", "sinusoidal"),
+        default="channels",
         text=(
             "Embedding of global parameters: as further input channels, or as sines and cosines that pass through a "
             "small network and are added to the features of every point (public code of LaMO, for the time of "
@@ -158,8 +158,8 @@ class PointTokens(Part):
         ),
     )
     weight_init: str = param(
-        "default",
         Choice("default", "trunc_normal"),
+        default="default",
         text=(
             "Initial weights: PyTorch's default, or a truncated normal distribution of standard deviation 0.02 (public "
             "code of LaMO)."
@@ -189,24 +189,24 @@ class LatentTokens(PointTokens):
     """
 
     temperature: float = param(
-        0.5,
         Interval(Real, 0, None, closed="neither"),
+        default=0.5,
         text=(
             "Initial temperature of the softmax over latent tokens, which is learned for each head (public code of "
             "LaMO: 0.5)."
         ),
     )
     normalize: bool = param(
-        True,
         "boolean",
+        default=True,
         text=(
             "Whether each latent token is divided by the sum of its weights, as in the public code of LaMO but not in "
             "its Eq. 10."
         ),
     )
     shared: bool = param(
-        True,
         "boolean",
+        default=True,
         text=(
             "Whether all blocks use the same weights for mapping points to latent tokens (LaMO, Table 7: elasticity, "
             "airfoil)."
@@ -239,8 +239,8 @@ class LatentAttention(PointTokens):
     """
 
     aggregation: str = param(
-        "last",
         Choice("last", "sum"),
+        default="last",
         text=(
             "What the points read: the latent tokens after the last block, or the sum of those before the first and "
             "after each block."

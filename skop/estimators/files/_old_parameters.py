@@ -135,8 +135,7 @@ def _amo(state: dict[str, Any], old: dict[str, Any]) -> None:
     """Parts of AMO."""
     once = old.get("latents", "each_block") == "once"
     state["patches"] = _patches(old)
-    names = ("aggregation",) if once else ()
-    state["latents"] = _latents(old, "LatentAttention" if once else "LatentTokens", *names)
+    state["latents"] = _latents(old, "LatentAttention", "aggregation") if once else _latents(old, "LatentTokens")
     poles = ("adaptive_poles", "orthogonal", "max_radius")
     if old.get("transform") == "literal":
         state["mixer"] = _part("LiteralExpansions", _chosen(old, *poles))

@@ -120,23 +120,23 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
     """
 
     max_iter: int = param(
-        100,
         Whole(1),
+        default=100,
         text="Largest number of epochs (papers: 500).",
     )
     max_time: float | None = param(
-        None,
         Interval(Real, 0, None, closed="neither"),
         None,
+        default=None,
         text=(
             "Time limit of the training in seconds. The learning rate schedule then follows the time and is complete "
             "when the time is up. The fit of a `base` counts. Results depend on the speed of the machine."
         ),
     )
     batch_size: int | str = param(
-        "auto",
         Choice("auto"),
         Whole(1),
+        default="auto",
         text=(
             'Number of samples in a mini-batch (papers: 1 to 8). ``"auto"``: an eighth of the samples or fewer; on '
             "grids up to 16 samples of about 8192 points together, but at least 8 if these have at most 131072 "
@@ -145,27 +145,27 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
         ),
     )
     learning_rate_init: float = param(
-        4e-3,
         Interval(Real, 0, None, closed="neither"),
+        default=4e-3,
         text="Peak learning rate of the optimiser (papers: 3e-4 to 1e-3).",
     )
     weight_decay: float = param(
-        0.1,
         Interval(Real, 0, None, closed="left"),
+        default=0.1,
         text=("Weight decay (decoupled L2 penalty) of the optimiser (papers: 1e-5; 0.05 for LaMO on Navier-Stokes)."),
     )
     early_stopping: bool = param(
-        False,
         "boolean",
+        default=False,
         text=(
             "Whether to hold out a fraction of the samples for validation, to stop when the validation error no "
             "longer falls, and to keep the weights with the lowest error."
         ),
     )
     loss: Any = param(
-        "auto",
         Choice("auto", "relative_l2", "relative_l2_gradient", "sobolev", "mse"),
         callable,
+        default="auto",
         text=(
             'Training loss, see `skop.losses`. ``"auto"`` is ``"sobolev"``, the relative L2 error of values and '
             'slopes, for fields, ``"relative_l2"`` for the steps of a `skop.RolloutRegressor`, and ``"mse"`` for '
@@ -175,10 +175,10 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
         ),
     )
     base: Any = param(
-        "auto",
         Choice("auto", "linear", "pod"),
         HasMethods(["fit", "predict"]),
         None,
+        default="auto",
         text=(
             'Classical model with which the network is combined. ``"pod"`` is `PODRegressor`, ``"linear"`` its linear '
             'map; ``"auto"`` takes `PODRegressor` if it is better than the mean on unseen samples, and no base '
@@ -191,8 +191,8 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
         ),
     )
     geometry: str = param(
-        "auto",
         Choice("auto", "grid", "structured", "points"),
+        default="auto",
         text=(
             'Arrangement of the points. ``"grid"``: a rectilinear grid that all samples share. ``"structured"``: a '
             'curvilinear grid, or a grid that differs between samples. ``"points"``: points in any order. ``"auto"``: '
@@ -200,10 +200,10 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
         ),
     )
     grid: Any = param(
-        None,
         "array-like",
         Choice("auto"),
         None,
+        default=None,
         kind='tuple of int, "auto" or None',
         text=(
             "Regular grid to which samples without a grid are interpolated: the number of points along each axis of "
@@ -216,10 +216,10 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
         ),
     )
     symmetries: Any = param(
-        None,
         SequenceOf(str),
         SymmetryOptions,
         None,
+        default=None,
         part=SymmetryOptions,
         text=(
             "Symmetries of the problem, used for data augmentation: training samples are transformed at random. See "
@@ -227,8 +227,8 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
         ),
     )
     refinement: str = param(
-        "average",
         Choice("average", "interpolate", "native"),
+        default="average",
         text=(
             "Method for predicting on a grid that is a whole number of times finer than the training grid "
             '(super-resolution). ``"average"``: the input is sampled at the training spacing in several shifted ways, '
@@ -237,30 +237,30 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
         ),
     )
     input_fields: Any = param(
-        None,
         "array-like",
         None,
+        default=None,
         kind="list of str or None",
         text="Names of the mesh fields that are inputs.",
     )
     target_fields: Any = param(
-        None,
         "array-like",
         None,
+        default=None,
         kind="list of str or None",
         text="Names of the mesh fields that are targets, also if y is scalars, which are learnt too.",
     )
     cell_data: str = param(
-        "refuse",
         Choice("refuse", "to_points", "cells"),
+        default="refuse",
         text=(
             "Treatment of mesh fields that are stored on cells: an error, averaging to the points, or reading and "
             "predicting all fields at the centres of the cells, see `skop.data.read_meshes`."
         ),
     )
     warm_start: bool = param(
-        False,
         "boolean",
+        default=False,
         text=(
             "Whether a fit continues the training of the last one: with its weights, the moments of the optimiser and "
             "the average of the weights, and with the learning rate of a single training of the epochs so far and "
@@ -271,30 +271,30 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
         ),
     )
     random_state: Any = param(
-        None,
         "random_state",
+        default=None,
         text=(
             "Seed for the initial weights, the order of the samples and data augmentation. With an int, two fits on "
             "one CPU give identical results."
         ),
     )
     device: str = param(
-        "auto",
         str,
+        default="auto",
         text='PyTorch device; ``"auto"`` is CUDA if available, else the CPU.',
     )
     dtype: str = param(
-        "auto",
         Choice("auto", "float32", "float64"),
+        default="auto",
         text=(
             'Precision of the network. ``"auto"``: float64 for tables of plain features, as in scikit-learn; float32 '
             "for fields."
         ),
     )
     verbose: bool | int | str = param(
-        "auto",
         Choice("auto"),
         "verbose",
+        default="auto",
         kind='"auto", bool or int',
         text=(
             'Amount of output on standard error. ``"auto"``: one line if the fit, or all fits of an ensemble '
@@ -304,9 +304,9 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
         ),
     )
     training: TrainingOptions | None = param(
-        None,
         TrainingOptions,
         None,
+        default=None,
         part=TrainingOptions,
         text=(
             "Further training parameters, such as the learning rate schedule and gradient clipping; None "
@@ -315,9 +315,9 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
         ),
     )
     scaling: ScalingOptions | None = param(
-        None,
         ScalingOptions,
         None,
+        default=None,
         part=ScalingOptions,
         text="Scaling of the data; None takes the defaults of `skop.ScalingOptions`.",
     )

@@ -69,28 +69,28 @@ class DeepONetRegressor(OperatorRegressor):
     """
 
     width: int = param(
-        128,
         Whole(1, 65536),
+        default=128,
         text="Number of units of a hidden layer (paper: 40 and more).",
     )
     branch_depth: int = param(
-        3,
         Whole(0, 256),
+        default=3,
         text="Number of hidden layers of the branch network (paper: 1 to 2).",
     )
     trunk_depth: int = param(
-        3,
         Whole(0, 256),
+        default=3,
         text="Number of hidden layers of the trunk network (paper: 2 to 3).",
     )
     n_basis: int = param(
-        64,
         Whole(1, 65536),
+        default=64,
         text="Number of basis functions of each output channel.",
     )
     n_frequencies: int = param(
-        0,
         Whole(0, 64),
+        default=0,
         text=(
             "Number of frequencies pi, 2 pi, 4 pi, ... of the sines and cosines of the coordinates that are further "
             "inputs of the trunk network (paper: 0)."

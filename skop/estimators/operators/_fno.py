@@ -48,26 +48,26 @@ class FNORegressor(OperatorRegressor):
     """
 
     width: int = param(
-        32,
         Whole(1, 65536),
+        default=32,
         text="Number of channels of the Fourier layers (paper: 64 in 1-D, 32 in 2-D, 20 in 3-D).",
     )
     depth: int = param(
-        4,
         Whole(1, 256),
+        default=4,
         text="Number of Fourier layers (paper: 4).",
     )
     n_modes: int = param(
-        16,
         Whole(1, 1024),
+        default=16,
         text=(
             "Number of frequencies that are kept along each axis, both signs together (paper: 32 in 1-D, 24 in 2-D); "
             "grids with fewer points have fewer."
         ),
     )
     domain_padding: float = param(
-        0.0,
         Interval(Real, 0, None, closed="left"),
+        default=0.0,
         text="Share of the size of the grid by which it is extended with zeros, for fields that are not periodic.",
     )
     geometry: str = grid_geometry()

@@ -52,23 +52,29 @@ class GeoMaNORegressor(OperatorRegressor):
     (4, 16, 16, 1)
     """
 
-    width: int = param(64, Whole(1, 65536), text="Size of a token (paper: 64 for Darcy, 256 for Navier-Stokes).")
-    depth: int = param(2, Whole(1, 256), text="Number of blocks (paper: 8).")
+    width: int = param(
+        Whole(1, 65536), default=64, text="Size of a token (paper: 64 for Darcy, 256 for Navier-Stokes)."
+    )
+    depth: int = param(Whole(1, 256), default=2, text="Number of blocks (paper: 8).")
     mlp_ratio: float = param(
-        2.0,
         Interval(Real, 0, 1024, closed="right"),
+        default=2.0,
         text="Number of hidden units of the feed-forward networks, as a multiple of `width` (paper: not stated).",
     )
     dropout: float = param(
-        0.0, Interval(Real, 0, 1, closed="left"), text="Dropout probability in the blocks, in [0, 1)."
+        Interval(Real, 0, 1, closed="left"), default=0.0, text="Dropout probability in the blocks, in [0, 1)."
     )
     patches: Patches | None = param(
-        None, Patches, None, part=Patches, text="Patches of a grid, see `skop.parts.Patches`; None takes its defaults."
+        Patches,
+        None,
+        default=None,
+        part=Patches,
+        text="Patches of a grid, see `skop.parts.Patches`; None takes its defaults.",
     )
     mixer: GeometricScan | None = param(
-        None,
         GeometricScan,
         None,
+        default=None,
         part=GeometricScan,
         text="Scans over the patches, see `skop.parts.GeometricScan`; None takes its defaults.",
     )

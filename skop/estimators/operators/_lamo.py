@@ -53,42 +53,48 @@ class LaMORegressor(OperatorRegressor):
     (4, 16, 16, 1)
     """
 
-    width: int = param(64, Whole(1, 65536), text="Size of a token (paper: 64 for Darcy, 256 for Navier-Stokes).")
-    depth: int = param(2, Whole(1, 256), text="Number of blocks (paper: 8).")
+    width: int = param(
+        Whole(1, 65536), default=64, text="Size of a token (paper: 64 for Darcy, 256 for Navier-Stokes)."
+    )
+    depth: int = param(Whole(1, 256), default=2, text="Number of blocks (paper: 8).")
     mlp_ratio: float = param(
-        2.0,
         Interval(Real, 0, 1024, closed="right"),
+        default=2.0,
         text=(
             "Number of hidden units of the feed-forward networks, as a multiple of `width` (public code: 4 on grids, "
             "1 or 2 on points)."
         ),
     )
     dropout: float = param(
-        0.0, Interval(Real, 0, 1, closed="left"), text="Dropout probability in the blocks, in [0, 1)."
+        Interval(Real, 0, 1, closed="left"), default=0.0, text="Dropout probability in the blocks, in [0, 1)."
     )
     patches: Patches | None = param(
-        None, Patches, None, part=Patches, text="Patches of a grid, see `skop.parts.Patches`; None takes its defaults."
+        Patches,
+        None,
+        default=None,
+        part=Patches,
+        text="Patches of a grid, see `skop.parts.Patches`; None takes its defaults.",
     )
     scan: Mixer | None = param(
-        None,
         Mixer,
         None,
+        default=None,
         part=GridSSD,
         text="Mixer of the tokens of a grid; None takes `skop.parts.GridSSD`.",
     )
     latents: LatentTokens | None = param(
-        None,
         LatentTokens,
         None,
+        default=None,
         part=LatentTokens,
         text=(
             "Latent tokens of points and of curvilinear grids, see `skop.parts.LatentTokens`; None takes its defaults."
         ),
     )
     mixer: Mixer | None = param(
-        None,
         Mixer,
         None,
+        default=None,
         part=Hydra,
         text=(
             "Mixer of the latent tokens: `skop.parts.Hydra`, which None takes (paper: elasticity, airfoil), "

@@ -88,11 +88,11 @@ class MNORegressor(OperatorRegressor):
     """
 
     host: Host | None = param(
-        None,
         GalerkinTransformer,
         GNOT,
         OFormer,
         None,
+        default=None,
         part=GalerkinTransformer,
         text=(
             "Network around the mixers. `skop.parts.GalerkinTransformer`, which None takes: the points read one "
@@ -102,9 +102,9 @@ class MNORegressor(OperatorRegressor):
         ),
     )
     mixer: Mixer | None = param(
-        None,
         Mixer,
         None,
+        default=None,
         part=Mamba,
         text=(
             "Exchange of information between the points. `skop.parts.Mamba`, which None takes: selective scans along "
@@ -115,31 +115,31 @@ class MNORegressor(OperatorRegressor):
         ),
     )
     width: int = param(
-        32,
         Whole(1, 65536),
+        default=32,
         text="Size of a token (paper: 96 in GNOT, 256 in Galerkin, 96 for Darcy and 64 in time in OFormer).",
     )
     depth: int = param(
-        3,
         Whole(1, 256),
+        default=3,
         text="Number of blocks (paper: 4 in GNOT, 6 in Galerkin, 6 for Darcy and 2 in time in OFormer).",
     )
     mlp_ratio: float = param(
-        2.0,
         Interval(Real, 0, 1024, closed="right"),
+        default=2.0,
         text=(
             "Hidden size of feed-forward parts, and of GNOT's experts and gates, as a multiple of the size of a token "
             "(public code: 2 in GNOT, 1 in the others)."
         ),
     )
     dropout: float = param(
-        0.0,
         Interval(Real, 0, 1, closed="left"),
+        default=0.0,
         text="Dropout in the blocks, in [0, 1) (public code: 0; 0.03 for Darcy in OFormer).",
     )
     learning_rate_init: float = param(
-        8e-3,
         Interval(Real, 0, None, closed="neither"),
+        default=8e-3,
         text="Peak learning rate of the optimiser (public code: 1e-3; 1e-4 in OFormer).",
     )
 

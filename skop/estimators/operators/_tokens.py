@@ -13,8 +13,8 @@ __all__ = ["check_centres", "grid_geometry", "refuse_scattered_points"]
 def grid_geometry() -> Any:
     """Return the parameter `geometry` of an operator that reads grids only."""
     return param(
-        "auto",
         Choice("auto", "grid", "structured"),
+        default="auto",
         text=(
             'Arrangement of the points of a grid. ``"grid"``: rectilinear, where predictions on finer grids are '
             'possible by `refinement`. ``"structured"``: curvilinear. ``"auto"`` detects which of them it is.'

@@ -52,33 +52,33 @@ class TransolverRegressor(OperatorRegressor):
     """
 
     width: int = param(
-        32,
         Whole(1, 65536),
+        default=32,
         text="Size of a point's features (paper: 128, Navier-Stokes 256).",
     )
     depth: int = param(
-        4,
         Whole(1, 256),
+        default=4,
         text="Number of blocks (paper: 8).",
     )
     n_slices: int = param(
-        32,
         Whole(1, 16384),
+        default=32,
         text="Number of slices of a sample (paper: 64, Navier-Stokes 32).",
     )
     n_heads: int = param(
-        4,
         Whole(1, 4096),
+        default=4,
         text="Number of heads, each with weights of its own; a divisor of `width` (paper: 8).",
     )
     mlp_ratio: float = param(
-        1.0,
         Interval(Real, 0, 1024, closed="right"),
+        default=1.0,
         text="Number of hidden units of the feed-forward networks, as a multiple of `width` (paper: 1, pipe 2).",
     )
     reference_size: int = param(
-        0,
         Whole(0, 1024),
+        default=0,
         text=(
             "Number of points along each axis of a reference grid in the unit box, whose distances from a point are "
             "its input channels instead of the coordinates (paper: 8 for Darcy and Navier-Stokes). Needs "
@@ -86,8 +86,8 @@ class TransolverRegressor(OperatorRegressor):
         ),
     )
     dropout: float = param(
-        0.0,
         Interval(Real, 0, 1, closed="left"),
+        default=0.0,
         text="Dropout probability in the blocks, in [0, 1).",
     )
 

@@ -46,26 +46,26 @@ class UNetRegressor(OperatorRegressor):
     """
 
     width: int = param(
-        16,
         Whole(1, 65536),
+        default=16,
         text="Number of channels on the finest grid; each coarser grid has twice as many (PDEBench: 32, PDEArena: 64).",
     )
     depth: int = param(
-        3,
         Whole(0, 16),
+        default=3,
         text="Number of times that the grid is halved (original, PDEBench: 4).",
     )
     n_groups: int = param(
-        1,
         Whole(1, 16384),
+        default=1,
         text=(
             "Number of groups of channels that are normalised together (PDEArena: 1). Where it is no divisor of a "
             "number of channels, the largest common divisor is used."
         ),
     )
     kernel_size: int = param(
-        3,
         Whole(1, 1025),
+        default=3,
         text="Size of the convolutions along each axis, odd.",
     )
     geometry: str = grid_geometry()

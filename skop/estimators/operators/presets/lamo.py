@@ -37,21 +37,22 @@ _GRIDS = _SHARED | {
 }
 _SCAN = GridSSD(d_state=64, path_weights="own", decay_range=(1.0, 1.0))
 
+_LATENTS = LatentTokens(
+    n_tokens=64,
+    n_heads=8,
+    n_centred_heads=0,
+    n_frequencies=0,
+    weight_init="trunc_normal",
+    parameter_embedding="sinusoidal",
+)
 _POINTS = _SHARED | {
     "width": 128,
     "mlp_ratio": 1,
     "loss": "relative_l2",
     "learning_rate_init": 1e-3,
-    "latents": LatentTokens(
-        n_tokens=64,
-        n_heads=8,
-        n_centred_heads=0,
-        n_frequencies=0,
-        weight_init="trunc_normal",
-        parameter_embedding="sinusoidal",
-    ),
+    "latents": _LATENTS,
 }
-_OWN_LATENTS = {"latents": replace(_POINTS["latents"], shared=False)}
+_OWN_LATENTS = {"latents": replace(_LATENTS, shared=False)}
 
 _UNSCALED = ScalingOptions(coords=None, inputs=None, params=None, targets=None)
 
