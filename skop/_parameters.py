@@ -161,6 +161,12 @@ class Parametrised:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         dataclass(kw_only=True, eq=False, repr=False)(cls)
+        plain = [each.name for each in _fields(cls) if "allowed" not in each.metadata]
+        if plain:
+            raise TypeError(
+                f"{cls.__name__}.{plain[0]} is a field without documentation and checks; write it as "
+                f"skop.parts.param(..., default=..., text=...), or as a ClassVar if it is no parameter."
+            )
         cls._parameter_constraints = {each.name: each.metadata["allowed"] for each in _fields(cls)}
         # Under `python -OO` there are no docstrings.
         if cls.__doc__ is not None:
