@@ -93,10 +93,11 @@ def _documented(cls: type) -> str:
     listed = sorted(_fields(cls), key=lambda each: each.name not in own)
     entries = "\n".join(_entry(each) for each in listed)
     before, sections = _sections(inspect.cleandoc(cls.__doc__ or ""))
-    if "Attributes" not in sections:
-        above = next((base.__doc__ for base in cls.__mro__[1:] if hasattr(base, "_parameter_constraints")), None)
-        inherited = _sections(inspect.cleandoc(above or ""))[1].get("Attributes")
-        sections = ({"Attributes": inherited} if inherited else {}) | sections
+    above = next((base.__doc__ for base in cls.__mro__[1:] if hasattr(base, "_parameter_constraints")), None)
+    inherited = _sections(inspect.cleandoc(above or ""))[1].get("Attributes")
+    if inherited:
+        sections = {"Attributes": inherited} | sections
+        sections["Attributes"] += "" if sections["Attributes"] == inherited else f"\n{inherited}"
     parts = {"Parameters": entries} | sections if entries else sections
     return "\n\n".join([before, *(f"{head}\n{'-' * len(head)}\n{text}" for head, text in parts.items())]) + "\n"
 
@@ -187,16 +188,15 @@ class Part(Parametrised, BaseEstimator):
         held = ((each.name, getattr(self, each.name)) for each in _fields(self))
         return {name: value.item() if isinstance(value, np.generic) else value for name, value in held}
 
-    def idle(self, usual: Part | None = None) -> Iterable[tuple[str, dict[str, tuple[Any, ...]]]]:
+    def idle(self) -> Iterable[tuple[str, dict[str, tuple[Any, ...]]]]:
         """Yield parameters that were changed and have no effect, with the values of others that they act with."""
-        usual = type(self)() if usual is None else usual
         for each in _fields(self):
             unmet = {
                 name: able
                 for name, able in each.metadata["acts_with"].items()
                 if not any(are_equal(getattr(self, name), value) for value in able)
             }
-            if unmet and not are_equal(getattr(self, each.name), getattr(usual, each.name)):
+            if unmet and not are_equal(getattr(self, each.name), each.default):
                 yield each.name, unmet
 
 

@@ -462,10 +462,9 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
                 f"{' or '.join(sorted({kind for name in idle for kind in self._effective_on[name]}))}.",
                 SkopWarning,
             )
-        for name, usual in self._usual_parts().items():
+        for name in self._usual_parts():
             if geometry in self._effective_on.get(name, (geometry,)):
-                part = self._options(name)
-                for inner, unmet in part.idle(usual if type(part) is type(usual) else None):
+                for inner, unmet in self._options(name).idle():
                     self._warn_of_idle(f"{name}__{inner}", {f"{name}__{other}": able for other, able in unmet.items()})
 
     def _warn_of_idle(self, name: str, unmet: dict[str, Sequence[Any]]) -> None:
