@@ -11,15 +11,16 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
+from functools import cache
 from numbers import Integral, Real
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from skop._sklearn_compat import AllowedValues, HasMethods, Interval, SequenceOf, StrOptions
 
-__all__ = ["Choice", "Parametrised", "Part", "Whole", "are_equal", "param"]
+__all__ = ["Choice", "HasParts", "Parametrised", "Part", "Whole", "are_equal", "param"]
 
 #: Width of the text of a parameter in a docstring.
 _COLUMNS = 112
@@ -178,26 +179,152 @@ class Part(Parametrised, BaseEstimator):
     """Base class of the parts of estimators, which registers them by name for model files."""
 
     known: ClassVar[dict[str, type[Part]]] = {}
+    #: Parameters that act with certain values of others only, with their defaults and these values.
+    _conditional: ClassVar[tuple[tuple[str, Any, dict[str, tuple[Any, ...]]], ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         Part.known[cls.__name__] = cls
+        cls._conditional = tuple(
+            (each.name, each.default, each.metadata["acts_with"]) for each in _fields(cls) if each.metadata["acts_with"]
+        )
 
     def values(self) -> dict[str, Any]:
         """Return the parameters by name, with numbers of NumPy as those of Python, whose products do not overflow."""
-        held = ((each.name, getattr(self, each.name)) for each in _fields(self))
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in held}
+        found = dict(vars(self))
+        for name, value in vars(self).items():
+            if isinstance(value, np.generic):
+                found[name] = value.item()
+        return found
 
     def idle(self) -> Iterable[tuple[str, dict[str, tuple[Any, ...]]]]:
         """Yield parameters that were changed and have no effect, with the values of others that they act with."""
-        for each in _fields(self):
+        for name, default, acts_with in self._conditional:
             unmet = {
-                name: able
-                for name, able in each.metadata["acts_with"].items()
-                if not any(are_equal(getattr(self, name), value) for value in able)
+                other: able
+                for other, able in acts_with.items()
+                if not any(are_equal(getattr(self, other), value) for value in able)
             }
-            if unmet and not are_equal(getattr(self, each.name), each.default):
-                yield each.name, unmet
+            if unmet and not are_equal(getattr(self, name), default):
+                yield name, unmet
+
+
+class HasParts(Parametrised):
+    """Base class of estimators with parts as parameters; None stands for the usual part."""
+
+    @classmethod
+    @cache
+    def _usual_parts(cls) -> dict[str, Part]:
+        """Parts that None stands for, by the names of the parameters. Nobody may change them."""
+        return {each.name: each.metadata["part"]() for each in _fields(cls) if each.metadata["part"]}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to include the parameters of the parts, those of parts that are None too.
+
+        Returns
+        -------
+        dict
+            Parameters by name.
+        """
+        found: dict[str, Any] = super().get_params(deep)  # type: ignore[misc]
+        for name, part in self._usual_parts().items() if deep else ():
+            if found[name] is None:
+                found |= {f"{name}__{inner}": value for inner, value in part.get_params(deep=False).items()}
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, including those of parts.
+
+        Parameters
+        ----------
+        **params
+            Parameters by name. ``training__ema_decay`` belongs to the part ``training``, which is created if it is
+            None.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter, or it belongs to an estimator where none is.
+        """
+        for key in params:
+            outer, _, inner = key.partition("__")
+            if not inner or outer in self._usual_parts() or not hasattr(type(self), outer):
+                continue
+            held = params.get(outer, getattr(self, outer))
+            if not hasattr(held, "set_params"):
+                raise ValueError(
+                    f"{key} is a parameter of an estimator, but {outer} is {held!r}; pass an estimator as {outer} "
+                    "first."
+                )
+        for name, usual in self._usual_parts().items():
+            if any(key.startswith(f"{name}__") for key in params):
+                given = params.get(name, getattr(self, name))
+                params = {**params, name: clone(usual) if given is None else self._as_part(name, given)}
+        found: Self = super().set_params(**params)  # type: ignore[misc]
+        return found
+
+    def _options(self, name: str) -> Any:
+        """Return the part that is a parameter; the usual one, which nobody may change, if the parameter is None."""
+        given = getattr(self, name)
+        return self._usual_parts()[name] if given is None else self._as_part(name, given)
+
+    @classmethod
+    def _as_part(cls, name: str, given: Any) -> Any:
+        """Return the value of a parameter as a part; a sequence is the first parameter of its only kind."""
+        allowed = cls._parameter_constraints[name]
+        kinds = [kind for kind in allowed if isinstance(kind, type) and issubclass(kind, Part)]
+        if isinstance(given, tuple(kinds)):
+            return given
+        if any(isinstance(other, SequenceOf) for other in allowed):
+            return kinds[0](**{_fields(kinds[0])[0].name: given})
+        words = ", ".join(f"{kind.__name__}(...)" for kind in kinds)
+        raise ValueError(f"{name} is {given!r}; expected {words}, or None for the default.")
+
+    @classmethod
+    def _with_own_parts(cls, parameters: dict[str, Any]) -> Self:
+        """An estimator with copies of the parts among the parameters."""
+        return cls(**{name: clone(value) if isinstance(value, Part) else value for name, value in parameters.items()})
+
+    def _check_parts(self) -> None:
+        """Raise an error if a parameter of a part is invalid."""
+        for name in self._usual_parts():
+            if getattr(self, name) is not None:
+                self._options(name)._validate_params()
+
+    def _flat_parameters(self) -> dict[str, Any]:
+        """Parameters by name, with the class and the parameters of each part in its place."""
+        found = {}
+        for name, value in self.get_params(deep=False).items():
+            if name not in self._usual_parts():
+                found[name] = value
+                continue
+            part = self._options(name)
+            found[name] = type(part).__name__
+            found |= {f"{name}__{inner}": held for inner, held in part.values().items()}
+        return found
+
+    def _changed(self, names: Iterable[str]) -> dict[str, Any]:
+        """Return those of the named parameters, such as ``"host__kernel_size"``, that differ from the defaults."""
+        changed = {}
+        for name in names:
+            outer, _, inner = name.partition("__")
+            holder = self._options(outer) if inner else self
+            value, default = getattr(holder, inner or outer), getattr(type(holder), inner or outer)
+            if default is None and value is not None:
+                default = self._usual_parts().get(name)
+            if not are_equal(value, default):
+                changed[name] = value
+        return changed
 
 
 def are_equal(value: Any, other: Any) -> bool:

@@ -7,10 +7,9 @@ Notation: n samples, P points, T points of all samples together, q output channe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import fields, replace
-from functools import cache
+from dataclasses import replace
 from math import prod
 from numbers import Real
 from typing import Any, ClassVar, Self, cast
@@ -20,7 +19,7 @@ import torch
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from skop._parameters import Choice, Parametrised, Part, Whole, are_equal, param
+from skop._parameters import Choice, HasParts, Whole, are_equal, param
 from skop._sklearn_compat import CallbackSupportMixin, HasMethods, Interval, SequenceOf, fit_context
 from skop._typing import FloatArray, IntArray, PathOrStr
 from skop.data import DataSpec, FieldSet, Predictions, ScalingOptions, TrainingData
@@ -57,7 +56,7 @@ _FREE_PARAMETERS = frozenset(
 )
 
 
-class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldRegressor):
+class OperatorRegressor(HasParts, CallbackSupportMixin, MeasuresCost, FieldRegressor):
     """Base class of the operator regressors: fit, predict, score and save for fields and tables.
 
     A subclass states its parameters as fields made by `skop.parts.param`, and `_build_network` builds its network. Its
@@ -368,83 +367,6 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
         # The published models are networks alone.
         return cls._with_own_parts({"base": None} | cls._presets[name]).set_params(**changes)
 
-    @classmethod
-    def _with_own_parts(cls, parameters: dict[str, Any]) -> Self:
-        """An estimator with copies of the parts among the parameters."""
-        return cls(**{name: clone(value) if isinstance(value, Part) else value for name, value in parameters.items()})
-
-    @classmethod
-    @cache
-    def _usual_parts(cls) -> dict[str, Part]:
-        """Parts that None stands for, by the names of the parameters. Nobody may change them."""
-        return {each.name: each.metadata["part"]() for each in fields(cls) if each.metadata["part"]}
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to include the parameters of the parts, those of parts that are None too.
-
-        Returns
-        -------
-        dict
-            Parameters by name.
-        """
-        found: dict[str, Any] = super().get_params(deep)
-        for name, part in self._usual_parts().items() if deep else ():
-            if found[name] is None:
-                found |= {f"{name}__{inner}": value for inner, value in part.get_params(deep=False).items()}
-        return found
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, including those of parts.
-
-        Parameters
-        ----------
-        **params
-            Parameters by name. ``training__ema_decay`` belongs to the part ``training``, which is created if it is
-            None.
-
-        Returns
-        -------
-        self
-            The estimator.
-
-        Raises
-        ------
-        ValueError
-            If there is no such parameter.
-        """
-        base, inner = params.get("base", self.base), next((key for key in params if key.startswith("base__")), None)
-        if inner is not None and not hasattr(base, "set_params"):
-            raise ValueError(
-                f"{inner} is a parameter of an estimator, but base is {base!r}; pass one as the base first, such as "
-                "base=PODRegressor()."
-            )
-        for name, usual in self._usual_parts().items():
-            if any(key.startswith(f"{name}__") for key in params):
-                given = params.get(name, getattr(self, name))
-                params = {**params, name: clone(usual) if given is None else self._as_part(name, given)}
-        return super().set_params(**params)
-
-    def _options(self, name: str) -> Any:
-        """Return the part that is a parameter; the usual one, which nobody may change, if the parameter is None."""
-        given = getattr(self, name)
-        return self._usual_parts()[name] if given is None else self._as_part(name, given)
-
-    @classmethod
-    def _as_part(cls, name: str, given: Any) -> Any:
-        """Return the value of a parameter as a part; a sequence is one of symmetries."""
-        kinds = [kind for kind in cls._parameter_constraints[name] if isinstance(kind, type) and issubclass(kind, Part)]
-        if isinstance(given, tuple(kinds)):
-            return given
-        if kinds != [SymmetryOptions]:
-            words = ", ".join(f"{kind.__name__}(...)" for kind in kinds)
-            raise ValueError(f"{name} is {given!r}; expected {words}, or None for the default.")
-        return SymmetryOptions(names=given)
-
     @property
     def _symmetries(self) -> SymmetryOptions | None:
         """Return the declared symmetries, or None if there are none."""
@@ -474,36 +396,10 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
         needed = " and ".join(f"{other}={' or '.join(map(repr, able))}" for other, able in unmet.items())
         warn(f"{name}={values[name]!r} has no effect with {chosen}; it acts with {needed}.", SkopWarning)
 
-    def _changed(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return those of the named parameters, such as ``"host__kernel_size"``, that differ from the defaults."""
-        usual = {each.name: each.default for each in fields(self)}
-        changed = {}
-        for name in names:
-            holder, _, inner = name.rpartition("__")
-            if holder:
-                part = self._options(holder)
-                value, default = getattr(part, inner), getattr(type(part)(), inner)
-            else:
-                value, default = getattr(self, name), usual[name]
-            if default is None and name in self._usual_parts() and value is not None:
-                default = self._usual_parts()[name]
-            if not are_equal(value, default):
-                changed[name] = value
-        return changed
-
     def _network_parameters(self) -> dict[str, Any]:
         """Parameters that describe the network and the scaling, those of parts by their full names."""
-        found = {}
-        for name, value in self.get_params(deep=False).items():
-            if name in _FREE_PARAMETERS:
-                continue
-            if name not in self._usual_parts():
-                found[name] = value
-                continue
-            part = self._options(name)
-            found[name] = type(part).__name__
-            found |= {f"{name}__{inner}": held for inner, held in part.values().items()}
-        return found
+        found = self._flat_parameters().items()
+        return {name: value for name, value in found if name.partition("__")[0] not in _FREE_PARAMETERS}
 
     def _changed_since_fit(self) -> dict[str, tuple[Any, Any]]:
         """Parameters of the network that are others than in the fit, by name, as they were and as they are."""
@@ -678,7 +574,7 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
         self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan, params: Any, checkpoint_dir: Any
     ) -> History:
         """Read the data, prepare and train the network, and store the results."""
-        self._validate_options()
+        self._check_parts()
         group = join_group(self._options("training").distributed)
         with group.together():
             return self._train_in(group, X, y, sample_weight, plan, params, checkpoint_dir)
@@ -717,17 +613,11 @@ class OperatorRegressor(Parametrised, CallbackSupportMixin, MeasuresCost, FieldR
                 session.train(callbacks)
             return session.finish()
 
-    def _validate_options(self) -> None:
-        """Raise an error if a parameter of a part is invalid."""
-        for name in self._usual_parts():
-            if getattr(self, name) is not None:
-                self._options(name)._validate_params()
-
     def _estimate_cost(
         self, X: Any, y: Any, sample_weight: Any, plan: TrainingPlan = DIRECT_TRAINING, *, params: Any = None
     ) -> CostEstimate:
         """Measure a copy of the estimator by a plan, and copies with cheaper settings."""
-        self._validate_options()
+        self._check_parts()
         # A plan with a function of its own has it for this object, which is a copy already.
         probe = self._probe() if plan.forward is None else self.set_params(random_state=0)
         data = probe._read(X, y, params=params, sample_weight=sample_weight)

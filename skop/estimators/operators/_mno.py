@@ -193,11 +193,11 @@ class MNORegressor(OperatorRegressor):
         """Build the host for the data."""
         keywords = self._keywords(spec, "width", "depth", "mlp_ratio", "dropout", "mixer")
         host: Host = self._options("host").on(geometry)
-        self._check_parts(host, keywords["mixer"], geometry)
+        self._check_host(host, keywords["mixer"], geometry)
         network: SequenceNetwork = _NETWORKS[type(host)](host=host, **keywords)
         return network
 
-    def _check_parts(self, host: Host, mixer: Mixer, geometry: str) -> None:
+    def _check_host(self, host: Host, mixer: Mixer, geometry: str) -> None:
         """Raise if a part of the network needs a grid that the points do not form, or another host."""
         if isinstance(mixer, RotaryAttention) and not isinstance(host, OFormer):
             raise ValueError(
