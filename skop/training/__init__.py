@@ -5,13 +5,14 @@
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
 from skop.training._averaging import WeightAverage as WeightAverage
+from skop.training._config import History, TrainerConfig
 from skop.training._continuation import EarlierTraining
 from skop.training._continuation import TrainingEnd as TrainingEnd
 from skop.training._continuation import fingerprint as fingerprint
 from skop.training._distributed import Group as Group
 from skop.training._distributed import join_group as join_group
 from skop.training._distributed import local_rank as local_rank
-from skop.training._loop import History, Trainer, TrainerConfig
+from skop.training._loop import Trainer
 from skop.training._memory import naming_memory as naming_memory
 from skop.training._monitors import Monitor, Validation
 from skop.training._optimizer import OPTIMIZERS as OPTIMIZERS
@@ -19,7 +20,6 @@ from skop.training._optimizer import Muon
 from skop.training._optimizer import make_optimizer as make_optimizer
 from skop.training._optimizer import orthogonalized as orthogonalized
 from skop.training._order import epoch_rounds as epoch_rounds
-from skop.training._parts import can_be_split as can_be_split
 from skop.training._parts import split_batch as split_batch
 from skop.training._plan import DIRECT_TRAINING as DIRECT_TRAINING
 from skop.training._plan import TrainingPlan as TrainingPlan

@@ -1,5 +1,8 @@
 """Exponential moving average (EMA) of the weights."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import nn
 
@@ -58,3 +61,12 @@ class WeightAverage:
         for number, live in enumerate(self.live):
             live.data, self.mean[number] = self.mean[number], live.data
         self.is_swapped = not self.is_swapped
+
+    @contextmanager
+    def swapped(self) -> Iterator[None]:
+        """Exchange the network's weights and the average within the block."""
+        self.swap()
+        try:
+            yield
+        finally:
+            self.swap()

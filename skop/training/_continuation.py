@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from skop._typing import IntArray
-from skop.training._averaging import WeightAverage
 
 __all__ = ["EarlierTraining", "TrainingEnd", "fingerprint"]
 
@@ -46,69 +44,6 @@ class TrainingEnd:
     rate_factor: float
     fingerprint: int = 0
 
-    @classmethod
-    @torch.no_grad()
-    def of(
-        cls, network: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage | None, rate_factor: float
-    ) -> TrainingEnd:
-        """Copy the state of a training, before its final weights are put into the network.
-
-        Parameters
-        ----------
-        network : Module
-            Network with the weights of the last step.
-        optimizer : Optimizer
-            Optimiser of its parameters.
-        average : WeightAverage or None
-            Average of its parameters.
-        rate_factor : float
-            Factor on the learning rate.
-
-        Returns
-        -------
-        TrainingEnd
-            The state, without a fingerprint.
-        """
-        names: dict[torch.Tensor, str] = {held: name for name, held in network.named_parameters()}
-        return cls(
-            {name: held.detach().clone() for name, held in network.state_dict().items()},
-            type(optimizer).__name__,
-            {
-                names[held]: {kind: value.clone() for kind, value in own.items()}
-                for held, own in optimizer.state.items()
-            },
-            None if average is None else [mean.clone() for mean in average.mean],
-            0 if average is None else average.steps,
-            rate_factor,
-        )
-
-    @torch.no_grad()
-    def restore(self, network: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage | None) -> None:
-        """Put the state, which is not modified, into a training that has not begun.
-
-        Without an average before or now, the network keeps its weights, and the average starts from them. Another
-        optimiser starts with moments of its own.
-
-        Parameters
-        ----------
-        network : Module
-            Network of the same structure.
-        optimizer : Optimizer
-            Optimiser of its parameters.
-        average : WeightAverage or None
-            Average of its parameters.
-        """
-        if (average is None) == (self.mean is None):
-            network.load_state_dict(self.weights)
-        if average is not None and self.mean is not None:
-            torch._foreach_copy_(average.mean, [mean.to(average.mean[0].device) for mean in self.mean])
-            average.steps = self.average_steps
-        for name, held in network.named_parameters():
-            if name in self.moments and type(optimizer).__name__ == self.optimizer:
-                # The optimiser counts its steps on the CPU or on the device, as its kernels ask for.
-                own: dict[str, Any] = self.moments[name]
-                optimizer.state[held] = {kind: value.to(held.device, copy=True) for kind, value in own.items()}
-
 
 @dataclass(frozen=True)
 class EarlierTraining:
@@ -132,35 +67,18 @@ class EarlierTraining:
     end: TrainingEnd | None = None
     held_out: IntArray | None = None
 
+    def end_of(self, network: nn.Module) -> TrainingEnd | None:
+        """State from which a network goes on; None if the caller has changed its weights, and goes on from these."""
+        goes_on = self.end is not None and self.end.fingerprint == fingerprint(network)
+        return self.end if goes_on else None
+
     def has_held_out(self, samples: IntArray) -> bool:
         """Whether it was validated on these samples."""
         return self.held_out is not None and np.array_equal(self.held_out, samples)
 
 
 def fingerprint(network: nn.Module) -> int:
-    """Compute a checksum of the weights and buffers of a network.
-
-    Parameters
-    ----------
-    network : Module
-        Any network.
-
-    Returns
-    -------
-    int
-        Checksum, the same on every device.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.training import fingerprint
-    >>> layer = torch.nn.Linear(2, 1)
-    >>> before = fingerprint(layer)
-    >>> with torch.no_grad():
-    ...     layer.bias += 1
-    >>> fingerprint(layer) == before
-    False
-    """
+    """Compute a checksum of the weights and buffers of a network, which is the same on every device."""
     total = 0
     for held in network.state_dict().values():
         total = zlib.crc32(held.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy(), total)

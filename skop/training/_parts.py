@@ -13,64 +13,18 @@ from skop._draws import BatchRows
 from skop._typing import IntArray
 from skop.data import Batch
 
-__all__ = ["can_be_split", "split_batch"]
-
-
-def can_be_split(batch: Batch, n_parts: int, unit: int = 1, n_ranks: int = 1) -> bool:
-    """Tell whether a batch can be taken in more parts than so many.
-
-    Parameters
-    ----------
-    batch : Batch
-        Mini-batch.
-    n_parts : int
-        Number of parts.
-    unit : int, default=1
-        Number of successive samples that stay together.
-    n_ranks : int, default=1
-        Number of processes that share the batch.
-
-    Returns
-    -------
-    bool
-        Whether there are more units.
-    """
-    return n_parts < -(-(len(batch) // unit) // n_ranks)
+__all__ = ["split_batch"]
 
 
 def split_batch(
     batch: Batch, n_parts: int, reduction: str, unit: int = 1, *, rank: int = 0, n_ranks: int = 1
 ) -> Iterator[tuple[Batch, Any, tuple[BatchRows, ...]]]:
-    """Yield parts of a batch, and the factors with which their losses add up to that of the whole.
+    """Yield parts of a batch, the factors with which their losses add up to that of the whole, and their places.
 
-    Parameters
-    ----------
-    batch : Batch
-        Mini-batch of B samples.
-    n_parts : int
-        Largest number of parts.
-    reduction : {"mean", "sum"}
-        Reduction of the loss over the samples.
-    unit : int, default=1
-        Number of successive samples that stay together.
-    rank, n_ranks : int, default=0, 1
-        Number of this process, and of the processes that share the batch. Only the parts of this one are yielded; where
-        there are fewer units than processes, some get a part with the factor 0.
-
-    Yields
-    ------
-    tuple of (Batch, float or Tensor, tuple of BatchRows)
-        A part; the share of its samples in a mean over all, by their weights, or 1 for a sum; and its place in the
-        batch, by samples and, where these are packed, by points.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skop.data import Batch
-    >>> from skop.training import split_batch
-    >>> batch = Batch(torch.zeros(3, 1), torch.zeros(4, 3, 2), None, None)
-    >>> [(len(part), share) for part, share, _ in split_batch(batch, 2, "mean")]
-    [(2, 0.5), (2, 0.5)]
+    There are at most `n_parts`; `unit` successive samples stay together. The factor is the share of the samples in a
+    mean over all, by their weights, or 1 for a sum. The places are those in the batch, by samples and, where these are
+    packed, by points. Of several processes each gets its own parts; where there are fewer units than processes, some
+    get a part with the factor 0.
     """
     if n_parts == n_ranks == 1:
         yield batch, 1.0, ()

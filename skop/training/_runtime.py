@@ -26,29 +26,9 @@ _users = threading.local()
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the PyTorch device of this name.
+    """Return the PyTorch device of this name; ``"auto"`` is CUDA if available, else the CPU.
 
-    Parameters
-    ----------
-    name : str
-        Name of a PyTorch device; ``"auto"`` is CUDA if available, else the CPU. Each process of torchrun takes the GPU
-        with its number.
-
-    Returns
-    -------
-    torch.device
-        Device to compute on.
-
-    Raises
-    ------
-    ValueError
-        If PyTorch does not know the name, or the device is not available.
-
-    Examples
-    --------
-    >>> from skop.training._runtime import pick_device
-    >>> pick_device("cpu")
-    device(type='cpu')
+    Each process of torchrun takes the GPU with its number.
     """
     if name == "auto":
         if local_rank() is None or not torch.cuda.is_available():
@@ -79,26 +59,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def pick_dtype(name: str, role: str) -> str:
-    """Return the precision of a fit; with ``"auto"``, float64 for tables of plain features, as in scikit-learn.
-
-    Parameters
-    ----------
-    name : {"auto", "float32", "float64"}
-        Value of the parameter `dtype`.
-    role : str
-        Role of X, see `skop.data.DataSpec`.
-
-    Returns
-    -------
-    str
-        ``"float32"`` or ``"float64"``.
-
-    Examples
-    --------
-    >>> from skop.training._runtime import pick_dtype
-    >>> pick_dtype("auto", "features"), pick_dtype("auto", "fields")
-    ('float64', 'float32')
-    """
+    """Return the precision of a fit; with ``"auto"``, float64 for tables of plain features, as in scikit-learn."""
     if name != "auto":
         return name
     return "float64" if role == "features" else "float32"
@@ -198,20 +159,6 @@ def isolated_randomness(rng: np.random.RandomState, device: torch.device, determ
 
     Torch draws initial weights and dropout from generators of the process, so that fits in several threads take
     turns: a block waits until no other thread is in one, or until that gives way.
-
-    Parameters
-    ----------
-    rng : numpy.random.RandomState
-        Source of the seed.
-    device : torch.device
-        Device whose random state is restored in addition to that of the CPU.
-    deterministic : bool
-        Whether PyTorch uses deterministic algorithms within the block.
-
-    Yields
-    ------
-    None
-        The block runs.
     """
     devices = [device] if device.type == "cuda" else []
     _turns.take()
@@ -230,11 +177,8 @@ def isolated_randomness(rng: np.random.RandomState, device: torch.device, determ
 def give_way() -> Iterator[None]:
     """Let other threads have their turn of `isolated_randomness`, with torch's state as it is outside of it.
 
-    Yields
-    ------
-    None
-        The block runs, and may fit estimators itself or wait for threads that do. Within blocks in each other, and
-        outside of them, nothing changes.
+    The block may fit estimators itself or wait for threads that do. Within blocks in each other, and outside of them,
+    nothing changes.
     """
     if not _turns.is_mine_once():
         yield
@@ -254,31 +198,11 @@ def give_way() -> Iterator[None]:
 def thread_limit(n_points: int, width: int) -> Iterator[int]:
     """Context in which PyTorch uses a number of CPU threads that suits the size of the problem (multithreading).
 
-        Small operations gain little from several threads. If another program uses one of the cores they even become
-        much slower, because the threads wait for each other after every operation. One thread is used for each 2**19
-        numbers of a layer's output, but at least one, and never more than set by `torch.set_num_threads` or
-        ``OMP_NUM_THREADS``. The number of threads depends on the problem only and not on the load of the machine,
-        because the last bits of sums depend on it.
-
-    Parameters
-    ----------
-    n_points : int
-        Number of points in a mini-batch, over all its samples.
-    width : int
-        Number of channels of a layer.
-
-    Yields
-    ------
-    int
-        Number of threads within the block; afterwards the previous number is restored, and other Python threads keep
-        theirs.
-
-    Examples
-    --------
-    >>> from skop.training._runtime import thread_limit
-    >>> with thread_limit(8 * 16 * 16, 64) as n_threads:
-    ...     n_threads
-    1
+    Small operations gain little from several threads. If another program uses one of the cores they even become much
+    slower, because the threads wait for each other after every operation. One thread is used for each 2**19 numbers of
+    a layer's output on all points of a batch, but at least one, and never more than set by `torch.set_num_threads` or
+    ``OMP_NUM_THREADS``. The number of threads depends on the problem only and not on the load of the machine, because
+    the last bits of sums depend on it. Other Python threads keep theirs.
     """
     before, process = torch.get_num_threads(), os.getpid()
     outer = getattr(_users, "threads", None)

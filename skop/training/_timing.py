@@ -18,7 +18,6 @@ from skop._typing import FloatArray, IntArray
 from skop.data import FieldLoader
 from skop.training._loop import Trainer
 from skop.training._monitors import Validation
-from skop.training._order import epoch_rounds
 
 __all__ = ["EpochCost", "measure_epoch"]
 
@@ -55,49 +54,24 @@ def measure_epoch(trainer: Trainer, loader: FieldLoader, *, seconds: float = 1.0
     """Measure what an epoch will cost, by some steps of a training that has not begun and will not go on.
 
     After one untimed step, in which kernels are compiled, batches from the smallest to the largest are timed. The time
-    of the others is interpolated by their number of points.
-
-    Parameters
-    ----------
-    trainer : Trainer
-        Training; its weights change.
-    loader : FieldLoader
-        Training samples.
-    seconds : float, default=1.0
-        Time that is spent on steps at least, for a mean over many short ones.
-
-    Returns
-    -------
-    EpochCost
-        Time and memory.
+    of the others is interpolated by their number of points. At least so many seconds are spent on steps, for a mean
+    over many short ones. The weights of the training change.
     """
     trainer.start_on(loader)
     trainer.network.train()
-    batches = _batches_of_an_epoch(trainer, loader)
+    rounds = trainer._rounds(np.random.RandomState(0))
+    batches = [order[start : start + size] for order, size in rounds for start in range(0, len(order), size)]
     points = np.array([_n_points(loader, batch) for batch in batches])
     chosen = np.argsort(points, kind="stable")[_spread(len(batches))]
     largest = batches[int(points.argmax())]
-    saved = _SavedTensors(trainer.weights)
+    saved = _SavedTensors(trainer.state.weights)
     with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
         _step(trainer, loader, largest)
     found = _time_steps(trainer, loader, [batches[number] for number in chosen], seconds)
     sizes, of_size = np.unique(points[chosen[: len(found)]], return_inverse=True)
     times = np.bincount(of_size, weights=found) / np.bincount(of_size)
     total = float(np.interp(points, sizes, times).sum()) + _time_of_the_end(trainer)
-    return EpochCost(total, trainer.epoch_steps, saved.peak + _held_memory(trainer, loader))
-
-
-def _batches_of_an_epoch(trainer: Trainer, loader: FieldLoader) -> list[IntArray]:
-    """Samples of the batches of an epoch."""
-    options = trainer.options
-    rounds = epoch_rounds(
-        len(loader),
-        options.batch_size,
-        np.random.RandomState(0),
-        group_size=options.group_size,
-        grouping=options.grouping,
-    )
-    return [order[start : start + size] for order, size in rounds for start in range(0, len(order), size)]
+    return EpochCost(total, trainer.clock.epoch_steps, saved.peak + _held_memory(trainer, loader))
 
 
 def _n_points(loader: FieldLoader, batch: IntArray) -> int:
@@ -148,9 +122,15 @@ def _duration(work: Callable[[], Any], device: torch.device, repeats: int = 1) -
 
 def _time_of_the_end(trainer: Trainer) -> float:
     """Time of what follows the steps of an epoch: the check and the copy of the weights, and validation."""
-    device = trainer.weights[0].device if trainer.weights else torch.device("cpu")
-    kept = trainer._keep()
-    taken = _duration(lambda: (trainer._weights_finite(), trainer._keep(kept)), device, _STEPS)
+    state, device = trainer.state, trainer.state.device
+
+    def check_and_copy() -> None:
+        """What follows the last step."""
+        state.is_finite()
+        state.mark()
+
+    check_and_copy()
+    taken = _duration(check_and_copy, device, _STEPS)
     for monitor in trainer.monitors:
         first = _duration(partial(monitor.rehearse, trainer), device)
         # The first one may have compiled something.
@@ -160,12 +140,12 @@ def _time_of_the_end(trainer: Trainer) -> float:
 
 def _held_memory(trainer: Trainer, loader: FieldLoader) -> int:
     """Bytes of the samples, and of weights, gradients, moments and averages with their copies."""
-    weights = _n_bytes(trainer.weights)
+    weights, changing = _n_bytes(trainer.state.weights), _n_bytes(trainer.state.tensors())
     average = 0 if trainer.average is None else weights
     # Each of them once, in the copy of the last good epoch, and in that of the start, which has no moments.
-    state = 2 * _n_bytes(trainer._changing()) + weights + average
+    state = 2 * changing + weights + average
     best = weights * any(isinstance(monitor, Validation) for monitor in trainer.monitors)
-    ends = _n_bytes(trainer._changing()) if trainer.options.keep_end else 0
+    ends = changing * trainer.options.keep_end
     return state + weights + best + ends + loader.n_bytes
 
 

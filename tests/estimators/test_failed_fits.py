@@ -19,7 +19,7 @@ from skop import (
 )
 from skop.data import FieldSet
 from skop.exceptions import SkopWarning
-from skop.training import Trainer
+from skop.training._gradients import Gradients
 
 TABLE = pd.DataFrame(np.random.default_rng(0).random((8, 3)), columns=["a", "b", "c"])
 OTHER = pd.DataFrame(np.random.default_rng(1).random((8, 6)), columns=list("uvwxyz"))
@@ -94,7 +94,7 @@ def test_batches_that_are_too_large_are_taken_in_parts_with_the_same_gradients(k
         y = np.concatenate([y, -y], axis=-1)
         model = RolloutRegressor(model.set_params(batch_size=3), window=1, unroll=2)
     expected = clone(model).fit(X, y, **options)
-    outputs_of, largest = Trainer._outputs_of, [0]
+    outputs_of, largest = Gradients.outputs_of, [0]
 
     def limited(self, batch):
         if torch.is_grad_enabled():
@@ -104,7 +104,7 @@ def test_batches_that_are_too_large_are_taken_in_parts_with_the_same_gradients(k
             largest[0] = max(largest[0], len(batch))
         return outputs_of(self, batch)
 
-    monkeypatch.setattr(Trainer, "_outputs_of", limited)
+    monkeypatch.setattr(Gradients, "outputs_of", limited)
     with pytest.warns(SkopWarning, match="ran out of memory; batches such as .* in up to 4 parts"):
         found = clone(model).fit(X, y, **options)
     assert largest[0] == 2

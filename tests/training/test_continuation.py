@@ -27,7 +27,7 @@ def trainer_for(network, epochs, rng, earlier=None, loss=squared, **options):
 def continued(first, epochs, **options):
     """A trainer that continues another one that has run."""
     before = first.earlier.epochs + len(first.history.loss_curve)
-    earlier = EarlierTraining(before, first.earlier.seconds + first.elapsed, first.end)
+    earlier = EarlierTraining(before, first.earlier.seconds + first.clock.elapsed, first.end)
     return trainer_for(first.network, epochs, first.rng, earlier, **options)
 
 

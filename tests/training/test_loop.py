@@ -919,4 +919,4 @@ def test_a_training_that_diverges_after_a_review_goes_back_to_it():
     trainer = make_trainer(loss, max_iter=4, review=lambda part: Loader() if part == 0.5 else None)
     with pytest.warns(SkopWarning, match="in epoch 3"):
         history = trainer.run(fewer)
-    assert (trainer.step, len(history.loss_curve)) == (4 * 3, 4)
+    assert (trainer.state.step, len(history.loss_curve)) == (4 * 3, 4)
