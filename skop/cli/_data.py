@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import glob
 import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -16,8 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-
-from skop.cli._arrays import counting_columns, listed, numbers_of, read_arrays, read_csv
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Choice",
     "Samples",
+    "are_meshes",
     "array_options",
     "choice_of_model",
     "expand",
@@ -41,8 +39,15 @@ __all__ = [
 
 #: Number of names shown in a message.
 _SHOWN = 3
-#: Name that no field has, by which a reader is made to list the fields of a file.
-_NO_FIELD = "?"
+#: Options that choose arrays and columns, for messages.
+_CHOSEN_BY = {
+    "x": "--x",
+    "y": "--y",
+    "coords": "--coords",
+    "params": "--array-params",
+    "points": "--coords ARRAY",
+    "columns": "--input or --param",
+}
 
 
 # ---------------------------------------------------------------------- options
@@ -152,24 +157,11 @@ def _split_names(_context: click.Context, _parameter: click.Parameter, values: t
 
 
 def choice_of_model(model: Any, **options: Any) -> Choice:
-    """What a fitted model needs to be read for a prediction or a score.
-
-    Parameters
-    ----------
-    model : estimator
-        Fitted estimator.
-    **options
-        Options of the command.
-
-    Returns
-    -------
-    Choice
-        Names of the fields and columns of the fit.
-    """
+    """What a fitted model needs to be read for a prediction or a score."""
     if hasattr(model, "series_"):
         return _choice_of_series(model, **options)
     form, names = model.spec_.target_form, getattr(model, "_mesh_options", {})
-    if model.spec_.role == "features":
+    if model.spec_.has_features:
         inputs = tuple(getattr(model, "feature_names_in_", ()))
     else:
         inputs = tuple(model.spec_.input_fields or names.get("input_fields") or ())
@@ -336,33 +328,11 @@ def _shape_of(value: Any) -> str:
 
 
 def read_samples(data: Sequence[str], choice: Choice) -> Samples:
-    """Read the DATA of a command.
-
-    Parameters
-    ----------
-    data : sequence of str
-        Paths and patterns.
-    choice : Choice
-        What to read.
-
-    Returns
-    -------
-    Samples
-        The samples.
-
-    Raises
-    ------
-    FieldDataError
-        If files cannot be read, or what is asked for is not in them.
-    click.UsageError
-        If options do not fit the kind of the data.
-    """
+    """Read the DATA of a command."""
     _refuse_targets_as_inputs(choice)
     files = expand(data)
-    endings = {file.suffix.lower() for file in files}
-    readers = {".npz": _read_arrays, ".mat": _read_arrays, ".csv": _read_table}
-    special = endings & set(readers)
-    if not special:
+    special = next((file.suffix.lower() for file in files if not are_meshes([file])), None)
+    if special is None:
         from skop.cli._series import holds_series
 
         is_series = holds_series(files, choice.time, says=choice.needs_targets)
@@ -370,8 +340,15 @@ def read_samples(data: Sequence[str], choice: Choice) -> Samples:
     if choice.time is not None:
         raise click.UsageError(f"time series of meshes were expected, not {files[0].suffix} files")
     if len(files) > 1:
-        raise click.UsageError(f"DATA holds {len(files)} files with a {special.pop()} file; pass it alone")
-    return readers[special.pop()](files[0], choice)
+        raise click.UsageError(f"DATA holds {len(files)} files with a {special} file; pass it alone")
+    return (_read_table if special == ".csv" else _read_arrays)(files[0], choice)
+
+
+def are_meshes(files: Sequence[Path]) -> bool:
+    """Whether files are meshes, and not arrays or a table."""
+    from skop.data import form_of
+
+    return form_of(files[0]).on_meshes
 
 
 def _refuse_targets_as_inputs(choice: Choice) -> None:
@@ -386,24 +363,9 @@ def _refuse_targets_as_inputs(choice: Choice) -> None:
 
 
 def expand(data: Sequence[str]) -> list[Path]:
-    """Files that paths and patterns name, in natural order, so that run_2 comes before run_10.
-
-    Parameters
-    ----------
-    data : sequence of str
-        Paths and patterns; shells sort run_10 before run_2, so lists are sorted too.
-
-    Returns
-    -------
-    list of Path
-        Existing files.
-
-    Raises
-    ------
-    click.UsageError
-        If a pattern matches nothing, or a path is not a file.
-    """
+    """Files that paths and patterns name, in natural order, so that run_2 comes before run_10."""
     from skop.data._file_guards import matches_of
+    from skop.data._mesh_files import natural_key
 
     found: dict[str, None] = {}
     for item in data:
@@ -420,31 +382,15 @@ def expand(data: Sequence[str]) -> list[Path]:
         found |= dict.fromkeys(matches)
     # One file by two names, such as a.vtu and ./a.vtu, would be a sample to train on and one to test on.
     distinct = {os.path.abspath(name): name for name in reversed(found)}
-    return [Path(name) for name in sorted(distinct.values(), key=_natural)]
+    return [Path(name) for name in sorted(distinct.values(), key=natural_key)]
 
 
 def short_names(files: Sequence[Path]) -> tuple[str, ...]:
-    """Names of files without their folders, or with the last folder if only folders differ.
-
-    Parameters
-    ----------
-    files : sequence of Path
-        Files.
-
-    Returns
-    -------
-    tuple of str
-        A distinct name for each file.
-    """
+    """Names of files without their folders, or with the last folder if only folders differ."""
     names = [file.name for file in files]
     if len(set(names)) < len(names):
         names = [f"{file.parent.name}_{file.name}" for file in files]
     return tuple(names) if len(set(names)) == len(names) else tuple(map(str, files))
-
-
-def _natural(name: str) -> list[Any]:
-    """Sort key that compares digits in names as numbers."""
-    return [int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", name))]
 
 
 def _near(path: Path) -> str:
@@ -472,7 +418,7 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
     targets = () if scalars else choice.targets
     if choice.needs_targets and not choice.targets:
         raise click.UsageError(
-            f"--target is missing; the fields of {files[0]} are: {listed([*chain(*fields_in(files[0]))])}"
+            f"--target is missing; the fields of {files[0]} are: {_listed(chain(*fields_in(files[0])))}"
         )
     try:
         samples = _open_meshes(files, choice, targets)
@@ -503,7 +449,7 @@ def _read_series(files: list[Path], choice: Choice) -> Samples:
         )
     if choice.needs_targets and not choice.targets:
         names = [*chain(*fields_of_run(runs[0]))]
-        raise click.UsageError(f"--target is missing; the fields of {runs[0].name} are: {listed(names)}")
+        raise click.UsageError(f"--target is missing; the fields of {runs[0].name} are: {_listed(names)}")
     table, params = read_run_table(runs, choice)
     X, y, samples = read_run_frames(
         runs, time, (choice.inputs, choice.targets), window=choice.window, n_frames=choice.n_frames,
@@ -518,20 +464,7 @@ def _read_series(files: list[Path], choice: Choice) -> Samples:
 
 
 def read_run_table(runs: Sequence[Run], choice: Choice) -> tuple[Any, Any]:
-    """Read the table of parameters of runs.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-        Time series.
-    choice : Choice
-        What to read.
-
-    Returns
-    -------
-    tuple of (DataFrame or None, DataFrame or None)
-        All columns, and those that are parameters, with a row for each run.
-    """
+    """Read the table of parameters of runs."""
     from skop.cli._series import places_of
 
     table = _table_of_params(places_of(runs), choice)
@@ -539,18 +472,7 @@ def read_run_table(runs: Sequence[Run], choice: Choice) -> tuple[Any, Any]:
 
 
 def fields_of_run(run: Run) -> tuple[list[str], list[str]]:
-    """Names of the fields on the points, and on the cells, of a time series.
-
-    Parameters
-    ----------
-    run : Run
-        Time series.
-
-    Returns
-    -------
-    tuple of (list of str, list of str)
-        Names of the fields on points and on cells of its first frame.
-    """
+    """Names of the fields on the points, and on the cells, of a time series."""
     from skop.data import read_mesh_series
 
     (series, *_) = read_mesh_series(list(run.sources))
@@ -566,36 +488,11 @@ def _open_meshes(files: list[Path], choice: Choice, targets: Iterable[str]) -> M
 
 
 def fields_in(file: Path) -> tuple[list[str], list[str]]:
-    """Names of the fields on the points, and on the cells, of a mesh file.
+    """Names of the fields on the points, and on the cells, of a mesh file."""
+    from skop.data._mesh_files import iterate_meshes
 
-    Parameters
-    ----------
-    file : Path
-        Mesh file.
-
-    Returns
-    -------
-    tuple of (list of str, list of str)
-        Names of the fields on points and on cells.
-
-    Raises
-    ------
-    FieldDataError
-        If the file cannot be read.
-    """
-    from skop.data import read_meshes
-    from skop.exceptions import FieldDataError
-
-    try:
-        read_meshes([file], [_NO_FIELD])
-    except FieldDataError as error:
-        # The message lists what the file holds: point data '...', cell data '...'.
-        _, found, after = str(error).partition(f"{_NO_FIELD!r}")
-        if not found:
-            raise
-        on_points, _, on_cells = after.partition("cell data")
-        return re.findall(r"'([^']+)'", on_points), re.findall(r"'([^']+)'", on_cells)
-    raise AssertionError(f"{file} has a field {_NO_FIELD!r}")
+    (_, mesh) = next(iterate_meshes([(str(file), file)]))
+    return [*mesh.point_data], [*mesh.cell_data]
 
 
 def _table_of_params(files: list[Path], choice: Choice) -> Any:
@@ -604,6 +501,8 @@ def _table_of_params(files: list[Path], choice: Choice) -> Any:
         if choice.columns:
             raise click.UsageError(f"parameters are needed ({', '.join(choice.columns)}); pass their table by --params")
         return None
+    from skop.data.forms.files import read_csv
+
     path = Path(choice.params)
     if not path.is_file():
         raise click.UsageError(f"there is no file {choice.params!r}{_near(path)}")
@@ -612,12 +511,21 @@ def _table_of_params(files: list[Path], choice: Choice) -> Any:
 
 def _params_in(table: Any, choice: Choice, names: Sequence[str], leave_out: Sequence[str] = ()) -> Any:
     """Columns of a table that are parameters."""
+    from skop.data.forms.files import counting_columns, numbers_of
+
     counting = counting_columns(table)
     if counting and not choice.columns:
         click.echo(
             f"{choice.params}: {counting[0]!r} only counts the rows, and is no parameter (see --param)", err=True
         )
-    return numbers_of(table, choice.columns, choice.params, [*leave_out, *counting], names)
+    return numbers_of(
+        table, choice.columns, choice.params, [*leave_out, *counting], names, chosen_by=_CHOSEN_BY["columns"]
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Names between commas."""
+    return ", ".join(names) or "none"
 
 
 def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
@@ -651,25 +559,32 @@ def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
 # ---------------------------------------------------------------------- arrays and tables
 def _read_table(path: Path, choice: Choice) -> Samples:
     """Read a table of features and scalars."""
+    from skop.data.forms.files import numbers_of, read_csv
+
     _refuse_options(choice, ("params", "x", "y", "coords", "array_params"), ".csv")
     table = read_csv(path)
     if choice.needs_targets and not choice.targets:
-        raise click.UsageError(f"--target is missing; the columns of {path} are: {listed(table.columns)}")
+        raise click.UsageError(f"--target is missing; the columns of {path} are: {_listed(table.columns)}")
     has_targets = bool(choice.targets) and (choice.needs_targets or set(choice.targets) <= set(table.columns))
     if has_targets and not choice.needs_targets:
         # Rows to predict need not hold the truth.
         has_targets = all(table[name].dtype.kind in "fiub" and table[name].notna().all() for name in choice.targets)
     y = numbers_of(table, choice.targets, str(path)) if has_targets else None
-    X = numbers_of(table, choice.inputs, str(path), leave_out=choice.targets)
+    X = numbers_of(table, choice.inputs, str(path), leave_out=choice.targets, chosen_by=_CHOSEN_BY["columns"])
     names = tuple(f"row {row + 1}" for row in range(len(table)))
     return Samples("table", X, y, names, (path,), table=table, target_names=choice.targets if has_targets else ())
 
 
 def _read_arrays(path: Path, choice: Choice) -> Samples:
     """Read the arrays of a .npz or .mat file."""
+    from skop.data.forms.files import read_arrays
+
     _refuse_options(choice, ("params", "targets", "inputs", "columns"), path.suffix, from_user=choice.needs_targets)
     names = {"x": choice.x, "y": choice.y, "coords": choice.coords, "params": choice.array_params}
-    X, y = read_arrays(path, names, choice.channels, needs_targets=choice.needs_targets)
+    X, y = read_arrays(
+        path, names, choice.channels, needs_targets=choice.needs_targets, chosen_by=_CHOSEN_BY,
+        say=lambda text: click.echo(text, err=True),
+    )  # fmt: skip
     return Samples("arrays", X, y, tuple(f"sample {row}" for row in range(len(X))), (path,))
 
 

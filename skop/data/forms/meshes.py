@@ -1,7 +1,7 @@
-"""X and y that are meshes, with tables, fields or values on a mesh beside them: their conversion to FieldSets.
+"""Meshes of X and y, with tables, fields or values on a mesh beside them: their conversion to FieldSets.
 
 The functions named ``open_*`` replace meshes among the arguments of a fit, a prediction or a score by FieldSets, so
-that `skop.data._reading` reads all forms alike.
+that `skop.data._samples` reads all forms alike.
 
 Notation: n samples, P points of a mesh, c channels.
 """
@@ -9,29 +9,47 @@ Notation: n samples, P points of a mesh, c channels.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from skop.data._designs import Design, as_runs, read_design, refuse_params, sample_files, split_params
+from skop._typing import FloatArray
+from skop.data._checks import ROUNDING, SAME_POINT, check_names, refuse_length
 from skop.data._fieldset import FieldSet
-from skop.data._forms import ROUNDING, SAME_POINT, check_names, column_names, is_table, scalar_names
 from skop.data._mesh_cells import count_places
-from skop.data._mesh_files import is_mesh_input, is_on_mesh, is_path
-from skop.data._mesh_predictions import drop_unused_rows
+from skop.data._mesh_files import find_sources, is_mesh_input, is_on_mesh, is_path
+from skop.data._mesh_predictions import attach_predictions, drop_unused_rows
 from skop.data._meshes import MeshSamples, read_meshes
 from skop.data._pairing import Labels, check_order, index_labels, name_runs, order_of_rows, pair_rows
 from skop.data._spec import DataSpec, TargetForm
 from skop.data._storage import as_storage, read_rows, refuse_repeated_names, reshape_rows
-from skop.data._targets import read_scalars
+from skop.data.forms.points import FieldSets
+from skop.data.forms.table import (
+    TABLE,
+    Design,
+    as_runs,
+    column_names,
+    has_runs,
+    named_scalars,
+    read_design,
+    read_scalars,
+    refuse_params,
+    scalar_names,
+    split_params,
+    split_runs,
+)
 from skop.exceptions import FieldDataError, warn
 
 __all__ = [
+    "MESHES",
     "HeldMeshes",
+    "beside",
     "field_names",
     "in_plane",
+    "on_meshes",
     "open_inputs",
     "open_points",
     "open_scored",
@@ -40,6 +58,56 @@ __all__ = [
 
 #: Number of coordinates of the points of a mesh, in formats such as VTK's also of a plane mesh.
 _MESH_DIMS = 3
+
+
+class _Meshes(FieldSets):
+    """Meshes of meshio or pyvista, paths, patterns, and tables with a column of these; predicted as FieldSets first."""
+
+    name = container = "meshes"
+    on_meshes = True
+
+    def matches(self, given: Any) -> bool:
+        """Whether an argument is meshes, paths, or a table with a column of them."""
+        return is_mesh_input(given) or has_runs(given)
+
+    def runs(self, X: Any) -> Any:
+        """Meshes or their files."""
+        return split_runs(X)[0]
+
+    def labels(self, X: Any) -> Any:
+        """Index of a table, or the paths of files."""
+        if hasattr(X, "iloc"):
+            return X.index
+        if is_path(X):
+            return [name for name, _ in find_sources(X)]
+        is_list = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.ndim == 1)
+        return [os.fspath(item) for item in X] if is_list and all(is_path(item) for item in X) else None
+
+    def files(self, X: Any) -> list[str] | None:
+        """Path of each sample."""
+        return self.labels(self.runs(X))
+
+    def listed(self, X: Any, design: Any) -> tuple[Any, Any]:
+        """List of meshes or paths, with parameters in their order; a table with a column of them is cut by its rows."""
+        if not is_mesh_input(X):
+            return X, design
+        sources = find_sources(X)
+        design = None if design is None else design.for_runs(X, [name for name, _ in sources])
+        return [source for _, source in sources], design
+
+
+MESHES = _Meshes()
+
+
+def on_meshes(target: TargetForm, fields: FieldSet, scalars: Any, meshes: Sequence[Any], labels: Any) -> Any:
+    """Predicted fields on meshes, with scalars beside them if there are any."""
+    found = attach_predictions(meshes, fields, dict(target.components or ()))
+    return beside(target, found, scalars, labels)
+
+
+def beside(target: TargetForm, meshes: Any, scalars: FloatArray | None, labels: Any = None) -> Any:
+    """Return meshes as they are, or with scalars ``(n, s)`` beside them in the form that these had in y."""
+    return meshes if scalars is None else (meshes, named_scalars(target, scalars.astype(target.dtype), labels))
 
 
 @dataclass
@@ -81,27 +149,7 @@ def open_training(
     cell_data: str,
     weighted: bool,
 ) -> tuple[Any, Any, Design | None, HeldMeshes]:
-    """Open the meshes in X and y of a fit.
-
-    Parameters
-    ----------
-    X, y, params, input_fields, target_fields, cell_data, weighted : as in `skop.data.read`
-        Arguments of the fit.
-
-    Returns
-    -------
-    X, y : object
-        FieldSets where there were meshes, otherwise as given.
-    design : Design or None
-        Global parameters in the order of the samples.
-    held : HeldMeshes
-        What the fit keeps of the meshes.
-
-    Raises
-    ------
-    FieldDataError
-        If meshes, or tables beside them, cannot be used.
-    """
+    """Open the meshes in X and y of a fit."""
     is_own, y = y is X, _as_targets(y)
     X, design = split_params(X, params)
     held = HeldMeshes()
@@ -151,7 +199,7 @@ def _read_mesh_targets(
     cell_data: str,
 ) -> tuple[Any, FieldSet, Design | None]:
     """Read targets on meshes beside an X that is none; a table becomes parameters of the runs if meshes differ."""
-    if not is_table(X):
+    if not TABLE.matches(X):
         return X, _open_targets(y, held, target_fields, (), cell_data).fields, design
     refuse_params(design)
     targets = _open_targets(y, held, target_fields, field_names(input_fields), cell_data)
@@ -173,27 +221,7 @@ def _read_mesh_targets(
 def open_inputs(
     X: Any, params: Any, spec: DataSpec, cell_data: str, *, keep_data: bool
 ) -> tuple[Any, Design | None, list[Any] | None]:
-    """Open the meshes in the X of a prediction.
-
-    Parameters
-    ----------
-    X, params, spec, cell_data, keep_data : as in `skop.data.read_inputs`
-        Arguments of the prediction.
-
-    Returns
-    -------
-    X : object
-        FieldSet if X was meshes, otherwise as given.
-    design : Design or None
-        Global parameters in the order of the samples.
-    meshes : list of meshio.Mesh or None
-        Meshes to which predictions are attached.
-
-    Raises
-    ------
-    FieldDataError
-        If the fit was not on meshes, or the meshes or parameters cannot be used.
-    """
+    """Open the meshes in the X of a prediction."""
     X, design = split_params(X, params)
     if not is_mesh_input(X):
         return X, design, None
@@ -216,32 +244,7 @@ def open_inputs(
 def open_points(
     coords: Any, X: Any, inputs: FieldSet, spec: DataSpec, cell_data: str, *, keep_data: bool
 ) -> tuple[Any, list[Any]]:
-    """Open the meshes at whose points fields are predicted.
-
-    Parameters
-    ----------
-    coords : meshes, paths or a pattern
-        Meshes, as many as the samples or one for all.
-    X : object
-        Samples as the caller passed them, whose names may be those of the meshes.
-    inputs : FieldSet
-        Samples of the prediction.
-    spec, cell_data, keep_data : as in `skop.data.read_query`
-        Arguments of the prediction.
-
-    Returns
-    -------
-    points : FieldSet, or ndarray of shape (P, d) for one mesh
-        Points, or centres of cells, with the coordinates that the fit has used.
-    meshes : list of meshio.Mesh
-        A mesh for each sample.
-
-    Raises
-    ------
-    FieldDataError
-        If there are other numbers of meshes than samples, both are the same runs in different order, or a mesh cannot
-        be used.
-    """
+    """Open the meshes at whose points fields are predicted."""
     read_as = _cells_as_fitted(spec, cell_data)
     samples = _open_meshes(coords, None, read_as, spec.kept_axes, keep_data)
     if samples.fields.n_dims != inputs.n_dims and spec.kept_axes is None:
@@ -255,8 +258,8 @@ def open_points(
     if len(samples.meshes) == 1:
         return samples.fields.coords_list()[0], samples.meshes * len(inputs)
     if is_mesh_input(X):
-        check_order(sample_files(X) or (), samples.names, "coords")
-    order = order_of_rows(X, coords, samples.names) if is_table(X) else None
+        check_order(MESHES.files(X) or (), samples.names, "coords")
+    order = order_of_rows(X, coords, samples.names) if TABLE.matches(X) else None
     if order is None:
         return samples.fields, samples.meshes
     return samples.fields[order], [samples.meshes[i] for i in order]
@@ -272,31 +275,13 @@ def open_scored(
     cell_data: str,
     weighted: bool,
 ) -> tuple[Any, Any, Design | None]:
-    """Open the meshes in X and y of a score; meshes that hold both are read once.
-
-    Parameters
-    ----------
-    X, y, params, spec, target_fields, cell_data, weighted : as in `skop.data.read_scored`
-        Arguments of the score.
-
-    Returns
-    -------
-    X, y : object
-        FieldSets where there were meshes, otherwise as given.
-    design : Design or None
-        Global parameters in the order of the samples.
-
-    Raises
-    ------
-    FieldDataError
-        If meshes, or tables beside them, cannot be used.
-    """
+    """Open the meshes in X and y of a score; meshes that hold both are read once."""
     fitted = spec.target_form.components
     names = target_fields if fitted is None else [name for name, _ in fitted]
     is_own, given = y is X, _as_targets(y)
     X, design = split_params(X, params)
     y = None if is_own and is_mesh_input(X) else given
-    if spec.input_form == "meshes" and not is_mesh_input(X) and is_table(X) and _holds_meshes(y):
+    if spec.input_form == "meshes" and not is_mesh_input(X) and TABLE.matches(X) and _holds_meshes(y):
         # The meshes of y are those on which the prediction is asked for.
         refuse_params(design)
         X, y, design = y, None, read_design(X, "X")
@@ -408,7 +393,7 @@ def _targets_of_runs(
 
 def _is_numbers(y: Any) -> bool:
     """Whether y is a table of numbers: scalars of samples, or values on their points."""
-    return y is not None and is_table(y) and not _holds_meshes(y)
+    return y is not None and TABLE.matches(y) and not _holds_meshes(y)
 
 
 def _are_scalars(y: Any, samples: MeshSamples) -> bool:
@@ -421,10 +406,7 @@ def _with_scalars(fields: FieldSet, y: Any) -> tuple[FieldSet, TargetForm]:
     """Add the scalars of a table y to the target fields of the same meshes; also return the form of the table."""
     refuse_repeated_names([*getattr(y, "columns", ())], "y has {} columns")
     targets, form = read_scalars(y)
-    if len(targets) != len(fields):
-        raise FieldDataError(
-            f"X has {len(fields)} samples and y has {len(targets)}: inconsistent numbers of samples; one y per sample."
-        )
+    refuse_length(fields, targets)
     return fields.with_params(targets.scalars), replace(form, scalar_names=scalar_names(y))
 
 
@@ -495,10 +477,7 @@ def _open_targets(
 def _values_on_mesh(
     y: tuple[Any, Any], held: HeldMeshes, target_fields: Sequence[str] | None, cell_data: str
 ) -> _MeshTargets:
-    """Read ``(mesh, values)``; a field has the name ``"prediction"`` where `target_fields` gives none.
-
-    Values are on the points of the mesh, or with ``cell_data="cells"`` on its cells.
-    """
+    """Read ``(mesh, values)``; a field has the name ``"prediction"`` where `target_fields` gives none."""
     kind = "cells" if cell_data == "cells" else "points"
     samples = _open_meshes(y[0], None, "cells" if kind == "cells" else "refuse", held.axes)
     if len(samples.meshes) != 1:
