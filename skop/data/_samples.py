@@ -41,15 +41,7 @@ from skop.data._targets import (
     warn_if_outside,
 )
 from skop.data.forms import as_list, form_named, form_of, read_fields
-from skop.data.forms.meshes import (
-    field_names,
-    in_plane,
-    on_meshes,
-    open_inputs,
-    open_points,
-    open_scored,
-    open_training,
-)
+from skop.data.forms.meshes import MeshReading, field_names, in_plane, on_meshes, open_inputs, open_points
 from skop.data.forms.points import LIST, warn_if_ambiguous
 from skop.data.forms.table import (
     Design,
@@ -114,61 +106,11 @@ def read(
     params: Any = None,
     weighted: bool = False,
 ) -> TrainingData:
-    """Read X and y of a fit.
-
-    Parameters
-    ----------
-    X : array (n, p) or (n, *grid, c), FieldSet, (coords, fields), list of points or of (coords, fields), or meshes
-        Inputs. A table with a column of mesh files holds meshes, and global parameters in its other columns.
-    y : ndarray, FieldSet, (coords, fields), list of arrays or of (coords, fields), meshes, or None, default=None
-        Targets; None is for meshes that contain the targets. Scalars beside meshes X are learnt in addition to their
-        `target_fields`, if there are any. ``(mesh, values)`` is an array of values on one mesh.
-    estimator : estimator or None, default=None
-        Estimator that is being fitted, for which scikit-learn checks tables and sets `n_features_in_` and
-        `feature_names_in_`. None omits these checks.
-    reset : bool, default=True
-        Whether the columns of a table may be any, instead of those of the estimator's earlier fit.
-    input_fields, target_fields : sequence of str or None, default=None
-        Names of the mesh fields that are inputs and targets.
-    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
-        Treatment of fields on cells, see `read_meshes`.
-    other_points : bool, default=False
-        Whether y, as a FieldSet or as meshes, may be on other points than an X with coordinates. Points of X that are
-        listed in another order, or that differ by rounding, are an error in any case.
-    params : table of shape (n, p) or None, default=None
-        Global parameters in addition to fields or meshes, see `skop.data._designs.read_design`.
-    weighted : bool, default=False
-        Whether samples have weights. It is then an error if rows of a table are in another order than the files.
-
-    Returns
-    -------
-    TrainingData
-        Inputs and targets; if the points form a grid in C order, it is stored with them.
-
-    Raises
-    ------
-    FieldDataError
-        If shapes, numbers of samples, types or values are not valid.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skop.data import read
-    >>> data = read(np.zeros((5, 8, 8, 2)), np.zeros((5, 8, 8)))
-    >>> data.spec.grid_shape, data.spec.n_fields, data.targets.n_outputs
-    ((8, 8), 2, 1)
-    """
-    X, y, named = _unpacked(X, y, field_names(input_fields), field_names(target_fields))
-    given = X
-    X, y, design, held = open_training(
-        X,
-        y,
-        params,
-        input_fields=input_fields,
-        target_fields=target_fields,
-        cell_data=cell_data,
-        weighted=weighted,
-    )
+    """Read X and y of a fit."""
+    X, y, inputs_held = _unpacked(X, y, field_names(input_fields), field_names(target_fields))
+    given, named = X, field_names(input_fields) if inputs_held is None else inputs_held
+    held = MeshReading(named, field_names(target_fields), cell_data, weighted)
+    X, y, design = held.open_training(X, y, params)
     check_index(given, y, "y")
     X, y = as_list(X), as_list(y)
     refuse_repeated_names([*getattr(y, "columns", ())], "y has {} columns")
@@ -204,7 +146,7 @@ def read(
         geometry=geometry,
         kept_axes=held.axes,
         channel_names=inputs.channel_names,
-        input_fields=tuple(named) or None if held.input_form or named else None,
+        input_fields=tuple(named) or None if held.input_form or inputs_held is not None else None,
         target_points="inputs" if places is None else "shared" if places.shared_coords else "own",
         target_grid=places.grid_shape if places is not None and places.shared_coords else None,
         cell_data=None if held.axes is None else cell_data,
@@ -214,14 +156,12 @@ def read(
     return TrainingData(inputs, targets, spec, input_extremes, target_extremes, held.names, mesh)
 
 
-def _unpacked(X: Any, y: Any, inputs: list[str], targets: list[str]) -> tuple[Any, Any, list[str]]:
-    """X and y of a fit out of the files that hold them, and the names of the inputs; a file of X may hold y too."""
-    source, is_own = form_of(X), y is None or y is X
-    found, held = source.unpack(X, inputs, targets, needs_targets=is_own)
-    if found is X:
-        return X, y if is_own else form_of(y).unpack_targets(y, targets), inputs
-    names = list(column_names(found) or inputs)
-    return found, held if is_own else form_of(y).unpack_targets(y, targets), names
+def _unpacked(X: Any, y: Any, inputs: Sequence[str], targets: Sequence[str]) -> tuple[Any, Any, Sequence[str] | None]:
+    """X and y out of the file that holds both, or a file each, and the names of its inputs; None if X is no file."""
+    is_own = y is None or y is X
+    found, held = form_of(X).unpack(X, inputs, targets, needs_targets=is_own)
+    y = y if is_own else form_of(y).unpack_targets(y, targets)
+    return (X, y, None) if found is X else (found, held if is_own else y, column_names(found) or inputs)
 
 
 def _read_samples(
@@ -250,35 +190,7 @@ def read_inputs(
     params: Any = None,
     keep_data: bool = False,
 ) -> tuple[FieldSet, list[Any] | None]:
-    """Read the X of a prediction, and check it against the fit.
-
-    Parameters
-    ----------
-    X : as in `read`
-        Inputs.
-    spec : DataSpec
-        Form and sizes of the data of the fit.
-    coords : ndarray of shape (P, d) or None, default=None
-        Coordinates of the output field; needed if X is a table of global parameters.
-    estimator, cell_data : as in `read`
-        Estimator, and treatment of fields on the cells of meshes. The fields of the fit are read.
-    params : table of shape (n, p) or None, default=None
-        Global parameters in addition to X.
-    keep_data : bool, default=False
-        Whether the meshes keep their data, for predictions that become meshes.
-
-    Returns
-    -------
-    inputs : FieldSet
-        Inputs in the same form as in the fit.
-    meshes : list of meshio.Mesh or None
-        Meshes to which predictions are attached, if X is meshes.
-
-    Raises
-    ------
-    FieldDataError
-        If X has another form, or other channels or dimensions than in the fit.
-    """
+    """Read the X of a prediction, and check it against the fit."""
     X, _ = form_of(X).unpack(X, spec.input_fields or (), (), needs_targets=False)
     X, design, meshes = open_inputs(X, params, spec, cell_data, keep_data=keep_data)
     return _read_inputs(X, spec, coords, estimator, design), meshes
@@ -295,37 +207,7 @@ def read_query(
     params: Any = None,
     keep_data: bool = False,
 ) -> tuple[FieldSet, Any, list[Any] | None]:
-    """Read the X of a prediction and the points at which fields are predicted.
-
-    Parameters
-    ----------
-    X : as in `read_inputs`
-        Inputs; or a table of global parameters, if the runs of the fit had meshes of their own and `coords` is meshes.
-    coords : FieldSet, array-like, list of arrays, meshes, paths, a pattern, or None
-        Points; meshes are as many as the samples, or one for all. None is for the points of X.
-    spec : DataSpec
-        Form and sizes of the data of the fit.
-    fitted_coords : ndarray of shape (P, d) or None, default=None
-        Coordinates of the output field in the fit, `coords` of `read_inputs`.
-    estimator, cell_data, params : as in `read_inputs`
-        Estimator, treatment of fields on the cells of meshes, and global parameters.
-    keep_data : bool, default=False
-        Whether the meshes keep their data.
-
-    Returns
-    -------
-    inputs : FieldSet
-        Inputs in the same form as in the fit.
-    points : FieldSet, array-like, list of arrays or None
-        Points, with the coordinates that the fit has used; None for those of the inputs.
-    meshes : list of meshio.Mesh or None
-        Meshes with these points, one for each sample, if X or `coords` is meshes.
-
-    Raises
-    ------
-    FieldDataError
-        If X or `coords` does not match the fit, or there are other numbers of meshes than samples.
-    """
+    """Read the X of a prediction and the points at which fields are predicted."""
     options: dict[str, Any] = {"coords": fitted_coords, "estimator": estimator, "cell_data": cell_data}
     coords = as_runs(coords, "coords")
     if coords is None or not form_of(coords).on_meshes:
@@ -400,44 +282,13 @@ def read_scored(
     params: Any = None,
     weighted: bool = False,
 ) -> tuple[FieldSet, Targets]:
-    """Read X and y of a score, and check them against the fit; meshes that hold both are read once.
-
-    Parameters
-    ----------
-    X : as in `read_inputs`
-        Inputs.
-    y : as in `read`
-        True fields on the points of X, scalars, or both; None if the meshes of X hold the true fields as well.
-    spec : DataSpec
-        Form and sizes of the data of the fit.
-    coords : ndarray of shape (P, d) or None, default=None
-        Coordinates as in `read_inputs`.
-    estimator, cell_data : as in `read`
-        Estimator, and treatment of fields on the cells of meshes.
-    target_fields : sequence of str or None, default=None
-        Names of the true fields of meshes, if y of the fit was not meshes; otherwise they are those of the fit.
-    other_points : bool, default=False
-        Whether y may be on other points than X, as in `read`.
-    params : table of shape (n, p) or None, default=None
-        Global parameters in addition to X.
-    weighted : bool, default=False
-        Whether samples have weights, as in `read`.
-
-    Returns
-    -------
-    inputs : FieldSet
-        Inputs in the form of the fit.
-    truth : Targets
-        True targets, in the order of the points of the inputs, or on points of their own.
-
-    Raises
-    ------
-    FieldDataError
-        If X has another form than in the fit, or y is on other points or has other channels or scalars.
-    """
-    X, y, _ = _unpacked(X, y, list(spec.input_fields or ()), field_names(target_fields))
+    """Read X and y of a score, and check them against the fit; meshes that hold both are read once."""
+    known = spec.target_form.components
+    names = field_names(target_fields) if known is None else [name for name, _ in known]
+    X, y, _ = _unpacked(X, y, spec.input_fields or (), names)
     given = X
-    X, y, design = open_scored(X, y, params, spec, target_fields=target_fields, cell_data=cell_data, weighted=weighted)
+    held = MeshReading(spec.input_fields or (), names, cell_data, weighted, axes=spec.kept_axes, components=known)
+    X, y, design = held.open_scored(X, y, params, spec)
     check_index(given, y, "y")
     inputs = _read_inputs(X, spec, coords, estimator, design)
     return inputs, _read_truth(y, inputs, spec, may_lie_elsewhere(X, y) if other_points else None)
@@ -527,33 +378,7 @@ def _is_field(y: Any) -> bool:
 def restore(
     target: TargetForm, predictions: Predictions, points: FieldSet, meshes: Any = None, labels: Any = None
 ) -> Any:
-    """Convert predictions to the form that y had.
-
-    Parameters
-    ----------
-    target : TargetForm
-        Form of y.
-    predictions : Predictions
-        Predictions in physical units.
-    points : FieldSet
-        Points of the predictions.
-    meshes : sequence of meshio.Mesh or None, default=None
-        Meshes with these points, if there are any.
-    labels : index of a DataFrame, list of str or None, default=None
-        Labels of the samples, for scalars with names.
-
-    Returns
-    -------
-    ndarray, list, FieldSet, tuple, list of meshio.Mesh, (meshes, scalars), DataFrame or Series
-        Predictions in the form of y, with three exceptions: a FieldSet if y was meshes and there are none, a list
-        if y was an array and samples have different numbers of points, and an array for scalars of samples without
-        labels, or where pandas is not installed.
-
-    Raises
-    ------
-    NonFinitePredictionError
-        If a value is not finite.
-    """
+    """Convert predictions to the form that y had."""
     with np.errstate(over="ignore"):
         # The precision of y can be too low for a prediction that is finite.
         fields, scalars = (

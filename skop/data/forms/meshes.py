@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,15 +45,13 @@ from skop.exceptions import FieldDataError, warn
 
 __all__ = [
     "MESHES",
-    "HeldMeshes",
+    "MeshReading",
     "beside",
     "field_names",
     "in_plane",
     "on_meshes",
     "open_inputs",
     "open_points",
-    "open_scored",
-    "open_training",
 ]
 
 #: Number of coordinates of the points of a mesh, in formats such as VTK's also of a plane mesh.
@@ -111,11 +109,17 @@ def beside(target: TargetForm, meshes: Any, scalars: FloatArray | None, labels: 
 
 
 @dataclass
-class HeldMeshes:
-    """What a fit keeps of the meshes of X and y.
+class MeshReading:
+    """How meshes of a call are read, and what is kept of them.
 
     Attributes
     ----------
+    inputs, targets : sequence of str
+        Names of the input fields, of which none means geometry alone, and of the target fields.
+    cell_data : str or None, default="refuse"
+        Treatment of fields on cells.
+    weighted : bool, default=False
+        Whether samples have weights, whose order would be in doubt if rows of tables change theirs.
     axes : tuple of int or None, default=None
         Indices of the mesh coordinates that are used.
     components : tuple of (str, int) or None, default=None
@@ -130,6 +134,10 @@ class HeldMeshes:
         Form of y, if it was scalars beside target fields in the meshes of X.
     """
 
+    inputs: Sequence[str]
+    targets: Sequence[str]
+    cell_data: str | None = "refuse"
+    weighted: bool = False
     axes: tuple[int, ...] | None = None
     components: tuple[tuple[str, int], ...] | None = None
     input_form: str | None = None
@@ -137,87 +145,185 @@ class HeldMeshes:
     names: tuple[str, ...] | None = None
     scalars: TargetForm | None = None
 
+    # ------------------------------------------------------------------ fit
+    def open_training(self, X: Any, y: Any, params: Any) -> tuple[Any, Any, Design | None]:
+        """X and y of a fit with FieldSets in place of meshes, and global parameters in the order of the samples."""
+        is_own, y = y is X, _as_targets(y)
+        X, design = split_params(X, params)
+        if is_mesh_input(X):
+            return self._read_meshes(X, None if is_own else y, design)
+        return self._read_mesh_targets(X, y, design) if _holds_meshes(y) else (X, y, design)
 
-# ---------------------------------------------------------------------- fit
-def open_training(
-    X: Any,
-    y: Any,
-    params: Any,
-    *,
-    input_fields: Sequence[str] | None,
-    target_fields: Sequence[str] | None,
-    cell_data: str,
-    weighted: bool,
-) -> tuple[Any, Any, Design | None, HeldMeshes]:
-    """Open the meshes in X and y of a fit."""
-    is_own, y = y is X, _as_targets(y)
-    X, design = split_params(X, params)
-    held = HeldMeshes()
-    if is_mesh_input(X):
-        held.input_form = "meshes"
-        y = None if is_own else y
-        X, y, design = _read_meshes(X, y, design, held, input_fields, target_fields, cell_data, weighted)
-    elif _holds_meshes(y):
-        X, y, design = _read_mesh_targets(X, y, design, held, input_fields, target_fields, cell_data)
-    return X, y, design, held
+    def _read_meshes(self, X: Any, y: Any, design: Design | None) -> tuple[FieldSet, Any, Design | None]:
+        """Read inputs on meshes, with targets on the same meshes, on others, or beside them."""
+        wanted = self._named() if y is None else self.targets if _is_numbers(y) else ()
+        samples = self._open(X, [*self.inputs, *wanted])
+        self.input_form, self.axes, self.names = MESHES.name, samples.axes, samples.names
+        if design is not None:
+            design = design.for_runs(X, samples.names, weighted=self.weighted, fitting=True)
+        if y is None:
+            targets = self._named_targets(samples)
+        elif _holds_meshes(y):
+            targets = self._targets_of_runs(y, samples)
+        else:
+            targets = drop_unused_rows(_in_run_order(y, X, samples, self.weighted), samples.meshes)
+            if wanted and _are_scalars(targets, samples):
+                targets, self.scalars = _with_scalars(self._named_targets(samples), targets)
+        return samples.select(self.inputs), targets, design
+
+    def _read_mesh_targets(self, X: Any, y: Any, design: Design | None) -> tuple[Any, FieldSet, Design | None]:
+        """Read targets on meshes beside an X that is none; a table becomes parameters of the runs if meshes differ."""
+        if not TABLE.matches(X):
+            return X, self._open_targets(y, ()).fields, design
+        refuse_params(design)
+        targets = self._open_targets(y, self.inputs)
+        if targets.geometry is not None and len(targets.fields) == 1 != len(X):
+            raise FieldDataError(
+                f"y is one mesh, {targets.names[0]}, but X has {len(X)} rows. For the fields of {len(X)} runs on this "
+                "mesh pass y=(mesh, values), with values of shape (n, points) or (n, points, channels) and one row for "
+                "each row of X; or pass one mesh for each row, as a list or a pattern."
+            )
+        targets = targets.in_row_order(X, y)
+        self.names = None if targets.geometry is None else targets.names
+        if targets.geometry is None or (targets.fields.shared_coords and not self.inputs):
+            return X, targets.fields, None
+        self.input_form, self.mesh = MESHES.name, None
+        return targets.geometry, targets.fields, read_design(X, "X")
+
+    # ------------------------------------------------------------------ score
+    def open_scored(self, X: Any, y: Any, params: Any, spec: DataSpec) -> tuple[Any, Any, Design | None]:
+        """X and y of a score as in `open_training`; meshes that hold both are read once."""
+        is_own, given = y is X, _as_targets(y)
+        X, design = split_params(X, params)
+        y = None if is_own and is_mesh_input(X) else given
+        if spec.on_meshes and not is_mesh_input(X) and TABLE.matches(X) and _holds_meshes(y):
+            # The meshes of y are those on which the prediction is asked for.
+            refuse_params(design)
+            X, y, design = y, None, read_design(X, "X")
+        if not is_mesh_input(X):
+            if not _holds_meshes(y):
+                return X, y, design
+            opened = self._open_targets(y, ())
+            return X, (opened.in_row_order(X, given) if spec.is_table else opened).fields, design
+        has_both = self.components is not None and spec.n_scalars > 0 and _is_numbers(y)
+        wanted = self._named() if y is None or has_both else []
+        samples = _open_as_fitted(X, spec, dict.fromkeys([*self.inputs, *wanted]), self.cell_data)
+        design = None if design is None else design.for_runs(X, samples.names, weighted=self.weighted)
+        if y is None:
+            y = samples.select(wanted)
+        elif _holds_meshes(y):
+            y = self._targets_of_runs(y, samples)
+        else:
+            y = _in_run_order(y, X, samples, self.weighted)
+            if has_both:
+                check_names(column_names(y), spec.target_form.scalar_names, "y")
+                y, _ = _with_scalars(samples.select(wanted), y)
+            else:
+                y = drop_unused_rows(y, samples.meshes) if spec.n_outputs else y
+        return samples.select(self.inputs), y, design
+
+    # ------------------------------------------------------------------ targets
+    def _open(self, meshes: Any, names: Iterable[str]) -> MeshSamples:
+        """Read meshes with the given fields."""
+        wanted = list(dict.fromkeys(names))
+        return read_meshes(meshes, wanted, cell_data=self.cell_data or "refuse", axes=self.axes)  # type: ignore[arg-type]
+
+    def _named(self) -> Sequence[str]:
+        """Return the names of the target fields of meshes, or raise an error if they are missing."""
+        if not self.targets:
+            raise FieldDataError(
+                "the targets are fields of meshes, but target_fields does not name them; set target_fields=['...'] "
+                "to names in their point_data."
+            )
+        return self.targets
+
+    def _named_targets(self, samples: MeshSamples) -> FieldSet:
+        """Select the target fields of meshes."""
+        wanted = self._named()
+        self.components = tuple((name, samples.components[name]) for name in wanted)
+        return samples.select(wanted)
+
+    def _targets_of_runs(self, y: Any, samples: MeshSamples) -> FieldSet:
+        """Read targets on other meshes than the inputs, whose files may have other names but no other order."""
+        if is_on_mesh(y):
+            raise FieldDataError("y is (mesh, values), but X is meshes; pass the values alone, as a list of arrays.")
+        targets = self._open(y, self._named())
+        check_order(samples.names, targets.names)
+        return self._named_targets(targets)
+
+    def _open_targets(self, y: Any, inputs: Sequence[str]) -> _MeshTargets:
+        """Read targets from meshes, which may hold inputs too, or from values on one mesh."""
+        if is_on_mesh(y):
+            return self._values_on_mesh(y)
+        samples = self._open(y, [*inputs, *self._named()])
+        self.axes = samples.axes
+        fields = self._named_targets(samples)
+        self.mesh = _common_mesh(samples) if fields.shared_coords else None
+        return _MeshTargets(fields, samples.names, samples.select(inputs))
+
+    def _values_on_mesh(self, y: tuple[Any, Any]) -> _MeshTargets:
+        """Read ``(mesh, values)``; a field has the name ``"prediction"`` where `targets` gives none."""
+        kind = "cells" if self.cell_data == "cells" else "points"
+        samples = read_meshes(y[0], None, cell_data="cells" if kind == "cells" else "refuse", axes=self.axes)
+        if len(samples.meshes) != 1:
+            raise FieldDataError(
+                f"y is (mesh, values) with {len(samples.meshes)} meshes; expected one, on which all values are. For "
+                "runs with meshes of their own pass these as y, with the fields in their point data."
+            )
+        values, used = as_storage(y[1], "values of y"), samples.used_points[0]
+        coords, count = samples.fields.coords_list()[0], count_places(samples.meshes[0])
+        if values.ndim not in (2, 3) or values.shape[1] not in (count, len(coords)) or 0 in values.shape[2:]:
+            asked = f", which cell_data={self.cell_data!r} asks for" if kind == "cells" else ""
+            raise FieldDataError(
+                f"y is ({samples.names[0]}, values) with values of shape {tuple(values.shape)}; expected (n, {count}) "
+                f"or (n, {count}, channels), since the mesh has {count} {kind}{asked}."
+            )
+        if used is not None and values.shape[1] == count:
+            values = read_rows(values, slice(None))[:, used]
+        n_channels = int(values.shape[2]) if values.ndim > 2 else 1
+        names = self.targets or ["prediction"]
+        if self.components is None or sum(count for _, count in self.components) != n_channels:
+            if len(names) not in (1, n_channels):
+                raise FieldDataError(
+                    f"target_fields names {len(names)} fields, {names}, but the values of y have {n_channels} "
+                    "channels; name one field, or each channel."
+                )
+            self.components = ((names[0], n_channels),) if len(names) == 1 else tuple((name, 1) for name in names)
+        channels = [name if count == 1 else f"{name}_{k}" for name, count in self.components for k in range(count)]
+        self.axes, self.mesh = samples.axes, _common_mesh(samples)
+        fields = FieldSet(coords, reshape_rows(values, (len(coords), n_channels)), channel_names=channels)
+        return _MeshTargets(fields, samples.names)
 
 
-def _read_meshes(
-    X: Any,
-    y: Any,
-    design: Design | None,
-    held: HeldMeshes,
-    input_fields: Sequence[str] | None,
-    target_fields: Sequence[str] | None,
-    cell_data: str,
-    weighted: bool,
-) -> tuple[FieldSet, Any, Design | None]:
-    """Read inputs on meshes, with targets on the same meshes, on others, or beside them."""
-    wanted = _named(target_fields) if y is None else (target_fields or ()) if _is_numbers(y) else ()
-    samples = _open_meshes(X, dict.fromkeys([*(input_fields or ()), *wanted]), cell_data, None)
-    held.axes, held.names = samples.axes, samples.names
-    if design is not None:
-        design = design.for_runs(X, samples.names, weighted=weighted, fitting=True)
-    if y is None:
-        targets = _named_targets(samples, target_fields, held)
-    elif _holds_meshes(y):
-        targets = _targets_of_runs(X, y, samples, held, target_fields, cell_data)
-    else:
-        targets = drop_unused_rows(_in_run_order(y, X, samples, weighted), samples.meshes)
-        if wanted and _are_scalars(targets, samples):
-            targets, held.scalars = _with_scalars(_named_targets(samples, target_fields, held), targets)
-    return samples.select(input_fields), targets, design
+@dataclass(frozen=True)
+class _MeshTargets:
+    """Targets on meshes beside an X that is none.
+
+    Attributes
+    ----------
+    fields : FieldSet
+        Targets.
+    names : tuple of str
+        Names of the meshes; a single one for ``(mesh, values)``.
+    geometry : FieldSet or None
+        Input fields on the same meshes, or their points alone; None for ``(mesh, values)``.
+    """
+
+    fields: FieldSet
+    names: tuple[str, ...]
+    geometry: FieldSet | None = None
+
+    def in_row_order(self, X: Any, y: Any) -> _MeshTargets:
+        """Return the targets in the order of the rows of a table; its index may name the files."""
+        if self.geometry is None:
+            return self
+        order = order_of_rows(X, y, self.names)
+        if order is None:
+            return self
+        return _MeshTargets(self.fields[order], tuple(self.names[i] for i in order), self.geometry[order])
 
 
-def _read_mesh_targets(
-    X: Any,
-    y: Any,
-    design: Design | None,
-    held: HeldMeshes,
-    input_fields: Sequence[str] | None,
-    target_fields: Sequence[str] | None,
-    cell_data: str,
-) -> tuple[Any, FieldSet, Design | None]:
-    """Read targets on meshes beside an X that is none; a table becomes parameters of the runs if meshes differ."""
-    if not TABLE.matches(X):
-        return X, _open_targets(y, held, target_fields, (), cell_data).fields, design
-    refuse_params(design)
-    targets = _open_targets(y, held, target_fields, field_names(input_fields), cell_data)
-    if targets.geometry is not None and len(targets.fields) == 1 != len(X):
-        raise FieldDataError(
-            f"y is one mesh, {targets.names[0]}, but X has {len(X)} rows. For the fields of {len(X)} runs on this mesh "
-            "pass y=(mesh, values), with values of shape (n, points) or (n, points, channels) and one row for each row "
-            "of X; or pass one mesh for each row, as a list or a pattern."
-        )
-    targets = targets.in_row_order(X, y)
-    held.names = None if targets.geometry is None else targets.names
-    if targets.geometry is None or (targets.fields.shared_coords and not field_names(input_fields)):
-        return X, targets.fields, None
-    held.input_form, held.mesh = "meshes", None
-    return targets.geometry, targets.fields, read_design(X, "X")
-
-
-# ---------------------------------------------------------------------- prediction and score
+# ---------------------------------------------------------------------- prediction
 def open_inputs(
     X: Any, params: Any, spec: DataSpec, cell_data: str, *, keep_data: bool
 ) -> tuple[Any, Design | None, list[Any] | None]:
@@ -265,49 +371,6 @@ def open_points(
     return samples.fields[order], [samples.meshes[i] for i in order]
 
 
-def open_scored(
-    X: Any,
-    y: Any,
-    params: Any,
-    spec: DataSpec,
-    *,
-    target_fields: Sequence[str] | None,
-    cell_data: str,
-    weighted: bool,
-) -> tuple[Any, Any, Design | None]:
-    """Open the meshes in X and y of a score; meshes that hold both are read once."""
-    fitted = spec.target_form.components
-    names = target_fields if fitted is None else [name for name, _ in fitted]
-    is_own, given = y is X, _as_targets(y)
-    X, design = split_params(X, params)
-    y = None if is_own and is_mesh_input(X) else given
-    if spec.input_form == "meshes" and not is_mesh_input(X) and TABLE.matches(X) and _holds_meshes(y):
-        # The meshes of y are those on which the prediction is asked for.
-        refuse_params(design)
-        X, y, design = y, None, read_design(X, "X")
-    if not is_mesh_input(X):
-        if not _holds_meshes(y):
-            return X, y, design
-        opened = _open_targets(y, HeldMeshes(axes=spec.kept_axes, components=fitted), names, (), cell_data)
-        return X, (opened.in_row_order(X, given) if spec.input_form == "table" else opened).fields, design
-    has_both = fitted is not None and spec.n_scalars > 0 and _is_numbers(y)
-    wanted = _named(names) if y is None or has_both else []
-    samples = _open_as_fitted(X, spec, dict.fromkeys([*(spec.input_fields or ()), *wanted]), cell_data)
-    design = None if design is None else design.for_runs(X, samples.names, weighted=weighted)
-    if y is None:
-        y = samples.select(wanted)
-    elif _holds_meshes(y):
-        y = _targets_of_runs(X, y, samples, HeldMeshes(axes=spec.kept_axes), names, cell_data)
-    else:
-        y = _in_run_order(y, X, samples, weighted)
-        if has_both:
-            check_names(column_names(y), spec.target_form.scalar_names, "y")
-            y, _ = _with_scalars(samples.select(wanted), y)
-        else:
-            y = drop_unused_rows(y, samples.meshes) if spec.n_outputs else y
-    return samples.select(spec.input_fields), y, design
-
-
 def in_plane(coords: Any, spec: DataSpec) -> Any:
     """Points without the coordinates that were constant in the meshes of the fit, if they come with three."""
     if spec.kept_axes is None or len(spec.kept_axes) == _MESH_DIMS or coords is None:
@@ -336,7 +399,7 @@ def _open_as_fitted(
     meshes: Any, spec: DataSpec, names: Any, cell_data: str | None, keep_data: bool = False
 ) -> MeshSamples:
     """Meshes of a prediction, with the coordinates that the fit has kept."""
-    if spec.input_form != "meshes":
+    if not spec.on_meshes:
         raise FieldDataError(
             f"X is meshes, but the estimator was fitted on X as {spec.input_form!r}; pass the same "
             "kind, or read the meshes by skop.data.read_meshes."
@@ -358,37 +421,9 @@ def _open_meshes(
     return read_meshes(meshes, wanted, cell_data=cell_data, axes=axes, keep_data=keep_data)
 
 
-def _named(target_fields: Sequence[str] | None) -> list[str]:
-    """Return the names of the target fields of meshes, or raise an error if they are missing."""
-    if target_fields is None:
-        raise FieldDataError(
-            "the targets are fields of meshes, but target_fields does not name them; set target_fields=['...'] "
-            "to names in their point_data."
-        )
-    return list(target_fields)
-
-
 def field_names(fields: str | Sequence[str] | None) -> list[str]:
     """Names of the input fields of meshes; none of them means geometry alone."""
     return [fields] if isinstance(fields, str) else [*(fields or ())]
-
-
-def _named_targets(samples: MeshSamples, target_fields: Sequence[str] | None, held: HeldMeshes) -> FieldSet:
-    """Select the target fields of meshes."""
-    wanted = _named(target_fields)
-    held.components = tuple((name, samples.components[name]) for name in wanted)
-    return samples.select(wanted)
-
-
-def _targets_of_runs(
-    X: Any, y: Any, samples: MeshSamples, held: HeldMeshes, target_fields: Sequence[str] | None, cell_data: str
-) -> FieldSet:
-    """Read targets on other meshes than the inputs, whose files may have other names but no other order."""
-    if is_on_mesh(y):
-        raise FieldDataError("y is (mesh, values), but X is meshes; pass the values alone, as a list of arrays.")
-    targets = _open_meshes(y, _named(target_fields), cell_data or "refuse", held.axes)
-    check_order(samples.names, targets.names)
-    return _named_targets(targets, target_fields, held)
 
 
 def _is_numbers(y: Any) -> bool:
@@ -430,84 +465,6 @@ def _in_run_order(y: Any, X: Any, samples: MeshSamples, weighted: bool) -> Any:
             "files as a list in its order."
         )
     return y
-
-
-@dataclass(frozen=True)
-class _MeshTargets:
-    """Targets on meshes beside an X that is none.
-
-    Attributes
-    ----------
-    fields : FieldSet
-        Targets.
-    names : tuple of str
-        Names of the meshes; a single one for ``(mesh, values)``.
-    geometry : FieldSet or None
-        Input fields on the same meshes, or their points alone; None for ``(mesh, values)``.
-    """
-
-    fields: FieldSet
-    names: tuple[str, ...]
-    geometry: FieldSet | None = None
-
-    def in_row_order(self, X: Any, y: Any) -> _MeshTargets:
-        """Return the targets in the order of the rows of a table; its index may name the files."""
-        if self.geometry is None:
-            return self
-        order = order_of_rows(X, y, self.names)
-        if order is None:
-            return self
-        return _MeshTargets(self.fields[order], tuple(self.names[i] for i in order), self.geometry[order])
-
-
-def _open_targets(
-    y: Any, held: HeldMeshes, target_fields: Sequence[str] | None, input_fields: Sequence[str], cell_data: str
-) -> _MeshTargets:
-    """Read targets from meshes, or from values on one mesh."""
-    if is_on_mesh(y):
-        return _values_on_mesh(y, held, target_fields, cell_data)
-    names = dict.fromkeys([*input_fields, *_named(target_fields)])
-    samples = _open_meshes(y, names, cell_data, held.axes)
-    held.axes = samples.axes
-    fields = _named_targets(samples, target_fields, held)
-    held.mesh = _common_mesh(samples) if fields.shared_coords else None
-    return _MeshTargets(fields, samples.names, samples.select(input_fields))
-
-
-def _values_on_mesh(
-    y: tuple[Any, Any], held: HeldMeshes, target_fields: Sequence[str] | None, cell_data: str
-) -> _MeshTargets:
-    """Read ``(mesh, values)``; a field has the name ``"prediction"`` where `target_fields` gives none."""
-    kind = "cells" if cell_data == "cells" else "points"
-    samples = _open_meshes(y[0], None, "cells" if kind == "cells" else "refuse", held.axes)
-    if len(samples.meshes) != 1:
-        raise FieldDataError(
-            f"y is (mesh, values) with {len(samples.meshes)} meshes; expected one, on which all values are. For runs "
-            "with meshes of their own pass these as y, with the fields in their point data."
-        )
-    values, used = as_storage(y[1], "values of y"), samples.used_points[0]
-    coords, count = samples.fields.coords_list()[0], count_places(samples.meshes[0])
-    if values.ndim not in (2, 3) or values.shape[1] not in (count, len(coords)) or 0 in values.shape[2:]:
-        asked = f", which cell_data={cell_data!r} asks for" if kind == "cells" else ""
-        raise FieldDataError(
-            f"y is ({samples.names[0]}, values) with values of shape {tuple(values.shape)}; expected (n, {count}) or "
-            f"(n, {count}, channels), since the mesh has {count} {kind}{asked}."
-        )
-    if used is not None and values.shape[1] == count:
-        values = read_rows(values, slice(None))[:, used]
-    n_channels = int(values.shape[2]) if values.ndim > 2 else 1
-    names = field_names(target_fields) or ["prediction"]
-    if held.components is None or sum(count for _, count in held.components) != n_channels:
-        if len(names) not in (1, n_channels):
-            raise FieldDataError(
-                f"target_fields names {len(names)} fields, {names}, but the values of y have {n_channels} channels; "
-                "name one field, or each channel."
-            )
-        held.components = ((names[0], n_channels),) if len(names) == 1 else tuple((name, 1) for name in names)
-    channels = [name if count == 1 else f"{name}_{k}" for name, count in held.components for k in range(count)]
-    held.axes, held.mesh = samples.axes, _common_mesh(samples)
-    fields = FieldSet(coords, reshape_rows(values, (len(coords), n_channels)), channel_names=channels)
-    return _MeshTargets(fields, samples.names)
 
 
 def _common_mesh(samples: MeshSamples) -> Any:
