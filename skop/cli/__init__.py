@@ -103,7 +103,11 @@ def _noted_interrupts() -> Iterator[list[int]]:
 )
 @click.version_option(__version__, prog_name="skop", message="%(prog)s %(version)s")
 def _skop() -> None:
-    """Fast surrogates of simulations: from a folder of runs to a model with known error."""
+    """Fast surrogates of simulations: from a folder of runs to a model with known error.
+
+    DATA of a command are mesh files (a list, or a quoted pattern such as 'runs/*.vtu'), one file of arrays (.npz, .npy,
+    .mat, .h5), or one .csv table.
+    """
 
 
 for _command in (fit, predict, score, compare, describe, demo, info):
@@ -150,6 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _leave_running_threads() -> None:
     """End the process if a thread of a package, such as joblib's, still computes after an interrupt."""
+    # Compiled code of C++ that comes back while the interpreter shuts down aborts the process. Files are closed by now.
     if any(thread.daemon for thread in threading.enumerate()):
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):

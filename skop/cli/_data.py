@@ -53,45 +53,29 @@ _CHOSEN_BY = {
 # ---------------------------------------------------------------------- options
 @dataclass(frozen=True)
 class Choice:
-    """What is to be read: the options of a command, or what a model was fitted on.
+    """What is to be read: the options of a command, or what a model was fitted on."""
 
-    Attributes
-    ----------
-    targets, inputs, columns : tuple of str, default=()
-        Fields (or columns of a table) that are predicted, that are inputs, and columns of `params` that are used.
-    params : str or None, default=None
-        CSV file with the parameters of each run.
-    cell_data : str, default="refuse"
-        Treatment of fields on cells.
-    x, y, coords, array_params : str or None, default=None
-        Names of arrays.
-    channels : {"auto", "last", "none"}, default="auto"
-        Whether the last axis of arrays holds channels.
-    axes : tuple of int or None, default=None
-        Coordinates of meshes that are used; None finds them.
-    needs_targets : bool, default=True
-        Whether data without targets are an error.
-    time : {"rollout", "parameter"} or None, default=None
-        Use of the time in time series of meshes; None takes a rollout for files with several time steps.
-    window : int, default=1
-        Number of first frames that a rollout is given.
-    n_frames : int or None, default=None
-        Number of frames that are predicted; None for all that the runs hold.
-    """
-
+    #: Fields (or columns of a table) that are predicted, that are inputs, and columns of `params` that are used.
     targets: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    #: CSV file with the parameters of each run.
     params: str | None = None
+    #: Treatment of fields on cells.
     cell_data: str = "refuse"
+    #: Names of arrays, and whether their last axis holds channels.
     x: str | None = None
     y: str | None = None
     coords: str | None = None
     array_params: str | None = None
     channels: str = "auto"
+    #: Coordinates of meshes that are used; None finds them.
     axes: tuple[int, ...] | None = None
+    #: Whether data without targets are an error.
     needs_targets: bool = True
+    #: Use of the time in time series of meshes: rollout, parameter, or None for a rollout of files with several steps.
     time: str | None = None
+    #: Number of first frames that a rollout is given, and of those that are predicted; None for all.
     window: int = 1
     n_frames: int | None = None
 
@@ -118,7 +102,7 @@ def array_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--params", metavar="FILE.csv",
                      help="Parameters of each run. Rows belong to the file named in a column, else to the files in "
                           "natural order (run_2 before run_10)."),
-        click.option("--x", metavar="ARRAY", help="Array of .npz or .mat with the inputs, (n, ...)."),
+        click.option("--x", metavar="ARRAY", help="Array of the file with the inputs, (n, ...)."),
         click.option("--y", metavar="ARRAY", help="Array with the targets, (n, ...)."),
         click.option("--coords", metavar="ARRAY", help="Array with the points, (P, d) or (n, P, d)."),
         click.option("--array-params", metavar="ARRAY", help="Array with parameters of each sample, (n, p)."),
@@ -198,46 +182,26 @@ def _choice_of_series(model: Any, **options: Any) -> Choice:
 # ---------------------------------------------------------------------- samples
 @dataclass(frozen=True)
 class Samples:
-    """Samples of a command.
+    """Samples of a command."""
 
-    Attributes
-    ----------
-    kind : {"meshes", "series", "arrays", "table"}
-        Kind of the files; time series of meshes are ``"series"``.
-    X, y : FieldSet, array, DataFrame or None
-        Inputs and targets in forms that estimators take; y is None where the data hold no targets.
-    names : tuple of str
-        Name of each sample: its file, or its row.
-    files : tuple of Path
-        Files that were read.
-    params : DataFrame or None, default=None
-        Parameters of each run of meshes, one row a sample.
-    meshes : MeshSamples or None, default=None
-        The meshes, to which predictions are attached.
-    table : DataFrame or None, default=None
-        All columns of the table, or of the file of parameters, one row a sample.
-    target_names : tuple of str, default=()
-        Fields of meshes, or columns, that are targets.
-    rows : ndarray of int or None, default=None
-        Rows of `meshes` that are samples; None for all.
-    runs : tuple of Run, default=()
-        Runs of time series.
-    time : {"rollout", "parameter"} or None, default=None
-        Use of the time in time series.
-    window : int, default=1
-        Number of first frames that a rollout is given.
-    """
-
-    kind: str
+    #: Inputs and targets in forms that estimators take; y is None where the data hold no targets.
     X: Any
     y: Any
+    #: Name of each sample: its file, or its row.
     names: tuple[str, ...]
+    #: Files that were read.
     files: tuple[Path, ...]
+    #: Parameters of each run of meshes (DataFrame), one row a sample.
     params: Any = None
+    #: The meshes, to which predictions are attached.
     meshes: MeshSamples | None = None
+    #: All columns of the table, or of the file of parameters (DataFrame), one row a sample.
     table: Any = None
+    #: Fields of meshes, or columns, that are targets.
     target_names: tuple[str, ...] = ()
+    #: Rows of `meshes` that are samples; None for all.
     rows: Any = None
+    #: Runs of time series, the use of their time, and the number of first frames that a rollout is given.
     runs: tuple[Run, ...] = ()
     time: str | None = None
     window: int = 1
@@ -249,20 +213,22 @@ class Samples:
         """Return the samples at these rows."""
         return replace(
             self,
-            X=_rows_of(self.X, rows),
-            y=_rows_of(self.y, rows),
+            **{name: _rows_of(getattr(self, name), rows) for name in ("X", "y", "params", "table")},
             names=tuple(self.names[row] for row in rows),
-            files=tuple(self.files[row] for row in rows) if self.kind in ("meshes", "series") else self.files,
+            files=self.files if self.meshes is None else tuple(self.files[row] for row in rows),
             runs=tuple(self.runs[row] for row in rows) if self.runs else (),
-            params=_rows_of(self.params, rows),
-            table=_rows_of(self.table, rows),
             rows=rows if self.rows is None else self.rows[rows],
         )
 
     @property
+    def is_table(self) -> bool:
+        """Whether all was read from one table."""
+        return self.meshes is None and self.table is not None
+
+    @property
     def parameter_names(self) -> list[str] | None:
         """Names of the columns of parameters or features; None without names."""
-        columns = getattr(self.X if self.kind == "table" else self.params, "columns", None)
+        columns = getattr(self.X if self.is_table else self.params, "columns", None)
         return None if columns is None else [str(name) for name in columns]
 
     @property
@@ -288,9 +254,9 @@ class Samples:
 
     def describe(self) -> str:
         """Say in one line what was read."""
-        if self.kind == "series":
+        if self.runs:
             return self._describe_series()
-        if self.kind == "meshes":
+        if self.meshes is not None:
             inputs = f"{self.X.n_channels} input channels" if self.X.n_channels else "geometry"
             parameters = "" if self.params is None else f", parameters {', '.join(map(str, self.params.columns))}"
             target = f", targets: {', '.join(self.target_names)}" if self.target_names else ""
@@ -317,9 +283,9 @@ class Samples:
 
 def _rows_of(value: Any, rows: Any) -> Any:
     """Rows of an array, a FieldSet, a DataFrame or None."""
-    if value is None:
-        return None
-    return value.iloc[rows] if hasattr(value, "iloc") else value[rows]
+    from skop.data import form_of
+
+    return None if value is None else form_of(value).cut(value, rows)
 
 
 def _shape_of(value: Any) -> str:
@@ -431,10 +397,7 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
     if params is not None:
         X = X.with_params(params.to_numpy(float))
     y = table[scalars] if table is not None and scalars else samples.select(targets) if targets else None
-    return Samples(
-        "meshes", X, y, short_names(files), tuple(files), params, samples, table,
-        tuple(scalars or targets),
-    )  # fmt: skip
+    return Samples(X, y, short_names(files), tuple(files), params, samples, table, tuple(scalars or targets))
 
 
 def _read_series(files: list[Path], choice: Choice) -> Samples:
@@ -458,7 +421,7 @@ def _read_series(files: list[Path], choice: Choice) -> Samples:
     if params is not None:
         X = X.with_params(params.to_numpy(float))
     return Samples(
-        "series", X, y, tuple(run.name for run in runs), tuple(places_of(runs)), params, samples,
+        X, y, tuple(run.name for run in runs), tuple(places_of(runs)), params, samples,
         table, choice.targets, runs=tuple(runs), time=time, window=choice.window,
     )  # fmt: skip
 
@@ -572,11 +535,11 @@ def _read_table(path: Path, choice: Choice) -> Samples:
     y = numbers_of(table, choice.targets, str(path)) if has_targets else None
     X = numbers_of(table, choice.inputs, str(path), leave_out=choice.targets, chosen_by=_CHOSEN_BY["columns"])
     names = tuple(f"row {row + 1}" for row in range(len(table)))
-    return Samples("table", X, y, names, (path,), table=table, target_names=choice.targets if has_targets else ())
+    return Samples(X, y, names, (path,), table=table, target_names=choice.targets if has_targets else ())
 
 
 def _read_arrays(path: Path, choice: Choice) -> Samples:
-    """Read the arrays of a .npz or .mat file."""
+    """Read the arrays of a file."""
     from skop.data.forms.files import read_arrays
 
     _refuse_options(choice, ("params", "targets", "inputs", "columns"), path.suffix, from_user=choice.needs_targets)
@@ -585,7 +548,7 @@ def _read_arrays(path: Path, choice: Choice) -> Samples:
         path, names, choice.channels, needs_targets=choice.needs_targets, chosen_by=_CHOSEN_BY,
         say=lambda text: click.echo(text, err=True),
     )  # fmt: skip
-    return Samples("arrays", X, y, tuple(f"sample {row}" for row in range(len(X))), (path,))
+    return Samples(X, y, tuple(f"sample {row}" for row in range(len(X))), (path,))
 
 
 def _refuse_options(choice: Choice, names: Sequence[str], ending: str, from_user: bool = True) -> None:

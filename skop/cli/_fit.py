@@ -94,10 +94,10 @@ def fit(
 ) -> None:  # fmt: skip
     """Train a model on DATA and save it.
 
-    DATA are mesh files (a list, or a quoted pattern), time series of meshes, one .npz or .mat file, or one .csv table.
-    --estimator auto compares classical models and operators, and keeps the best or a mean of the best. Ctrl-C ends the
-    training early, and the exit status is 130: the best model so far is saved, except by --estimator auto and with
-    --coverage, by which `skop predict` also writes the lower and upper bounds of each field.
+    DATA are mesh files (a list, or a quoted pattern), time series of meshes, one file of arrays (.npz, .mat, .h5), or
+    one .csv table. --estimator auto compares classical models and operators, and keeps the best or a mean of the best.
+    Ctrl-C ends the training early, and the exit status is 130: the best model so far is saved, except by --estimator
+    auto and with --coverage, by which `skop predict` also writes the lower and upper bounds of each field.
     """
     from skop.estimators import ConformalRegressor
 

@@ -28,20 +28,13 @@ _ENDINGS = (".pvd", ".series", ".xdmf", ".xmf", ".vtkhdf")
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a command.
+    """One run of a command."""
 
-    Attributes
-    ----------
-    name : str
-        Name for tables and for the file of its prediction: that of its file, or of the folder of its frames.
-    sources : tuple of str
-        The file that holds all frames, or the files of the frames.
-    frames : MeshRun
-        Frames with their times.
-    """
-
+    #: Name for tables and for the file of its prediction: that of its file, or of the folder of its frames.
     name: str
+    #: The file that holds all frames, or the files of the frames.
     sources: tuple[str, ...]
+    #: Frames with their times.
     frames: MeshRun
 
     @property
@@ -182,9 +175,4 @@ def _names_of_frames(samples: MeshSamples, runs: Sequence[MeshRun], count: int) 
 
 def _channels(frames: FieldSet, channels: slice, names: Sequence[str]) -> FieldSet:
     """Some channels of all samples, with their names."""
-    values: Any = [sample[:, channels] for sample in frames.to_list()]
-    points: Any = frames.coords if frames.shared_coords else frames.coords_list()
-    if not frames.is_ragged:
-        values = np.stack(values)
-        points = points if frames.shared_coords else np.stack(points)
-    return FieldSet(points, values, cells=frames.cells, channel_names=tuple(names[channels]))
+    return frames.with_values(np.asarray(frames.values)[..., channels], tuple(names[channels]))

@@ -15,7 +15,7 @@ import numpy as np
 from skop._optional import import_optional
 from skop.data._fieldset import FieldSet
 from skop.data._file_guards import check_hdf5, check_matlab, check_npz, check_regular_file, is_hdf5
-from skop.data._mesh_files import is_path
+from skop.data._mesh_files import existing_file, is_path
 from skop.data.forms._interface import Form
 from skop.exceptions import FieldDataError, OptionalDependencyError
 
@@ -56,7 +56,7 @@ class _Files(Form):
 
     def unpack(self, X: Any, inputs: Sequence[str], targets: Sequence[str], *, needs_targets: bool) -> tuple[Any, Any]:
         """X and y by their names: columns of a table, or one array each."""
-        path = Path(X).expanduser()
+        path = existing_file(Path(X).expanduser())
         if path.suffix.lower() == ".csv":
             table = read_csv(path)
             if needs_targets and not targets:
@@ -70,7 +70,7 @@ class _Files(Form):
 
     def unpack_targets(self, y: Any, targets: Sequence[str]) -> Any:
         """Columns of a table, or an array: the one that is named, the only one, or that with a usual name."""
-        path = Path(y).expanduser()
+        path = existing_file(Path(y).expanduser())
         if path.suffix.lower() == ".csv":
             return numbers_of(read_csv(path), targets, path)
         arrays = _load(path)
