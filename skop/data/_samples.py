@@ -107,12 +107,11 @@ def read(
     weighted: bool = False,
 ) -> TrainingData:
     """Read X and y of a fit."""
-    X, y, inputs_held = _unpacked(X, y, field_names(input_fields), field_names(target_fields))
+    X, y, inputs_held = _unpacked(as_list(X), as_list(y), field_names(input_fields), field_names(target_fields))
     given, named = X, field_names(input_fields) if inputs_held is None else inputs_held
     held = MeshReading(named, field_names(target_fields), cell_data, weighted)
     X, y, design = held.open_training(X, y, params)
     check_index(given, y, "y")
-    X, y = as_list(X), as_list(y)
     refuse_repeated_names([*getattr(y, "columns", ())], "y has {} columns")
     source = form_of(X)
     if source.is_table:
@@ -285,7 +284,7 @@ def read_scored(
     """Read X and y of a score, and check them against the fit; meshes that hold both are read once."""
     known = spec.target_form.components
     names = field_names(target_fields) if known is None else [name for name, _ in known]
-    X, y, _ = _unpacked(X, y, spec.input_fields or (), names)
+    X, y, _ = _unpacked(as_list(X), as_list(y), spec.input_fields or (), names)
     given = X
     held = MeshReading(spec.input_fields or (), names, cell_data, weighted, axes=spec.kept_axes, components=known)
     X, y, design = held.open_scored(X, y, params, spec)
@@ -308,7 +307,6 @@ def _read_truth(y: Any, inputs: FieldSet, spec: DataSpec, elsewhere: bool | None
         if scalars.shape != expected and (scalars.shape != expected[:1] or spec.n_scalars > 1):
             raise FieldDataError(f"y has shape {scalars.shape}; expected {expected}, one row for each sample.")
         return Targets(scalars=scalars.reshape(expected))
-    y = as_list(y)
     if spec.target_points != "inputs" and not form_of(y).carries_points:
         raise FieldDataError(
             f"y is a {type(y).__name__} without points, but the estimator was fitted on fields on other points than "
