@@ -995,7 +995,7 @@ def test_an_xdmf_series_is_one_run_and_folders_are_asked_about(trajectories, tmp
             for time, mesh in zip(TIMES, item.meshes, strict=True):
                 writer.write_data(time, point_data=mesh.point_data)
     samples = read_samples(["run_*.xdmf"], Choice(targets=("u",)))
-    assert (samples.kind, len(samples), samples.y.n_channels) == ("series", 3, 3)
+    assert (len(samples.runs), len(samples), samples.y.n_channels) == (3, 3, 3)
     words = ["predict", str(folder / "rollout.skop"), "run_*.xdmf", "-o", "out"]
     assert main(words) == 0
     assert read_mesh_series("out/run_2.pvd")[0].times.tolist() == [1.0, 2.0]
@@ -1004,7 +1004,7 @@ def test_an_xdmf_series_is_one_run_and_folders_are_asked_about(trajectories, tmp
     assert main(words) == 0
     np.testing.assert_array_equal(skop.load("one.skop").times_, [0, 1, 2, 3])
     capsys.readouterr()
-    assert read_samples([str(folder / "run_*/*.vtu")], Choice(targets=("u",))).kind == "meshes"
+    assert not read_samples([str(folder / "run_*/*.vtu")], Choice(targets=("u",))).runs
     assert "say so by --time rollout" in capsys.readouterr().err
 
 

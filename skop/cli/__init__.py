@@ -59,7 +59,11 @@ class _Commands(click.Group):
                     _end_as_interrupted(ctx)
                 if not isinstance(error, SkopError | OSError | ValueError):
                     raise
-                _say_error(f"skop {ctx.invoked_subcommand}", str(error))
+                from skop.data.forms.files import ChoiceError
+
+                name = f"skop {ctx.invoked_subcommand}"
+                hint = f". See: {name} --help" if isinstance(error, ChoiceError) else ""
+                _say_error(name, str(error).rstrip(".") + hint if hint else str(error))
                 ctx.exit(_FAILURE)
 
 
@@ -101,8 +105,8 @@ def _noted_interrupts() -> Iterator[list[int]]:
 def _skop() -> None:
     """Fast surrogates of simulations: from a folder of runs to a model with known error.
 
-    DATA of a command are mesh files (a list, or a quoted pattern such as 'runs/*.vtu'), one .npz or .mat file of
-    arrays, or one .csv table.
+    DATA of a command are mesh files (a list, or a quoted pattern such as 'runs/*.vtu'), one file of arrays (.npz, .npy,
+    .mat, .h5), or one .csv table.
     """
 
 
@@ -149,10 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _leave_running_threads() -> None:
-    """End the process if a thread of a package, such as joblib's, still computes after an interrupt.
-
-    Compiled code of C++ that comes back while the interpreter shuts down aborts the process. Files are closed by now.
-    """
+    """End the process if a thread of a package, such as joblib's, still computes after an interrupt."""
+    # Compiled code of C++ that comes back while the interpreter shuts down aborts the process. Files are closed by now.
     if any(thread.daemon for thread in threading.enumerate()):
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):

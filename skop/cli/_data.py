@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import glob
 import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -16,8 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-
-from skop.cli._arrays import counting_columns, listed, numbers_of, read_arrays, read_csv
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Choice",
     "Samples",
+    "are_meshes",
     "array_options",
     "choice_of_model",
     "expand",
@@ -41,52 +39,43 @@ __all__ = [
 
 #: Number of names shown in a message.
 _SHOWN = 3
-#: Name that no field has, by which a reader is made to list the fields of a file.
-_NO_FIELD = "?"
+#: Options that choose arrays and columns, for messages.
+_CHOSEN_BY = {
+    "x": "--x",
+    "y": "--y",
+    "coords": "--coords",
+    "params": "--array-params",
+    "points": "--coords ARRAY",
+    "columns": "--input or --param",
+}
 
 
 # ---------------------------------------------------------------------- options
 @dataclass(frozen=True)
 class Choice:
-    """What is to be read: the options of a command, or what a model was fitted on.
+    """What is to be read: the options of a command, or what a model was fitted on."""
 
-    Attributes
-    ----------
-    targets, inputs, columns : tuple of str, default=()
-        Fields (or columns of a table) that are predicted, that are inputs, and columns of `params` that are used.
-    params : str or None, default=None
-        CSV file with the parameters of each run.
-    cell_data : str, default="refuse"
-        Treatment of fields on cells.
-    x, y, coords, array_params : str or None, default=None
-        Names of arrays.
-    channels : {"auto", "last", "none"}, default="auto"
-        Whether the last axis of arrays holds channels.
-    axes : tuple of int or None, default=None
-        Coordinates of meshes that are used; None finds them.
-    needs_targets : bool, default=True
-        Whether data without targets are an error.
-    time : {"rollout", "parameter"} or None, default=None
-        Use of the time in time series of meshes; None takes a rollout for files with several time steps.
-    window : int, default=1
-        Number of first frames that a rollout is given.
-    n_frames : int or None, default=None
-        Number of frames that are predicted; None for all that the runs hold.
-    """
-
+    #: Fields (or columns of a table) that are predicted, that are inputs, and columns of `params` that are used.
     targets: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    #: CSV file with the parameters of each run.
     params: str | None = None
+    #: Treatment of fields on cells.
     cell_data: str = "refuse"
+    #: Names of arrays, and whether their last axis holds channels.
     x: str | None = None
     y: str | None = None
     coords: str | None = None
     array_params: str | None = None
     channels: str = "auto"
+    #: Coordinates of meshes that are used; None finds them.
     axes: tuple[int, ...] | None = None
+    #: Whether data without targets are an error.
     needs_targets: bool = True
+    #: Use of the time in time series of meshes: rollout, parameter, or None for a rollout of files with several steps.
     time: str | None = None
+    #: Number of first frames that a rollout is given, and of those that are predicted; None for all.
     window: int = 1
     n_frames: int | None = None
 
@@ -113,7 +102,7 @@ def array_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--params", metavar="FILE.csv",
                      help="Parameters of each run. Rows belong to the file named in a column, else to the files in "
                           "natural order (run_2 before run_10)."),
-        click.option("--x", metavar="ARRAY", help="Array of .npz or .mat with the inputs, (n, ...)."),
+        click.option("--x", metavar="ARRAY", help="Array of the file with the inputs, (n, ...)."),
         click.option("--y", metavar="ARRAY", help="Array with the targets, (n, ...)."),
         click.option("--coords", metavar="ARRAY", help="Array with the points, (P, d) or (n, P, d)."),
         click.option("--array-params", metavar="ARRAY", help="Array with parameters of each sample, (n, p)."),
@@ -152,24 +141,11 @@ def _split_names(_context: click.Context, _parameter: click.Parameter, values: t
 
 
 def choice_of_model(model: Any, **options: Any) -> Choice:
-    """What a fitted model needs to be read for a prediction or a score.
-
-    Parameters
-    ----------
-    model : estimator
-        Fitted estimator.
-    **options
-        Options of the command.
-
-    Returns
-    -------
-    Choice
-        Names of the fields and columns of the fit.
-    """
+    """What a fitted model needs to be read for a prediction or a score."""
     if hasattr(model, "series_"):
         return _choice_of_series(model, **options)
     form, names = model.spec_.target_form, getattr(model, "_mesh_options", {})
-    if model.spec_.role == "features":
+    if model.spec_.has_features:
         inputs = tuple(getattr(model, "feature_names_in_", ()))
     else:
         inputs = tuple(model.spec_.input_fields or names.get("input_fields") or ())
@@ -206,46 +182,26 @@ def _choice_of_series(model: Any, **options: Any) -> Choice:
 # ---------------------------------------------------------------------- samples
 @dataclass(frozen=True)
 class Samples:
-    """Samples of a command.
+    """Samples of a command."""
 
-    Attributes
-    ----------
-    kind : {"meshes", "series", "arrays", "table"}
-        Kind of the files; time series of meshes are ``"series"``.
-    X, y : FieldSet, array, DataFrame or None
-        Inputs and targets in forms that estimators take; y is None where the data hold no targets.
-    names : tuple of str
-        Name of each sample: its file, or its row.
-    files : tuple of Path
-        Files that were read.
-    params : DataFrame or None, default=None
-        Parameters of each run of meshes, one row a sample.
-    meshes : MeshSamples or None, default=None
-        The meshes, to which predictions are attached.
-    table : DataFrame or None, default=None
-        All columns of the table, or of the file of parameters, one row a sample.
-    target_names : tuple of str, default=()
-        Fields of meshes, or columns, that are targets.
-    rows : ndarray of int or None, default=None
-        Rows of `meshes` that are samples; None for all.
-    runs : tuple of Run, default=()
-        Runs of time series.
-    time : {"rollout", "parameter"} or None, default=None
-        Use of the time in time series.
-    window : int, default=1
-        Number of first frames that a rollout is given.
-    """
-
-    kind: str
+    #: Inputs and targets in forms that estimators take; y is None where the data hold no targets.
     X: Any
     y: Any
+    #: Name of each sample: its file, or its row.
     names: tuple[str, ...]
+    #: Files that were read.
     files: tuple[Path, ...]
+    #: Parameters of each run of meshes (DataFrame), one row a sample.
     params: Any = None
+    #: The meshes, to which predictions are attached.
     meshes: MeshSamples | None = None
+    #: All columns of the table, or of the file of parameters (DataFrame), one row a sample.
     table: Any = None
+    #: Fields of meshes, or columns, that are targets.
     target_names: tuple[str, ...] = ()
+    #: Rows of `meshes` that are samples; None for all.
     rows: Any = None
+    #: Runs of time series, the use of their time, and the number of first frames that a rollout is given.
     runs: tuple[Run, ...] = ()
     time: str | None = None
     window: int = 1
@@ -257,20 +213,22 @@ class Samples:
         """Return the samples at these rows."""
         return replace(
             self,
-            X=_rows_of(self.X, rows),
-            y=_rows_of(self.y, rows),
+            **{name: _rows_of(getattr(self, name), rows) for name in ("X", "y", "params", "table")},
             names=tuple(self.names[row] for row in rows),
-            files=tuple(self.files[row] for row in rows) if self.kind in ("meshes", "series") else self.files,
+            files=self.files if self.meshes is None else tuple(self.files[row] for row in rows),
             runs=tuple(self.runs[row] for row in rows) if self.runs else (),
-            params=_rows_of(self.params, rows),
-            table=_rows_of(self.table, rows),
             rows=rows if self.rows is None else self.rows[rows],
         )
 
     @property
+    def is_table(self) -> bool:
+        """Whether all was read from one table."""
+        return self.meshes is None and self.table is not None
+
+    @property
     def parameter_names(self) -> list[str] | None:
         """Names of the columns of parameters or features; None without names."""
-        columns = getattr(self.X if self.kind == "table" else self.params, "columns", None)
+        columns = getattr(self.X if self.is_table else self.params, "columns", None)
         return None if columns is None else [str(name) for name in columns]
 
     @property
@@ -296,9 +254,9 @@ class Samples:
 
     def describe(self) -> str:
         """Say in one line what was read."""
-        if self.kind == "series":
+        if self.runs:
             return self._describe_series()
-        if self.kind == "meshes":
+        if self.meshes is not None:
             inputs = f"{self.X.n_channels} input channels" if self.X.n_channels else "geometry"
             parameters = "" if self.params is None else f", parameters {', '.join(map(str, self.params.columns))}"
             target = f", targets: {', '.join(self.target_names)}" if self.target_names else ""
@@ -325,9 +283,9 @@ class Samples:
 
 def _rows_of(value: Any, rows: Any) -> Any:
     """Rows of an array, a FieldSet, a DataFrame or None."""
-    if value is None:
-        return None
-    return value.iloc[rows] if hasattr(value, "iloc") else value[rows]
+    from skop.data import form_of
+
+    return None if value is None else form_of(value).cut(value, rows)
 
 
 def _shape_of(value: Any) -> str:
@@ -336,33 +294,11 @@ def _shape_of(value: Any) -> str:
 
 
 def read_samples(data: Sequence[str], choice: Choice) -> Samples:
-    """Read the DATA of a command.
-
-    Parameters
-    ----------
-    data : sequence of str
-        Paths and patterns.
-    choice : Choice
-        What to read.
-
-    Returns
-    -------
-    Samples
-        The samples.
-
-    Raises
-    ------
-    FieldDataError
-        If files cannot be read, or what is asked for is not in them.
-    click.UsageError
-        If options do not fit the kind of the data.
-    """
+    """Read the DATA of a command."""
     _refuse_targets_as_inputs(choice)
     files = expand(data)
-    endings = {file.suffix.lower() for file in files}
-    readers = {".npz": _read_arrays, ".mat": _read_arrays, ".csv": _read_table}
-    special = endings & set(readers)
-    if not special:
+    special = next((file.suffix.lower() for file in files if not are_meshes([file])), None)
+    if special is None:
         from skop.cli._series import holds_series
 
         is_series = holds_series(files, choice.time, says=choice.needs_targets)
@@ -370,8 +306,15 @@ def read_samples(data: Sequence[str], choice: Choice) -> Samples:
     if choice.time is not None:
         raise click.UsageError(f"time series of meshes were expected, not {files[0].suffix} files")
     if len(files) > 1:
-        raise click.UsageError(f"DATA holds {len(files)} files with a {special.pop()} file; pass it alone")
-    return readers[special.pop()](files[0], choice)
+        raise click.UsageError(f"DATA holds {len(files)} files with a {special} file; pass it alone")
+    return (_read_table if special == ".csv" else _read_arrays)(files[0], choice)
+
+
+def are_meshes(files: Sequence[Path]) -> bool:
+    """Whether files are meshes, and not arrays or a table."""
+    from skop.data import form_of
+
+    return form_of(files[0]).on_meshes
 
 
 def _refuse_targets_as_inputs(choice: Choice) -> None:
@@ -386,24 +329,9 @@ def _refuse_targets_as_inputs(choice: Choice) -> None:
 
 
 def expand(data: Sequence[str]) -> list[Path]:
-    """Files that paths and patterns name, in natural order, so that run_2 comes before run_10.
-
-    Parameters
-    ----------
-    data : sequence of str
-        Paths and patterns; shells sort run_10 before run_2, so lists are sorted too.
-
-    Returns
-    -------
-    list of Path
-        Existing files.
-
-    Raises
-    ------
-    click.UsageError
-        If a pattern matches nothing, or a path is not a file.
-    """
+    """Files that paths and patterns name, in natural order, so that run_2 comes before run_10."""
     from skop.data._file_guards import matches_of
+    from skop.data._mesh_files import natural_key
 
     found: dict[str, None] = {}
     for item in data:
@@ -420,31 +348,15 @@ def expand(data: Sequence[str]) -> list[Path]:
         found |= dict.fromkeys(matches)
     # One file by two names, such as a.vtu and ./a.vtu, would be a sample to train on and one to test on.
     distinct = {os.path.abspath(name): name for name in reversed(found)}
-    return [Path(name) for name in sorted(distinct.values(), key=_natural)]
+    return [Path(name) for name in sorted(distinct.values(), key=natural_key)]
 
 
 def short_names(files: Sequence[Path]) -> tuple[str, ...]:
-    """Names of files without their folders, or with the last folder if only folders differ.
-
-    Parameters
-    ----------
-    files : sequence of Path
-        Files.
-
-    Returns
-    -------
-    tuple of str
-        A distinct name for each file.
-    """
+    """Names of files without their folders, or with the last folder if only folders differ."""
     names = [file.name for file in files]
     if len(set(names)) < len(names):
         names = [f"{file.parent.name}_{file.name}" for file in files]
     return tuple(names) if len(set(names)) == len(names) else tuple(map(str, files))
-
-
-def _natural(name: str) -> list[Any]:
-    """Sort key that compares digits in names as numbers."""
-    return [int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", name))]
 
 
 def _near(path: Path) -> str:
@@ -472,7 +384,7 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
     targets = () if scalars else choice.targets
     if choice.needs_targets and not choice.targets:
         raise click.UsageError(
-            f"--target is missing; the fields of {files[0]} are: {listed([*chain(*fields_in(files[0]))])}"
+            f"--target is missing; the fields of {files[0]} are: {_listed(chain(*fields_in(files[0])))}"
         )
     try:
         samples = _open_meshes(files, choice, targets)
@@ -485,10 +397,7 @@ def _read_meshes(files: list[Path], choice: Choice) -> Samples:
     if params is not None:
         X = X.with_params(params.to_numpy(float))
     y = table[scalars] if table is not None and scalars else samples.select(targets) if targets else None
-    return Samples(
-        "meshes", X, y, short_names(files), tuple(files), params, samples, table,
-        tuple(scalars or targets),
-    )  # fmt: skip
+    return Samples(X, y, short_names(files), tuple(files), params, samples, table, tuple(scalars or targets))
 
 
 def _read_series(files: list[Path], choice: Choice) -> Samples:
@@ -503,7 +412,7 @@ def _read_series(files: list[Path], choice: Choice) -> Samples:
         )
     if choice.needs_targets and not choice.targets:
         names = [*chain(*fields_of_run(runs[0]))]
-        raise click.UsageError(f"--target is missing; the fields of {runs[0].name} are: {listed(names)}")
+        raise click.UsageError(f"--target is missing; the fields of {runs[0].name} are: {_listed(names)}")
     table, params = read_run_table(runs, choice)
     X, y, samples = read_run_frames(
         runs, time, (choice.inputs, choice.targets), window=choice.window, n_frames=choice.n_frames,
@@ -512,26 +421,13 @@ def _read_series(files: list[Path], choice: Choice) -> Samples:
     if params is not None:
         X = X.with_params(params.to_numpy(float))
     return Samples(
-        "series", X, y, tuple(run.name for run in runs), tuple(places_of(runs)), params, samples,
+        X, y, tuple(run.name for run in runs), tuple(places_of(runs)), params, samples,
         table, choice.targets, runs=tuple(runs), time=time, window=choice.window,
     )  # fmt: skip
 
 
 def read_run_table(runs: Sequence[Run], choice: Choice) -> tuple[Any, Any]:
-    """Read the table of parameters of runs.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-        Time series.
-    choice : Choice
-        What to read.
-
-    Returns
-    -------
-    tuple of (DataFrame or None, DataFrame or None)
-        All columns, and those that are parameters, with a row for each run.
-    """
+    """Read the table of parameters of runs."""
     from skop.cli._series import places_of
 
     table = _table_of_params(places_of(runs), choice)
@@ -539,18 +435,7 @@ def read_run_table(runs: Sequence[Run], choice: Choice) -> tuple[Any, Any]:
 
 
 def fields_of_run(run: Run) -> tuple[list[str], list[str]]:
-    """Names of the fields on the points, and on the cells, of a time series.
-
-    Parameters
-    ----------
-    run : Run
-        Time series.
-
-    Returns
-    -------
-    tuple of (list of str, list of str)
-        Names of the fields on points and on cells of its first frame.
-    """
+    """Names of the fields on the points, and on the cells, of a time series."""
     from skop.data import read_mesh_series
 
     (series, *_) = read_mesh_series(list(run.sources))
@@ -566,36 +451,11 @@ def _open_meshes(files: list[Path], choice: Choice, targets: Iterable[str]) -> M
 
 
 def fields_in(file: Path) -> tuple[list[str], list[str]]:
-    """Names of the fields on the points, and on the cells, of a mesh file.
+    """Names of the fields on the points, and on the cells, of a mesh file."""
+    from skop.data._mesh_files import iterate_meshes
 
-    Parameters
-    ----------
-    file : Path
-        Mesh file.
-
-    Returns
-    -------
-    tuple of (list of str, list of str)
-        Names of the fields on points and on cells.
-
-    Raises
-    ------
-    FieldDataError
-        If the file cannot be read.
-    """
-    from skop.data import read_meshes
-    from skop.exceptions import FieldDataError
-
-    try:
-        read_meshes([file], [_NO_FIELD])
-    except FieldDataError as error:
-        # The message lists what the file holds: point data '...', cell data '...'.
-        _, found, after = str(error).partition(f"{_NO_FIELD!r}")
-        if not found:
-            raise
-        on_points, _, on_cells = after.partition("cell data")
-        return re.findall(r"'([^']+)'", on_points), re.findall(r"'([^']+)'", on_cells)
-    raise AssertionError(f"{file} has a field {_NO_FIELD!r}")
+    (_, mesh) = next(iterate_meshes([(str(file), file)]))
+    return [*mesh.point_data], [*mesh.cell_data]
 
 
 def _table_of_params(files: list[Path], choice: Choice) -> Any:
@@ -604,6 +464,8 @@ def _table_of_params(files: list[Path], choice: Choice) -> Any:
         if choice.columns:
             raise click.UsageError(f"parameters are needed ({', '.join(choice.columns)}); pass their table by --params")
         return None
+    from skop.data.forms.files import read_csv
+
     path = Path(choice.params)
     if not path.is_file():
         raise click.UsageError(f"there is no file {choice.params!r}{_near(path)}")
@@ -612,12 +474,21 @@ def _table_of_params(files: list[Path], choice: Choice) -> Any:
 
 def _params_in(table: Any, choice: Choice, names: Sequence[str], leave_out: Sequence[str] = ()) -> Any:
     """Columns of a table that are parameters."""
+    from skop.data.forms.files import counting_columns, numbers_of
+
     counting = counting_columns(table)
     if counting and not choice.columns:
         click.echo(
             f"{choice.params}: {counting[0]!r} only counts the rows, and is no parameter (see --param)", err=True
         )
-    return numbers_of(table, choice.columns, choice.params, [*leave_out, *counting], names)
+    return numbers_of(
+        table, choice.columns, choice.params, [*leave_out, *counting], names, chosen_by=_CHOSEN_BY["columns"]
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Names between commas."""
+    return ", ".join(names) or "none"
 
 
 def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
@@ -651,26 +522,33 @@ def _rows_for_files(table: Any, files: list[Path], source: str) -> Any:
 # ---------------------------------------------------------------------- arrays and tables
 def _read_table(path: Path, choice: Choice) -> Samples:
     """Read a table of features and scalars."""
+    from skop.data.forms.files import numbers_of, read_csv
+
     _refuse_options(choice, ("params", "x", "y", "coords", "array_params"), ".csv")
     table = read_csv(path)
     if choice.needs_targets and not choice.targets:
-        raise click.UsageError(f"--target is missing; the columns of {path} are: {listed(table.columns)}")
+        raise click.UsageError(f"--target is missing; the columns of {path} are: {_listed(table.columns)}")
     has_targets = bool(choice.targets) and (choice.needs_targets or set(choice.targets) <= set(table.columns))
     if has_targets and not choice.needs_targets:
         # Rows to predict need not hold the truth.
         has_targets = all(table[name].dtype.kind in "fiub" and table[name].notna().all() for name in choice.targets)
     y = numbers_of(table, choice.targets, str(path)) if has_targets else None
-    X = numbers_of(table, choice.inputs, str(path), leave_out=choice.targets)
+    X = numbers_of(table, choice.inputs, str(path), leave_out=choice.targets, chosen_by=_CHOSEN_BY["columns"])
     names = tuple(f"row {row + 1}" for row in range(len(table)))
-    return Samples("table", X, y, names, (path,), table=table, target_names=choice.targets if has_targets else ())
+    return Samples(X, y, names, (path,), table=table, target_names=choice.targets if has_targets else ())
 
 
 def _read_arrays(path: Path, choice: Choice) -> Samples:
-    """Read the arrays of a .npz or .mat file."""
+    """Read the arrays of a file."""
+    from skop.data.forms.files import read_arrays
+
     _refuse_options(choice, ("params", "targets", "inputs", "columns"), path.suffix, from_user=choice.needs_targets)
     names = {"x": choice.x, "y": choice.y, "coords": choice.coords, "params": choice.array_params}
-    X, y = read_arrays(path, names, choice.channels, needs_targets=choice.needs_targets)
-    return Samples("arrays", X, y, tuple(f"sample {row}" for row in range(len(X))), (path,))
+    X, y = read_arrays(
+        path, names, choice.channels, needs_targets=choice.needs_targets, chosen_by=_CHOSEN_BY,
+        say=lambda text: click.echo(text, err=True),
+    )  # fmt: skip
+    return Samples(X, y, tuple(f"sample {row}" for row in range(len(X))), (path,))
 
 
 def _refuse_options(choice: Choice, names: Sequence[str], ending: str, from_user: bool = True) -> None:

@@ -12,6 +12,7 @@ import click
 from skop.cli._data import (
     Choice,
     Samples,
+    are_meshes,
     array_options,
     expand,
     field_options,
@@ -68,7 +69,7 @@ def _describe(files: list[Path], choice: Choice) -> DataDescription:
     from skop.cli._series import holds_series
     from skop.inspection import describe_data
 
-    is_meshes = files[0].suffix.lower() not in (".npz", ".mat", ".csv")
+    is_meshes = are_meshes(files)
     if is_meshes and holds_series(files, choice.time, says=not choice.targets):
         return _describe_series(files, choice)
     samples, unread = _read_what_can_be_read(files, choice)
@@ -102,7 +103,7 @@ def _read_what_can_be_read(files: list[Path], choice: Choice) -> tuple[Samples, 
     from skop.exceptions import FieldDataError
     from skop.inspection import Finding
 
-    is_meshes = files[0].suffix.lower() not in (".npz", ".mat", ".csv")
+    is_meshes = are_meshes(files)
     if is_meshes and not choice.targets and not choice.inputs:
         found = next((names for names in map(_fields_or_none, files) if names is not None), [])
         choice = replace(choice, inputs=tuple(found))

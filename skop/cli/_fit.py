@@ -94,10 +94,10 @@ def fit(
 ) -> None:  # fmt: skip
     """Train a model on DATA and save it.
 
-    DATA are mesh files (a list, or a quoted pattern), time series of meshes, one .npz or .mat file, or one .csv table.
-    --estimator auto compares classical models and operators, and keeps the best or a mean of the best. Ctrl-C ends the
-    training early, and the exit status is 130: the best model so far is saved, except by --estimator auto and with
-    --coverage, by which `skop predict` also writes the lower and upper bounds of each field.
+    DATA are mesh files (a list, or a quoted pattern), time series of meshes, one file of arrays (.npz, .mat, .h5), or
+    one .csv table. --estimator auto compares classical models and operators, and keeps the best or a mean of the best.
+    Ctrl-C ends the training early, and the exit status is 130: the best model so far is saved, except by --estimator
+    auto and with --coverage, by which `skop predict` also writes the lower and upper bounds of each field.
     """
     from skop.estimators import ConformalRegressor
 
@@ -192,19 +192,7 @@ def _chosen(model: Any) -> str:
 
 
 def fit_samples(model: Any, samples: Samples, groups: Any = None, checkpoint_dir: Path | None = None) -> None:
-    """Fit an estimator on samples, such that the model also takes the files themselves.
-
-    Parameters
-    ----------
-    model : estimator
-        Estimator, which is fitted.
-    samples : Samples
-        Samples with targets.
-    groups : ndarray of shape (n,) or None, default=None
-        Labels of samples that no fold of a cross-validation splits, for estimators that have folds.
-    checkpoint_dir : Path or None, default=None
-        Folder for checkpoints.
-    """
+    """Fit an estimator on samples, such that the model also takes the files themselves."""
     from sklearn.utils.validation import has_fit_parameter
 
     from skop.data import is_mesh_series, read_mesh_series
@@ -250,29 +238,7 @@ def _split(
 def split_rows(
     samples: Samples, fraction: float, group: str | None, seed: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Rows to train on and rows that are held out, in ascending order.
-
-    Parameters
-    ----------
-    samples : Samples
-        All samples.
-    fraction : float
-        Fraction that is held out, at least one sample or group.
-    group : str or None
-        Column whose equal values stay together.
-    seed : int
-        Seed of the choice.
-
-    Returns
-    -------
-    tuple of ndarray
-        Rows for training and for the test.
-
-    Raises
-    ------
-    click.UsageError
-        If there is no such column, or too few samples or groups.
-    """
+    """Rows to train on and rows that are held out, in ascending order."""
     import numpy as np
 
     found = _labels_of(samples, group)
@@ -303,15 +269,7 @@ def _labels_of(samples: Samples, group: str | None) -> np.ndarray[Any, Any] | No
 
 
 def print_errors(evaluation: Evaluation, what: str) -> None:
-    """Print errors on standard output: mean, by channel, and of the worst samples.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        Errors.
-    what : str
-        Word for the samples, such as "held-out".
-    """
+    """Print errors on standard output: mean, by channel, and of the worst samples."""
     import numpy as np
 
     total = len(evaluation)
@@ -335,33 +293,12 @@ def print_errors(evaluation: Evaluation, what: str) -> None:
 
 
 def covered(model: Any, samples: Samples) -> dict[str, float] | None:
-    """Return how much of the truth is inside the bands of a model.
-
-    Parameters
-    ----------
-    model : estimator
-        Fitted estimator.
-    samples : Samples
-        Samples with targets.
-
-    Returns
-    -------
-    dict of str to float, or None
-        Shares by channel; None for a model without bands.
-    """
+    """Return how much of the truth is inside the bands of a model."""
     return model.score_coverage(samples.X, samples.y) if hasattr(model, "score_coverage") else None
 
 
 def print_coverage(shares: dict[str, float] | None, model: Any) -> None:
-    """Print how much of the truth is inside the bands, on standard output.
-
-    Parameters
-    ----------
-    shares : dict of str to float, or None
-        Shares by channel; of None nothing is printed.
-    model : estimator
-        Fitted estimator.
-    """
+    """Print how much of the truth is inside the bands, on standard output."""
     if shares is None:
         return
     unit = "samples, at all nodes," if model.guarantee == "simultaneous" else "nodes"

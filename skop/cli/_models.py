@@ -43,32 +43,7 @@ CLASSICAL = ("pod", "mean")
 def make_estimator(
     name: str, settings: dict[str, Any], *, time: str | None = None, window: int = 1, **options: Any
 ) -> Any:
-    """Create an estimator.
-
-    Parameters
-    ----------
-    name : str
-        Key of `NAMES`.
-    settings : dict
-        Parameters that the user set by their names; they win over `options`.
-    time : {"rollout", "parameter"} or None, default=None
-        Use of the time in time series, for which the estimator is wrapped.
-    window : int, default=1
-        Number of first frames that a rollout is given.
-    **options
-        Values of the options of the command; those that are None are left at the defaults of the estimator, and those
-        that the estimator does not have are an error, except for `verbose` and `random_state`.
-
-    Returns
-    -------
-    estimator
-        Estimator that is not fitted.
-
-    Raises
-    ------
-    click.UsageError
-        If the estimator has no such parameter.
-    """
+    """Create an estimator."""
     from skop import estimators
 
     for key, option in {"target_fields": "--target", "input_fields": "--input", "cell_data": "--cell-data"}.items():
@@ -110,23 +85,7 @@ def _make_series_estimator(name: str, settings: dict[str, Any], time: str, windo
 
 
 def load_model(path: Path) -> Any:
-    """Load a model that the commands can use.
-
-    Parameters
-    ----------
-    path : Path
-        Model file.
-
-    Returns
-    -------
-    estimator
-        Fitted estimator of skop.
-
-    Raises
-    ------
-    click.UsageError
-        If the file holds something else, such as a Pipeline.
-    """
+    """Load a model that the commands can use."""
     from skop.estimators import load
 
     model = load(path)
@@ -191,20 +150,7 @@ def _check_writable(path: Path, inputs: Sequence[Path | str | None], force: bool
 
 
 def check_outputs(paths: Sequence[Path | None], inputs: Sequence[Path | str | None], force: bool) -> None:
-    """Check before any work that files may be written, and that none of them is another of them.
-
-    Parameters
-    ----------
-    paths : sequence of (Path or None)
-        Files to write; None for options that were not given.
-    inputs, force
-        As in `_check_writable`.
-
-    Raises
-    ------
-    click.UsageError
-        As by `_check_writable`, or if two of them are the same file.
-    """
+    """Check before any work that files may be written, and that none of them is another of them."""
     given = [path for path in paths if path is not None]
     for number, path in enumerate(given):
         if any(_is_same_file(path, other) for other in given[:number]):
@@ -213,20 +159,7 @@ def check_outputs(paths: Sequence[Path | None], inputs: Sequence[Path | str | No
 
 
 def save_model(model: Any, path: Path) -> Path:
-    """Save a model; if the file cannot be written any more, to the folder for temporary files.
-
-    Parameters
-    ----------
-    model : estimator
-        Fitted estimator.
-    path : Path
-        Model file.
-
-    Returns
-    -------
-    Path
-        The file that was written.
-    """
+    """Save a model; if the file cannot be written any more, to the folder for temporary files."""
     try:
         model.save(path)
     except OSError as error:
@@ -240,18 +173,7 @@ def save_model(model: Any, path: Path) -> Path:
 
 
 def check_report(report: Path | None) -> None:
-    """Check before any work that the pictures of a report can be drawn.
-
-    Parameters
-    ----------
-    report : Path or None
-        Report to write; None needs nothing.
-
-    Raises
-    ------
-    OptionalDependencyError
-        If matplotlib is not installed.
-    """
+    """Check before any work that the pictures of a report can be drawn."""
     if report is not None:
         from skop._optional import import_optional
 

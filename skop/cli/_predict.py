@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from skop._files import write_in_one_step
-from skop.cli._data import Samples, array_options, choice_of_model, expand, read_samples, short_names
+from skop.cli._data import Samples, are_meshes, array_options, choice_of_model, expand, read_samples, short_names
 from skop.cli._fit import covered, print_coverage, print_errors
 from skop.cli._models import check_outputs, check_report, load_model
 
@@ -100,7 +100,7 @@ def predict(
             series.write(path)
     elif samples.meshes is not None:
         _write_meshes(estimator, samples, targets, jobs)
-    elif samples.kind == "table":
+    elif samples.is_table:
         _write_table(estimator, samples, targets[0], jobs)
     else:
         _write_arrays(estimator, samples, targets[0], jobs)
@@ -184,8 +184,7 @@ def _write_report(report: Path, estimator: Any, samples: Samples, model: Path) -
 # ---------------------------------------------------------------------- files
 def _outputs(files: list[Path], output: Path, *, is_field: bool, has_scalars: bool) -> list[Path]:
     """Files to write, one for each input, or for all arrays, rows or scalars of meshes; these come last."""
-    endings = {".npz": ".npz", ".mat": ".npz", ".csv": ".csv"}
-    ending = endings.get(files[0].suffix.lower(), ".vtu")
+    ending = ".vtu" if are_meshes(files) else ".csv" if files[0].suffix.lower() == ".csv" else ".npz"
     if ending == ".vtu" and not is_field:
         return [output if output.suffix.lower() == ".csv" and not output.is_dir() else output / "predictions.csv"]
     if output.suffix.lower() in _FILES and output.suffix.lower() != ending and not output.is_dir():

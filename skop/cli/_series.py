@@ -28,20 +28,13 @@ _ENDINGS = (".pvd", ".series", ".xdmf", ".xmf", ".vtkhdf")
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a command.
+    """One run of a command."""
 
-    Attributes
-    ----------
-    name : str
-        Name for tables and for the file of its prediction: that of its file, or of the folder of its frames.
-    sources : tuple of str
-        The file that holds all frames, or the files of the frames.
-    frames : MeshRun
-        Frames with their times.
-    """
-
+    #: Name for tables and for the file of its prediction: that of its file, or of the folder of its frames.
     name: str
+    #: The file that holds all frames, or the files of the frames.
     sources: tuple[str, ...]
+    #: Frames with their times.
     frames: MeshRun
 
     @property
@@ -56,27 +49,7 @@ class Run:
 
 
 def holds_series(files: Sequence[Path], time: str | None, *, says: bool) -> bool:
-    """Tell whether mesh files are time series.
-
-    Parameters
-    ----------
-    files : sequence of Path
-        Mesh files.
-    time : {"rollout", "parameter"} or None
-        Use of the time that was asked for; None asks for none.
-    says : bool
-        Whether to say that files may be frames of runs, although no use of time was asked for.
-
-    Returns
-    -------
-    bool
-        True for files with several time steps, and if a use of time was asked for.
-
-    Raises
-    ------
-    click.UsageError
-        If only some files hold several time steps.
-    """
+    """Tell whether mesh files are time series."""
     series = [file for file in files if file.suffix.lower() in _ENDINGS and is_mesh_series([str(file)])]
     if series and len(series) < len(files):
         other = next(file for file in files if file not in series)
@@ -91,23 +64,7 @@ def holds_series(files: Sequence[Path], time: str | None, *, says: bool) -> bool
 
 
 def find_run_files(files: Sequence[Path]) -> list[Run]:
-    """List the runs that files belong to.
-
-    Parameters
-    ----------
-    files : sequence of Path
-        Files with several time steps, or files with one frame each.
-
-    Returns
-    -------
-    list of Run
-        Runs with distinct names.
-
-    Raises
-    ------
-    FieldDataError
-        If a list of frames cannot be read.
-    """
+    """List the runs that files belong to."""
     given = {str(file) for file in files}
     runs = []
     sources: tuple[str, ...]
@@ -137,18 +94,7 @@ def _with_all_folders(run: Run) -> str:
 
 
 def places_of(runs: Sequence[Run]) -> list[Path]:
-    """Return the path that stands for each run in tables: its file, or the folder of its frames.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-        Runs.
-
-    Returns
-    -------
-    list of Path
-        Paths; of runs that share a folder the first frames.
-    """
+    """Return the path that stands for each run in tables: its file, or the folder of its frames."""
     firsts = [Path(run.sources[0]) for run in runs]
     counts = Counter(path.parent for path in firsts)
     return [
@@ -158,27 +104,7 @@ def places_of(runs: Sequence[Run]) -> list[Path]:
 
 
 def outputs_of_runs(runs: Sequence[Run], output: Path, force: bool) -> list[Path]:
-    """Collections to write, whose frames overwrite neither inputs nor, in silence, earlier results.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-        Runs to predict.
-    output : Path
-        Folder, or for one run also a file that ends in ``.pvd``.
-    force : bool
-        Whether existing files may be replaced.
-
-    Returns
-    -------
-    list of Path
-        A collection for each run.
-
-    Raises
-    ------
-    click.UsageError
-        If files would be lost.
-    """
+    """Collections to write, whose frames overwrite neither inputs nor, in silence, earlier results."""
     if output.suffix.lower() == ".pvd" and not output.is_dir():
         if len(runs) > 1:
             raise click.UsageError(f"-o {output} is one file for {len(runs)} runs; name a folder")
@@ -205,30 +131,7 @@ def read_run_frames(
     runs: Sequence[Run], time: str, fields: tuple[Sequence[str], Sequence[str]], *,
     window: int, n_frames: int | None, cell_data: str, axes: tuple[int, ...] | None, needs_targets: bool,
 ) -> tuple[FieldSet, FieldSet | None, MeshSamples]:  # fmt: skip
-    """Read inputs and targets of runs.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-        Runs.
-    time : {"rollout", "parameter"}
-        Whether the first frames are inputs, or fields of the first frame.
-    fields : tuple of (sequence of str, sequence of str)
-        Fields that are inputs, and fields that are predicted.
-    window : int
-        Number of first frames that a rollout is given.
-    n_frames : int or None
-        Number of frames of a prediction; None for all that the runs hold.
-    cell_data, axes
-        As in `skop.data.read_frames`.
-    needs_targets : bool
-        Whether runs without targets are an error.
-
-    Returns
-    -------
-    tuple of (FieldSet, FieldSet or None, MeshSamples)
-        Inputs; targets if all runs hold them; and the meshes of the first frames.
-    """
+    """Read inputs and targets of runs."""
     inputs, targets = fields
     found = [run.frames for run in runs]
     options: dict[str, Any] = {"cell_data": cell_data, "axes": axes}
@@ -272,9 +175,4 @@ def _names_of_frames(samples: MeshSamples, runs: Sequence[MeshRun], count: int) 
 
 def _channels(frames: FieldSet, channels: slice, names: Sequence[str]) -> FieldSet:
     """Some channels of all samples, with their names."""
-    values: Any = [sample[:, channels] for sample in frames.to_list()]
-    points: Any = frames.coords if frames.shared_coords else frames.coords_list()
-    if not frames.is_ragged:
-        values = np.stack(values)
-        points = points if frames.shared_coords else np.stack(points)
-    return FieldSet(points, values, cells=frames.cells, channel_names=tuple(names[channels]))
+    return frames.with_values(np.asarray(frames.values)[..., channels], tuple(names[channels]))

@@ -4,9 +4,6 @@
 """
 
 import skop._openmp  # noqa: F401 - before anything that imports torch
-from skop.data._designs import row_labels as row_labels
-from skop.data._designs import sample_files as sample_files
-from skop.data._designs import split_params as split_params
 from skop.data._fieldset import FieldSet
 from skop.data._fieldset import iterate_coords as iterate_coords
 from skop.data._fieldset import iterate_rows as iterate_rows
@@ -25,42 +22,47 @@ from skop.data._meshes import MeshSamples, read_meshes
 from skop.data._pairing import Labels as Labels
 from skop.data._pairing import check_index as check_index
 from skop.data._pairing import pair_rows as pair_rows
-from skop.data._plausibility import Extremes as Extremes
-from skop.data._plausibility import boxes as boxes
 from skop.data._plausibility import odd_sizes as odd_sizes
 from skop.data._plausibility import result_among_parameters as result_among_parameters
 from skop.data._plausibility import warn_of_odd_data as warn_of_odd_data
 from skop.data._point_symmetry import PointSymmetries as PointSymmetries
-from skop.data._reading import read as read
-from skop.data._reading import read_inputs as read_inputs
-from skop.data._reading import read_query as read_query
-from skop.data._reading import read_scored as read_scored
 from skop.data._resampling import GridResampler, interpolate_fields
 from skop.data._resampling import query_points as query_points
+from skop.data._samples import TrainingData as TrainingData
+from skop.data._samples import read as read
+from skop.data._samples import read_inputs as read_inputs
+from skop.data._samples import read_query as read_query
+from skop.data._samples import read_scored as read_scored
+from skop.data._samples import restore as restore
 from skop.data._scaling import BoxScaler as BoxScaler
 from skop.data._scaling import FieldScaler as FieldScaler
 from skop.data._scaling import Scalers as Scalers
 from skop.data._scaling import ScalingOptions
 from skop.data._scaling import check_positive as check_positive
-from skop.data._series import MeshRun as MeshRun
-from skop.data._series import MeshSeries, read_mesh_series
-from skop.data._series import find_runs as find_runs
-from skop.data._series import is_mesh_series as is_mesh_series
-from skop.data._series import order_of_series as order_of_series
-from skop.data._series import pair_series as pair_series
-from skop.data._series import read_frames as read_frames
-from skop.data._series import read_templates as read_templates
-from skop.data._series import series_files as series_files
-from skop.data._series import split_series as split_series
 from skop.data._spec import DataSpec
 from skop.data._spec import Predictions as Predictions
 from skop.data._spec import TargetForm as TargetForm
 from skop.data._spec import Targets as Targets
-from skop.data._spec import TrainingData as TrainingData
+from skop.data._statistics import Extremes as Extremes
+from skop.data._statistics import boxes as boxes
 from skop.data._storage import refuse_mask as refuse_mask
 from skop.data._symmetry import GridSymmetries as GridSymmetries
 from skop.data._symmetry import check_domain as check_domain
 from skop.data._symmetry import layout_of as layout_of
+from skop.data.forms import FORMS as FORMS
+from skop.data.forms import form_of as form_of
+from skop.data.forms.meshes import beside as beside
+from skop.data.forms.series import MeshRun as MeshRun
+from skop.data.forms.series import MeshSeries, read_mesh_series
+from skop.data.forms.series import find_runs as find_runs
+from skop.data.forms.series import is_mesh_series as is_mesh_series
+from skop.data.forms.series import order_of_series as order_of_series
+from skop.data.forms.series import pair_series as pair_series
+from skop.data.forms.series import read_frames as read_frames
+from skop.data.forms.series import read_templates as read_templates
+from skop.data.forms.series import series_files as series_files
+from skop.data.forms.series import split_series as split_series
+from skop.data.forms.table import split_params as split_params
 
 __all__ = [
     "DataSpec",

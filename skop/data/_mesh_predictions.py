@@ -77,44 +77,14 @@ def attach_predictions(
 def attach_spread(
     meshes: Sequence[meshio.Mesh], spread: FieldSet, components: Mapping[str, int] | None = None
 ) -> list[meshio.Mesh]:
-    """Add the spread of predictions to the meshes of `attach_predictions`, as ``<field>_spread``.
-
-    Parameters
-    ----------
-    meshes : sequence of meshio.Mesh
-        Predicted meshes, to which the spread is added.
-    spread : FieldSet
-        Spread, in the form of the predictions.
-    components : mapping of str to int or None, default=None
-        Names of the fields and their numbers of channels, as in `attach_predictions`.
-
-    Returns
-    -------
-    list of meshio.Mesh
-        New meshes that hold the spread alone.
-    """
+    """Add the spread of predictions to the meshes of `attach_predictions`, as ``<field>_spread``."""
     return _attached(meshes, spread, components, "spread")
 
 
 def attach_bounds(
     meshes: Sequence[meshio.Mesh], lower: FieldSet, upper: FieldSet, components: Mapping[str, int] | None = None
 ) -> tuple[list[meshio.Mesh], list[meshio.Mesh]]:
-    """Add bounds of predictions to the meshes of `attach_predictions`, as ``<field>_lower`` and ``<field>_upper``.
-
-    Parameters
-    ----------
-    meshes : sequence of meshio.Mesh
-        Predicted meshes, to which the bounds are added.
-    lower, upper : FieldSet
-        Bounds, in the form of the predictions.
-    components : mapping of str to int or None, default=None
-        Names of the fields and their numbers of channels, as in `attach_predictions`.
-
-    Returns
-    -------
-    lower, upper : list of meshio.Mesh
-        New meshes that hold the lower bounds alone, and the upper bounds alone.
-    """
+    """Add bounds of predictions to the meshes of `attach_predictions`, as ``<field>_lower`` and ``<field>_upper``."""
     return _attached(meshes, lower, components, "lower"), _attached(meshes, upper, components, "upper")
 
 
@@ -254,21 +224,7 @@ def _set_data(mesh: meshio.Mesh, data: Mapping[str, FloatArray], on_cells: bool 
 
 
 def drop_unused_rows(values: Any, meshes: Sequence[meshio.Mesh]) -> Any:
-    """Select the rows of points that belong to cells from arrays with one row for each point of a mesh.
-
-    Parameters
-    ----------
-    values : list of arrays (P,) or (P, c), array of shape (n, P) or (n, P, c), or anything else
-        Values that were passed in addition to meshes.
-    meshes : sequence of meshio.Mesh
-        Meshes, see `MeshSamples`.
-
-    Returns
-    -------
-    object
-        Arrays with U rows: a list, or one array if `values` is an array and U is the same in all meshes. Values that do
-        not have one row for each point, or for each cell if samples are on cells, are returned unchanged.
-    """
+    """Select the rows of points that belong to cells from arrays with one row for each point of a mesh."""
     if not _are_arrays(values) or [len(item) for item in values] != [count_places(mesh) for mesh in meshes]:
         return values
     used = [used_places(mesh, f"mesh {i}") for i, mesh in enumerate(meshes)]
@@ -282,21 +238,7 @@ def drop_unused_rows(values: Any, meshes: Sequence[meshio.Mesh]) -> Any:
 
 
 def restore_unused_rows(values: Any, meshes: Sequence[meshio.Mesh]) -> Any:
-    """Extend predictions from the points that belong to cells to all points of a mesh.
-
-    Parameters
-    ----------
-    values : list of arrays (U,) or (U, c), array of shape (n, U) or (n, U, c), or anything else
-        Predictions.
-    meshes : sequence of meshio.Mesh
-        Meshes, see `MeshSamples`.
-
-    Returns
-    -------
-    object
-        Arrays with P rows, NaN at points that belong to no cell, or at cells that are not used: a list, or one array if
-        `values` is an array and P is the same in all meshes. Anything else is returned unchanged.
-    """
+    """Extend predictions from the points that belong to cells to all points of a mesh."""
     if not _are_arrays(values) or [len(item) for item in values] == [count_places(mesh) for mesh in meshes]:
         return values
     spread = [

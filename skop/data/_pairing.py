@@ -55,24 +55,7 @@ class Labels:
 
 
 def index_labels(index: Any) -> Labels:
-    """Return the labels in the index of a DataFrame: file names, or numbers that do not merely count the rows.
-
-    Parameters
-    ----------
-    index : sequence
-        Index.
-
-    Returns
-    -------
-    Labels
-        Labels; empty ones if the index is 0 to n - 1.
-
-    Examples
-    --------
-    >>> from skop.data._pairing import index_labels
-    >>> index_labels([0, 1]), index_labels([4, 2]).numbers
-    (Labels(files=None, numbers=None, place='its index'), (4, 2))
-    """
+    """Return the labels in the index of a DataFrame: file names, or numbers that do not merely count the rows."""
     labels = list(index)
     if any(is_path(label) for label in labels) and all(is_path(label) or is_missing(label) for label in labels):
         # A row without a name belongs to no file.
@@ -92,45 +75,7 @@ def pair_rows(
     says_pairs: bool = False,
     needs_all: bool = False,
 ) -> IntArray | None:
-    """Return the row of each run, by file name where the rows have such labels, otherwise by their order.
-
-    Parameters
-    ----------
-    labels : Labels
-        Names of the rows.
-    n_rows : int
-        Number of rows.
-    runs : meshes, paths or a pattern, or fields of any form
-        Runs as the caller passed them.
-    names : sequence of str
-        Names of the runs.
-    what : str
-        Name of the table, for messages.
-    remark : str, default=""
-        Words that follow the pairs in the warning.
-    weighted : bool, default=False
-        Whether samples have weights, whose order would be in doubt if rows change theirs.
-    says_pairs : bool, default=False
-        Whether to warn of how rows and files were paired, if not by name.
-    needs_all : bool, default=False
-        Whether a row without a file is an error.
-
-    Returns
-    -------
-    ndarray of shape (n,) or None
-        Index of the row of each run; None if they are in order.
-
-    Raises
-    ------
-    FieldDataError
-        If rows and runs do not match.
-
-    Examples
-    --------
-    >>> from skop.data._pairing import Labels, pair_rows
-    >>> pair_rows(Labels(("b", "a")), 2, "runs/*.vtu", ["runs/a.vtu", "runs/b.vtu"], what="params").tolist()
-    [1, 0]
-    """
+    """Return the row of each run, by file name where the rows have such labels, otherwise by their order."""
     first = next(iter(runs), None) if isinstance(runs, list | tuple | np.ndarray) else runs
     rows = None
     if labels.files is not None and is_path(first):
@@ -154,54 +99,14 @@ def pair_rows(
 
 
 def order_of_rows(X: Any, runs: Any, names: Sequence[str]) -> IntArray | None:
-    """Return the order of runs in which they belong to the rows of a table, whose index may name them.
-
-    Parameters
-    ----------
-    X : table of shape (n, p)
-        Table, as a DataFrame or an array.
-    runs : meshes, paths or a pattern
-        Runs as the caller passed them.
-    names : sequence of str
-        Names of the runs.
-
-    Returns
-    -------
-    ndarray of shape (n,) or None
-        Index of the run of each row; None if rows and runs are in one order.
-
-    Raises
-    ------
-    FieldDataError
-        If rows and runs do not match.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skop.data._pairing import order_of_rows
-    >>> order_of_rows(pd.DataFrame({"load": [2.0, 1.0]}, index=["b", "a"]), "*.vtu", ["a.vtu", "b.vtu"]).tolist()
-    [1, 0]
-    """
+    """Return the order of runs in which they belong to the rows of a table, whose index may name them."""
     labels = index_labels(X.index) if hasattr(X, "iloc") else Labels()
     rows = pair_rows(labels, len(X), runs, names, what="X", says_pairs=True, needs_all=True)
     return None if rows is None else np.argsort(rows)
 
 
 def name_runs(labels: Labels, names: Sequence[str]) -> bool:
-    """Tell whether labels are names of runs, some of which are at other places.
-
-    Parameters
-    ----------
-    labels : Labels
-        Names of rows.
-    names : sequence of str
-        Names of the runs.
-
-    Returns
-    -------
-    bool
-        False if no label is the name of a run, or rows and runs are in one order.
-    """
+    """Tell whether labels are names of runs, some of which are at other places."""
     files = _by_spelling(names)
     places = [files.get(_parts(label), set()) for label in labels.files or ()]
     are_in_order = len(places) == len(names) and all(number in found for number, found in enumerate(places))
@@ -209,20 +114,7 @@ def name_runs(labels: Labels, names: Sequence[str]) -> bool:
 
 
 def check_order(names: Sequence[str], others: Sequence[str], what: str = "y") -> None:
-    """Raise an error if X and y are the same runs in different order, by the names of their files or folders.
-
-    Parameters
-    ----------
-    names, others : sequence of str
-        Names of the runs in X and in y.
-    what : str, default="y"
-        Name of the argument y, for messages.
-
-    Raises
-    ------
-    FieldDataError
-        If both have the same names, which are all different, at other places.
-    """
+    """Raise an error if X and y are the same runs in different order, by the names of their files or folders."""
     keys = [_distinct_names(part) for part in (names, others)]
     if keys[0] is None or keys[1] is None or keys[0] == keys[1] or set(keys[0]) != set(keys[1]):
         return
@@ -234,29 +126,7 @@ def check_order(names: Sequence[str], others: Sequence[str], what: str = "y") ->
 
 
 def check_index(X: Any, other: Any, what: str) -> None:
-    """Raise an error if the indexes of X and of a table beside it hold the same labels in different order.
-
-    Parameters
-    ----------
-    X, other : object
-        Arguments of a caller, of which DataFrames and Series have an index.
-    what : str
-        Name of the other argument, for messages.
-
-    Raises
-    ------
-    FieldDataError
-        If both indexes hold the same labels, which are all different, at other places.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skop.data import check_index
-    >>> check_index(pd.DataFrame({"a": [1, 2]}), pd.Series([3, 4], index=[1, 0]), "y")
-    Traceback (most recent call last):
-    ...
-    skop.exceptions.FieldDataError: row 0 is 0 in the index of X and 1 in that of y: both hold the same labels in ...
-    """
+    """Raise an error if the indexes of X and of a table beside it hold the same labels in different order."""
     if not (hasattr(X, "iloc") and hasattr(other, "iloc")) or not X.index.is_unique:
         return
     labels, others = list(X.index), list(other.index)

@@ -10,19 +10,18 @@ Notation: n samples, P points of a sample, d space dimensions, c channels, p glo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from skop._typing import FloatArray, IntArray
-from skop.data._fieldset import FieldSet, iterate_coords
+from skop.data._fieldset import FieldSet
+from skop.data._samples import TrainingData
+from skop.data._spec import Targets
+from skop.data._statistics import boxes
 from skop.exceptions import warn
 
-if TYPE_CHECKING:
-    from skop.data._spec import Targets, TrainingData
-
-__all__ = ["Extremes", "boxes", "odd_sizes", "result_among_parameters", "warn_of_odd_data"]
+__all__ = ["odd_sizes", "result_among_parameters", "warn_of_odd_data"]
 
 #: Number of samples from which their sizes are compared.
 _ENOUGH = 5
@@ -41,100 +40,6 @@ _NOISE = 1e-6
 _SAME, _COMPARISONS = 1e-6, 50
 #: Relative difference up to which a parameter is a result, which a table may hold with few digits.
 _RESULT = 1e-4
-
-
-@dataclass(frozen=True, eq=False)
-class Extremes:
-    """Statistics of the values of each sample, over its points.
-
-    Attributes
-    ----------
-    low, high : ndarray of shape (n, c)
-        Lowest and highest value of each channel.
-    mean, size : ndarray of shape (n, c)
-        Mean, and root mean square.
-    """
-
-    low: FloatArray
-    high: FloatArray
-    mean: FloatArray
-    size: FloatArray
-
-    @classmethod
-    def of(cls, values: FloatArray, fields: FieldSet, start: int = 0) -> Extremes:
-        """Compute the statistics of successive samples.
-
-        Parameters
-        ----------
-        values : ndarray of shape (m, P, c), or (T, c) with T points of all samples together
-            Values of the samples.
-        fields : FieldSet
-            FieldSet from which they were read.
-        start : int, default=0
-            Index of the first of these samples.
-
-        Returns
-        -------
-        Extremes
-            Statistics; not finite where a value is not.
-        """
-        # With the points last, which NumPy reduces several times faster.
-        values = np.ascontiguousarray(np.moveaxis(values, -2, -1))
-        with np.errstate(over="ignore", invalid="ignore"):
-            if fields.offsets is None:
-                count: Any = values.shape[-1]
-                low, high = values.min(axis=-1), values.max(axis=-1)
-                total = values.sum(axis=-1, dtype=np.float64)
-                squares = np.einsum("ncp,ncp->nc", values, values, dtype=np.float64, casting="same_kind")
-            else:
-                starts = fields.offsets[start:] - fields.offsets[start]
-                starts = starts[starts < values.shape[-1]]
-                count = np.diff([*starts, values.shape[-1]])[:, np.newaxis]
-                low, high = (extreme.reduceat(values, starts, axis=-1).T for extreme in (np.minimum, np.maximum))
-                wide = values.astype(np.float64)
-                total, squares = (np.add.reduceat(part, starts, axis=-1).T for part in (wide, wide * wide))
-            return cls(low.astype(np.float64), high.astype(np.float64), total / count, np.sqrt(squares / count))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Extremes]) -> Extremes:
-        """Join the statistics of successive samples."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
-
-    def __getitem__(self, rows: Any) -> Extremes:
-        return Extremes(self.low[rows], self.high[rows], self.mean[rows], self.size[rows])
-
-    @property
-    def are_finite(self) -> bool:
-        """Whether all values are finite."""
-        return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
-
-
-def boxes(fields: FieldSet) -> tuple[FloatArray, FloatArray]:
-    """Corners of the bounding box of the points of each sample.
-
-    Parameters
-    ----------
-    fields : FieldSet
-        Samples.
-
-    Returns
-    -------
-    lower, upper : ndarray of shape (n, d), or (1, d) for samples that share their points
-        Lowest and highest coordinates.
-    """
-    offsets = fields.offsets
-    corners: list[tuple[FloatArray, ...]] = []
-    for start, piece in iterate_coords(fields):
-        coords = np.asarray(piece, dtype=np.float64)
-        if offsets is None:
-            coords = coords[np.newaxis] if fields.shared_coords else coords
-            corners.append((coords.min(axis=1), coords.max(axis=1)))
-        else:
-            starts = offsets[start:-1] - offsets[start]
-            starts = starts[starts < len(coords)]
-            corners.append(tuple(extreme.reduceat(coords, starts, axis=0) for extreme in (np.minimum, np.maximum)))
-    lower, upper = (np.concatenate(part) for part in zip(*corners, strict=True))
-    return lower, upper
 
 
 # ---------------------------------------------------------------------- warnings of a fit

@@ -1,30 +1,23 @@
-"""What was read: inputs, targets and their form, which the data of a prediction must match.
+"""What is known of X and y after a fit: their sizes and forms, which the data of a prediction must match.
 
 Notation: n samples, P points of a sample, T points of all samples together, q output channels, s scalars.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from skop._optional import import_optional
 from skop._typing import FloatArray, GridShape
 from skop.data._fieldset import FieldSet
-from skop.data._mesh_predictions import attach_predictions, restore_unused_rows
-from skop.data._plausibility import Extremes
 from skop.data._resampling import GridResampler
-from skop.exceptions import FieldDataError, NonFinitePredictionError, OptionalDependencyError
+from skop.exceptions import FieldDataError
 
 __all__ = [
     "DataSpec",
     "Predictions",
     "TargetForm",
     "Targets",
-    "TrainingData",
 ]
 
 #: Number of differences of data that a message lists.
@@ -142,7 +135,7 @@ class Predictions:
 
 @dataclass(frozen=True)
 class TargetForm:
-    """Form of y, and the conversion of predictions to it.
+    """Form of y, to which `skop.data.restore` converts predictions.
 
     Attributes
     ----------
@@ -170,107 +163,6 @@ class TargetForm:
     components: tuple[tuple[str, int], ...] | None = None
     scalar_names: tuple[str, ...] | None = field(default=None, compare=False)
 
-    def restore(
-        self, predictions: Predictions, points: FieldSet, meshes: Sequence[Any] | None = None, labels: Any = None
-    ) -> Any:
-        """Convert predictions to the form that y had.
-
-        Parameters
-        ----------
-        predictions : Predictions
-            Predictions in physical units.
-        points : FieldSet
-            Points of the predictions.
-        meshes : sequence of meshio.Mesh or None, default=None
-            Meshes with these points, if there are any.
-        labels : index of a DataFrame, list of str or None, default=None
-            Labels of the samples, for scalars with names.
-
-        Returns
-        -------
-        ndarray, list, FieldSet, tuple, list of meshio.Mesh, (meshes, scalars), DataFrame or Series
-            Predictions in the form of y, with three exceptions: a FieldSet if y was meshes and there are none, a list
-            if y was an array and samples have different numbers of points, and an array for scalars of samples without
-            labels, or where pandas is not installed.
-
-        Raises
-        ------
-        NonFinitePredictionError
-            If a value is not finite.
-        """
-        with np.errstate(over="ignore"):
-            # The precision of y can be too low for a prediction that is finite.
-            fields, scalars = (
-                None if part is None else part.astype(self.dtype, copy=False)
-                for part in (predictions.fields, predictions.scalars)
-            )
-        for part in (fields, scalars):
-            if part is not None and not np.isfinite(part).all():
-                raise NonFinitePredictionError(
-                    f"the prediction is not finite in {_where(part, points)}: X holds numbers too large for the "
-                    "precision of the fit or far from those of the training. Check its units and fill values."
-                )
-        if fields is None:
-            if scalars is None:
-                raise ValueError("predictions hold neither fields nor scalars.")
-            return self._named_scalars(scalars, labels)
-        result = self._fields(fields, scalars, points)
-        if meshes is None:
-            return result
-        if self.components is None or not isinstance(result, FieldSet):
-            return restore_unused_rows(result, meshes)
-        return self.beside(attach_predictions(meshes, result, dict(self.components)), scalars, labels)
-
-    def beside(self, meshes: Any, scalars: FloatArray | None, labels: Any = None) -> Any:
-        """Return meshes as they are, or with scalars beside them in the form that these had in y.
-
-        Parameters
-        ----------
-        meshes : list of meshio.Mesh
-            Meshes with predicted fields.
-        scalars : ndarray of shape (n, s) or None
-            Scalars of the same samples, if there are any.
-        labels : as in `restore`
-            Labels of the samples.
-
-        Returns
-        -------
-        list of meshio.Mesh, or (meshes, scalars)
-            The meshes; with scalars a tuple of both.
-        """
-        return meshes if scalars is None else (meshes, self._named_scalars(scalars.astype(self.dtype), labels))
-
-    def _named_scalars(self, scalars: FloatArray, labels: Any) -> Any:
-        """Convert scalars ``(n, s)`` to the form of y."""
-        if self.scalar_names is not None and labels is not None:
-            # Without labels an index would be made up, and pandas would align other data with it.
-            try:
-                pandas = import_optional("pandas", purpose="name the columns of a prediction")
-            except OptionalDependencyError:
-                pass
-            else:
-                frame = pandas.DataFrame(scalars, index=labels, columns=list(self.scalar_names))
-                return frame.iloc[:, 0] if self.squeezes_channel else frame
-        return scalars[:, 0] if self.squeezes_channel else scalars
-
-    def _fields(self, values: FloatArray, scalars: FloatArray | None, points: FieldSet) -> Any:
-        """Convert values ``(n, P, q)`` or ``(T, q)`` to the container of y."""
-        if self.container == "tuple":
-            if points.is_ragged:
-                return points.coords_list(), points.with_values(values).to_list()
-            return points.coords, values
-        if self.container in ("fieldset", "meshes"):
-            fields = points.with_values(values, self.channel_names)
-            return fields if scalars is None else fields.with_params(scalars)
-        if self.container == "array" and not points.is_ragged:
-            n_samples, n_points, n_channels = values.shape
-            axes = (points.grid_shape or (n_points,)) if self.has_grid_axes else (n_points,)
-            return values.reshape(n_samples, *axes, *(() if self.squeezes_channel else (n_channels,)))
-        samples = points.with_values(values).to_list()
-        if self.container == "pairs":
-            return list(zip(points.coords_list(), samples, strict=True))
-        return [sample[:, 0] for sample in samples] if self.squeezes_channel else samples
-
     def of_frames(self) -> TargetForm:
         """Return the form for another number of channels, without names."""
         return replace(self, squeezes_channel=False, channel_names=None, scalar_names=None)
@@ -287,14 +179,6 @@ class TargetForm:
                 "scalar_names": None if scalars is None else tuple(scalars),
             }
         )
-
-
-def _where(values: FloatArray, points: FieldSet) -> str:
-    """The sample of the first value that is not finite, in words."""
-    row = int(np.argwhere(~np.isfinite(values))[0][0])
-    if points.offsets is not None and len(values) != len(points):
-        row = int(np.searchsorted(points.offsets, row, side="right")) - 1
-    return f"sample {row}"
 
 
 @dataclass(frozen=True)
@@ -356,6 +240,36 @@ class DataSpec:
     target_grid: GridShape | None = None
     cell_data: str | None = None
     param_names: tuple[str, ...] | None = None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether X came as a table."""
+        return self.input_form == "table"
+
+    @property
+    def is_fieldset(self) -> bool:
+        """Whether X came as a FieldSet."""
+        return self.input_form == "fieldset"
+
+    @property
+    def on_meshes(self) -> bool:
+        """Whether X came as meshes."""
+        return self.input_form == "meshes"
+
+    @property
+    def has_features(self) -> bool:
+        """Whether X is features from which scalars are predicted."""
+        return self.role == "features"
+
+    @property
+    def has_parameters_alone(self) -> bool:
+        """Whether X is global parameters from which a field is predicted, and no fields."""
+        return self.role == "parameters"
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether X is fields, or points."""
+        return self.role == "fields"
 
     @property
     def network_spec(self) -> DataSpec:
@@ -424,32 +338,3 @@ def _in_words(spec: DataSpec, name: str) -> str:
     if name in ("grid_shape", "target_grid", "resampler"):
         return " x ".join(map(str, value))
     return repr(value)
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """X and y of a fit, converted to a common form.
-
-    Attributes
-    ----------
-    inputs : FieldSet
-        Coordinates, fields and global parameters; a table of features becomes the global parameters of a single point.
-    targets : Targets
-        Target fields on the same points or on others, scalars, or both.
-    spec : DataSpec
-        Form and sizes of the data.
-    input_extremes, target_extremes : Extremes or None, default=None
-        Statistics of the values of each sample; None without fields.
-    names : tuple of str or None, default=None
-        Files of the meshes, or ``"mesh 0"`` and so on; None if X was not meshes.
-    mesh : meshio.Mesh or None, default=None
-        Mesh without data that all samples of the target field share, if y was meshes and X was not.
-    """
-
-    inputs: FieldSet
-    targets: Targets
-    spec: DataSpec
-    input_extremes: Extremes | None = None
-    target_extremes: Extremes | None = None
-    names: tuple[str, ...] | None = None
-    mesh: Any = None

@@ -15,24 +15,23 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from skop._typing import FloatArray
-from skop.data._fieldset import FieldSet, piece_length
-from skop.data._forms import (
+from skop.data._checks import (
     ROUNDING,
     SAME_POINT,
-    as_list,
     check_finite,
     check_not_empty,
     check_range,
     entry_of,
-    fields_as_set,
     find_geometry,
-    form_of,
-    grid_array,
-    is_pairs,
+    refuse_length,
 )
-from skop.data._plausibility import Extremes, boxes
+from skop.data._fieldset import FieldSet, piece_length
 from skop.data._spec import TargetForm, Targets
-from skop.data._storage import as_storage, is_lazy, read_rows, reshape_rows
+from skop.data._statistics import Extremes, boxes
+from skop.data._storage import as_storage, reshape_rows
+from skop.data.forms import form_of, read_fields
+from skop.data.forms.arrays import grid_array
+from skop.data.forms.table import read_scalars
 from skop.exceptions import FieldDataError, warn
 
 __all__ = [
@@ -40,7 +39,6 @@ __all__ = [
     "field_targets",
     "match_target",
     "may_lie_elsewhere",
-    "read_scalars",
     "read_target_fields",
     "warn_if_outside",
 ]
@@ -57,7 +55,7 @@ def match_target(y: Any, inputs: FieldSet, *, listed: bool, elsewhere: bool | No
 
     `elsewhere` is whether y may be on other points; None if it may not for other reasons than its form and that of X.
     """
-    if isinstance(y, FieldSet | tuple) or is_pairs(y):
+    if form_of(y).carries_points:
         fields = read_target_fields(y)
         if elsewhere and _lies_elsewhere(fields, inputs):
             _check_pairing(fields, inputs)
@@ -98,9 +96,9 @@ def match_target(y: Any, inputs: FieldSet, *, listed: bool, elsewhere: bool | No
 
 def read_target_fields(y: Any) -> FieldSet:
     """Read a y that contains points, or an array on a grid."""
-    if not isinstance(y, FieldSet | tuple) and not is_pairs(y):
+    if not form_of(y).carries_points:
         return grid_array(y, "y")
-    fields = fields_as_set(y, "y")
+    fields = read_fields(y, "y")
     if fields.n_channels == 0:
         raise FieldDataError(f"y is a {type(y).__name__} without values; pass the target fields as its values.")
     return fields
@@ -109,18 +107,16 @@ def read_target_fields(y: Any) -> FieldSet:
 def field_targets(fields: FieldSet, y: Any) -> tuple[Targets, TargetForm]:
     """Return the targets from a FieldSet that was read from y, and the form of y."""
     dtype = fields.dtype if fields.dtype.kind == "f" else np.dtype(float)
-    kind = form_of(y) if isinstance(y, FieldSet | tuple) or is_pairs(y) else "array"
-    form = TargetForm(kind, dtype.name, has_grid_axes=kind == "array", channel_names=fields.channel_names)
+    held = form_of(y)
+    kind = held.container if held.carries_points else "array"
+    form = TargetForm(kind, dtype.name, has_grid_axes=not held.carries_points, channel_names=fields.channel_names)
     return Targets(fields.with_params(None), fields.params), form
 
 
 def _listed_target(y: list[Any], inputs: FieldSet) -> tuple[Targets, TargetForm]:
     """Read a list of arrays, one for each sample, on the points of X."""
     arrays = [np.asarray(as_storage(item, f"y of sample {i}")) for i, item in enumerate(y)]
-    if len(arrays) != len(inputs):
-        raise FieldDataError(
-            f"X has {len(inputs)} samples and y has {len(arrays)}: inconsistent numbers of samples; one y per sample."
-        )
+    refuse_length(inputs, arrays)
     single = arrays[0].ndim == 1
     if single and len({len(item) for item in arrays}) == 1 and len(arrays[0]) != inputs.n_points[0]:
         return read_scalars(np.stack(arrays))
@@ -146,15 +142,6 @@ def _on_points(
         fields = inputs.with_values(values)
     targets, form = field_targets(fields, array)
     return targets, replace(form, has_grid_axes=has_grid_axes, squeezes_channel=squeezes_channel)
-
-
-def read_scalars(y: Any) -> tuple[Targets, TargetForm]:
-    """Scalars alone."""
-    y = as_storage(y, "y")
-    y = read_rows(y, slice(None)) if is_lazy(y) else y
-    if y.ndim not in (1, 2) or 0 in y.shape[1:]:
-        raise FieldDataError(f"y has shape {y.shape}; expected (n_samples,) or (n_samples, n_scalars).")
-    return Targets(scalars=y.reshape(len(y), -1)), TargetForm("array", squeezes_channel=y.ndim == 1)
 
 
 def check_targets(
@@ -190,7 +177,7 @@ def may_lie_elsewhere(X: Any, y: Any) -> bool:
 
     An array lies on the unit box for want of coordinates: to take y at its word would shift one against the other.
     """
-    return isinstance(y, FieldSet) and form_of(as_list(X)) != "grid"
+    return isinstance(y, FieldSet) and not form_of(X).lacks_points
 
 
 def _check_same_points(fields: FieldSet, inputs: FieldSet, remedy: str) -> None:

@@ -24,7 +24,9 @@ from skop.data import (
     TrainingData,
     attach_bounds,
     attach_spread,
+    beside,
     check_index,
+    form_of,
     interpolate_fields,
     piece_length,
     query_points,
@@ -33,8 +35,7 @@ from skop.data import (
     read_query,
     read_scored,
     refuse_mask,
-    row_labels,
-    sample_files,
+    restore,
     series_files,
     warn_of_odd_data,
 )
@@ -366,11 +367,11 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
     def _store_spec(self, inputs: FieldSet, spec: DataSpec) -> None:
         """Store the form and sizes of the data."""
         self.spec_ = spec
-        if spec.input_form != "table":
+        if not spec.is_table:
             # For a table scikit-learn has set both attributes. Names of an earlier fit on a table are removed.
             self.n_features_in_ = max(spec.n_fields, 1)
             self.__dict__.pop("feature_names_in_", None)
-        self.coords_ = inputs.coords if spec.role == "parameters" else None
+        self.coords_ = inputs.coords if spec.has_parameters_alone else None
 
     def _read_inputs(self, X: Any, params: Any = None) -> tuple[FieldSet, list[Any] | None]:
         """Read the X of a prediction; also return its meshes if it came as meshes."""
@@ -386,7 +387,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         of_series = self._is_of_series
         if coords is None or of_series:
             inputs, meshes = self._read_inputs(X, params)
-            if coords is None and not of_series and self.spec_.role == "parameters":
+            if coords is None and not of_series and self.spec_.has_parameters_alone:
                 meshes = None if getattr(self, "mesh_", None) is None else [self.mesh_] * len(inputs)
             elif coords is not None or self.spec_.target_points != "inputs":
                 is_held = coords is None and not of_series and getattr(self, "mesh_", None) is not None
@@ -552,7 +553,7 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     def _files(self, X: Any, count: int) -> list[str] | None:
         """Files of samples, or of the runs of time series; None if X is no files."""
-        files = series_files(X) if self._is_of_series else sample_files(X)
+        files = series_files(X) if self._is_of_series else form_of(X).files(X)
         return files if files is not None and len(files) == count else None
 
     def _warn_if_outside(self, inputs: FieldSet, X: Any = None) -> bool:
@@ -645,11 +646,11 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
 
     def _labels(self, X: Any) -> Any:
         """Labels of samples, if the scalars of a prediction have names."""
-        return None if self.spec_.target_form.scalar_names is None else row_labels(X)
+        return None if self.spec_.target_form.scalar_names is None else form_of(X).labels(X)
 
     def _restore(self, predictions: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None) -> Any:
         """Convert predictions to the form of y, on meshes if these are given."""
-        return self.spec_.target_form.restore(predictions, places, meshes, labels)
+        return restore(self.spec_.target_form, predictions, places, meshes, labels)
 
     def _restore_spread(
         self, mean: Any, spread: Predictions, places: FieldSet, meshes: list[Any] | None, labels: Any = None
@@ -657,10 +658,10 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         """Convert the spread of predictions to the form of y; on meshes, also add it to those of the mean."""
         form = self.spec_.target_form
         if meshes is None or form.components is None:
-            return form.restore(spread, places, meshes, labels)
+            return restore(form, spread, places, meshes, labels)
         shown = mean if spread.scalars is None else mean[0]
-        found = attach_spread(shown, form.restore(spread, places), dict(form.components))
-        return form.beside(found, spread.scalars, labels)
+        found = attach_spread(shown, restore(form, spread, places), dict(form.components))
+        return beside(form, found, spread.scalars, labels)
 
     def _restore_bounds(
         self, mean: Any, bounds: Sequence[Predictions], places: FieldSet, meshes: list[Any] | None, labels: Any = None
@@ -668,11 +669,11 @@ class FieldRegressor(RegressorMixin, BaseEstimator):
         """Convert lower and upper bounds to the form of y; on meshes, also add them to those of the mean."""
         form = self.spec_.target_form
         if meshes is None or form.components is None:
-            return [form.restore(bound, places, meshes, labels) for bound in bounds]
-        lower, upper = (form.restore(bound, places) for bound in bounds)
+            return [restore(form, bound, places, meshes, labels) for bound in bounds]
+        lower, upper = (restore(form, bound, places) for bound in bounds)
         shown = mean if bounds[0].scalars is None else mean[0]
         found = attach_bounds(shown, lower, upper, dict(form.components))
-        return [form.beside(part, bound.scalars, labels) for part, bound in zip(found, bounds, strict=True)]
+        return [beside(form, part, bound.scalars, labels) for part, bound in zip(found, bounds, strict=True)]
 
     # ------------------------------------------------------------------ scoring
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, params: Any = None) -> float:
@@ -866,11 +867,11 @@ def _check_field_regressor(held: Held) -> None:
         f"points in {spec.n_dims} dimensions, or None",
     )
     held.need(
-        coords is not None or not (spec.role == "parameters" or spec.target_points == "shared"),
+        coords is not None or not (spec.has_parameters_alone or spec.target_points == "shared"),
         "coords_",
         "the points of y",
     )
-    if spec.role == "parameters" and spec.target_points == "inputs":
+    if spec.has_parameters_alone and spec.target_points == "inputs":
         shape = spec.grid_shape
         held.need(shape is None or prod(shape) == len(coords), "coords_", "the points of the grid of y")
     mesh = getattr(held.value, "mesh_", None)
@@ -880,7 +881,7 @@ def _check_field_regressor(held: Held) -> None:
     if hasattr(held.value, "n_features_in_"):
         # A base model has read its samples from the operator, and counts no columns.
         count = held.whole("n_features_in_")
-        held.need(spec.input_form != "table" or count == spec.n_params, "n_features_in_", f"{spec.n_params}")
+        held.need(not spec.is_table or count == spec.n_params, "n_features_in_", f"{spec.n_params}")
     if hasattr(held.value, "feature_names_in_"):
         held.words("feature_names_in_", spec.n_params)
     ranges = held.part("ranges_", "SeenRanges", optional=True)

@@ -171,7 +171,7 @@ class LawRegressor(MetaEstimatorMixin, FieldRegressor):
                 raise FieldDataError(
                     f"sample_weight was given, but the fit of {type(self.estimator).__name__} takes none; leave it out."
                 )
-            self._check_steps(data.spec.input_form in ("table", "fieldset"), data.spec)
+            self._check_steps(data.spec.is_table or data.spec.is_fieldset, data.spec)
             self.laws_ = self._declared(data)
             data = replace(data, inputs=self.laws_.within_a_turn(data.inputs))
             self._store_spec(data.inputs, data.spec)

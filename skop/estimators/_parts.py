@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skop._jobs import workers_for
 from skop._optional import import_optional
-from skop.data import FieldSet, find_sources, is_mesh_input, is_mesh_series, sample_files, split_params, write_mesh
+from skop.data import FieldSet, find_sources, form_of, is_mesh_series, split_params, write_mesh
 from skop.exceptions import FieldDataError, held_warnings, warn
 
 __all__ = ["by_chunks", "predict_in_parts"]
@@ -115,9 +115,11 @@ def predict_in_parts(
     files = None if output is None else _output_files(X, count, output)
     given = {"coords": coords, "params": params} | options
     call = _Call(estimator, method, {name: value for name, value in given.items() if value is not None})
-    parts = list(gen_batches(count, int(part_size)))
+    parts, form = list(gen_batches(count, int(part_size))), form_of(X)
     results = Parallel(n_jobs=workers_for(n_jobs, len(parts)))(
-        delayed(call.run)(_rows(X, part), _arguments(call.options, part, count), None if files is None else files[part])
+        delayed(call.run)(
+            form.cut(X, part), _arguments(call.options, part, count), None if files is None else files[part]
+        )
         for part in parts
     )
     _warn_of_parts([(part, held) for part, (_, held) in zip(parts, results, strict=True)])
@@ -185,23 +187,9 @@ def _as_samples(X: Any, params: Any, is_of_series: bool) -> tuple[Any, int, Any]
         raise FieldDataError(
             "X is time series of meshes, which belong together in runs; call predict, on some of the runs at a time."
         )
-    if is_mesh_input(X):
-        sources = find_sources(X)
-        names, runs = [name for name, _ in sources], [source for _, source in sources]
-        if params is not None:
-            params = split_params(X, params)[1]
-            params = params.for_runs(X, names) if params is not None else None
-        return runs, len(runs), params
-    if params is not None:
-        # Other labels than those of X are an error.
-        params = split_params(X, params)[1]
-    if isinstance(X, tuple):
-        lengths = {len(part) for part in X if part is not None and _axes(part) != 2}
-        count = lengths.pop() if len(lengths) == 1 else 0
-    else:
-        X = X if hasattr(X, "__getitem__") and hasattr(X, "__len__") else np.asarray(X)
-        shape = getattr(X, "shape", None)
-        count = len(X) if shape is None else int(shape[0]) if len(shape) else 0
+    # Other labels in params than in X are an error.
+    X, params = form_of(X).listed(X, None if params is None else split_params(X, params)[1])
+    count = form_of(X).count(X)
     if not count:
         raise FieldDataError("X has no samples, or parts of other lengths; at least one is required.")
     return X, count, params
@@ -210,13 +198,6 @@ def _as_samples(X: Any, params: Any, is_of_series: bool) -> tuple[Any, int, Any]
 def _axes(values: Any) -> int:
     """Number of axes of an array; 0 for a list."""
     return int(getattr(values, "ndim", 0))
-
-
-def _rows(values: Any, part: slice) -> Any:
-    """Some of the samples, in the form in which all came."""
-    if isinstance(values, tuple):
-        return tuple(value if value is None or _axes(value) == 2 else value[part] for value in values)
-    return values.iloc[part] if hasattr(values, "iloc") else values[part]
 
 
 def _arguments(options: dict[str, Any], part: slice, count: int) -> dict[str, Any]:
@@ -243,7 +224,7 @@ def _arguments(options: dict[str, Any], part: slice, count: int) -> dict[str, An
 
 def _coords_of(coords: Any, part: slice, count: int) -> Any:
     """Points of a part of the samples; one set for all of them stays as it is."""
-    if is_mesh_input(coords):
+    if form_of(coords).on_meshes:
         meshes = [mesh for _, mesh in find_sources(coords)]
         own, coords = len(meshes) > 1, meshes
     elif isinstance(coords, FieldSet):
@@ -259,7 +240,7 @@ def _coords_of(coords: Any, part: slice, count: int) -> Any:
 
 def _output_files(X: Any, count: int, output: Any) -> list[Path]:
     """Files of the predictions, each in a place of its own, and in none of the inputs."""
-    labels = sample_files(X)
+    labels = form_of(X).files(X)
     if isinstance(output, str | os.PathLike):
         if labels is None:
             raise FieldDataError(

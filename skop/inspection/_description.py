@@ -229,7 +229,7 @@ def _described(
         form=_form(data, counts),
         n_samples=len(data.inputs),
         n_points=(int(counts[0]), int(np.median(counts)), int(counts[-1])),
-        box=() if data.spec.role == "features" else tuple(extents),
+        box=() if data.spec.has_features else tuple(extents),
         channels=tuple(ChannelSummary(part.role, part.name, *part.summary) for part in parts),
         findings=tuple(sorted(findings, key=lambda finding: finding.level != "problem")),
         advice=advice,
@@ -451,7 +451,7 @@ def _form(data: TrainingData, counts: IntArray) -> str:
     """What the data are, in words."""
     spec = data.spec
     runs = f"{len(data.inputs)} samples"
-    if spec.role == "features":
+    if spec.has_features:
         return f"{runs} of {spec.n_params} columns"
     where = f"in {spec.n_dims}-D"
     if spec.grid_shape is not None:
@@ -511,7 +511,7 @@ def _findings(data: TrainingData, parts: list[_Part], labels: Sequence[str]) -> 
             add("problem", f"{part.role} {part.name!r} varies by {deviation:.3g} around {mean:.4g}: relative errors "
                 "will look small whatever is learned; subtract the mean first")  # fmt: skip
     reported = {name for finding in found for name in finding.samples}
-    if data.spec.role != "features":
+    if not data.spec.has_features:
         _findings_on_points(data.inputs, add)
     if (result := result_among_parameters(data)) is not None:
         name = [part.name for part in parts if part.role == "parameter"][result[0]]
@@ -564,7 +564,7 @@ def _findings_on_points(inputs: FieldSet, add: Any) -> None:
 def _findings_on_repeats(data: TrainingData, parts: list[_Part], labels: Sequence[str], add: Any) -> None:
     """Findings on samples that occur several times."""
     inputs = [part.values for part in parts if part.role in ("input", "field", "parameter")]
-    if not data.inputs.shared_coords and data.spec.role != "features":
+    if not data.inputs.shared_coords and not data.spec.has_features:
         inputs.append(data.inputs.coords_list())
     outputs = [part.values for part in parts if part.role in ("target", "scalar")]
     if not inputs:
@@ -586,7 +586,7 @@ def _advice(data: TrainingData, counts: IntArray, *, has_targets: bool) -> dict[
     advice = {}
     if not has_targets:
         advice["targets"] = "none were named, so that only the inputs were looked at"
-    if spec.role == "features":
+    if spec.has_features:
         advice["estimator"] = (
             "a Gaussian process, PODRegressor(regressor='gaussian_process'), or trees of scikit-learn; neural "
             "operators have no advantage on plain tables"
@@ -597,7 +597,7 @@ def _advice(data: TrainingData, counts: IntArray, *, has_targets: bool) -> dict[
         )
     else:
         advice["estimator"] = "LaMORegressor; compare with classical models (skop compare)"
-    if spec.role != "features":
+    if not spec.has_features:
         points = 2**17 if spec.geometry == "grid" else 2**12
         batch = max(1, min(16, points // max(median, 1), n_samples // 8))
         advice["batch_size"] = f"'auto', which takes {batch} here"

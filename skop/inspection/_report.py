@@ -20,7 +20,7 @@ import numpy as np
 from skop._files import write_in_one_step
 from skop._typing import FloatArray, PathOrStr
 from skop._version import __version__
-from skop.data import FieldSet, is_mesh_input, read_meshes
+from skop.data import FieldSet, form_of, read_meshes
 from skop.exceptions import FieldDataError
 from skop.inspection._analysis import named
 from skop.inspection._comparison import ModelResult, compare_models
@@ -194,7 +194,7 @@ def _opened(
     estimator: Any, X: Any, y: Any, names: Sequence[str] | None, meshes: Sequence[Any] | None
 ) -> tuple[Any, Any, Sequence[str] | None, Sequence[Any] | None]:
     """X and y, of which meshes were read, with their file names and cells."""
-    runs = _files_in(X)
+    runs = form_of(X).runs(X)
     if runs is None:
         return X, y, names, meshes
     try:
@@ -208,14 +208,6 @@ def _opened(
     geometry = read_meshes(runs)
     called = names if names is not None else [Path(name).name for name in geometry.names]
     return inputs, truth, called, geometry.meshes
-
-
-def _files_in(X: Any) -> Any:
-    """Meshes or their files, also in a column of a table; None if X holds none."""
-    if not hasattr(X, "columns"):
-        return X if X is not None and is_mesh_input(X) else None
-    columns = ([*X[name]] for name in X.columns)
-    return next((column for column in columns if column and is_mesh_input(column)), None)
 
 
 # ---------------------------------------------------------------------- pieces
@@ -541,13 +533,13 @@ class _Report:
             return ""
         name, spec = str(self.model_path), self.estimator.spec_
         is_series = hasattr(self.estimator, "series_")
-        if spec.input_form == "meshes" or is_series:
+        if spec.on_meshes or is_series:
             files = "new/*.pvd" if is_series else "new/*.vtu"
             inputs, new = f"'{files}'", f'"{files}"'
             if spec.n_params:
                 inputs, new = f"{inputs} --params new.csv", f"{new}, params=table"
         else:
-            inputs, new = "new.csv" if spec.role == "features" else "new.npz", "X_new"
+            inputs, new = "new.csv" if spec.has_features else "new.npz", "X_new"
         codes = {
             "In Python": f"import skop\n\nmodel = skop.load({name!r})\npredicted = model.predict({new})",
             "In a shell": f"skop predict {shlex.quote(name)} {inputs} -o predicted/",

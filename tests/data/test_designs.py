@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skop.data._designs import as_runs, read_design, row_labels, split_runs
 from skop.data._pairing import check_order, index_labels, pair_rows
+from skop.data.forms import form_of
+from skop.data.forms.table import as_runs, read_design, split_runs
 from skop.exceptions import FieldDataError, SkopWarning
 
 FILES = ["runs/run_1.vtu", "runs/run_2.vtu", "runs/run_10.vtu"]
@@ -190,10 +191,10 @@ def test_columns_of_paths_that_are_not_whole():
 
 def test_labels_of_samples(tmp_path):
     (tmp_path / "b.vtu").touch()
-    assert list(row_labels(frame().set_index(pd.Index([7, 8, 9])))) == [7, 8, 9]
-    assert row_labels(FILES) == FILES
-    assert row_labels(str(tmp_path / "*.vtu")) == [str(tmp_path / "b.vtu")]
-    assert row_labels(LOADS[:, None]) is None
+    pattern, named = str(tmp_path / "*.vtu"), frame().set_index(pd.Index([7, 8, 9]))
+    for X, labels in ((named, [7, 8, 9]), (FILES, FILES), (pattern, [str(tmp_path / "b.vtu")]), (LOADS[:, None], None)):
+        found = form_of(X).labels(X)
+        assert found is labels is None or list(found) == labels
 
 
 def test_rows_without_a_name_belong_to_no_file():

@@ -79,7 +79,7 @@ def test_damage_inside_compressed_cells_and_shapes_is_found(tmp_path):
 
 def test_loaders_and_the_command_line_check_matlab_files(tmp_path):
     """Both ways into scipy's reader have the check before them."""
-    from skop.cli._arrays import read_arrays
+    from skop.data.forms.files import read_arrays
     from skop.datasets import load_darcy
 
     path = tmp_path / "piececonst_r421_N1024_smooth1.mat"

@@ -10,8 +10,9 @@ import pytest
 from scipy import sparse
 
 from skop import FieldSet
-from skop.data import DataSpec, Extremes, GridResampler, Predictions, TargetForm, read, read_inputs, unit_grid
-from skop.data._forms import as_list, carries_points, is_pairs, is_point_sets, is_table
+from skop.data import DataSpec, Extremes, GridResampler, Predictions, TargetForm, read, read_inputs, restore, unit_grid
+from skop.data._samples import _is_field
+from skop.data.forms import form_of
 from skop.exceptions import FieldDataError, SkopWarning
 
 N = 5
@@ -33,7 +34,7 @@ def round_trip(X, y):
     inputs, meshes = read_inputs(X, data.spec, coords=coords)
     assert meshes is None
     np.testing.assert_array_equal(inputs.coords, data.inputs.coords)
-    return data, data.spec.target_form.restore(as_predictions(data), inputs)
+    return data, restore(data.spec.target_form, as_predictions(data), inputs)
 
 
 def as_predictions(data):
@@ -42,7 +43,7 @@ def as_predictions(data):
     return Predictions(None if field is None else field.values, data.targets.scalars)
 
 
-def form_of(data):
+def target_of(data):
     """Name of the form of y."""
     form = data.spec.target_form
     if not data.spec.n_outputs:
@@ -61,7 +62,7 @@ def test_grid_arrays(n_dims, channels, kind):
     fields = RANDOM.random((N, *grid, 2))
     targets = RANDOM.random((N, *grid, channels)).astype(kind)
     data, back = round_trip(fields, targets)
-    assert (data.spec.input_form, data.spec.role, form_of(data)) == ("grid", "fields", "grid")
+    assert (data.spec.input_form, data.spec.role, target_of(data)) == ("grid", "fields", "grid")
     assert (data.spec.n_dims, data.spec.n_fields, data.spec.n_outputs, data.spec.n_params) == (n_dims, 2, channels, 0)
     assert data.spec.grid_shape == data.inputs.grid_shape == data.targets.field.grid_shape == grid
     np.testing.assert_array_equal(data.inputs.coords, unit_grid(grid))
@@ -90,7 +91,7 @@ def test_every_form_of_y_comes_back(n_dims, x_form, y_form):
     }[y_form]  # fmt: skip
     data, back = round_trip(inputs, targets)
     same = {"points": "grid", "points_single": "grid_single"} if n_dims == 1 else {}
-    assert form_of(data) == same.get(y_form, y_form)
+    assert target_of(data) == same.get(y_form, y_form)
     is_scalar = y_form in ("vector", "table")
     assert (data.targets.field is None) == is_scalar
     outputs = 1 if y_form in ("grid_single", "points_single", "vector") else 2
@@ -128,7 +129,7 @@ def test_points_in_another_order_stay_in_it():
     order = RANDOM.permutation(12)
     data, back = round_trip((COORDS[order], FLAT_X[:, order]), FLAT_Y[:, order])
     assert data.spec.grid_shape is None
-    assert form_of(data) == "grid"
+    assert target_of(data) == "grid"
     np.testing.assert_array_equal(data.inputs.coords, COORDS[order])
     np.testing.assert_array_equal(back, FLAT_Y[:, order])
     # A grid array has another order than these points: nothing can tell which value goes where.
@@ -174,8 +175,8 @@ def test_ragged_fieldsets():
     fields = FieldSet(coords, [points[:, :1] for points in coords])
     data = read(fields, FieldSet(coords, [points * 2 for points in coords]))
     assert data.spec.grid_shape is None
-    assert form_of(read(fields, np.arange(3.0))) == "vector"
-    assert form_of(read((coords, [points[:, :1] for points in coords]), np.eye(3))) == "table"
+    assert target_of(read(fields, np.arange(3.0))) == "vector"
+    assert target_of(read((coords, [points[:, :1] for points in coords]), np.eye(3))) == "table"
     with pytest.raises(FieldDataError, match="differ in their points"):
         read(fields, np.zeros((3, 3, 1)))
     other = [RANDOM.random((size, 2)) for size in (3, 4, 2)]
@@ -199,7 +200,7 @@ def test_selected_fieldsets_are_read_as_selected():
 def test_table_of_features():
     for y, form, outputs in ((TABLE[:, 0], "vector", 1), (TABLE[:, :2], "table", 2), (TABLE[:, :1], "table", 1)):
         data, back = round_trip(TABLE, y)
-        assert (data.spec.input_form, data.spec.role, form_of(data)) == ("table", "features", form)
+        assert (data.spec.input_form, data.spec.role, target_of(data)) == ("table", "features", form)
         assert (data.spec.n_params, data.spec.n_fields) == (4, 0)
         assert (data.spec.n_outputs, data.spec.n_scalars) == (0, outputs)
         np.testing.assert_array_equal(data.inputs.params, TABLE)
@@ -250,8 +251,8 @@ def test_parameters_need_shared_points():
 def test_data_frames():
     frame = pd.DataFrame(TABLE, columns=list("abcd"))
     np.testing.assert_array_equal(read(frame, Y).inputs.params, TABLE)
-    assert form_of(read(frame, pd.Series(TABLE[:, 0]))) == "vector"
-    assert form_of(read(X, pd.DataFrame(TABLE[:, :2]))) == "table"
+    assert target_of(read(frame, pd.Series(TABLE[:, 0]))) == "vector"
+    assert target_of(read(X, pd.DataFrame(TABLE[:, :2]))) == "table"
     np.testing.assert_array_equal(read(X, pd.Series(TABLE[:, 0])).targets.scalars[:, 0], TABLE[:, 0])
 
 
@@ -263,7 +264,7 @@ def test_data_frames():
      ([(COORDS, COORDS)], False), ([[1.0], [1.0, 2.0]], True), (sparse.eye_array(3), True)],
 )  # fmt: skip
 def test_tables_are_told_from_fields(item, table):
-    assert is_table(item) is table
+    assert form_of(item).is_table is table
 
 
 @pytest.mark.parametrize(
@@ -272,7 +273,7 @@ def test_tables_are_told_from_fields(item, table):
      (FieldSet(COORDS, FLAT_Y), True)],
 )  # fmt: skip
 def test_targets_that_bring_points(y, carries):
-    assert carries_points(y) is carries
+    assert _is_field(y) is carries
 
 
 def test_lists_of_arrays_on_one_grid():
@@ -286,9 +287,9 @@ def test_lists_of_arrays_on_one_grid():
 def test_prediction_on_a_finer_grid_has_its_shape():
     spec = read(X, Y).spec
     finer = read_inputs(np.zeros((2, 8, 6, 2)), spec)[0]
-    assert spec.target_form.restore(Predictions(np.zeros((2, 48, 3))), finer).shape == (2, 8, 6, 3)
+    assert restore(spec.target_form, Predictions(np.zeros((2, 48, 3))), finer).shape == (2, 8, 6, 3)
     spec = read(X, Y[..., 0]).spec
-    assert spec.target_form.restore(Predictions(np.zeros((2, 48, 1))), finer).shape == (2, 8, 6)
+    assert restore(spec.target_form, Predictions(np.zeros((2, 48, 1))), finer).shape == (2, 8, 6)
 
 
 def test_inputs_may_change_their_container():
@@ -320,8 +321,8 @@ def test_table_estimator_refuses_fields():
 def test_single_samples_points_and_constants():
     assert read(X[:1], Y[:1]).inputs.shape == (1, 12, 2)
     data, back = round_trip(np.ones((3, 1, 2)), np.ones((3, 1, 1)))
-    assert (data.spec.grid_shape, form_of(data), back.shape) == ((1,), "grid", (3, 1, 1))
-    assert form_of(read(np.ones((3, 1, 1, 2)), np.arange(3.0))) == "vector"
+    assert (data.spec.grid_shape, target_of(data), back.shape) == ((1,), "grid", (3, 1, 1))
+    assert target_of(read(np.ones((3, 1, 1, 2)), np.arange(3.0))) == "vector"
     assert read(np.ones_like(X), np.zeros_like(Y)).spec.n_outputs == 3
 
 
@@ -428,7 +429,7 @@ def targets_back(X, y):
     data = read(X, y)
     field = data.targets.field
     predictions = Predictions(None if field is None else field.values, data.targets.scalars)
-    return data.spec.target_form.restore(predictions, data.inputs)
+    return restore(data.spec.target_form, predictions, data.inputs)
 
 
 def assert_same(found, expected):
@@ -504,7 +505,7 @@ def test_predictions_of_other_sizes_come_as_lists_where_y_was_an_array():
     data = read(FieldSet(generator.random((6, 2)), generator.random((3, 6, 1))), generator.random((3, 6)))
     points, fields = ragged()
     flat = np.concatenate(fields)[:, :1]
-    found = data.spec.target_form.restore(Predictions(flat), FieldSet(points, fields))
+    found = restore(data.spec.target_form, Predictions(flat), FieldSet(points, fields))
     assert [item.shape for item in found] == [(5,), (1,), (7,)]
 
 
@@ -528,31 +529,28 @@ def test_kinds_are_told_apart():
     points, fields = ragged()
     held = np.empty(3, dtype=object)
     held[:] = points
-    assert is_point_sets(as_list(held))
-    assert is_point_sets(points)
-    assert not is_point_sets(pairs(points, fields))
-    assert not is_point_sets([[1.0, 2.0]])
-    assert not is_point_sets([])
-    assert not is_point_sets([np.zeros((4, 4, 1))])
-    assert is_pairs(pairs(points, fields))
-    assert is_pairs([(points[0], None)])
-    assert not is_pairs(points)
-    assert not is_table(points)
-    assert not is_table(as_list(held))
-    assert not is_table(pairs(points, fields))
-    assert is_table([[1.0, 2.0]])
-    assert is_table([np.zeros(3)])
-    assert is_table([])
-    assert carries_points(FieldSet(points, fields))
-    assert carries_points(pairs(points, fields))
-    assert not carries_points(None)
-    assert not carries_points(np.zeros(3))
+    for item, name in (
+        (held, "list"),
+        (points, "list"),
+        (pairs(points, fields), "pairs"),
+        ([(points[0], None)], "pairs"),
+        ([[1.0, 2.0]], "table"),
+        ([np.zeros(3)], "table"),
+        ([], "table"),
+        ([np.zeros((4, 4, 1))], "grid"),
+        (FieldSet(points, fields), "fieldset"),
+    ):
+        assert form_of(item).name == name
+    assert _is_field(FieldSet(points, fields))
+    assert _is_field(pairs(points, fields))
+    assert not _is_field(None)
+    assert not _is_field(np.zeros(3))
 
 
 def test_predictions_without_content_are_refused():
     points, _ = ragged()
     with pytest.raises(ValueError, match="neither"):
-        read(points, np.ones(3)).spec.target_form.restore(Predictions(None), FieldSet(points))
+        restore(read(points, np.ones(3)).spec.target_form, Predictions(None), FieldSet(points))
 
 
 def test_points_of_y_must_be_those_of_x():

@@ -16,7 +16,7 @@ from skop.data import (
     read_mesh_series,
     read_meshes,
 )
-from skop.data._designs import read_design
+from skop.data.forms.table import read_design
 from skop.exceptions import FieldDataError, SkopWarning
 
 POINTS = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])

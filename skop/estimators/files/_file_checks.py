@@ -18,6 +18,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skop._sklearn_compat import last_step
+from skop.data import FORMS
 from skop.exceptions import ModelFileError
 
 __all__ = [
@@ -36,7 +37,6 @@ __all__ = [
 _MANY = 2**31
 #: Largest number of cells over the box of a fit.
 _MOST_CELLS = 2**12
-_FORMS = ("table", "grid", "fieldset", "tuple", "list", "pairs", "meshes")
 _GEOMETRIES = ("grid", "structured", "points")
 #: Largest size that an object of scikit-learn may allocate, and number of rows for a trial call. One row would also fit
 #: arrays of wrong shapes.
@@ -249,7 +249,7 @@ def _are_cells(cells: Any, n_points: int) -> bool:
 
 # ---------------------------------------------------------------------- form of the data
 def _check_target_form(held: Held) -> None:
-    held.word("container", ("array", "list", "pairs", "tuple", "fieldset", "meshes"))
+    held.word("container", [form.container for form in FORMS if form.container])
     is_known = re.fullmatch(r"[<>=]?f(2|4|8|12|16)|float(16|32|64|96|128)|longdouble", held.word("dtype"))
     held.need(is_known, "dtype", "the name of a type of real numbers, such as 'float64'")
     for name in ("squeezes_channel", "has_grid_axes"):
@@ -270,7 +270,7 @@ def _check_target_form(held: Held) -> None:
 
 
 def _check_spec(held: Held) -> None:
-    held.word("input_form", _FORMS)
+    held.word("input_form", [form.name for form in FORMS if form.name])
     role = held.word("role", ("features", "parameters", "fields"))
     form = held.part("target_form", "TargetForm")
     n_dims = held.whole("n_dims", 1, 16)
@@ -449,7 +449,7 @@ def check_takes(held: Held, name: str, member: Any, spec: Any) -> None:
         held.need(sizes == (spec.n_outputs, spec.n_scalars), name, "estimators of the outputs of y")
         return
     is_estimator = isinstance(member, BaseEstimator) and hasattr(member, "predict")
-    held.need(is_estimator and spec.role == "features", name, "fitted estimators that take such X")
+    held.need(is_estimator and spec.has_features, name, "fitted estimators that take such X")
 
 
 # ---------------------------------------------------------------------- scikit-learn

@@ -562,7 +562,7 @@ def _fit_on(estimator: Any, data: TrainingData, units: Units | None = None) -> N
         nothing = np.zeros(data.targets.n_outputs + data.targets.n_scalars)
         estimator._fit(data, units=(nothing, nothing) if units is None else units)
         return
-    X: Any = data.inputs.params if data.spec.role == "features" else data.inputs
+    X: Any = data.inputs.params if data.spec.has_features else data.inputs
     estimator.fit(X, _as_y(data.targets))
 
 

@@ -615,7 +615,7 @@ def trainer_config(model: Any, points: FieldSet, plan: TrainingPlan) -> TrainerC
         n_together, least, largest = _BATCHES[model.geometry_]
         fields = max(int(n_together // n_points), min(least, int(_LARGEST_BATCH_POINTS // n_points)))
         fields = min(largest, fields) // together
-        table = model.spec_.role == "features"
+        table = model.spec_.has_features
         batch_size = min(200, n_samples) if table else max(1, min(fields, n_samples // 8))
         batch_size = batch_size if table else model._largest_batch(batch_size, points)
     training = type(training)(**training.values())

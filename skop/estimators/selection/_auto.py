@@ -559,7 +559,7 @@ def _default_candidates(spec: DataSpec, search_seconds: float | None, n_workers:
         ("LaMO, wide", LaMORegressor(width=128, **over)),
         ("LaMO without a base", LaMORegressor(base=None, **many)),
     ]
-    if spec.role != "fields" or spec.geometry == "points" or "geometry" in many:
+    if not spec.has_fields or spec.geometry == "points" or "geometry" in many:
         # There LaMO has latent tokens anyway.
         operators.pop(2)
     count = len(operators) if search_seconds is None else max(1, int(n_workers * search_seconds / _SECONDS_EACH))

@@ -315,7 +315,7 @@ class Samples:
 def as_input(model: Any, inputs: FieldSet, spec: DataSpec, columns: Any = None) -> Any:
     """Inputs as a model takes them: tables of features, else FieldSets; a Pipeline gets any table as it came."""
     is_pipeline = has_steps(model)
-    if spec.role == "fields" or (spec.role == "parameters" and not is_pipeline):
+    if spec.has_fields or (spec.has_parameters_alone and not is_pipeline):
         return inputs
     table = np.asarray(inputs.params)
     # Names of a fit of the user's, or else those that the caller has seen.

@@ -32,7 +32,7 @@ from skop.data import (
     attach_predictions,
     attach_spread,
     find_runs,
-    is_mesh_input,
+    form_of,
     is_mesh_series,
     pair_series,
     read_templates,
@@ -104,12 +104,12 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         if not hasattr(self, "series_"):
             return super()._read_inputs(X, params)
         source, _, design = split_series(X, None, params)
-        if is_mesh_input(source):
+        if form_of(source).on_meshes:
             runs = find_runs(source)
             return super()._read_inputs(self._series_inputs(runs), pair_series(design, source))[0], runs
         inputs, meshes = super()._read_inputs(X, params)
         mesh = self.series_.get("mesh")
-        if mesh is None or self.spec_.input_form != "table":
+        if mesh is None or not self.spec_.is_table:
             return inputs, meshes
         # All runs of the fit were on one mesh, which has no frames for new parameters.
         frame = meshio.Mesh(mesh["points"], [meshio.CellBlock(kind, nodes) for kind, nodes in mesh["cells"]])
@@ -121,7 +121,7 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         """Read the X and y of a score."""
         if hasattr(self, "series_"):
             runs, targets, design = split_series(X, y, params)
-            if is_mesh_input(runs) or is_mesh_input(targets):
+            if form_of(runs).on_meshes or form_of(targets).on_meshes:
                 params = pair_series(design, runs, weighted=sample_weight is not None)
                 X, y = self._open_scored_series(runs, None if targets is runs else targets)
         return super()._read_scored(X, y, params, sample_weight)
@@ -192,13 +192,11 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         """Read X and y as FieldSets, and the weights. Columns of two tables become the channels of a single point."""
         data = self._read(X, y, params=params, sample_weight=sample_weight)
         has_names = hasattr(self, "feature_names_in_")
-        self._check_steps(
-            data.spec.input_form == "fieldset" or (data.spec.role == "features" and not has_names), data.spec
-        )
+        self._check_steps(data.spec.is_fieldset or (data.spec.has_features and not has_names), data.spec)
         weight = check_weight(sample_weight, len(data.inputs))
         earlier = self.ranges_ if goes_on(self.estimator, getattr(self, "estimator_", None)) else None
         self._store_seen(data, weight, earlier)
-        if data.spec.role == "features":
+        if data.spec.has_features:
             return replace(data, inputs=_one_point(data.inputs.params)), weight
         if data.targets.field is not None and data.targets.scalars is not None:
             raise FieldDataError(f"{type(self).__name__} predicts frames, but y has params (scalars); remove them.")
@@ -222,7 +220,7 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
         fit: Callable[..., Any],
     ) -> None:
         """Fit the estimator on single frames, S for each trajectory, and store the form of the data."""
-        X: Any = inputs.values[:, 0] if data.spec.role == "features" else inputs  # type: ignore[index]
+        X: Any = inputs.values[:, 0] if data.spec.has_features else inputs  # type: ignore[index]
         y: Any = targets
         if data.targets.field is None:
             values = np.asarray(targets.values)[:, 0]
@@ -286,7 +284,7 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
     # ------------------------------------------------------------------ prediction
     def _predict_frame(self, state: FieldSet) -> FloatArray:
         """Predict one frame ``(n, P, c)`` or ``(T, c)`` for each sample."""
-        X: Any = state.values[:, 0] if self.spec_.role == "features" else state  # type: ignore[index]
+        X: Any = state.values[:, 0] if self.spec_.has_features else state  # type: ignore[index]
         with checked_by_caller():
             predicted = self.estimator_.predict(X)
         if isinstance(predicted, FieldSet):
@@ -295,7 +293,7 @@ class BaseFrameRegressor(MeasuresCost, MetaEstimatorMixin, FieldRegressor):
 
     def _state(self, inputs: FieldSet) -> FieldSet:
         """Return the inputs of a prediction as fields; the columns of tables become channels of a single point."""
-        return _one_point(inputs.params) if self.spec_.role == "features" else inputs
+        return _one_point(inputs.params) if self.spec_.has_features else inputs
 
     def _as_predictions(self, frames: list[FloatArray]) -> Predictions:
         """Join frames along the channel axis, as a field or as scalars."""

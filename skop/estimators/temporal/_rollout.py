@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 
 from skop._sklearn_compat import HasMethods, Interval, fit_context
 from skop._typing import FloatArray
-from skop.data import FieldSet, MeshRun, Predictions, TrainingData, find_runs, is_mesh_input, read_frames
+from skop.data import FieldSet, MeshRun, Predictions, TrainingData, find_runs, form_of, read_frames
 from skop.estimators._field import restored_on_failure
 from skop.estimators._parts import by_chunks
 from skop.estimators.files._file_checks import Held, checks
@@ -184,7 +184,7 @@ class RolloutRegressor(BaseFrameRegressor):
         n_steps, n_channels = self._count_steps(data.inputs.n_channels, frames.n_channels)
         estimator = self._next_estimator()
         if self.unroll > 1:
-            _check_unrolling(estimator, data.spec.role)
+            _check_unrolling(estimator, has_fields=data.spec.has_fields)
         symmetries = getattr(estimator, "_symmetries", None)
         if symmetries is not None and self.window * n_channels == data.inputs.n_channels:
             require_all_frames(symmetries, self.window, n_channels)
@@ -192,7 +192,7 @@ class RolloutRegressor(BaseFrameRegressor):
         plan, inputs = self._plan(estimator, inputs, n_steps, weight)
         self._fit_estimator(estimator, inputs, targets, data, weight, plan, fit)
         self.n_frames_, self.window_ = n_steps, self.window
-        scalars = not data.spec.n_outputs and data.spec.role != "features"
+        scalars = not data.spec.n_outputs and not data.spec.has_features
         self.feeds_back_ = self.window * n_channels == data.inputs.n_channels and not scalars
 
     # ------------------------------------------------------------------ time series of meshes
@@ -201,7 +201,7 @@ class RolloutRegressor(BaseFrameRegressor):
         options = self._mesh_options
         has_no_inputs = options.get("input_fields") in (None, (), [], options.get("target_fields"))
         is_frames = self.n_steps != 1 and has_no_inputs and (y is None or y is X)
-        return super()._takes_series(X, y) or (is_frames and is_mesh_input(X))
+        return super()._takes_series(X, y) or (is_frames and form_of(X).on_meshes)
 
     def _open_training_series(self, X: Any, y: Any) -> tuple[Any, FieldSet]:
         """Read the first frames of all runs as X, and those that follow as y."""
@@ -410,7 +410,7 @@ def _names_of_steps(names: list[str], n_steps: int) -> list[str]:
     return names[:n_steps] + new
 
 
-def _check_unrolling(estimator: Any, role: str) -> None:
+def _check_unrolling(estimator: Any, *, has_fields: bool) -> None:
     """Raise an error unless the estimator can be trained through several steps."""
     name = type(estimator).__name__
     if not isinstance(estimator, OperatorRegressor):
@@ -418,7 +418,7 @@ def _check_unrolling(estimator: Any, role: str) -> None:
             f"unroll > 1 trains a network through several steps, which {name} does not offer; set unroll=1, or wrap an "
             "operator regressor of skop itself, such as LaMORegressor, and that into others."
         )
-    if role != "fields":
+    if not has_fields:
         raise FieldDataError("unroll > 1 needs X given as fields, not as a table; set unroll=1.")
     for parameter, is_set in (
         ("symmetries", estimator._symmetries is not None),
@@ -467,6 +467,6 @@ def _check_rollout(held: Held) -> None:
     window = held.whole("window_", 1)
     feeds_back = held.flag("feeds_back_")
     n_channels = (spec.n_outputs + spec.n_scalars) // held.get("n_frames_")
-    given = spec.n_params if spec.role == "features" else spec.n_fields
+    given = spec.n_params if spec.has_features else spec.n_fields
     held.need(not feeds_back or window * n_channels == given, "window_", "the number of frames in X")
     held.need(feeds_back or held.get("n_frames_") == 1, "feeds_back_", "True for several frames")

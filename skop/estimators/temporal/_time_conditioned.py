@@ -20,7 +20,7 @@ from skop.data import (
     Predictions,
     TrainingData,
     find_runs,
-    is_mesh_input,
+    form_of,
     order_of_series,
     read_frames,
     refuse_mask,
@@ -155,7 +155,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         """Fit the estimator on pairs of a sample and a time."""
         outputs, places = self._target_frames(data)
         times = self._frame_times(outputs.n_channels)
-        inputs = _with_times(data.inputs, times, table=data.spec.role == "features")
+        inputs = _with_times(data.inputs, times, table=data.spec.has_features)
         frames = [frame for fields in outputs.to_list() for frame in np.split(fields, len(times), axis=-1)]
         targets = join_frames(repeat_samples(places, len(times)), frames)
         plan = DIRECT_TRAINING
@@ -184,7 +184,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
             "components": tuple(samples.components.items()),
             "times": _common_times(runs),
         }
-        if not own and not is_mesh_input(X):
+        if not own and not form_of(X).on_meshes:
             mesh = samples.meshes[0]
             cells = tuple((block.type, block.data) for block in mesh.cells)
             self.series_["mesh"] = {"points": mesh.points, "cells": cells}
@@ -211,7 +211,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
         targets = targets if order is None else targets[order]
         for run in runs:
             _check_equal_times(run, self.times_ if self.times is None else run.times, "the fit")
-        if y is not None and not is_mesh_input(X):
+        if y is not None and not form_of(X).on_meshes:
             return X, targets
         return self._reread_inputs(runs) if y is None else self._series_inputs(find_runs(X)), targets
 
@@ -318,7 +318,7 @@ class TimeConditionedRegressor(BaseFrameRegressor):
 
     def _predict_values(self, inputs: FieldSet) -> Predictions:
         """Predict one frame after the other."""
-        table = self.spec_.role == "features"
+        table = self.spec_.has_features
         states = (_with_times(self._state(inputs) if table else inputs, [time], table=table) for time in self.times_)
         return self._as_predictions([self._predict_frame(state) for state in states])
 

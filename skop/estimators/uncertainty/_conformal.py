@@ -294,7 +294,7 @@ class ConformalRegressor(MetaEstimatorMixin, FieldRegressor):
             if weight is not None:
                 data, used = samples_with_weight(data, weight), np.flatnonzero(weight)
                 weight, labels = weight[used], None if labels is None else labels[used]
-            self._check_steps(data.spec.input_form in ("table", "fieldset"), data.spec)
+            self._check_steps(data.spec.is_table or data.spec.is_fieldset, data.spec)
             columns = getattr(self, "feature_names_in_", None)
             samples = Samples(data.inputs, data.targets, data.spec, weight, checkpoint_dir, labels, columns)
             self._fit(samples, labels, np.arange(len(samples)) if used is None else used)
@@ -779,14 +779,14 @@ def _on_field_sets(model: Any, *, is_step: bool = False) -> Any:
     if isinstance(model, Pipeline):
         name, last = model.steps[-1]
         return copy.copy(model).set_params(steps=[*model.steps[:-1], (name, _on_field_sets(last, is_step=True))])
-    if not isinstance(model, FieldRegressor) or model.spec_.role == "features":
+    if not isinstance(model, FieldRegressor) or model.spec_.has_features:
         return model
     new: Any = copy.copy(model)
     names = model.spec_.target_form.channel_names
     is_field = model.spec_.n_outputs > 0
     form = TargetForm("fieldset" if is_field else "array", channel_names=names)
     new.spec_, new.mesh_ = replace(model.spec_, target_form=form), None
-    if not (is_step and model.spec_.role == "parameters"):
+    if not (is_step and model.spec_.has_parameters_alone):
         # Parameters on the points of the fit are a FieldSet with these points.
         new.spec_ = replace(new.spec_, input_form="fieldset", role="fields")
         if model.spec_.target_points == "inputs":

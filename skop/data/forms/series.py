@@ -18,9 +18,7 @@ import numpy as np
 
 from skop._files import write_in_one_step
 from skop._typing import FloatArray, IntArray, PathOrStr
-from skop.data._designs import Design, as_runs, split_params, split_runs
 from skop.data._fieldset import FieldSet
-from skop.data._forms import is_table
 from skop.data._mesh_files import (
     existing_file,
     find_sources,
@@ -35,6 +33,7 @@ from skop.data._meshes import MeshSamples, read_sources
 from skop.data._pairing import check_order, order_of_rows
 from skop.data._pyvista import find_time_steps, read_by_vtk
 from skop.data._xdmf import XdmfSeries
+from skop.data.forms.table import TABLE, Design, as_runs, split_params, split_runs
 from skop.exceptions import FieldDataError, SkopWarning
 
 __all__ = [
@@ -195,19 +194,7 @@ class MeshRun:
 
 
 def is_mesh_series(source: Any) -> bool:
-    """Tell whether a source is certainly a time series of meshes.
-
-    Parameters
-    ----------
-    source : object
-        Argument of a caller.
-
-    Returns
-    -------
-    bool
-        True for a `MeshSeries` or a list of these, for ParaView collections and XDMF files with several time steps, and
-        for files in several folders with several frames in each of them.
-    """
+    """Tell whether a source is certainly a time series of meshes."""
     if _is_series(source) or (isinstance(source, list | tuple) and any(_is_series(item) for item in source)):
         return True
     if not is_mesh_input(source):
@@ -226,18 +213,7 @@ def is_mesh_series(source: Any) -> bool:
 
 
 def find_runs(source: Any) -> list[MeshRun]:
-    """List the runs of a source, without reading meshes.
-
-    Parameters
-    ----------
-    source : as in `read_mesh_series`, or a list of meshes
-        Each mesh of a list is a run with one frame.
-
-    Returns
-    -------
-    list of MeshRun
-        Runs in natural order, or in that of the list.
-    """
+    """List the runs of a source, without reading meshes."""
     if _is_series(source):
         source = [source]
     if isinstance(source, list | tuple) and source and all(_is_series(item) for item in source):
@@ -275,70 +251,20 @@ def _path_of_group(folder: str, kind: str, is_shared: bool) -> str:
 
 # ---------------------------------------------------------------------- tables beside runs
 def split_series(X: Any, y: Any, params: Any) -> tuple[Any, Any, Design | None]:
-    """Return X and y without the columns of numbers beside those of files, and the global parameters.
-
-    Parameters
-    ----------
-    X, y, params : object
-        Arguments of a caller.
-
-    Returns
-    -------
-    X, y : object
-        Sources of runs, as lists where they were columns; y is X if it was before. Anything else is as it was.
-    design : Design or None
-        Global parameters, one row for each run, in the order of their table.
-
-    Raises
-    ------
-    FieldDataError
-        If there are parameters both in X and in `params`, or a table cannot be read.
-    """
+    """Return X and y without the columns of numbers beside those of files, and the global parameters."""
     runs, design = split_params(X, params)
     return runs, runs if y is X else as_runs(y), design
 
 
 def pair_series(design: Design | None, source: Any, *, weighted: bool = False, fitting: bool = False) -> Design | None:
-    """Bring rows of parameters into the order of runs, by the rule of mesh files.
-
-    Parameters
-    ----------
-    design : Design or None
-        Global parameters.
-    source : as in `find_runs`, or fields of any form
-        Runs as the caller passed them. Rows are named like the file that lists the frames of a run, like the folder of
-        its frames, or like the start of their names in a folder that holds several runs.
-    weighted, fitting : bool, default=False
-        Whether samples have weights, and whether to warn of rows without a run.
-
-    Returns
-    -------
-    Design or None
-        One row for each run; as given if the source is not meshes.
-
-    Raises
-    ------
-    FieldDataError
-        If rows and runs do not match.
-    """
+    """Bring rows of parameters into the order of runs, by the rule of mesh files."""
     if design is None or not is_mesh_input(source):
         return design
     return design.for_runs(source, [run.label for run in find_runs(source)], weighted=weighted, fitting=fitting)
 
 
 def series_files(X: Any) -> list[str] | None:
-    """Return the files or folders of runs.
-
-    Parameters
-    ----------
-    X : as in `find_runs`, or a table with a column of files
-        Runs as the caller passed them.
-
-    Returns
-    -------
-    list of str or None
-        File, folder or common path of each run; None if a run is in memory, or X is no meshes.
-    """
+    """Return the files or folders of runs."""
     runs, _ = split_runs(X)
     paths = [run.path for run in find_runs(runs)] if is_mesh_input(runs) else []
     files = [path for path in paths if path is not None]
@@ -346,31 +272,11 @@ def series_files(X: Any) -> list[str] | None:
 
 
 def order_of_series(X: Any, y: Any, runs: Sequence[MeshRun]) -> IntArray | None:
-    """Return the order of the runs of y in which they belong to the samples of X.
-
-    Parameters
-    ----------
-    X : table, fields, or as in `find_runs`
-        Inputs; the index of a DataFrame may name the runs.
-    y : as in `find_runs`
-        Source of the runs.
-    runs : sequence of MeshRun
-        Runs of y.
-
-    Returns
-    -------
-    ndarray of shape (n,) or None
-        Index of the run of each sample; None if both are in one order, as far as names tell.
-
-    Raises
-    ------
-    FieldDataError
-        If a table has other rows than there are runs, or X and y are the same runs in different order.
-    """
+    """Return the order of the runs of y in which they belong to the samples of X."""
     if is_mesh_input(X):
         check_order([run.label for run in find_runs(X)], [run.label for run in runs])
         return None
-    return order_of_rows(X, y, [run.label for run in runs]) if is_table(X) else None
+    return order_of_rows(X, y, [run.label for run in runs]) if TABLE.matches(X) else None
 
 
 def _is_series(item: Any) -> bool:
@@ -468,24 +374,7 @@ class _XdmfSeries:
 def read_templates(
     run: MeshRun, numbers: Sequence[int | None], *, cell_data: str, inputs: Sequence[str]
 ) -> list[meshio.Mesh]:
-    """Read meshes to which predictions of a run are attached.
-
-    Parameters
-    ----------
-    run : MeshRun
-        Run on a mesh that does not move.
-    numbers : sequence of (int or None)
-        Number of the frame of the run at each time of the prediction; None where the run has none.
-    cell_data : {"refuse", "to_points", "cells"}
-        Treatment of fields on cells in the fit.
-    inputs : sequence of str
-        Names of fields of the first frame that belong to all times.
-
-    Returns
-    -------
-    list of meshio.Mesh
-        Meshes with all data of the frame, or with the inputs where there is none.
-    """
+    """Read meshes to which predictions of a run are attached."""
     known = sorted({number for number in numbers if number is not None} | {0})
     with warnings.catch_warnings():
         # The inputs of the run have been read, with a warning for what is wrong with its mesh.
@@ -509,33 +398,7 @@ def read_frames(
     cell_data: str = "refuse",
     axes: Sequence[int] | None = None,
 ) -> tuple[FieldSet, MeshSamples]:
-    """Read the frames of runs as the channels of one sample each.
-
-    Parameters
-    ----------
-    runs : sequence of MeshRun
-        Runs, each on a mesh that does not move.
-    fields : str, sequence of str or None
-        Names of the fields; None reads the geometry of the first frames only.
-    n_frames : int or None, default=None
-        Number of frames that are read of each run, from its first; None reads all, which must be as many in all runs.
-    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
-        Treatment of fields on cells, see `read_meshes`.
-    axes : sequence of int or None, default=None
-        Indices of the coordinates to use, see `read_meshes`.
-
-    Returns
-    -------
-    fields : FieldSet
-        One sample a run, with ``T * c`` channels: channel ``t * c + k`` is component k of frame t.
-    samples : MeshSamples
-        All frames as they were read, T for each run.
-
-    Raises
-    ------
-    FieldDataError
-        If a run has too few frames, runs have different numbers of frames, or a mesh moves.
-    """
+    """Read the frames of runs as the channels of one sample each."""
     counts = [len(run.frames) for run in runs]
     if n_frames is None:
         n_frames = counts[0] if fields else 1

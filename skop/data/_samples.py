@@ -1,76 +1,95 @@
-"""Reading of X and y in all their forms: validation, and conversion to FieldSets.
+"""Samples: X and y in all their forms, read once into FieldSets; predictions in the form of y.
 
-`read` converts X and y of a fit to `TrainingData`. `read_inputs` and `read_scored` read X and y of a prediction or a
-score, and check them against the `DataSpec` of the fit. All other code works on the resulting FieldSets and `Targets`
-without further checks.
+`read` converts X and y of a fit to `TrainingData`. `read_inputs`, `read_query` and `read_scored` read X and y of a
+prediction or a score, and check them against the `DataSpec` of the fit. All other code works on the resulting FieldSets
+and `Targets` without further checks. `restore` converts predictions to the form that y had.
 
-Notation: n samples, P points of a sample, d space dimensions, c channels, q output channels, p global parameters,
-s scalars.
+Notation: n samples, P points of a sample, T points of all samples together, d space dimensions, q output channels, p
+global parameters, s scalars.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
 from skop._typing import FloatArray
-from skop.data._designs import (
-    Design,
-    as_runs,
-    read_design,
-    refuse_params,
-    refuse_strangers,
-    row_labels,
-    split_params,
-    with_params,
-)
-from skop.data._fieldset import FieldSet
-from skop.data._forms import (
-    as_list,
-    carries_points,
+from skop.data._checks import (
     check_finite,
     check_names,
     check_not_empty,
-    column_names,
     describe,
-    fields_as_set,
     find_geometry,
-    form_of,
-    is_pairs,
-    is_point_sets,
-    is_table,
-    scalar_names,
-    table_inputs,
-    warn_if_ambiguous,
+    refuse_length,
 )
-from skop.data._mesh_files import is_mesh_input
+from skop.data._fieldset import FieldSet
+from skop.data._mesh_predictions import restore_unused_rows
 from skop.data._pairing import check_index
-from skop.data._reading_meshes import (
-    field_names,
-    in_plane,
-    open_inputs,
-    open_points,
-    open_scored,
-    open_training,
-)
-from skop.data._spec import DataSpec, TargetForm, Targets, TrainingData
+from skop.data._spec import DataSpec, Predictions, TargetForm, Targets
+from skop.data._statistics import Extremes
 from skop.data._storage import refuse_mask, refuse_repeated_names
 from skop.data._targets import (
     check_targets,
     field_targets,
     match_target,
     may_lie_elsewhere,
-    read_scalars,
     read_target_fields,
     warn_if_outside,
 )
-from skop.exceptions import FieldDataError
+from skop.data.forms import as_list, form_named, form_of, read_fields
+from skop.data.forms.meshes import MeshReading, field_names, in_plane, on_meshes, open_inputs, open_points
+from skop.data.forms.points import LIST, warn_if_ambiguous
+from skop.data.forms.table import (
+    Design,
+    as_runs,
+    check_table,
+    column_names,
+    named_scalars,
+    read_design,
+    read_scalars,
+    refuse_params,
+    refuse_strangers,
+    scalar_names,
+    split_params,
+    table_inputs,
+    with_params,
+)
+from skop.exceptions import FieldDataError, NonFinitePredictionError
 
-__all__ = ["read", "read_inputs", "read_query", "read_scored"]
+__all__ = ["TrainingData", "read", "read_inputs", "read_query", "read_scored", "restore"]
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """X and y of a fit, converted to a common form.
+
+    Attributes
+    ----------
+    inputs : FieldSet
+        Coordinates, fields and global parameters; a table of features becomes the global parameters of a single point.
+    targets : Targets
+        Target fields on the same points or on others, scalars, or both.
+    spec : DataSpec
+        Form and sizes of the data.
+    input_extremes, target_extremes : Extremes or None, default=None
+        Statistics of the values of each sample; None without fields.
+    names : tuple of str or None, default=None
+        Files of the meshes, or ``"mesh 0"`` and so on; None if X was not meshes.
+    mesh : meshio.Mesh or None, default=None
+        Mesh without data that all samples of the target field share, if y was meshes and X was not.
+    """
+
+    inputs: FieldSet
+    targets: Targets
+    spec: DataSpec
+    input_extremes: Extremes | None = None
+    target_extremes: Extremes | None = None
+    names: tuple[str, ...] | None = None
+    mesh: Any = None
 
 
 # ---------------------------------------------------------------------- reading
@@ -87,79 +106,25 @@ def read(
     params: Any = None,
     weighted: bool = False,
 ) -> TrainingData:
-    """Read X and y of a fit.
-
-    Parameters
-    ----------
-    X : array (n, p) or (n, *grid, c), FieldSet, (coords, fields), list of points or of (coords, fields), or meshes
-        Inputs. A table with a column of mesh files holds meshes, and global parameters in its other columns.
-    y : ndarray, FieldSet, (coords, fields), list of arrays or of (coords, fields), meshes, or None, default=None
-        Targets; None is for meshes that contain the targets. Scalars beside meshes X are learnt in addition to their
-        `target_fields`, if there are any. ``(mesh, values)`` is an array of values on one mesh.
-    estimator : estimator or None, default=None
-        Estimator that is being fitted, for which scikit-learn checks tables and sets `n_features_in_` and
-        `feature_names_in_`. None omits these checks.
-    reset : bool, default=True
-        Whether the columns of a table may be any, instead of those of the estimator's earlier fit.
-    input_fields, target_fields : sequence of str or None, default=None
-        Names of the mesh fields that are inputs and targets.
-    cell_data : {"refuse", "to_points", "cells"}, default="refuse"
-        Treatment of fields on cells, see `read_meshes`.
-    other_points : bool, default=False
-        Whether y, as a FieldSet or as meshes, may be on other points than an X with coordinates. Points of X that are
-        listed in another order, or that differ by rounding, are an error in any case.
-    params : table of shape (n, p) or None, default=None
-        Global parameters in addition to fields or meshes, see `skop.data._designs.read_design`.
-    weighted : bool, default=False
-        Whether samples have weights. It is then an error if rows of a table are in another order than the files.
-
-    Returns
-    -------
-    TrainingData
-        Inputs and targets; if the points form a grid in C order, it is stored with them.
-
-    Raises
-    ------
-    FieldDataError
-        If shapes, numbers of samples, types or values are not valid.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skop.data import read
-    >>> data = read(np.zeros((5, 8, 8, 2)), np.zeros((5, 8, 8)))
-    >>> data.spec.grid_shape, data.spec.n_fields, data.targets.n_outputs
-    ((8, 8), 2, 1)
-    """
-    given = X
-    X, y, design, held = open_training(
-        X,
-        y,
-        params,
-        input_fields=input_fields,
-        target_fields=target_fields,
-        cell_data=cell_data,
-        weighted=weighted,
-    )
+    """Read X and y of a fit."""
+    X, y, inputs_held = _unpacked(as_list(X), as_list(y), field_names(input_fields), field_names(target_fields))
+    given, named = X, field_names(input_fields) if inputs_held is None else inputs_held
+    held = MeshReading(named, field_names(target_fields), cell_data, weighted)
+    X, y, design = held.open_training(X, y, params)
     check_index(given, y, "y")
-    X, y = as_list(X), as_list(y)
     refuse_repeated_names([*getattr(y, "columns", ())], "y has {} columns")
-    if is_table(X):
+    source = form_of(X)
+    if source.is_table:
         refuse_params(design)
         inputs, (targets, form), role, geometry = _read_table(X, y, estimator, reset)
     else:
         inputs, (targets, form), geometry = _read_samples(X, y, design, other_points)
         role = "fields"
-    if len(inputs) != len(targets):
-        raise FieldDataError(
-            f"X has {len(inputs)} samples and y has {len(targets)}: inconsistent numbers of samples; one y per sample."
-        )
+    refuse_length(inputs, targets)
     param_names = column_names(X) if design is None else design.names
-    labels = row_labels(X) if held.names is None else held.names
-    input_extremes, target_extremes = (
-        check_finite(inputs, "X", fitting=True, labels=labels, param_names=param_names),
-        check_targets(targets, row_labels(y) if held.names is None else held.names, form.scalar_names, fitting=True),
-    )
+    labels = [form_of(part).labels(part) if held.names is None else held.names for part in (X, y)]
+    input_extremes = check_finite(inputs, "X", fitting=True, labels=labels[0], param_names=param_names)
+    target_extremes = check_targets(targets, labels[1], form.scalar_names, fitting=True)
     places = targets.field if targets.elsewhere else None
     if places is not None:
         warn_if_outside(places, inputs)
@@ -167,9 +132,8 @@ def read(
         form = replace(form, container="meshes", components=held.components)
     if held.scalars is not None:
         form = replace(form, **{name: getattr(held.scalars, name) for name in ("squeezes_channel", "scalar_names")})
-    input_form = "table" if is_table(X) else held.input_form or form_of(X)
     spec = DataSpec(
-        input_form=input_form,
+        input_form=held.input_form or source.name,
         role=role,
         target_form=form,
         n_dims=inputs.n_dims,
@@ -181,7 +145,7 @@ def read(
         geometry=geometry,
         kept_axes=held.axes,
         channel_names=inputs.channel_names,
-        input_fields=tuple(field_names(input_fields)) or None if input_form == "meshes" else None,
+        input_fields=tuple(named) or None if held.input_form or inputs_held is not None else None,
         target_points="inputs" if places is None else "shared" if places.shared_coords else "own",
         target_grid=places.grid_shape if places is not None and places.shared_coords else None,
         cell_data=None if held.axes is None else cell_data,
@@ -191,18 +155,27 @@ def read(
     return TrainingData(inputs, targets, spec, input_extremes, target_extremes, held.names, mesh)
 
 
+def _unpacked(X: Any, y: Any, inputs: Sequence[str], targets: Sequence[str]) -> tuple[Any, Any, Sequence[str] | None]:
+    """X and y out of the file that holds both, or a file each, and the names of its inputs; None if X is no file."""
+    is_own = y is None or y is X
+    found, held = form_of(X).unpack(X, inputs, targets, needs_targets=is_own)
+    y = y if is_own else form_of(y).unpack_targets(y, targets)
+    return (X, y, None) if found is X else (found, held if is_own else y, column_names(found) or inputs)
+
+
 def _read_samples(
     X: Any, y: Any, design: Design | None, other_points: bool
 ) -> tuple[FieldSet, tuple[Targets, TargetForm], str]:
     """Read an X of fields or points, with the y of a fit; return inputs, targets with their form, and the geometry."""
     if y is None:
         raise FieldDataError("fitting requires y to be passed, but the target y is None.")
-    inputs, geometry = find_geometry(with_params(fields_as_set(X, "X"), design))
+    source = form_of(X)
+    inputs, geometry = find_geometry(with_params(read_fields(X, "X"), design))
     check_not_empty(inputs, "X")
-    if is_point_sets(X):
+    if source is LIST:
         warn_if_ambiguous(X, "X")
-    listed = form_of(X) in ("list", "pairs")
-    targets, form = match_target(y, inputs, listed=listed, elsewhere=may_lie_elsewhere(X, y) if other_points else None)
+    elsewhere = may_lie_elsewhere(X, y) if other_points else None
+    targets, form = match_target(y, inputs, listed=source.is_listed, elsewhere=elsewhere)
     return inputs, (targets, replace(form, scalar_names=scalar_names(y) if targets.field is None else None)), geometry
 
 
@@ -216,35 +189,8 @@ def read_inputs(
     params: Any = None,
     keep_data: bool = False,
 ) -> tuple[FieldSet, list[Any] | None]:
-    """Read the X of a prediction, and check it against the fit.
-
-    Parameters
-    ----------
-    X : as in `read`
-        Inputs.
-    spec : DataSpec
-        Form and sizes of the data of the fit.
-    coords : ndarray of shape (P, d) or None, default=None
-        Coordinates of the output field; needed if X is a table of global parameters.
-    estimator, cell_data : as in `read`
-        Estimator, and treatment of fields on the cells of meshes. The fields of the fit are read.
-    params : table of shape (n, p) or None, default=None
-        Global parameters in addition to X.
-    keep_data : bool, default=False
-        Whether the meshes keep their data, for predictions that become meshes.
-
-    Returns
-    -------
-    inputs : FieldSet
-        Inputs in the same form as in the fit.
-    meshes : list of meshio.Mesh or None
-        Meshes to which predictions are attached, if X is meshes.
-
-    Raises
-    ------
-    FieldDataError
-        If X has another form, or other channels or dimensions than in the fit.
-    """
+    """Read the X of a prediction, and check it against the fit."""
+    X, _ = form_of(X).unpack(X, spec.input_fields or (), (), needs_targets=False)
     X, design, meshes = open_inputs(X, params, spec, cell_data, keep_data=keep_data)
     return _read_inputs(X, spec, coords, estimator, design), meshes
 
@@ -260,44 +206,15 @@ def read_query(
     params: Any = None,
     keep_data: bool = False,
 ) -> tuple[FieldSet, Any, list[Any] | None]:
-    """Read the X of a prediction and the points at which fields are predicted.
-
-    Parameters
-    ----------
-    X : as in `read_inputs`
-        Inputs; or a table of global parameters, if the runs of the fit had meshes of their own and `coords` is meshes.
-    coords : FieldSet, array-like, list of arrays, meshes, paths, a pattern, or None
-        Points; meshes are as many as the samples, or one for all. None is for the points of X.
-    spec : DataSpec
-        Form and sizes of the data of the fit.
-    fitted_coords : ndarray of shape (P, d) or None, default=None
-        Coordinates of the output field in the fit, `coords` of `read_inputs`.
-    estimator, cell_data, params : as in `read_inputs`
-        Estimator, treatment of fields on the cells of meshes, and global parameters.
-    keep_data : bool, default=False
-        Whether the meshes keep their data.
-
-    Returns
-    -------
-    inputs : FieldSet
-        Inputs in the same form as in the fit.
-    points : FieldSet, array-like, list of arrays or None
-        Points, with the coordinates that the fit has used; None for those of the inputs.
-    meshes : list of meshio.Mesh or None
-        Meshes with these points, one for each sample, if X or `coords` is meshes.
-
-    Raises
-    ------
-    FieldDataError
-        If X or `coords` does not match the fit, or there are other numbers of meshes than samples.
-    """
+    """Read the X of a prediction and the points at which fields are predicted."""
     options: dict[str, Any] = {"coords": fitted_coords, "estimator": estimator, "cell_data": cell_data}
     coords = as_runs(coords, "coords")
-    if coords is None or not is_mesh_input(coords):
+    if coords is None or not form_of(coords).on_meshes:
         inputs, meshes = read_inputs(X, spec, params=params, keep_data=keep_data, **options)
         return inputs, in_plane(coords, spec), meshes if coords is None else None
+    X, _ = form_of(X).unpack(X, spec.input_fields or (), (), needs_targets=False)
     X, design = split_params(X, params)
-    if spec.input_form == "meshes" and not is_mesh_input(X) and is_table(X):
+    if form_named(spec.input_form).on_meshes and form_of(X).is_table:
         refuse_params(design)
         inputs, meshes = read_inputs(coords, spec, params=read_design(X, "X"), keep_data=keep_data, **options)
         return inputs, None, meshes
@@ -312,24 +229,24 @@ def _read_inputs(
     X = as_list(X)
     if isinstance(X, list) and not X:
         raise FieldDataError("X has 0 samples; at least one is required.")
-    came_as_table = is_table(X)
-    if came_as_table != (spec.input_form == "table"):
-        came = "a 2-D table" if came_as_table else f"fields ({describe(X)})"
-        expected = "a 2-D table" if spec.input_form == "table" else "fields"
+    source, known = form_of(X), form_named(spec.input_form)
+    if source.is_table != known.is_table:
+        came = "a 2-D table" if source.is_table else f"fields ({describe(X)})"
+        expected = "a 2-D table" if known.is_table else "fields"
         remedy = "pass the same kind"
-        if came_as_table and spec.input_form == "meshes" and spec.n_params:
+        if source.is_table and known.on_meshes and spec.n_params:
             expected = "meshes with parameters"
             remedy = "pass the meshes too: predict(X, coords=meshes), or predict(meshes, params=X)"
         raise FieldDataError(f"X is {came}, but the estimator was fitted on {expected}; {remedy}.")
-    if came_as_table:
+    if source.is_table:
         refuse_params(design)
-        _check_table(X)
+        check_table(X)
         table = np.asarray(X)
         if estimator is not None:
             table = validate_data(estimator, X, reset=False, dtype=np.float64, ensure_all_finite=False)
         inputs = table_inputs(table, coords, spec.grid_shape)
     else:
-        inputs, _ = find_geometry(with_params(fields_as_set(X, "X"), design))
+        inputs, _ = find_geometry(with_params(read_fields(X, "X"), design))
     if spec.n_params and not inputs.n_params:
         names = "" if spec.param_names is None else f" ({', '.join(spec.param_names)})"
         raise FieldDataError(
@@ -347,7 +264,7 @@ def _read_inputs(
             raise FieldDataError(f"X has {count} {what}, but the estimator was fitted with {fitted}; {describe(X)}.")
     check_names(inputs.channel_names, spec.channel_names, "X")
     check_not_empty(inputs, "X")
-    check_finite(inputs, "X", labels=row_labels(X), param_names=spec.param_names or column_names(X))
+    check_finite(inputs, "X", labels=form_of(X).labels(X), param_names=spec.param_names or column_names(X))
     return inputs
 
 
@@ -364,43 +281,13 @@ def read_scored(
     params: Any = None,
     weighted: bool = False,
 ) -> tuple[FieldSet, Targets]:
-    """Read X and y of a score, and check them against the fit; meshes that hold both are read once.
-
-    Parameters
-    ----------
-    X : as in `read_inputs`
-        Inputs.
-    y : as in `read`
-        True fields on the points of X, scalars, or both; None if the meshes of X hold the true fields as well.
-    spec : DataSpec
-        Form and sizes of the data of the fit.
-    coords : ndarray of shape (P, d) or None, default=None
-        Coordinates as in `read_inputs`.
-    estimator, cell_data : as in `read`
-        Estimator, and treatment of fields on the cells of meshes.
-    target_fields : sequence of str or None, default=None
-        Names of the true fields of meshes, if y of the fit was not meshes; otherwise they are those of the fit.
-    other_points : bool, default=False
-        Whether y may be on other points than X, as in `read`.
-    params : table of shape (n, p) or None, default=None
-        Global parameters in addition to X.
-    weighted : bool, default=False
-        Whether samples have weights, as in `read`.
-
-    Returns
-    -------
-    inputs : FieldSet
-        Inputs in the form of the fit.
-    truth : Targets
-        True targets, in the order of the points of the inputs, or on points of their own.
-
-    Raises
-    ------
-    FieldDataError
-        If X has another form than in the fit, or y is on other points or has other channels or scalars.
-    """
+    """Read X and y of a score, and check them against the fit; meshes that hold both are read once."""
+    known = spec.target_form.components
+    names = field_names(target_fields) if known is None else [name for name, _ in known]
+    X, y, _ = _unpacked(as_list(X), as_list(y), spec.input_fields or (), names)
     given = X
-    X, y, design = open_scored(X, y, params, spec, target_fields=target_fields, cell_data=cell_data, weighted=weighted)
+    held = MeshReading(spec.input_fields or (), names, cell_data, weighted, axes=spec.kept_axes, components=known)
+    X, y, design = held.open_scored(X, y, params, spec)
     check_index(given, y, "y")
     inputs = _read_inputs(X, spec, coords, estimator, design)
     return inputs, _read_truth(y, inputs, spec, may_lie_elsewhere(X, y) if other_points else None)
@@ -420,13 +307,12 @@ def _read_truth(y: Any, inputs: FieldSet, spec: DataSpec, elsewhere: bool | None
         if scalars.shape != expected and (scalars.shape != expected[:1] or spec.n_scalars > 1):
             raise FieldDataError(f"y has shape {scalars.shape}; expected {expected}, one row for each sample.")
         return Targets(scalars=scalars.reshape(expected))
-    y = as_list(y)
-    if spec.target_points != "inputs" and not (isinstance(y, FieldSet | tuple) or is_pairs(y)):
+    if spec.target_points != "inputs" and not form_of(y).carries_points:
         raise FieldDataError(
             f"y is a {type(y).__name__} without points, but the estimator was fitted on fields on other points than "
             "those of X; pass y as a FieldSet on its points."
         )
-    targets, _ = match_target(y, inputs, listed=spec.input_form in ("list", "pairs"), elsewhere=elsewhere)
+    targets, _ = match_target(y, inputs, listed=form_named(spec.input_form).is_listed, elsewhere=elsewhere)
     if targets.n_outputs != spec.n_outputs:
         came = "scalars" if targets.field is None else f"{targets.n_outputs} channels"
         raise FieldDataError(f"y has {came}, but the estimator was fitted on fields of {spec.n_outputs} channels.")
@@ -445,19 +331,12 @@ def _read_truth(y: Any, inputs: FieldSet, spec: DataSpec, elsewhere: bool | None
 
 
 # ---------------------------------------------------------------------- tables
-def _check_table(X: Any) -> None:
-    """Raise an error for a table that scikit-learn would take, or refuse without a remedy."""
-    refuse_mask(X, "X")
-    refuse_repeated_names([*getattr(X, "columns", ())], "X has {} columns")
-    refuse_strangers(X, "X")
-
-
 def _read_table(X: Any, y: Any, estimator: Any, reset: bool) -> tuple[FieldSet, tuple[Targets, TargetForm], str, str]:
     """Read a 2-D X: global parameters if y is a field, features if y is scalars."""
-    _check_table(X)
+    check_table(X)
     refuse_mask(y, "y")
     refuse_strangers(y, "y")
-    is_field, names = carries_points(y), scalar_names(y)
+    is_field, names = _is_field(y), scalar_names(y)
     if estimator is None:
         X = np.asarray(X)
     else:
@@ -481,3 +360,50 @@ def _read_table(X: Any, y: Any, estimator: Any, reset: bool) -> tuple[FieldSet, 
     inputs = table_inputs(X, fields.coords, fields.grid_shape)
     check_not_empty(inputs, "X")
     return inputs, field_targets(fields, y), "parameters", geometry
+
+
+def _is_field(y: Any) -> bool:
+    """Whether y is fields, so that a 2-D X holds global parameters."""
+    if y is None or form_of(y).carries_points:
+        return y is not None
+    if isinstance(y, list) and len({np.shape(item) for item in y if hasattr(item, "shape")}) > 1:
+        return True
+    # np.ndim would fail on array-likes that implement only __array__.
+    return (y.ndim if hasattr(y, "ndim") else np.asarray(y).ndim) > 2
+
+
+# ---------------------------------------------------------------------- predictions
+def restore(
+    target: TargetForm, predictions: Predictions, points: FieldSet, meshes: Any = None, labels: Any = None
+) -> Any:
+    """Convert predictions to the form that y had."""
+    with np.errstate(over="ignore"):
+        # The precision of y can be too low for a prediction that is finite.
+        fields, scalars = (
+            None if part is None else part.astype(target.dtype, copy=False)
+            for part in (predictions.fields, predictions.scalars)
+        )
+    for part in (fields, scalars):
+        if part is not None and not np.isfinite(part).all():
+            raise NonFinitePredictionError(
+                f"the prediction is not finite in {_where(part, points)}: X holds numbers too large for the "
+                "precision of the fit or far from those of the training. Check its units and fill values."
+            )
+    if fields is None:
+        if scalars is None:
+            raise ValueError("predictions hold neither fields nor scalars.")
+        return named_scalars(target, scalars, labels)
+    result = form_named(target.container).restore(target, fields, points)
+    if not isinstance(result, FieldSet):
+        return result if meshes is None else restore_unused_rows(result, meshes)
+    if meshes is not None and target.components is not None:
+        return on_meshes(target, result, scalars, meshes, labels)
+    return result if scalars is None else result.with_params(scalars)
+
+
+def _where(values: FloatArray, points: FieldSet) -> str:
+    """The sample of the first value that is not finite, in words."""
+    row = int(np.argwhere(~np.isfinite(values))[0][0])
+    if points.offsets is not None and len(values) != len(points):
+        row = int(np.searchsorted(points.offsets, row, side="right")) - 1
+    return f"sample {row}"

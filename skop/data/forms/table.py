@@ -1,6 +1,6 @@
-"""Designs of experiments beside runs: tables of parameters, and columns of paths.
+"""Tables: features, global parameters and scalars, one row for each sample; designs of experiments beside runs.
 
-Notation: n runs, p parameters.
+Notation: n samples or runs, P points of a sample, p parameters, s scalars.
 """
 
 from __future__ import annotations
@@ -15,27 +15,117 @@ from typing import Any
 
 import numpy as np
 
-from skop._typing import FloatArray, IntArray
+from skop._optional import import_optional
+from skop._typing import FloatArray, GridShape, IntArray
 from skop.data._fieldset import FieldSet
-from skop.data._mesh_files import find_sources, is_mesh_input, is_on_mesh, is_path
+from skop.data._mesh_files import is_mesh_input, is_on_mesh, is_path
 from skop.data._pairing import Labels, index_labels, is_missing, pair_rows, some_of
-from skop.data._storage import refuse_mask, refuse_repeated_names
-from skop.exceptions import FieldDataError, warn
+from skop.data._spec import TargetForm, Targets
+from skop.data._storage import as_storage, is_lazy, read_rows, refuse_mask, refuse_repeated_names
+from skop.data.forms._interface import Form
+from skop.exceptions import FieldDataError, OptionalDependencyError, warn
 
 __all__ = [
+    "TABLE",
     "Design",
     "as_runs",
+    "check_table",
+    "column_names",
+    "has_runs",
+    "named_scalars",
     "read_design",
+    "read_scalars",
     "refuse_params",
     "refuse_strangers",
-    "row_labels",
-    "sample_files",
+    "scalar_names",
     "split_params",
     "split_runs",
+    "table_inputs",
     "with_params",
 ]
 
 
+class _Table(Form):
+    """Tables with two axes, or something invalid for which scikit-learn raises the error."""
+
+    name = "table"
+    is_table = lacks_points = True
+
+    def matches(self, given: Any) -> bool:
+        """Whether an argument has at most two axes."""
+        if isinstance(given, FieldSet | tuple):
+            return False
+        if is_lazy(given):
+            return len(as_storage(given, "X").shape) <= 2
+        if isinstance(given, list):
+            return not given or _axes_of(given[0]) < 2
+        return getattr(given, "ndim", 2) <= 2
+
+
+def _axes_of(sample: Any) -> int:
+    """Number of axes of one item of a list; a tuple of (coords, fields) counts as a field."""
+    if isinstance(sample, FieldSet) or (isinstance(sample, tuple) and any(_axes_of(part) > 1 for part in sample)):
+        return 2
+    try:
+        return int(sample.ndim) if hasattr(sample, "ndim") else np.ndim(sample)
+    except ValueError:
+        # For rows of different lengths, scikit-learn raises an error that explains the problem.
+        return 1
+
+
+TABLE = _Table()
+
+
+# ---------------------------------------------------------------------- tables of numbers
+def check_table(X: Any) -> None:
+    """Raise an error for a table that scikit-learn would take, or refuse without a remedy."""
+    refuse_mask(X, "X")
+    refuse_repeated_names([*getattr(X, "columns", ())], "X has {} columns")
+    refuse_strangers(X, "X")
+
+
+def column_names(y: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a DataFrame; None where they are numbers or there are none."""
+    names = [*getattr(y, "columns", ())]
+    return tuple(names) if names and all(isinstance(name, str) for name in names) else None
+
+
+def scalar_names(y: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a DataFrame, or the name of a Series; None if they are no text."""
+    if hasattr(y, "iloc") and y.ndim == 1:
+        return (y.name,) if isinstance(y.name, str) else None
+    return column_names(y)
+
+
+def table_inputs(X: FloatArray, coords: FloatArray | None, grid_shape: GridShape | None) -> FieldSet:
+    """Convert a table to global parameters of samples on given points, or on a single point."""
+    return FieldSet(np.zeros((1, 1)) if coords is None else coords, params=X, grid_shape=grid_shape)
+
+
+def read_scalars(y: Any) -> tuple[Targets, TargetForm]:
+    """Scalars alone."""
+    y = as_storage(y, "y")
+    y = read_rows(y, slice(None)) if is_lazy(y) else y
+    if y.ndim not in (1, 2) or 0 in y.shape[1:]:
+        raise FieldDataError(f"y has shape {y.shape}; expected (n_samples,) or (n_samples, n_scalars).")
+    return Targets(scalars=y.reshape(len(y), -1)), TargetForm("array", squeezes_channel=y.ndim == 1)
+
+
+def named_scalars(target: TargetForm, scalars: FloatArray, labels: Any) -> Any:
+    """Convert scalars ``(n, s)`` to the form of y: an array, or a DataFrame or Series if there are labels."""
+    if target.scalar_names is not None and labels is not None:
+        # Without labels an index would be made up, and pandas would align other data with it.
+        try:
+            pandas = import_optional("pandas", purpose="name the columns of a prediction")
+        except OptionalDependencyError:
+            pass
+        else:
+            frame = pandas.DataFrame(scalars, index=labels, columns=list(target.scalar_names))
+            return frame.iloc[:, 0] if target.squeezes_channel else frame
+    return scalars[:, 0] if target.squeezes_channel else scalars
+
+
+# ---------------------------------------------------------------------- designs of experiments
 @dataclass(frozen=True)
 class Design:
     """Table of parameters, one row for each run.
@@ -58,34 +148,7 @@ class Design:
     what: str = "params"
 
     def for_runs(self, runs: Any, names: Sequence[str], *, weighted: bool = False, fitting: bool = False) -> Design:
-        """Return the rows in the order of the runs.
-
-        Parameters
-        ----------
-        runs : meshes, paths or a pattern, or fields of any form
-            Runs as the caller passed them.
-        names : sequence of str
-            Names of the runs, which are their paths if they came as such.
-        weighted : bool, default=False
-            Whether samples have weights, whose order would be in doubt if rows change theirs.
-        fitting : bool, default=False
-            Whether to warn of rows that have no file.
-
-        Returns
-        -------
-        Design
-            One row for each run, without labels.
-
-        Raises
-        ------
-        FieldDataError
-            If rows and runs do not match.
-
-        Warns
-        -----
-        SkopWarning
-            If the files of a pattern are paired with rows by their order.
-        """
+        """Return the rows in the order of the runs."""
         rows = self._rows_of(runs, names, weighted=weighted)
         if fitting and rows is not None and len(rows) < len(self.values):
             unused = np.setdiff1d(np.arange(len(self.values)), rows)
@@ -94,23 +157,7 @@ class Design:
         return replace(self, values=self.values if rows is None else self.values[rows], labels=Labels())
 
     def order_of(self, runs: Any, names: Sequence[str]) -> IntArray | None:
-        """Return the order of the runs in which they belong to the rows, which are the samples.
-
-        Parameters
-        ----------
-        runs, names : as in `for_runs`
-            Runs and their names.
-
-        Returns
-        -------
-        ndarray of shape (n,) or None
-            Index of the run of each row; None if both are in one order.
-
-        Raises
-        ------
-        FieldDataError
-            If rows and runs do not match, or a row has no run.
-        """
+        """Return the order of the runs in which they belong to the rows, which are the samples."""
         rows = self._rows_of(runs, names, needs_all=True)
         return None if rows is None else np.argsort(rows)
 
@@ -121,23 +168,7 @@ class Design:
         return pair_rows(self.labels, len(self.values), runs, names, **options)
 
     def check_names(self, fitted: Sequence[str] | None) -> None:
-        """Raise an error if the parameters are others than in the fit, or in another order.
-
-        Parameters
-        ----------
-        fitted : sequence of str or None
-            Names of the parameters in the fit; None if they had none.
-
-        Raises
-        ------
-        FieldDataError
-            If a parameter is missing, was not seen in the fit, or is at another place.
-
-        Warns
-        -----
-        SkopWarning
-            If the parameters had names in the fit and have none now.
-        """
+        """Raise an error if the parameters are others than in the fit, or in another order."""
         if fitted is None or self.names == tuple(fitted):
             return
         if self.names is None:
@@ -156,36 +187,8 @@ class Design:
         )
 
 
-# ---------------------------------------------------------------------- tables of parameters
 def read_design(params: Any, what: str = "params") -> Design:
-    """Read a table of parameters, of which one column may hold file names.
-
-    Parameters
-    ----------
-    params : DataFrame, Series, dict of columns, structured array or array-like of shape (n, p)
-        Parameters, one row for each run. A column of text, or else an index of text, holds the files of the runs: their
-        paths, names or stems.
-    what : str, default="params"
-        Name of the argument, for messages.
-
-    Returns
-    -------
-    Design
-        Parameters with the labels of their rows.
-
-    Raises
-    ------
-    FieldDataError
-        If there are no numbers, columns of different lengths, a column that is neither numbers nor file names, or
-        several columns of text.
-
-    Examples
-    --------
-    >>> from skop.data._designs import read_design
-    >>> design = read_design({"file": ["run_0.vtu", "run_1.vtu"], "load": [1.0, 2.0]})
-    >>> design.values.tolist(), design.names, design.labels.files
-    ([[1.0], [2.0]], ('load',), ('run_0.vtu', 'run_1.vtu'))
-    """
+    """Read a table of parameters, of which one column may hold file names."""
     if isinstance(params, Design):
         return params
     names, columns, index = _columns_of(params, what)
@@ -207,34 +210,17 @@ def read_design(params: Any, what: str = "params") -> Design:
     return Design(values, kept_names if is_named else None, labels, what)
 
 
+def has_runs(table: Any) -> bool:
+    """Whether a table has a column that is meant to hold mesh files or meshes."""
+    is_objects = isinstance(table, np.ndarray) and table.dtype.kind in "OU"
+    if not (hasattr(table, "iloc") or is_objects) or table.ndim not in (1, 2) or 0 in table.shape:
+        return False
+    columns = [list(table)] if is_objects and table.ndim == 1 else _columns_of(table, "X", only_objects=True)[1]
+    return any(column is not None and _is_runs(column) for column in columns)
+
+
 def split_runs(X: Any) -> tuple[Any, Design | None]:
-    """Split a table with a column of mesh files, or of meshes, into the runs and their parameters.
-
-    Parameters
-    ----------
-    X : object
-        Argument of a caller.
-
-    Returns
-    -------
-    runs : list or object
-        Paths or meshes of the column; X itself if it is no such table.
-    design : Design or None
-        The other columns, one row for each run; None if there are none.
-
-    Raises
-    ------
-    FieldDataError
-        If several columns hold text, or a path is missing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skop.data._designs import split_runs
-    >>> runs, design = split_runs(np.array([["a.vtu", 3.0], ["b.vtu", 4.0]], dtype=object))
-    >>> runs, design.values.tolist()
-    (['a.vtu', 'b.vtu'], [[3.0], [4.0]])
-    """
+    """Split a table with a column of mesh files, or of meshes, into the runs and their parameters."""
     is_frame = hasattr(X, "iloc") and hasattr(X, "dtypes")
     is_objects = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OU"
     if is_frame and getattr(X, "ndim", 2) == 1:
@@ -255,32 +241,7 @@ def split_runs(X: Any) -> tuple[Any, Design | None]:
 
 
 def as_runs(y: Any, what: str = "y") -> Any:
-    """Convert a column of paths or meshes, as a Series or a table with one column, to a list.
-
-    Parameters
-    ----------
-    y : object
-        Argument of a caller.
-    what : str, default="y"
-        Name of the argument, for messages.
-
-    Returns
-    -------
-    object
-        List of paths or meshes; anything else as it is.
-
-    Raises
-    ------
-    FieldDataError
-        If there are other columns beside them, or a path is missing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skop.data._designs import as_runs
-    >>> as_runs(np.array([["a.vtu"], ["b.vtu"]], dtype=object))
-    ['a.vtu', 'b.vtu']
-    """
+    """Convert a column of paths or meshes, as a Series or a table with one column, to a list."""
     is_column = hasattr(y, "iloc") or (isinstance(y, np.ndarray) and y.dtype.kind in "OU")
     if not is_column or y.ndim not in (1, 2) or not len(y):
         return y
@@ -298,59 +259,6 @@ def as_runs(y: Any, what: str = "y") -> Any:
         return y
     items = list(y)
     return _whole(items, "the column", what) if _is_runs(items) else y
-
-
-def row_labels(X: Any) -> Any:
-    """Return the labels that X gives to its samples: the index of a DataFrame or Series, or the paths of files.
-
-    Parameters
-    ----------
-    X : object
-        Argument of a caller.
-
-    Returns
-    -------
-    index, list of str or None
-        Labels; None if X is an array or meshes.
-
-    Examples
-    --------
-    >>> from skop.data._designs import row_labels
-    >>> row_labels(["a.vtu", "b.vtu"])
-    ['a.vtu', 'b.vtu']
-    """
-    if hasattr(X, "iloc"):
-        return X.index
-    if is_path(X):
-        return [name for name, _ in find_sources(X)]
-    is_list = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.ndim == 1)
-    if is_list and all(is_path(item) for item in X):
-        return [os.fspath(item) for item in X]
-    return None
-
-
-def sample_files(X: Any) -> list[str] | None:
-    """Return the files of samples on meshes.
-
-    Parameters
-    ----------
-    X : object
-        Argument of a caller.
-
-    Returns
-    -------
-    list of str or None
-        Path of each sample; None if X is no files, or a table without a column of files.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skop.data._designs import sample_files
-    >>> sample_files(pd.DataFrame({"run": ["a.vtu", "b.vtu"], "load": [1.0, 2.0]}))
-    ['a.vtu', 'b.vtu']
-    """
-    runs, _ = split_runs(X)
-    return row_labels(runs) if is_mesh_input(runs) else None
 
 
 # ---------------------------------------------------------------------- parameters beside other arguments
@@ -398,29 +306,7 @@ def refuse_params(design: Design | None) -> None:
 
 # ---------------------------------------------------------------------- columns
 def refuse_strangers(table: Any, what: str) -> None:
-    """Raise an error for the first column of a table that holds no numbers.
-
-    Parameters
-    ----------
-    table : object
-        Table of numbers. The types of arrays and lists are left to scikit-learn.
-    what : str
-        Name of the argument, for messages.
-
-    Raises
-    ------
-    FieldDataError
-        If a column holds text, dates or other objects, or the table is a dict.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skop.data._designs import refuse_strangers
-    >>> refuse_strangers(pd.DataFrame({"load": ["0,5", "0,7"]}), "X")
-    Traceback (most recent call last):
-    ...
-    skop.exceptions.FieldDataError: column 'load' of X holds '0,5' in row 0; expected numbers with a decimal point. ...
-    """
+    """Raise an error for the first column of a table that holds no numbers."""
     # Some sparse arrays of SciPy are dicts too.
     if isinstance(table, Mapping) and not hasattr(table, "shape"):
         raise FieldDataError(

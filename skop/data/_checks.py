@@ -1,4 +1,4 @@
-"""The forms in which fields and tables come, their conversion to FieldSets, and the checks of a FieldSet.
+"""Checks of FieldSets and of numbers, whatever form they came in, and the arrangement of their points.
 
 Notation: n samples, P points of a sample, d space dimensions, c channels, p global parameters.
 """
@@ -10,229 +10,32 @@ from typing import Any
 
 import numpy as np
 
-from skop._typing import FloatArray, GridShape, IntArray
+from skop._typing import FloatArray, IntArray
 from skop.data._fieldset import FieldSet, iterate_coords, iterate_rows
-from skop.data._grid import find_grid, unit_grid
-from skop.data._plausibility import Extremes, boxes
-from skop.data._storage import as_storage, is_lazy
-from skop.exceptions import FieldDataError, warn
+from skop.data._grid import find_grid
+from skop.data._statistics import Extremes, boxes
+from skop.exceptions import FieldDataError
 
 __all__ = [
     "ROUNDING",
     "SAME_POINT",
-    "as_list",
-    "carries_points",
     "check_finite",
+    "check_finite_coords",
     "check_names",
     "check_not_empty",
     "check_range",
-    "column_names",
     "describe",
     "entry_of",
-    "fields_as_set",
     "find_geometry",
-    "form_of",
-    "grid_array",
-    "is_pairs",
-    "is_point_sets",
-    "is_table",
-    "scalar_names",
-    "table_inputs",
-    "warn_if_ambiguous",
+    "refuse_length",
 ]
 
 #: Largest difference between coordinates that count as equal, as a fraction of the extent of their axis.
 SAME_POINT = 1e-6
-#: Length of the first axis of a grid up to which it may hold channels; the others are twice as long at least then.
-_FEW_CHANNELS = 4
 #: Largest size of a number whose square, and sums of many squares, double precision can hold; and the smallest.
 LARGEST, SMALLEST = 1e150, 1e-150
 #: Largest difference of coordinates by rounding, a few errors in single precision, as a fraction of the coordinates.
 ROUNDING = 2.0**-21
-
-
-# ---------------------------------------------------------------------- detection of the form
-def as_list(samples: Any) -> Any:
-    """Convert an object array of samples, which scikit-learn makes from a list, back to a list."""
-    if isinstance(samples, np.ndarray) and samples.dtype == object and samples.ndim == 1:
-        return list(samples) if len(samples) and isinstance(samples[0], np.ndarray | tuple) else samples
-    return samples
-
-
-def is_pairs(samples: Any) -> bool:
-    """Whether samples are a list of ``(coords, fields)``, in which fields can be None."""
-    return isinstance(samples, list) and bool(samples) and isinstance(samples[0], tuple)
-
-
-def is_point_sets(samples: Any) -> bool:
-    """Whether samples are a list of arrays ``(P_i, k)``; nested lists of numbers and grids are not."""
-    return isinstance(samples, list) and bool(samples) and all(getattr(item, "ndim", 0) == 2 for item in samples)
-
-
-def is_table(X: Any) -> bool:
-    """Whether X is a 2-D table, or something invalid for which scikit-learn raises the error."""
-    if isinstance(X, FieldSet | tuple):
-        return False
-    if is_lazy(X):
-        return len(as_storage(X, "X").shape) <= 2
-    if isinstance(X, list):
-        return not X or _axes_of(X[0]) < 2
-    return getattr(X, "ndim", 2) <= 2
-
-
-def _axes_of(sample: Any) -> int:
-    """Number of axes of one item of a list; a tuple of (coords, fields) counts as a field."""
-    if isinstance(sample, FieldSet) or (isinstance(sample, tuple) and any(_axes_of(part) > 1 for part in sample)):
-        return 2
-    try:
-        return int(sample.ndim) if hasattr(sample, "ndim") else np.ndim(sample)
-    except ValueError:
-        # For rows of different lengths, scikit-learn raises an error that explains the problem.
-        return 1
-
-
-def carries_points(y: Any) -> bool:
-    """Whether y contains points, so that a 2-D X contains global parameters."""
-    if y is None or isinstance(y, FieldSet | tuple) or is_pairs(y):
-        return y is not None
-    if isinstance(y, list) and len({np.shape(item) for item in y if hasattr(item, "shape")}) > 1:
-        return True
-    # np.ndim would fail on array-likes that implement only __array__.
-    return (y.ndim if hasattr(y, "ndim") else np.asarray(y).ndim) > 2
-
-
-def form_of(samples: Any) -> str:
-    """Return the name of the form in which fields were passed."""
-    if isinstance(samples, FieldSet):
-        return "fieldset"
-    if isinstance(samples, tuple):
-        return "tuple"
-    return "pairs" if is_pairs(samples) else "list" if is_point_sets(samples) else "grid"
-
-
-def describe(X: Any) -> str:
-    """Describe an argument for error messages."""
-    return f"it came as {type(X).__name__}" + (f" of shape {tuple(X.shape)}" if hasattr(X, "shape") else "")
-
-
-# ---------------------------------------------------------------------- tables
-def column_names(y: Any) -> tuple[str, ...] | None:
-    """Names of the columns of a DataFrame; None where they are numbers or there are none."""
-    names = [*getattr(y, "columns", ())]
-    return tuple(names) if names and all(isinstance(name, str) for name in names) else None
-
-
-def scalar_names(y: Any) -> tuple[str, ...] | None:
-    """Names of the columns of a DataFrame, or the name of a Series; None if they are no text."""
-    if hasattr(y, "iloc") and y.ndim == 1:
-        return (y.name,) if isinstance(y.name, str) else None
-    return column_names(y)
-
-
-def table_inputs(X: FloatArray, coords: FloatArray | None, grid_shape: GridShape | None) -> FieldSet:
-    """Convert a table to global parameters of samples on given points, or on a single point."""
-    return FieldSet(np.zeros((1, 1)) if coords is None else coords, params=X, grid_shape=grid_shape)
-
-
-# ---------------------------------------------------------------------- fields
-def fields_as_set(X: Any, name: str) -> FieldSet:
-    """Convert fields of any form to a FieldSet with finite coordinates."""
-    fields = _as_fieldset(X, name)
-    _check_finite_coords(fields, name)
-    return fields
-
-
-def _as_fieldset(X: Any, name: str) -> FieldSet:
-    """Convert fields of any form to a FieldSet."""
-    if isinstance(X, FieldSet):
-        return X
-    if isinstance(X, tuple):
-        if len(X) != 2:
-            raise FieldDataError(f"{name} is a tuple of {len(X)} items; expected (coords, fields).")
-        return FieldSet(X[0], X[1])
-    if is_pairs(X):
-        return _join_pairs(X, name)
-    return _join_samples(X, None) if is_point_sets(X) else grid_array(X, name)
-
-
-def _join_pairs(samples: list[Any], name: str) -> FieldSet:
-    """Convert a list of (coords, fields), in which fields can be None, to a FieldSet."""
-    for i, sample in enumerate(samples):
-        if not isinstance(sample, tuple) or len(sample) != 2:
-            raise FieldDataError(
-                f"sample {i} of {name} is not a tuple (coords, fields) like the first one; pass tuples for all samples."
-            )
-    coords, values = [pair[0] for pair in samples], [pair[1] for pair in samples]
-    missing = [i for i, value in enumerate(values) if value is None]
-    if missing and len(missing) < len(samples):
-        raise FieldDataError(f"sample {missing[0]} of {name} has no fields, others have; pass fields for all or none.")
-    return _join_samples(coords, None if missing else values)
-
-
-def _join_samples(coords: list[Any], values: list[Any] | None) -> FieldSet:
-    """Build a FieldSet of points ``(P_i, d)`` and fields ``(P_i, c)``; shared points are stored once."""
-    points = [np.asarray(as_storage(item, f"coords of sample {i}")) for i, item in enumerate(coords)]
-    if values is not None:
-        values = [np.asarray(as_storage(item, f"fields of sample {i}")) for i, item in enumerate(values)]
-    if len({item.shape for item in points}) > 1:
-        return FieldSet(points, values)
-    if values is None:
-        return FieldSet(np.stack(points))
-    wrong = next((i for i, item in enumerate(values) if item.shape != values[0].shape), None)
-    if wrong is not None:
-        raise FieldDataError(
-            f"fields of sample {wrong} have shape {values[wrong].shape}; expected {values[0].shape}, as sample 0."
-        )
-    is_shared = all(np.array_equal(item, points[0]) for item in points[1:])
-    return FieldSet(points[0] if is_shared else np.stack(points), np.stack(values))
-
-
-def warn_if_ambiguous(samples: list[Any], name: str) -> None:
-    """Warn about a list of arrays of equal shape, which has another meaning than the stacked array."""
-    if len(samples) > 1 and len({item.shape for item in samples}) == 1:
-        n_points, width = samples[0].shape
-        warn(
-            f"{name} is a list of arrays of shape {(n_points, width)}, read as the {width}-D points of a sample each. "
-            f"For {width} channels on a 1-D grid pass one array: np.stack({name})."
-        )
-
-
-def grid_array(X: Any, name: str) -> FieldSet:
-    """Convert an array (n, *grid, c) to fields on the unit box."""
-    if isinstance(X, list) and any(isinstance(item, FieldSet | tuple) for item in X):
-        raise FieldDataError(
-            f"{name} is a list of {type(X[0]).__name__}; join FieldSets by np.concatenate(list), and pass tuples "
-            "(coords, fields) for all samples or none."
-        )
-    if isinstance(X, list) and len({np.shape(item) for item in X}) > 1:
-        raise FieldDataError(
-            f"{name} is a list of {len(X)} arrays of different shapes, for example {np.shape(X[0])} and "
-            f"{next(np.shape(item) for item in X if np.shape(item) != np.shape(X[0]))}; a regular grid needs one "
-            "shape; pass samples with different points as pairs (coords, fields) or arrays (points, dimensions)."
-        )
-    array = as_storage(X, name)
-    if not 3 <= array.ndim <= 5:
-        raise FieldDataError(
-            f"{name} has shape {tuple(array.shape)}; expected (n_samples, *grid, channels) with 1 to 3 grid axes."
-        )
-    grid = tuple(int(size) for size in array.shape[1:-1])
-    if len(grid) == 1 and grid[0] == array.shape[-1] > 3:
-        warn(
-            f"{name} of shape {tuple(array.shape)} is read as a 1-D grid of {grid[0]} points with {grid[0]} channels. "
-            f"For one channel on a {grid[0]}x{grid[0]} grid, add a channel axis: {name}[..., None]."
-        )
-    if len(grid) > 1 and grid[0] <= _FEW_CHANNELS and min(*grid[1:], array.shape[-1]) >= 2 * _FEW_CHANNELS:
-        shape = "x".join(map(str, grid))
-        warn(
-            f"{name} of shape {tuple(array.shape)} is read as a {shape} grid with {array.shape[-1]} channels. If its "
-            f"channels come first, pass np.moveaxis({name}, 1, -1)."
-        )
-    if 0 in array.shape:
-        what = f"{name} has 0 samples (shape {tuple(array.shape)}); at least one is required"
-        if array.shape[0]:
-            what = f"{name} has shape {tuple(array.shape)}, in which an axis has length 0; expected points and channels"
-        raise FieldDataError(f"{what}.")
-    return FieldSet(unit_grid(grid), array, grid_shape=grid)
 
 
 def find_geometry(fields: FieldSet) -> tuple[FieldSet, str]:
@@ -262,6 +65,19 @@ def _runs_straight(fields: FieldSet) -> bool:
 
 
 # ---------------------------------------------------------------------- checks
+def describe(X: Any) -> str:
+    """Describe an argument for error messages."""
+    return f"it came as {type(X).__name__}" + (f" of shape {tuple(X.shape)}" if hasattr(X, "shape") else "")
+
+
+def refuse_length(X: Any, y: Any) -> None:
+    """Raise an error if X and y have other numbers of samples."""
+    if len(X) != len(y):
+        raise FieldDataError(
+            f"X has {len(X)} samples and y has {len(y)}: inconsistent numbers of samples; one y per sample."
+        )
+
+
 def check_names(names: Sequence[str] | None, fitted: Sequence[str] | None, what: str) -> None:
     """Raise an error if the channels have other names than in the fit, or the same names in another order."""
     if names is None or fitted is None or tuple(names) == tuple(fitted):
@@ -363,7 +179,7 @@ def _refuse_small(low: FloatArray, high: FloatArray, what: str) -> None:
         )
 
 
-def _check_finite_coords(fields: FieldSet, name: str) -> None:
+def check_finite_coords(fields: FieldSet, name: str) -> None:
     """Raise an error if a coordinate is NaN, infinite or too large, before points are compared with others."""
     for start, piece in iterate_coords(fields):
         is_finite = np.isfinite(piece)

@@ -1,0 +1,48 @@
+"""The forms in which X and y come, each in a file: it matches an argument, reads it, and restores predictions.
+
+All code behind them works on FieldSets, and asks the form of an argument what it would have to ask the argument.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skop.data._checks import check_finite_coords
+from skop.data._fieldset import FieldSet
+from skop.data.forms._interface import Form
+from skop.data.forms.arrays import GRID
+from skop.data.forms.files import FILES
+from skop.data.forms.meshes import MESHES
+from skop.data.forms.points import FIELDSET, LIST, PAIRS, TUPLE
+from skop.data.forms.table import TABLE
+
+__all__ = ["FORMS", "Form", "as_list", "form_named", "form_of", "read_fields"]
+
+#: All forms. The first that matches reads; the last takes everything.
+FORMS: tuple[Form, ...] = (FIELDSET, FILES, MESHES, TABLE, TUPLE, PAIRS, LIST, GRID)
+
+
+def form_of(given: Any) -> Form:
+    """Return the form of an argument, X or y."""
+    return next(form for form in FORMS if form.matches(as_list(given)))
+
+
+def form_named(name: str) -> Form:
+    """Return the form that a `DataSpec` or a `TargetForm` names."""
+    return next(form for form in FORMS if name in (form.name, form.container))
+
+
+def as_list(samples: Any) -> Any:
+    """Convert an object array of samples, which scikit-learn makes from a list, back to a list."""
+    if isinstance(samples, np.ndarray) and samples.dtype == object and samples.ndim == 1:
+        return list(samples) if len(samples) and isinstance(samples[0], np.ndarray | tuple) else samples
+    return samples
+
+
+def read_fields(given: Any, what: str) -> FieldSet:
+    """Convert fields of any form to a FieldSet with finite coordinates; `what` is their name in messages."""
+    fields = form_of(given).fields(given, what)
+    check_finite_coords(fields, what)
+    return fields

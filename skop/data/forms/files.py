@@ -1,0 +1,308 @@
+"""Files of arrays (.npz, .npy, .mat, .h5) and tables (.csv), which hold X, and most of them y too.
+
+Notation: n samples, P points of a sample, d space dimensions, c channels, p parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skop._optional import import_optional
+from skop.data._fieldset import FieldSet
+from skop.data._file_guards import check_hdf5, check_matlab, check_npz, check_regular_file, is_hdf5
+from skop.data._mesh_files import existing_file, is_path
+from skop.data.forms._interface import Form
+from skop.exceptions import FieldDataError, OptionalDependencyError
+
+__all__ = ["FILES", "ChoiceError", "counting_columns", "listed", "numbers_of", "read_arrays", "read_csv"]
+
+#: Names under which arrays are looked for, in this order.
+_ARRAY_NAMES = {
+    "x": ("X", "x", "inputs", "input", "a", "coeff"),
+    "y": ("Y", "y", "outputs", "output", "targets", "target", "u", "sol"),
+    "coords": ("coords", "coordinates", "points"),
+    "params": ("params", "parameters", "theta", "mu"),
+}
+#: How the array of a role, and the columns of a table, are chosen in Python.
+_CHOSEN_BY = {
+    "x": "input_fields",
+    "y": "target_fields",
+    "columns": "input_fields",
+    "coords": "keeping one of them",
+    "params": "keeping one of them",
+    "points": "an array 'coords'",
+}
+#: A number as tables write it, also with a decimal comma.
+_NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
+#: Largest number of channels that the last axis of an array on a grid is taken for.
+_MOST_CHANNELS = 16
+
+
+class ChoiceError(FieldDataError):
+    """What was asked for is not in a file, or it holds several candidates."""
+
+
+class _Files(Form):
+    """Paths of a file of arrays, or of a table; estimators read what the file holds as if it had been passed."""
+
+    def matches(self, given: Any) -> bool:
+        """Whether an argument is a path with the ending of such a file."""
+        return is_path(given) and Path(given).suffix.lower() in {*_LOADERS, ".csv"}
+
+    def unpack(self, X: Any, inputs: Sequence[str], targets: Sequence[str], *, needs_targets: bool) -> tuple[Any, Any]:
+        """X and y by their names: columns of a table, or one array each."""
+        path = existing_file(Path(X).expanduser())
+        if path.suffix.lower() == ".csv":
+            table = read_csv(path)
+            if needs_targets and not targets:
+                raise ChoiceError(f"target_fields is missing; the columns of {path} are: {listed(table.columns)}.")
+            y = numbers_of(table, targets, path) if needs_targets else None
+            return numbers_of(table, inputs, path, leave_out=targets), y
+        if several := [names for names in (inputs, targets) if len(names) > 1]:
+            raise ChoiceError(f"{path} holds one array of X and one of y, but these were named: {listed(several[0])}.")
+        names = {"x": next(iter(inputs), None), "y": next(iter(targets), None) if needs_targets else None}
+        return read_arrays(path, names, needs_targets=needs_targets)
+
+    def unpack_targets(self, y: Any, targets: Sequence[str]) -> Any:
+        """Columns of a table, or an array: the one that is named, the only one, or that with a usual name."""
+        path = existing_file(Path(y).expanduser())
+        if path.suffix.lower() == ".csv":
+            return numbers_of(read_csv(path), targets, path)
+        arrays = _load(path)
+        name = next(iter(targets), next(iter(arrays)) if len(arrays) == 1 else None)
+        return _with_channels(_find_array(arrays, "y", name, path, _CHOSEN_BY), "auto")
+
+    def listed(self, X: Any, design: Any) -> tuple[Any, Any]:
+        """Raise an error, since a file is read whole."""
+        raise FieldDataError(f"X is {str(X)!r}, which is read whole, and not in parts; pass the arrays in it.")
+
+
+# ---------------------------------------------------------------------- arrays
+def read_arrays(
+    path: Path,
+    names: Mapping[str, str | None],
+    channels: str = "auto",
+    *,
+    needs_targets: bool,
+    chosen_by: Mapping[str, str] = _CHOSEN_BY,
+    say: Callable[[str], None] | None = None,
+) -> tuple[Any, Any]:
+    """Read X and y from a file by the names of the arrays ``"x"``, ``"y"``, ``"coords"`` and ``"params"``.
+
+    Without a name, an array is looked for by usual names, which `say` is told. The last axis of arrays holds channels,
+    by `channels`, or none. `chosen_by` says in messages how the caller names arrays.
+    """
+    arrays = _load(path)
+    found = {role: _find_array(arrays, role, names.get(role), path, chosen_by, say) for role in _ARRAY_NAMES}
+    if single := [role for role, array in found.items() if array is not None and array.ndim == 0]:
+        raise ChoiceError(f"{single[0]} is a single number; the first axis of arrays is that of the samples")
+    sides = {"x": ("inputs", found["x"] is None and found["coords"] is None and found["params"] is None)}
+    sides["y"] = ("targets", found["y"] is None and needs_targets)
+    for role, (what, is_missing) in sides.items():
+        if is_missing:
+            raise ChoiceError(
+                f"{path} has no array of {what} by a known name; choose by {chosen_by[role]} from: {_shapes(arrays)}"
+            )
+    X, y = _arranged(found, channels, chosen_by)
+    if y is not None and len(y) != len(X):
+        raise ChoiceError(
+            f"the first axis of arrays is that of the samples, but X has {len(X)} and y {len(y)}: {_shapes(arrays)}"
+        )
+    return X, y
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """Arrays of a file by their names; damage ends in an error that names the file."""
+    check_regular_file(path)
+    ending = path.suffix.lower()
+    try:
+        return _LOADERS[ending](path)
+    except (FieldDataError, OptionalDependencyError):
+        raise
+    # Damage ends in errors of many packages, a size that no memory holds, and a password, in others.
+    except Exception as error:
+        remedy = "it is no MATLAB file, or damaged" if ending == ".mat" else "write it by numpy.savez(path, X=X, y=y)"
+        raise FieldDataError(f"cannot read {path}: {str(error) or type(error).__name__}; {remedy}.") from error
+
+
+def _load_npz(path: Path) -> dict[str, Any]:
+    """Arrays of a NumPy file, without unpickling anything."""
+    check_npz(path)
+    with np.load(path, allow_pickle=False) as file:
+        content = {name: file[name] for name in file.files}
+    # Other members, such as notes, come as bytes.
+    return {name: value for name, value in content.items() if isinstance(value, np.ndarray)}
+
+
+def _load_npy(path: Path) -> dict[str, Any]:
+    """The array of a NumPy file, of which a fit reads batches."""
+    return {"X": np.load(path, mmap_mode="r", allow_pickle=False)}
+
+
+def _load_mat(path: Path) -> dict[str, Any]:
+    """Arrays of numbers in a MATLAB file."""
+    from scipy.io import loadmat
+
+    check_matlab(path)
+    # MATLAB stores by columns, so that HDF5, which files of version 7.3 are, shows the axes in reverse.
+    content = {name: array.T for name, array in _load_hdf5(path).items()} if is_hdf5(path) else loadmat(path)
+    arrays = {name: value for name, value in content.items() if not name.startswith("_")}
+    return {name: value for name, value in arrays.items() if getattr(value, "dtype", np.dtype("O")).kind in "fiub"}
+
+
+def _load_hdf5(path: Path) -> dict[str, Any]:
+    """Arrays of an HDF5 file, other than those in its groups."""
+    h5py = import_optional("h5py", purpose="read HDF5 files, as those of MATLAB from version 7.3 on are")
+    with h5py.File(path, "r") as file:
+        check_hdf5(file, path)
+        held = {name: item for name, item in file.items() if isinstance(item, h5py.Dataset)}
+        # A null data set has no shape.
+        return {name: np.asarray(item) for name, item in held.items() if item.shape is not None}
+
+
+#: Readers of files of arrays by their endings.
+_LOADERS = {".npz": _load_npz, ".npy": _load_npy, ".mat": _load_mat, ".h5": _load_hdf5, ".hdf5": _load_hdf5}
+
+
+def _find_array(
+    arrays: Mapping[str, Any], role: str, name: str | None, path: Path, chosen_by: Mapping[str, str], say: Any = None
+) -> Any:
+    """Array of a role, by the name that was given or by the usual ones; None if there is none of these."""
+    if name is not None and name not in arrays:
+        raise ChoiceError(f"{path} has no array {name!r}; it holds: {_shapes(arrays)}")
+    usual = [known for known in _ARRAY_NAMES[role] if known in arrays]
+    if name is None and len(usual) > 1:
+        raise ChoiceError(f"{path} holds {' and '.join(usual)}; say which by {chosen_by[role]} from: {_shapes(arrays)}")
+    found = name if name is not None else next(iter(usual), None)
+    if found is not None and name is None and say is not None:
+        say(f"{path}: {role} = {found} {arrays[found].shape}")
+    return None if found is None else arrays[found]
+
+
+def _shapes(arrays: Mapping[str, Any]) -> str:
+    """Names and shapes of arrays."""
+    return ", ".join(f"{name} {tuple(array.shape)}" for name, array in arrays.items()) or "nothing"
+
+
+def _arranged(arrays: Mapping[str, Any], channels: str, chosen_by: Mapping[str, str]) -> tuple[Any, Any]:
+    """X and y in a form that estimators take."""
+    x, y, coords, params = (arrays[role] for role in ("x", "y", "coords", "params"))
+    # MATLAB makes a row of a vector.
+    y = y.reshape(-1) if y is not None and y.ndim == 2 and y.shape[0] == 1 < y.shape[1] else y
+    # One parameter needs no axis of its own.
+    params = params[:, None] if params is not None and params.ndim == 1 else params
+    if coords is None:
+        if params is not None and x is not None:
+            raise ChoiceError(f"parameters beside fields need the points of the fields: {chosen_by['points']}")
+        return _with_channels(params if x is None else x, channels), _with_channels(y, channels)
+    x = _on_points(x, coords)
+    y = y if y is None or y.ndim == 1 else _on_points(y, coords)
+    if y is not None and y.ndim > 2:
+        y = FieldSet(coords, y)
+    if x is None and params is not None and coords.ndim == 2:
+        return params, y
+    return FieldSet(coords, x, params=params), y
+
+
+def _with_channels(array: Any, channels: str) -> Any:
+    """Array with an axis of channels."""
+    if array is None or array.ndim == 1 or channels == "last":
+        return array
+    is_bare = array.ndim > 2 and array.shape[-1] > _MOST_CHANNELS
+    return array[..., None] if channels == "none" or is_bare else array
+
+
+def _on_points(array: Any, coords: Any) -> Any:
+    """Fields on points with an axis of channels, (n, P, c)."""
+    if array is None or array.ndim < 2:
+        return array
+    axes = coords.shape[:-1] if coords.shape[0] != array.shape[0] or coords.ndim == 2 else coords.shape[1:-1]
+    return array[..., None] if array.shape[1:] == axes else array
+
+
+# ---------------------------------------------------------------------- tables
+def read_csv(path: str | Path) -> Any:
+    """Read a table with pandas."""
+    check_regular_file(Path(path))
+    pandas = import_optional("pandas", purpose="read CSV files")
+    try:
+        # The engine "python" finds out whether columns are separated by commas, semicolons or tabs.
+        table = pandas.read_csv(path, sep=None, engine="python", skipinitialspace=True)
+        names = [str(name).strip() for name in table.columns]
+        # A name that is repeated gets a number. Without a header, names are as they are in the file.
+        first = pandas.read_csv(path, sep=None, engine="python", skipinitialspace=True, header=None, dtype=str, nrows=1)
+        written = [str(name).strip() for name in first.iloc[0].dropna()]
+    except Exception as error:
+        raise FieldDataError(f"cannot read {path} as a table: {error}") from error
+    repeated = sorted(name for name in set(written) - {""} if written.count(name) > 1)
+    if repeated:
+        raise FieldDataError(
+            f"cannot read {path} as a table: its header has {repeated[0]!r} {written.count(repeated[0])} times; give "
+            "each column a name of its own."
+        )
+    return table.set_axis(names, axis=1)
+
+
+def numbers_of(
+    table: Any,
+    columns: Sequence[str],
+    source: Any,
+    leave_out: Sequence[str] = (),
+    files: Sequence[str] = (),
+    chosen_by: str = _CHOSEN_BY["columns"],
+) -> Any:
+    """Named columns, or all columns of numbers other than some; `files` are the names of the rows."""
+    unknown = [name for name in columns if name not in table.columns]
+    if unknown:
+        raise ChoiceError(f"{source} has no column {unknown[0]!r}; its columns are: {listed(table.columns)}")
+    names = list(columns) or [
+        name for name in table.columns if table[name].dtype.kind in "fiub" and name not in leave_out
+    ]
+    for name in columns or [name for name in table.columns if name not in leave_out]:
+        _refuse_text_among_numbers(table[name], source, None if columns else chosen_by)
+    if not names:
+        raise ChoiceError(f"{source} has no columns of numbers; its columns are: {listed(table.columns)}")
+    for name in names:
+        missing = np.flatnonzero(~np.isfinite(table[name].to_numpy(float)))
+        if len(missing):
+            where = f"for {files[missing[0]]}" if files else f"in row {missing[0] + 1}"
+            raise FieldDataError(f"column {name!r} of {source} has no number {where}; fill it in.")
+    return table[names]
+
+
+def _refuse_text_among_numbers(column: Any, source: Any, chosen_by: str | None) -> None:
+    """Raise an error for a column with text if it mostly holds numbers, or was chosen and has to."""
+    texts = [value for value in column if isinstance(value, str)]
+    if column.dtype.kind in "fiub" or not texts:
+        return
+    strange = [text for text in texts if not _NUMBER.fullmatch(text)]
+    # Left out in silence, a column in which one number is mistyped would be an input less.
+    if chosen_by is None or len(strange) < len(texts) / 2:
+        found = (strange or [text for text in texts if "," in text] or texts)[0]
+        advice = "" if chosen_by is None else f" Correct it, or name the columns to use by {chosen_by}."
+        raise FieldDataError(
+            f"column {column.name!r} of {source} holds text, such as {found!r}; expected numbers.{advice}"
+        )
+
+
+def counting_columns(table: Any) -> list[str]:
+    """Names of the columns that only count the rows, which are no parameters."""
+    rows = np.arange(len(table))
+    return [
+        name
+        for name in table.columns
+        if table[name].dtype.kind in "iu" and len(rows) > 2 and np.ptp(np.sort(table[name]) - rows) == 0
+    ]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names between commas."""
+    return ", ".join(map(str, names)) or "none"
+
+
+FILES = _Files()

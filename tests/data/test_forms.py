@@ -1,0 +1,375 @@
+"""Every form of X and y is the same data: fits and predictions are those of FieldSets, and the kind of y comes back."""
+
+import itertools
+from pathlib import Path
+
+import h5py
+import meshio
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.io import savemat
+from sklearn.linear_model import LinearRegression
+
+import skop
+from skop import FieldSet, MeanFieldRegressor, PODRegressor
+from skop.cli._data import Choice, read_samples
+from skop.data import form_of, read_meshes, unit_grid
+from skop.exceptions import FieldDataError
+
+N, TRAIN = 9, slice(0, 6)
+TEST = slice(6, N)
+GRID = (5, 4)
+pytestmark = pytest.mark.filterwarnings("ignore::skop.exceptions.SkopWarning")
+
+
+def pod(**options):
+    """A model of everything that X holds, which fits at once."""
+    return PODRegressor(regressor=LinearRegression(), **options)
+
+
+def points_of(layout):
+    """Points of all samples, in one array or a list."""
+    generator = np.random.default_rng(0)
+    sizes = generator.integers(8, 15, N)
+    return {
+        "grid": lambda: unit_grid(GRID),
+        "shared": lambda: generator.random((20, 2)),
+        "own": lambda: generator.random((N, 20, 2)),
+        "ragged": lambda: [generator.random((size, 2)) for size in sizes],
+    }[layout]()
+
+
+def data_of(layout):
+    """X with two channels, y with one, and two scalars of each sample."""
+    generator, points = np.random.default_rng(1), points_of(layout)
+    load = generator.random((N, 2)) + 0.5
+    places = points if layout in ("own", "ragged") else [points] * N
+    values = [
+        np.column_stack([np.sin(3 * place[:, 0]) * a, a + place[:, 1] * b])
+        for place, (a, b) in zip(places, load, strict=True)
+    ]
+    truth = [np.cos(place[:, :1] * b) * a for place, (a, b) in zip(places, load, strict=True)]
+    stack = list if layout == "ragged" else np.stack
+    X, y = (
+        FieldSet(points, stack(values), channel_names=["p", "q"]),
+        FieldSet(points, stack(truth), channel_names=["u"]),
+    )
+    X, y = (part.with_grid(GRID) if layout == "grid" else part for part in (X, y))
+    return X, y, np.column_stack([load.sum(axis=1), load[:, 0] ** 2])
+
+
+def as_objects(items):
+    """An object array, as scikit-learn makes of lists."""
+    held = np.empty(len(items), dtype=object)
+    held[:] = items
+    return held
+
+
+def pairs(fields):
+    """A list of (coords, values)."""
+    return list(zip(fields.coords_list(), fields.to_list(), strict=True))
+
+
+def mesh_of(points, **data):
+    """A mesh of points in space with fields."""
+    cells = [("triangle", [[0, i, i + 1] for i in range(1, len(points) - 1)])]
+    return meshio.Mesh(np.pad(points, ((0, 0), (0, 1))), cells, point_data=data)
+
+
+def meshes(X, y):
+    """Meshes that hold X and y."""
+    parts = zip(X.coords_list(), X.to_list(), y.to_list(), strict=True)
+    return [mesh_of(coords, p=values[:, 0], q=values[:, 1], u=truth[:, 0]) for coords, values, truth in parts]
+
+
+def files(X, y):
+    """Mesh files that hold X and y; the folder is that of the test."""
+    names = [str(Path.cwd() / f"run_{number}.vtu") for number in range(len(X))]
+    for mesh, name in zip(meshes(X, y), names, strict=True):
+        mesh.write(name)
+    return names
+
+
+#: Forms of an X of fields for the layouts that have them.
+OF_X = {
+    "FieldSet": lambda X, y: X,
+    "selected FieldSet": lambda X, y: X[::-1][np.arange(N)[::-1]],
+    "grid": lambda X, y: X.to_grid(),
+    "list of grids": lambda X, y: list(X.to_grid()),
+    "nested lists": lambda X, y: X.to_grid().tolist(),
+    "memory map": lambda X, y: mapped(X.to_grid()),
+    "tuple": lambda X, y: (X.coords, X.values),
+    "tuple of lists": lambda X, y: (X.coords_list(), X.to_list()),
+    "pairs": lambda X, y: pairs(X),
+    "object array of pairs": lambda X, y: as_objects(pairs(X)),
+    "meshes": lambda X, y: meshes(X, y),
+    "mesh files": lambda X, y: files(X, y),
+    "frame of mesh files": lambda X, y: pd.DataFrame({"run": files(X, y)}),
+}
+#: Forms of y that are fields.
+OF_Y = {
+    "FieldSet": lambda X, y: y,
+    "grid": lambda X, y: y.to_grid(),
+    "grid without channels": lambda X, y: y.to_grid()[..., 0],
+    "points": lambda X, y: y.values,
+    "points without channels": lambda X, y: y.values[..., 0],
+    "list": lambda X, y: y.to_list(),
+    "list without channels": lambda X, y: [values[:, 0] for values in y.to_list()],
+    "object array": lambda X, y: as_objects(y.to_list()),
+    "tuple": lambda X, y: (y.coords, y.values),
+    "tuple of lists": lambda X, y: (y.coords_list(), y.to_list()),
+    "pairs": lambda X, y: pairs(y),
+    "meshes": lambda X, y: meshes(X, y),
+    "in meshes": lambda X, y: None,
+}
+BARE = {"points", "points without channels", "FieldSet", "tuple"}
+LISTED = {"list", "list without channels", "FieldSet", "pairs", "meshes"}
+LAYOUTS = {
+    "grid": (
+        {"grid", "list of grids", "nested lists", "memory map", "FieldSet", "tuple"},
+        BARE | {"grid", "grid without channels"},
+    ),
+    "shared": ({"FieldSet", "selected FieldSet", "tuple", "meshes", "mesh files"}, BARE | {"pairs", "in meshes"}),
+    "own": ({"FieldSet", "tuple", "pairs", "meshes"}, BARE | LISTED),
+    "ragged": (
+        {"FieldSet", "tuple of lists", "pairs", "object array of pairs", "meshes", "mesh files", "frame of mesh files"},
+        LISTED | {"object array", "tuple of lists", "in meshes"},
+    ),
+}
+#: Pairs of forms; y in the meshes of X needs an X of meshes.
+CASES = [
+    (layout, x, y)
+    for layout, forms in LAYOUTS.items()
+    for x, y in itertools.product(*map(sorted, forms))
+    if ("mesh" in x or y not in ("in meshes", "meshes")) and not ("mesh" in x and y == "tuple" and layout == "shared")
+]
+
+
+def mapped(array):
+    """The array in a memory map."""
+    np.save("mapped.npy", array)
+    return np.load("mapped.npy", mmap_mode="r")
+
+
+def cut(samples, rows):
+    """Some samples in the form of all."""
+    return None if samples is None else form_of(samples).cut(samples, rows)
+
+
+def numbers(found):
+    """Values of predicted fields, one after the other."""
+    if isinstance(found, FieldSet):
+        return np.ravel(found.values)
+    if isinstance(found, tuple):
+        return numbers(found[1])
+    if isinstance(found, list):
+        held = [item.point_data["u"] if isinstance(item, meshio.Mesh) else item for item in found]
+        return np.concatenate([numbers(item) if isinstance(item, tuple) else np.ravel(item) for item in held])
+    return np.ravel(found)
+
+
+def kind(samples):
+    """What an object is, with the shapes of its parts."""
+    if isinstance(samples, np.ndarray) and samples.dtype == object:
+        return kind(list(samples))
+    if isinstance(samples, FieldSet):
+        return "FieldSet", samples.n_points.tolist(), samples.n_channels, samples.values.dtype, samples.channel_names
+    if isinstance(samples, list | tuple):
+        return type(samples), [kind(item) for item in samples]
+    if isinstance(samples, meshio.Mesh):
+        return "mesh", len(samples.points)
+    return type(samples).__name__.replace("memmap", "ndarray"), samples.shape
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Files of a test are in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("make", [MeanFieldRegressor, pod])
+@pytest.mark.parametrize(("layout", "of_x", "of_y"), CASES, ids=map(" - ".join, CASES))
+def test_fields_of_any_form_are_the_same_data(make, layout, of_x, of_y, folder):
+    X, y, _ = data_of(layout)
+    given = OF_X[of_x](X, y), OF_Y[of_y](X, y)
+    names = {}
+    if "mesh" in of_x:
+        # Of several channels the memory has another order, and sums of them other last digits.
+        names = {"input_fields": ["p", "q"], "target_fields": ["u"]}
+        X = read_meshes(meshes(X, y), ["p", "q", "u"]).select(["p", "q"])
+    reference = make().fit(X[TRAIN], y[TRAIN])
+    expected = reference.predict(X[TEST])
+    model = make(**names).fit(*(cut(part, TRAIN) for part in given))
+    test = [cut(part, TEST) for part in given]
+    found = model.predict(test[0])
+    np.testing.assert_array_equal(numbers(found), numbers(expected))
+    assert kind(found) == kind(meshes(X[TEST], y[TEST]) if test[1] is None else test[1])
+    assert model.score(*test) == reference.score(X[TEST], y[TEST])
+    model.save("model.skop")
+    again = skop.load("model.skop").predict(test[0])
+    assert kind(again) == kind(found)
+    np.testing.assert_array_equal(numbers(again), numbers(found))
+
+
+#: Forms of scalars, of which those with names come back with the labels of X.
+SCALARS = {
+    "vector": lambda y, labels: y[:, 0],
+    "table": lambda y, labels: y,
+    "column": lambda y, labels: y[:, :1],
+    "list": lambda y, labels: y.tolist(),
+    "frame": lambda y, labels: pd.DataFrame(y, columns=["drag", "lift"], index=labels),
+    "series": lambda y, labels: pd.Series(y[:, 0], name="drag", index=labels),
+}
+#: Forms of a table X.
+TABLES = {
+    "array": lambda X, labels: X,
+    "lists": lambda X, labels: X.tolist(),
+    "frame": lambda X, labels: pd.DataFrame(X, columns=["a", "b"], index=labels),
+    "objects": lambda X, labels: X.astype(object),
+}
+LABELS = [f"run {number}" for number in range(N)]
+
+
+@pytest.mark.parametrize("of_y", SCALARS)
+@pytest.mark.parametrize("of_x", [*TABLES, "grid", "FieldSet", "pairs"])
+def test_scalars_of_any_form_are_the_same_data(of_x, of_y):
+    fields, truth, scalars = data_of("ragged" if of_x == "pairs" else "grid")
+    table = scalars**0.5 + 1
+    X = TABLES[of_x](table, LABELS) if of_x in TABLES else OF_X[of_x](fields, truth)
+    y = SCALARS[of_y](scalars, LABELS)
+    plain = np.asarray(y)
+    expected = pod().fit(cut(table if of_x in TABLES else X, TRAIN), plain[TRAIN])
+    model = pod().fit(cut(X, TRAIN), cut(y, TRAIN))
+    found, test = model.predict(cut(X, TEST)), cut(table if of_x in TABLES else X, TEST)
+    np.testing.assert_array_equal(np.asarray(found), expected.predict(test))
+    assert model.score(cut(X, TEST), cut(y, TEST)) == expected.score(test, plain[TEST])
+    if of_x == "frame" and of_y in ("frame", "series"):
+        assert type(found) is type(y)
+        assert list(found.index) == LABELS[TEST]
+        assert list(getattr(found, "columns", [found.name] if of_y == "series" else [])) == list(
+            getattr(y, "columns", ["drag"])
+        )
+    else:
+        assert kind(found) == kind(plain[TEST])
+
+
+@pytest.mark.parametrize("of_y", ["FieldSet", "grid", "tuple", "on a mesh"])
+@pytest.mark.parametrize("of_x", TABLES)
+def test_parameters_of_fields_are_the_same_data(of_x, of_y):
+    _, y, scalars = data_of("grid")
+    X = TABLES[of_x](scalars, LABELS)
+    values = (mesh_of(y.coords), y.values[..., 0])
+    reference = pod().fit(scalars[TRAIN], y[TRAIN])
+    given = (values[0], values[1][TRAIN]) if of_y == "on a mesh" else cut(OF_Y[of_y](None, y), TRAIN)
+    model = pod(target_fields=["u"] if of_y == "on a mesh" else None).fit(cut(X, TRAIN), given)
+    found = model.predict(cut(X, TEST))
+    np.testing.assert_array_equal(numbers(found), numbers(reference.predict(scalars[TEST])))
+    assert kind(found) == kind([values[0]] * 3 if of_y == "on a mesh" else cut(OF_Y[of_y](None, y), TEST))
+
+
+# ---------------------------------------------------------------------- files of arrays and tables
+def written(name, **arrays):
+    """Write arrays to a file of the ending of its name."""
+    if name.endswith(".npz"):
+        np.savez(name, **arrays)
+    elif name.endswith(".mat"):
+        savemat(name, arrays)
+    else:
+        with h5py.File(name, "w") as file:
+            for key, array in arrays.items():
+                file[key] = array
+    return name
+
+
+@pytest.mark.parametrize("names", [("X", "y"), ("a", "u"), ("q", "r")])
+@pytest.mark.parametrize("ending", [".npz", ".mat", ".h5"])
+def test_files_of_arrays_are_what_they_hold(ending, names, folder):
+    """In Python and on the command line, with usual names of the arrays, or by others that are given."""
+    X, y, _ = data_of("grid")
+    arrays = [(X.to_grid()[rows], y.to_grid()[rows]) for rows in (TRAIN, TEST)]
+    train, test = (written(f"{k}{ending}", **dict(zip(names, pair, strict=True))) for k, pair in enumerate(arrays))
+    expected = pod().fit(*arrays[0])
+    chosen = {"input_fields": [names[0]], "target_fields": [names[1]]} if names[0] == "q" else {}
+    pod(**chosen).fit(train).save("model.skop")
+    model = skop.load("model.skop")
+    np.testing.assert_array_equal(model.predict(test), expected.predict(arrays[1][0]))
+    assert model.score(Path(test)) == model.score(test, arrays[1][1]) == expected.score(*arrays[1])
+    options = Choice(x=names[0], y=names[1]) if chosen else Choice()
+    samples = read_samples([train], options)
+    np.testing.assert_array_equal(samples.X, arrays[0][0])
+    np.testing.assert_array_equal(samples.y, arrays[0][1])
+
+
+def test_files_hold_points_and_parameters_too(folder):
+    X, y, scalars = data_of("shared")
+    written("a.npz", coords=X.coords, X=X.values, y=y.values, params=scalars)
+    given = X.with_params(scalars)
+    expected = pod().fit(given, y).predict(given)
+    np.testing.assert_array_equal(pod().fit("a.npz").predict("a.npz").values, expected.values)
+
+
+def test_each_array_may_have_a_file(folder):
+    X, y, _ = data_of("grid")
+    np.save("x.npy", X.to_grid())
+    np.save("y.npy", y.to_grid())
+    expected = pod().fit(X.to_grid(), y.to_grid())
+    model = pod().fit("x.npy", "y.npy")
+    np.testing.assert_array_equal(model.predict("x.npy"), expected.predict(X.to_grid()))
+    assert model.score("x.npy", "y.npy") == expected.score(X.to_grid(), y.to_grid())
+
+
+def test_tables_in_files_are_frames(folder):
+    """Columns of numbers other than the targets are inputs, in the fit and after it."""
+    _, _, scalars = data_of("grid")
+    table = pd.DataFrame(scalars, columns=["drag", "lift"]).assign(
+        name=LABELS, a=scalars[:, 0] + 1, b=scalars[:, 1] ** 0.5
+    )
+    table.to_csv("table.csv", index=False)
+    table[["b", "name", "a"]].to_csv("new.csv", index=False)
+    read = pd.read_csv("table.csv")
+    for targets, inputs in ((["drag"], None), (["lift", "drag"], ["b", "a"])):
+        others = inputs or [name for name in ("lift", "a", "b") if name not in targets]
+        expected = pod().fit(read[others], read[targets])
+        model = pod(input_fields=inputs, target_fields=targets).fit("table.csv")
+        assert list(model.feature_names_in_) == others
+        np.testing.assert_array_equal(model.predict("table.csv"), expected.predict(read[others]))
+        assert model.score("table.csv") == expected.score(read[others], read[targets])
+    np.testing.assert_array_equal(model.predict("new.csv"), expected.predict(read[others]))
+
+
+ARRAYS, NUMBERS = np.ones((4, 3)), np.ones(4)
+#: What a file holds (arrays, columns, bytes or nothing), the names that are asked for, and words of the message.
+REFUSED_FILES = {
+    "no targets": ({"X": ARRAYS}, {}, "no array of targets by a known name; choose by target_fields"),
+    "no inputs": ({"y": NUMBERS}, {}, "no array of inputs by a known name; choose by input_fields"),
+    "two inputs": ({"X": ARRAYS, "a": ARRAYS, "y": NUMBERS}, {}, "holds X and a; say which by input_fields"),
+    "another name": ({"X": ARRAYS, "y": NUMBERS}, {"input_fields": ["q"]}, "no array 'q'; it holds: X"),
+    "several names": ({"X": ARRAYS}, {"input_fields": ["X", "y"]}, "one array of X and one of y"),
+    "lengths": ({"X": ARRAYS, "y": np.ones(5)}, {}, "X has 4 and y 5"),
+    "a number": ({"X": ARRAYS, "y": np.float64(3)}, {}, "y is a single number"),
+    "no target column": ("a,b\n1,2\n", {}, "target_fields is missing; the columns of file are: a, b"),
+    "another column": ("a,b\n1,2\n", {"target_fields": ["c"]}, "no column 'c'; its columns are: a, b"),
+    "text": ("a,b\n1,x\n2,3\n", {"target_fields": ["b"]}, "column 'b' of file holds text, such as 'x'"),
+    "damaged": (b"numbers", {}, "cannot read file"),
+    "nothing": (None, {}, "there is no file 'file.npz'"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_FILES)
+def test_files_that_do_not_tell_what_is_asked_for_are_refused(case, folder):
+    content, names, words = REFUSED_FILES[case]
+    path = Path("file.csv" if isinstance(content, str) else "file.npz")
+    if isinstance(content, dict):
+        np.savez(path, **content)
+    elif content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(FieldDataError, match=words.replace("file", path.name, 1) if "of file" in words else words):
+        MeanFieldRegressor(**names).fit(path)
+
+
+def test_a_file_is_not_predicted_in_parts(folder):
+    np.savez("f.npz", X=np.arange(12.0).reshape(4, 3), y=np.arange(4.0))
+    with pytest.raises(FieldDataError, match="read whole"):
+        skop.predict_in_parts(pod().fit("f.npz"), "f.npz")
