@@ -281,7 +281,7 @@ def test_a_lone_operator_that_holds_all_other_models_is_not_tried(budget):
     assert (row["candidate"], row["status"]) == ("over", "chosen")
     assert "not tried" in row["reason"]
     assert np.isnan(row["error"])
-    # Nor is it where the base would take too long for the search, as 25 of 400 samples tell.
+    # Nor is it where the base would take too long for the search, as 100 of 400 samples tell.
     Operator.fits.clear()
     slow = ("POD", SlowPOD())
     many = np.random.default_rng(0).random((600, 2))
@@ -292,6 +292,13 @@ def test_a_lone_operator_that_holds_all_other_models_is_not_tried(budget):
     Operator.fits.clear()
     AutoRegressor(candidates=[("over", Operator(base=None))], max_time=60).fit(TABLE, ONES)
     assert [limit for _, limit, *_ in Operator.fits] == [60]
+    # Of several, the first has what is left where the model takes all the time of the search.
+    Operator.fits.clear()
+    several = [candidates[0], ("alone", Operator(base=None)), ("over", Operator()), ("wide", Operator())]
+    rows = AutoRegressor(candidates=several, max_time=20).fit(TABLE, ONES).results_
+    assert [limit for _, limit, *_ in Operator.fits] == [17.5]
+    assert [(row["candidate"], row["status"]) for row in rows[:2]] == [("over", "chosen"), ("POD", "compared")]
+    assert {row["status"] for row in rows[2:]} == {"not reached"}
     # However soon a fit of the model is done.
     Operator.fits.clear()
     AutoRegressor(candidates=[("mean", pod("mean")), candidates[1]], max_time=60).fit(TABLE, ONES)

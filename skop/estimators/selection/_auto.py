@@ -136,8 +136,8 @@ class AutoRegressor(FieldRegressor):
     **Operators with `PODRegressor` as their base.** Such an operator uses its network only as far as held-out samples
     support it. Its error is therefore at most that of `PODRegressor`, except for the noise of these samples, and its
     training ends early if the network adds nothing. A single operator is not tried in the search, and has the whole
-    rest of the budget, if all other candidates are models that it contains, or are out. Successive fits to the same
-    samples share one fit of their base.
+    rest of the budget, if all other candidates are models that it contains, or are out; nor is the first of several if
+    there is no time to try any. Successive fits to the same samples share one fit of their base.
 
     **Operators without a base** are compared with other models after a tenth of the time of their final fit, which
     would lower their error further: raise `max_time`, or give the one that is wanted as the only operator.

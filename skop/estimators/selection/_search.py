@@ -387,11 +387,16 @@ class Search:
         operators = [candidate for candidate in taken if candidate.limits]
         with shared_between_fits():
             self._fit_models(models, has_rivals=bool(operators))
-            untried = operators if self._are_known(operators, models) else []
-            if operators and not untried:
+            is_alone = len(operators) == 1 and self._holds(operators[0], models)
+            if operators and not is_alone:
                 self._fit_operators(operators)
+        # Without time for a trial of any operator, the first one is still the better choice than what it contains.
+        late = [one for one in operators if one.status == "not reached" and self._holds(one, models)]
+        untried = [] if any(one.trials for one in operators) else late[:1]
         for one in untried:
-            one.becomes("compared", "not tried: it contains the other models, and adds what held-out samples support")
+            one.becomes(
+                "compared", "not tried: it contains the models that were, and adds what held-out samples support"
+            )
         tried = [candidate for candidate in taken if candidate.status == "compared" and candidate not in untried]
         if not tried and not untried:
             words = "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in self.candidates)
@@ -445,15 +450,15 @@ class Search:
         alive = [candidate for candidate in models if candidate.status == "compared"]
         self._fit(alive, range(1, len(self.folds)), within_time)
 
-    def _are_known(self, operators: list[Candidate], models: list[Candidate]) -> bool:
-        """Whether there is one operator that contains all other models: a comparison would only cost time for it."""
+    def _holds(self, operator: Candidate, models: list[Candidate]) -> bool:
+        """Whether an operator contains all other models, so that a comparison would only cost time for its training."""
         rivals = [candidate for candidate in models if candidate.status == "compared"]
-        if len(operators) != 1 or not self.is_before_final or not rivals:
-            return len(operators) == 1 and self.is_before_final
-        if not operators[0].has_base or not all(candidate.may_be_base for candidate in rivals):
+        if not self.is_before_final or not rivals:
+            return self.is_before_final
+        if not operator.has_base or not all(candidate.may_be_base for candidate in rivals):
             return False
         data, every = TrainingData(self.samples.inputs, self.samples.targets, self.samples.spec), len(self.samples)
-        why_not = getattr(operators[0].estimator, "_why_no_base", None)
+        why_not = getattr(operator.estimator, "_why_no_base", None)
         # Without a base, for example with too few samples, it may be worse than the model.
         return why_not is None or not why_not(data, np.arange(every), DIRECT_TRAINING)
 
@@ -461,7 +466,7 @@ class Search:
         """Fit operators for equal times, before a final fit on the first fold alone, so that each has more time."""
         n_workers = effective_n_jobs(self.n_jobs)
         over = next((candidate for candidate in operators if candidate.has_base), None)
-        if over is not None and self.end is not None and n_workers == 1:
+        if over is not None and self.end is not None and self.left > 0 and n_workers == 1:
             # Else the first operator alone would pay for the base, which all share, and for what a first fit loads.
             _try(over.for_seconds(_SHORTEST), None, self.in_search, *self.folds[0])
         folds = range(1 if self.is_before_final else len(self.folds))
