@@ -98,7 +98,7 @@ class Clock:
 def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(Known, "clock", clock)
-    for kind in (Known, Timed, OtherTimed):
+    for kind in (Known, Timed, OtherTimed, Learning):
         monkeypatch.setattr(kind, "fits", [])
     return clock
 
@@ -299,6 +299,11 @@ def test_a_lone_operator_that_holds_all_other_models_is_not_tried(budget):
     assert [limit for _, limit, *_ in Operator.fits] == [17.5]
     assert [(row["candidate"], row["status"]) for row in rows[:2]] == [("over", "chosen"), ("POD", "compared")]
     assert {row["status"] for row in rows[2:]} == {"not reached"}
+    # One that does not contain it is compared after half of the rest.
+    Operator.fits.clear()
+    rows = AutoRegressor(candidates=several[:2], max_time=20).fit(TABLE, ONES).results_
+    assert [limit for _, limit, *_ in Operator.fits] == [8.75, 8.75]
+    assert [(row["candidate"], row["status"]) for row in rows] == [("alone", "chosen"), ("POD", "compared")]
     # However soon a fit of the model is done.
     Operator.fits.clear()
     AutoRegressor(candidates=[("mean", pod("mean")), candidates[1]], max_time=60).fit(TABLE, ONES)
@@ -342,6 +347,30 @@ def test_weight_zero_is_leaving_out_and_errors_are_weighted():
     assert {row["status"] for row in clone(model).fit(X, y, 2 * np.ones(len(y))).results_} == {"chosen", "compared"}
     with pytest.raises(FieldDataError, match=r"no candidate could be fitted\. nearest: its fit takes no sample_weight"):
         by_epochs(candidates[1]).fit(X, y, weight)
+
+
+class Learning(Timed):
+    """A model whose error falls as the root of the time."""
+
+    def predict(self, X):
+        return np.full(len(X), 1.0 + self.error / np.sqrt(self.max_time))
+
+
+def test_more_time_is_never_worse_and_a_leading_model_is_compared_with_a_long_training(budget):
+    errors, chosen = [], []
+    candidates = [("learning", Learning(1.0)), ("late", OtherTimed(5.0)), ("classical", Known(0.05))]
+    for max_time in (20, 100, 500, 1000, 5000):
+        start, number = budget.now, len(Learning.fits)
+        model = AutoRegressor(candidates=candidates, max_time=max_time, verbose=False).fit(TABLE, ONES)
+        errors.append(float(np.mean(model.predict(TABLE))) - 1)
+        chosen.append(model.results_[0]["candidate"])
+        limits = [limit for _, limit, *_ in Learning.fits[number:]]
+        # Half of a tenth, half of the rest, and the other half where it wins.
+        expected = [max_time / 20, 0.45 * max_time, 0.45 * max_time][: 2 + (chosen[-1] == "learning")]
+        assert limits == pytest.approx(expected)
+        assert budget.now - start <= max_time * (1 + 1e-9)
+    assert errors == sorted(errors, reverse=True)
+    assert chosen == ["classical"] * 3 + ["learning"] * 2
 
 
 class Linear(Known):

@@ -65,11 +65,11 @@ _MANY_EPOCHS = 10**6
 class AutoRegressor(FieldRegressor):
     """Choose the model for the data, among classical ones and operators, within one time budget.
 
-    Every candidate is fitted to the training part of a cross-validation: first the models without a time limit, within
-    half of the time of the search, then the operators, each for the same time. The one with the smallest error on
-    held-out samples is chosen; an operator with `PODRegressor` as its base counts as equal to it up to 1.1 times its
-    error, and is then preferred, and of such operators within 2 % the first is taken. The choice is fitted on all
-    samples for the rest of the budget.
+    Every candidate is fitted to the training part of a cross-validation: first the models without a time limit, then
+    the operators, each for the same time; if a model leads, the best operator is trained once more, for half of the
+    rest of the budget. The smallest error on held-out samples wins, but an operator with `PODRegressor` as its base
+    counts as equal to it up to 1.1 times its error, and is then preferred, and of operators within 2 % the first is
+    taken. The choice is fitted on all samples for the rest of the budget.
 
     Parameters
     ----------
@@ -129,18 +129,17 @@ class AutoRegressor(FieldRegressor):
     **Budget.** The search has a tenth of the budget, of which models without a time limit get at most half. Such a
     model is first fitted to an eighth, a quarter and a half of many samples, and left out where this tells that a fit
     to all may take too long. Models are fitted on all folds if the time allows, operators on the first one, and errors
-    are compared on the folds that all candidates share. The final fit takes the rest of the budget. A training step,
-    the fit of a model without a time limit, and the fit of a base are never cut short, so they can exceed a very small
-    budget.
+    are compared on the folds that all candidates share. The final fit takes the rest of the budget: all of it if an
+    operator leads, since it lowers the error by more in this time than another choice would. Where a model leads, which
+    would leave the time unused, half of it goes to a long training of the best operator, because a short one says
+    little. A training step, the fit of a model without a time limit, and the fit of a base are never cut short, so they
+    can exceed a very small budget.
 
     **Operators with `PODRegressor` as their base.** Such an operator uses its network only as far as held-out samples
     support it. Its error is therefore at most that of `PODRegressor`, except for the noise of these samples, and its
     training ends early if the network adds nothing. A single operator is not tried in the search, and has the whole
     rest of the budget, if all other candidates are models that it contains, or are out; nor is the first of several if
     there is no time to try any. Successive fits to the same samples share one fit of their base.
-
-    **Operators without a base** are compared with other models after a tenth of the time of their final fit, which
-    would lower their error further: raise `max_time`, or give the one that is wanted as the only operator.
 
     Examples
     --------

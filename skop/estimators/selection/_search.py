@@ -387,22 +387,24 @@ class Search:
         operators = [candidate for candidate in taken if candidate.limits]
         with shared_between_fits():
             self._fit_models(models, has_rivals=bool(operators))
-            is_alone = len(operators) == 1 and self._holds(operators[0], models)
-            if operators and not is_alone:
+            if operators and not (len(operators) == 1 and self._holds(operators[0], models)):
                 self._fit_operators(operators)
-        # Without time for a trial of any operator, the first one is still the better choice than what it contains.
-        late = [one for one in operators if one.status == "not reached" and self._holds(one, models)]
-        untried = [] if any(one.trials for one in operators) else late[:1]
-        for one in untried:
-            one.becomes(
-                "compared", "not tried: it contains the models that were, and adds what held-out samples support"
-            )
-        tried = [candidate for candidate in taken if candidate.status == "compared" and candidate not in untried]
-        if not tried and not untried:
+            ranked = self._ranked(taken)
+            left = [one for one in (*ranked, *operators) if one.limits and not one.is_out]
+            # Without a trial of any operator, one that contains the models is still the better choice.
+            untried = [] if any(one.trials for one in operators) else [one for one in left if self._holds(one, models)]
+            if left and not untried and ranked and not ranked[0].limits and self.is_before_final:
+                # A short training says little about a long one, and the model that leads leaves the time unused.
+                half = (self.final_seconds or 0.0) / 2
+                self._fit(left[:1], range(1), lambda one: (one.for_seconds(half), None))
+                ranked = self._ranked(taken)
+        if untried:
+            words = "not tried: it contains the models that were, and adds what held-out samples support"
+            untried[0].becomes("compared", words)
+            ranked.insert(0, untried[0])
+        if not ranked:
             words = "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in self.candidates)
             raise FieldDataError(f"no candidate could be fitted. {words}")
-        self._judge(tried)
-        ranked = [*untried, *_in_order(tried)]
         return [one.row() for one in (*ranked, *(one for one in self.candidates if one not in ranked))]
 
     def fit_best(self, rows: list[dict[str, Any]], seconds: float | None) -> Any:
@@ -524,13 +526,15 @@ class Search:
             return Parallel(**options)
 
     # ------------------------------------------------------------------ errors
-    def _judge(self, candidates: list[Candidate]) -> None:
-        """Set errors on the folds that candidates share, and spreads over those of each."""
-        shared = [fold for fold in range(len(self.folds)) if all(fold in one.trials for one in candidates)]
-        for candidate in candidates:
+    def _ranked(self, candidates: list[Candidate]) -> list[Candidate]:
+        """Candidates that were fitted, in order, with their errors on the folds that all of them share."""
+        fitted = [one for one in candidates if one.status == "compared"]
+        shared = [fold for fold in range(len(self.folds)) if all(fold in one.trials for one in fitted)]
+        for candidate in fitted:
             candidate.error = self._error(candidate, shared)
             each = [self._error(candidate, [fold]) for fold in candidate.trials]
             candidate.spread = float(np.std(each)) if len(each) > 1 else np.nan
+        return _in_order(fitted)
 
     def _error(self, candidate: Candidate, folds: list[int]) -> float:
         """1 minus the score of the predictions on some folds."""
@@ -574,17 +578,17 @@ def _relative_error(true: FloatArray, found: FloatArray, counts: IntArray | None
 
 
 def _in_order(candidates: list[Candidate]) -> list[Candidate]:
-    """Candidates, the one to choose first, then by their errors; see the notes of `AutoRegressor`."""
+    """Candidates by their errors, the one to choose first; see `AutoRegressor` for the rule."""
     base = min((one.error for one in candidates if one.may_be_base), default=np.inf)
-
-    def judged(one: Candidate) -> tuple[float, bool]:
-        is_equal = one.has_base and one.error <= (1 + _TIE) * base
-        return min(one.error, base) if is_equal else one.error, one.may_be_base
-
-    order = sorted(candidates, key=judged)
-    if order and order[0].has_base:
-        over = [one for one in candidates if one.has_base]
-        least = min(one.error for one in over)
-        first = next(one for one in over if OF_USE * one.error <= least)
-        order = [first, *(one for one in order if one is not first)]
-    return order
+    value = {
+        one: min(one.error, base) if one.has_base and one.error <= (1 + _TIE) * base else one.error
+        for one in candidates
+    }
+    operators = [one for one in candidates if one.limits]
+    if operators:
+        least = min(one.error for one in operators)
+        first = next(one for one in operators if OF_USE * one.error <= least)
+        value[first] = min(value[one] for one in operators)
+        # Sorting keeps the order of equal candidates.
+        candidates = [first, *(one for one in candidates if one is not first)]
+    return sorted(candidates, key=lambda one: (value[one], one.may_be_base))
